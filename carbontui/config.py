@@ -22,22 +22,15 @@ class ConfigError(ValueError):
     """A setting that cannot be used; the text names the file or variable, the value and the repair."""
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Every setting a user may write in config.toml or as CARBONTUI_<NAME>."""
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job is planned for and counted by: settings that it keeps as they were at its start."""
 
-    zone: str | None = None
-    """Grid zone, e.g. "DE" or "US-CAL-CISO". Unknown: work is not shifted in time."""
     signal: Literal["average", "marginal"] = "average"
     """Carbon intensity of all generation (average), or of the next kWh (marginal); one never replaces the other."""
     price_zone: str | None = None
     """Zone of the prices, if it is not the grid zone, e.g. "DK-DK1" for "DK"."""
-    budget: str = "1.0x"
-    """Default budget of `run`."""
     objective: Literal["carbon", "cost", "time"] = "carbon"
     """What a plan minimises; time: within a carbon, cost or energy budget."""
-    on_budget: str = "warn,cap,ask"
-    """Actions, in this order, when a carbon, cost or energy budget will be exceeded: any of warn, cap, ask, pause,
-    stop."""
     carbon_price: NonNegative | None = None
     """Currency per tonne of CO2; with objective cost it weighs CO2 against money."""
     gpu_price: NonNegative | None = None
@@ -46,6 +39,24 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """ISO code of every price; never guessed."""
     price_per_kwh: float | None = None
     """A flat electricity price, used if no provider gives one."""
+    host_w: NonNegative = 0.0
+    """Watts of the machine besides GPU and CPU, counted while the job exists."""
+    pue: Annotated[float, msgspec.Meta(ge=1, le=10)] = 1.0
+    """Power usage effectiveness of the building: multiplies every joule."""
+    count_idle: bool = False
+    """Whether an idle GPU before a delayed start is charged to the job."""
+
+
+class Settings(Terms, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Every setting a user may write in config.toml or as CARBONTUI_<NAME>."""
+
+    zone: str | None = None
+    """Grid zone, e.g. "DE" or "US-CAL-CISO". Unknown: work is not shifted in time."""
+    budget: str = "1.0x"
+    """Default budget of `run`."""
+    on_budget: str = "warn,cap,ask"
+    """Actions, in this order, when a carbon, cost or energy budget will be exceeded: any of warn, cap, ask, pause,
+    stop."""
     intensity: Annotated[float, msgspec.Meta(gt=0, le=5000)] | None = None
     """Your own carbon intensity for all hours, gCO2/kWh; no source is queried then."""
     gpu: str | None = None
@@ -56,14 +67,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """TDP of one board in watts, if its power cannot be read."""
     utilisation: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
     """The share of that TDP it draws when busy; if omitted: as reported by the driver, else 1."""
-    host_w: NonNegative = 0.0
-    """Watts of the machine besides GPU and CPU, counted while the job exists."""
-    pue: Annotated[float, msgspec.Meta(ge=1, le=10)] = 1.0
-    """Power usage effectiveness of the building: multiplies every joule."""
     max_pause: str = "12h"
     """The longest single pause."""
-    count_idle: bool = False
-    """Whether an idle GPU before a delayed start is charged to the job."""
     cap: bool = True
     """Whether power limits may be set if the machine permits it."""
     site_cap: str | None = None
@@ -82,6 +87,11 @@ class Loaded:
 
     settings: Settings
     origin: dict[str, str]
+
+
+def terms(settings: Settings) -> dict[str, Any]:
+    """The fields of `Terms`, for a job's options."""
+    return {name: getattr(settings, name) for name in Terms.__struct_fields__}
 
 
 _ENV = {name: f"CARBONTUI_{name.upper()}" for name in Settings.__struct_fields__}

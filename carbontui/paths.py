@@ -57,6 +57,21 @@ def job_dir(job_id: str) -> Path:
     return jobs_dir() / job_id
 
 
+def write_whole(path: Path, data: bytes, mode: int = 0o600) -> None:
+    """Replace a file by one with these permissions: a reader sees the old or the new one. Raises OSError."""
+    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
+    # others who may write in that folder must not redirect us to another file
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        with open(os.open(temporary, flags, 0o600), "wb") as file:  # noqa: PTH123 - of a descriptor
+            os.fchmod(file.fileno(), mode)
+            file.write(data)
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
 def private_dir(path: Path) -> Path:
     """Make `path` (0700) and verify that it is ours: no symlink, our uid, closed to others.
 

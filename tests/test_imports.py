@@ -77,6 +77,7 @@ PURE = {
     "carbontui.job.clock",
     "carbontui.job.situation",
     "carbontui.job.spec",
+    "carbontui.job.keeper.messages",
     "carbontui.job.worker.messages",
     "carbontui.account",
     "carbontui.client.train.prediction",
@@ -123,14 +124,20 @@ FILES = {
         "store",
     )
 }
+MESSAGES = ("keeper.messages", "worker.messages")
 CORE, RECORD, SHELL = (f"{JOB}.supervisor.{name}" for name in ("core", "record", "shell"))
 INSIDE_JOB = {
-    f"{JOB}.supervisor.loop": {CORE, RECORD, SHELL, f"{JOB}.worker.handle", *FILES},
+    f"{JOB}.supervisor.loop": {CORE, RECORD, SHELL, f"{JOB}.keeper.messages", f"{JOB}.worker.handle", *FILES},
     f"{JOB}.supervisor.__main__": {f"{JOB}.supervisor.loop", f"{JOB}.spec"},
     SHELL: {CORE, RECORD, f"{JOB}.keeper.messages", f"{JOB}.worker.handle", f"{JOB}.worker.messages", *FILES},
     RECORD: {CORE, *FILES},
     CORE: {
-        f"{JOB}.{name}" for name in ("allowance", "budget", "child", "clock", "situation", "spec", "worker.messages")
+        f"{JOB}.{name}"
+        for name in (
+            *["allowance", "budget", "child", "clock", "situation", "spec"],
+            "keeper.messages",
+            "worker.messages",
+        )
     },
     f"{JOB}.worker": set(),
     f"{JOB}.keeper": set(),
@@ -274,6 +281,19 @@ def test_the_core_of_the_supervisor_knows_no_clock_no_files_and_no_sockets(modul
     calls = [node.func for node in ast.walk(ast.parse(FILE_OF[module].read_text())) if isinstance(node, ast.Call)]
     impure |= {call.id for call in calls if isinstance(call, ast.Name) and call.id in {"open", "print", "input"}}
     assert impure == set()
+
+
+def test_the_state_of_a_job_is_replaced_by_an_event_and_by_a_restore_alone():
+    writers = []
+    for module in (m for m in FILE_OF if within(m, [f"{JOB}.supervisor"])):
+        for function in ast.walk(ast.parse(FILE_OF[module].read_text())):
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                named = [
+                    node for node in ast.walk(function) if isinstance(node, ast.Attribute) and node.attr == "state"
+                ]
+                writers += [(module, function.name) for node in named if isinstance(node.ctx, ast.Store)]
+    door = f"{JOB}.supervisor.shell.door"
+    assert writers == [(door, "__init__"), (door, "begin"), (door, "take")]
 
 
 @pytest.mark.parametrize("module", sorted(m for m in FILE_OF if within(m, [f"{JOB}.keeper"])))

@@ -9,6 +9,7 @@ import pytest
 from later import together
 from test_imports import CORE, FILE_OF, names, within
 
+from carbontui.job.supervisor.core import forbidden
 from carbontui.text import figures
 from carbontui.text.statements import TABLE, TABLES
 
@@ -35,6 +36,7 @@ FOREIGN = {
     "carbontui.link": "lines of a socket",
     "carbontui.openmetrics.text": "the OpenMetrics format",
     "carbontui.plan.graph": "level numbers",
+    "carbontui.plan.problem": "what msgspec says of a file of the user",
     "carbontui.power.cpu_time": "/proc",
     "carbontui.power.rapl": "/proc",
     "carbontui.proc": "/proc",
@@ -155,6 +157,54 @@ def test_every_wording_is_used_and_said_once():
     begun = tuple(code[:-1] for code in codes if code.endswith("*"))
     assert {code for code in TABLE if code not in codes and not code.startswith(begun)} == set()
     assert sum(len(table) for table in TABLES) == len(TABLE), "one code in two tables"
+
+
+PHRASE = re.compile(r"[a-z]{2,} [a-z]{2,}|[a-z]{2,} $|^ [a-z]{2,}|^; ")
+"""Two words, or one with the space before or after which another is to stand."""
+NO_SENTENCES = {
+    "core.capabilities": {"duty cycle", "carbontui run --sigstop -- ...", "carbontui rehearse "},  # JSON; commands
+    "core.forbidden": {"daily ", forbidden._FORMS},  # what the user typed, and is to type
+    "core.levels": {"cap "},  # the name of a level, its identity in plans and JSON
+    "core.problem": {"duty "},
+    "core.plan": {"run now"},  # the name of a baseline
+    "core.unloading": {"the try"},  # in journals of earlier versions
+}
+"""By module: texts of the core that no user reads as a sentence of carbontui, and what they are."""
+
+
+def phrases(tree):
+    """Texts of several words that are neither docstrings, nor said by an exception to who called."""
+    left_out = {
+        id(part)
+        for node in ast.walk(tree)
+        for part in (
+            [one.value for one in getattr(node, "body", ()) if isinstance(one, ast.Expr)]
+            if isinstance(getattr(node, "body", ()), list)
+            else ()
+        )
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Raise):
+            left_out |= {id(part) for part in ast.walk(node)}
+    for node in ast.walk(tree):
+        text = node.value if isinstance(node, ast.Constant) and id(node) not in left_out else None
+        if isinstance(text, str) and PHRASE.search(text):
+            yield text
+
+
+@pytest.mark.parametrize("code", ['x = "no grid source"', 'f(f"; moved by {x}")', 'y = f"guessed from {z}"'])
+def test_a_sentence_is_found(code):
+    assert list(phrases(ast.parse(code)))
+    assert not list(phrases(ast.parse('def f():\n    """Two words."""\n    raise ValueError("not a time")\n')))
+
+
+def test_the_core_makes_no_sentence():
+    found = {
+        f"core.{module.rpartition('.')[2]}": texts
+        for module, path in FILE_OF.items()
+        if within(module, [CORE]) and (texts := set(phrases(ast.parse(path.read_text()))))
+    }
+    assert found == NO_SENTENCES
 
 
 def test_the_core_has_no_words():

@@ -116,9 +116,8 @@ class TypicalDays:
         step_s = slot_length_s(edges[0], edges[-1])
         outlook = typical.outlook(self.zone, edges[0] // step_s * step_s, step_s, len(edges))
         self.source = f"{outlook.source}, not live"
-        values = [outlook.value_at(edge + 1e-3) for edge in edges[:-1]]
-        known = [value for value in values if value is not None]
-        if len(known) < len(values):
+        known = outlook.at(edges)
+        if known is None:
             raise ProblemError("zone", f"typical days of {self.zone} do not cover the whole time to be planned")
         return known
 

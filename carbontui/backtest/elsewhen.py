@@ -8,6 +8,8 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import NamedTuple
 
+from msgspec import structs
+
 from carbontui import units
 from carbontui.account.compare import Elsewhere, Work
 from carbontui.account.expected_end import Slots, Stretch, flat_out, to_come
@@ -79,7 +81,8 @@ def _job(work: Work) -> AssumedJob:
     """The assumed job with the rest of the machine's watts added while the job exists (levels but off, switches)."""
     shape = assumed(work.boards_w, caps=True, running=False).shape
     levels = tuple(
-        level if level.name == "off" else replace(level, power_w=level.power_w + work.rest_w) for level in shape.levels
+        level if level.name == "off" else structs.replace(level, power_w=level.power_w + work.rest_w)
+        for level in shape.levels
     )
     switch_w = tuple(tuple(watts + work.rest_w for watts in row) for row in shape.switch_w)
     return AssumedJob(replace(shape, levels=levels, switch_w=switch_w))

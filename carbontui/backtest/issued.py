@@ -6,18 +6,17 @@ live feed.
 
 from __future__ import annotations
 
-import csv
-import gzip
 import itertools
-import zlib
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Protocol
 
 from carbontui.backtest.assumed_job import Grid
+from carbontui.grid import recorded
+from carbontui.grid.issues import Issue
 from carbontui.plan.problem import ProblemError
 from carbontui.units import from_iso
 
@@ -56,29 +55,22 @@ class Predictor(Protocol):
 def load_issues(path: str | Path) -> list[ForecastIssue]:
     """Read CSV `issue_utc,target_utc,forecast[,...]`, plain or .gz; sorted by time of issue. Raises ProblemError naming
     the line."""
-    path = Path(path)
     rows: dict[float, dict[float, float]] = {}
     try:
-        with (
-            gzip.open(path, "rt", encoding="utf-8-sig")
-            if path.suffix == ".gz"
-            else path.open(encoding="utf-8-sig") as file
-        ):
-            reader = csv.DictReader(file)
-            if not {"issue_utc", "target_utc", "forecast"} <= set(reader.fieldnames or ()):
-                raise ProblemError("issued", f"{path} needs the columns issue_utc,target_utc,forecast")
-            for line, row in enumerate(reader, 2):
-                try:
-                    value = float(row["forecast"])
-                    if not 0 <= value < 5000:
-                        raise ValueError(f"{value} is not an intensity in gCO2/kWh")
-                    rows.setdefault(from_iso(row["issue_utc"]), {})[from_iso(row["target_utc"])] = value
-                except (ValueError, TypeError) as error:
-                    raise ProblemError("issued", f"{path} line {line}: {error}") from None
-    except (OSError, EOFError, zlib.error) as error:
-        raise ProblemError("issued", f"{path} cannot be read ({getattr(error, 'strerror', None) or error})") from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ProblemError("issued", f"{path} is not a CSV text file ({error})") from None
+        head, *lines = recorded.lines_of(Path(path)) or [[]]
+    except ValueError as error:
+        raise ProblemError("issued", str(error)) from None
+    if not {"issue_utc", "target_utc", "forecast"} <= set(head):
+        raise ProblemError("issued", f"{path} needs the columns issue_utc,target_utc,forecast")
+    for number, cells in filter(itemgetter(1), enumerate(lines, 2)):
+        row = dict(zip(head, cells, strict=False))
+        try:
+            value = float(row["forecast"])
+            if not 0 <= value < 5000:
+                raise ValueError(f"{value} is not an intensity in gCO2/kWh")
+            rows.setdefault(from_iso(row["issue_utc"]), {})[from_iso(row["target_utc"])] = value
+        except (ValueError, LookupError) as error:
+            raise ProblemError("issued", f"{path} line {number}: {error}") from None
     if not rows:
         raise ProblemError("issued", f"{path} has no rows")
     return [
@@ -130,26 +122,23 @@ class OwnForecast:
     def _forecast(self, begin: float, end: float) -> tuple[float, list[float]]:
         if begin in self.given and begin + len(self.given[begin][1]) * self.grid.step_s >= end:
             return self.given[begin]
-        from carbontui.grid.forecast import Forecaster, Issue
+        from carbontui.grid.forecast import Forecaster
 
         until = bisect_right(self.grid.starts, begin - 1.0)
         if self.model is None or not 0 <= begin - self.fitted_s < REFIT_S:
-            times = [_aware(t) for t in self.grid.starts[:until]]
-            self.model, self.fitted_s = Forecaster.fit(times, self.grid.values[:until]), begin
+            self.model = Forecaster.fit(self.grid.starts[:until], self.grid.values[:until])
+            self.fitted_s = begin
         since = max(0, until - int(5 * 7 * 86400 / self.grid.step_s))
         low, high = bisect_right(self.times, begin - ISSUES_S), bisect_right(self.times, begin)
         found = self.model.predict(
-            _aware(begin),
-            [_aware(t) for t in self.grid.starts[since:until]],
+            begin,
+            self.grid.starts[since:until],
             self.grid.values[since:until],
             int((end - begin) // self.grid.step_s) + 2,
-            published=[
-                Issue(_aware(i.issued_s), tuple(map(_aware, i.starts)), i.values) for i in self.issues[low:high]
+            [
+                Issue(issued_at_s=one.issued_s, times_s=list(one.starts), values=list(one.values))
+                for one in self.issues[low:high]
             ],
         )
         self.given = {begin: (begin, [float(value) for value in found.mean])}
         return self.given[begin]
-
-
-def _aware(epoch_s: float) -> datetime:
-    return datetime.fromtimestamp(epoch_s, tz=timezone.utc)

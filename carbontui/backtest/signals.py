@@ -32,9 +32,8 @@ class ExpectedSignal:
 
     def slots(self, edges: list[float]) -> list[float]:
         """gCO2/kWh of each slot between the edges (epoch seconds). Raises ProblemError where one is unknown."""
-        values = [self._outlook.value_at(edge + 1e-3) for edge in edges[:-1]]
-        known = [value for value in values if value is not None]
-        if len(known) < len(values):
+        known = self._outlook.at(edges)
+        if known is None:
             hours = sum(value is not None for value in self._outlook.mean) * self._outlook.step_s / 3600
             raise ProblemError("grid", f"{self.source} is known for {hours:.0f} h; shorten --budget")
         return known

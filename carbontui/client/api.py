@@ -10,7 +10,7 @@ import socket
 import sys
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional
 
-from carbontui.client import device, marker
+from carbontui.client import device, marker, quiet_end
 from carbontui.client.gate import Gate
 from carbontui.client.link import Link, start_time
 
@@ -166,6 +166,7 @@ def _first_step() -> None:
     _distribute()
     atexit.register(_goodbye, os.getpid())
     _link.guard()
+    quiet_end.arm(gate)
     _link.start()
 
 

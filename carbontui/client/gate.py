@@ -154,6 +154,8 @@ class Gate:
         """Bytes that this process has written so far, to any file; None if not known."""
         self.enabled = True
         self.leaving = False
+        self.ending = False
+        """This process exits at its next boundary, without a checkpoint."""
         self.dying = 0
         """The signal that ends this process once its checkpoint is written; 0: none received."""
         self.die: Callable[[int], None] = lambda number: None
@@ -199,6 +201,9 @@ class Gate:
 
     def _obey(self) -> None:
         while True:
+            if self.ending:
+                self.on_leave()
+                self.depart()
             with self.cond:
                 now = self.clock()
                 act: Act = self.authority.act(now, self.counter.done(), self.can_save())
@@ -280,6 +285,13 @@ class Gate:
         self._ack(want)
         self.on_leave()
         self.depart()
+
+    def end(self) -> None:
+        """Exit at the next boundary, without a checkpoint."""
+        with self.cond:
+            self.ending = True
+            self.counter.arm(0)
+            self.cond.notify_all()
 
     def depart(self) -> None:
         """Exit with code 0, from any training thread."""

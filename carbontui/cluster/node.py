@@ -21,8 +21,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from carbontui import __version__, isolation, local_socket
-from carbontui.cluster.messages import BEAT_S, DEAF_S, LINE_MAX, Line, Open, Shut, Up, decode_to_node
-from carbontui.cluster.relay import Relay
+from carbontui.cluster.messages import BEAT_S, DEAF_S, LINE_MAX, Line, Open, Relay, Shut, Up, decode_to_node
 from carbontui.power.declared import DeclaredBoards
 from carbontui.power.handle import AgentHandle
 from carbontui.power.messages import AgentLine, Bye, Done, Gone, Poke, Report, Wish, encode

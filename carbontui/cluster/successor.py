@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from carbontui import proc
 from carbontui.cluster import slurm
+from carbontui.cluster.queue import limit_s
 
 CHAIN = "CARBONTUI_CHAIN"
 """Variable in a successor's environment: the id of the first job, and this job's number in the chain."""
@@ -117,13 +118,8 @@ def end_s(environment: Mapping[str, str]) -> float | None:
         left = slurm.ask("squeue", "-h", "-j", job, "-o", "%L") if job.isdigit() else ""
     except slurm.SlurmError:
         return None
-    found = re.fullmatch(
-        r"(?:(\d{1,6})-)?(?:(\d{1,6}):)?(\d{1,6}):(\d{1,6})", left.strip().splitlines()[0] if left.strip() else ""
-    )
-    if not found:
-        return None
-    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
-    return time.time() + ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    left_s = limit_s(left.strip().partition("\n")[0])
+    return None if left_s is None else time.time() + left_s
 
 
 def _arguments() -> list[str]:

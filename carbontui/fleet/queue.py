@@ -12,6 +12,7 @@ from carbontui.cluster.queue import ClusterSize, QueuedJob
 from carbontui.fleet.placing import FleetPlan
 from carbontui.fleet.problem import NEVER, FleetJobs, FleetProblem, FleetSite, Floats
 from carbontui.text import figures
+from carbontui.units import J_PER_KWH
 
 SLOTS = 96
 SLOT_S = 1800.0
@@ -56,7 +57,7 @@ class QueueProblem(NamedTuple):
 
     def price_g_per_kwh(self, plan: FleetPlan) -> list[float]:
         """Shadow price of the budget per slot: the cost of a kWh on top of its own CO2."""
-        prices: list[float] = (plan.prices.watt * 3.6e6 / self.slot_s).tolist()
+        prices: list[float] = (plan.prices.watt * J_PER_KWH / self.slot_s).tolist()
         return prices
 
 
@@ -85,7 +86,7 @@ def problem(
     by_gpu = machine.gpus > 0
     room = np.full(slots, float(machine.gpus if by_gpu else machine.cpus))
     power = np.array(cap_w, dtype=float)
-    weight = np.array(intensity, dtype=float) * slot_s / 3.6e6 * (1.0 + EARLIER * np.arange(slots))
+    weight = np.array(intensity, dtype=float) * slot_s / J_PER_KWH * (1.0 + EARLIER * np.arange(slots))
     fixed = np.zeros(slots)
     mine, running, faults = [], [], []
     for job in queue:

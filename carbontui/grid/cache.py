@@ -9,22 +9,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
-import json
 import os
 import random
 import re
-import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
+
+from carbontui import paths, untrusted
 from carbontui.grid import issues
 from carbontui.grid.faults import GridError, Unreachable
 from carbontui.grid.http import in_thread
-from carbontui.grid.types import Mix, Row, Series
+from carbontui.grid.types import Answer, Series
 
-VERSION = 1
+T = TypeVar("T")
+
+FAULTS = (OSError, asyncio.TimeoutError, ValueError)
 DISK_S = 3.0
 LOCK_S = 10.0
 CLOCK_S = 60.0
@@ -71,7 +74,7 @@ class Cache:
         self,
         key: str,
         window_s: float,
-        fetch: Callable[[Entry], Awaitable[tuple[Series, tuple[str, ...]]]],
+        fetch: Callable[[Entry], Awaitable[Answer]],
         turn: Turn | None = None,
     ) -> Entry:
         """The entry of `key`, refreshed through `fetch` when its window is over and its data set allows a request.
@@ -91,7 +94,7 @@ class Cache:
         self,
         key: str,
         window_s: float,
-        fetch: Callable[[Entry], Awaitable[tuple[Series, tuple[str, ...]]]],
+        fetch: Callable[[Entry], Awaitable[Answer]],
         turn: Turn | None,
     ) -> Entry:
         async with self._locked(key):
@@ -136,41 +139,34 @@ class Cache:
         held = self._memory.get(key, Entry())
         if self._directory is None:
             return held
-        with contextlib.suppress(OSError, asyncio.TimeoutError, ValueError, TypeError, KeyError):
-            found = await in_thread(_read, self._path(key), deadline_s=DISK_S)
-            # on a disk that takes no writes, this process's memory is newer
-            return found if found.asked_at_s >= held.asked_at_s else held
-        # another version, a damaged file, a failed disk
-        return held
+        found = None
+        with contextlib.suppress(*FAULTS):  # another version, a damaged file, a failed disk
+            found = await in_thread(_read, self._path(key), Entry, deadline_s=DISK_S)
+        # on a disk that takes no writes, this process's memory is newer
+        return found if found and found.asked_at_s >= held.asked_at_s else held
 
-    async def keep(self, key: str, change: Callable[[Any], Any]) -> Any:
-        """Update the JSON value kept under `key` (None at first) through `change` and return it; includes what other
-        jobs wrote. A stored value for which `change` raises ValueError, TypeError or KeyError is ignored.
-        """
+    async def keep(self, key: str, kind: type[T], change: Callable[[T | None], T]) -> T:
+        """Update the value kept under `key` (None at first) through `change` and return it; includes what other jobs
+        wrote. A stored value that is not a `kind`, or for which `change` raises ValueError, is ignored."""
         kept = change(self._kept.get(key))
         if self._directory is not None:
-            faults = (OSError, asyncio.TimeoutError, ValueError, TypeError, KeyError)
             with contextlib.suppress(Unreachable):
                 async with self._locked(key):
                     found = None
-                    with contextlib.suppress(*faults):
-                        found = await in_thread(_read_kept, self._path(key), deadline_s=DISK_S)
+                    with contextlib.suppress(*FAULTS):
+                        found = await in_thread(_read, self._path(key), kind, deadline_s=DISK_S)
                         if found is not None:
                             kept = change(found)
                     if kept != found:
-                        with contextlib.suppress(*faults):
-                            data = {"v": VERSION, "kept": kept}
-                            await in_thread(_replace, self._path(key), data, deadline_s=DISK_S)
+                        with contextlib.suppress(*FAULTS):
+                            await in_thread(_write, self._path(key), kept, deadline_s=DISK_S)
         self._kept[key] = kept
         return kept
 
-    async def add_issue(self, key: str, issue: dict[str, Any]) -> issues.Issues:
+    async def add_issue(self, key: str, issue: issues.Issue) -> issues.Issues:
         """The recent issues of `key` with this one, including those other jobs of the machine saw; never raises."""
         own = [*self._kept.get(key, []), issue]
-        kept: issues.Issues = await self.keep(
-            key, lambda found: issues.merged([*issues.checked(found or []), *own], self._now())
-        )
-        return kept
+        return await self.keep(key, issues.Issues, lambda found: issues.merged([*(found or []), *own], self._now()))
 
     async def _store(self, key: str, entry: Entry) -> None:
         self._memory[key] = entry
@@ -222,64 +218,13 @@ def _open_lock(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
-def _read(path: Path) -> Entry:
+def _read(path: Path, kind: type[T]) -> T | None:
     try:
-        data = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        return Entry()
-    if data["v"] != VERSION:
-        return Entry()
-    held = data["series"]
-    series = None
-    if held is not None:
-        rows = tuple(
-            Row(float(start), float(dur), float(value), kind, suspect)
-            for start, dur, value, kind, suspect in zip(*(held[name] for name in _COLUMNS), strict=True)
-        )
-        mix = tuple(Mix(float(start), float(dur), dict(mw)) for start, dur, mw in held.get("mix", ()))
-        series = Series(**{name: held[name] for name in _FIELDS if name in held}, rows=rows, mix=mix)
-    return Entry(series, float(data["asked_at_s"]), float(data["next_s"]), data["fault"], tuple(data["notes"]))
-
-
-_COLUMNS = ("start_s", "dur_s", "value", "kind", "suspect")
-_FIELDS = ("zone", "signal", "source", "licence", "currency", "generated_at_s", "fetched_at_s", "ahead_s")
-
-
-def _write(path: Path, entry: Entry) -> None:
-    held: dict[str, Any] | None = None
-    if entry.series is not None:
-        held = {name: getattr(entry.series, name) for name in _FIELDS}
-        held |= {name: [getattr(row, name) for row in entry.series.rows] for name in _COLUMNS}
-        held["mix"] = [list(mix) for mix in entry.series.mix]
-    data = {"v": VERSION, "asked_at_s": entry.asked_at_s, "next_s": entry.next_s, "fault": entry.fault}
-    data |= {"notes": list(entry.notes), "series": held}
-    _replace(path, data)
-
-
-def _read_kept(path: Path) -> Any:
-    try:
-        data = json.loads(path.read_bytes())
+        return untrusted.decode(path.read_bytes(), kind)
     except FileNotFoundError:
         return None
-    return data["kept"] if data["v"] == VERSION else None
 
 
-def _replace(path: Path, data: dict[str, Any]) -> None:
+def _write(path: Path, value: object) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with _replacing(path) as descriptor, open(descriptor, "wb", closefd=False) as file:
-        file.write(json.dumps(data).encode())
-
-
-@contextlib.contextmanager
-def _replacing(path: Path) -> Iterator[int]:
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".tmp-")
-    try:
-        yield descriptor
-        os.close(descriptor)
-        descriptor = -1
-        Path(name).replace(path)
-    finally:
-        if descriptor >= 0:
-            os.close(descriptor)
-            with contextlib.suppress(OSError):
-                Path(name).unlink()
+    paths.write_whole(path, msgspec.json.encode(value))

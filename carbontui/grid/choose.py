@@ -10,29 +10,18 @@ from __future__ import annotations
 from carbontui.grid import zones
 from carbontui.grid.http import Http
 from carbontui.grid.providers.base import Provider
-from carbontui.grid.providers.caiso import Caiso
-from carbontui.grid.providers.caiso_price import CaisoPrice
-from carbontui.grid.providers.eco2mix import Eco2mix
+from carbontui.grid.providers.caiso import Caiso, CaisoPrice
+from carbontui.grid.providers.daily import Ieso, Nyiso, Ree
 from carbontui.grid.providers.eia import Eia
-from carbontui.grid.providers.eirgrid import Eirgrid
 from carbontui.grid.providers.electricity_maps import ElectricityMaps
 from carbontui.grid.providers.energi_data_service import EnergiDataPrice, EnergiDataService
 from carbontui.grid.providers.energy_charts import EnergyCharts, EnergyChartsPrice
-from carbontui.grid.providers.entsoe import Entsoe
-from carbontui.grid.providers.entsoe_price import EntsoePrice
-from carbontui.grid.providers.ercot import Ercot
-from carbontui.grid.providers.hydro_quebec import HydroQuebec
-from carbontui.grid.providers.ieso import Ieso
+from carbontui.grid.providers.entsoe import Entsoe, EntsoePrice
 from carbontui.grid.providers.japan import Japan
-from carbontui.grid.providers.miso import Miso
+from carbontui.grid.providers.latest import Ercot, HydroQuebec, Miso, Ons, Spp, Taipower, Transpower
 from carbontui.grid.providers.neso import Neso
-from carbontui.grid.providers.nyiso import Nyiso
-from carbontui.grid.providers.ons import Ons
-from carbontui.grid.providers.ree import Ree
+from carbontui.grid.providers.operators import Eco2mix, Eirgrid
 from carbontui.grid.providers.retail import Awattar, OctopusAgile
-from carbontui.grid.providers.spp import Spp
-from carbontui.grid.providers.taipower import Taipower
-from carbontui.grid.providers.transpower import Transpower
 from carbontui.grid.providers.watttime import WattTime
 from carbontui.grid.settings import GridSettings
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from itertools import pairwise
 
 from carbontui.grid.faults import BadAnswer, NoData
@@ -68,7 +67,7 @@ def _ordered(raw: Iterable[Raw]) -> tuple[list[Row], list[str]]:
     rows = [seen[start] for start in sorted(seen)]
     # a row never overlaps the next one: steps may change in the middle of a series
     rows = [
-        *(replace(row, dur_s=min(row.dur_s, after.start_s - row.start_s)) for row, after in pairwise(rows)),
+        *(row._replace(dur_s=min(row.dur_s, after.start_s - row.start_s)) for row, after in pairwise(rows)),
         *rows[-1:],
     ]
     return rows, [f"{doubles} duplicate rows: the last of each kept"] if doubles else []
@@ -110,7 +109,7 @@ def _plausible(rows: list[Row], signal: Signal, notes: list[str], usual_g: float
     leaps = {k for k in range(len(rows)) if _leaps(rows, k, middle, signal)}
     if leaps:
         notes.append(f"{len(leaps)} values that jump more than {LEAP:g}-fold left out")
-    return [replace(row, suspect=row.value > SUSPECT_G) for k, row in enumerate(rows) if k not in leaps]
+    return [row._replace(suspect=row.value > SUSPECT_G) for k, row in enumerate(rows) if k not in leaps]
 
 
 def _leaps(rows: Sequence[Row], k: int, middle: float, signal: Signal) -> bool:
@@ -135,7 +134,7 @@ def _stuck(rows: list[Row], notes: list[str]) -> list[Row]:
         if k < len(rows) and rows[k].value == rows[first].value and rows[k].kind != "forecast":
             continue
         if k - first >= 6 and rows[k - 1].start_s - rows[first].start_s >= STUCK_S:
-            out[first:k] = [replace(row, suspect=True) for row in rows[first:k]]
+            out[first:k] = [row._replace(suspect=True) for row in rows[first:k]]
             marked += k - first
         first = k
     if marked:

@@ -306,7 +306,7 @@ class Feed:
 
     async def again(self, source: str, start_s: float, end_s: float) -> tuple[Row, ...]:
         """Current values of a job's hours from the source they were booked from. Raises GridError."""
-        if self._recorded is not None and self._recorded.source == source:
+        if self._recorded is not None:  # there has been no other source
             return self.realised(start_s, end_s, closing=True)
         if self._live is None:
             raise NoData(f"{source}: not a live source, or offline")

@@ -10,13 +10,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from carbontui.grid import resample, ridge, stack
+from carbontui.grid.issues import Issue
 from carbontui.grid.ridge import HORIZON_H, WARM_H, Array, Ridge
 
 WINDOW_H = 28 * 24
@@ -35,19 +35,9 @@ DAY_KEPT = 0.55
 
 
 @dataclass(frozen=True, slots=True)
-class Issue:
-    """A published forecast: time of issue, slot starts (aware datetimes) and values."""
-
-    issued_at: datetime
-    times: Sequence[datetime]
-    values: Sequence[float]
-
-
-@dataclass(frozen=True, slots=True)
 class Forecast:
-    """Slot k starts at times[k]; mean is the conditional mean, lo to hi the 80 % band."""
+    """By slot, the first one at the time of the forecast: mean is the conditional mean, lo to hi the 80 % band."""
 
-    times: tuple[datetime, ...]
     mean: Array
     lo: Array
     hi: Array
@@ -93,13 +83,13 @@ class Forecaster:
     issues: dict[float, tuple[Array, Array]] = field(default_factory=dict)
 
     @classmethod
-    def fit(cls, times: Sequence[datetime], values: ArrayLike, *, signed: bool = False) -> Forecaster:
-        """Fit to a history: aware start times at the series' own resolution, values in gCO2/kWh (NaN: gap), or
+    def fit(cls, times_s: ArrayLike, values: ArrayLike, *, signed: bool = False) -> Forecaster:
+        """Fit to a history: starts in epoch seconds at the series' own resolution, values in gCO2/kWh (NaN: gap), or
         `signed` ones such as prices.
 
-        Times in any order, with gaps. Raises ValueError for naive times, unequal lengths or fewer than two values.
+        Times in any order, with gaps. Raises ValueError for unequal lengths or fewer than two values.
         """
-        stamps, numbers = resample.columns(times, values)
+        stamps, numbers = resample.columns(times_s, values)
         if stamps.size < 2:
             raise ValueError(f"a history needs at least two values, got {stamps.size}")
         steps = np.diff(stamps)
@@ -124,23 +114,20 @@ class Forecaster:
 
     def predict(
         self,
-        now: datetime,
-        recent_times: Sequence[datetime],
+        now_s: float,
+        recent_s: ArrayLike,
         recent_values: ArrayLike,
         horizon_slots: int,
         published: Sequence[Issue] = (),
     ) -> Forecast:
-        """`horizon_slots` slots from `now` on; slot 0 starts at `now` and its own value is not yet known.
+        """`horizon_slots` slots from `now_s` on; slot 0 starts then and its own value is not yet known.
 
-        Values and issues that begin at or after `now` are ignored. Raises ValueError for naive times, unequal lengths,
-        a horizon below one slot or when no value before `now` is known.
+        Values and issues that begin later are ignored. Raises ValueError for unequal lengths, a horizon below one slot
+        or when no value before `now_s` is known.
         """
-        if now.tzinfo is None or any(issue.issued_at.tzinfo is None for issue in published):
-            raise ValueError("now and the time of each issue need a time zone")
         if horizon_slots < 1:
             raise ValueError(f"a forecast needs at least one slot, got {horizon_slots}")
-        now_s = now.timestamp()
-        native = self._recent(now_s, recent_times, recent_values)
+        native = self._recent(now_s, recent_s, recent_values)
         per_hour = resample.per_hour(self.step_s)
         hourly = resample.means(native, per_hour) if per_hour else native
         known = np.isfinite(hourly[-72:]).sum() if hourly.size >= WARM_H else 0
@@ -152,12 +139,11 @@ class Forecaster:
             mean, lo, hi = resample.refine(native, per_hour, blended, low, high, horizon_slots, self.lowest)
             provenance = "own forecast: ridge" + (" blended with the published one" if used else "")
         mean, lo, hi = self._adapt(now_s, native, mean, lo, hi)
-        times = tuple(now + timedelta(seconds=k * self.step_s) for k in range(horizon_slots))
-        return Forecast(times, mean, lo, hi, provenance)
+        return Forecast(mean, lo, hi, provenance)
 
-    def _recent(self, now_s: float, times: Sequence[datetime], values: ArrayLike) -> Array:
+    def _recent(self, now_s: float, times_s: ArrayLike, values: ArrayLike) -> Array:
         """Dense native values that end at now: the recent ones, with gaps filled from the end of the history."""
-        stamps, numbers = resample.columns(times, values)
+        stamps, numbers = resample.columns(times_s, values)
         hours = WINDOW_H + WARM_H
         slots = round(hours * 3600 / self.step_s)
         start_s = now_s - slots * self.step_s
@@ -209,7 +195,7 @@ class Forecaster:
         spread = np.full((origins.size, HORIZON_H), np.nan)
         last = np.full(origins.size, np.nan)
         age = np.full(origins.size, 12.0)
-        issues = _thinned([(issue.issued_at.timestamp(), issue) for issue in published], now_s)
+        issues = _thinned([(issue["issued_at_s"], issue) for issue in published], now_s)
         begin_s = now_s - size * 3600  # hour index 0
         length = size + HORIZON_H + 1
         previous = np.full(length, np.nan)
@@ -217,7 +203,7 @@ class Forecaster:
         ends = [*(at for at, _ in issues[1:]), np.inf]
         for (issued_s, issue), end_s in zip(issues, ends, strict=False):
             if issued_s not in self.issues:
-                self.issues[issued_s] = resample.columns(issue.times, issue.values)
+                self.issues[issued_s] = resample.columns(issue["times_s"], issue["values"])
             hours = resample.to_hours(*self.issues[issued_s], begin_s, length)
             starts = begin_s + origins * 3600.0
             mine = np.flatnonzero((starts >= issued_s - 1e-6) & (starts < end_s - 1e-6))
@@ -313,11 +299,11 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     """
     step_s, now_s, start_s = request["step_s"], request["now_s"], request["start_s"]
     values = np.array([np.nan if value is None else value for value in request["values"]], dtype=float)
-    times = [_moment(start_s + k * step_s) for k in range(values.size)]
+    times_s = start_s + np.arange(values.size) * step_s
     signed, key = bool(request.get("signed")), request.get("key", "")
     fitted = _fitted.get(key)
     if fitted is None or fitted.grid != (start_s, step_s) or not 0 <= now_s - fitted.at_s < REFIT_S:
-        forecaster = Forecaster.fit(times, values, signed=signed)
+        forecaster = Forecaster.fit(times_s, values, signed=signed)
         if fitted and fitted.grid[1] == step_s:
             forecaster.band = fitted.forecaster.band
         _fitted.pop(key, None)
@@ -325,15 +311,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
             del _fitted[next(iter(_fitted))]
         fitted = _fitted[key] = Fitted(now_s, (start_s, step_s), forecaster)
     forecaster = fitted.forecaster
-    published = [
-        Issue(
-            _moment(issue["issued_at_s"]),
-            [_moment(start_s) for start_s in issue["times_s"]],
-            issue["values"],
-        )
-        for issue in request.get("published", ())
-    ]
-    made = forecaster.predict(_moment(now_s), times, values, request["horizon"], published)
+    made = forecaster.predict(now_s, times_s, values, request["horizon"], request.get("published", ()))
     mean, provenance = made.mean, made.provenance
     expected = request.get("typical") or []
     if forecaster.model is None and len(expected) == mean.size and None not in expected:
@@ -354,7 +332,3 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
         "hi": (made.hi + shift).tolist(),
         "provenance": provenance,
     }
-
-
-def _moment(epoch_s: float) -> datetime:
-    return datetime.fromtimestamp(epoch_s, tz=timezone.utc)

@@ -1,6 +1,6 @@
 """The recent issues of a source's forecast, by which the blend weighs the published forecast against our own.
 
-An issue is {issued_at_s, times_s, values}; the list is what `Feed.forecast_request` hands to the worker. It is kept in
+The list is what `Feed.forecast_request` hands to the worker. It is kept in
 the machine's cache, so that a restarted supervisor does not start again from the blend's prior.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any, TypeAlias
+from typing import TypeAlias, TypedDict
 
 from carbontui.grid.types import Series
 
@@ -18,10 +18,19 @@ APART_S = 6 * 3600.0
 VALUES_MAX = 60_000
 """Values of all issues together; keeps the file below about 1.5 MB."""
 
-Issues: TypeAlias = list[dict[str, Any]]
+
+class Issue(TypedDict):
+    """A forecast as it was published: one value per time."""
+
+    issued_at_s: float
+    times_s: list[float]
+    values: list[float]
 
 
-def issue_of(forecast: Series, now_s: float) -> dict[str, Any]:
+Issues: TypeAlias = list[Issue]
+
+
+def issue_of(forecast: Series, now_s: float) -> Issue:
     """A forecast as an issue; issued when it was fetched where the source does not say."""
     issued_s = forecast.generated_at_s or forecast.fetched_at_s or now_s
     # rows of older issues may precede it
@@ -29,9 +38,15 @@ def issue_of(forecast: Series, now_s: float) -> dict[str, Any]:
     return {"issued_at_s": issued_s, "times_s": [r.start_s for r in rows], "values": [r.value for r in rows]}
 
 
-def merged(some: Iterable[dict[str, Any]], now_s: float) -> Issues:
-    """Each issue once, in order of time: the newest, and one per six hours of the weeks before it."""
-    by_time = {issue["issued_at_s"]: issue for issue in some if now_s - KEPT_S < issue["issued_at_s"]}
+def merged(some: Iterable[Issue], now_s: float) -> Issues:
+    """Each issue once, in order of time: the newest, and one per six hours of the weeks before it. Raises ValueError
+    for one whose times and values do not match."""
+    by_time: dict[float, Issue] = {}
+    for issue in some:
+        if len(issue["times_s"]) != len(issue["values"]):
+            raise ValueError("not an issue of a forecast")
+        if now_s - KEPT_S < issue["issued_at_s"]:
+            by_time[issue["issued_at_s"]] = issue
     kept: Issues = []
     last_s = -math.inf
     for issued_s in sorted(by_time):
@@ -43,12 +58,3 @@ def merged(some: Iterable[dict[str, Any]], now_s: float) -> Issues:
         first -= 1
         held += len(kept[first]["values"])
     return kept[first:]
-
-
-def checked(value: Any) -> Issues:
-    """Validate issues read from a file. Raises ValueError, TypeError or KeyError for anything else."""
-    for issue in value:
-        numbers = [issue["issued_at_s"], *issue["times_s"], *issue["values"]]
-        if len(issue["times_s"]) != len(issue["values"]) or not all(math.isfinite(number) for number in numbers):
-            raise ValueError("not issues of a forecast")
-    return list(value)

@@ -15,7 +15,7 @@ from carbontui.grid.faults import GridError, NoData, Unreachable
 from carbontui.grid.http import Http, in_thread
 from carbontui.grid.providers.base import Provider
 from carbontui.grid.settings import GridSettings
-from carbontui.grid.types import Outlook, Row, Series, Signal
+from carbontui.grid.types import Answer, Outlook, Row, Series, Signal
 
 T = TypeVar("T")
 
@@ -104,12 +104,12 @@ class Live:
         actual = self.history.rows if self.history else ()
         key = f"truth-{self.zone}-{self.source.signal}"
 
-        def change(kept: Any) -> Any:
-            record = truth.judged(truth.from_json(kept), actual, self._now())
-            return truth.to_json(truth.issued(record, said, self._now()) if said else record)
+        def change(kept: truth.ForecastRecord | None) -> truth.ForecastRecord:
+            record = truth.judged(kept or truth.ForecastRecord(), actual, self._now())
+            return truth.issued(record, said, self._now()) if said else record
 
         with contextlib.suppress(Exception):  # a fault in measuring a forecast must not prevent its use
-            self.truth = truth.from_json(await self._cache.keep(key, change))
+            self.truth = await self._cache.keep(key, truth.ForecastRecord, change)
             self.difference_error = truth.difference_error(self.truth)
 
     async def _round(self) -> None:
@@ -151,7 +151,7 @@ class Live:
         """Its history and its forecast; an empty entry for one that it does not have."""
         zone, now_s = self.zone, self._now()
 
-        async def ahead(old: Entry) -> tuple[Series, tuple[str, ...]]:
+        async def ahead(old: Entry) -> Answer:
             said, notes = await _in_time(provider, provider.forecast(zone, now_s + AHEAD_S, now_s))
             # the next supervisor also needs the forecast of hours that have no measured value yet
             return _joined(_since(old.series, now_s - SAID_KEPT_S), said, now_s), notes
@@ -170,7 +170,7 @@ class Live:
     async def _ask_history(self, provider: Provider, window_s: float) -> Entry:
         zone, now_s = self.zone, self._now()
 
-        async def recent(old: Entry) -> tuple[Series, tuple[str, ...]]:
+        async def recent(old: Entry) -> Answer:
             held = old.series.rows if old.series else ()
             start_s = max(now_s - provider.reach_s, held[-1].start_s - provider.overlap_s if held else 0.0)
             try:
@@ -196,7 +196,7 @@ class Live:
         while at < end_s:
             span = (at, min(end_s, at + provider.reach_s))
 
-            async def asked(old: Entry, span: tuple[float, float] = span) -> tuple[Series, tuple[str, ...]]:
+            async def asked(old: Entry, span: tuple[float, float] = span) -> Answer:
                 return await _in_time(provider, provider.history(self.zone, *span, self._now()))
 
             key = f"{provider.name}-{self.zone}-again-{span[0]:.0f}-{span[1]:.0f}"
@@ -277,7 +277,7 @@ class Live:
         if oldest_s <= self._now() - DEPTH_S:
             return Entry(entry.series, next_s=self._now() + DAY_S)
 
-        async def older(old: Entry) -> tuple[Series, tuple[str, ...]]:
+        async def older(old: Entry) -> Answer:
             end_s = old.series.rows[0].start_s if old.series else known.rows[0].start_s
             try:
                 question = provider.history(zone, end_s - provider.reach_s, end_s, self._now())
@@ -299,7 +299,7 @@ class Live:
             if not choose.usable(provider, self._settings):
                 continue
 
-            async def ahead(old: Entry, provider: Provider = provider) -> tuple[Series, tuple[str, ...]]:
+            async def ahead(old: Entry, provider: Provider = provider) -> Answer:
                 found, notes = await _in_time(provider, provider.forecast(zone, now_s + 2 * DAY_S, now_s))
                 return _joined(old.series, found, now_s), notes
 

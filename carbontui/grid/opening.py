@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from carbontui import paths
@@ -17,7 +18,7 @@ from carbontui.grid import recorded
 from carbontui.grid.choose import EVERY
 from carbontui.grid.feed import Feed
 from carbontui.grid.http import Http
-from carbontui.grid.settings import GridSettings, KeyFileError, keys_file, read_keys
+from carbontui.grid.settings import GridSettings, keys_file, read_keys
 from carbontui.grid.types import Series, Signal
 
 ONLINE_WORDS = frozenset({"", "0", "false", "no", "off"})
@@ -56,20 +57,16 @@ def settings(
     """Settings of a feed. Raises KeyFileError or ValueError for keys and URLs that cannot be used; a `forgiving`
     caller (a job, which goes on with its keyless sources) gets the error in `remark` instead."""
     complaints: list[str] = []
-    keys: Mapping[str, str] = {}
-    urls: Mapping[str, str] = {}
-    try:
-        keys = read_keys(keys_file(), environment)
-    except KeyFileError as error:
-        if not forgiving:
-            raise
-        complaints.append(str(error))
-    try:
-        urls = base_urls(environment)
-    except ValueError as error:
-        if not forgiving:
-            raise
-        complaints.append(str(error))
+    found: list[Mapping[str, str]] = []
+    for read in (partial(read_keys, keys_file(), environment), partial(base_urls, environment)):
+        try:
+            found.append(read())
+        except ValueError as error:
+            if not forgiving:
+                raise
+            complaints.append(str(error))
+            found.append({})
+    keys, urls = found
     return GridSettings(
         offline=asked_offline or offline(environment),
         marginal=signal == "marginal",
@@ -89,11 +86,12 @@ def open_feed(
     settings: GridSettings,
     now: Callable[[], float],
     grid_file: str | Path | None = None,
+    source: str | None = None,
     http: Http | None = None,
     cached: bool = True,
 ) -> Feed:
     """The feed of a zone. A recorded file replaces every live source; its signal is marginal where `settings` ask for
-    it, else as `recorded.load` reads it. `cached=False` bypasses the cache on disk.
+    it, else as `recorded.load` reads it; `source` names it. `cached=False` bypasses the cache on disk.
 
     Raises ValueError when `grid_file` cannot be used.
     """
@@ -101,7 +99,8 @@ def open_feed(
     series = price = None
     if grid_file is not None:
         path = Path(grid_file)
-        series, price = recorded.load(path, zone=zone or "recorded", signal=signal), recorded.load_price(path)
+        series = recorded.load(path, zone=zone or "recorded", signal=signal, source=source)
+        price = recorded.load_price(path)
         remark = _recorded_remark(path, price, settings.currency)
         settings = replace(settings, remark="; ".join(filter(None, (settings.remark, remark))))
     cache = paths.cache_dir() / "grid" if cached else None

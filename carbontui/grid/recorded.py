@@ -115,15 +115,12 @@ def _rows(
     return tuple(Row(start, dur, found[start]) for start, dur in zip(starts, durations, strict=True))
 
 
-def _cells(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
-    """The column names, and the line number and cells of each data line."""
+def lines_of(path: Path) -> list[list[str]]:
+    """The cells of each line of a CSV file, plain or .gz. Raises ValueError naming the file."""
     try:
-        if path.suffix == ".gz":
-            with gzip.open(path, "rt", encoding="utf-8-sig", newline="") as file:
-                text = file.read(FILE_MOST + 1)
-        else:
-            with path.open(encoding="utf-8-sig", newline="") as file:
-                text = file.read(FILE_MOST + 1)
+        opened = gzip.open if path.suffix == ".gz" else open
+        with opened(path, "rt", encoding="utf-8-sig", newline="") as file:
+            text = file.read(FILE_MOST + 1)
         lines = list(csv.reader(io.StringIO(text if len(text) <= FILE_MOST else "", newline="")))
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or str(error)
@@ -132,6 +129,12 @@ def _cells(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
         raise ValueError(f"{path}: is not a CSV text file ({error})") from error
     if len(text) > FILE_MOST:
         raise ValueError(f"{path}: has more than {FILE_MOST} characters; ten years of five-minute values have fewer")
+    return lines
+
+
+def _cells(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    """The column names, and the line number and cells of each data line."""
+    lines = lines_of(path)
     header = [cell.strip() for cell in lines[0]] if lines else []
     if header[:1] != ["time_utc"] or header[1:2] not in (["carbon_g_per_kwh"], ["value"]):
         raise ValueError(f"{path}, line 1: expected 'time_utc,carbon_g_per_kwh', found {','.join(header)[:60]!r}")

@@ -9,11 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 from carbontui.grid.faults import NotFound
-from carbontui.grid.http import Http, HttpReply
+from carbontui.grid.http import Http, HttpReply, Question
 
 INDEX = "answers.jsonl"
 BLOTTED = "KEY-REMOVED"
@@ -56,13 +55,13 @@ class Replayed(Http):
             reason = "it has no answers.jsonl" if isinstance(error, FileNotFoundError) else type(error).__name__
             raise ValueError(f"{folder} is not a recording of `carbontui grid --record` ({reason})") from None
 
-    async def get(self, url: str, params: Any = None, **how: Any) -> HttpReply:
+    async def get(self, question: Question) -> HttpReply:
         """The recorded answer. Raises NotFound for a request that is not in the recording."""
-        asked = str(Http.url_of(url, params))
+        asked = str(question.whole_url())
         same = [body for recorded, body in self._bodies if recorded == asked]
         near = [body for recorded, body in self._bodies if _place(recorded) == _place(asked)]
         if not same and not near:
-            raise NotFound(f"{urlsplit(asked).hostname}: not in the recording")
+            raise NotFound(f"{question.host}: not in the recording")
         body = (same or near)[0]
         if not same and len(near) > 1:
             # several answers of one path are replayed in the order in which they came

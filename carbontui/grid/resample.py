@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 from carbontui.grid.ridge import Array
 
 
-def columns(times: Sequence[datetime], values: ArrayLike) -> tuple[Array, Array]:
+def columns(times_s: ArrayLike, values: ArrayLike) -> tuple[Array, Array]:
     """Epoch seconds and values, sorted by time, the last of equal times last; infinite values become NaN.
 
-    Raises ValueError for naive times and for unequal lengths.
+    Raises ValueError for unequal lengths.
     """
-    numbers = np.asarray(values, dtype=float).ravel()
-    if len(times) != numbers.size:
-        raise ValueError(f"{len(times)} times but {numbers.size} values")
-    if any(moment.tzinfo is None for moment in times):
-        raise ValueError("times need a time zone")
-    stamps = np.fromiter((moment.timestamp() for moment in times), dtype=float, count=len(times))
+    stamps, numbers = (np.asarray(column, dtype=float).ravel() for column in (times_s, values))
+    if stamps.size != numbers.size:
+        raise ValueError(f"{stamps.size} times but {numbers.size} values")
     order = np.argsort(stamps, kind="stable")
     return stamps[order], np.where(np.isfinite(numbers), numbers, np.nan)[order]
 

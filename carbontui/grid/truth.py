@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from carbontui.grid import compose
 from carbontui.grid.types import Accuracy, Outlook, Row
@@ -54,7 +54,7 @@ class Judged(NamedTuple):
 class ForecastRecord:
     """The forecasts and scores kept for one zone and signal."""
 
-    issued_s: float = -math.inf
+    issued_s: float = 0.0
     open: tuple[Said, ...] = ()
     judged: tuple[Judged, ...] = ()
 
@@ -136,24 +136,3 @@ def difference_error(record: ForecastRecord) -> float | None:
             level += 0.5 * (abs(far.actual) + abs(near.actual))
             count += 1
     return SIGMA_PER_MEAN * missed / level if count >= LEAST_HOURS and level > 0 else None
-
-
-def to_json(record: ForecastRecord) -> dict[str, Any]:
-    issued_s = record.issued_s if math.isfinite(record.issued_s) else None
-    return {"issued_s": issued_s, "open": [*map(list, record.open)], "judged": [*map(list, record.judged)]}
-
-
-def from_json(value: Any) -> ForecastRecord:
-    """Raises ValueError, TypeError or KeyError for anything that is not a record."""
-    if value is None:
-        return ForecastRecord()
-    opened = tuple(Said(int(lead), *map(_finite, rest)) for lead, *rest in value["open"])
-    closed = tuple(Judged(int(lead), *map(_finite, rest)) for lead, *rest in value["judged"])
-    at_s = value["issued_s"]
-    return ForecastRecord(-math.inf if at_s is None else float(at_s), opened, closed)
-
-
-def _finite(value: Any) -> Any:
-    if value is not None and not math.isfinite(value):
-        raise ValueError("not a number")
-    return value

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
-
-from carbontui.text import figures
+from typing import Literal, NamedTuple, TypeAlias
 
 Signal = Literal["average_lifecycle", "average_direct", "marginal", "given", "price"]
 """`given`: the user's own values; whether they are direct or lifecycle emissions is unknown."""
@@ -18,8 +16,7 @@ YOURS = "yours"
 """Stands in for a zone where the user gave the intensity, which belongs to no known zone."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """One half-open interval [start_s, start_s + dur_s) in epoch seconds UTC, and its value in the series' unit."""
 
     start_s: float
@@ -30,7 +27,7 @@ class Row:
 
 
 class Mix(NamedTuple):
-    """Generation in [start_s, start_s + dur_s): megawatts by fuel (a key of `providers.mix.FACTORS`)."""
+    """Generation in [start_s, start_s + dur_s): megawatts by fuel (a key of `fuels.FACTORS`)."""
 
     start_s: float
     dur_s: float
@@ -58,6 +55,10 @@ class Series:
     """How far values left out lay in the future of this machine's clock; 0 for none."""
 
 
+Answer: TypeAlias = tuple[Series, tuple[str, ...]]
+"""What a provider answered, and notes on repairs."""
+
+
 @dataclass(frozen=True, slots=True)
 class Accuracy:
     """At one lead: hours compared, error and naive error as shares of the level, share of hours in the 80 % band."""
@@ -67,23 +68,6 @@ class Accuracy:
     error: float
     naive: float | None
     coverage: float | None
-
-
-def accuracy_words(found: Sequence[Accuracy]) -> str:
-    """'off by 3, 7 % at 1, 6 h ahead (the same hour of the last known day: 9, 11 %); the 80 % band held 79 % of 300
-    hours'; '' without any data."""
-    if not found:
-        return ""
-    errors, hours = (
-        ", ".join(column) for column in zip(*((f"{100 * x.error:.0f}", f"{x.lead_h}") for x in found), strict=True)
-    )
-    line = f"off by {errors} % at {hours} h ahead"
-    if all(lead.naive is not None for lead in found):
-        line += f" (the same hour of the last known day: {', '.join(f'{100 * (x.naive or 0.0):.0f}' for x in found)} %)"
-    bands = [lead.coverage for lead in found if lead.coverage is not None]
-    if bands:
-        line += f"; the 80 % band held {figures.percent(sum(bands) / len(bands))}"
-    return f"{line} of {max(lead.hours for lead in found)} hours"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,3 +110,9 @@ class Outlook:
         """The value of the slot that contains `epoch_s`; None outside or unknown."""
         index = int((epoch_s - self.start_s) // self.step_s)
         return self.mean[index] if 0 <= index < len(self.mean) else None
+
+    def at(self, edges: Sequence[float]) -> list[float] | None:
+        """The values at the start of each slot between the edges (epoch seconds); None where one is unknown."""
+        values = [self.value_at(edge + 1e-3) for edge in edges[:-1]]
+        known = [value for value in values if value is not None]
+        return known if len(known) == len(values) else None

@@ -46,7 +46,8 @@ class Profile:
         return self.cells[moment.month, moment.weekday() >= 5, moment.hour]
 
 
-def _table(name: str) -> Iterator[dict[str, str]]:
+def table(name: str) -> Iterator[dict[str, str]]:
+    """The rows of a table that ships with carbontui."""
     raw = resources.files("carbontui.data").joinpath(name).read_bytes()
     text = gzip.decompress(raw).decode() if name.endswith(".gz") else raw.decode()
     return csv.DictReader(io.StringIO(text))
@@ -55,15 +56,15 @@ def _table(name: str) -> Iterator[dict[str, str]]:
 @lru_cache(maxsize=1)
 def _profiles() -> dict[str, Profile]:
     cells: dict[str, dict[tuple[int, bool, int], ValueAndBand]] = {}
-    for row in _table("typical-day-profiles.csv.gz"):
+    for row in table("typical-day-profiles.csv.gz"):
         key = (int(row["month"]), row["day_type"] == "weekend", int(row["hour_utc"]))
         mean = float(row["mean_g_per_kwh"])
         # a few skewed hours have their mean outside the 10th to 90th percentile: the band is extended to the mean
         triple = (mean, min(mean, float(row["p10"])), max(mean, float(row["p90"])))
         cells.setdefault(row["zone"], {})[key] = triple
     return {
-        zone: Profile(zone, f"typical days of {zone} {YEAR_OF_DATA.get(zone, DEFAULT_YEAR)}", "average_direct", table)
-        for zone, table in cells.items()
+        zone: Profile(zone, f"typical days of {zone} {YEAR_OF_DATA.get(zone, DEFAULT_YEAR)}", "average_direct", own)
+        for zone, own in cells.items()
     }
 
 
@@ -71,7 +72,7 @@ def _profiles() -> dict[str, Profile]:
 def yearly_means() -> dict[str, tuple[str, float, int]]:
     """Country or US state code -> (name, gCO2/kWh of the last known year, that year)."""
     means = {}
-    for row in _table("countries.csv"):
+    for row in table("countries.csv"):
         if row["ci_gco2_per_kwh"] not in ("", "missing"):
             means[row["code"]] = (row["name"], float(row["ci_gco2_per_kwh"]), int(row["ci_year"]))
     return means
@@ -129,14 +130,14 @@ def _similar_days() -> dict[tuple[float, bool, int], tuple[float, float, float]]
             float(row["lo"]),
             float(row["hi"]),
         )
-        for row in _table("similar-days.csv")
+        for row in table("similar-days.csv")
     }
 
 
 def utc_offset_h(zone: str) -> int:
     """Standard-time UTC offset of the zone (else of its country) in whole hours; 0 where no time zone is known."""
     country = zone.split("-")[0]
-    rows = list(_table("timezone-to-zone.csv"))
+    rows = list(table("timezone-to-zone.csv"))
     named = [row for row in rows if row["grid_zone"] == zone] or [row for row in rows if row["iso2"] == country]
     for row in named:
         with contextlib.suppress(ZoneInfoNotFoundError):

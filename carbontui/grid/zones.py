@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import difflib
-import io
 import os
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import resources
 from pathlib import Path
 from typing import Literal
 
@@ -38,19 +35,17 @@ class Zone:
 @lru_cache(maxsize=1)
 def _by_time_zone() -> dict[str, tuple[str, str, Confidence, str]]:
     """IANA name -> (country, zone, confidence, note)."""
-    text = resources.files("carbontui.data").joinpath("timezone-to-zone.csv").read_text("utf-8")
     known: dict[str, Confidence] = {"high": "high", "medium": "medium", "low": "low"}
     return {
         row["iana_time_zone"]: (row["iso2"], row["grid_zone"], known.get(row["zone_confidence"], "none"), row["note"])
-        for row in csv.DictReader(io.StringIO(text))
+        for row in typical.table("timezone-to-zone.csv")
     }
 
 
 @lru_cache(maxsize=1)
 def _names() -> dict[str, str]:
     """Names of zones within countries, and of countries whose table has no name or an unusual one."""
-    text = resources.files("carbontui.data").joinpath("zone-names.csv").read_text("utf-8")
-    return {row["zone"]: row["name"] for row in csv.DictReader(io.StringIO(text))}
+    return {row["zone"]: row["name"] for row in typical.table("zone-names.csv")}
 
 
 @lru_cache(maxsize=1)

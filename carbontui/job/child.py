@@ -43,6 +43,11 @@ class Child:
     freeze_why: str = ""
     """Why the keeper did not freeze it although asked to."""
 
+    @property
+    def over(self) -> bool:
+        """It has ended for good; an unloaded one has not."""
+        return self.state in ("exited", "vanished")
+
     def ended_s(self, clock: Clock) -> float | None:
         """When it ended, on the job's clock; None if not observed."""
         return None if self.ended_wall_s is None else clock.at_wall(self.ended_wall_s)

@@ -163,6 +163,7 @@ def start(
         "requeue": options.requeue,
         "resume_args": options.resume_args,
         "try": try_first,
+        "estimate": options.estimate,
         "public": _public(options),
         "environment": environment,
         "surroundings": isolation.surroundings(),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from carbontui import units
+from carbontui import config, units
 from carbontui.job.clock import Clock
 from carbontui.power.declared import DeclaredBoards
 
@@ -46,7 +46,7 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True):
     """Why the others are not known by name."""
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class Options(config.Terms, frozen=True, kw_only=True):
     """One job's options, merged from configuration, environment and command line."""
 
     job: str
@@ -62,9 +62,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     zone: str | None = None
     zone_why: str = ""
     """Why the zone is not known, with the candidates."""
-    signal: str = "average"
-    """"average" or "marginal"."""
-    price_zone: str | None = None
     grid: str | None = None
     budget: str = "1.0x"
     work_s: float | None = None
@@ -73,27 +70,19 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Plan with a guessed total without asking."""
     ref_rate: float | None = None
     """Reference steps per second of the job's clock, if measured beforehand (demo)."""
-    objective: str = "carbon"
     carbon_budget_g: float | None = None
     cost_budget: float | None = None
     energy_budget_kwh: float | None = None
     on_budget: tuple[str, ...] = ("warn", "cap", "ask")
     """Actions, in this order, when one of these three will not be enough: see job/allowance.py."""
-    carbon_price: float | None = None
-    gpu_price: float | None = None
-    currency: str | None = None
-    price_per_kwh: float | None = None
     intensity_g_per_kwh: float | None = None
     """The user's own value for all hours, in place of every source."""
     declared: DeclaredBoards | None = None
     """The user's figures for boards whose power cannot be read."""
-    host_w: float = 0.0
-    pue: float = 1.0
     not_above_g: float | None = None
     """Nothing runs in hours above this intensity (gCO2/kWh), except after `max_wait_s` of waiting."""
     max_wait_s: float = 6 * 3600.0
     max_pause_s: float = 12 * 3600.0
-    count_idle: bool = False
     cap: bool = True
     allow_raise: bool = False
     requeue: bool = False

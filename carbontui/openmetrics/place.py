@@ -10,6 +10,8 @@ import threading
 import time
 from pathlib import Path
 
+from carbontui import paths
+
 EVERY_S = 10.0
 """How often the file is rewritten; scrapers read every 15 to 60 s."""
 STALE_S = 600.0
@@ -72,15 +74,7 @@ class MetricsPlace:
                 self._path.unlink()
 
     def _write(self) -> None:
-        target = self.file
-        temporary = target.with_name(f".{target.name}.{os.getpid()}")
-        # others who may write in that folder must not redirect us to another file
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with contextlib.suppress(FileNotFoundError):
-            temporary.unlink()
-        with open(os.open(temporary, flags, 0o644), "wb") as file:  # noqa: PTH123 - of a descriptor
-            file.write(self._text)
-        temporary.replace(target)
+        paths.write_whole(self.file, self._text, 0o644)
         for other in self._path.glob("carbontui-*.prom"):
             with contextlib.suppress(OSError):
                 found = other.lstat()

@@ -28,62 +28,28 @@ if TYPE_CHECKING:
     from carbontui.plan.rivals import baselines
     from carbontui.plan.rolling import broken, replan
 
-_HOME = {
-    "frontier": "frontier_curve",
-    "evaluate": "evaluation",
-    "solve": "planner",
-    "Infeasible": "problem",
-    "ProblemLevel": "problem",
-    "Problem": "problem",
-    "ProblemError": "problem",
-    "load_problem": "problem",
-    "problem_from_dict": "problem",
-    "shortened": "problem",
-    "Baseline": "results",
-    "Evaluation": "results",
-    "Frontier": "results",
-    "FrontierPoint": "results",
-    "Schedule": "results",
-    "Violation": "results",
-    "baselines": "rivals",
-    "broken": "rolling",
-    "replan": "rolling",
-    "Window": "level_windows",
-    "windows": "level_windows",
-    "Explanation": "results",
-    "explain": "explanation",
-    "stretches": "explanation",
-}
-
 __all__ = [
-    "Baseline",
-    "Evaluation",
-    "Explanation",
-    "Frontier",
-    "FrontierPoint",
-    "Infeasible",
-    "Problem",
-    "ProblemError",
-    "ProblemLevel",
-    "Schedule",
-    "Violation",
-    "Window",
-    "baselines",
-    "broken",
-    "evaluate",
-    "explain",
-    "frontier",
-    "load_problem",
-    "problem_from_dict",
-    "replan",
-    "shortened",
-    "solve",
-    "stretches",
-    "windows",
-]
+    "Baseline", "Evaluation", "Explanation", "Frontier", "FrontierPoint", "Infeasible", "Problem", "ProblemError",
+    "ProblemLevel", "Schedule", "Violation", "Window", "baselines", "broken", "evaluate", "explain", "frontier",
+    "load_problem", "problem_from_dict", "replan", "shortened", "solve", "stretches", "windows",
+]  # fmt: skip
+# those without numpy come first
+_MODULES = (
+    "problem",
+    "results",
+    "evaluation",
+    "level_windows",
+    "rivals",
+    "explanation",
+    "planner",
+    "frontier_curve",
+    "rolling",
+)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    for module in _MODULES if name in __all__ else ():
+        home = importlib.import_module(f"{__name__}.{module}")
+        if hasattr(home, name):
+            return getattr(home, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,6 +9,7 @@ from itertools import groupby
 
 from msgspec.structs import replace
 
+from carbontui.plan.level_windows import walk
 from carbontui.plan.problem import Problem
 from carbontui.plan.results import Baseline, Explanation, Runner, Schedule, Verdict
 from carbontui.plan.rivals import baselines
@@ -112,18 +113,12 @@ def _value(baseline: Baseline, money: bool) -> float:
 
 
 def _waste(problem: Problem, levels: Sequence[int], money: bool) -> Waste:
-    prices = problem.price_per_kwh or (0.0,) * len(problem.dur_s)
+    weights = (problem.price_per_kwh or (0.0,) * len(problem.dur_s)) if money else problem.ci_g_per_kwh
     parked_kwh = parked = switching = 0.0
-    current = problem.initial_level
-    for level, duration, ci, price in zip(levels, problem.dur_s, problem.ci_g_per_kwh, prices, strict=True):
-        if level < 0:
-            break
-        weight = price if money else ci
-        time = 0.0 if level == current else min(problem.switch_s[current][level] or 0.0, duration)
-        watts = problem.switch_w[current][level] + problem.host_w
-        switching += time * watts * problem.pue / J_PER_KWH * weight
-        if not problem.levels[level].running:
-            kwh = (duration - time) * (problem.levels[level].power_w + problem.host_w) * problem.pue / J_PER_KWH
-            parked_kwh, parked = parked_kwh + kwh, parked + kwh * weight
-        current = level
+    for slot in walk(problem, levels):
+        weight, kwh_per_j = weights[slot.number], problem.pue / J_PER_KWH
+        switching += slot.switch_j * kwh_per_j * weight
+        if not problem.levels[slot.level].running:
+            parked_kwh += slot.use_j * kwh_per_j
+            parked += slot.use_j * kwh_per_j * weight
     return Waste(parked_kwh, parked, switching)

@@ -6,7 +6,6 @@ of slot k. So one pass without a corridor, all finishes, and a running minimum g
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -91,13 +90,8 @@ def _fineness(graph: Graph) -> int:
 def _simple(graph: Graph) -> Ints:
     """Run now and each constant level, where feasible: exact points that rounding must not lose."""
     table = np.array([levels for _, levels in rivals.steady(graph)])
-    sound = [evaluate(graph.problem, levels).feasible for levels in _lists(table)]
+    sound = [evaluate(graph.problem, levels.tolist()).feasible for levels in table]
     return np.asarray(table[np.array(sound)], dtype=np.int64)
-
-
-def _lists(table: Ints) -> Sequence[list[int]]:
-    rows: list[list[int]] = table.tolist()
-    return rows
 
 
 def _falling(values: Floats) -> Ints:

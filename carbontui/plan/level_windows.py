@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from carbontui.plan.problem import Problem
 from carbontui.units import J_PER_KWH
@@ -61,26 +62,45 @@ def windows(problem: Problem, levels: Sequence[int]) -> tuple[Window, ...]:
 def _sums(problem: Problem, levels: Sequence[int]) -> list[_Sum]:
     kwh_per_j = problem.pue / J_PER_KWH
     flat_w = problem.levels[problem.fastest].power_w + problem.host_w
-    current, clock, done = problem.initial_level, 0.0, 0.0
     sums: list[_Sum] = []
-    for level, duration, ci in zip(levels, problem.dur_s, problem.ci_g_per_kwh, strict=False):
-        if level < 0:
-            break
-        if not sums or sums[-1].level != level:
-            sums.append(_Sum(level, clock, clock))
-        one = sums[-1]
-        switch_s = 0.0 if level == current else min(problem.switch_s[current][level] or 0.0, duration)
-        joules = switch_s * (problem.switch_w[current][level] + problem.host_w)
-        speed, use = problem.levels[level].speed, duration - switch_s
-        if speed > 0:
-            use = min(use, max(0.0, problem.work_s - done) / speed)
-            done += speed * use
-            one.work += speed * use
-        joules += use * (problem.levels[level].power_w + problem.host_w)
-        one.kwh += joules * kwh_per_j
-        one.gco2 += joules * kwh_per_j * ci
-        one.flat_g += flat_w * (switch_s + use) * kwh_per_j * ci
-        one.weighted += ci * (switch_s + use)
-        one.end_s = clock + switch_s + use
-        current, clock = level, clock + duration
+    for slot in walk(problem, levels):
+        if not sums or sums[-1].level != slot.level:
+            sums.append(_Sum(slot.level, slot.start_s, slot.start_s))
+        one, ci, spent_s = sums[-1], problem.ci_g_per_kwh[slot.number], slot.switch_s + slot.use_s
+        kwh = (slot.switch_j + slot.use_j) * kwh_per_j
+        one.work += problem.levels[slot.level].speed * slot.use_s
+        one.kwh += kwh
+        one.gco2 += kwh * ci
+        one.flat_g += flat_w * spent_s * kwh_per_j * ci
+        one.weighted += ci * spent_s
+        one.end_s = slot.start_s + spent_s
     return sums
+
+
+class WalkedSlot(NamedTuple):
+    """One slot of a schedule: its switch, then the time at its level, which ends with the work. Joules without PUE."""
+
+    number: int
+    level: int
+    start_s: float
+    switch_s: float
+    switch_j: float
+    use_s: float
+    use_j: float
+
+
+def walk(problem: Problem, levels: Sequence[int]) -> Iterator[WalkedSlot]:
+    """The slots of a schedule up to its finish."""
+    current, clock, done = problem.initial_level, 0.0, 0.0
+    for number, (level, duration) in enumerate(zip(levels, problem.dur_s, strict=False)):
+        if level < 0:
+            return
+        switch_s = 0.0 if level == current else min(problem.switch_s[current][level] or 0.0, duration)
+        switch_j = switch_s * (problem.switch_w[current][level] + problem.host_w)
+        speed, use_s = problem.levels[level].speed, duration - switch_s
+        if speed > 0:
+            use_s = min(use_s, max(0.0, problem.work_s - done) / speed)
+            done += speed * use_s
+        use_j = use_s * (problem.levels[level].power_w + problem.host_w)
+        yield WalkedSlot(number, level, clock, switch_s, switch_j, use_s, use_j)
+        current, clock = level, clock + duration

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeAlias
+
+import msgspec
+from msgspec import Meta, Struct
 
 SCHEMA = "carbontui.problem/1"
 FREE_AGE = 1_000_000
@@ -35,18 +39,59 @@ class Infeasible(ProblemError):
     """No schedule can ever finish the work, whatever the deadline."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProblemLevel:
+Number: TypeAlias = Annotated[float, Meta(ge=-NUMBER_MAX, le=NUMBER_MAX)]
+Amount: TypeAlias = Annotated[float, Meta(ge=0, le=NUMBER_MAX)]
+Positive: TypeAlias = Annotated[float, Meta(gt=0, le=NUMBER_MAX)]
+Count: TypeAlias = Annotated[int, Meta(ge=1)]
+
+
+class ProblemLevel(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One level of the job: watts of the device alone, speed in reference-speed seconds of work per second."""
 
     name: str
-    power_w: float
-    speed: float
-    rent_per_h: float = 0.0
+    power_w: Amount
+    speed: Amount
+    rent_per_h: Amount = 0.0
 
     @property
     def running(self) -> bool:
         return self.speed > 0
+
+
+class _Slots(Struct, forbid_unknown_fields=True):
+    dur_s: Annotated[tuple[Positive, ...], Meta(min_length=1, max_length=SLOTS_MAX)]
+    ci_g_per_kwh: tuple[Amount, ...]
+    price_per_kwh: tuple[Number, ...] | None = None
+    shadow_per_h: tuple[tuple[Amount, ...], ...] | None = None
+
+
+class _Switch(Struct, forbid_unknown_fields=True):
+    time_s: tuple[tuple[Number | None, ...], ...]
+    power_w: tuple[tuple[Number, ...], ...]
+
+
+class _Initial(Struct, forbid_unknown_fields=True):
+    level: int
+    age_slots: Annotated[int, Meta(ge=0)] = FREE_AGE
+
+
+class _ProblemFile(Struct, forbid_unknown_fields=True, kw_only=True):
+    """The JSON form, as in the schema."""
+
+    schema: str = SCHEMA
+    slots: _Slots
+    levels: Annotated[tuple[ProblemLevel, ...], Meta(min_length=1, max_length=LEVELS_MAX)]
+    switch: _Switch
+    initial: _Initial
+    work_s: Amount
+    min_run_slots: Count = 1
+    min_pause_slots: Count = 1
+    max_resumes: Annotated[int, Meta(ge=0)] | None = None
+    host_w: Amount = 0.0
+    pue: Positive = 1.0
+    alpha: Amount = 0.0
+    beta: Amount = 1.0
+    meta: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +100,8 @@ class Problem:
 
     `dur_s`, `ci_g_per_kwh`, `price_per_kwh` have T entries (prices may be negative, None is 0 everywhere); `switch_s`
     and `switch_w` are row = from, column = to (None = forbidden). `host_w` is added to every level and switch, `pue`
-    multiplies every joule, the objective is alpha * cost + beta * grams + shadow. Raises ProblemError naming the field.
+    multiplies every joule, the objective is alpha * cost + beta * grams + shadow. Raises ProblemError, naming the
+    field, where the parts do not fit together; single values are checked where they are read (`problem_from_dict`).
     """
 
     dur_s: tuple[float, ...]
@@ -81,56 +127,25 @@ class Problem:
 
     def __post_init__(self) -> None:
         slots, count = len(self.dur_s), len(self.levels)
-        if not slots:
-            raise ProblemError("slots.dur_s", "is empty; at least one slot is needed")
-        if slots > SLOTS_MAX:
-            raise ProblemError("slots.dur_s", f"has {slots} slots; at most {SLOTS_MAX} are planned")
-        _numbers("slots.dur_s", self.dur_s, above=0.0)
-        _same_length("slots.ci_g_per_kwh", self.ci_g_per_kwh, slots)
-        _numbers("slots.ci_g_per_kwh", self.ci_g_per_kwh, least=0.0)
-        if self.price_per_kwh is not None:
-            _same_length("slots.price_per_kwh", self.price_per_kwh, slots)
-            _numbers("slots.price_per_kwh", self.price_per_kwh)
-        if not count:
-            raise ProblemError("levels", "is empty; at least one level with speed > 0 is needed")
-        if count > LEVELS_MAX:
-            raise ProblemError("levels", f"has {count} entries; at most {LEVELS_MAX} are planned")
-        for i, level in enumerate(self.levels):
-            _number(f"levels[{i}].power_w", level.power_w, least=0.0)
-            _number(f"levels[{i}].speed", level.speed, least=0.0)
-            _number(f"levels[{i}].rent_per_h", level.rent_per_h, least=0.0)
+        for name, values in (("ci_g_per_kwh", self.ci_g_per_kwh), ("price_per_kwh", self.price_per_kwh)):
+            if values is not None and len(values) != slots:
+                raise ProblemError(f"slots.{name}", f"has {len(values)} entries, slots.dur_s has {slots}")
         if not any(level.running for level in self.levels):
             raise ProblemError("levels", "has no level with speed > 0")
-        _matrix("switch.time_s", self.switch_s, count)
-        _matrix("switch.power_w", self.switch_w, count)
+        for name, rows in (("time_s", self.switch_s), ("power_w", self.switch_w)):
+            if len(rows) != count or any(len(row) != count for row in rows):
+                raise ProblemError(f"switch.{name}", f"is not {count} x {count}, one row and column per level")
         for i, (times, watts) in enumerate(zip(self.switch_s, self.switch_w, strict=True)):
             for j, (time, power) in enumerate(zip(times, watts, strict=True)):
-                # ignored entries (the diagonal, the watts of a forbidden switch) must still be numbers
-                if i != j and time is not None:
-                    _number(f"switch.time_s[{i}][{j}]", time, least=0.0)
-                    _number(f"switch.power_w[{i}][{j}]", power, least=0.0)
-                else:
-                    _number(f"switch.time_s[{i}][{j}]", 0.0 if time is None else time)
-                    _number(f"switch.power_w[{i}][{j}]", power)
-        for name, value in (("min_run_slots", self.min_run_slots), ("min_pause_slots", self.min_pause_slots)):
-            _integer(name, value, least=1)
-        if self.max_resumes is not None:
-            _integer("max_resumes", self.max_resumes, least=0)
-        _integer("initial.level", self.initial_level, least=0)
-        if self.initial_level >= count:
+                # the diagonal, and the watts of a forbidden switch, are ignored
+                if i != j and time is not None and min(time, power) < 0:
+                    name = "time_s" if time < 0 else "power_w"
+                    raise ProblemError(f"switch.{name}[{i}][{j}]", f"is {min(time, power)}, below 0")
+        if not 0 <= self.initial_level < count:
             raise ProblemError("initial.level", f"is {self.initial_level}, but there are {count} levels")
-        _integer("initial.age_slots", self.initial_age_slots, least=1)
-        _number("work_s", self.work_s, least=0.0)
-        _number("host_w", self.host_w, least=0.0)
-        _number("pue", self.pue, above=0.0)
-        _number("alpha", self.alpha, least=0.0)
-        _number("beta", self.beta, least=0.0)
-        if self.shadow_per_h is not None:
-            _same_length("slots.shadow_per_h", self.shadow_per_h, slots)
-            for i, row in enumerate(self.shadow_per_h):
-                if len(row) != count:
-                    raise ProblemError(f"slots.shadow_per_h[{i}]", f"has {len(row)} entries, there are {count} levels")
-                _numbers(f"slots.shadow_per_h[{i}]", row, least=0.0)
+        for i, row in enumerate(self.shadow_per_h or ()):
+            if len(row) != count or len(self.shadow_per_h or ()) != slots:
+                raise ProblemError(f"slots.shadow_per_h[{i}]", f"is not {slots} x {count}, a row per slot")
 
     @property
     def deadline_s(self) -> float:
@@ -158,12 +173,6 @@ class Problem:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON-able form, exactly per the schema; floats survive a round trip to the last bit."""
-        levels = []
-        for level in self.levels:
-            entry: dict[str, Any] = {"name": level.name, "power_w": level.power_w, "speed": level.speed}
-            if level.rent_per_h:
-                entry["rent_per_h"] = level.rent_per_h
-            levels.append(entry)
         data: dict[str, Any] = {
             "schema": SCHEMA,
             "slots": {
@@ -171,17 +180,10 @@ class Problem:
                 "ci_g_per_kwh": list(self.ci_g_per_kwh),
                 "price_per_kwh": None if self.price_per_kwh is None else list(self.price_per_kwh),
             },
-            "levels": levels,
+            "levels": msgspec.to_builtins(self.levels),
             "switch": {"time_s": [list(row) for row in self.switch_s], "power_w": [list(row) for row in self.switch_w]},
-            "min_run_slots": self.min_run_slots,
-            "min_pause_slots": self.min_pause_slots,
-            "max_resumes": self.max_resumes,
             "initial": {"level": self.initial_level, "age_slots": self.initial_age_slots},
-            "work_s": self.work_s,
-            "host_w": self.host_w,
-            "pue": self.pue,
-            "alpha": self.alpha,
-            "beta": self.beta,
+            **{name: getattr(self, name) for name in _ALIKE},
         }
         if self.shadow_per_h is not None:
             data["slots"]["shadow_per_h"] = [list(row) for row in self.shadow_per_h]
@@ -209,25 +211,6 @@ def load_problem(path: str | Path) -> Problem:
     return Problem.from_json(text)
 
 
-_TOP = {
-    "schema",
-    "slots",
-    "levels",
-    "switch",
-    "min_run_slots",
-    "min_pause_slots",
-    "max_resumes",
-    "initial",
-    "work_s",
-} | {
-    "host_w",
-    "pue",
-    "alpha",
-    "beta",
-    "meta",
-}
-
-
 def shortened(problem: Problem, until_s: float) -> Problem:
     """The same problem with a deadline at the end of the slot that contains `until_s`."""
     ends = list(accumulate(problem.dur_s))
@@ -244,101 +227,35 @@ def shortened(problem: Problem, until_s: float) -> Problem:
 
 def problem_from_dict(data: Any) -> Problem:
     """A `Problem` from its JSON-able form. Unknown keys are refused by name; ProblemError names the field."""
-    top = _object("problem", data, _TOP, required={"slots", "levels", "switch", "initial", "work_s"})
-    if top.get("schema", SCHEMA) != SCHEMA:
-        raise ProblemError("schema", f"is {top['schema']!r}; this program reads {SCHEMA!r}")
-    known = {"dur_s", "ci_g_per_kwh", "price_per_kwh", "shadow_per_h"}
-    slots = _object("slots", top["slots"], known, required={"dur_s", "ci_g_per_kwh"})
-    switch = _object("switch", top["switch"], {"time_s", "power_w"}, required={"time_s", "power_w"})
-    initial = _object("initial", top["initial"], {"level", "age_slots"}, required={"level"})
-    levels = []
-    for i, raw in enumerate(_list("levels", top["levels"])):
-        entry = _object(
-            f"levels[{i}]", raw, {"name", "power_w", "speed", "rent_per_h"}, required={"name", "power_w", "speed"}
-        )
-        if not isinstance(entry["name"], str):
-            raise ProblemError(f"levels[{i}].name", "is not a string")
-        levels.append(ProblemLevel(**entry))
-    price, shadow = slots.get("price_per_kwh"), slots.get("shadow_per_h")
-    meta = top.get("meta")
-    if meta is not None and not isinstance(meta, dict):
-        raise ProblemError("meta", "is not an object")
-    age = initial.get("age_slots", FREE_AGE)
-    optional = {
-        name: top[name]
-        for name in ("min_run_slots", "min_pause_slots", "max_resumes", "host_w", "pue", "alpha", "beta")
-        if name in top
-    }
+    try:
+        file = msgspec.convert(data, _ProblemFile)
+    except msgspec.ValidationError as error:
+        raise _refusal(str(error), data) from None
+    if file.schema != SCHEMA:
+        raise ProblemError("schema", f"is {file.schema!r}; this program reads {SCHEMA!r}")
     return Problem(
-        dur_s=tuple(_list("slots.dur_s", slots["dur_s"])),
-        ci_g_per_kwh=tuple(_list("slots.ci_g_per_kwh", slots["ci_g_per_kwh"])),
-        price_per_kwh=None if price is None else tuple(_list("slots.price_per_kwh", price)),
-        levels=tuple(levels),
-        switch_s=_rows("switch.time_s", switch["time_s"]),
-        switch_w=_rows("switch.power_w", switch["power_w"]),
-        initial_level=initial["level"],
-        # 0 is ambiguous in a file and read as 'just entered'
-        initial_age_slots=1 if age == 0 and not isinstance(age, bool) else age,
-        work_s=top["work_s"],
-        shadow_per_h=None if shadow is None else _rows("slots.shadow_per_h", shadow),
-        meta=dict(meta or {}),
-        **optional,
+        **msgspec.structs.asdict(file.slots),
+        levels=file.levels,
+        switch_s=file.switch.time_s,
+        switch_w=file.switch.power_w,
+        initial_level=file.initial.level,
+        initial_age_slots=max(1, file.initial.age_slots),  # 0 is ambiguous in a file and read as 'just entered'
+        meta=file.meta or {},
+        **{name: getattr(file, name) for name in _ALIKE},
     )
 
 
-def _object(where: str, data: Any, known: set[str], required: set[str]) -> dict[str, Any]:
-    if not isinstance(data, dict):
-        raise ProblemError(where, "is not an object")
-    prefix = "" if where == "problem" else f"{where}."
-    for key in data:
-        if key not in known:
-            raise ProblemError(f"{prefix}{key}", "is not a key of this format")
-    for key in sorted(required):
-        if key not in data:
-            raise ProblemError(f"{prefix}{key}", "is missing")
-    return data
+_ALIKE = ("min_run_slots", "min_pause_slots", "max_resumes", "work_s", "host_w", "pue", "alpha", "beta")
 
 
-def _list(where: str, data: Any) -> list[Any]:
-    if not isinstance(data, list | tuple):
-        raise ProblemError(where, "is not a list")
-    return list(data)
-
-
-def _rows(where: str, data: Any) -> tuple[tuple[Any, ...], ...]:
-    return tuple(tuple(_list(f"{where}[{i}]", row)) for i, row in enumerate(_list(where, data)))
-
-
-def _same_length(where: str, values: tuple[object, ...], count: int) -> None:
-    if len(values) != count:
-        raise ProblemError(where, f"has {len(values)} entries, slots.dur_s has {count}")
-
-
-def _matrix(where: str, rows: tuple[tuple[Any, ...], ...], count: int) -> None:
-    if len(rows) != count or any(len(row) != count for row in rows):
-        raise ProblemError(where, f"is not {count} x {count}, one row and column per level")
-
-
-def _numbers(where: str, values: tuple[float, ...], least: float | None = None, above: float | None = None) -> None:
-    for i, value in enumerate(values):
-        _number(f"{where}[{i}]", value, least, above)
-
-
-def _number(where: str, value: Any, least: float | None = None, above: float | None = None) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ProblemError(where, f"is {value!r}, not a number")
-    if not math.isfinite(value):
-        raise ProblemError(where, f"is {value}, not a finite number")
-    if least is not None and value < least:
-        raise ProblemError(where, f"is {value}, below {least:g}")
-    if above is not None and value <= above:
-        raise ProblemError(where, f"is {value}, not above {above:g}")
-    if abs(value) > NUMBER_MAX:
-        raise ProblemError(where, f"is {value:g}, absurdly large")
-
-
-def _integer(where: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ProblemError(where, f"is {value!r}, not a whole number")
-    if value < least:
-        raise ProblemError(where, f"is {value}, below {least}")
+def _refusal(line: str, data: Any) -> ProblemError:
+    """msgspec's "Expected `float` >= 0.0 - at `$.levels[1].power_w`" with the field in front, and its value."""
+    what, _, path = line.partition(" - at `$")
+    place = path.rstrip("`").lstrip(".")
+    key = re.fullmatch(r"Object (?:contains unknown|(missing) required) field `(.*)`", what)
+    if key is not None:
+        problem = "is missing" if key[1] else "is not a key of this format"
+        return ProblemError(".".join(filter(None, (place, key[2]))), problem)
+    for step in re.findall(r"\w+", place):
+        data = data[int(step) if isinstance(data, list | tuple) else step]
+    return ProblemError(place or "problem", f"is {repr(data)[:40]}: {what[0].lower()}{what[1:].replace('`', '')}")

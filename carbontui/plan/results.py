@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from itertools import groupby
 from typing import Any, Literal
 
@@ -39,7 +39,7 @@ class Evaluation:
         return self.late_s == 0 and not self.violations
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self) | {"violations": [asdict(v) for v in self.violations]}
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +51,11 @@ class Baseline:
     evaluation: Evaluation
 
     def to_dict(self) -> dict[str, Any]:
-        return {"name": self.name, "levels": list(self.levels)} | self.evaluation.to_dict()
+        return {"name": self.name, "levels": self.levels} | self.evaluation.to_dict()
 
 
-@dataclass(frozen=True, slots=True)
-class Schedule:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule(Evaluation):
     """A schedule with its figures and certificate: no schedule of this problem has an objective below `lower_bound`.
 
     `levels` has one entry per slot, -1 after the finish. `gap` = (objective - lower_bound) / |objective|. `stage` is
@@ -64,27 +64,14 @@ class Schedule:
     """
 
     levels: tuple[int, ...]
-    objective: float
-    gco2: float
-    cost: float
-    kwh: float
-    finish_s: float
-    late_s: float
     lower_bound: float
     gap: float
     stage: int
     certified: bool
-    resumes: int = 0
-    violations: tuple[Violation, ...] = ()
     baselines: tuple[Baseline, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        data = asdict(self)
-        return data | {
-            "levels": list(self.levels),
-            "violations": [asdict(v) for v in self.violations],
-            "baselines": [baseline.to_dict() for baseline in self.baselines],
-        }
+        return asdict(self) | {"baselines": [baseline.to_dict() for baseline in self.baselines]}
 
 
 def plan_of(
@@ -100,19 +87,12 @@ def plan_of(
     size = abs(figures.objective)
     gap = (figures.objective - lower) / size if size > 0 else 0.0
     return Schedule(
+        **{field.name: getattr(figures, field.name) for field in fields(Evaluation)},
         levels=levels,
-        objective=figures.objective,
-        gco2=figures.gco2,
-        cost=figures.cost,
-        kwh=figures.kwh,
-        finish_s=figures.finish_s,
-        late_s=figures.late_s,
         lower_bound=lower,
         gap=gap,
         stage=stage,
         certified=gap <= tol,
-        resumes=figures.resumes,
-        violations=figures.violations,
         baselines=compared,
     )
 
@@ -132,9 +112,6 @@ class FrontierPoint:
     kwh: float
     objective: float
     levels: tuple[tuple[int, int], ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self) | {"levels": [list(run) for run in self.levels]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +134,7 @@ class Frontier:
         return self.points[self.at[slot]].objective if self.at[slot] >= 0 else None
 
     def to_dict(self) -> dict[str, Any]:
-        return {"points": [point.to_dict() for point in self.points], "at": list(self.at)}
+        return asdict(self)
 
 
 Verdict = Literal["nothing_left", "late", "saves", "needs_watts", "best", "unknown"]

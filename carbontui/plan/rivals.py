@@ -28,11 +28,8 @@ def baselines(problem: Problem) -> tuple[Baseline, ...]:
 
 def evaluated(problem: Problem, named: list[tuple[str, Ints]]) -> tuple[Baseline, ...]:
     """The named schedules with their figures."""
-    return tuple(Baseline(name, levels, evaluate(problem, levels)) for name, levels in _as_tuples(named))
-
-
-def _as_tuples(named: list[tuple[str, Ints]]) -> list[tuple[str, tuple[int, ...]]]:
-    return [(name, tuple(levels.tolist())) for name, levels in named]
+    plain = ((name, tuple(levels.tolist())) for name, levels in named)
+    return tuple(Baseline(name, levels, evaluate(problem, levels)) for name, levels in plain)
 
 
 def schedules(graph: Graph) -> list[tuple[str, Ints]]:

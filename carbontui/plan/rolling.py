@@ -15,6 +15,7 @@ from carbontui.plan.graph import fixed_levels
 from carbontui.plan.planner import solve
 from carbontui.plan.problem import Problem
 from carbontui.plan.results import Schedule, plan_of
+from carbontui.units import J_PER_KWH
 
 BREAKS_MAX = 16
 """Each break is another solve; pauses still too long after these are left to the caller."""
@@ -171,7 +172,7 @@ def _noise(problem: Problem, kept: Sequence[int], new: Sequence[int], uncertaint
     """
     watts = [level.power_w + problem.host_w for level in problem.levels] + [0.0]
     differs = [
-        abs(watts[a] - watts[b]) * d * problem.pue / 3.6e6 for a, b, d in zip(kept, new, problem.dur_s, strict=True)
+        abs(watts[a] - watts[b]) * d * problem.pue / J_PER_KWH for a, b, d in zip(kept, new, problem.dur_s, strict=True)
     ]
     prices = problem.price_per_kwh or (0.0,) * len(problem.dur_s)
     if isinstance(uncertainty, int | float):

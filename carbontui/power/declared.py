@@ -39,12 +39,6 @@ class DeclaredBoards(Struct, frozen=True, kw_only=True, omit_defaults=True):
         parked_w = min(PARKED_MOST_W, self.tdp_w * PARKED_SHARE, at_work_w)
         return parked_w + activity * duty * (at_work_w - parked_w)
 
-    @property
-    def words(self) -> str:
-        """'yours: 250 W x 0.8', as provenance."""
-        share = "utilisation (1 if none is reported)" if self.utilisation is None else f"{self.utilisation:g}"
-        return f"yours: {self.tdp_w:g} W x {share}"
-
 
 class DeclaredBackend:
     """Wraps a backend and fills in watts it cannot read; provides the boards if it has none."""

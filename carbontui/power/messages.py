@@ -23,10 +23,6 @@ HUNG_S = 5.0
 SILENT_NODE_S = 5.0
 """A machine not heard for this long is reported as silent."""
 
-SENSOR_BOUND = "sensor ±5 %; bursts under 0.3 s may be 20 % off"
-"""The error bound behind every label of joules: on some boards the counter sums a sensor that is active a quarter of
-the time, invisibly in the readings (arXiv 2312.02741; bursts of 250 ms on such a simulated board: -16 %)."""
-
 Support = Literal["yes", "no_permission", "not_supported", "no_effect", "unknown", "lost"]
 PowerKind = Literal["avg1s", "instant", "unspecified", "module", "model"]
 Method = Literal["counter", "integrated", "gap", "model"]

@@ -46,13 +46,15 @@ def against(this: RunStory, other: RunStory) -> list[ComparedLine]:
         a, b = of(this), of(other)
         if a is None and b is None:
             continue
-        change = "" if a is None or not b else _change(a, b)
-        found.append(ComparedLine(what, "–" if a is None else told(a), "–" if b is None else told(b), change))
+        found.append(ComparedLine(what, "–" if a is None else told(a), "–" if b is None else told(b), _change(a, b)))
     return found
 
 
-def _change(a: float, b: float) -> str:
-    if a > MANY * b > 0:
+def _change(a: float | None, b: float | None) -> str:
+    """A share of a figure below zero (a loss may be one) has no meaning."""
+    if a is None or b is None or a < 0 or b <= 0:
+        return ""
+    if a > MANY * b:
         return f"{a / b:,.0f} times"
     return figures.signed(a / b - 1, lambda part: figures.percent(part, 1))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import stat
@@ -12,7 +11,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from carbontui import config, units
+from carbontui import config, paths, units
 from carbontui.site.sharing import GivenPrices
 
 SCHEMA = "carbontui.site_prices/1"
@@ -44,14 +43,9 @@ def write(path: Path, first_slot_s: float, slot_s: float, g_per_kwh: Sequence[fl
         slot_s=slot_s,
         g_per_kwh=tuple(round(price, 3) for price in g_per_kwh),
     )
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        temporary.write_bytes(msgspec.json.encode(told) + b"\n")
-        temporary.chmod(0o644)
-        temporary.rename(path)
+        paths.write_whole(path, msgspec.json.encode(told) + b"\n", 0o644)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
         raise PricesError(f"{path}: {error.strerror or error}") from None
 
 

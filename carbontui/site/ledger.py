@@ -96,7 +96,7 @@ class Ledger:
                 if budget is None:
                     self._budget_file.unlink(missing_ok=True)
                 else:
-                    self._write(self._budget_file, budget)
+                    paths.write_whole(self._budget_file, msgspec.json.encode(budget))
         except OSError as error:
             raise self._unusable(error) from None
 
@@ -158,8 +158,8 @@ class Ledger:
                 ramp = self._ramp(mine, others, budget)
                 claim, share = settle(mine.claim, others, budget, ramp.left_w)
                 risen = max(0.0, claim.held_w - mine.claim.held_w)
-                self._write(self.directory / "ramp", Ramp(ramp.at_s, ramp.left_w - risen))
-                self._write(self._file(claim.job), structs.replace(mine, claim=claim))
+                paths.write_whole(self.directory / "ramp", msgspec.json.encode(Ramp(ramp.at_s, ramp.left_w - risen)))
+                paths.write_whole(self._file(claim.job), msgspec.json.encode(structs.replace(mine, claim=claim)))
         except OSError as error:
             raise self._unusable(error) from None
         return share
@@ -224,13 +224,6 @@ class Ledger:
             yield
         finally:
             os.close(fd)
-
-    def _write(self, path: Path, record: Struct) -> None:
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        with os.fdopen(fd, "wb") as file:
-            file.write(msgspec.json.encode(record))
-        temporary.rename(path)
 
 
 def _take(fd: int) -> None:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from carbontui.plan.ascent import Floats, Response, climb
 from carbontui.plan.problem import Problem
 from carbontui.site.sharing import Ahead, LevelAhead, SharedWatts
+from carbontui.units import J_PER_KWH
 
 PASSES = 60
 SHARE = 0.9
@@ -47,7 +48,7 @@ def prices(jobs: Sequence[Ahead], start_s: float, dur_s: Floats, ci: Floats, roo
     if not jobs or not np.isfinite(room_w).any():
         return np.zeros(len(dur_s))
     # one extra slot: the time after the others, without a budget
-    weight = np.append(ci, ci @ dur_s / dur_s.sum()) / 3.6e6
+    weight = np.append(ci, ci @ dur_s / dur_s.sum()) / J_PER_KWH
     spread = _spread(jobs, start_s, dur_s, float(weight.max()))
     limited = np.isfinite(room_w)
     whole = np.maximum(np.where(limited, room_w, 1.0) * dur_s, 1e-6)
@@ -56,7 +57,7 @@ def prices(jobs: Sequence[Ahead], start_s: float, dur_s: Floats, ci: Floats, roo
         cost, watt_s = _best(spread, weight, np.append(worth / whole, 0.0))
         return Response(cost, np.where(limited, watt_s[:-1] / whole, 0.0))
 
-    return climb(answer, np.zeros(len(dur_s)), PASSES).worth / whole * 3.6e6
+    return climb(answer, np.zeros(len(dur_s)), PASSES).worth / whole * J_PER_KWH
 
 
 def _spread(jobs: Sequence[Ahead], start_s: float, dur_s: Floats, dirtiest: float) -> _Spread:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 SLACK_STEP_S = 900.0
 """Among jobs whose slack differs by less, running ones continue: turns change by the slot, not by the second."""
@@ -187,7 +187,7 @@ def settle(mine: Claim, others: Sequence[Claim], budget: SiteBudget, rise_w: flo
     least = sum(claim.full_w if claim.gone else min(claim.floor_w, claim.wants_w) for claim in everyone)
     others_least = sum(claim.full_w if claim.gone else min(claim.floor_w, claim.wants_w) for claim in others)
     kept = least <= budget.cap_w + TOLERANCE_W
-    claim = Claim(**{**{f: getattr(mine, f) for f in mine.__struct_fields__}, "held_w": held})
+    claim = structs.replace(mine, held_w=held)
     return claim, Share(allowed, budget.cap_w, kept, least, budget.cap_w - others_least, tuple(others), budget.until_s)
 
 

@@ -45,6 +45,7 @@ _OF_TIME: Mapping[str, Callable[[Any, float], str]] = {
 }
 _OF_VALUE: Mapping[str, Callable[[Any], str]] = {
     "duration": figures.duration,
+    "shift": lambda by_s: figures.signed(by_s, figures.duration),
     "percent": figures.percent,
     "watts": figures.watts,
     "kwh": figures.kwh,

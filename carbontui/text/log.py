@@ -2,9 +2,82 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from carbontui.text.forms import Table
 
+PARTS = {
+    "last_counts": "the last step counts",
+    "restoring": "restoring limits",
+    "grid": "the grid feed",
+    "journal": "the journal",
+    "last_status": "the last status",
+    "accounts": "the accounts",
+    "status": "the status",
+    "site": "the site budget",
+    "rank_message": "reading a rank's message",
+    "command": "a command",
+    "plan_made": "adopting a plan",
+    "curve_measured": "adopting a curve",
+    "calibration": "the calibration",
+    "account_time": "the time of the account",
+    "stored_progress": "the stored progress",
+    "stored_measurements": "the stored measurements",
+    "stored_override": "the stored override",
+    "stored_hours": "the forbidden hours",
+    "stored_state": "the stored state",
+    "stored_boards": "the stored boards",
+    "stored_budget": "the stored budget",
+    "stored_unload": "the stored unload result",
+    "stored_try": "the stored try",
+    "stored_allowances": "the stored allowances",
+    "stored_plan": "the stored plan",
+    "stored_account": "the stored account",
+}
+"""The parts of the supervisor that a fault is confined to, where the code is not the word."""
+
+
+def _fault(*, part: str, text: str, now_s: float) -> str:
+    return f"error in {PARTS.get(part, part)} ({text}); see carbontui.log"
+
+
+def _fault_logged(*, part: str, text: str, where: Mapping[str, object], now_s: float) -> str:
+    return f"error in {PARTS.get(part, part)}: {text} ({where['name']}, line {where['line']} of {where['file']})"
+
+
+def _left_out(*, deaths: int, part: str, now_s: float) -> str:
+    return f"{deaths} supervisors fell silent one after another: starting without {PARTS.get(part, part)}"
+
+
+def _journal_lost(*, aside: str | None, begins: str, now_s: float) -> str:
+    what = "journal.db was gone" if aside is None else f"journal.db was damaged and is now {aside}"
+    return f"{what}: {begins}"
+
+
+def _continues(*, at: str, measured_again: bool, now_s: float) -> str:
+    again = "; watts and latencies are measured again" if measured_again else ""
+    return f"the account continues from the status of {at}{again}"
+
+
+def _unknown(*, energy_too: bool, now_s: float) -> str:
+    return ("energy is counted from now on, " if energy_too else "") + "CO2, cost and avoided CO2 are not known"
+
+
 LOG: Table = {
+    "fault": _fault,
+    "fault_logged": _fault_logged,
+    "disk_low": "less than 1 GB is free on the disk of run.log ({folder})",
+    "clock_set": "the clock was set by {jump_s:shift}",
+    "over_now": "the job is over: {why}",
+    "no_new_keeper": "no new keeper: {why}",
+    "keeper_replaced": "the keeper is gone while the command is {state}: {pid} takes its place",
+    "keeper_gone": "the keeper is gone: no restart from here on",
+    "stored_left_out": _left_out,
+    "journal_lost": _journal_lost,
+    "journal_lost_logged": "{missing}; earlier curves and events are not in the new journal",
+    "lost_continues": _continues,
+    "lost_rows": "the account continues; earlier CO2 and cost are no longer revised with the grid's values",
+    "lost_unknown": _unknown,
     "stop_asked": "stop requested by {by}",
     "stop_asked_now": "stop requested by {by} (now)",
     "rehearsal_asked": "rehearsal of an unload requested by {by}",

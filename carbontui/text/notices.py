@@ -37,6 +37,8 @@ NOTICES: Table = {
     "replay": "REPLAY of recorded grid data, {times:,.0f} times faster than life",
     "unguarded": "unguarded: no restart (the keeper is gone)",
     "silent": "silent: {names:list}",
+    "silent_rank": "rank {rank} ({node})",
+    "silent_ranks": lambda *, first, last, now_s: f"rank {first}" if first == last else f"ranks {first}-{last}",
     "nodes_unread": "watts are unknown without {names:list}",
     "site_budget_broken": "the site budget of {cap:watts} cannot be kept: "
     "the jobs of this machine draw at least {least:watts}",
@@ -47,7 +49,9 @@ NOTICES: Table = {
     "driver_silent": "the driver has not answered for {age_s:duration}: watts are unknown, "
     "limits stay as they are until it does",
     "board_lost": "{board} is lost (it fell off the bus): reset it or reboot; its energy until then is kept",
-    "board_unread": "{board}: no watts can be read ({why}); the energy counted is without them",
+    "board_unread": lambda *, board, why, now_s: (
+        f"{board}: no watts can be read ({why or 'no reading'}); the energy counted is without them"
+    ),
     "board_in_slices": "{board}: its watts are those of the whole board, shared by its MIG slices",
     "board_of_user_too": "{board}: {user} uses it too: its limit is left alone, {whose}",
     "board_of_others_too": "{board}: another process (pid {pid}) uses it too: its limit is left alone, {whose}",

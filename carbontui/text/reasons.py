@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from carbontui.text.forms import Table
-
-
-def _silent(*, reason: str, silent: Sequence[str], now_s: float) -> str:
-    return f"{reason}; silent: {', '.join(silent)}"
-
 
 REASONS: Table = {
     "as_told": "{text}",
@@ -61,7 +54,7 @@ REASONS: Table = {
     "no_price": "no shifting in time: no electricity price in {currency} is known; set price_per_kwh",
     # as observed
     "lease_ended": "still training, not {reason}: the lease of the pause has ended at ranks out of reach",
-    "with_silent": _silent,
+    "with_silent": "{reason}; silent: {silent:list}",
     "by_sigstop": "{reason} (SIGSTOP)",
     "no_step_because": "no step seen yet: {cause}",
     "no_step": "no training step has been seen yet: watts are counted, nothing is steered",

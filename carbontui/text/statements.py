@@ -14,9 +14,10 @@ from carbontui.text.plan import PLAN
 from carbontui.text.reasons import REASONS
 from carbontui.text.refusals import REFUSALS
 from carbontui.text.replies import REPLIES
+from carbontui.text.sources import SOURCES
 from carbontui.text.trials import TRIALS
 
-TABLES = (LOG, NOTICES, PLAN, REASONS, REFUSALS, REPLIES, TRIALS)
+TABLES = (LOG, NOTICES, PLAN, REASONS, REFUSALS, REPLIES, SOURCES, TRIALS)
 TABLE: forms.Table = {code: wording for table in TABLES for code, wording in table.items()}
 """The wording of every code of the package."""
 

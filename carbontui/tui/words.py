@@ -71,16 +71,18 @@ def multiple(finish_s: float, frontier: protocol.Frontier) -> str:
 
 
 def banner(status: protocol.Status, series: protocol.ChartSeries) -> str:
-    """What must stay in sight: 'SIMULATED GPU · REPLAY 3600× …'; '' for a real job in real time."""
-    hows = {found.how for found in status.provenance.values()}
+    """What must stay in sight: 'SIMULATED GPU · REPLAY 3600× …', 'grid: my.csv'; '' for a real job on a live grid."""
+    grid = status.provenance.get("intensity")
     parts = []
     power = [found.how for field, found in status.provenance.items() if field.endswith("power_w")]
     if "simulated" in power:
         parts.append("SIMULATED GPU")
     if series.replay_speed is not None:
         parts.append(f"REPLAY {series.replay_speed:.0f}× of recorded grid data")
-    elif "replay" in hows:
+    elif status.replayed:
         parts.append("REPLAY of recorded data")
+    elif grid is not None and grid.how == "replay":
+        parts.append(grid.source)  # live, on a file of the user's
     return " · ".join(parts)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import click
 
@@ -30,12 +30,14 @@ WORTH = 0.001
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Rows, the job's own row, whether speeds differ, and the notes below the table."""
+    """Rows, the job's own row, whether speeds differ, the notes below the table, and rows that do not compare with
+    the others: they are shown as JSON, and where `--only` means none of the others."""
 
     rows: list[Elsewhere]
     own: Elsewhere | None = None
     speeds: bool = False
     said: tuple[str, ...] = ()
+    apart: list[Elsewhere] = field(default_factory=list)
 
 
 def _offers(texts: tuple[str, ...], every: list[BoardSpec]) -> list[Rented]:
@@ -149,6 +151,12 @@ def compare(
     elif hours or budgets:
         made = _times(run, work, zone, settings, hours=hours)
     else:
+        if not run.status.gpus and work.boards_w <= 0:
+            raise Failure(
+                f"job {run.status.job} used no GPU, so what one would do for it is not known; --zones, --hours and"
+                " --budgets compare it, and if it ran on one: --gpu NAME --board-w WATTS",
+                2,
+            )
         here = _here(run, gpu, every)
         known = {} if task is None else comparing.published(rates, task, precision, here)
         if task is not None and not known:
@@ -158,10 +166,12 @@ def compare(
             )
         rows = comparing.on_boards(work, here, every, precision=precision, told=told, measured=known)
         made = _clouds(work, rows, offers) if by_cloud else _boards(rows)
-    rows = table.chosen(made.rows, sort=sort, only=only)
+    rows, apart = (table.chosen(some, sort=sort, only=only) for some in (made.rows, made.apart))
     if as_json:
+        rows += apart
         click.echo(talk.as_json([row._asdict() for row in rows]))
         return
+    rows = rows or (apart if only else [])
     if not rows:
         raise Failure(
             f"--only: no row contains {only!r}"
@@ -229,7 +239,7 @@ def _flat(run: story.RunStory) -> tuple[float, float | None, Used | None]:
 def _here(run: story.RunStory, gpu: str | None, every: list[BoardSpec]) -> BoardSpec:
     names = sorted({board.name for board in run.status.gpus})
     if gpu is None and len(names) != 1:
-        raise Failure(f"job {run.status.job} ran on {' and '.join(names) or 'no GPU'}; name one board with --gpu", 2)
+        raise Failure(f"job {run.status.job} ran on {' and '.join(names) or 'some GPU'}; name the board with --gpu", 2)
     here = comparing.known(gpu or names[0], every)
     if here is None:
         raise Failure(
@@ -263,22 +273,29 @@ def _clouds(work: Work, rows: list[Elsewhere], offers: list[Rented]) -> Comparis
 
 
 def _zones(run: story.RunStory, work: Work) -> Comparison:
-    """Zones with a current value come first: current values and yearly means cannot be ranked together."""
+    """Zones by what their grids emit now, in the signal of the job's own account; where no source answers, countries by
+    their yearly mean, the job's own among them."""
     from carbontui.verbs import zones_now
     from carbontui.verbs.grid import settings_of
 
     live = zones_now.now_on(settings_of(run_values.settings_for().settings))
-    now, yearly = comparing.on_grids(work, live), comparing.on_grids(work, tables.countries())
-    now = [comparing.as_used(row, work) if row.name.split()[0] == run.options.zone else row for row in now]
-    own = next((row for row in now if row.here), None)
-    said = ["yearly lifecycle means: compare them with each other, not with this job's own account"]
-    if now:
-        said.insert(0, "current values first, then yearly means; direct and lifecycle values are not comparable")
-    else:
-        said.insert(0, "no grid's current value is known here (offline, or no source answers)")
-    if own is not None and own == now[0]:
-        said.insert(0, "staying is best: no grid with a current value is cleaner")
-    return Comparison(now + yearly, own, said=tuple(said))
+    zone, known, yearly = run.options.zone, run.status.intensity, comparing.on_grids(work, tables.countries())
+    if not live:
+        own = next((row for row in yearly if row.name.split()[0] == (zone or "").partition("-")[0]), None)
+        unknown = "no grid's current value is known here (offline, or no source answers)"
+        means = "yearly lifecycle means: compare them with each other, not with this job's own account"
+        return Comparison(yearly, own, said=(unknown, means))
+    ours = None if known is None else known.signal
+    signal = max(live, key=lambda each: (each == ours, len(live[each])))
+    rows = comparing.on_grids(work, live[signal])
+    if signal == ours:
+        rows = [comparing.as_used(row, work) if row.name.split()[0] == zone else row for row in rows]
+    own = next((row for row in rows if row.name.split()[0] == zone), None)
+    said = ["staying is best: no grid with a current value is cleaner"] if own is not None and own == rows[0] else []
+    others = [row for each, grids in live.items() if each != signal for row in comparing.on_grids(work, grids)]
+    kinds = f"{len(others)} zones with another signal and the yearly means of {len(yearly)} countries"
+    said.append(f"{kinds} do not compare with these: --json has them, --only NAME shows them")
+    return Comparison(rows, own, said=tuple(said), apart=others + yearly)
 
 
 def _times(run: story.RunStory, work: Work, zone: str | None, settings: config.Settings, *, hours: bool) -> Comparison:

@@ -13,7 +13,7 @@ from typing import Any
 import click
 import msgspec
 
-from carbontui import link, paths, protocol
+from carbontui import paths, protocol
 from carbontui.job import launch, store
 from carbontui.job import spec as job_spec
 from carbontui.text import account as account_words
@@ -100,44 +100,15 @@ def _options(
     steps: int | None,
     **given: Any,
 ) -> job_spec.Options:
-    loaded = run_values.settings_for(**given)
-    settings = loaded.settings
-    if (settings.gpu_price is not None or settings.price_per_kwh is not None) and not settings.currency:
-        raise Failure("a price needs its currency: add --currency EUR (or set currency in the settings)", 2)
-    key, zone_why = run_values.place(loaded, grid_file)
-    declared = run_values.declared_boards(settings)
-    cwd = run_values.current_directory()
+    common = run_values.common(run_values.settings_for(**given), command, grid_file)
     try:
         launch.executable(command)
     except launch.LaunchError as error:
         raise Failure(str(error), 2) from None
-    return job_spec.Options(
-        job="",
-        name=f"estimate-{run_values.job_name(command).removesuffix('.py')}.py",
-        dir="",
-        argv=command,
-        cwd=cwd,
-        log="",
-        socket="",
-        created_s=0.0,
-        by=link.whoami(),
-        zone=key,
-        zone_why=zone_why,
-        grid=str(Path(grid_file).absolute()) if grid_file else None,
-        steps=steps,
-        # nothing is planned by it: a guess with its source beside it tells more than 90 s for nothing
-        guess=steps is None,
-        gpu_price=settings.gpu_price,
-        currency=settings.currency,
-        price_per_kwh=settings.price_per_kwh,
-        intensity_g_per_kwh=settings.intensity,
-        declared=declared,
-        host_w=settings.host_w,
-        pue=settings.pue,
-        cap=False,
-        spool=False,
-        estimate=True,
-    )
+    # nothing is planned by it: a guess with its source beside it tells more than 90 s for nothing
+    planned: dict[str, Any] = {"steps": steps, "guess": steps is None, "cap": False, "spool": False, "estimate": True}
+    name = f"estimate-{run_values.job_name(command).removesuffix('.py')}.py"
+    return job_spec.Options(job="", name=name, dir="", log="", socket="", created_s=0.0, **common, **planned)
 
 
 def _claimed(options: job_spec.Options) -> job_spec.Options:

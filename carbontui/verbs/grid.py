@@ -20,7 +20,8 @@ from carbontui.grid.http import Http
 from carbontui.grid.live import SourceState
 from carbontui.grid.recording import BLOTTED, BodyRecorder, Replayed
 from carbontui.grid.settings import KEY_NAMES, GridSettings, KeyFileError
-from carbontui.grid.types import Outlook, accuracy_words
+from carbontui.grid.types import Outlook
+from carbontui.text import sources
 from carbontui.text.figures import duration as fmt_duration
 from carbontui.tui.words import SIGNALS
 from carbontui.units import iso
@@ -188,7 +189,7 @@ def _lines(place: places.Zone, feed: Feed, seen: Outlook | None, beside: Outlook
         if seen.moved:
             lines.append(f"moved by {seen.moved}")
         if seen.accuracy:
-            lines.append(f"forecasts here so far: {accuracy_words(seen.accuracy)}")
+            lines.append(f"forecasts here so far: {sources.accuracy(seen.accuracy)}")
     if beside is not None and beside.mean[0] is not None:
         kind = SIGNALS[beside.signal]
         lines.append(f"for comparison only: {beside.mean[0]:.0f} gCO2/kWh ({kind}; {beside.how}) from {beside.source}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from carbontui import link
+from carbontui import config, paths
 from carbontui.verbs.completion import zone_keys
 from carbontui.verbs.failure import Failure, Finite
 from carbontui.verbs.overrides import overrides
@@ -18,14 +18,12 @@ from carbontui.verbs.run_values import (
     allowances,
     check_log,
     checked_name,
-    current_directory,
-    declared_boards,
+    common,
     duration,
     free_name,
     hour_limit,
     job_name,
     metrics_place,
-    place,
     settings_for,
     split_resume_args,
 )
@@ -104,160 +102,97 @@ def claim(name: str, command: tuple[str, ...]) -> tuple[str, Path, str]:
 @click.option("--no-spool", is_flag=True, help="Keep no environment on disk: a reboot then loses the job.")
 @click.option("--detach", is_flag=True, help="Return at once and print the job's id.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
-def run(
-    name: str | None,
-    zone: str | None,
-    grid_file: str | None,
-    signal: str | None,
-    budget: str | None,
-    work: str | None,
-    steps: int | None,
-    guess: bool,
-    objective: str | None,
-    carbon_budget: str | None,
-    cost_budget: str | None,
-    energy_budget: str | None,
-    on_budget: str | None,
-    carbon_price: float | None,
-    gpu_price: float | None,
-    currency: str | None,
-    not_above: str | None,
-    max_wait: str | None,
-    max_pause: str | None,
-    log_path: str | None,
-    metrics: str | None,
-    no_cap: bool,
-    allow_raise: bool,
-    sigstop: bool,
-    requeue: bool,
-    resubmit: bool,
-    hosts: str | None,
-    resume_args: str | None,
-    try_first: bool,
-    no_spool: bool,
-    detach: bool,
-    command: tuple[str, ...],
-    **overridden: Any,
-) -> None:
+def run(command: tuple[str, ...], name: str | None = None, detach: bool = False, **given: Any) -> None:
     """Start a training command under a plan: carbontui run --budget 2x --work 8h -- python train.py
 
     On a terminal the job starts detached and the screen attaches; without one it stays in front, copies the
     command's output to stdout and exits with its code.
     """
-    from carbontui.cluster import successor
-    from carbontui.job import budget as budgets
-    from carbontui.job import launch
-    from carbontui.job import requeue as requeuing
-    from carbontui.job import spec as job_spec
+    from carbontui.job import launch, requeue, spec
 
     if not command:
         raise Failure("run needs a command: carbontui run [options] -- python train.py ...", 2)
-    given: dict[str, Any] = {
-        "zone": zone,
-        "signal": signal,
-        "budget": budget,
-        "objective": objective,
-        "on_budget": on_budget,
-        "carbon_price": carbon_price,
-        "gpu_price": gpu_price,
-        "currency": currency,
-        "max_pause": max_pause,
-        "metrics": metrics,
-        **overridden,
-    }
-    loaded = settings_for(**given)
-    settings = loaded.settings
-    wanted = allowances({"carbon": carbon_budget, "cost": cost_budget, "energy": energy_budget}, settings)
-    wall_budget = settings.budget
-    limit = hour_limit(not_above, max_wait)
-    if (settings.objective == "time" or limit) and loaded.origin["budget"] == "default":
-        wall_budget = WAITING_BUDGET
-    try:
-        budgets.parse(wall_budget, time.time())
-    except ValueError as error:
-        raise Failure(f"--budget: {error}", 2) from None
-    prices = (settings.carbon_price, settings.gpu_price, settings.price_per_kwh)
-    if any(price is not None for price in prices) and not settings.currency:
-        raise Failure("a price needs its currency: add --currency EUR (or set currency in the settings)", 2)
-    if settings.objective == "cost" and not settings.currency:
-        raise Failure("--objective cost needs --currency, like EUR", 2)
-    key, zone_why = place(loaded, grid_file)
-    declared = declared_boards(settings)
     # all checks come before anything of the job exists
-    work_s = duration(work, "--work") if work else None
-    if work_s == 0:
-        raise Failure("--work: must be longer than zero; leave it out when it is not known", 2)
-    from carbontui.verbs import other_machines, within_slurm
-
-    if resubmit:
-        within_slurm.check_resubmit()
+    chosen, log_path = options_of(command, given), given.get("log_path")
     title = checked_name(name) if name else ""
-    max_pause_s = duration(settings.max_pause, "--max-pause")
-    cwd = current_directory()
     if log_path:
         check_log(log_path)
-    added = split_resume_args(resume_args, command)
-    scheduled = requeuing.scheduled(os.environ)
-    before = requeuing.earlier(scheduled, command, cwd) if scheduled else None
+    resubmit, scheduled = bool(given.get("resubmit")), requeue.scheduled(os.environ)
+    before = requeue.earlier(scheduled, command, chosen["cwd"]) if scheduled else None
+    if scheduled:
+        chosen |= {"scheduler": scheduled.key, "attempt": scheduled.attempt}
     try:
         launch.executable(command)
-        nodes = other_machines.nodes(hosts) if hosts else within_slurm.nodes()
+        nodes = machines(given.get("hosts"))
         job, directory, title = (before.id, before.dir, before.name) if before else claim(title, command)
-        from carbontui import paths
-
-        job_options = job_spec.Options(
+        started = spec.Options(
             job=job,
             name=title,
             dir=str(directory),
-            argv=command,
-            cwd=cwd,
             log=str(Path(log_path).absolute() if log_path else directory / "run.log"),
             socket=str(paths.socket_path(job, paths.socket_dir(every_node=nodes is not None))),
             nodes=nodes,
             created_s=time.time(),
-            by=link.whoami(),
-            zone=key,
-            zone_why=zone_why,
-            signal=settings.signal,
-            price_zone=settings.price_zone,
-            grid=str(Path(grid_file).absolute()) if grid_file else None,
-            budget=wall_budget,
-            work_s=work_s,
-            steps=steps,
-            guess=guess,
-            objective=settings.objective,
-            **wanted,
-            **limit,
-            carbon_price=settings.carbon_price,
-            gpu_price=settings.gpu_price,
-            currency=settings.currency,
-            price_per_kwh=settings.price_per_kwh,
-            intensity_g_per_kwh=settings.intensity,
-            declared=declared,
-            host_w=settings.host_w,
-            pue=settings.pue,
-            max_pause_s=max_pause_s,
-            count_idle=settings.count_idle,
-            cap=settings.cap and not no_cap,
-            allow_raise=allow_raise,
-            requeue=requeue or resubmit,
-            ends_s=successor.end_s(os.environ) if resubmit else None,
-            spool=not no_spool,
-            sigstop=sigstop,
-            cautious=settings.forecast == "cautious",
-            metrics=metrics_place(settings.metrics),
-            slurm_job=job_spec.slurm_job(dict(os.environ)),
-            scheduler=scheduled.key if scheduled else "",
-            attempt=scheduled.attempt if scheduled else 0,
-            resume_args=added,
+            **chosen,
         )
         warn_of_keys()
         if before is not None:
-            log = str(Path(log_path).absolute()) if log_path else None
-            job_options = requeuing.taken_up(before, job_options, log=log)
-        start_and_follow(job_options, detach=detach, before=before, try_first=try_first, resubmit=resubmit)
+            started = requeue.taken_up(before, started, log=started.log if log_path else None)
+        try_first = bool(given.get("try_first"))
+        start_and_follow(started, detach=detach, before=before, try_first=try_first, resubmit=resubmit)
     except launch.LaunchError as error:
         raise Failure(str(error), 2) from None
+
+
+def options_of(command: tuple[str, ...], given: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a job's options that the command line and the settings decide. Raises Failure."""
+    from carbontui.cluster import successor
+    from carbontui.job import budget as budgets
+    from carbontui.job.spec import slurm_job
+    from carbontui.verbs import within_slurm
+
+    loaded = settings_for(**{name: value for name, value in given.items() if name in config.Settings.__struct_fields__})
+    settings, resubmit, work = loaded.settings, bool(given.get("resubmit")), given.get("work")
+    wanted = allowances(given, settings)
+    limit = hour_limit(given.get("not_above"), given.get("max_wait"))
+    may_wait = (settings.objective == "time" or limit) and loaded.origin["budget"] == "default"
+    budget = WAITING_BUDGET if may_wait else settings.budget
+    try:
+        budgets.parse(budget, time.time())
+    except ValueError as error:
+        raise Failure(f"--budget: {error}", 2) from None
+    common_fields = common(loaded, command, given.get("grid_file"))
+    work_s = duration(work, "--work") if work else None
+    if work_s == 0:
+        raise Failure("--work: must be longer than zero; leave it out when it is not known", 2)
+    if resubmit:
+        within_slurm.check_resubmit()
+    return {
+        **common_fields,
+        **wanted,
+        **limit,
+        "budget": budget,
+        "work_s": work_s,
+        "steps": given.get("steps"),
+        "guess": bool(given.get("guess")),
+        "max_pause_s": duration(settings.max_pause, "--max-pause"),
+        "cap": settings.cap and not given.get("no_cap"),
+        "allow_raise": bool(given.get("allow_raise")),
+        "requeue": bool(given.get("requeue")) or resubmit,
+        "ends_s": successor.end_s(os.environ) if resubmit else None,
+        "spool": not given.get("no_spool"),
+        "sigstop": bool(given.get("sigstop")),
+        "cautious": settings.forecast == "cautious",
+        "metrics": metrics_place(settings.metrics),
+        "slurm_job": slurm_job(dict(os.environ)),
+        "resume_args": split_resume_args(given.get("resume_args"), command),
+    }
+
+
+def machines(hosts: str | None) -> options.Nodes | None:
+    from carbontui.verbs import other_machines, within_slurm
+
+    return other_machines.nodes(hosts) if hosts else within_slurm.nodes()
 
 
 def warn_unspooled(job: options.Options) -> None:

@@ -8,7 +8,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from carbontui import config, units
+from carbontui import config, link, units
 from carbontui.verbs.failure import Failure
 
 if TYPE_CHECKING:
@@ -84,6 +84,28 @@ def place(loaded: config.Loaded, grid_file: str | None) -> tuple[str | None, str
     return (key, "") if settings.intensity is not None else (key, why)
 
 
+def common(loaded: config.Loaded, command: tuple[str, ...], grid_file: str | None) -> dict[str, Any]:
+    """The fields of a job's options that `run` and `estimate` fill alike. Raises Failure."""
+    settings = loaded.settings
+    prices = (settings.carbon_price, settings.gpu_price, settings.price_per_kwh)
+    if any(price is not None for price in prices) and not settings.currency:
+        raise Failure("a price needs its currency: add --currency EUR (or set currency in the settings)", 2)
+    if settings.objective == "cost" and not settings.currency:
+        raise Failure("--objective cost needs --currency, like EUR", 2)
+    key, why = place(loaded, grid_file)
+    return {
+        **config.terms(settings),
+        "argv": command,
+        "cwd": current_directory(),
+        "by": link.whoami(),
+        "zone": key,
+        "zone_why": why,
+        "grid": str(Path(grid_file).absolute()) if grid_file else None,
+        "intensity_g_per_kwh": settings.intensity,
+        "declared": declared_boards(settings),
+    }
+
+
 def declared_boards(settings: config.Settings) -> DeclaredBoards | None:
     """The user's declaration of boards whose power cannot be read: a TDP, or the name of a known board. Raises
     Failure."""
@@ -106,7 +128,7 @@ def declared_boards(settings: config.Settings) -> DeclaredBoards | None:
     )
 
 
-def allowances(given: dict[AllowanceKind, str | None], settings: config.Settings) -> dict[str, Any]:
+def allowances(given: dict[str, Any], settings: config.Settings) -> dict[str, Any]:
     """The fields of a job's options for its carbon, cost and energy budgets. Raises Failure."""
     from carbontui.job import allowance
 
@@ -116,11 +138,11 @@ def allowances(given: dict[AllowanceKind, str | None], settings: config.Settings
         "energy": "energy_budget_kwh",
     }
     found: dict[str, Any] = {}
-    for kind, text in given.items():
-        if text is None:
+    for kind, field in fields.items():
+        if (text := given.get(f"{kind}_budget")) is None:
             continue
         try:
-            found[fields[kind]] = allowance.parse(text, kind, settings.currency).most
+            found[field] = allowance.parse(text, kind, settings.currency).most
         except ValueError as error:
             raise Failure(f"--{kind}-budget: {error}", 2) from None
         if kind == "cost" and not settings.currency:

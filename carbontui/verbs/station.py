@@ -193,7 +193,7 @@ _HOW = {"default": "typical", "forecast": "forecast", "estimated": "estimated", 
 
 def gain_words(outlook: Outlook, now_s: float) -> str:
     """'a job of 2 h emits 31% less if started 12:00; of 8 h: 12% less, 09:00; of 24 h: now is as good'."""
-    from carbontui.grid.best_start import best_start
+    from carbontui.grid.compose import best_start
 
     told: list[str] = []
     for hours in GAIN_HOURS:

@@ -16,15 +16,19 @@ AT_ONCE = 6
 LONGEST_S = 30.0
 
 
-def now_on(settings: GridSettings, keys: Iterable[str] | None = None) -> dict[str, tuple[float, str]]:
-    """{zone: (gCO2/kWh, description)} of the zones (all by default) whose source has answered; cached values are not
-    fetched again. Empty offline."""
+Grids = dict[str, tuple[float, str]]
+"""{zone: (gCO2/kWh, description)}"""
+
+
+def now_on(settings: GridSettings, keys: Iterable[str] | None = None) -> dict[str, Grids]:
+    """By signal, because values of one alone compare: the zones (all by default) whose source has answered. Cached
+    values are not fetched again. Empty offline."""
     return {} if settings.offline else asyncio.run(_ask(settings, zones.every() if keys is None else keys))
 
 
-async def _ask(settings: GridSettings, keys: Iterable[str]) -> dict[str, tuple[float, str]]:
+async def _ask(settings: GridSettings, keys: Iterable[str]) -> dict[str, Grids]:
     http, turn = Http(), asyncio.Semaphore(AT_ONCE)
-    found: dict[str, tuple[float, str]] = {}
+    found: dict[str, Grids] = {}
 
     async def ask(key: str) -> None:
         async with turn:
@@ -34,7 +38,8 @@ async def _ask(settings: GridSettings, keys: Iterable[str]) -> dict[str, tuple[f
             value = None if seen is None or seen.how == "default" else seen.mean[0]
             if seen is not None and value is not None:
                 signal = seen.signal.replace("_", ", ")
-                found[f"{key} {zones.every()[key].name}"] = (value, f"now, {signal}: {seen.source}")
+                grids = found.setdefault(seen.signal, {})
+                grids[f"{key} {zones.every()[key].name}"] = (value, f"now, {signal}: {seen.source}")
 
     asked = [asyncio.create_task(ask(key)) for key in keys if _has_source(key, http, settings)]
     with contextlib.suppress(asyncio.TimeoutError):

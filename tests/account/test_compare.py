@@ -78,11 +78,53 @@ def test_the_verb_ranks_boards_and_countries_and_says_that_it_moves_nothing(tmp_
     assert "rule of thumb" in done.output and "measured" in done.output
     zones = carbontui("--zones")
     assert zones.exit_code == 0 and "(Ember)" in zones.output and "not with this job's own" in zones.output
+    (own,) = (line for line in zones.output.splitlines() if "<- here" in line)
+    assert own.startswith("DE Germany"), "a rank without the job's own country tells nothing"
     rows = json.loads(carbontui("--zones", "--json").output)
     assert len(rows) > 150 and 0 < rows[0]["gco2_g"] <= rows[-1]["gco2_g"]
     for words in ((), ("--gpu", "abacus"), ("--gpu", "T4", "--speedup", "T4"), ("--gpu", "T4", "--speedup", "x=2")):
         refused = carbontui(*words)
         assert refused.exit_code != 0 and len(refused.output.splitlines()) == 1, words
+
+
+def test_zones_are_ranked_by_one_kind_of_value_alone(tmp_path, monkeypatch):
+    job = runs.make(tmp_path)  # its account is of average_direct
+    live = {
+        "average_direct": {"DE Germany": (300.0, "now"), "FR France": (30.0, "now")},
+        "average_lifecycle": {"NO1 Oslo": (9.0, "now"), "SE Sweden": (11.0, "now"), "FI Finland": (12.0, "now")},
+        "marginal": {"GB United Kingdom": (700.0, "now")},
+    }
+    monkeypatch.setattr(zones_now, "now_on", lambda settings: live)
+
+    def zones(*words):
+        done = CliRunner().invoke(
+            cli.cli, ["compare", job.id, "--zones", *words], env={"CARBONTUI_HOME": str(tmp_path)}
+        )
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    shown = zones("--all").splitlines()
+    assert shown[1].startswith("FR France") and shown[2].startswith("DE Germany") and "<- here" in shown[2]
+    assert not any("Oslo" in line or "(Ember)" in line for line in shown)
+    assert any("4 zones with another signal" in line for line in shown)
+    rows = json.loads(zones("--json"))
+    assert [row["name"] for row in rows[:2]] == ["FR France", "DE Germany"] and len(rows) > 150
+    assert rows[1]["here"] and sum(row["here"] for row in rows) == 1
+    assert "NO1 Oslo" in zones("--only", "Oslo")
+
+
+def test_a_job_without_a_gpu_is_not_told_what_a_gpu_would_do(tmp_path):
+    job = runs.make(tmp_path, gpus=0)
+    env = {"CARBONTUI_HOME": str(tmp_path), "CARBONTUI_OFFLINE": "1"}
+
+    def carbontui(*words):
+        return CliRunner().invoke(cli.cli, ["compare", job.id, *words], env=env)
+
+    for words in ((), ("--gpu", "T4"), ("--clouds",)):
+        refused = carbontui(*words)
+        assert refused.exit_code and "used no GPU" in refused.output and "H100" not in refused.output, words
+    assert carbontui("--zones").exit_code == 0 and carbontui("--hours", "--intensity", "300").exit_code == 0
+    assert "H100" in carbontui("--gpu", "T4", "--board-w", "70", "--all").output
 
 
 def test_a_published_rate_of_a_like_task_stands_above_the_rule_and_below_a_persons_word():
@@ -176,7 +218,7 @@ def test_a_grid_of_now_is_asked_of_its_source_and_nothing_is_asked_offline(tmp_p
     with served(good("neso", time.time())) as url:
         settings = GridSettings(base_urls={"neso": url})
         found = zones_now.now_on(settings, ["GB", "AQ"])
-    assert list(found) == ["GB United Kingdom"]
-    value, how = found["GB United Kingdom"]
+    ((zone, (value, how)),) = found["average_direct"].items()
+    assert zone == "GB United Kingdom" and list(found) == ["average_direct"]
     assert 0 < value < 1000 and how.startswith("now, average")
     assert zones_now.now_on(GridSettings(offline=True)) == {}

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from later import Later
-from states import NOW_S, board, inputs, job_state
+from states import NOW_S, board, inputs, job_state, shown
 
-from carbontui import proc, protocol
+from carbontui import proc
 from carbontui.account.estimate import BLOCKS_MOST, Blocks
 from carbontui.client.train import prediction as estimate
-from carbontui.job.supervisor.core import progress, status
+from carbontui.job.supervisor.core import progress
 from carbontui.job.supervisor.core.measured import Mean, Measured
 from carbontui.text import account as account_words
 from carbontui.verbs.look import report
@@ -129,7 +129,7 @@ def running(steps_total=5000, **fields):
 
 
 def told(state):
-    return status.status(state, inputs(NOW_S, boards=(board(),)), host="h", pids=protocol.Pids(*[None] * 4))
+    return shown(state, inputs(NOW_S, boards=(board(),)))
 
 
 def test_a_running_job_tells_its_whole_work_with_an_interval_and_its_source():

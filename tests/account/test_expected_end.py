@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from states import CAP, FULL, NOW_S, PAUSE, board, inputs, job_state, outlook, plan_of, rank
+from states import CAP, FULL, NOW_S, PAUSE, board, inputs, job_state, outlook, plan_of, rank, shown
 
 from carbontui import protocol, units
 from carbontui.account.expected_end import Slots, Stretch, expect, to_come, used_up_at
-from carbontui.job.supervisor.core import control, status
+from carbontui.job.supervisor.core import control
 from carbontui.job.supervisor.core import expected_end as core
 from carbontui.job.supervisor.core.measured import Mean, Measured
 from carbontui.job.supervisor.core.observe import observe
@@ -180,7 +180,7 @@ def test_money_at_the_end_counts_power_and_rent_while_boards_are_held():
 
 def told(state=None, at_s=NOW_S):
     seen = inputs(at_s, boards=(board(),))
-    return status.status(decided(state or shifted(), seen), seen, host="h", pids=protocol.Pids(*[None] * 4))
+    return shown(decided(state or shifted(), seen), seen)
 
 
 def test_the_end_is_told_first_by_status_and_by_plain_output_with_its_source():
@@ -195,7 +195,7 @@ def test_the_end_is_told_first_by_status_and_by_plain_output_with_its_source():
 
 def test_a_job_that_is_over_expects_nothing():
     over, seen = replace(shifted(), decision=replace(shifted().decision, state="done")), inputs(boards=(board(),))
-    one = status.status(over, seen, host="h", pids=protocol.Pids(*[None] * 4))
+    one = shown(over, seen)
     assert one.at_end is None and "at_end" not in one.provenance and one.account.whole is None
 
 

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
-from states import job_state, spec
+from states import door, job_state, spec
 
 from carbontui import cli
 from carbontui.account.accounts import BIN_S
@@ -24,7 +24,6 @@ from carbontui.job import journal, store
 from carbontui.job.clock import Clock
 from carbontui.job.journal import Journal
 from carbontui.job.supervisor.record.accounting import Accounting
-from carbontui.job.supervisor.shell.cell import StateCell
 from carbontui.job.supervisor.shell.grid import GridReader
 
 for beside in ("grid", "report"):
@@ -60,7 +59,7 @@ async def test_a_live_account_follows_its_source_and_a_stranger_finds_the_same(s
     feed = Feed("DE", settings=site.settings(), now=lambda: now["s"], cache=tmp_path / "cache", http=site.http())
     job = job_state(spec=spec(dir=str(tmp_path), created_s=now["s"] - 2 * HOUR))
     account = Accounting(job.spec, Clock(), Journal(tmp_path / "j.db"), "boot")
-    reader = GridReader(StateCell(job), feed, account, worker=None, changed=lambda why: None)
+    reader = GridReader(door(job), feed, account, worker=None, changed=lambda why: None)
     account.ledger.add("GPU-1", now["s"] - 2 * HOUR, now["s"] - 900, 3.6e6, "counter", "running", 0.0, gpu=True)
 
     def emitted():

@@ -14,13 +14,14 @@ import platform
 import statistics
 import sys
 import time
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from pathlib import Path
 
 import numpy as np
 
 from carbontui.grid import truth
-from carbontui.grid.forecast import Forecaster, Issue
+from carbontui.grid.forecast import Forecaster
+from carbontui.grid.issues import Issue
 
 DATA = Path(os.environ.get("CARBONTUI_DATA", "../shared/data"))
 ZONES = [
@@ -28,7 +29,7 @@ ZONES = [
     ("US-CAL-CISO", "lifecycle"), ("DE", "lifecycle"),
 ]  # fmt: skip
 LEADS = (1, 6, 24, 48)
-START = datetime(2021, 7, 1, tzinfo=timezone.utc)
+START = datetime(2021, 7, 1, tzinfo=timezone.utc).timestamp()
 
 
 def lines(name: str) -> list[list[str]]:
@@ -36,23 +37,27 @@ def lines(name: str) -> list[list[str]]:
         return [line.split(",") for line in file.read().split("\n")[1:] if line]
 
 
-def moment(text: str) -> datetime:
-    return datetime.fromisoformat(text.replace("Z", "+00:00"))
+def moment(text: str) -> float:
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
 
 
-def load(zone: str, signal: str) -> tuple[list[datetime], np.ndarray, list[Issue]]:
-    rows: dict[datetime, float] = {}
+def load(zone: str, signal: str) -> tuple[list[float], np.ndarray, list[Issue]]:
+    rows: dict[float, float] = {}
     for year in (2020, 2021):
         name = f"{zone}_ci-{signal}-prod_{year}.csv.gz"
         if (DATA / name).exists():
             rows.update((moment(when), float(value)) for when, value in lines(name))
-    issues: dict[datetime, tuple[list[datetime], list[float]]] = {}
+    issues: dict[float, tuple[list[float], list[float]]] = {}
     for issued, target, value, _ in lines(f"{zone}_ci-{signal}-forecast96h_2021H2.csv.gz"):
         times, values = issues.setdefault(moment(issued), ([], []))
         times.append(moment(target))
         values.append(float(value))
     times = sorted(rows)
-    return times, np.array([rows[when] for when in times]), [Issue(when, *issues[when]) for when in sorted(issues)]
+    return (
+        times,
+        np.array([rows[when] for when in times]),
+        [Issue(issued_at_s=when, times_s=issues[when][0], values=issues[when][1]) for when in sorted(issues)],
+    )
 
 
 def run(zone: str, signal: str, every: int, blended: bool) -> dict[str, object]:
@@ -72,35 +77,35 @@ def run(zone: str, signal: str, every: int, blended: bool) -> dict[str, object]:
     until = 0
     for now_k in range(first, len(times) - 48, every):
         now = times[now_k]
-        while until < len(issues) and issues[until].issued_at <= now:
+        while until < len(issues) and issues[until]["issued_at_s"] <= now:
             until += 1
         known = (
-            [i for i in issues[max(0, until - 29) : until] if i.issued_at > now - timedelta(days=28)] if blended else ()
+            [i for i in issues[max(0, until - 29) : until] if i["issued_at_s"] > now - 28 * 86400.0] if blended else ()
         )
         since = max(0, now_k - 28 * 24)
         started = time.perf_counter()
         made = forecaster.predict(now, times[since:now_k], values[since:now_k], 48, known)
         spent.append(time.perf_counter() - started if len(spent) else time.perf_counter() - begun)
         for lead in LEADS:
-            target = now + timedelta(hours=lead - 1)
+            target = now + 3600.0 * (lead - 1)
             actual = came.get(target)
-            before = came.get(target - timedelta(hours=24 if lead <= 24 else 48))
+            before = came.get(target - 3600.0 * (24 if lead <= 24 else 48))
             if actual is None or before is None:
                 continue
             errors[lead].append(abs(made.mean[lead - 1] - actual) / actual)
             naive[lead].append(abs(before - actual) / actual)
             hits[lead].append(made.lo[lead - 1] <= actual <= made.hi[lead - 1])
-            judged.append(truth.Judged(lead, target.timestamp(), made.mean[lead - 1], None, None, actual, None))
+            judged.append(truth.Judged(lead, target, made.mean[lead - 1], None, None, actual, None))
             if blended and known:
-                newest = dict(zip(known[-1].times, known[-1].values, strict=True))
+                newest = dict(zip(known[-1]["times_s"], known[-1]["values"], strict=True))
                 if target in newest:
                     as_is[lead].append(abs(newest[target] - actual) / actual)
                     beside[lead].append(errors[lead][-1])
-                last = now - timedelta(hours=1)
+                last = now - 3600.0
                 source = (
                     newest
                     if last in newest
-                    else dict(zip(known[-2].times, known[-2].values, strict=True))
+                    else dict(zip(known[-2]["times_s"], known[-2]["values"], strict=True))
                     if len(known) > 1
                     else {}
                 )

@@ -15,7 +15,6 @@ import json
 import statistics
 import sys
 import time
-from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -80,7 +79,7 @@ def zone_result(zone: str, signal: str, starts: int) -> dict[str, object]:
     def forecast(k: int) -> np.ndarray:
         if k not in ahead:
             now = times[k]
-            known = [i for i in issues if now - timedelta(days=28) < i.issued_at <= now]
+            known = [i for i in issues if now - 28 * 86400.0 < i["issued_at_s"] <= now]
             since = max(0, k - 28 * 24)
             made = forecaster.predict(now, times[since:k], values[since:k], HORIZON_H, known)
             ahead[k] = np.concatenate([values[k : k + 1], made.mean[1:]])  # the current hour is known

@@ -91,9 +91,7 @@ def measure(nodes: int) -> dict:
 
             job = Several(cluster, house)
             job.until_all(180)
-            frozen = cluster.processes_of(cluster.names[-1])
-            for pid in frozen:
-                os.kill(pid, signal.SIGSTOP)
+            frozen = cluster.freeze(cluster.names[-1])
             since = time.monotonic()
             until(lambda: "silent" in job.served().reason.text, 20, "word of it")
             found["silent_node_said_s"] = time.monotonic() - since

@@ -46,10 +46,10 @@ def epf(market: str, folder: Path) -> np.ndarray:
         return np.array([float(row["Real price"]) for row in csv.DictReader(file)]) / 1000
 
 
-def times(first: int, count: int) -> list[datetime]:
+def times(first: int, count: int) -> list[float]:
     """The calendar does not matter but for its weekday, which every market keeps."""
     begin = datetime(2021, 1, 4, tzinfo=timezone.utc) + timedelta(hours=first)
-    return [begin + timedelta(hours=k) for k in range(count)]
+    return [begin.timestamp() + 3600.0 * k for k in range(count)]
 
 
 def judged(prices: np.ndarray, rolling: bool) -> dict[str, object]:

@@ -108,14 +108,14 @@ class Job:
         )  # fmt: skip
         gen = self.state.asked.gen
         rank_now = rank("paused" if self.held else "running", gen=gen, process=f"h {self.pids['child']} 1")
-        seen = inputs(NOW_S + now, mono_s=now, boards=(gpu,), ranks=(rank_now,), site=self.share)
+        seen = inputs(NOW_S + now, mono_s=now, boards=(gpu,), ranks=(rank_now,))
         sample = Sample(uuid=self.name, mono_s=now, wall_s=now, energy_uj=round(self.board.energy_uj), max_w=1000.0)
         self.counted_j += sum(got.joules for got in self.meter.add(sample))
         claim = site_claim.claim(self.state, seen)
         who = {role: (pid, 1) for role, pid in self.pids.items()}
         entry = LedgerEntry(claim=claim, boot_id="b", beat_mono_s=now, **who)
         self.share = self.ledger.exchange(entry, now)
-        seen = replace(seen, site=self.share)
+        self.state = replace(self.state, site=self.share)
         asked, decision = control.decide(self.state.asked, observe(self.state, seen))
         before = self.state.asked
         self.state = state.enter(self.state, asked, decision, seen)

@@ -72,9 +72,9 @@ class Job:
     wakes: int = 0
     stands: bool = True
 
-    def inputs(self, now: float, share: Share | None):
+    def inputs(self, now: float):
         gpu = board(f"GPU-{self.name}", limit_found_w=700.0, limit_min_w=200.0, limit_w=700.0)
-        return inputs(NOW_S + now, boards=(gpu,), ranks=(rank(),), site=share, child=Child("running"))
+        return inputs(NOW_S + now, boards=(gpu,), ranks=(rank(),), child=Child("running"))
 
 
 def jobs(dice: random.Random, values: list[float]) -> list[Job]:
@@ -102,7 +102,8 @@ def replay(all_jobs: list[Job], values: list[float], cap_w: float, *, priced: bo
         if now % PLAN_S == 0:
             for job in live:
                 others = tuple(claims[o.name] for o in live if o is not job and o.name in claims)
-                seen = job.inputs(now, Share(700.0, cap_w, True, 0.0, 0.0, others))
+                seen = job.inputs(now)
+                job.state = replace(job.state, site=Share(700.0, cap_w, True, 0.0, 0.0, others))
                 job.state = replace(job.state, progress=structs.replace(job.state.progress, plain_done_s=job.done_s))
                 request = plan_request.plan_request(job.state, seen)
                 ask = request.ask if priced else replace_(request.ask, shared=None)
@@ -116,7 +117,8 @@ def replay(all_jobs: list[Job], values: list[float], cap_w: float, *, priced: bo
         for job in live:
             said = job.state.plan.at(NOW_S + now).level or FULL
             job.level = said
-            seen = job.inputs(now, Share(700.0, cap_w, True, 0.0, 0.0))
+            seen = job.inputs(now)
+            job.state = replace(job.state, site=Share(700.0, cap_w, True, 0.0, 0.0))
             state = replace(job.state, progress=structs.replace(job.state.progress, plain_done_s=job.done_s))
             state = replace(state, decision=replace(state.decision, wanted=said))
             wants.append(site_claim.claim(state, seen))

@@ -307,7 +307,7 @@ async def _one(directory: Path, name: str, found: Found) -> None:
     one = Supervisor(spec.load(directory), None)
     try:
         await start(one)
-        protocol.encode(one.snapshots.describe(one.cell.state, one.look()))
+        protocol.encode(one.snapshots.describe(one.door.state, one.look()))
     finally:
         await stop(one)
     took = time.monotonic() - begun

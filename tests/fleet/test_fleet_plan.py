@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from later import Later, together
 
-from carbontui.fleet.placing import planned
+from carbontui.fleet.placing import bound_g, planned, priced
 from carbontui.fleet.problem import NEVER, FleetJobs, FleetProblem, FleetSite
-from carbontui.fleet.shadow_prices import bound_g, priced
 
 optimize = Later("scipy.optimize")
 pytestmark = together("scipy")

@@ -10,7 +10,6 @@ import http.server
 import io
 import json
 import math
-import socket
 import threading
 import zipfile
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -65,16 +64,13 @@ class Site:
 
     @property
     def url(self) -> str:
-        return f"http://provider.test:{self.port}"
+        return f"http://localhost:{self.port}"
 
     def settings(self, **more: object) -> GridSettings:
         return GridSettings(keys=SECRETS, base_urls={kind.name: self.url for kind in EVERY}, **more)  # type: ignore[arg-type]
 
     def http(self, **more: object) -> Http:
-        return Http(**{"resolve": self.resolve, "answer_s": 5.0, **more})  # type: ignore[arg-type]
-
-    def resolve(self, host: str, port: int, *_: object) -> list[tuple[object, ...]]:
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
+        return Http(**{"answer_s": 5.0, **more})  # type: ignore[arg-type]
 
 
 @pytest.fixture

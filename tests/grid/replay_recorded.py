@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from carbontui.grid.choose import EVERY
+from carbontui.grid.fuels import intensity_g_per_kwh
 from carbontui.grid.http import Http
 from carbontui.grid.providers.base import utc
-from carbontui.grid.providers.mix import intensity_g_per_kwh
 from carbontui.grid.settings import GridSettings
 
 KNOWN = [

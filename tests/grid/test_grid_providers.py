@@ -27,10 +27,10 @@ from carbontui.grid.faults import (
     ServerFault,
     Unreachable,
 )
-from carbontui.grid.http import Http
+from carbontui.grid.fuels import intensity_g_per_kwh
+from carbontui.grid.http import Http, Question
 from carbontui.grid.providers.base import Provider, steps
 from carbontui.grid.providers.frame import MixProvider
-from carbontui.grid.providers.mix import intensity_g_per_kwh
 from carbontui.grid.types import Series
 
 NOW = 1896998400.0 + 20 * 3600  # 11 Feb 2030, 20:00 UTC, noon in California
@@ -82,7 +82,7 @@ async def test_history_holds_what_happened_and_nothing_of_the_future(site: Site,
     assert newest == rows[-1:]
 
 
-def gone(*_: object) -> list[object]:
+def gone(*_: object, **__: object) -> list[object]:
     raise socket.gaierror("no such name")
 
 
@@ -131,23 +131,24 @@ async def test_a_key_is_not_carried_on_unencrypted(monkeypatch: pytest.MonkeyPat
         asked.append(request.url.scheme)
         return httpx.Response(301, headers={"Location": "http://127.0.0.1/v3/latest"})
 
-    real = httpx.AsyncClient
-    monkeypatch.setattr(httpx, "AsyncClient", lambda **_: real(transport=httpx.MockTransport(answered)))
-    with pytest.raises(BadAnswer, match="unencrypted"):
-        await Http().get("https://127.0.0.1/v3/latest", headers={"auth-token": "secret"})
+    real = httpx.Client
+    monkeypatch.setattr(httpx, "Client", lambda **how: real(**how, transport=httpx.MockTransport(answered)))
+    with pytest.raises(BadAnswer, match=r"redirects to http://127\.0\.0\.1; not followed"):
+        await Http().get(Question("https://127.0.0.1/v3/latest", headers={"auth-token": "secret"}))
     assert asked == ["https"]
 
 
 @pytest.mark.parametrize("name", NAMES)
 async def test_no_name_no_connection_no_answer_and_half_an_answer(site: Site, name: str) -> None:
-    with pytest.raises(Unreachable, match="cannot be resolved"):
-        await probe(made(name, site, resolve=gone))
-    with pytest.raises(Unreachable, match="has no address"):
-        await probe(made(name, site, resolve=lambda *_: []))
-    silent = threading.Event()
-    with pytest.raises(Unreachable, match="was not resolved"):
-        await probe(made(name, site, resolve=lambda *_: silent.wait(5), name_s=0.02))
-    silent.set()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket, "getaddrinfo", gone)
+        with pytest.raises(Unreachable, match="cannot be resolved"):
+            await probe(made(name, site))
+        silent = threading.Event()
+        patch.setattr(socket, "getaddrinfo", lambda *_, **__: silent.wait(5) and [])
+        with pytest.raises(Unreachable, match="did not answer"):
+            await probe(made(name, site, answer_s=0.15))
+        silent.set()
     site.respond = lambda request: Answer(hang=True)
     with pytest.raises(Unreachable, match="did not answer"):
         await probe(made(name, site, answer_s=0.15))

@@ -1,7 +1,7 @@
 """What a recorded supervisor did, computed again by the pure functions from the same events in the same order.
 
-The files are those of `record/events_file.py`. `advance` is what is held to them: a supervisor built otherwise needs
-another `advance`, and no other recordings.
+The files are those of `record/events_file.py`. The first ones are of a supervisor that learned, decided and computed
+effects in steps of its own, and had part of its state among its inputs: they are read into today's events.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import types
 import typing
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -18,78 +18,58 @@ from typing import Any
 import msgspec
 
 from carbontui import protocol
-from carbontui.job.supervisor.core import allowance_rules, commands, control, state, trying
-from carbontui.job.supervisor.core.effects import effects
+from carbontui.job.supervisor.core import control, state
+from carbontui.job.supervisor.core.advance import Command, Event, LastCount, RankReport, Tick, advance
 from carbontui.job.supervisor.core.levels import Level
 from carbontui.job.supervisor.core.observation import Inputs, Rank
-from carbontui.job.supervisor.core.observe import observe
-from carbontui.job.supervisor.core.state import JobState
+from carbontui.job.supervisor.core.state import Calibrating, JobState
 from carbontui.job.supervisor.core.tried import Tried
 from carbontui.job.supervisor.core.unloading import Unloading
 from carbontui.job.supervisor.record.events_file import tree
+from carbontui.protocol import Statement, statement, written
+from carbontui.site.sharing import Share
 
 SENTENCES = {"text", "why", "error", "verdict", "said"}
 """Fields that hold words for people: whether there are any is compared, not which."""
-IN_WORDS: dict[type, dict[str, str]] = {
-    Unloading: {"verdict": "result"},
-    Tried: {"text": "result"},
-    Inputs: {"trial_text": "trial_said"},
-}
+IN_WORDS: dict[type, dict[str, str]] = {Unloading: {"verdict": "result"}, Tried: {"text": "result"}}
 """Fields that held words in the first recordings, and the statements that they are now."""
 
+
+RENAMED: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "Hold": lambda it: {"effect": "Hold", "until": it.get("until", it.get("until_wall_s"))},
+    "StopChild": lambda it: {**it, "effect": "Stop"},
+}
+"""Orders to the keeper, as they are sent since; the first recordings have them under names of their own."""
 
 # --- the events ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Changed:
-    """Something outside the events put these fields into the state: an outlook, a plan, a curve, totals."""
+    """An event has put these fields into the state: an outlook, a plan, a curve, totals, a share."""
 
     fields: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Heard:
-    """A training process came, left or changed its state between two ticks."""
+class Undecided:
+    """A tick of the first recordings that learned from its inputs, and whose decision failed."""
 
-    rank: Rank
-    seen: Inputs
-
-
-@dataclass(frozen=True)
-class LeftCount:
-    """The last count of a training process that nobody heard, from its file."""
-
-    rank: Rank
-    seen: Inputs
+    inputs: Inputs
+    fields: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Commanded:
-    """A user's command, as it was taken."""
+class OldTick:
+    """A tick of the first recordings: what was put into the state between learning and deciding is here before both.
+    The state then had no mark of the training's end, after which nothing is learned."""
 
-    cmd: protocol.Cmd
-    by: str
-    seen: Inputs
-
-
-@dataclass(frozen=True)
-class TickBegins:
-    """The state as of now is the one whose effects the tick compares with; a tick may wait for the boards after it."""
+    tick: Tick
+    fields: Mapping[str, Any]
+    ended: bool
 
 
-@dataclass(frozen=True)
-class Tick:
-    """One tick. `metered`: the inputs absorbed (None after the training's end), `changed`: by the grid and the
-    calibration afterwards, `seen`: the inputs of the decision (None: there was none), `renew`: leases are due."""
-
-    metered: Inputs | None
-    changed: Mapping[str, Any]
-    seen: Inputs | None
-    renew: bool
-
-
-Event = Changed | Heard | LeftCount | Commanded | TickBegins | Tick
+Told = Event | Changed | Undecided | OldTick
 
 
 @dataclass(frozen=True)
@@ -97,63 +77,48 @@ class Recorded:
     """An event, the line in the file where it ends, and its recorded outcome in the form of `outcome`."""
 
     line: int
-    event: Event
+    event: Told
     outcome: dict[str, Any]
 
 
 # --- computed again -----------------------------------------------------------------------------------------------
 
 
-def advance(now: JobState, event: Event, began: JobState) -> tuple[JobState, Any]:
-    """What today's loop makes of an event: the next state, and its effects (of a command, its reply). `began`: the
-    state at the beginning of the tick."""
+def made_of(now: JobState, event: Told) -> tuple[JobState, Any]:
+    """The next state, and its effects."""
     match event:
         case Changed(fields):
             return replace(now, **fields), ()
-        case Heard(rank, seen):
-            return state.hear(now, rank, seen), ()
-        case LeftCount(rank, seen):
-            return state.hear_left(now, rank, seen), ()
-        case Commanded(cmd, by, seen):
-            return commands.apply(now, cmd, seen, by)
-        case Tick(metered, changed, seen, renew):
-            if metered is not None:
-                now = state.absorb(now, metered)
-            now = replace(now, **changed)
-            if seen is None:
-                return now, ()
-            judged = allowance_rules.judged(state.expire(trying.saw(now, seen), seen.now_s), seen)
-            asked, decision = control.decide(judged.asked, observe(judged, seen))
-            after = state.enter(judged, asked, decision, seen)
-            return after, effects(began, after, seen, renew=renew)
-    return now, ()
+        case Undecided(inputs, fields):
+            return replace(state.absorb(now, inputs), **fields), ()
+        case OldTick(tick, fields, ended):
+            now = replace(now, **fields, ended_mono_s=tick.inputs.mono_s if ended else None)
+            return advance(now, tick)
+    return advance(now, event)
 
 
 def replayed(path: Path) -> Iterator[tuple[Recorded, dict[str, Any]]]:
     """Every event of a file with its outcome, as computed now."""
     for one in read(path):
         if isinstance(one, JobState):
-            now = began = one
+            now = one
             continue
-        if isinstance(one.event, TickBegins):
-            began = now
-        now, done = advance(now, one.event, began)
+        now, done = made_of(now, one.event)
         yield one, outcome(one.event, now.asked, now.decision, done)
 
 
-def outcome(event: Event, asked: Any, decision: Any, done: Any) -> dict[str, Any]:
-    """What is compared: what is asked, what was decided, and the effects or the reply, without words."""
+def outcome(event: Told, asked: Any, decision: Any, done: Any) -> dict[str, Any]:
+    """What is compared: what is asked, what was decided, and the effects, without words. Of a command also its
+    reply, the last of the effects."""
     told = {"asked": tree(asked), "decision": as_recorded(tree(decision))}
-    if isinstance(event, Commanded):
-        reply = tree(done)
-        if "answer" in reply:
-            code = reply["answer"] and reply["answer"][1]
-            result = reply["answer"] and {"ok": not code, "exit_code": code}
-        else:
-            result = reply["result"] and {name: reply["result"][name] for name in ("ok", "exit_code")}
-        told |= {"result": result, "awaits": reply["awaits"], "effects": reply["effects"]}
-    elif isinstance(event, Tick):
-        told["effects"] = tree(done)
+    effects = [RENAMED.get(one.get("effect"), lambda it: it)(one) for one in tree(done)]
+    if isinstance(event, Command):
+        *effects, reply = effects
+        answer = reply["answer"]
+        told["result"] = answer and {"ok": not answer[1], "exit_code": answer[1]}
+        told["awaits"] = reply["awaits"]
+    if isinstance(event, Command | Tick | OldTick):
+        told["effects"] = effects
     return wordless(told)
 
 
@@ -195,9 +160,9 @@ def read(path: Path) -> Iterator[JobState | Recorded]:
         if kind == "begin":
             told, metered, changed, ticking = {}, None, {}, False
         told |= {name: patched(told.get(name), change) for name, change in line.items()}
-        seen = built(told["seen"], Inputs) if "seen" in told else None
+        seen, of_state = inputs_and_fields(told["seen"]) if "seen" in told else (None, {})
         rank = built(told["rank"], Rank) if kind in ("hear", "left") else None
-        event: Event
+        event: Told
         match kind:
             case "begin":
                 yield built(told["state"], JobState)
@@ -214,26 +179,46 @@ def read(path: Path) -> Iterator[JobState | Recorded]:
             case "decide":
                 continue
             case "effects":
-                event = Tick(metered, changed, seen, told["renew"])
+                event = OldTick(Tick(seen), changed | of_state, ended=metered is None)
                 metered, changed, ticking = None, {}, False
             case "tick":
-                if ticking:  # the last one absorbed its inputs, and could not decide
-                    yield Recorded(number, tick := Tick(metered, changed, None, False), _outcome(tick, told))
-                    metered, changed, ticking = None, {}, False
-                event = TickBegins()
-            case "hear":
-                event = Heard(rank, seen)
-            case "left":
-                event = LeftCount(rank, seen)
+                if not ticking:
+                    continue
+                event = Undecided(metered, changed)
+                metered, changed, ticking = None, {}, False
+            case "advance":
+                event = Tick(seen)
+            case "hear" | "left":
+                yield Recorded(number, change := Changed(of_state), _outcome(change, told))
+                event = (RankReport if kind == "hear" else LastCount)(rank, seen)
             case "command":
-                event = Commanded(built(told["cmd"], protocol.Cmd), told["by"], seen)
+                yield Recorded(number, change := Changed(of_state), _outcome(change, told))
+                event = Command(built(told["cmd"], protocol.Cmd), told["by"], seen)
             case _:
                 raise ValueError(f"{path.name}, line {number}: an event {kind!r} is not known")
         yield Recorded(number, event, _outcome(event, told))
 
 
-def _outcome(event: Event, told: dict[str, Any]) -> dict[str, Any]:
-    done = told["reply"] if isinstance(event, Commanded) else told.get("effects", [])
+def inputs_and_fields(told: dict[str, Any]) -> tuple[Inputs, dict[str, Any]]:
+    """The inputs, and what was among them in the first recordings and is in the state now."""
+    told = dict(told)
+    fields: dict[str, Any] = {}
+    if "trial" in told:
+        progress = told.pop("trial_text", None)
+        said = built(told.pop("trial_said"), Statement) if "trial_said" in told else progress and written(progress)
+        fields["calibrating"] = Calibrating(built(told.pop("trial"), Level | None), said or None)
+        fields["site"] = built(told.pop("site"), Share | None)
+        fields["plan_fault"] = statement("no_new_plan", why="") if told.pop("planning_failed") else None
+    return built(told, Inputs), fields
+
+
+def _outcome(event: Told, told: dict[str, Any]) -> dict[str, Any]:
+    done = told.get("effects", [])
+    if isinstance(event, Command) and "reply" in told:
+        reply = told["reply"]
+        if "answer" not in reply:
+            reply = {**reply, "answer": reply["result"] and ["", reply["result"]["exit_code"]]}
+        done = [*reply["effects"], reply]
     return outcome(event, told["asked"], told["decision"], done)
 
 
@@ -274,6 +259,8 @@ def built(value: Any, kind: Any) -> Any:
         level = Level(value["level"], value["level"].split()[0], cap_w=None)
         value = {"state": value["state"], "hold_until_s": value["hold_until_s"], "wanted": value["wanted"]}
         return control.Decision(why=why, level=level, **{n: built(v, hints(kind)[n]) for n, v in value.items()})
+    if isinstance(value, dict) and kind is Rank and "timed_mono" not in value:
+        value = {**value, "timed_mono": value["timed"], "timed": None}
     if isinstance(value, dict) and kind in IN_WORDS:
         words = {new: value[old] for old, new in IN_WORDS[kind].items() if old in value}
         value = {name: one for name, one in value.items() if name not in IN_WORDS[kind]}

@@ -9,6 +9,7 @@ from carbontui.job import budget as budgets
 from carbontui.job.child import Child
 from carbontui.job.clock import Clock
 from carbontui.job.spec import Options
+from carbontui.job.supervisor.core import status
 from carbontui.job.supervisor.core.control import Decision, decide
 from carbontui.job.supervisor.core.levels import OFF, UNLOAD, Level
 from carbontui.job.supervisor.core.observation import Inputs, LimitNews, Rank
@@ -16,10 +17,14 @@ from carbontui.job.supervisor.core.observe import observe
 from carbontui.job.supervisor.core.plan import Plan
 from carbontui.job.supervisor.core.progress import begun
 from carbontui.job.supervisor.core.state import JobState, enter
+from carbontui.job.supervisor.shell.door import Door
+from carbontui.job.supervisor.shell.faults import Faults
+from carbontui.job.supervisor.shell.snapshot import described
 from carbontui.power.messages import Capability, Reading, Readings
-from carbontui.protocol import LevelInfo, PlanView, Why, statement
+from carbontui.protocol import LevelInfo, Pids, PlanView, Status, Why, statement
 from carbontui.units import iso
 
+PIDS = Pids(1, 2, 3, 4)
 NOW_S = 1_800_000_000.0
 """A slot boundary: 15 January 2027, 08:00 UTC."""
 RUNNING = Child("running", age_s=100.0)
@@ -34,6 +39,11 @@ def decided(state="running", level="full", code="plan", text="x", **fields) -> D
     kind = level.split()[0]
     named = LEVELS.get(level) or Level(level, kind, cap_w=float(level.split()[1]) if kind == "cap" else None)
     return Decision(state, Why(code, statement("as_told", text=text)), named, **fields)
+
+
+def shown(state: JobState, seen: Inputs) -> Status:
+    """What viewers get, with all that is told in words."""
+    return described(status.status(state, seen, host="node1", pids=PIDS), state, seen)
 
 
 def spec(**fields) -> Options:
@@ -94,6 +104,11 @@ def plan_of(*levels: Level, start_s: float = NOW_S, slot_s: float = 900.0, late_
         kwh=1.0, late_s=late_s,
     )  # fmt: skip
     return Plan(tuple(level.name for level in levels), edges, table, view, left_s)
+
+
+def door(state: JobState) -> Door:
+    """The state as the shell holds it; effects are not performed."""
+    return Door(state, Faults(print), perform=lambda effect: None)
 
 
 def settled(state: JobState, seen: Inputs) -> JobState:

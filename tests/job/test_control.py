@@ -21,7 +21,7 @@ RUNNING = Child("running", age_s=100)
 
 
 def rank(state="running", gen=0, **extra):
-    return Rank(rank=0, state=state, want_gen=gen, step=10, quiet_s=0.1, **extra)
+    return Rank(**{"state": state, "want_gen": gen, "step": 10, "quiet_s": 0.1, **extra})
 
 
 def seen(planned=FULL, ranks=(rank(),), child=RUNNING, **extra):
@@ -35,9 +35,9 @@ def override(mode, value=None, until=None):
 def test_a_planned_pause_is_asked_for_and_observed_only_when_every_rank_stands():
     asked, decision = decide(Asked(), seen(PAUSE))
     assert (asked.mode, asked.gen, decision.state) == ("pause", 1, "pausing")
-    ranks = [rank("paused", 1), replace(rank("asked", 1), rank=1)]
+    ranks = [rank("paused", 1), rank("asked", 1, rank=1)]
     assert decide(asked, seen(PAUSE, ranks))[1].state == "pausing"
-    ranks = [rank("paused", 1), replace(rank("paused", 1), rank=1)]
+    ranks = [rank("paused", 1), rank("paused", 1, rank=1)]
     again, decision = decide(asked, seen(PAUSE, ranks))
     assert decision.state == "paused" and again.gen == 1
 
@@ -110,7 +110,7 @@ def test_a_rank_that_heard_a_predecessor_is_outranked():
 
 def test_no_boundary_is_said_after_a_while():
     asked, _ = decide(Asked(), seen(PAUSE))
-    stuck = replace(seen(PAUSE, [replace(rank("asked", 1), quiet_s=42.0)]), mono_s=50 + 42)
+    stuck = replace(seen(PAUSE, [rank("asked", 1, quiet_s=42.0)]), mono_s=50 + 42)
     _, decision = decide(asked, stuck)
     assert decision.state == "pausing" and decision.why.code == "no_boundary" and "42 s" in drawn(decision)
 

@@ -3,15 +3,16 @@
 from pathlib import Path
 
 import pytest
-from states import NOW_S, decided, job_state, spec
+from msgspec import structs
+from states import NOW_S, decided, door, job_state, spec
 
 from carbontui import units
 from carbontui.grid import opening
 from carbontui.job.clock import Clock
 from carbontui.job.journal import Journal
+from carbontui.job.spec import Replay
 from carbontui.job.supervisor.record.accounting import Accounting
-from carbontui.job.supervisor.shell.cell import StateCell
-from carbontui.job.supervisor.shell.grid import GridReader
+from carbontui.job.supervisor.shell.grid import GridReader, open_feed
 from carbontui.protocol import State
 
 HOUR = 3600.0
@@ -27,7 +28,16 @@ def test_a_job_of_sixty_hours_is_seen_whole_once_it_is_over(tmp_path: Path, stat
     )
     job = job_state(spec=spec(dir=str(tmp_path)), decision=decided(state, "full", "plan", "by the plan"))
     accounts = Accounting(job.spec, Clock(), Journal(tmp_path / "j.db"), "boot")
-    reader = GridReader(StateCell(job), feed, accounts, worker=None, changed=lambda why: None)  # type: ignore[arg-type]
+    reader = GridReader(door(job), feed, accounts, worker=None, changed=lambda why: None)  # type: ignore[arg-type]
     seen = reader.look(now_s)
     assert seen is not None and None not in seen.mean[: seen.realised]
     assert seen.realised * seen.step_s / HOUR == pytest.approx(shown_h, abs=0.5)
+
+
+def test_a_live_job_names_its_grid_file_and_a_replay_its_recording(tmp_path: Path) -> None:
+    file = tmp_path / "my.csv"
+    file.write_text(f"time_utc,carbon_g_per_kwh\n{units.iso(NOW_S)},200\n{units.iso(NOW_S + HOUR)},300\n")
+    live = spec(dir=str(tmp_path), grid=str(file), offline=True)
+    replay = structs.replace(live, replay=Replay(start_s=NOW_S, speed=60.0, wall_origin_s=NOW_S))
+    assert open_feed(live, Clock(), print).past_source == "grid: my.csv"
+    assert open_feed(replay, Clock(), print).past_source == "recorded: my.csv"

@@ -84,6 +84,6 @@ def test_a_kept_text_that_cannot_be_sent_is_left_out(tmp_path, monkeypatch, name
         one = Supervisor(spec.load(tmp_path), None)
         one.restore()
         one.journal.close()
-        return one.cell.state.override
+        return one.door.state.override
 
     assert asyncio.run(restored()).current is None

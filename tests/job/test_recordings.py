@@ -11,15 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from replayed_events import patched, replayed
-from states import FULL, PAUSE, board, inputs, job_state, plan_of, rank
+from states import CAP, FULL, PAUSE, board, door, inputs, job_state, plan_of, rank
 
 from carbontui import protocol
-from carbontui.job.supervisor.core import allowance_rules, commands, control, state, trying
-from carbontui.job.supervisor.core.effects import effects
-from carbontui.job.supervisor.core.observe import observe
+from carbontui.job.supervisor.core import control
+from carbontui.job.supervisor.core.advance import Booked, CalibrationSaid, Command, RankReport, Tick
 from carbontui.job.supervisor.core.state import Totals
 from carbontui.job.supervisor.record import events_file
-from carbontui.job.supervisor.shell.cell import StateCell
+from carbontui.protocol import statement
 
 FOLDER = Path(__file__).parent / "recordings"
 RECORDINGS = sorted(path.name for path in FOLDER.glob("*.jsonl.gz"))
@@ -93,47 +92,39 @@ def test_a_broken_rule_is_noticed(monkeypatch):
 def test_nothing_is_recorded_unless_the_environment_names_a_folder(monkeypatch, tmp_path):
     monkeypatch.delenv(events_file.FOLDER, raising=False)
     monkeypatch.chdir(tmp_path)
-    cell = StateCell(job_state())
-    cell.become(job_state(), "tick")
-    assert cell._events is None and list(tmp_path.iterdir()) == []
+    door(job_state()).take(Tick(inputs()))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_recording_made_now_is_replayed_to_the_same(monkeypatch, tmp_path):
     """Every type that inputs and state may hold has a form in a file."""
     monkeypatch.setenv(events_file.FOLDER, str(tmp_path))
     now = job_state(plan=plan_of(FULL, PAUSE), last_metrics={"accuracy": float("nan")})
-    cell = StateCell(now)
-    cell.become(now, "begin")
+    job = door(now)
+    job.begin(now)
     seen = inputs(boards=(board(),), ranks=(rank(devices=("GPU-a",), guess=(9, "max_iters")),), alive=frozenset("ba"))
     for cmd in (protocol.Cmd(1, "pause", {"for_s": 60.0}), protocol.Cmd(2, "cap", {"value_w": 1e9})):
-        now, reply = commands.apply(cell.state, cmd, seen, "ada")
-        cell.become(now, "command", cmd=cmd, by="ada", seen=seen, reply=reply)
-    cell.become(now, "tick")
-    cell.become(state.absorb(now, seen), "absorb", seen=seen)
-    cell.replace(totals=Totals(1.0, float("inf"), None))
-    judged = allowance_rules.judged(state.expire(trying.saw(cell.state, seen), seen.now_s), seen)
-    after = state.enter(judged, *control.decide(judged.asked, observe(judged, seen)), seen)
-    cell.become(after, "decide", seen=seen, renew=True)
-    cell.become(after, "effects", effects=effects(now, after, seen, renew=True))
+        job.take(Command(cmd, "ada", seen))
+    job.take(Booked(Totals(1.0, float("inf"), None)))
+    job.take(CalibrationSaid(CAP, statement("calibration_starts")))
+    job.take(RankReport(seen.ranks[0], seen))
+    job.take(Tick(seen))
     (made,) = tmp_path.iterdir()
     packed = tmp_path / "made.jsonl.gz"
     packed.write_bytes(gzip.compress(made.read_bytes()))
     outcomes = [(one.outcome, again) for one, again in replayed(packed)]
-    assert len(outcomes) == 4 and outcomes[-1][0]["effects"]
+    assert len([one for one, _ in outcomes if one.get("effects")]) == 2, "one command was refused"
     assert [again for _, again in outcomes] == [recorded for recorded, _ in outcomes]
 
 
 def test_a_recording_that_fails_is_given_up_and_the_state_goes_on(monkeypatch, tmp_path):
     monkeypatch.setenv(events_file.FOLDER, str(tmp_path))
-    cell = StateCell(job_state())
-    cell.become(job_state(), "begin")
-    after = job_state(trial="second")
-    cell.become(after, "absorb", seen=object())
-    assert cell.state is after
+    job = door(job_state())
+    job.begin(job_state(last_metrics={"odd": object()}))
     (made,) = tmp_path.iterdir()
     size = made.stat().st_size
-    cell.become(after, "absorb", seen=inputs())
-    assert made.stat().st_size == size
+    job.take(Tick(inputs()))
+    assert job.state.renewed_mono_s > 0 and made.stat().st_size == size
 
 
 @given(st.lists(JSON, min_size=1, max_size=5))

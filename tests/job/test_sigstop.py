@@ -52,7 +52,7 @@ def test_only_on_request_only_without_steps_and_never_at_once_by_the_plan():
     assert decide(Asked(), seen(can_freeze=True))[0].freeze
     assert not decide(Asked(), seen())[0].freeze
     assert not decide(Asked(), seen(can_freeze=True, stepped=True))[0].freeze
-    assert not decide(Asked(), seen(can_freeze=True, ranks=[Rank(0, "running", 0, 1, 0.1)]))[0].freeze
+    assert not decide(Asked(), seen(can_freeze=True, ranks=[Rank(1, "running", 0, quiet_s=0.1)]))[0].freeze
     assert not decide(Asked(), seen(can_freeze=True, freeze_why="2 processes use it"))[0].freeze
     assert not decide(Asked(), seen(can_freeze=True, age_s=3))[0].freeze, "its first step may be on its way"
     person = protocol.Override("pause", None, None, "ada@pts/1")

@@ -9,12 +9,15 @@ import time
 from dataclasses import replace
 
 import pytest
+import states
 from click.testing import CliRunner
+from drawn import drawn
 
 from carbontui import cli, proc, protocol
 from carbontui.job import spec as options
 from carbontui.job.clock import Clock
 from carbontui.job.journal import Journal
+from carbontui.job.supervisor.core.advance import Command, CurveMeasured, LastCount, RankReport, Tick
 from carbontui.job.supervisor.core.override import Overrides
 from carbontui.job.supervisor.loop import Supervisor
 from carbontui.job.supervisor.record.accounting import Accounting
@@ -56,7 +59,7 @@ async def job(house_of_one):
 
 async def test_a_successor_knows_of_the_running_command_before_its_first_decision(job):
     assert not await job.tick()
-    assert job.cell.state.decision.state in ("starting", "running")
+    assert job.door.state.decision.state in ("starting", "running")
 
 
 async def test_after_three_silent_deaths_a_successor_leaves_out_one_stored_part_after_another_and_says_which(
@@ -64,7 +67,7 @@ async def test_after_three_silent_deaths_a_successor_leaves_out_one_stored_part_
 ):
     first = house_of_one()
     held = protocol.Override("boost", None, None, "me@tty")
-    first.cell.replace(override=Overrides(held, 7, None))
+    first.door.state = replace(first.door.state, override=Overrides(held, 7, None))
     first._keep()
     for deaths, kept in (("2", True), ("3", True), ("9", True), ("10", False)):
         monkeypatch.setenv("CARBONTUI_SILENT_DEATHS", deaths)
@@ -72,7 +75,7 @@ async def test_after_three_silent_deaths_a_successor_leaves_out_one_stored_part_
         one = house_of_one()
         one.restore()
         said = capfd.readouterr().err
-        assert (one.cell.state.override.gen == 7) is kept, deaths
+        assert (one.door.state.override.gen == 7) is kept, deaths
         assert ("without the stored plan" in said) is (deaths != "2")
         assert ("without the stored override" in said) is not kept
 
@@ -82,15 +85,46 @@ async def test_a_broken_plan_neither_ends_the_supervisor_nor_is_acted_upon(job, 
         raise IndexError("no such level")
 
     acted = []
-    monkeypatch.setattr("carbontui.job.supervisor.loop.effects", lambda *_, **__: acted.append(1) or ())
+    monkeypatch.setattr("carbontui.job.supervisor.core.advance.effects", lambda *_, **__: acted.append(1) or ())
     assert not await job.tick() and len(acted) == 1
     with monkeypatch.context() as patch:
         patch.setattr("carbontui.job.supervisor.core.finish.planned", broken)
         assert not await job.tick() and not await job.tick()
         assert len(acted) == 1  # no lease is renewed on a decision that could not be made
-        assert any("error in deciding (IndexError" in text for text in job.faults.notices)
+        assert any("error in deciding (IndexError" in drawn(said) for said in job.faults.notices)
     assert not await job.tick()
     assert len(acted) == 2 and not job.faults.notices and job.requests.sections().status.notices is not None
+
+
+EVENTS = {
+    Tick: ("core.control.decide", lambda seen: Tick(seen)),
+    RankReport: ("core.progress.saw_step", lambda seen: RankReport(states.rank(), seen)),
+    LastCount: ("core.progress.saw_process", lambda seen: LastCount(states.rank(), seen)),
+    Command: ("core.override.apply", lambda seen: Command(protocol.Cmd(1, "boost"), "ada", seen)),
+}
+"""Where each kind of event can raise; the others only put a value into the state."""
+
+
+@pytest.mark.parametrize("kind", EVENTS)
+async def test_an_event_that_raises_changes_nothing_and_the_next_one_passes(job, monkeypatch, capfd, kind):
+    def broken(*_args, **_kwargs):
+        raise IndexError("no such level")
+
+    assert not await job.tick()
+    place, event = EVENTS[kind]
+    seen = replace(job.look(), mono_s=time.monotonic() + protocol.RENEW_S)
+    performed = []
+    with monkeypatch.context() as patch:
+        patch.setattr(f"carbontui.job.supervisor.{place}", broken)
+        patch.setattr(job.actuators, "perform", performed.append)
+        before = job.door.state
+        capfd.readouterr()
+        for _ in range(3):
+            assert job.door.take(event(seen)) is None
+        assert job.door.state is before and performed == [], "no lease is renewed without a decision"
+        assert capfd.readouterr().err.count("IndexError: no such level") == 1 and len(job.faults.notices) == 1
+    job.door.take(event(seen))
+    assert job.door.state is not before and not job.faults.notices
 
 
 async def test_a_broken_reading_or_outlook_leaves_the_rest_at_work(job, monkeypatch):
@@ -102,9 +136,8 @@ async def test_a_broken_reading_or_outlook_leaves_the_rest_at_work(job, monkeypa
     monkeypatch.setattr(job.server, "show", broken)
     assert not await job.tick()
     assert job.requests.sections().status.state in ("starting", "running")
-    assert {text.split(" (")[0].removeprefix("error in ") for text in job.faults.notices} >= {
-        *("metering", "the grid feed", "the status")
-    }
+    assert {said.parts["part"] for said in job.faults.notices} >= {"metering", "grid", "status"}
+    assert any("error in the grid feed (ValueError" in drawn(said) for said in job.faults.notices)
 
 
 async def test_what_a_predecessor_kept_in_another_shape_begins_anew(job):
@@ -120,7 +153,7 @@ async def test_what_a_predecessor_kept_in_another_shape_begins_anew(job):
     job.journal._pending.append(("insert or replace into state values ('progress', '{')", ()))
     job.journal.commit()
     job.restore()
-    state = job.cell.state
+    state = job.door.state
     assert (state.asked.mode, state.asked.gen) == ("pause", 12)
     assert state.override.current is None and state.plan is None and state.progress.step == 0
     assert not await job.tick()
@@ -139,12 +172,12 @@ async def test_a_socket_that_cannot_be_bound_is_said_and_tried_again(job, tmp_pa
 
 async def test_a_clock_that_is_set_is_no_time_that_passed(job, monkeypatch):
     assert not await job.tick()
-    done = job.cell.state.progress.plain_done_s
+    done = job.door.state.progress.plain_done_s
     monkeypatch.setattr(Clock, "at_wall", lambda _self, wall: wall + 7200.0)
     assert not await job.tick()
     monkeypatch.setattr(Clock, "at_wall", lambda _self, wall: wall - 7200.0)
     assert not await job.tick()
-    assert 0 <= job.cell.state.progress.plain_done_s - done < 60
+    assert 0 <= job.door.state.progress.plain_done_s - done < 60
     job.journal.commit()
     rows = job.journal._db.execute("select data from event where kind='clock' order by rowid").fetchall()
     assert [round(json.loads(row[0])["jump_s"], -2) for row in rows] == [7200, -14400]
@@ -180,7 +213,7 @@ async def test_a_curve_is_data_for_a_script_that_asks(job, tmp_path):
     home = tmp_path / "home" / "jobs" / "t"
     home.mkdir(parents=True)
     record = {"job": "t", "name": "t", "host": socket.gethostname(), "boot": proc.boot_id(), "started": time.time()}
-    record |= {"socket": job.cell.state.spec.socket, "log": job.cell.state.spec.log, "argv": ["true"]}
+    record |= {"socket": job.door.state.spec.socket, "log": job.door.state.spec.log, "argv": ["true"]}
     record |= {"pids": {"child": [os.getpid(), proc.start_time(os.getpid())]}}
     (home / "job.json").write_text(json.dumps(record))
     await job.server.keep_open()
@@ -195,14 +228,14 @@ async def test_a_curve_is_data_for_a_script_that_asks(job, tmp_path):
     curve = Curve(
         gpu="H100", gpus=1, fingerprint="f", measured_s=1.0, rate_steps_per_s=99.0, points=(full,), parked_w=71.5
     )
-    job.cell.replace(curve=curve)
+    job.door.take(CurveMeasured(curve))
     shown = json.loads((await asked("--show", "--json")).stdout)
     assert (shown["schema"], shown["parked_w"], shown["points"][0]["power_w"]) == ("carbontui.curve/1", 71.5, 680.0)
     assert "71.5 W" in (await asked("--show")).stdout
 
 
 async def test_rows_lost_while_the_job_runs_are_carried_on_as_their_sum(job, tmp_path):
-    began = job.cell.state.start_s - 900.0
+    began = job.door.state.start_s - 900.0
     job.accounting.ledger.add("g", began, began + 600.0, 3.6e6, "counter", "running", 0.0, gpu=True)
     await job.tick()
     await job.write(job.look())
@@ -216,15 +249,15 @@ async def test_rows_lost_while_the_job_runs_are_carried_on_as_their_sum(job, tmp
     db.execute("pragma shrink_memory")
     job.accounting.ledger.add("g", began, began + 600.0, 3.6e6, "counter", "paused", 0.0, gpu=True)
     await job.tick()
-    before = job.cell.state.totals.gco2_g
+    before = job.door.state.totals.gco2_g
     await job.write(job.look())
     await job.tick()
-    assert before > 0 and job.cell.state.totals.gco2_g == pytest.approx(before, rel=1e-6)
+    assert before > 0 and job.door.state.totals.gco2_g == pytest.approx(before, rel=1e-6)
     assert "journal.db.corrupt-" in str(job.requests.sections().status.notices) and "the account continues" in str(
         job.requests.sections().status.notices
     )
     await job.write(job.look())
-    successor = Accounting(job.cell.state.spec, job.cell.state.clock, Journal(tmp_path / "journal.db"), "boot")
+    successor = Accounting(job.door.state.spec, job.door.state.clock, Journal(tmp_path / "journal.db"), "boot")
     successor.restore()
     sums = successor.totals(start_s=began, run_now=None, nowcast=300.0, gpus=1)
     assert sums.gco2_g == pytest.approx(before, rel=1e-6)
@@ -234,7 +267,7 @@ async def test_without_journal_and_snapshot_nothing_is_made_up(tmp_path, house_o
     (tmp_path / "journal.db").write_bytes(b"\xff" * 65536)
     job = house_of_one()
     job.restore()
-    start = job.cell.state.start_s
+    start = job.door.state.start_s
     job.accounting.ledger.add("g", start, start + 60.0, 3.6e6, "counter", "running", 0.0, gpu=True)
     await job.tick()
     told = job.requests.sections().status
@@ -262,7 +295,8 @@ async def test_boards_that_the_training_never_named_are_neither_counted_nor_take
         await one.tick()
 
     def name(one, *uuids: str) -> None:
-        one.cell.replace(boards=replace(one.cell.state.boards, named=uuids, named_mono_s=mono - 3600.0))
+        named = replace(one.door.state.boards, named=uuids, named_mono_s=mono - 3600.0)
+        one.door.state = replace(one.door.state, boards=named)
 
     see(job, "GPU-a", "GPU-b")
     await measure(job, 0, 0.0, 0.0)
@@ -282,7 +316,7 @@ async def test_boards_that_the_training_never_named_are_neither_counted_nor_take
     assert successor.accounting.ledger.gpu_j == pytest.approx(300.0), "what the other drew meanwhile is not filled in"
     name(successor, "GPU-a")
     await successor.tick()
-    assert successor.cell.state.boards.own == {"GPU-a"}
+    assert successor.door.state.boards.own == {"GPU-a"}
     name(successor, "GPU-b")  # the rank of GPU-a is gone: what it drew stays the job's
     see(successor, "GPU-b")
     await measure(successor, 4, 400.0, 9100.0)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from plan_helpers import best_by_trying, tiny
 
 from carbontui.plan import Infeasible, Problem, ProblemLevel, evaluate, frontier, problem_from_dict, replan, solve
@@ -150,7 +151,7 @@ def test_host_watts_are_watts_of_every_level_and_switch(problem):
     moved = replace(
         problem,
         host_w=0.0,
-        levels=tuple(replace(level, power_w=level.power_w + problem.host_w) for level in problem.levels),
+        levels=tuple(structs.replace(level, power_w=level.power_w + problem.host_w) for level in problem.levels),
         switch_w=tuple(tuple(w + problem.host_w for w in row) for row in problem.switch_w),
     )
     try:
@@ -190,7 +191,7 @@ def test_more_freedom_never_costs(problem, what):
         if plan.late_s > 0:
             return
         if what == "power":
-            easier = replace(problem, levels=tuple(replace(v, power_w=v.power_w * 0.8) for v in problem.levels))
+            easier = replace(problem, levels=tuple(structs.replace(v, power_w=v.power_w * 0.8) for v in problem.levels))
         elif what == "tau":
             times = tuple(tuple(None if t is None else t / 2 for t in row) for row in problem.switch_s)
             easier = replace(problem, switch_s=times)

@@ -7,6 +7,7 @@ import random
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 from plan_helpers import best_by_trying
 
 from carbontui.backtest.assumed_job import boundaries
@@ -170,7 +171,7 @@ def test_a_person_may_break_the_dwell_and_the_rest_is_planned_around_it():
 
 
 def test_rent_makes_waiting_dear():
-    rented = tuple(replace(level, rent_per_h=2.5) for level in CAPS[:2])
+    rented = tuple(structs.replace(level, rent_per_h=2.5) for level in CAPS[:2])
     problem = job([500, 500, 100, 100], levels=rented, work_s=1700.0)
     assert solve(problem).levels == (0, 0, 1, 1)
     priced = solve(replace(problem, alpha=1000.0))

@@ -416,6 +416,13 @@ def test_many_times_as_much_is_told_as_times_not_as_percent(tmp_path):
     long, short = runs.make(tmp_path), runs.make(tmp_path, phases=runs.DAY[:1], job="shortx")
     (line,) = (one for one in against.against(story.build(long), story.build(short)) if one.what == "CO2")
     assert line.change.endswith(" times") and "%" not in line.change
+    below, above = (
+        replace(story.build(long), status=structs.replace(story.build(long).status, loss=loss))
+        for loss in (-25.0, 0.01)
+    )
+    for one, other in ((below, above), (above, below)):
+        (line,) = (line for line in against.against(one, other) if line.what == "last loss")
+        assert line.change == "", "no percentage of a loss below zero"
 
 
 def test_the_same_reason_entered_anew_in_the_same_minute_is_told_once(tmp_path):

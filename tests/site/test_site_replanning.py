@@ -12,11 +12,11 @@ import msgspec
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "job"))
 from drawn import drawn
-from states import NOW_S, board, inputs, job_state, rank
+from states import NOW_S, board, door, inputs, job_state, rank
 
 from carbontui.job.supervisor.core import site_claim, site_plan
+from carbontui.job.supervisor.core.advance import SiteShare
 from carbontui.job.supervisor.core.measured import Mean, Measured
-from carbontui.job.supervisor.shell.cell import StateCell
 from carbontui.job.supervisor.shell.replanner import Replanner
 from carbontui.job.worker.process import solve_plan
 from carbontui.site.given import PricesError
@@ -27,7 +27,7 @@ class Made:
     """A replanner on a worker that answers at once; `whys` are the reasons of its plans."""
 
     def __init__(self, prices=lambda now_s: None) -> None:
-        self.cell = StateCell(job_state(caps_hold=True, budget="3x"))
+        self.door = door(job_state(caps_hold=True, budget="3x"))
         self.whys: list[str] = []
         self.said: list[str] = []
         self.seen = None
@@ -39,13 +39,12 @@ class Made:
         worker = SimpleNamespace(plan=lambda ask: asyncio.sleep(0, solve_plan(ask)))
         journal = SimpleNamespace(keep=lambda *_: None)
         self.made = Replanner(
-            self.cell, worker, grid, journal, recorder, lambda: self.seen, lambda: None, prices
+            self.door, worker, grid, journal, recorder, lambda: self.seen, lambda: None, prices
         )  # fmt: skip
 
     async def look(self, after_s: float, share: Share | None) -> None:
-        self.seen = inputs(
-            NOW_S + 1 + after_s, mono_s=1000.0 + after_s, boards=(board(),), ranks=(rank(),), site=share
-        )  # fmt: skip
+        self.door.take(SiteShare(share))
+        self.seen = inputs(NOW_S + 1 + after_s, mono_s=1000.0 + after_s, boards=(board(),), ranks=(rank(),))
         self.made.consider(self.seen)
         for _ in range(20):
             await asyncio.sleep(0)
@@ -57,9 +56,9 @@ def share(*others: Claim, cap_w: float = 900.0) -> Share:
 
 def told(made: Made, name: str) -> Claim:
     """What another job of the same plan tells."""
-    known = replace(made.cell.state, spec=msgspec.structs.replace(made.cell.state.spec, job=name))
-    seen = inputs(NOW_S + 1, boards=(board(),), ranks=(rank(),), site=share())
-    return site_claim.claim(known, seen)
+    known = replace(made.door.state, spec=msgspec.structs.replace(made.door.state.spec, job=name))
+    seen = inputs(NOW_S + 1, boards=(board(),), ranks=(rank(),))
+    return site_claim.claim(replace(known, site=share()), seen)
 
 
 async def test_a_budget_and_a_clash_are_planned_around_in_turn_and_once():
@@ -76,8 +75,8 @@ async def test_a_budget_and_a_clash_are_planned_around_in_turn_and_once():
     assert len(made.whys) == 2  # "a" comes first
     await made.look(21.0 + site_plan.TURN_S, clash)
     assert made.whys[2:] == ["site budget"]
-    mine = site_claim.claim(made.cell.state, made.seen)
-    assert site_plan.others(made.cell.state, made.seen).clash == (), "it has made room"
+    mine = site_claim.claim(made.door.state, made.seen)
+    assert site_plan.others(made.door.state, made.seen).clash == (), "it has made room"
     assert mine.ahead.planned != clash.others[0].ahead.planned
     for later in range(30, 60):
         await made.look(float(later), clash)
@@ -102,9 +101,9 @@ async def test_once_the_watts_are_measured_the_assumed_ones_are_planned_with_no_
     """The grams of a plan on assumed watts stood beside the measured ones until the slot was over."""
     made = Made()
     await made.look(0.0, None)
-    assumed_g = made.cell.state.plan.view.gco2_g
-    made.cell.replace(measured=Measured(full_w={"GPU-a": Mean(100.0, 1)}))
+    assumed_g = made.door.state.plan.view.gco2_g
+    made.door.state = replace(made.door.state, measured=Measured(full_w={"GPU-a": Mean(100.0, 1)}))
     await made.look(1.0, None)
     await made.look(2.0, None)
     assert made.whys == ["start", "the watts at full speed are known"]
-    assert made.cell.state.plan.view.gco2_g < assumed_g / 2
+    assert made.door.state.plan.view.gco2_g < assumed_g / 2

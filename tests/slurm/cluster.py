@@ -126,11 +126,21 @@ class Cluster:
 
     def lose_node(self, name: str) -> None:
         """The node is gone at once, with all that runs on it, as when its power fails."""
-        doomed = self.processes_of(name)
-        for pid in doomed:
-            os.kill(pid, signal.SIGSTOP)  # nobody may notice the others' end, and tell of it
-        for pid in doomed:
-            os.kill(pid, signal.SIGKILL)
+        self.signal(self.freeze(name), signal.SIGKILL)  # frozen first: nobody may notice the others' end and tell of it
+
+    def freeze(self, name: str) -> list[int]:
+        """Stop all processes of a node, also those that others start meanwhile; their pids."""
+        stopped: list[int] = []
+        while fresh := [pid for pid in self.processes_of(name) if pid not in stopped]:
+            self.signal(fresh, signal.SIGSTOP)
+            stopped += fresh
+        return stopped
+
+    def signal(self, pids: list[int], number: int) -> None:
+        """Send a signal to those that still live: a node has processes that end by themselves."""
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
 
     def processes_of(self, name: str) -> list[int]:
         """All processes in the node's own namespace; of the first node those of its daemon's host name."""

@@ -35,8 +35,9 @@ def test_two_nodes_stop_at_one_step_whatever_of_ours_dies_and_a_lost_node_is_sai
     assert job.served().state == "paused" and job.steps() == held
 
     # the agent of the other node is killed: another comes
-    (agent,) = job.node_agents("n2")
-    os.kill(agent, signal.SIGKILL)
+    # while it starts a process of its own, that one looks like a second agent
+    (agent,) = until(lambda: len(now := job.node_agents("n2")) == 1 and now, 15, "its agent")
+    job.cluster.signal([agent], signal.SIGKILL)
     until(lambda: (now := job.node_agents("n2")) and now != [agent], 15, "another agent")
     until(lambda: job.served().clients == 2, 10, "both ranks")
     assert job.steps() == held
@@ -44,9 +45,7 @@ def test_two_nodes_stop_at_one_step_whatever_of_ours_dies_and_a_lost_node_is_sai
     until(lambda: min(job.steps()) > max(held) + 5, 10, "steps on both nodes")
 
     # the other node falls silent: said, and the sum of watts is not shown without it
-    frozen = job.cluster.processes_of("n2")
-    for pid in frozen:
-        os.kill(pid, signal.SIGSTOP)
+    frozen = job.cluster.freeze("n2")
     since = time.monotonic()
     status = until(lambda: (s := job.served()) and "silent: n2" in s.reason.text and s, 10, "word of the silent node")
     assert time.monotonic() - since < 10
@@ -54,8 +53,7 @@ def test_two_nodes_stop_at_one_step_whatever_of_ours_dies_and_a_lost_node_is_sai
     assert any("silent: n2" in notice for notice in status.notices)
     assert "silent: n2" in job.tell("pause")
     job.tell("resume")
-    for pid in frozen:
-        os.kill(pid, signal.SIGCONT)
+    job.cluster.signal(frozen, signal.SIGCONT)
     until(lambda: (s := job.served()) and "silent" not in s.reason.text and s.clients == 2, 60, "the node's return")
 
     job.cluster.run("scancel", job.id)

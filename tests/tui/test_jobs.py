@@ -15,7 +15,7 @@ from house import until
 from msgspec import structs
 
 from carbontui import protocol
-from carbontui.grid.best_start import best_start
+from carbontui.grid.compose import best_start
 from carbontui.grid.types import Outlook
 from carbontui.job.keeper.trial import TRY_OVER
 from carbontui.tui.app import CarbonApp

@@ -150,6 +150,14 @@ def test_an_estimate_has_the_same_mark_on_every_page_and_line() -> None:
     assert situation.level("cap 100 W", (capped,)) == "cap 100 W ~"
 
 
+def test_a_live_job_on_a_grid_file_names_the_file_and_is_no_replay() -> None:
+    live, series = picture().status, picture().series
+    on_file = live.provenance | {"intensity": protocol.Provenance("replay", "grid: my.csv")}
+    assert words.banner(structs.replace(live, provenance=on_file), series) == "grid: my.csv"
+    assert words.banner(live, series) == ""
+    assert "REPLAY" in words.banner(picture("demo").status, series)
+
+
 def test_a_job_that_is_over_says_when_and_a_replayed_one_does_not_say_when_in_april() -> None:
     over, replayed = picture("done").status, structs.replace(picture("demo").status, state="done")
     assert situation.ended_at(over, NOW) == "21:24" and situation.ended_at(over, NOW + 10 * 86400) == "15 Apr 21:24"

@@ -1,29 +1,36 @@
-"""Base class of every provider (now, history, forecast) and helpers they share."""
+"""Base classes of every provider (now, history, forecast; prices), and the decoders and helpers they share.
+
+Answers are untrusted: anything unreadable is a BadAnswer that names its source.
+"""
 
 from __future__ import annotations
 
 import csv
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
 from itertools import pairwise
+from operator import itemgetter
 from typing import Any, ClassVar
+from xml.etree import ElementTree
 
 from carbontui.grid import clean, typical
 from carbontui.grid.faults import BadAnswer, Denied, GridError, NoData
-from carbontui.grid.http import BUSY_S, Http, HttpReply, in_thread
-from carbontui.grid.providers.mix import intensity_g_per_kwh
+from carbontui.grid.fuels import intensity_g_per_kwh
+from carbontui.grid.http import BUSY_S, Http, HttpReply, Question
 from carbontui.grid.settings import GridSettings
-from carbontui.grid.types import Mix, Series, Signal
+from carbontui.grid.types import Answer, Mix, Series, Signal
 
 HOUR_S = 3600.0
 DAY_S = 86400.0
 # raised when an answer of an unexpected shape is parsed; anything else would be our bug
 SHAPE_FAULTS = (KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError, csv.Error)
-READ_S = 20.0
 ROWS_MAX = 200_000
 """Rows of one answer at most: over a year of five-minute values; an answer with more is faulty."""
+SEEN_S = 12 * HOUR_S
+"""How far back the forecast query starts: accounts need the prices of the last hours."""
 
 
 class Provider:
@@ -33,6 +40,7 @@ class Provider:
     title: ClassVar[str]
     base: ClassVar[str]
     signal: ClassVar[Signal]
+    zones: ClassVar[Collection[str]] = ()
     licence: ClassVar[str] = ""
     keys: ClassVar[tuple[str, ...]] = ()
     """Environment variables of its keys; all are needed."""
@@ -70,7 +78,7 @@ class Provider:
     @classmethod
     def covers(cls, zone: str) -> bool:
         """Whether it has data for the zone."""
-        raise NotImplementedError
+        return zone in cls.zones
 
     def key(self, name: str) -> str:
         """A key's value. Raises Denied naming the variable, never the value."""
@@ -88,50 +96,31 @@ class Provider:
         auth: tuple[str, str] | None = None,
     ) -> HttpReply:
         """One answer of the provider; `path` is relative to its base URL, or a whole URL. Raises GridError."""
-        return await self.http.get(self._url(path), params, headers=headers, auth=auth, **self._manner())
-
-    async def json(
-        self,
-        path: str,
-        params: Mapping[str, str] | None = None,
-        *,
-        headers: Mapping[str, str] | None = None,
-        auth: tuple[str, str] | None = None,
-    ) -> Any:
-        """The decoded JSON body of one answer. Raises GridError."""
-        return await self.http.json(self._url(path), params, headers=headers, auth=auth, **self._manner())
-
-    def _url(self, path: str) -> str:
-        return path if path.startswith(("http://", "https://")) else f"{self.url}/{path}"
-
-    def _manner(self) -> dict[str, Any]:
+        url = path if path.startswith(("http://", "https://")) else f"{self.url}/{path}"
         # with a least spacing there is no retry: a request that timed out may still have been counted
-        again = self.spacing_s == 0
-        return {"keyed": bool(self.keys), "patience": self.patience, "busy_s": self.busy_s, "again": again}
+        again, keyed = self.spacing_s == 0, bool(self.keys)
+        how = (keyed, self.patience, self.busy_s, again)
+        return await self.http.get(Question(url, params or {}, headers or {}, auth, *how))
 
-    async def now(self, zone: str, now_s: float) -> tuple[Series, tuple[str, ...]]:
+    async def json(self, path: str, params: Mapping[str, str] | None = None, **how: Any) -> Any:
+        """The decoded JSON body of one answer. Raises GridError."""
+        return from_json((await self.get(path, params, **how)).body, self.title)
+
+    async def now(self, zone: str, now_s: float) -> Answer:
         """The newest value."""
         series, notes = await self.history(zone, now_s - 6 * HOUR_S, now_s, now_s)
         return Series(series.zone, series.signal, series.rows[-1:], series.source, series.licence), notes
 
-    async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
+    async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> Answer:
         """Realised values, and notes on repairs. Raises GridError."""
         raise NoData(f"{self.title} has no history")
 
-    async def forecast(self, zone: str, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
+    async def forecast(self, zone: str, end_s: float, now_s: float) -> Answer:
         """Forecast values from now on; may end before `end_s`. Raises GridError."""
         raise NoData(f"{self.title} has no forecast")
 
-    async def series_aside(
-        self, zone: str, read: Callable[[], Iterable[clean.Raw]], now_s: float
-    ) -> tuple[Series, tuple[str, ...]]:
-        """`series` in a thread, for answers of many rows, so that the event loop is not blocked."""
-        return await in_thread(self.series, zone, read, now_s, deadline_s=READ_S)
-
-    async def series_of_mix(
-        self, zone: str, read: Callable[[], Iterable[Mix]], now_s: float
-    ) -> tuple[Series, tuple[str, ...]]:
-        """The same from a fuel mix: an intensity by the factors of `mix.FACTORS`, with the mix of the last day."""
+    def series_of_mix(self, zone: str, read: Callable[[], Iterable[Mix]], now_s: float) -> Answer:
+        """`series` from a fuel mix: an intensity by the factors of `fuels.FACTORS`, with the mix of the last day."""
         mixes: list[Mix] = []
 
         def raw() -> Iterator[clean.Raw]:
@@ -139,13 +128,13 @@ class Provider:
             for start_s, dur_s, megawatts in mixes:
                 yield start_s, dur_s, intensity_g_per_kwh(megawatts, self.signal), "estimated"
 
-        series, notes = await self.series_aside(zone, raw, now_s)
+        series, notes = self.series(zone, raw, now_s)
         kept = {row.start_s for row in series.rows if row.start_s > now_s - DAY_S}
         return replace(series, mix=tuple(mix for mix in mixes if mix.start_s in kept)), notes
 
     def series(
         self, zone: str, read: Callable[[], Iterable[clean.Raw]], now_s: float, generated_at_s: float | None = None
-    ) -> tuple[Series, tuple[str, ...]]:
+    ) -> Answer:
         """Rows read and cleaned; an unexpected shape becomes BadAnswer. Raises GridError."""
         # a country's mean does not hold for one of its islands: Tasmania is far below Australia's 550 g
         usual = typical.profile(zone) if typical.is_own(zone) else None
@@ -167,6 +156,23 @@ class Provider:
         return made, notes
 
 
+class PriceProvider(Provider):
+    """A market's prices in currency per kWh: final once published, possibly negative."""
+
+    signal: ClassVar[Signal] = "price"
+    currency: str | None = "EUR"
+
+    async def between(self, zone: str, start_s: float, end_s: float, now_s: float) -> Answer:
+        """Prices of the stretch as far as published. Raises GridError."""
+        raise NotImplementedError
+
+    async def forecast(self, zone: str, end_s: float, now_s: float) -> Answer:
+        return await self.between(zone, now_s - SEEN_S, end_s, now_s)
+
+    async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> Answer:
+        return await self.between(zone, start_s, end_s, now_s)
+
+
 def utc(text: str) -> float:
     """Epoch seconds of an ISO time; UTC where it has no offset."""
     moment = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
@@ -177,13 +183,13 @@ def stamp(epoch_s: float, form: str = "%Y-%m-%dT%H:%MZ") -> str:
     return datetime.fromtimestamp(epoch_s, tz=timezone.utc).strftime(form)
 
 
-def number(value: Any) -> float | None:
-    """A number, also from text; None and empty text are None. Raises ValueError for anything else."""
+def number(value: Any, factor: float = 1.0) -> float | None:
+    """A number, also from text, times `factor`; None and empty text are None. Raises ValueError for anything else."""
     if value is None or value == "":
         return None
     if isinstance(value, bool):
         raise ValueError("a boolean where a number is expected")
-    return float(value)
+    return float(value) * factor
 
 
 def rows_of(data: Any, *path: str) -> list[Any]:
@@ -197,6 +203,14 @@ def rows_of(data: Any, *path: str) -> list[Any]:
     if not isinstance(data, list):
         raise BadAnswer("an answer in an unexpected format")
     return data
+
+
+def stepped(records: Iterable[Any], when: str, otherwise_s: float) -> Iterator[tuple[float, float, Any]]:
+    """Start, length and record, sorted by the stamps in the column `when`."""
+    found = sorted(((utc(record[when]), record) for record in records), key=itemgetter(0))
+    starts = [start_s for start_s, _ in found]
+    for (start_s, record), length in zip(found, steps(starts, otherwise_s), strict=True):
+        yield start_s, length, record
 
 
 def steps(starts: list[float], otherwise_s: float) -> list[float]:
@@ -213,3 +227,48 @@ def steps(starts: list[float], otherwise_s: float) -> list[float]:
         gap if gap == usual or (0 < gap <= HOUR_S and gap in (around[k], around[min(k + 2, len(gaps))])) else usual
         for k, gap in enumerate([*gaps, gaps[-1] if gaps[-1] <= HOUR_S else usual])
     ]
+
+
+def from_json(body: bytes, title: str) -> Any:
+    """The decoded body. Raises BadAnswer."""
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        start = body[:200].lstrip().lower()
+        page = start.startswith((b"<!doctype html", b"<html"))
+        what = "a web page" if page else "XML" if start.startswith(b"<") else "a broken or cut-off body"
+        raise BadAnswer(f"{title} sent {what} instead of JSON") from None
+
+
+def whole_lines(body: bytes) -> str:
+    """The text of a table without an unterminated last line: a table that was cut off ends in half a number."""
+    text = body.decode("utf-8-sig", "replace")
+    return text[: text.rfind("\n") + 1]
+
+
+class _Plain(ElementTree.TreeBuilder):
+    """Refuses a document type in any encoding: none of our sources sends one, and XML attacks need it."""
+
+    def doctype(self, *_: object) -> None:
+        raise BadAnswer("a document type")
+
+
+def from_xml(body: bytes, title: str) -> ElementTree.Element:
+    """The root, with tags stripped of namespaces, which change with every schema version. Raises BadAnswer."""
+    try:
+        root: ElementTree.Element = ElementTree.fromstring(body, ElementTree.XMLParser(target=_Plain()))
+    except BadAnswer:
+        raise BadAnswer(f"{title} sent a document type, which is refused") from None
+    except ElementTree.ParseError:
+        raise BadAnswer(f"{title} sent a broken or cut-off document") from None
+    for element in root.iter():
+        element.tag = element.tag.rpartition("}")[2]
+    return root
+
+
+def text_of(element: ElementTree.Element, path: str, title: str) -> str:
+    """The text at `path`. Raises BadAnswer where it is missing."""
+    found = element.findtext(path)
+    if found is None:
+        raise BadAnswer(f"{title} sent a document without {path}")
+    return found.strip()

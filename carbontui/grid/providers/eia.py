@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from carbontui.grid.faults import BadAnswer
 from carbontui.grid.providers.base import DAY_S, HOUR_S, Provider, number, rows_of, stamp, utc
-from carbontui.grid.types import Mix, Series, Signal
+from carbontui.grid.types import Answer, Mix, Signal
 
 FUELS = {
     "COL": "coal", "NG": "gas", "OIL": "oil", "NUC": "nuclear", "WAT": "hydro", "WND": "wind", "SUN": "solar",
@@ -35,7 +35,7 @@ class Eia(Provider):
     def covers(cls, zone: str) -> bool:
         return zone.startswith("US-") and zone.count("-") == 2 and not zone.startswith(("US-AK", "US-HI"))
 
-    async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
+    async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> Answer:
         form = "%Y-%m-%dT%H"
         params = {
             "frequency": "hourly",
@@ -49,7 +49,7 @@ class Eia(Provider):
             "api_key": self.key("EIA_API_KEY"),
         }
         data = await self.json("v2/electricity/rto/fuel-type-data/data/", params)
-        return await self.series_of_mix(zone, lambda: self._read(data, zone), now_s)
+        return self.series_of_mix(zone, lambda: self._read(data, zone), now_s)
 
     def _read(self, data: Any, zone: str) -> Iterator[Mix]:
         mixes: dict[float, dict[str, float]] = {}

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from carbontui.grid import clean
 from carbontui.grid.faults import BadAnswer, Denied, NoData, NotFound
-from carbontui.grid.providers.base import DAY_S, HOUR_S, Provider, number, rows_of, stamp, steps, utc
-from carbontui.grid.types import Series, Signal
+from carbontui.grid.providers.base import DAY_S, HOUR_S, Provider, number, rows_of, stamp, stepped, utc
+from carbontui.grid.types import Answer, Signal
 
 
 class ElectricityMaps(Provider):
@@ -28,7 +28,7 @@ class ElectricityMaps(Provider):
     def covers(cls, zone: str) -> bool:
         return not zone.removeprefix("GB-").isdigit()  # it does not have NESO's regions
 
-    async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
+    async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> Answer:
         if start_s < now_s - 25 * HOUR_S:
             span = {"start": stamp(start_s), "end": stamp(end_s)}
             try:
@@ -41,7 +41,7 @@ class ElectricityMaps(Provider):
         data = await self._ask("history", zone)
         return self.series(zone, lambda: self._read(data, zone, "history"), now_s)
 
-    async def forecast(self, zone: str, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
+    async def forecast(self, zone: str, end_s: float, now_s: float) -> Answer:
         data = await self._ask("forecast", zone)
         made_s = utc(data["updatedAt"]) if isinstance(data, dict) and isinstance(data.get("updatedAt"), str) else now_s
         return self.series(zone, lambda: self._read(data, zone, "forecast"), now_s, made_s)
@@ -57,9 +57,7 @@ class ElectricityMaps(Provider):
         told = data.get("zone") if isinstance(data, dict) else None
         if told is not None and told != zone:
             raise BadAnswer(f"{self.title} answered for zone {told}, not {zone}")
-        records = sorted(rows_of(data, part), key=lambda record: utc(record["datetime"]))
-        starts = [utc(record["datetime"]) for record in records]
-        for start_s, length, record in zip(starts, steps(starts, HOUR_S), records, strict=True):
+        for start_s, length, record in stepped(rows_of(data, part), "datetime", HOUR_S):
             if record.get("zone", zone) != zone:
                 raise BadAnswer(f"{self.title} answered for zone {record['zone']}, not {zone}")
             kind = "forecast" if part == "forecast" else "estimated" if record.get("isEstimated") else "actual"

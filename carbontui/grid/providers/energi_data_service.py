@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from carbontui.grid import clean
-from carbontui.grid.providers.base import DAY_S, Provider, number, rows_of, stamp, steps, utc
-from carbontui.grid.providers.price import PriceProvider
-from carbontui.grid.types import Series, Signal
+from carbontui.grid.providers.base import DAY_S, PriceProvider, Provider, number, rows_of, stamp, stepped
+from carbontui.grid.types import Answer, Signal
 
 AREAS = {"DK-DK1": "DK1", "DK-DK2": "DK2"}
 
@@ -27,16 +26,13 @@ class EnergiDataService(Provider):
     spacing_s: ClassVar[float] = 65.0  # one request per data set, minute and address since 2025-08-26, else 429
     reach_s: ClassVar[float] = 7 * DAY_S
     limits: ClassVar[str] = "forecast to the end of this or the next day"
+    zones = AREAS
 
-    @classmethod
-    def covers(cls, zone: str) -> bool:
-        return zone in AREAS
-
-    async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
+    async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> Answer:
         data = await self._ask("CO2Emis", zone, "Minutes5UTC", start_s, end_s)
         return self.series(zone, lambda: self._read(data, zone, "Minutes5UTC", "CO2Emission", "actual"), now_s)
 
-    async def forecast(self, zone: str, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
+    async def forecast(self, zone: str, end_s: float, now_s: float) -> Answer:
         data = await self._ask("CO2EmisProg", zone, "Minutes5UTC", now_s - 300, end_s)
         read = lambda: self._read(data, zone, "Minutes5UTC", "CO2Emission", "forecast")  # noqa: E731
         return self.series(zone, read, now_s, now_s)
@@ -57,11 +53,8 @@ class EnergiDataService(Provider):
 
     def _read(self, data: Any, zone: str, when: str, what: str, kind: str, factor: float = 1.0) -> Iterator[clean.Raw]:
         records = [record for record in rows_of(data, "records") if record.get("PriceArea") == AREAS[zone]]
-        records.sort(key=lambda record: utc(record[when]))
-        starts = [utc(record[when]) for record in records]
-        for start_s, length, record in zip(starts, steps(starts, 300.0), records, strict=True):
-            value = number(record[what])
-            yield start_s, length, None if value is None else value * factor, kind
+        for start_s, length, record in stepped(records, when, 300.0):
+            yield start_s, length, number(record[what], factor), kind
 
 
 class EnergiDataPrice(PriceProvider, EnergiDataService):
@@ -73,7 +66,7 @@ class EnergiDataPrice(PriceProvider, EnergiDataService):
     reach_s: ClassVar[float] = 14 * DAY_S
     limits: ClassVar[str] = ""
 
-    async def between(self, zone: str, start_s: float, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
+    async def between(self, zone: str, start_s: float, end_s: float, now_s: float) -> Answer:
         data = await self._ask("DayAheadPrices", zone, "TimeUTC", start_s, end_s)
         read = lambda: self._read(data, zone, "TimeUTC", "DayAheadPriceEUR", "forecast", 1e-3)  # noqa: E731
         return self.series(zone, read, now_s, now_s)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, ClassVar
 
 from carbontui.grid import clean
 from carbontui.grid.faults import BadAnswer
-from carbontui.grid.providers.base import DAY_S, Provider, number, stamp, steps
-from carbontui.grid.providers.price import PriceProvider
-from carbontui.grid.types import Series, Signal
+from carbontui.grid.providers.base import DAY_S, PriceProvider, Provider, number, stamp, steps
+from carbontui.grid.types import Answer, Signal
 
 COUNTRIES = frozenset({
     "AL", "AM", "AT", "AZ", "BA", "BE", "BG", "BY", "CH", "CY", "CZ", "DE", "DK", "EE", "ES", "FI",
@@ -36,52 +35,37 @@ class EnergyCharts(Provider):
     patience: ClassVar[float] = 3.0  # at times it answers slowly for hours
     reach_s: ClassVar[float] = 14 * DAY_S
     limits: ClassVar[str] = "forecast to the end of the day"
+    zones: ClassVar[Collection[str]] = COUNTRIES
 
-    @classmethod
-    def covers(cls, zone: str) -> bool:
-        return zone in COUNTRIES
-
-    async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
+    async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> Answer:
         span = {"start": stamp(start_s), "end": stamp(end_s)}
         data = await self.json("co2eq", {"country": zone.lower(), **span})
         return self.series(zone, lambda: self._read(data, "co2eq", "actual"), now_s)
 
-    async def forecast(self, zone: str, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
+    async def forecast(self, zone: str, end_s: float, now_s: float) -> Answer:
         data = await self.json("co2eq", {"country": zone.lower()})
         return self.series(zone, lambda: self._read(data, "co2eq_forecast", "forecast"), now_s, now_s)
 
-    def _read(self, data: Any, column: str, kind: str) -> Iterator[clean.Raw]:
-        return columns(self.title, data, column, kind, 1.0)
+    def _read(self, data: Any, column: str, kind: str, factor: float = 1.0) -> Iterator[clean.Raw]:
+        stamps = [float(value) for value in data["unix_seconds"]] if data else []
+        values = data[column] if data else []
+        if len(stamps) != len(values):
+            raise BadAnswer(f"{self.title} sent {len(stamps)} times but {len(values)} values")
+        for start_s, length, value in zip(stamps, steps(stamps, 900.0), values, strict=True):
+            yield start_s, length, number(value, factor), kind
 
 
-class EnergyChartsPrice(PriceProvider):
+class EnergyChartsPrice(PriceProvider, EnergyCharts):
     """`/price?bzn=DE-LU`: EUR/MWh, 60 min until 2025-09-30, 15 min since; negative prices are valid."""
 
     name: ClassVar[str] = "energy-charts-price"
     title: ClassVar[str] = "Energy-Charts day-ahead price"
-    base: ClassVar[str] = "https://api.energy-charts.info"
     licence: ClassVar[str] = "CC BY 4.0, Bundesnetzagentur | SMARD.de via Energy-Charts"
     recorded: ClassVar[bool] = False
-    patience: ClassVar[float] = EnergyCharts.patience
-    window_s: ClassVar[float] = 900.0
-    reach_s: ClassVar[float] = 14 * DAY_S
+    limits: ClassVar[str] = ""
+    zones = PRICE_ZONES
 
-    @classmethod
-    def covers(cls, zone: str) -> bool:
-        return zone in PRICE_ZONES
-
-    async def between(self, zone: str, start_s: float, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
+    async def between(self, zone: str, start_s: float, end_s: float, now_s: float) -> Answer:
         span = {"start": stamp(start_s), "end": stamp(end_s)}
         data = await self.json("price", {"bzn": PRICE_ZONES[zone], **span})
-        return self.series(zone, lambda: columns(self.title, data, "price", "forecast", 1e-3), now_s, now_s)
-
-
-def columns(title: str, data: Any, column: str, kind: str, factor: float) -> Iterator[clean.Raw]:
-    """Rows of parallel arrays. Raises BadAnswer when their lengths differ."""
-    stamps = [float(value) for value in data["unix_seconds"]] if data else []
-    values = data[column] if data else []
-    if len(stamps) != len(values):
-        raise BadAnswer(f"{title} sent {len(stamps)} times but {len(values)} values")
-    for start_s, length, value in zip(stamps, steps(stamps, 900.0), values, strict=True):
-        known = number(value)
-        yield start_s, length, None if known is None else known * factor, kind
+        return self.series(zone, lambda: self._read(data, "price", "forecast", 1e-3), now_s, now_s)

@@ -1,8 +1,8 @@
 """Base class of sources that publish a fuel mix: a subclass says what to request and how to read a row.
 
-`request` fetches the bodies, `read` parses one into megawatts by the operator's own names, and this class makes the
-rows: names become fuels, fuels an intensity, stamps intervals. A new operator is one file (see nyiso.py), an entry in
-choose.py and an answer in its real form in tests/grid/operators.py.
+`path` names the bodies, `read` parses one into megawatts by the operator's own names, and this class makes the rows:
+names become fuels, fuels an intensity, stamps intervals. A new operator is one class (see latest.py, daily.py), an
+entry in choose.py and an answer in its real form in tests/grid/operators.py.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 
 from carbontui.grid.faults import BadAnswer, NoData, NotFound
 from carbontui.grid.providers.base import DAY_S, HOUR_S, Provider, steps
-from carbontui.grid.types import Mix, Series, Signal
+from carbontui.grid.types import Answer, Mix, Signal
 
 STRANGE_SHARE = 0.05
 """Largest share of generation under unknown names; with more, the mix is unknown."""
@@ -42,41 +42,39 @@ class MixProvider(Provider):
 
     zones: ClassVar[Mapping[str, str]]
     """Our zone -> the operator's name for it."""
+    path: ClassVar[str] = ""
+    """What to request; a strftime pattern where there is a file for each local day or month."""
     fuels: ClassVar[Mapping[str, str | None]]
-    """The operator's name -> a fuel of `mix.FACTORS`; None for anything else: storage, exchanges, sums."""
+    """The operator's name -> a fuel of `fuels.FACTORS`; None for anything else: storage, exchanges, sums."""
     time_zone: ClassVar[str] = "UTC"
     step_s: ClassVar[float] = 300.0
     keeps_s: ClassVar[float | None] = None
     """How far back it has data; older stretches are not requested."""
 
-    @classmethod
-    def covers(cls, zone: str) -> bool:
-        return zone in cls.zones
-
-    def request(self, zone: str, start_s: float, end_s: float, now_s: float) -> AsyncIterator[bytes]:
-        """The bodies that cover the stretch. Raises GridError."""
-        raise NotImplementedError
+    def path_of(self, zone: str) -> str:
+        """`path`, where it depends on the zone."""
+        return self.path
 
     def read(self, body: bytes, zone: str) -> Iterable[Power]:
         """The values of one body, in its order. A parsing exception becomes a BadAnswer."""
         raise NotImplementedError
 
-    async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
+    async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> Answer:
         if self.keeps_s is not None and end_s < now_s - self.keeps_s:
             raise NoData(f"{self.title} has no data that old")
         bodies = [body async for body in self.request(zone, start_s, end_s, now_s)]
         if not bodies:
             raise NoData(f"{self.title} has no data for these days")
-        return await self.series_of_mix(
+        return self.series_of_mix(
             zone, lambda: self.mixes(power for body in bodies for power in self.read(body, zone)), now_s
         )
 
-    async def daily(self, path: str, start_s: float, end_s: float) -> AsyncIterator[bytes]:
-        """The files of the local days (or months) in the stretch, each once; `path` is a strftime pattern. A missing
-        one is left out; raises NotFound when all are missing."""
+    async def request(self, zone: str, start_s: float, end_s: float, now_s: float) -> AsyncIterator[bytes]:
+        """The bodies that cover the stretch, each file once. A missing one is left out; raises NotFound when all are
+        missing, or another GridError."""
         missing: NotFound | None = None
         found = False
-        for file in dict.fromkeys(day.strftime(path) for day in self.days(start_s, end_s)):
+        for file in dict.fromkeys(day.strftime(self.path_of(zone)) for day in self.days(start_s, end_s)):
             try:
                 body = (await self.get(file)).body
             except NotFound as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import ClassVar
 
@@ -55,11 +55,10 @@ class Japan(MixProvider):
         )),
     }  # fmt: skip
 
-    async def request(self, zone: str, start_s: float, end_s: float, now_s: float) -> AsyncIterator[bytes]:
+    def path_of(self, zone: str) -> str:
         place, _, number = self.zones[zone].rpartition("/")
         name = f"realtime_jukyu_%Y%m%d_{number}.csv" if zone in OF_THE_DAY else f"eria_jukyu_%Y%m_{number}.csv"
-        async for body in self.daily(f"{self.url or place}/{name}", start_s, end_s):
-            yield body
+        return f"{self.url or place}/{name}"
 
     def read(self, body: bytes, zone: str) -> Iterator[Power]:
         lines = _text(body).splitlines(keepends=True)

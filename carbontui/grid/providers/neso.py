@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from carbontui.grid import clean
 from carbontui.grid.faults import BadAnswer, GridError, NoData
 from carbontui.grid.providers.base import DAY_S, SHAPE_FAULTS, Provider, number, rows_of, stamp, utc
-from carbontui.grid.types import Series, Signal
+from carbontui.grid.types import Answer, Signal
 
 
 class Neso(Provider):
@@ -27,15 +27,15 @@ class Neso(Provider):
     def covers(cls, zone: str) -> bool:
         return zone == "GB" or _region(zone) is not None
 
-    async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
+    async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> Answer:
         return await self._ask(zone, f"{stamp(start_s)}/{stamp(end_s)}", "past", now_s)
 
-    async def forecast(self, zone: str, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
+    async def forecast(self, zone: str, end_s: float, now_s: float) -> Answer:
         # the national forecast ends after 48 h, the regional ones reach further
         ahead = "fw48h" if zone == "GB" else stamp(end_s)
         return await self._ask(zone, f"{stamp(now_s)}/{ahead}", "ahead", now_s)
 
-    async def _ask(self, zone: str, span: str, part: str, now_s: float) -> tuple[Series, tuple[str, ...]]:
+    async def _ask(self, zone: str, span: str, part: str, now_s: float) -> Answer:
         region = _region(zone)
         made_s = now_s if part == "ahead" else None
         if region is not None:

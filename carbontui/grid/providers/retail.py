@@ -7,9 +7,8 @@ from typing import Any, ClassVar
 
 from carbontui.grid import clean
 from carbontui.grid.faults import BadAnswer
-from carbontui.grid.providers.base import number, rows_of, stamp, utc
-from carbontui.grid.providers.price import PriceProvider
-from carbontui.grid.types import Series
+from carbontui.grid.providers.base import PriceProvider, number, rows_of, stamp, utc
+from carbontui.grid.types import Answer
 
 AGILE_PRODUCT = "AGILE-24-10-01"
 PAGES_MAX = 4
@@ -30,12 +29,9 @@ class OctopusAgile(PriceProvider):
     window_s: ClassVar[float] = 900.0
     limits: ClassVar[str] = "GB as a whole is priced as London"
     currency: str | None = "GBP"
+    zones = AREA_LETTERS
 
-    @classmethod
-    def covers(cls, zone: str) -> bool:
-        return zone in AREA_LETTERS
-
-    async def between(self, zone: str, start_s: float, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
+    async def between(self, zone: str, start_s: float, end_s: float, now_s: float) -> Answer:
         tariff = f"E-1R-{AGILE_PRODUCT}-{AREA_LETTERS[zone]}"
         url = f"{self.url}/v1/products/{AGILE_PRODUCT}/electricity-tariffs/{tariff}/standard-unit-rates/"
         span = {"period_from": stamp(start_s), "period_to": stamp(end_s), "page_size": "100"}
@@ -52,8 +48,7 @@ class OctopusAgile(PriceProvider):
             start_s = utc(record["valid_from"])
             # a fixed tariff has no end: it holds up to the end of the query
             end_s = utc(record["valid_to"]) if record.get("valid_to") else until_s
-            value = number(record["value_inc_vat"])
-            yield start_s, end_s - start_s, None if value is None else value / 100, "forecast"
+            yield start_s, end_s - start_s, number(record["value_inc_vat"], 1e-2), "forecast"
 
 
 class Awattar(PriceProvider):
@@ -66,11 +61,9 @@ class Awattar(PriceProvider):
     recorded: ClassVar[bool] = False
     window_s: ClassVar[float] = 1800.0
 
-    @classmethod
-    def covers(cls, zone: str) -> bool:
-        return zone in ("DE", "AT")
+    zones = ("DE", "AT")
 
-    async def between(self, zone: str, start_s: float, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
+    async def between(self, zone: str, start_s: float, end_s: float, now_s: float) -> Answer:
         base = self.url if zone == "DE" or self.url != self.base else "https://api.awattar.at"
         span = {"start": f"{start_s * 1000:.0f}", "end": f"{end_s * 1000:.0f}"}
         data = await self.json(f"{base}/v1/marketdata", span)
@@ -81,5 +74,4 @@ class Awattar(PriceProvider):
             if str(record.get("unit", "Eur/MWh")).lower() != "eur/mwh":
                 raise BadAnswer(f"aWATTar: unit {record['unit']!r} where Eur/MWh is documented")
             start_s, end_s = record["start_timestamp"] / 1000, record["end_timestamp"] / 1000
-            value = number(record["marketprice"])
-            yield start_s, end_s - start_s, None if value is None else value / 1000, "forecast"
+            yield start_s, end_s - start_s, number(record["marketprice"], 1e-3), "forecast"

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from carbontui.grid import clean
 from carbontui.grid.faults import BadAnswer, Denied
 from carbontui.grid.providers.base import DAY_S, HOUR_S, Provider, number, rows_of, stamp, utc
-from carbontui.grid.types import Series, Signal
+from carbontui.grid.types import Answer, Signal
 
 G_PER_KWH_PER_LB_PER_MWH = 0.45359237
 REGIONS = {"US-CAL-CISO": "CAISO_NORTH"}
@@ -33,15 +33,13 @@ class WattTime(Provider):
         super().__init__(*args)
         self._token: tuple[float, str] | None = None
 
-    @classmethod
-    def covers(cls, zone: str) -> bool:
-        return zone in REGIONS
+    zones = REGIONS
 
-    async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
+    async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> Answer:
         data = await self._ask("historical", zone, now_s, {"start": stamp(start_s), "end": stamp(end_s)})
         return self.series(zone, lambda: self._read(data, zone, "actual"), now_s)
 
-    async def forecast(self, zone: str, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
+    async def forecast(self, zone: str, end_s: float, now_s: float) -> Answer:
         hours = max(1, min(72, round((end_s - now_s) / HOUR_S)))
         data = await self._ask("forecast", zone, now_s, {"horizon_hours": str(hours)})
         return self.series(zone, lambda: self._read(data, zone, "forecast"), now_s, now_s)
@@ -77,11 +75,6 @@ class WattTime(Provider):
             raise BadAnswer(f"{self.title} answered for region {meta['region']}, not {REGIONS[zone]}")
         length = float(meta.get("data_point_period_seconds") or 300)
         for record in rows_of(data, "data"):
-            value = number(record["value"])
             imputed = kind == "actual" and bool(record.get("imputed_data_used"))
-            yield (
-                utc(record["point_time"]),
-                length,
-                None if value is None else value * G_PER_KWH_PER_LB_PER_MWH,
-                "estimated" if imputed else kind,
-            )
+            value = number(record["value"], G_PER_KWH_PER_LB_PER_MWH)
+            yield utc(record["point_time"]), length, value, "estimated" if imputed else kind

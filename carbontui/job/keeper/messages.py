@@ -8,67 +8,79 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any, Literal, NamedTuple, get_args
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, get_args
 
 CommandState = Literal["waiting", "running", "unloaded", "exited"]
 
 
-class Beat(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Beat:
     """Heartbeat of the supervisor."""
 
 
-class Hold(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Hold:
     """A child that is not running starts at `until` (epoch seconds of the machine; None: now)."""
 
     until: float | None = None
 
 
-class Freeze(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Freeze:
     """Stop the child's process group by signal for `lease_s`, or renew that lease."""
 
     lease_s: float
 
 
-class Thaw(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Thaw:
     """Continue the process group."""
 
 
-class Stop(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Stop:
     """Run the stop order; `now`: one second between its signals instead of thirty."""
 
     now: bool = False
 
 
-class Last(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Last:
     """Do not resume the command after its next exit, resume marker or not, for the reason `why`; '' revokes that."""
 
     why: str = ""
 
 
-class Retry(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Retry:
     """Restart a failed resume without its checkpoint; with `on` false, revoke that."""
 
     on: bool = True
 
 
-class FallBack(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class FallBack:
     """Restart a failed resume from an earlier checkpoint, if there is one; with `on` false, revoke that."""
 
     on: bool = True
 
 
-class EndStart(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class EndStart:
     """End the running process: a try, or one to be restarted without its checkpoint."""
 
 
-class RelayedSignal(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class RelayedSignal:
     """run -> keeper: `carbontui run` received a signal from process `pid` (0: the kernel)."""
 
     number: int
     pid: int = 0
 
 
-class BooksClosed(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class BooksClosed:
     """The accounts are closed: the keeper may exit."""
 
 
@@ -90,7 +102,8 @@ _KINDS: dict[str, type[Order]] = {
 _NAMES = {kind: name for name, kind in _KINDS.items()}
 
 
-class ChildFacts(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ChildFacts:
     """keeper -> supervisor, at every change and to every new supervisor: the state of the command."""
 
     state: CommandState
@@ -124,7 +137,7 @@ class ChildFacts(NamedTuple):
 def encode(message: Order | ChildFacts) -> bytes:
     """One line, newline included."""
     kind = "child" if isinstance(message, ChildFacts) else _NAMES[type(message)]
-    return json.dumps({"t": kind, **message._asdict()}).encode() + b"\n"
+    return json.dumps({"t": kind, **asdict(message)}).encode() + b"\n"
 
 
 def decode_order(line: bytes) -> Order | None:
@@ -134,7 +147,7 @@ def decode_order(line: bytes) -> Order | None:
     if kind is None:
         return None
     try:
-        order = kind(**{name: found[name] for name in kind._fields if name in found})
+        order = kind(**{name: found[name] for name in kind.__dataclass_fields__ if name in found})
     except TypeError:
         return None
     if isinstance(order, Hold):
@@ -155,7 +168,7 @@ def decode_child(line: bytes) -> ChildFacts | None:
     found = _object(line)
     if found.get("t") != "child" or found.get("state") not in get_args(CommandState):
         return None
-    return ChildFacts(**{name: found[name] for name in ChildFacts._fields if name in found})
+    return ChildFacts(**{name: found[name] for name in ChildFacts.__dataclass_fields__ if name in found})
 
 
 def _object(line: bytes) -> dict[str, Any]:

@@ -1,9 +1,8 @@
 """The keeper: the small parent of training child and supervisor, from `run` to the job's end.
 
 It holds argv, cwd and environment in memory, starts and restarts the child, writes its exit status, and replaces a
-supervisor that died (EOF on the socket pair) or hangs (6 s without a heartbeat; then it is killed first). It
-decides nothing else. Standard library only, everything imported at its start, so that an upgrade of the package on
-disk cannot affect a running job.
+supervisor that died (EOF on the socket pair) or hangs (6 s without a heartbeat; then killed first). It decides nothing
+else. Standard library only, all imported at its start, so that an upgrade on disk cannot affect a running job.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from carbontui.job.keeper.sigstop import Freezer
 from carbontui.job.keeper.stop_order import StopOrder
 from carbontui.job.keeper.stop_socket import StopSocket
 from carbontui.job.keeper.supervisor_handle import SupervisorHandle
-from carbontui.job.keeper.trial import TRY_MOST_S, TRY_OVER, Trial
+from carbontui.job.keeper.trial import ESTIMATE_OVER, TRY_MOST_S, TRY_OVER, Trial, over
 
 ALONE_S = 60.0
 """A held child (not yet started, or unloaded) is started after this long without a message from a supervisor."""
@@ -91,7 +90,7 @@ class Keeper:
         self.stop_socket = StopSocket(spec["door"], self.selector, log, obey=self.obey, facts=self.facts)
         self.freezer = Freezer(log, self.publish)
         self.relay = signals.SignalRelay(self.deliver)
-        self.stopping = StopOrder(log)
+        self.stopping = StopOrder(log, f"{self.marker}.end")
         self.signals: set[int] = set()
         """External signals for the command: one that exits after such a signal has saved and may continue elsewhere."""
         self.leader_code: int | None = None
@@ -104,8 +103,7 @@ class Keeper:
 
     @property
     def hold_until(self) -> float | None:
-        """Wall time until which the command waits; None: it is not held. Kept as a duration from when it was set, so
-        that setting the clock neither ends nor lengthens a wait."""
+        """Wall time until which the command waits, None: not held. A duration: setting the clock changes none."""
         return self._hold_until
 
     @hold_until.setter
@@ -192,25 +190,27 @@ class Keeper:
             self.publish()
             return
         if not self.stopped_by_person and self.trial.waits_again():
-            command.say(self.spec["log"], TRY_OVER)
-            self.wait_again(time.time() + FIRST_HOLD_S, "the try is over")
+            self.wait_again(time.time() + FIRST_HOLD_S, over(TRY_OVER, code))
             return
+        if self.stopped_by_person and self.spec.get("estimate"):
+            command.say(self.spec["log"], over(ESTIMATE_OVER, code))
         self.unloaded = marker is not None
         self.finish(code if code >= 0 else None, -code if code < 0 else None)
 
     def wait_again(self, until: float | None, why: str, *, unloaded: bool = False) -> None:
-        """Prepare to start the command again, as for the first time or after an unload."""
+        """Prepare to start the command again, as for the first time or after an unload; its output says why."""
         self.stopping.end()
         self.unloaded = unloaded
         self.hold_until, self.word_at = until, time.monotonic()
         log(why)
+        command.say(self.spec["log"], why)
         self.publish()
 
     def end_start(self) -> None:
         """End a try, or a start that has not resumed from its checkpoint."""
         if self.child is not None and not self.stopped_by_person and self.trial.ends():
             self.freezer.let_go("this start is to end")
-            if self.stopping.begin(time.monotonic(), hurry=False):
+            if self.stopping.begin(time.monotonic(), hurry=False, quiet=True):
                 self.publish()
 
     def finish(self, code: int | None, number: int | None) -> None:
@@ -247,7 +247,7 @@ class Keeper:
             self.finish(None, int(signal.SIGTERM))
             return
         self.freezer.let_go("the job is to end")
-        if self.stopping.begin(time.monotonic(), hurry=now):
+        if self.stopping.begin(time.monotonic(), hurry=now, quiet=bool(self.spec.get("estimate"))):
             self.publish()  # a paused training must return to its loop to end in its own way
 
     # --- orders of the supervisor ---

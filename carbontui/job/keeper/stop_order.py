@@ -13,8 +13,10 @@ from carbontui import proc
 class StopOrder:
     """Does nothing until `begin`; then `advance` sends one signal after another."""
 
-    def __init__(self, log: Callable[[str], None]) -> None:
+    def __init__(self, log: Callable[[str], None], quiet: str = "") -> None:
         self._log = log
+        self._quiet = quiet
+        """This file exists while the order is the end of a try, of which the client leaves no traceback."""
         self.left: list[int] = []
         self.next = 0.0
         """Monotonic time of the next signal, or of giving up."""
@@ -24,8 +26,11 @@ class StopOrder:
     def under_way(self) -> bool:
         return bool(self.left)
 
-    def begin(self, now: float, *, hurry: bool) -> bool:
+    def begin(self, now: float, *, hurry: bool, quiet: bool = False) -> bool:
         """Start it, or speed it up; False if it was under way already. `now` is monotonic seconds."""
+        if quiet:
+            with contextlib.suppress(OSError):  # then it is interrupted with its traceback
+                os.close(os.open(self._quiet, os.O_WRONLY | os.O_CREAT, 0o600))
         self._gap_s = proc.STOP_NOW_GAP_S if hurry else proc.STOP_GAP_S
         if self.left:
             if hurry:
@@ -54,3 +59,6 @@ class StopOrder:
     def end(self) -> None:
         """All processes are gone, or none can be reached any more."""
         self.left = []
+        if self._quiet:
+            with contextlib.suppress(OSError):
+                os.unlink(self._quiet)  # noqa: PTH108

@@ -13,8 +13,14 @@ from carbontui.job.keeper.messages import FallBack, Retry
 
 TRY_MOST_S = 300.0
 """The supervisor ends a try; without a supervisor the keeper ends it after this."""
-TRY_OVER = "the try was ended here on purpose, by an interrupt; the real start comes later"
-"""Written to the command's output, because its reaction to an interrupt looks like a crash. See `tui/loglines.py`."""
+TRY_OVER = "the try was ended here on purpose; the real start comes later"
+ESTIMATE_OVER = "the estimate was ended here on purpose"
+INTERRUPTED = " (anything it said to the interrupt is above)"
+
+
+def over(said: str, code: int) -> str:
+    """The line that closes the command's output: with an exit code, its reaction may look like a crash."""
+    return said + (INTERRUPTED if code else "")
 
 
 class Trial:

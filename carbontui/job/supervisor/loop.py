@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,12 +17,12 @@ from carbontui import proc, protocol
 from carbontui.job import budget as budgets
 from carbontui.job import store
 from carbontui.job.journal import Journal
+from carbontui.job.keeper.messages import Beat, BooksClosed
 from carbontui.job.spec import Options, clock_of
-from carbontui.job.supervisor.core import allowance_rules, allowances, boards, control, progress, state, trying
+from carbontui.job.supervisor.core import allowances, boards, progress
+from carbontui.job.supervisor.core.advance import Booked, LastCount, Tick
 from carbontui.job.supervisor.core.booking import booked_as
-from carbontui.job.supervisor.core.effects import Effect, effects
 from carbontui.job.supervisor.core.observation import Inputs
-from carbontui.job.supervisor.core.observe import observe
 from carbontui.job.supervisor.core.state import JobState
 from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.job.supervisor.record.handover import Handover
@@ -34,7 +33,7 @@ from carbontui.job.supervisor.record.so_far import pass_time, totals_so_far
 from carbontui.job.supervisor.shell.actuators import Actuators
 from carbontui.job.supervisor.shell.agent import agent_of, keep_starting
 from carbontui.job.supervisor.shell.calibrator import Calibrator
-from carbontui.job.supervisor.shell.cell import StateCell
+from carbontui.job.supervisor.shell.door import Door
 from carbontui.job.supervisor.shell.faults import Faults
 from carbontui.job.supervisor.shell.grid import GridReader, open_feed
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
@@ -47,9 +46,8 @@ from carbontui.job.supervisor.shell.snapshot import Snapshots
 from carbontui.job.supervisor.shell.ticks import NextTick, Ticks
 from carbontui.job.supervisor.shell.unseen_watch import UnseenWatch
 from carbontui.job.worker.handle import WorkerHandle
-from carbontui.protocol import statement
+from carbontui.protocol import Statement, statement, written
 from carbontui.site.ledger import Ledger
-from carbontui.text import figures
 from carbontui.text.statements import words
 
 TICK_S = 1.0
@@ -77,24 +75,25 @@ class Supervisor:
         budget, refused = budgets.stored(spec.budget, clock.at_wall(spec.created_s))
         if refused:
             say(refused)
-        self.cell = StateCell(JobState(spec, clock, budget, progress.begun(spec), allowances=allowances.of_spec(spec)))
+        begun = JobState(spec, clock, budget, progress.begun(spec), allowances=allowances.of_spec(spec))
         self.faults = Faults(say)
+        self.door = Door(begun, self.faults, lambda effect: self.actuators.perform(effect))
         self.journal = Journal(directory / "journal.db")
         self.recorder = Recorder(self.journal, clock)
         self.accounting = Accounting(spec, clock, self.journal, proc.boot_id())
         self.handover = Handover(self.journal, self.accounting, self.recorder, self.faults.confined, directory)
         self.keeper = KeeperHandle(keeper_fd, say, self.wake, directory)
-        self.site = SiteClaim(self.keeper, Ledger())
+        self.site = SiteClaim(self.door, self.keeper, Ledger())
         self.agent = agent_of(spec, clock)
         self.worker = WorkerHandle(directory, say)
         self.grid = GridReader(
-            self.cell, open_feed(spec, clock, say), self.accounting, self.worker, self._replan_at_once
+            self.door, open_feed(spec, clock, say), self.accounting, self.worker, self._replan_at_once
         )
         self.history = HistoryThread(self.journal)
         self.last_counts = LastCounts(directory)
         self.ticks = Ticks()
-        self.replanner = Replanner(self.cell, self.worker, self.grid, self.journal, self.recorder, self.look, self.wake)
-        self.calibrator = Calibrator(self.cell, lambda: self.accounting.meter, self.recorder, self.replanner.request)
+        self.replanner = Replanner(self.door, self.worker, self.grid, self.journal, self.recorder, self.look, self.wake)
+        self.calibrator = Calibrator(self.door, lambda: self.accounting.meter, self.recorder, self.replanner.request)
         self.snapshots = Snapshots(
             spec,
             self.keeper,
@@ -104,18 +103,16 @@ class Supervisor:
             lambda: self.recorder.recent,
         )
         self.requests = Requests(
-            self.cell,
+            self.door,
             history=self.history,
             watts=self.accounting.watts,
             agent=self.agent,
             replanner=self.replanner,
             recorder=self.recorder,
-            faults=self.faults,
             ticks=self.ticks,
             look=self.look,
             describe=self.snapshots.describe,
             book=self._book_now,
-            perform=self._perform,
             wake=self.wake,
             rank_left=self._hear_last_counts,
             sources=lambda: self.grid.sources,
@@ -137,7 +134,7 @@ class Supervisor:
         self.stopping = False
         self._next_tick = NextTick(REPLAY_TICK_S if clock.replay else TICK_S)
         self.agent.on_report(self._next_tick.boards_told)
-        self._renewed = self._written = self._beaten = 0.0
+        self._written = self._beaten = 0.0
         self._ended_mono: float | None = None
         self._starting: asyncio.Future[Any] | None = None
 
@@ -150,46 +147,37 @@ class Supervisor:
     def look(self) -> Inputs:
         """The current inputs, as far as known."""
         return self.sensors.look(
-            self.cell.state,
+            self.door.state,
             metered=self.accounting.metered_boards,
             limit_asked=self.actuators.limit_asked,
             limit_pending=self.actuators.limit_pending,
             zone=self.grid.zone,
             grid_note=self.grid.note,
-            planning_failed=bool(self.replanner.note),
-            trial=self.calibrator.level,
-            trial_said=self.calibrator.said,
-            site=self.site.share,
         )
-
-    def _perform(self, asked: Iterable[Effect]) -> None:
-        for effect in asked:
-            self.actuators.perform(effect)
 
     def _replan_at_once(self, why: protocol.Statement) -> None:
         self.replanner.request(why)
         self.wake()
 
     def _keep(self) -> None:
-        self.handover.keep(self.cell.state, self.look())
+        self.handover.keep(self.door.state, self.look())
         self.journal.commit()
 
     def _hear_last_counts(self) -> None:
         """Count steps that no supervisor has heard, or that none lived to store."""
         for hello, obs in self.last_counts.read():
-            rank, seen = rank_told(hello, obs), self.look()
-            self.cell.become(state.hear_left(self.cell.state, rank, seen), "left", rank=rank, seen=seen)
+            self.door.take(LastCount(rank_told(hello, obs), self.look()))
 
-    def _own_faults(self) -> list[str]:
-        notes = (self.handover.missing, self.server.fault, self.grid.note, self.journal.fault, self.replanner.note)
-        return [*notes, self.grid.revised, self.site.fault, *self.faults.notices]
+    def _own_faults(self) -> list[Statement]:
+        notes = (self.handover.missing, self.server.fault, self.grid.note, self.journal.fault)
+        return [*(written(note) for note in (*notes, self.grid.revised, self.site.fault) if note), *self.faults.notices]
 
     # --- life ---
 
     async def run(self) -> None:
         """Run until the job is over and viewers have seen it, or this process is asked to exit."""
         await self.open()
-        clock = self.cell.state.clock
+        clock = self.door.state.clock
         self._starting = asyncio.gather(keep_starting(self.agent, fast=clock.replay), self.worker.warm())
         try:
             while not await self.tick():
@@ -200,24 +188,24 @@ class Supervisor:
     async def open(self) -> None:
         """Listen to the keeper, take over from a predecessor, open the socket."""
         self.keeper.open()
-        self.keeper.beat()
-        record = store.load(Path(self.cell.state.spec.dir))
+        self.keeper.send(Beat())
+        record = store.load(Path(self.door.state.spec.dir))
         if record is not None and not self.keeper.guarded:
             self.keeper.adopt(record.pids.get("child"))
         self.restore()
         await self.server.keep_open()
-        self.recorder.event("supervisor", pid=os.getpid(), attempt=self.cell.state.spec.attempt)
+        self.recorder.event("supervisor", pid=os.getpid(), attempt=self.door.state.spec.attempt)
 
     def restore(self) -> None:
         """Take over what a predecessor kept; the boards it knew are watched before any rank reconnects."""
-        clock = self.cell.state.clock
+        clock = self.door.state.clock
         deaths = os.environ.get("CARBONTUI_SILENT_DEATHS", "")
         silent = int(deaths) if deaths.isdecimal() else 0
         now_s, mono_s = clock.at_wall(time.time()), time.monotonic()
-        self.cell.become(self.handover.restore(self.cell.state, now_s, mono_s, silent), "begin")
-        if self.cell.state.boards.named:
-            self.agent.watch(self.cell.state.boards.named)
-        with self.faults.confined("the last step counts"):
+        self.door.begin(self.handover.restore(self.door.state, now_s, mono_s, silent))
+        if self.door.state.boards.named:
+            self.agent.watch(self.door.state.boards.named)
+        with self.faults.confined("last_counts"):
             self._hear_last_counts()
         if self.handover.missing:
             self._keep()
@@ -225,35 +213,35 @@ class Supervisor:
     async def leave(self) -> None:
         """Shut down in order: restore limits, close the accounts, write the last snapshot, release the keeper."""
         confined, ended = self.faults.confined, self._ended_mono is not None
-        with confined("restoring limits"):
+        with confined("restoring"):
             await self._close_agent()
         if ended:
-            self.site.leave(self.cell.state.spec.job)
+            self.site.leave()
         self.worker.drop()
         if ended:
-            with confined("the grid feed"):
+            with confined("grid"):
                 self.grid.look(self.look().now_s, closing=True)
-        with confined("the journal"):
+        with confined("journal"):
             seen = self.look()
             if ended:
                 self.accounting.carry_on(frozenset(reading.uuid for reading in seen.devices))
-                if strangers := boards.strangers(self.cell.state.boards, seen, after_s=0.0):
+                if strangers := boards.strangers(self.door.state.boards, seen, after_s=0.0):
                     self.actuators.disown(strangers)
             self.accounting.write(everything=True)
             self._account(seen)
-            self.handover.keep(self.cell.state, seen)
+            self.handover.keep(self.door.state, seen)
             self.recorder.event("supervisor_left", pid=os.getpid())
             self.journal.close()
             if not self.journal.fault:
                 self.last_counts.forget()
-        with confined("the last status"):
-            self._show(self.look(), changed=True)
+        with confined("last_status"):
+            self._show(self.look(), shown=True, changed=True)
             self.snapshots.close()
             await asyncio.sleep(LAST_LOOK_S)
             await self.server.close()
             self.history.close()
         if ended:
-            self.keeper.done()
+            self.keeper.send(BooksClosed())
         unkept = self.keeper.to_replace
         self.keeper.close()
         if unkept:
@@ -274,49 +262,55 @@ class Supervisor:
     async def tick(self) -> bool:
         """Advance everything by one step; True when the job is over and viewers have seen the end."""
         self.sensors.advance()
-        seen, confined, before = self.look(), self.faults.confined, self.cell.state
-        self.cell.become(before, "tick")
+        seen, confined, before = self.look(), self.faults.confined, self.door.state
+        living = self._ended_mono is None
         if seen.mono_s - self._beaten >= BEAT_S:
             self._beaten = seen.mono_s
-            self.keeper.beat()
+            self.keeper.send(Beat())
         with confined("metering"):
-            if self._ended_mono is None:  # power drawn after the training's end is not the job's
-                if seen.child.state in ("exited", "vanished"):
+            if living:  # power drawn after the training's end is not the job's
+                if seen.child.over:
                     self._hear_last_counts()
                     await self.agent.refresh(LAST_COUNT_S)
                     seen = self.look()
                 seen = self._meter(seen)
-        with confined("the grid feed"):
+        with confined("grid"):
             self._read_grid(seen)
-        with confined("deciding"):
-            seen = self._decide(before, seen)
+        self.calibrator.tick(seen)
+        with confined("site"):
+            self.site.renew(seen)
+        self.actuators.note(self.agent.happened(), asked=False)
+        self.door.take(Tick(seen))
+        if living:
+            with confined("account_time"):
+                pass_time(self.accounting, before, self.door.state, seen)
         with confined("planning"):
             self.replanner.consider(seen)
-        with confined("the accounts"):
-            self._account(seen)
-        with confined("the status"):
-            self._show(seen, changed=self.cell.state.decision.state != before.decision.state)
+        changed = self.door.state.decision.state != before.decision.state
+        # without viewers they are computed for the disk and for allowances; a viewer who connects asks for fresh ones
+        shown = changed or bool(self.server.viewers) or seen.mono_s - self._written >= COMMIT_S
+        if shown or self.door.state.allowances.given:
+            with confined("accounts"):
+                self._account(seen)
+        with confined("status"):
+            self._show(seen, shown=shown, changed=changed)
         if seen.mono_s - self._written >= COMMIT_S:
             self._written = seen.mono_s
-            with confined("the journal"):
+            with confined("journal"):
                 await self.write(seen)
         self.ticks.ended()
         return self._over(seen)
 
     def _meter(self, seen: Inputs) -> Inputs:
-        """Add samples to the accounts and inputs to the state."""
-        before = self.cell.state
+        """Add samples to the accounts; the boards that have now been metered are part of the inputs."""
         self._count(seen)
-        if self.accounting.metered_boards != seen.metered:
-            seen = replace(seen, metered=self.accounting.metered_boards)
-        self.cell.become(state.absorb(self.cell.state, seen), "absorb", seen=seen)
-        pass_time(self.accounting, before, self.cell.state, seen)
-        return seen
+        metered = self.accounting.metered_boards
+        return seen if metered == seen.metered else replace(seen, metered=metered)
 
     def _count(self, seen: Inputs) -> None:
         """Convert new samples to joules."""
         watched = frozenset(reading.uuid for reading in seen.devices)
-        self.accounting.meter_samples(self.agent.drain(), booked_as(self.cell.state, seen), watched)
+        self.accounting.meter_samples(self.agent.drain(), booked_as(self.door.state, seen), watched)
 
     def _book_now(self) -> None:
         """Book the newest samples now: they are about to be reported as current."""
@@ -327,51 +321,27 @@ class Supervisor:
                 self._account(seen)
 
     def _read_grid(self, seen: Inputs) -> None:
-        if abs(seen.jump_s) > CLOCK_SET_S * self.cell.state.clock.speed:
+        if abs(seen.jump_s) > CLOCK_SET_S * self.door.state.clock.speed:
             # deadline, plan and grid follow the new time; work done and energy used do not
-            say(f"the clock was set by {figures.signed(seen.jump_s, figures.duration)}")
+            say(words(statement("clock_set", jump_s=seen.jump_s), seen.now_s))
             self.recorder.event("clock", jump_s=seen.jump_s)
             self.grid.look(seen.now_s)
             self.replanner.request(statement("cause_clock"))
         self.grid.read(seen.now_s)
 
-    def _decide(self, before: JobState, seen: Inputs) -> Inputs:
-        """Decide; if that fails nothing is renewed either: the lease expires and training goes on."""
-        self.calibrator.tick(seen)
-        self.site.renew(self.cell.state, seen)
-        if self.site.share is not seen.site:
-            seen = replace(seen, site=self.site.share)
-        if (self.calibrator.level, self.calibrator.said) != (seen.trial, seen.trial_said):
-            seen = replace(seen, trial=self.calibrator.level, trial_said=self.calibrator.said)
-        now = allowance_rules.judged(state.expire(trying.saw(self.cell.state, seen), seen.now_s), seen)
-        asked, decision = control.decide(now.asked, observe(now, seen))
-        after = state.enter(now, asked, decision, seen)
-        # at the tick that is nearest
-        renew = seen.mono_s - self._renewed >= protocol.RENEW_S - TICK_S / 2
-        if renew:
-            self._renewed = seen.mono_s
-        self.cell.become(after, "decide", seen=seen, renew=renew)
-        self.actuators.note(self.agent.happened(), asked=False)
-        due = effects(before, after, seen, renew=renew)
-        self.cell.become(after, "effects", effects=due)
-        self._perform(due)
-        return seen
-
     def _account(self, seen: Inputs) -> None:
-        self.cell.replace(totals=totals_so_far(self.accounting, self.cell.state, seen))
+        self.door.take(Booked(totals_so_far(self.accounting, self.door.state, seen)))
 
-    def _show(self, seen: Inputs, *, changed: bool) -> None:
+    def _show(self, seen: Inputs, *, shown: bool, changed: bool) -> None:
         """Show the current state to viewers; a change of state reaches all of them, and the disk, at once."""
-        due = changed or bool(self.server.viewers) or seen.mono_s - self._written >= COMMIT_S
-        # without viewers it is made only for the disk; a viewer who connects in between gets a fresh one
-        self.requests.told = told = self.snapshots.describe(self.cell.state, seen) if due else None
+        self.requests.told = told = self.snapshots.describe(self.door.state, seen) if shown else None
         self.server.show(everyone=changed)
         if changed and told is not None:
             self.snapshots.write(told)
 
     async def write(self, seen: Inputs) -> None:
         """Write journal and snapshot, about every two seconds; a full disk is reported and survived."""
-        now, leader = self.cell.state, seen.leader
+        now, leader = self.door.state, seen.leader
         if leader is not None:
             self.journal.steps(seen.now_s, now.progress.step, leader.rate, leader.loss, now.decision.level.name)
         told = self.requests.told
@@ -388,12 +358,12 @@ class Supervisor:
         """Whether the child has ended for good and viewers have had time to see it."""
         if self.stopping or self.keeper.to_replace:
             return True
-        if seen.child.state not in ("exited", "vanished"):
+        if not seen.child.over:
             return False
-        decision = self.cell.state.decision
+        decision = self.door.state.decision
         if self._ended_mono is None:
             self._ended_mono = seen.mono_s
-            at_s = seen.child.ended_s(self.cell.state.clock)
+            at_s = seen.child.ended_s(self.door.state.clock)
             self.recorder.event("end", at_s, state=decision.state, code=seen.child.code, signal=seen.child.signal)
-            say(f"the job is over: {words(decision.why.said, seen.now_s)}")
+            say(words(statement("over_now", why=decision.why.said), seen.now_s))
         return seen.mono_s - self._ended_mono > GONE_GRACE_S

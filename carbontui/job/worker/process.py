@@ -95,7 +95,7 @@ def _least_energy(
         beta=0.0,
         price_per_kwh=(1.0,) * len(whole.dur_s),
         shadow_per_h=_as_energy(whole),
-        levels=tuple(replace(level, rent_per_h=0.0) for level in whole.levels),
+        levels=tuple(msgspec.structs.replace(level, rent_per_h=0.0) for level in whole.levels),
     )
     cut = soonest(flat, most, fixed, ask.pauses)
     found, changed = _replan(cut, ask, fixed)

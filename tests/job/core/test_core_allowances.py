@@ -239,3 +239,16 @@ def test_the_end_that_a_budget_made_is_named():
             "budget_stop", protocol.statement("stopped_by_budget", budget="the carbon budget of 2.00 kg CO2 is used up")
         ),
     )
+
+
+@pytest.mark.parametrize(("kind", "most"), [("carbon", 350.0), ("energy", 1.1)])
+def test_what_a_try_took_counts_against_what_the_job_may_take_in_all(kind, most):
+    """300 g of the account and 60 g of a try are 360 g of the user's 350."""
+    tried = protocol.Excluded(
+        reason="try", elapsed_s=60.0, steps=20, energy_gpu_kwh=0.1, energy_wall_kwh=0.2, gco2_g=60.0
+    )
+    before = job(Allowance(kind, most), order=("pause",), used_g=300.0)
+    state = judged(replace(before, totals=replace(before.totals, excluded=(tried,))))
+    assert judged(before).allowances.spent is None and state.allowances.spent == kind
+    (shown,) = allowance_rules.on_wire(state)
+    assert shown.used == pytest.approx(360.0 if kind == "carbon" else 1.2)

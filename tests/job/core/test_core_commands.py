@@ -18,6 +18,7 @@ from carbontui.job.supervisor.core import effects as fx
 from carbontui.job.supervisor.core.boards import Boards, LeftAlone
 from carbontui.job.supervisor.core.control import Asked
 from carbontui.job.supervisor.core.override import Overrides
+from carbontui.job.supervisor.core.state import Calibrating
 from carbontui.power.curve import Curve, Point
 from carbontui.power.messages import Capability, Outcome
 from carbontui.protocol import Cmd, statement, written
@@ -197,17 +198,17 @@ def test_a_budget_that_is_none_is_refused(text):
 
 def test_a_stop_changes_nothing_of_the_state_and_orders_the_end():
     after, reply = do("stop", now=True)
-    assert after is RUNNING and kinds(reply) == ["Record", "LogLine", "StopChild"]
-    assert reply.effects[-1] == fx.StopChild(True)
-    assert do("stop")[1].effects[-1] == fx.StopChild(False)
+    assert after is RUNNING and kinds(reply) == ["Record", "LogLine", "Stop"]
+    assert reply.effects[-1] == fx.Stop(True)
+    assert do("stop")[1].effects[-1] == fx.Stop(False)
 
 
 def test_a_calibration_is_begun_where_it_can_be_and_refused_with_the_reason():
     assert do("calibrate")[1].effects == (fx.StartCalibration(ADA),)
     reply = do("calibrate", seen=inputs(boards=(board(),)))[1]
     assert reply.answer.exit_code and reply.answer.said.code == "no_step_yet" and not reply.effects
-    busy = replace(SEEN, trial=CAP, trial_said=written("2 of 5 levels"))
-    assert drawn(do("calibrate", seen=busy)[1].answer) == "a calibration is running (2 of 5 levels)"
+    busy = replace(RUNNING, calibrating=Calibrating(CAP, written("2 of 5 levels")))
+    assert drawn(do("calibrate", busy)[1].answer) == "a calibration is running (2 of 5 levels)"
 
 
 def test_a_curve_is_shown_once_there_is_one():

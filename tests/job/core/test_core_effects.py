@@ -15,6 +15,8 @@ from carbontui.job.supervisor.core.control import Asked
 from carbontui.job.supervisor.core.effects import effects
 from carbontui.protocol import statement
 
+FREEZE = fx.Freeze(protocol.LEASE_S)
+
 WAITING = Child("waiting")
 
 
@@ -112,8 +114,8 @@ def test_a_hold_in_a_replay_ends_on_the_machines_clock():
 
 def test_a_freeze_is_a_lease_and_its_end_a_thaw():
     frozen = replace(RUNNING, asked=Asked("pause", 1, freeze=True))
-    assert found(fx.Freeze, RUNNING, frozen) == [fx.Freeze()]
-    assert found(fx.Freeze, frozen, frozen) == [] and found(fx.Freeze, frozen, frozen, renew=True) == [fx.Freeze()]
+    assert found(fx.Freeze, RUNNING, frozen) == [FREEZE]
+    assert found(fx.Freeze, frozen, frozen) == [] and found(fx.Freeze, frozen, frozen, renew=True) == [FREEZE]
     assert found(fx.Thaw, frozen, RUNNING) == [fx.Thaw()]
     assert found(fx.Thaw, RUNNING, RUNNING) == []
 

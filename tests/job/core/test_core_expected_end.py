@@ -58,7 +58,7 @@ def test_no_end_is_told_of_a_job_that_is_over_or_whose_grid_nobody_knows():
     assert expected_end.at_end(known, SEEN).gco2_g > 100.0
     assumed = replace(known, measured=Measured())
     assert expected_end.at_end(assumed, SEEN).gco2_g > 100.0
-    assert "full watts assumed" in expected_end.provenance(assumed, SEEN).source
+    assert expected_end.source(assumed, SEEN).parts["full_assumed"]
     assert expected_end.at_end(replace(known, outlook=None), SEEN) is None
     assert expected_end.at_end(replace(known, decision=decided("done", "full", "exited", "x")), SEEN) is None
 

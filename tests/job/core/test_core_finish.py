@@ -14,6 +14,7 @@ from carbontui.job.supervisor.core.levels import Level
 from carbontui.job.supervisor.core.measured import Mean, Measured
 from carbontui.job.supervisor.core.override import Overrides
 from carbontui.power.curve import Curve, Point
+from carbontui.protocol import statement
 
 POINTS = (
     Point(kind="cap", cap_w=300.0, power_w=300.0, power_se=0.0, speed=0.8, speed_se=0.0),
@@ -72,7 +73,12 @@ def test_a_start_waits_for_its_first_plan_and_not_for_ever():
     known = job_state()
     assert finish.planned(known, inputs(child=WAITING, uptime_s=5.0)).level.kind == "off"
     assert finish.planned(known, inputs(child=WAITING, uptime_s=20.0)).level is None
-    assert finish.planned(known, inputs(child=WAITING, uptime_s=5.0, planning_failed=True)).level is None
+    assert (
+        finish.planned(
+            replace(known, plan_fault=statement("no_new_plan", why="")), inputs(child=WAITING, uptime_s=5.0)
+        ).level
+        is None
+    )
     assert finish.planned(known, inputs(child=WAITING, uptime_s=5.0, zone=None)).level is None
     assert finish.planned(known, inputs(uptime_s=5.0)).level is None, "what runs already does not wait"
 

@@ -5,14 +5,13 @@ from dataclasses import replace
 import pytest
 from drawn import drawn
 from msgspec import structs, to_builtins
-from states import inputs, job_state, rank
+from states import inputs, job_state, rank, shown
 
 from carbontui import protocol
-from carbontui.job.supervisor.core import commands, finish, progress, state, status
+from carbontui.job.supervisor.core import commands, finish, progress, state
 from carbontui.job.supervisor.core.progress import restored
 
 GUESS = (5000, "CosineAnnealingLR(T_max=)")
-PIDS = protocol.Pids(1, 2, 3, 4)
 
 
 def heard(job, **fields):
@@ -32,7 +31,7 @@ def do(job, accept=True):
 
 
 def told(job):
-    return status.status(job, inputs(ranks=(rank(),)), host="h", pids=PIDS)
+    return shown(job, inputs(ranks=(rank(),)))
 
 
 def test_a_guess_is_shown_with_its_source_and_nothing_is_planned_with_it():

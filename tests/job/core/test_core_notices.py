@@ -35,7 +35,7 @@ def test_what_is_no_measurement_comes_first_and_faults_of_ours_after_those_of_th
         metered=frozenset({"GPU-gone"}),
         limits=limits(asked=True, outcomes={"GPU-a": Outcome("GPU-a", False, "error", text="no limit set")}),
     )
-    lines = told(known, seen, ("no new plan: the worker died",))
+    lines = told(known, seen, (protocol.written("no new plan: the worker died"),))
     order = [
         "SIMULATED GPU", "REPLAY", "this pause makes the budget unreachable", "unguarded",
         "its watts are those of the whole board", "1 of its boards cannot be", "no new plan", "the driver is old",
@@ -46,9 +46,9 @@ def test_what_is_no_measurement_comes_first_and_faults_of_ours_after_those_of_th
         assert begin in (line if isinstance(line, str) else drawn(line))
 
 
-def test_empty_faults_are_not_told():
+def test_what_the_agent_notices_is_told_as_it_is():
     seen = inputs(readings=Readings(mono_s=1099.5, notices=("the driver is old",)))
-    assert told(seen=seen, ours=("", "")) == ("the driver is old",)
+    assert told(seen=seen) == ("the driver is old",)
 
 
 def test_a_silent_driver_is_named_once_and_not_board_by_board():

@@ -14,6 +14,7 @@ from carbontui.job.supervisor.core.levels import cap
 from carbontui.job.supervisor.core.observe import observe
 from carbontui.job.supervisor.core.override import Overrides
 from carbontui.job.supervisor.core.progress import Progress
+from carbontui.job.supervisor.core.state import Calibrating
 from carbontui.power.messages import Outcome
 
 
@@ -61,8 +62,8 @@ def test_a_planned_pause_gives_way_to_the_deadline():
 
 
 def test_a_trial_of_the_calibration_stands_above_the_plan_and_below_a_person():
-    known = job_state(plan=plan_of(FULL))
-    trying = inputs(boards=(board(),), ranks=(rank(),), trial=cap(300.0))
+    known = job_state(plan=plan_of(FULL), calibrating=Calibrating(cap(300.0)))
+    trying = inputs(boards=(board(),), ranks=(rank(),))
     asked, decision = decided(known, trying)
     assert asked.limit_w == 300.0 and decision.why.code == "calibrating"
     boosted = replace(known, override=Overrides(protocol.Override("boost", None, None, "ada"), 1))

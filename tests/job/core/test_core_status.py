@@ -5,7 +5,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 from drawn import drawn, drawn_plan
-from states import CAP, FULL, NOW_S, PAUSE, board, decided, inputs, job_state, outlook, plan_of, rank, settled
+from states import CAP, FULL, NOW_S, PAUSE, board, decided, inputs, job_state, outlook, plan_of, rank, settled, shown
 
 from carbontui import protocol
 from carbontui.grid.types import Accuracy
@@ -33,7 +33,7 @@ def decision(name="running", level="full", code="plan"):
 
 def status(state=None, seen=None, **fields):
     known = state or job_state(decision=decision(), **fields)
-    return core.status(known, seen or read(board()), host="node1", pids=protocol.Pids(1, 2, 3, 4))
+    return shown(known, seen or read(board()))
 
 
 def read(*devices, host=HostReading(), age_s=0.5, **fields):
@@ -267,7 +267,7 @@ def test_charts_get_the_outlook_as_it_is_gaps_included():
 def test_what_is_split_is_said_to_be() -> None:
     shared = board(foreign_pids=(9,), foreign_user="job resnet (pid 9)", share=0.25)
     state = job_state(totals=Totals(gpu_shares={"split": 0.9, "counter": 0.1}))
-    told = core.status(state, inputs(boards=(shared,)), host="box", pids=protocol.Pids(1, 2, 3, 4))
+    told = shown(state, inputs(boards=(shared,)))
     assert (told.gpus[0].power_w, told.gpus[0].own_w, told.power_w) == (600.0, 150.0, 150.0)
     assert told.provenance["gpus.0.own_w"].how == "estimated"
     assert "shared, split" in told.provenance["power_w"].source

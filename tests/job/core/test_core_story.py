@@ -12,11 +12,12 @@ from carbontui import protocol
 from carbontui.job.child import Child
 from carbontui.job.clock import Clock
 from carbontui.job.spec import Simulated
-from carbontui.job.supervisor.core import commands, control, finish, notices, plan_request, state, status
+from carbontui.job.supervisor.core import commands, finish, notices, plan_request, status
 from carbontui.job.supervisor.core import effects as fx
+from carbontui.job.supervisor.core.advance import CalibrationSaid, PlanFailed, Tick, advance
 from carbontui.job.supervisor.core.levels import OFF, Level
-from carbontui.job.supervisor.core.observe import observe
 from carbontui.power.messages import Capability, HostReading, Outcome, Readings
+from carbontui.protocol import statement
 
 DUTY = Level("duty 50 %", "duty", 345.0, 0.5, duty=0.5)
 UNLOAD = Level("unload", "unload", 25.0, 0.0)
@@ -145,9 +146,7 @@ def seen_at(now_s, mono_s, it):
         metered=it["metered"],
         starts=it["starts"],
         guarded=it["guarded"],
-        planning_failed=it["failed"],
         uptime_s=mono_s - 1000.0,
-        trial=it["trial"],
     )
 
 
@@ -155,8 +154,8 @@ def may_stand(known, seen):
     """Whether there is a cause to stand still: a person's pause, a trial of it, or a plan that may shift."""
     if known.override.current is not None:
         return known.override.current.mode == "pause"
-    if seen.trial is not None:
-        return seen.trial.still
+    if known.calibrating.level is not None:
+        return known.calibrating.level.still
     level = finish.planned(known, seen).level
     return finish.why_no_shifting(known, seen) is None and level is not None and level.still
 
@@ -176,11 +175,11 @@ def test_every_story_is_decided_shown_and_pauses_nobody_without_a_cause(job, sto
             assert reply.answer is None or drawn(reply.answer, now_s)
             assert told.override.gen >= job.override.gen
             job = told
-        before = job
-        known = state.expire(state.absorb(before, seen), now_s)
-        asked, decision = control.decide(known.asked, observe(known, seen))
-        after = state.enter(known, asked, decision, seen)
-        done = fx.effects(before, after, seen, renew=it["renew"])
+        job = advance(job, CalibrationSaid(it["trial"], None))[0]
+        if it["failed"]:
+            job = advance(job, PlanFailed(statement("no_new_plan", why="")))[0]
+        before = replace(job, renewed_mono_s=float("-inf") if it["renew"] else mono_s)
+        after, done = advance(before, Tick(seen))
 
         assert after.asked.gen >= before.asked.gen and after.override.gen >= before.override.gen
         assert after.progress.step >= before.progress.step
@@ -189,7 +188,7 @@ def test_every_story_is_decided_shown_and_pauses_nobody_without_a_cause(job, sto
         assert len(wants) <= 1 and (wants or not it["renew"])
         for want in wants:
             assert want.want_gen == after.asked.gen
-            assert want.mode == "run" or may_stand(known, seen)
+            assert want.mode == "run" or may_stand(after, seen)
             if seen.child.stopped:
                 assert want.mode == "run", "held, it could not end in its own way"
         for effect in done:

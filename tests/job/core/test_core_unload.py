@@ -108,7 +108,7 @@ def test_one_that_begins_elsewhere_does_not_hold_and_is_counted_from_there():
     state, _ = told(returning(), at(27, ranks=(back,), starts=2))
     assert state.unloading.held is False and "left at step 500, resumed from step 0" in drawn(state.unloading.result)
     assert not unload_rules.may(state)
-    assert told(state, at(28, ranks=(replace(back, step=9),), starts=2))[0].progress.step == 9
+    assert told(state, at(28, ranks=(structs.replace(back, step=9),), starts=2))[0].progress.step == 9
 
 
 def test_one_whose_start_fails_is_begun_again_by_the_keeper():
@@ -168,7 +168,7 @@ def test_an_unload_by_the_plan_whose_resume_fails_goes_on_from_an_earlier_checkp
         state.unloading.result
     )
     assert not unload_rules.may(state) and effects.FallBack(False) in asked
-    state, _ = told(state, at(26, ranks=(replace(back, step=9),), child=tries, starts=3))
+    state, _ = told(state, at(26, ranks=(structs.replace(back, step=9),), child=tries, starts=3))
     assert state.progress.step == 459, "what is done twice counts once"
 
 

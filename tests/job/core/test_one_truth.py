@@ -112,7 +112,7 @@ def the_job(override, forbidden, allowance, plan, work) -> JobState:
     )
 
 
-def the_world(site, refused, child, state: JobState) -> Inputs:
+def the_world(refused, child, state: JobState) -> Inputs:
     """As the training and the boards answer what was last asked."""
     asked = state.asked
     stands = asked.mode in ("pause", "unload")
@@ -127,7 +127,6 @@ def the_world(site, refused, child, state: JobState) -> Inputs:
         child=of_child.get(child) or Child("unloaded" if child == "unloaded" else "running", age_s=100.0),
         starts=0 if child == "waiting" else 1,
         limits=news,
-        site=SITES[site],
     )
 
 
@@ -211,10 +210,10 @@ def test_no_two_outputs_of_a_job_contradict_each_other(override):
     wrong: dict[str, list[tuple[object, ...]]] = {}
     for case in itertools.product(SITES, REFUSED, FORBIDDEN, ALLOWANCES, CHILDREN, PLANS, WORK):
         site, refused, forbidden, allowance, child, plan, work = case
-        state = the_job(override, forbidden, allowance, plan, work)
+        state = replace(the_job(override, forbidden, allowance, plan, work), site=SITES[site])
         for _ in range(3):  # until what was asked is answered
-            state = settled(state, the_world(site, refused, child, state))
-        state = replace(state, child=the_world(site, refused, child, state).child)
-        for fault in faults(state, the_world(site, refused, child, state)):
+            state = settled(state, the_world(refused, child, state))
+        state = replace(state, child=the_world(refused, child, state).child)
+        for fault in faults(state, the_world(refused, child, state)):
             wrong.setdefault(fault, []).append(case)
     assert {fault: (len(cases), cases[0]) for fault, cases in wrong.items()} == {}

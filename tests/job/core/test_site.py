@@ -42,7 +42,7 @@ def test_what_is_claimed_counts_what_the_limits_in_force_allow():
     capped = (board("GPU-a", limit_w=300.0), board("GPU-b", limit_w=300.0))
     assert site_claim.claim(made, inputs(boards=capped, ranks=(rank(),))).held_w == 600.0
     # a rise that was given and is not on the boards yet is still held
-    assert site_claim.claim(made, inputs(boards=capped, ranks=(rank(),), site=share(900.0))).held_w == 900.0
+    assert site_claim.claim(replace(made, site=share(900.0)), inputs(boards=capped, ranks=(rank(),))).held_w == 900.0
 
 
 def test_a_start_that_waits_draws_nothing_and_a_job_without_boards_claims_nothing():
@@ -56,7 +56,7 @@ def test_a_start_that_waits_draws_nothing_and_a_job_without_boards_claims_nothin
 def test_boards_that_no_driver_shows_spend_no_site_budget_and_are_not_held_by_it(unreal):
     assert site_claim.claim(job_state(), inputs(boards=TWO, ranks=(rank(),))) is not None
     read = Readings(mono_s=1000.0, devices=TWO, backend="nvml" if unreal else "declared")
-    made, seen = job_state(**unreal), inputs(readings=read, ranks=(rank(),), site=share(100.0))
+    made, seen = job_state(**unreal, site=share(100.0)), inputs(readings=read, ranks=(rank(),))
     assert site_claim.claim(made, seen) is None and site_claim.room(made, seen) is None
 
 
@@ -68,8 +68,8 @@ def test_a_board_whose_watts_cannot_be_read_claims_no_more_than_is_declared_for_
 
 
 def test_a_training_of_unknown_length_is_capped_and_never_held():
-    made = job_state(caps_hold=True, work_s=None)
-    seen = inputs(boards=TWO, ranks=(rank(),), site=share(100.0))
+    made = job_state(caps_hold=True, work_s=None, site=share(100.0))
+    seen = inputs(boards=TWO, ranks=(rank(),))
     assert site_claim.claim(made, seen).floor_w == 400.0
     asked, _ = decided(made, seen)
     assert asked.mode == "run"
@@ -77,19 +77,19 @@ def test_a_training_of_unknown_length_is_capped_and_never_held():
 
 def test_less_than_full_is_a_limit_and_less_than_the_lowest_limit_is_a_pause():
     made = job_state(caps_hold=True)
-    asked, decision = decided(made, inputs(boards=TWO, ranks=(rank(),), site=share(650.0)))
+    asked, decision = decided(replace(made, site=share(650.0)), inputs(boards=TWO, ranks=(rank(),)))
     assert (asked.limit_w, decision.level.name, decision.wanted.kind) == (325.0, "cap 325 W", "full")
     assert drawn(decision) == "capped at 325 W per GPU by the site budget of 1000 W"
-    asked, decision = decided(made, inputs(boards=TWO, ranks=(rank(),), site=share(260.0)))
+    asked, decision = decided(replace(made, site=share(260.0)), inputs(boards=TWO, ranks=(rank(),)))
     assert asked.mode == "pause" and "held: the site budget" in drawn(decision)
-    asked, _ = decided(made, inputs(boards=TWO, ranks=(rank(),), site=share(1400.0)))
+    asked, _ = decided(replace(made, site=share(1400.0)), inputs(boards=TWO, ranks=(rank(),)))
     assert (asked.mode, asked.limit_w) == ("run", None)
 
 
 def test_where_no_limit_can_be_set_it_is_held_and_where_it_cannot_be_kept_that_is_said():
     stiff = tuple(replace_limit(one) for one in TWO)
-    made = job_state(caps_hold=False)
-    seen = inputs(boards=stiff, ranks=(rank(),), site=share(650.0, kept=False))
+    made = job_state(caps_hold=False, site=share(650.0, kept=False))
+    seen = inputs(boards=stiff, ranks=(rank(),))
     claim = site_claim.claim(made, seen)
     assert claim.least_w == claim.full_w == 1400.0
     assert decided(made, seen)[0].mode == "pause"
@@ -103,8 +103,8 @@ def replace_limit(reading):
 
 
 def test_a_boost_without_room_is_refused_with_the_reason():
-    made = job_state(caps_hold=True)
-    seen = inputs(boards=TWO, ranks=(rank(),), site=share(400.0, boost_w=800.0))
+    made = job_state(caps_hold=True, site=share(400.0, boost_w=800.0))
+    seen = inputs(boards=TWO, ranks=(rank(),))
     after, reply = commands.apply(made, Cmd(1, "boost"), seen, "ada")
     assert after is made and reply.answer.exit_code == 4
     assert drawn(reply.answer) == (
@@ -124,7 +124,7 @@ def other(name: str, *watts: float, gone: bool = False, **fields) -> Claim:
 
 def test_the_others_are_told_what_is_planned_and_what_is_left():
     made = job_state(caps_hold=True, plan=plan_of(FULL, FULL, PAUSE, CAP))
-    told = site_claim.claim(made, inputs(boards=TWO, ranks=(rank(),), site=share(900.0))).ahead
+    told = site_claim.claim(replace(made, site=share(900.0)), inputs(boards=TWO, ranks=(rank(),))).ahead
     assert [(round(end - NOW_S), watts) for end, watts in told.planned] == [
         (1800, 1400.0),
         (2700, 260.0),
@@ -139,7 +139,7 @@ def test_a_plan_is_asked_for_within_what_the_plans_of_the_others_leave():
     made = job_state(caps_hold=True)
     told = (other("a", 700.0, 0.0), other("b", 0.0, 300.0), other("c"), other("d", 700.0, boost_s=0.0))
     given = share(900.0, cap_w=4000.0)._replace(others=told, until_s=NOW_S + 3600.0)
-    ask = plan_request.plan_request(made, inputs(NOW_S, boards=TWO, ranks=(rank(),), site=given)).ask
+    ask = plan_request.plan_request(replace(made, site=given), inputs(NOW_S, boards=TWO, ranks=(rank(),))).ask
     assert ask.shared.planned_w[:3] == (700.0, 300.0, 0.0)
     # one without a plan and one that a person has boosted count in full, and behind its end there is no budget
     assert ask.shared.room_w[:5] == (2600.0, 2600.0, 2600.0, 2600.0, None)
@@ -153,17 +153,18 @@ def test_a_plan_is_asked_for_within_what_the_plans_of_the_others_leave():
 def test_another_plan_is_called_for_where_plans_clash_and_in_turn():
     made = job_state(caps_hold=True, plan=plan_of(FULL, PAUSE))
 
-    def seen(*told: Claim, cap_w: float = 2000.0):
-        given = share(900.0, cap_w=cap_w)._replace(others=told)
-        return inputs(NOW_S + 1, boards=TWO, ranks=(rank(),), site=given)
+    seen = inputs(NOW_S + 1, boards=TWO, ranks=(rank(),))
 
-    fits, clashes = seen(other("a", 0.0, 700.0)), seen(other("a", 700.0, 700.0))
-    calm, clash = site_plan.others(made, fits), site_plan.others(made, clashes)
+    def beside(*told: Claim, cap_w: float = 2000.0):
+        return replace(made, site=share(900.0, cap_w=cap_w)._replace(others=told))
+
+    fits, clashes = beside(other("a", 0.0, 700.0)), beside(other("a", 700.0, 700.0))
+    calm, clash = site_plan.others(fits, seen), site_plan.others(clashes, seen)
     assert site_plan.matters(None, calm) and site_plan.matters(calm, clash)
     assert not site_plan.matters(clash, calm) and not site_plan.matters(clash, clash)
-    assert site_plan.matters(calm, site_plan.others(made, seen(other("a", 0.0, 700.0), cap_w=1900.0)))
-    assert site_plan.matters(calm, site_plan.others(made, seen(other("a", 0.0, 700.0, gone=True))))
-    turns = site_plan.turn_s(made, seen(other("a"), other("z"))), site_plan.turn_s(made, seen(other("z")))
+    assert site_plan.matters(calm, site_plan.others(beside(other("a", 0.0, 700.0), cap_w=1900.0), seen))
+    assert site_plan.matters(calm, site_plan.others(beside(other("a", 0.0, 700.0, gone=True)), seen))
+    turns = site_plan.turn_s(beside(other("a"), other("z"))), site_plan.turn_s(beside(other("z")))
     assert turns == (site_plan.TURN_S, 0.0)
 
 

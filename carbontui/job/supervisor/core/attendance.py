@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.power.messages import SILENT_NODE_S
-from carbontui.protocol import LEASE_S
+from carbontui.protocol import LEASE_S, Statement, statement
 
 SILENT_RANK_S = 6.0
 """An expected rank not heard for this long is reported as silent; ranks send a heartbeat every second."""
@@ -64,8 +64,8 @@ def unread_nodes(seen: Inputs) -> tuple[str, ...]:
     return tuple(node.name for node in seen.nodes if node.unread_s >= SILENT_NODE_S)
 
 
-def silent(known: Attendance, seen: Inputs) -> tuple[str, ...]:
-    """Machines and ranks that are not heard, like 'n2', 'rank 3 (n4)', 'ranks 8-15'.
+def silent(known: Attendance, seen: Inputs) -> tuple[str | Statement, ...]:
+    """Machines by name, and ranks, that are not heard: n2, rank 3 of n4, ranks 8 to 15.
 
     A silent machine stands for its ranks. Machines are expected as long as the job lives, ranks while it runs.
     """
@@ -79,8 +79,8 @@ def silent(known: Attendance, seen: Inputs) -> tuple[str, ...]:
     nameless = [rank for rank in missing if not at_node[rank]]
     return (
         *quiet,
-        *(f"rank {rank} ({at_node[rank]})" for rank in named),
-        *(f"rank{'s' if '-' in run else ''} {run}" for run in _runs(nameless)),
+        *(statement("silent_rank", rank=rank, node=at_node[rank]) for rank in named),
+        *(statement("silent_ranks", first=first, last=last) for first, last in _runs(nameless)),
     )
 
 
@@ -97,12 +97,12 @@ def lost(known: Attendance, seen: Inputs) -> bool:
     return ranks or (bool(known.hosts) and any(node.quiet_s >= LEASE_S for node in seen.nodes))
 
 
-def _runs(numbers: Iterable[int]) -> list[str]:
-    """Ranges of consecutive numbers: '3', '8-15'."""
+def _runs(numbers: Iterable[int]) -> list[list[int]]:
+    """[first, last] of ranges of consecutive numbers."""
     runs: list[list[int]] = []
     for number in sorted(numbers):
         if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
+            runs[-1][-1] = number
         else:
-            runs.append([number])
-    return [str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs]
+            runs.append([number, number])
+    return runs

@@ -19,7 +19,7 @@ def booked_as(state: JobState, seen: Inputs) -> str:
         or (known.by == unloading.TRY and known.phase in ("asked", "leaving"))
     ):
         return "try"
-    if seen.trial is not None or decided.why.code == "calibrating":
+    if state.calibrating.level is not None or decided.why.code == "calibrating":
         return "calibration"
     # a second start reloads what an unload has put away; after a try it is the first of the job itself
     reloading = seen.starts > state.progress.starts > 0 and known.by != unloading.TRY

@@ -12,6 +12,7 @@ import msgspec
 from carbontui import protocol
 from carbontui.job import budget as budgets
 from carbontui.job.allowance import Allowance, checked, recognised
+from carbontui.job.keeper.messages import Stop
 from carbontui.job.supervisor.core import (
     attendance,
     boards,
@@ -33,7 +34,6 @@ from carbontui.job.supervisor.core.effects import (
     Replan,
     SetLimit,
     StartCalibration,
-    StopChild,
 )
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.override import OverrideError
@@ -90,9 +90,7 @@ def apply(state: JobState, cmd: protocol.Cmd, seen: Inputs, by: str) -> tuple[Jo
 def _stop(cmd: protocol.Cmd, by: str) -> Reply:
     now = bool(cmd.args.get("now"))
     asked = statement("stop_asked_now", by=by) if now else statement("stop_asked", by=by)
-    return Reply(
-        Answered(statement("will_stop")), (Record("stop", {"by": by, "now": now}), LogLine(asked), StopChild(now))
-    )
+    return Reply(Answered(statement("will_stop")), (Record("stop", {"by": by, "now": now}), LogLine(asked), Stop(now)))
 
 
 def _budget(state: JobState, cmd: protocol.Cmd, seen: Inputs, by: str) -> tuple[JobState, Reply]:
@@ -153,11 +151,11 @@ def _hours(state: JobState, cmd: protocol.Cmd, seen: Inputs, by: str) -> tuple[J
 def _calibrate(state: JobState, cmd: protocol.Cmd, seen: Inputs, by: str) -> Reply:
     if cmd.args.get("show"):
         if state.curve is None:
-            return _no(statement("not_calibrated", last=seen.trial_said), 3)
+            return _no(statement("not_calibrated", last=state.calibrating.said), 3)
         return Reply(Answered(statement("curve", curve=state.curve), data=msgspec.to_builtins(state.curve)))
     why = calibration.refusal(state, seen)
-    if seen.trial is not None:
-        why = statement("calibration_runs", progress=seen.trial_said)
+    if state.calibrating.level is not None:
+        why = statement("calibration_runs", progress=state.calibrating.said)
     if why:
         return _no(why, 1)
     low_s, high_s = calibration.TAKES_S

@@ -259,7 +259,7 @@ def _hold(seen: Observation, level: Level) -> float | None:
 def _observe(asked: Asked, seen: Observation, level: Level, why: Why) -> tuple[protocol.State, Why]:
     """The state as observed, not as asked."""
     child = seen.child
-    if child.state in ("vanished", "exited"):
+    if child.over:
         return ending(child)
     if child.state == "waiting":
         return "waiting", why

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from carbontui import protocol, units
+from carbontui.job.keeper.messages import EndStart, FallBack, Freeze, Hold, Retry, Stop, Thaw
 from carbontui.job.supervisor.core import allowance_rules, boards, trying, unload_rules, unloading
 from carbontui.job.supervisor.core.control import Decision
 from carbontui.job.supervisor.core.observation import Inputs
@@ -19,26 +20,6 @@ class SendWants:
     """Send every rank the current want, valid for one lease."""
 
     want: protocol.Want
-
-
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """Delay the start of a child until then (wall time; None: start now). Also a lease: the keeper starts the
-    child if no hold arrives for a minute."""
-
-    until_wall_s: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Freeze:
-    """The keeper stops the process group by signal, for one lease."""
-
-    lease_s: float = protocol.LEASE_S
-
-
-@dataclass(frozen=True, slots=True)
-class Thaw:
-    """The keeper continues the process group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,36 +85,10 @@ class Keep:
 
 
 @dataclass(frozen=True, slots=True)
-class StopChild:
-    """The stop order: INT, TERM, KILL; with `now` one second apart."""
-
-    now: bool
-
-
-@dataclass(frozen=True, slots=True)
 class LastRun:
     """The command is not resumed after its next exit, even with a checkpoint. None revokes that."""
 
     why: Statement | None
-
-
-@dataclass(frozen=True, slots=True)
-class Retry:
-    """If the resume fails, the keeper restarts it without its checkpoint; or revoke that."""
-
-    on: bool
-
-
-@dataclass(frozen=True, slots=True)
-class FallBack:
-    """If the resume fails, the keeper restarts it from an earlier checkpoint; or revoke that."""
-
-    on: bool
-
-
-@dataclass(frozen=True, slots=True)
-class EndStart:
-    """The keeper ends the running process: a try, or one that has not resumed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,11 +98,12 @@ class StartCalibration:
     by: str
 
 
+KeeperOrder = Hold | Freeze | Thaw | Stop | Retry | FallBack | EndStart
+"""What the keeper is asked to do, as it is sent. `Hold` and `Freeze` are leases too: a keeper that hears neither for a
+minute starts the child, and thaws it as soon as the lease has run out."""
 Effect = (
     SendWants
-    | Hold
-    | Freeze
-    | Thaw
+    | KeeperOrder
     | SetLimit
     | Simulate
     | WatchBoards
@@ -156,11 +112,7 @@ Effect = (
     | LogLine
     | Replan
     | Keep
-    | StopChild
     | LastRun
-    | Retry
-    | FallBack
-    | EndStart
     | StartCalibration
 )
 
@@ -211,7 +163,7 @@ def _hold(before: JobState, after: JobState, seen: Inputs, *, renew: bool) -> tu
 
 def _freeze(before: JobState, after: JobState, seen: Inputs, *, renew: bool) -> tuple[Effect, ...]:
     if after.asked.freeze:
-        return (Freeze(),) if renew or not before.asked.freeze else ()
+        return (Freeze(protocol.LEASE_S),) if renew or not before.asked.freeze else ()
     return (Thaw(),) if before.asked.freeze or seen.child.frozen else ()
 
 
@@ -222,7 +174,7 @@ def _last(before: JobState, after: JobState, seen: Inputs, *, renew: bool) -> tu
         return (LastRun(None),) if was else ()
     told: tuple[Effect, ...] = (LastRun(why),) if renew or why != was else ()
     # an older keeper has no `last run` message: it is stopped once the command has exited
-    return (*told, StopChild(now=True)) if seen.child.state == "unloaded" and renew else told
+    return (*told, Stop(now=True)) if seen.child.state == "unloaded" and renew else told
 
 
 def _unloading(before: JobState, after: JobState, seen: Inputs, *, renew: bool) -> tuple[Effect, ...]:

@@ -90,16 +90,17 @@ def statement(state: JobState, seen: Inputs, ahead: CourseAhead) -> tuple[protoc
     return account.stated(used, whole), end
 
 
-def provenance(state: JobState, seen: Inputs) -> protocol.Provenance:
+def source(state: JobState, seen: Inputs) -> protocol.Statement:
     """Source of the expected totals: the forecast, and watts of which some may be assumed."""
     known = machine.machine(state, seen)
-    assumed = "" if known.parked_measured or not state.plan else "; parked watts assumed"
-    assumed += "" if known.full_measured else "; full watts assumed"
-    source = state.outlook.source if state.outlook else "no grid source"
-    follows = "the plan in force" if state.plan else "at full speed"
-    capped = state.curve is not None and bool(known.caps)
-    band = f"80 % band of the forecast's error{' and of the speeds under caps' if capped else ' alone'}"
-    return protocol.Provenance("forecast", f"metered so far, then {follows} on {source}{assumed}; {band}")
+    return protocol.statement(
+        "source_at_end",
+        planned=state.plan is not None,
+        grid=state.outlook.source if state.outlook else None,
+        parked_assumed=state.plan is not None and not known.parked_measured,
+        full_assumed=not known.full_measured,
+        capped=state.curve is not None and bool(known.caps),
+    )
 
 
 ENDLESS_S = 30 * 86400.0

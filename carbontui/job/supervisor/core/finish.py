@@ -75,7 +75,7 @@ def planned(state: JobState, seen: Inputs) -> Says:
 
 
 def _first_plan_is_near(state: JobState, seen: Inputs) -> bool:
-    if seen.planning_failed or seen.child.state not in ("waiting", "unloaded"):
+    if state.plan_fault is not None or seen.child.state not in ("waiting", "unloaded"):
         return False
     if state.tried.result is not None:  # its measurements have just become known
         ended = state.decision.state in ("waiting", "unloaded")

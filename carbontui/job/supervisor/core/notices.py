@@ -23,7 +23,7 @@ UNREAD_S = 10.0
 """Agents of other machines may take this long to come up before their watts are reported missing."""
 
 
-def notices(state: JobState, seen: Inputs, ours: Iterable[str]) -> list[Statement]:
+def notices(state: JobState, seen: Inputs, ours: Iterable[Statement]) -> list[Statement]:
     """Caveats on the numbers first, then `ours` (faults of carbontui itself), then the rest."""
     found: list[Statement] = []
     if state.spec.simulated:
@@ -43,7 +43,7 @@ def notices(state: JobState, seen: Inputs, ours: Iterable[str]) -> list[Statemen
     unread = attendance.unread_nodes(seen)
     if unread and seen.uptime_s >= UNREAD_S:
         found.append(statement("nodes_unread", names=unread))
-    if beyond := site_room.notice(seen.site):
+    if beyond := site_room.notice(state.site):
         found.append(beyond)
     # the screen has room for the first only: wrong watts come before the source of the grid data
     found += board_notices(seen.devices, seen.readings_age_s, unread)
@@ -53,7 +53,9 @@ def notices(state: JobState, seen: Inputs, ours: Iterable[str]) -> list[Statemen
         found.append(state.tried.result)
     if unload_rules.offered(state, seen):
         found.append(statement("rehearsal_offered", job=state.spec.job))
-    found += [written(line) for line in (*ours, *seen.readings.notices) if line]
+    found += [*ours, *(written(line) for line in seen.readings.notices if line)]
+    if state.plan_fault is not None:
+        found.append(state.plan_fault)
     several = len(seen.readings.devices) > 1
     label = {reading.uuid: reading.label for reading in seen.readings.devices if several}
     shared = {reading.uuid for reading in seen.devices if reading.foreign_pids}
@@ -89,7 +91,7 @@ def board_notices(devices: Sequence[Reading], age_s: float, unread: Collection[s
             continue
         counts = reading.caps.get("energy", Capability("unknown")).support == "yes"
         if reading.power_w is None and not counts and reading.node not in unread:
-            found.append(statement("board_unread", board=board, why=reading.why.get("power_w", "no reading")))
+            found.append(statement("board_unread", board=board, why=reading.why.get("power_w")))
         if reading.mig:
             found.append(statement("board_in_slices", board=board))
         if reading.foreign_pids:

@@ -14,51 +14,28 @@ from carbontui.job.child import Child
 from carbontui.job.supervisor.core.levels import Chosen, Level
 from carbontui.job.supervisor.core.site_room import Room
 from carbontui.power.messages import Node, Outcome, Reading, Readings
-from carbontui.protocol import Why
-from carbontui.site.sharing import Share
+from carbontui.protocol import Statement, Why
 
 FRESH_S = 5.0
 """A reading of boards older than this is history, not the present."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rank:
-    """What one training process last said; `quiet_s` is the time since its last finished step."""
+class Rank(protocol.Obs, frozen=True, kw_only=True, tag=None, tag_field=None):
+    """What one training process last said, and who and when it was."""
 
-    rank: int
-    state: str
-    want_gen: int
-    step: int
-    quiet_s: float
-    can_unload: bool = False
+    rank: int = 0
     process: str = ""
     """Host, pid and start time: unique to this process."""
     pid: int = 0
     restart: int = 0
     """How often its launcher has restarted it."""
-    start_step: int = 0
-    start_known: bool = False
-    """The script or its framework stated `start_step`."""
-    saved_b: int | None = None
-    """Bytes written while its checkpoint functions last ran."""
-    total: int | None = None
-    rate: float | None = None
-    loss: float | None = None
-    epoch: float | None = None
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    devices: tuple[str, ...] = ()
-    guess: tuple[int, str] | None = None
-    """Guessed total steps where `total` is not known, and the source of the guess."""
-    trial: str | None = None
-    """The current trial of a sweep."""
-    cannot_hold: str | None = None
-    captured: bool = False
-    """A CUDA graph was recorded: its replays show no steps."""
     world: int = 1
     """World size that it reports."""
+    quiet_s: float = 0.0
+    """Seconds since its last finished step."""
     unheard_s: float = 0.0
     """Seconds since its last message."""
-    timed: tuple[float, int] | None = None
+    timed_mono: tuple[float, int] | None = None
     """Monotonic time of the end of the last timed step, and its count."""
 
     @property
@@ -107,8 +84,6 @@ class Inputs:
     alive: frozenset[str] = frozenset()
     """The training processes ever heard from that are still alive."""
     readings: Readings = NOTHING_READ
-    site: Share | None = None
-    """This job's share of the machine's power budget."""
     nodes: tuple[Node, ...] = ()
     """The other machines of the job."""
     metered: frozenset[str] = frozenset()
@@ -117,15 +92,10 @@ class Inputs:
     zone: str | None = None
     grid_note: str = ""
     """Why the grid values are impaired, or ''."""
-    planning_failed: bool = False
     uptime_s: float = 0.0
     """How long this supervisor has run."""
     unseen: Cause | None = None
     """Why a busy command has shown no step; None until it has been busy for a while, or once it has shown one."""
-    trial: Level | None = None
-    """The level a calibration asks for now."""
-    trial_said: protocol.Statement | None = None
-    """Progress of a calibration, or the result of the last one."""
 
     @property
     def leader(self) -> Rank | None:
@@ -173,7 +143,7 @@ class Observation:
     """Why SIGSTOP must not be used now although requested (two processes use a GPU, no keeper to undo it)."""
     room: Room | None = None
     """What the machine's power budget leaves to this job."""
-    silent: tuple[str, ...] = ()
+    silent: tuple[str | Statement, ...] = ()
     """Expected machines and ranks that are not heard."""
     lost: bool = False
     """Some of these have been silent for longer than a lease: training resumes there."""

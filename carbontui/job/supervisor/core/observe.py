@@ -59,7 +59,7 @@ def observe(state: JobState, seen: Inputs) -> Observation:
         stepped=state.progress.step > 0,
         unseen=seen.unseen,
         deaf=finish.why_deaf(seen),
-        trial=seen.trial,
+        trial=state.calibrating.level,
         rehearsing=_rehearsing(state, seen),
         used_up=used_up,
         allowance_cap_w=state.allowances.cap_w,

@@ -13,7 +13,7 @@ from carbontui.site.sharing import TOLERANCE_W, Claim
 def claim(state: JobState, seen: Inputs) -> Claim | None:
     """The current claim; None for a job without boards, which draws nothing that a limit governs."""
     boards = site_boards.boards(state, seen)
-    if boards is None or seen.child.state in ("exited", "vanished"):
+    if boards is None or seen.child.over:
         return None
     number, full, least, parked = boards
     absent = seen.child.state in ("waiting", "unloaded")
@@ -26,7 +26,7 @@ def claim(state: JobState, seen: Inputs) -> Claim | None:
         if state.decision.state == "paused"
         else site_boards.bound_w(state, site_boards.here(state, seen))
     )
-    given = 0.0 if seen.site is None else seen.site.allowed_w
+    given = 0.0 if state.site is None else state.site.allowed_w
     boost = state.override.current is not None and state.override.current.mode == "boost"
     left, deadline = state.progress.left_s, state.deadline_s
     return Claim(
@@ -41,7 +41,7 @@ def claim(state: JobState, seen: Inputs) -> Claim | None:
         held_w=max(drawing, min(given, wants)),
         boost_s=0.0 if boost else None,
         slack_s=None if left is None or deadline is None else deadline - seen.now_s - left,
-        ahead=None if seen.site is None else site_plan.ahead(state, seen, boards),
+        ahead=None if state.site is None else site_plan.ahead(state, seen, boards),
     )
 
 
@@ -53,11 +53,11 @@ def can_pause(state: JobState, seen: Inputs) -> bool:
 def room(state: JobState, seen: Inputs) -> Room | None:
     """For the decision; None if there is no budget, or no part of this job is in it."""
     boards = site_boards.boards(state, seen)
-    if seen.site is None or boards is None:
+    if state.site is None or boards is None:
         return None
     absent = seen.child.state in ("waiting", "unloaded")
     held = absent or can_pause(state, seen)
-    return Room(seen.site, boards.number, boards.full_w, boards.least_w, held)
+    return Room(state.site, boards.number, boards.full_w, boards.least_w, held)
 
 
 def why_no_boost(state: JobState, seen: Inputs) -> Statement | None:

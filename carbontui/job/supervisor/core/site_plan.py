@@ -46,7 +46,7 @@ def ahead(state: JobState, seen: Inputs, boards: SiteBoards) -> Ahead | None:
 def shared(state: JobState, seen: Inputs, setup: Setup, given: GivenPrices | None = None) -> SharedWatts | None:
     """The budget over the slots of a problem, and the `given` shadow prices; None if there is neither, or no part of
     this job is in it."""
-    share = seen.site
+    share = state.site
     boards = site_boards.boards(state, seen)
     if boards is None or (share is None and given is None):
         return None
@@ -83,9 +83,9 @@ class Others(NamedTuple):
     """Their plans if these exceed the budget together with this job's, else ()."""
 
 
-def heard(state: JobState, seen: Inputs) -> tuple[object, ...]:
+def heard(state: JobState) -> tuple[object, ...]:
     """The inputs of `others`, for a cheap comparison: scanning all slots of the others is expensive."""
-    share = seen.site
+    share = state.site
     if share is None:
         return ()
     told = (
@@ -96,7 +96,7 @@ def heard(state: JobState, seen: Inputs) -> tuple[object, ...]:
 
 def others(state: JobState, seen: Inputs) -> Others | None:
     """None without a budget."""
-    share, boards = seen.site, site_boards.boards(state, seen)
+    share, boards = state.site, site_boards.boards(state, seen)
     if share is None or boards is None:
         return None
     planned, fixed = _told(share)
@@ -119,9 +119,9 @@ def matters(before: Others | None, now: Others | None) -> bool:
     return before.room != now.room or bool(now.clash and now.clash != before.clash)
 
 
-def turn_s(state: JobState, seen: Inputs) -> float:
+def turn_s(state: JobState) -> float:
     """How long after the start of a slot this job plans, in its turn."""
-    others = () if seen.site is None else seen.site.others
+    others = () if state.site is None else state.site.others
     return TURN_S * sum(claim.job < state.spec.job for claim in others)
 
 

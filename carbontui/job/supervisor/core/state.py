@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from msgspec import structs
 
@@ -37,6 +38,7 @@ from carbontui.job.supervisor.core.progress import Progress
 from carbontui.job.supervisor.core.tried import Tried
 from carbontui.job.supervisor.core.unloading import Unloading
 from carbontui.power.curve import Curve
+from carbontui.site.sharing import Share
 
 FRESH_WATTS_S = 2.0
 """Readings older than this are stale: nothing is learned from them."""
@@ -69,10 +71,23 @@ class Totals:
     coverage: protocol.Coverage | None = None
 
     def of(self, kind: AllowanceKind) -> float:
-        """Grams, money or kWh at the wall, as far as they are known."""
+        """Grams, money or kWh at the wall that count against an allowance, as far as they are known: an allowance caps
+        what the job takes in all, so what a try or a calibration took counts too, though the account excludes it."""
         if kind == "energy":
-            return self.wall_kwh
-        return (self.gco2_g or 0.0) if kind == "carbon" else self.cost.value if self.cost else 0.0
+            return self.wall_kwh + sum(one.energy_wall_kwh for one in self.excluded)
+        if kind == "carbon":
+            return (self.gco2_g or 0.0) + sum(one.gco2_g or 0.0 for one in self.excluded)
+        return self.cost.value if self.cost else 0.0
+
+
+class Calibrating(NamedTuple):
+    """The level that a calibration asks for now (None: none runs), and its progress or the result of the last one."""
+
+    level: Level | None = None
+    said: protocol.Statement | None = None
+
+
+NO_CALIBRATION = Calibrating()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +130,15 @@ class JobState:
     tried: Tried = tried.NOT_TRIED
     trial: str = ""
     """Of a sweep: the last reported current trial."""
+    site: Share | None = None
+    """This job's share of the machine's power budget."""
+    calibrating: Calibrating = NO_CALIBRATION
+    plan_fault: protocol.Statement | None = None
+    """Why the last plan could not be made; None once one has been."""
+    renewed_mono_s: float = 0.0
+    """When leases were last renewed: with a decision, never without one."""
+    ended_mono_s: float | None = None
+    """When the training was seen to have ended: what reports afterwards is not the job's."""
 
     @property
     def start_s(self) -> float:

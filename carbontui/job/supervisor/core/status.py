@@ -5,37 +5,30 @@ from __future__ import annotations
 import math
 
 from carbontui import protocol, units
-from carbontui.account.provenance import of_sum, worst
-from carbontui.grid.types import Outlook, accuracy_words
+from carbontui.grid.types import Outlook
 from carbontui.job.supervisor.core import (
     allowance_rules,
-    attendance,
-    boards,
     expected_end,
     forbidden,
-    machine,
+    provenance,
     situation,
     work_estimate,
 )
 from carbontui.job.supervisor.core.course import course
 from carbontui.job.supervisor.core.observation import FRESH_S, Inputs
 from carbontui.job.supervisor.core.state import JobState
-from carbontui.power.messages import SENSOR_BOUND, Reading
-
-How = protocol.How
-SPLIT = "shared, split by the kernels and memory of each process"
+from carbontui.power.messages import Reading
 
 
 def status(state: JobState, seen: Inputs, *, host: str, pids: protocol.Pids) -> protocol.Status:
-    """The Status at the time of `seen`, without what is told in words: notices, and the texts of the reason and of
-    forbidden hours. `host` and `pids` name the machine and our processes."""
+    """The Status at the time of `seen`, without what is told in words: notices, provenance, and the texts of the
+    reason, of forbidden hours and of boards. `host` and `pids` name the machine and our processes."""
     gpus = tuple(_gpu(reading, state.measured.parked_w.get(reading.uuid, (None, 0))[0]) for reading in seen.devices)
     fresh = seen.readings_age_s < FRESH_S
     leader, totals, work, held = seen.leader, state.totals, state.progress, state.override
-    blind = _blind(state, seen)
     ahead = course(state, seen)
     expected = ahead.finish_s
-    power_w = _power_w(state, seen, gpus if fresh else (), blind=blind)
+    power_w = _power_w(state, seen, gpus if fresh else ())
     now = situation.of(state, seen, ahead, power_w)
     (account, at_end), estimate = expected_end.statement(state, seen, ahead), work_estimate.estimate(state, seen)
     used = account.so_far
@@ -82,9 +75,6 @@ def status(state: JobState, seen: Inputs, *, host: str, pids: protocol.Pids) -> 
         forecast_errors=_forecast_errors(state.outlook),
         exit=_exit(state, seen),
         certificate=state.plan.view.certificate if state.plan else None,
-        provenance=_provenance(state, seen, gpus, blind=blind, expected=expected is not None)
-        | ({} if at_end is None else {"at_end": expected_end.provenance(state, seen)})
-        | ({} if estimate is None else {"estimate": work_estimate.provenance(state)}),
     )
 
 
@@ -96,18 +86,11 @@ def _guess(state: JobState) -> protocol.Guess | None:
     return protocol.Guess(*work.guess, agreed=work.guessed)
 
 
-def _blind(state: JobState, seen: Inputs) -> bool:
-    """Whether a board of the job cannot be read (lost or gone): a sum without it is not the job's power."""
-    if attendance.unread_nodes(seen) or boards.unseen(state.boards, seen) or (state.boards.named and not seen.devices):
-        return True
-    return any(reading.power_w is None for reading in seen.devices)
-
-
-def _power_w(state: JobState, seen: Inputs, gpus: tuple[protocol.Gpu, ...], *, blind: bool) -> float | None:
+def _power_w(state: JobState, seen: Inputs, gpus: tuple[protocol.Gpu, ...]) -> float | None:
     """Watts of boards, CPU and memory; a finished job draws nothing, whatever its boards do."""
     host = seen.readings.host
     known = [gpu.power_w if gpu.own_w is None else gpu.own_w for gpu in gpus if gpu.power_w is not None]
-    if not state.live or blind or not (known or (not seen.devices and host.cpu_w is not None)):
+    if not state.live or provenance.blind(state, seen) or not (known or (not seen.devices and host.cpu_w is not None)):
         return None
     return sum(known) + (host.cpu_w or 0.0) + (host.dram_w or 0.0)
 
@@ -151,110 +134,14 @@ def _gpu(reading: Reading, parked_w: float | None) -> protocol.Gpu:
         index=reading.index,
         temp_c=reading.temp_c,
         sm_mhz=reading.sm_mhz,
-        slowed=slowed(reading.reasons),
         own_w=None if reading.share is None or reading.own_w is None else round(reading.own_w, 2),
         node=reading.node or None,
     )
 
 
-SLOWS = {
-    0x4: "its power limit",
-    0x8: "the hardware (slowdown)",
-    0x20: "heat",
-    0x40: "heat (hardware)",
-    0x80: "the power supply (brake)",
-}
-"""NVML's clock-event reasons that hold a board's clock down (nvmlClocksEventReason*, NVML reference)."""
-
-
-def slowed(reasons: int | None) -> str:
-    """Why a board's clock is held down, as text; '' if it is not, or not reported."""
-    return ", ".join(text for bit, text in SLOWS.items() if (reasons or 0) & bit)
-
-
 def _blank(gpu: protocol.Gpu) -> protocol.Gpu:
     """A board whose driver does not answer: its name is known, its watts are not."""
     return protocol.Gpu(gpu.uuid, gpu.name, None, gpu.limit_w, gpu.parked_w, index=gpu.index, node=gpu.node)
-
-
-def _provenance(
-    state: JobState, seen: Inputs, gpus: tuple[protocol.Gpu, ...], *, blind: bool, expected: bool
-) -> dict[str, protocol.Provenance]:
-    p = protocol.Provenance
-    readings, totals = seen.readings, state.totals
-    age = None if seen.readings_age_s == float("inf") else round(seen.readings_age_s, 2)
-    board: How = "simulated" if state.spec.simulated is not None else "measured"
-    found: dict[str, protocol.Provenance] = {}
-    for index, (gpu, reading) in enumerate(zip(gpus, seen.devices, strict=True)):
-        given = state.spec.declared if reading.power_kind == "model" else None
-        how, source = (board, f"{readings.backend} {reading.power_kind or 'power'}")
-        if given is not None:
-            how, source = "estimated", given.words
-        found[f"gpus.{index}.power_w"] = p(how, source, age)
-        if reading.clocks_w is not None:
-            found[f"gpus.{index}.limit_w"] = p("estimated", "watts that a clock lock is steered to")
-        if gpu.own_w is not None:
-            found[f"gpus.{index}.own_w"] = p("estimated", SPLIT, age)
-        if gpu.parked_w is not None:
-            found[f"gpus.{index}.parked_w"] = p(how, given.words if given else "mean while paused on this job")
-    host = readings.host
-    modelled = any(reading.power_kind == "model" for reading in seen.devices)
-    if any(gpu.own_w is not None for gpu in gpus):
-        found["power_w"] = p("estimated", f"{readings.backend}; {SPLIT}; CPU and memory {host.how}", age)
-    elif gpus and modelled and state.spec.declared is not None:
-        found["power_w"] = p("estimated", f"{state.spec.declared.words}; CPU and memory {host.how}", age)
-    elif gpus:
-        found["power_w"] = p(board, f"{readings.backend}; CPU and memory {host.how}", age)
-    else:
-        found["power_w"] = p("measured" if host.how == "measured" else "estimated", host.source, age)
-    if unread := attendance.unread_nodes(seen):
-        found["power_w"] = p(board, f"unknown: {', '.join(unread)}", age)
-    energy = _energy_how(state, seen)
-    without = "; a board that cannot be read is not in it" if blind else ""
-    sensed = any(how != "model" for how in totals.gpu_shares)
-    bound = f" ({SENSOR_BOUND})" if energy in ("measured", "integrated", "estimated") and sensed else ""
-    found["energy_gpu_kwh"] = p(energy, (_shares(totals.gpu_shares) or "nothing metered yet") + bound + without)
-    wall = f"boards, CPU, host constant and PUE: {_shares(totals.shares) or 'nothing metered yet'}{bound}{without}"
-    found["energy_wall_kwh"] = p(worst(energy, of_sum(totals.shares)), wall)
-    grid: How = "default"
-    source = "no grid source"
-    if state.outlook is not None:
-        grid, source = state.outlook.how, state.outlook.source
-        # typical-day profiles have no age: nothing was fetched
-        made = None if grid == "default" else round(max(0.0, seen.now_s - state.outlook.made_at_s), 1)
-        moved = f"; moved by {state.outlook.moved}" if state.outlook.moved else ""
-        found["intensity"] = p(grid, source + moved, made, state.outlook.ahead_source)
-        if state.outlook.accuracy:
-            found["forecast_errors"] = p("measured", accuracy_words(state.outlook.accuracy))
-    # grams are no better known than the energy they come from
-    realised = worst(found["energy_wall_kwh"].how, "estimated" if grid == "default" else "measured")
-    found["gco2_g"] = p(realised, source)
-    watts = "assumed" if machine.full_wall_w(state, seen) is None else "given" if modelled else "measured"
-    yours = state.spec.grid is None and state.spec.intensity_g_per_kwh is not None
-    signal = "your own" if yours else "typical" if grid == "default" else "realised"
-    basis = f"the same work with nothing held back, capped work at {watts} full watts, {signal} intensity"
-    found["avoided_g"] = p(worst(realised, "estimated"), basis)
-    if state.progress.guessed and state.progress.guess:
-        agreed = "" if state.spec.guess else ", accepted by a user"
-        found["steps_total"] = p("estimated", f"guessed from {state.progress.guess[1]}{agreed}")
-    if expected:
-        found["finish_expected"] = p("forecast", "the plan in force")
-    return found
-
-
-def _shares(shares: dict[str, float]) -> str:
-    ordered = sorted(shares.items(), key=lambda kv: -kv[1])
-    return ", ".join(f"{100 * share:.0f} % {'shared, split' if how == 'split' else how}" for how, share in ordered)
-
-
-def _energy_how(state: JobState, seen: Inputs) -> How:
-    if state.clock.replay:
-        return "replay"
-    if state.spec.simulated is not None:
-        return "simulated"
-    if not seen.devices:
-        return "measured" if seen.readings.host.how == "measured" else "estimated"
-    return of_sum(state.totals.gpu_shares)
 
 
 def _short(values: tuple[float | None, ...], digits: int) -> tuple[float | None, ...]:

@@ -42,8 +42,8 @@ def refusal(state: JobState, seen: Inputs) -> Statement | None:
         return statement("nothing_to_checkpoint_with")
     if state.override.current is not None:
         return statement("overridden", by=state.override.current.by)
-    if seen.trial is not None:
-        return statement("calibration_runs", progress=seen.trial_said)
+    if state.calibrating.level is not None:
+        return statement("calibration_runs", progress=state.calibrating.said)
     now = state.decision
     if now.state not in ("running", "throttled") and (now.state, now.why.code) != ("paused", "plan"):
         return statement("job_is_because", state=now.state, why=now.why.said)

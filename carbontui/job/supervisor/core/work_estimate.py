@@ -12,6 +12,7 @@ from carbontui.client.train.prediction import Prediction
 from carbontui.job.supervisor.core import machine
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.state import JobState
+from carbontui.protocol import Statement, statement
 
 
 def estimate(state: JobState, seen: Inputs) -> protocol.Estimate | None:
@@ -87,8 +88,7 @@ def _money(state: JobState, seen: Inputs, found: Prediction, full_w: float | Non
     return {**ends, "currency": spec.currency}
 
 
-def provenance(state: JobState) -> protocol.Provenance:
+def source(state: JobState) -> Statement:
     """Source of the estimate. Timings cannot tell what else will run on the machine."""
     work = state.progress.blocks
-    timed = f"{len(work.times)} timings of {work.size} steps at full speed"
-    return protocol.Provenance("estimated", f"{timed}; 95 % interval while the machine is as busy as it was")
+    return statement("source_estimate", timings=len(work.times), steps=work.size)

@@ -49,7 +49,7 @@ class CarriedOver:
     energy_cost: float | None = 0.0
 
 
-class Booked(NamedTuple):
+class BookedRow(NamedTuple):
     """An intensity row of the journal without its start: seconds, gCO2/kWh, kind and source."""
 
     dur_s: float
@@ -78,7 +78,7 @@ class Accounting:
     carried_over: CarriedOver = CarriedOver()
     revision: Revision | None = None
     """The newest revision that this process has booked."""
-    _booked: dict[float, Booked] = field(default_factory=dict)
+    _booked: dict[float, BookedRow] = field(default_factory=dict)
     """The intensity rows of the journal, by start."""
     _share: dict[str, float | None] = field(default_factory=dict)
     """The job's share of each device, as of the last sample."""
@@ -111,7 +111,7 @@ class Accounting:
         rows = self.journal.grid_rows()
         self.intensity.update_all([row[:3] for row in rows if row[4] != PRICE])
         self.price.update_all([row[:3] for row in rows if row[4] == PRICE])
-        self._booked = {row[0]: Booked(row[1], row[2], row[3], row[5]) for row in rows if row[4] != PRICE}
+        self._booked = {row[0]: BookedRow(row[1], row[2], row[3], row[5]) for row in rows if row[4] != PRICE}
         if kept.get("attempt", self.options.attempt) != self.options.attempt:
             self._fresh = "queue"
             return
@@ -239,7 +239,7 @@ class Accounting:
         again: set[float] = set()
         for row in rows:
             spans.append((row.start_s, row.dur_s, row.value))
-            told, held = Booked(row.dur_s, row.value, row.kind, source), self._booked.get(row.start_s)
+            told, held = BookedRow(row.dur_s, row.value, row.kind, source), self._booked.get(row.start_s)
             if held == told:
                 continue
             if held is not None and held.kind != "forecast" and held.source == source:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import fields, is_dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -17,6 +17,8 @@ from typing import Any
 
 import msgspec
 
+from carbontui.job.supervisor.core.advance import Command, Event, LastCount, RankReport, Tick
+from carbontui.job.supervisor.core.commands import Reply
 from carbontui.job.supervisor.core.effects import Effect
 from carbontui.job.supervisor.core.state import JobState
 from carbontui.job.supervisor.record.recorder import say
@@ -48,20 +50,43 @@ class EventsFile:
         self._over = False
         """It has failed: a recording with a gap would be a wrong one."""
 
-    def add(self, event: str, before: JobState, after: JobState, facts: Mapping[str, object]) -> None:
-        """The event that made `after` of `before`, with the facts it depended on and its outcome.
+    def begin(self, state: JobState) -> None:
+        """The state that the first event finds."""
+        self._confined(lambda: self._write("begin", {"state": state}))
+        self._known = state
 
-        What else has changed since the last event (an outlook, a plan, totals) is a line of its own before it.
+    def add(self, event: Event, before: JobState, after: JobState, effects: Sequence[Effect | Reply]) -> None:
+        """The event that made `after` of `before`, and its effects.
+
+        What only puts a value into the state (an outlook, a plan, totals) is a line of its own before the next event.
         """
+        match event:
+            case Tick(inputs):
+                kind, facts = "advance", {"seen": inputs, "effects": effects}
+            case RankReport(rank, inputs):
+                kind, facts = "hear", {"rank": rank, "seen": inputs}
+            case LastCount(rank, inputs):
+                kind, facts = "left", {"rank": rank, "seen": inputs}
+            case Command(cmd, by, inputs):
+                kind, facts = "command", {"cmd": cmd, "by": by, "seen": inputs, "effects": effects}
+            case _:
+                return
+
+        def write() -> None:
+            if self._known is None:
+                self._write("begin", {"state": before})
+            else:
+                self._write_changes(self._known, before)
+            self._write(kind, {**facts, "asked": after.asked, "decision": after.decision})
+
+        self._confined(write)
+        self._known = after
+
+    def _confined(self, write: Callable[[], None]) -> None:
         if self._over:
             return
         try:
-            if self._known is None:
-                self._write("begin", {"state": after})
-            else:
-                self._write_changes(self._known, before)
-                self._write(event, {**facts, "asked": after.asked, "decision": after.decision})
-            self._known = after
+            write()
         except Exception as error:
             self._over = True
             say(f"events are no longer recorded: {type(error).__name__}: {error}")
@@ -94,7 +119,7 @@ def tree(value: object) -> Any:
         return [tree(inner) for inner in sorted(value)]
     if isinstance(value, tuple | list):
         return [tree(inner) for inner in value]
-    kind = {"effect": type(value).__name__} if isinstance(value, Effect) else {}
+    kind = {"effect": type(value).__name__} if isinstance(value, Effect | Reply) else {}
     if isinstance(value, msgspec.Struct):
         return {**kind, **{name: tree(getattr(value, name)) for name in value.__struct_fields__}}
     if is_dataclass(value):

@@ -40,11 +40,12 @@ from carbontui.job.supervisor.core.unloading import Unloading
 from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.job.supervisor.record.recorder import Recorder
 from carbontui.job.supervisor.record.so_far import baseline
+from carbontui.protocol import Statement, statement
 from carbontui.text.statements import words
 
 _Result = TypeVar("_Result", Unloading, Tried)
 Confined = Callable[[str], AbstractContextManager[bool | None]]
-"""Returns a block in which an exception ends the block and nothing else; the text names the part."""
+"""Returns a block in which an exception ends the block and nothing else; `part` is a code of `text/log.py`'s PARTS."""
 
 
 DOUBT_FROM = 3
@@ -79,39 +80,37 @@ class Handover:
             return replace(state, budget=budgets.restored(kept, state.start_s, now_s)) if kept else state
 
         restorers: dict[str, tuple[str, Callable[[JobState, Any], JobState]]] = {
-            "progress": ("the stored progress", lambda s, k: replace(s, progress=progress.restored(s.progress, k))),
-            "learned": ("the stored measurements", lambda s, k: replace(s, measured=measured.restored(k))),
-            "overrides": ("the stored override", lambda s, k: replace(s, override=override.restored(k))),
+            "progress": ("stored_progress", lambda s, k: replace(s, progress=progress.restored(s.progress, k))),
+            "learned": ("stored_measurements", lambda s, k: replace(s, measured=measured.restored(k))),
+            "overrides": ("stored_override", lambda s, k: replace(s, override=override.restored(k))),
             "forbidden": (
-                "the forbidden hours",
+                "stored_hours",
                 lambda s, k: replace(s, forbidden=forbidden.restored(k, now_s)),
             ),
-            "control": ("the stored state", lambda s, k: replace(s, asked=control.restored(k, mono_s))),
-            "boards": ("the stored boards", lambda s, k: replace(s, boards=boards.restored(k, mono_s))),
-            "budget": ("the stored budget", with_budget),
+            "control": ("stored_state", lambda s, k: replace(s, asked=control.restored(k, mono_s))),
+            "boards": ("stored_boards", lambda s, k: replace(s, boards=boards.restored(k, mono_s))),
+            "budget": ("stored_budget", with_budget),
             "unloading": (
-                "the stored unload result",
+                "stored_unload",
                 lambda s, k: replace(s, unloading=_worded(unloading.restored(k))),
             ),
-            "tried": ("the stored try", lambda s, k: replace(s, tried=_worded(tried.restored(k)))),
+            "tried": ("stored_try", lambda s, k: replace(s, tried=_worded(tried.restored(k)))),
             "allowances": (
-                "the stored allowances",
+                "stored_allowances",
                 lambda s, k: replace(s, allowances=allowances.restored(s.allowances, k)),
             ),
-            "plan": ("the stored plan", lambda s, k: replace(s, plan=plan.restored(k))),
+            "plan": ("stored_plan", lambda s, k: replace(s, plan=plan.restored(k))),
         }
-        with self._confined("the stored account"):
+        with self._confined("stored_account"):
             self._accounting.restore()
         for key, (part, restored) in restorers.items():
             if key in doubted:
-                self._recorder.say(
-                    f"{silent_deaths} supervisors fell silent one after another: starting without {part}"
-                )
+                self._recorder.say(words(statement("stored_left_out", deaths=silent_deaths, part=part), now_s))
                 self._recorder.event("left_out", part=key)
                 continue
             with self._confined(part):
                 state = restored(state, _checked(self._journal.recall(key)))
-        with self._confined("the stored account"):
+        with self._confined("stored_account"):
             state = self._replace_lost(state)
         return state  # noqa: RET504 - what is raised inside the block ends there
 
@@ -126,17 +125,14 @@ class Handover:
             return state
         if last is None:
             self._accounting.carry(None, None, 0)
-            energy = "" if account_known else "energy is counted from now on, "
-            self._tell(f"{energy}CO2, cost and avoided CO2 are not known")
+            self._tell(statement("lost_unknown", energy_too=not account_known))
             return state
         if not account_known:
             self._accounting.begin_from(last.energy_gpu_kwh, last.energy_wall_kwh)
         self._accounting.carry(last.gco2_g, last.cost.value if last.cost else None, len(last.gpus))
-        begins = f"the account continues from the status of {last.measured_at}"
         if not work_known:
-            begins += "; watts and latencies are measured again"
             state = _from_snapshot(state, last)
-        self._tell(begins)
+        self._tell(statement("lost_continues", at=last.measured_at, measured_again=not work_known))
         return state
 
     def replace_rows(self, state: JobState, gpus: int) -> None:
@@ -145,15 +141,15 @@ class Handover:
             return
         cost = state.totals.cost
         self._accounting.carry(state.totals.gco2_g, cost.value if cost else None, gpus)
-        self._tell("the account continues; earlier CO2 and cost are no longer revised with the grid's values")
+        self._tell(statement("lost_rows"))
 
-    def _tell(self, begins: str) -> None:
+    def _tell(self, begins: Statement) -> None:
         """Report, now and in every later status, that the journal was lost and the consequences."""
         aside = self._journal.aside
-        what = "journal.db was gone" if aside is None else f"journal.db was damaged and is now {aside.name}"
-        self.missing = f"{what}: {begins}"
-        self._recorder.say(f"{self.missing}; earlier curves and events are not in the new journal")
-        self._recorder.event("journal_lost", aside=None if aside is None else aside.name, text=self.missing)
+        name = None if aside is None else aside.name
+        self.missing = words(statement("journal_lost", aside=name, begins=begins), 0.0)
+        self._recorder.say(words(statement("journal_lost_logged", missing=self.missing), 0.0))
+        self._recorder.event("journal_lost", aside=name, text=self.missing)
         self._journal.keep("missing", self.missing)
 
     # --- leaving ---

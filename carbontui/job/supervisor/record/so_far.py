@@ -20,7 +20,8 @@ def pass_time(accounting: Accounting, before: JobState, after: JobState, seen: I
         seen.now_s if ended_s is None else min(seen.now_s, ended_s),
         seen.dt_s,
         booked_as(before, seen),
-        steps=after.progress.steps_done,
+        # a try that is over starts its count anew, and its last steps were made in this time
+        steps=max(before.progress.steps_done, after.progress.steps_done),
         work_s=max(0.0, after.progress.plain_done_s - before.progress.plain_done_s),
         held=held_back(before),
         unread=GAP_S < seen.readings_age_s < math.inf and bool(seen.devices),

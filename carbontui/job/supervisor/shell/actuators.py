@@ -5,25 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 
+from carbontui.job.keeper.messages import Last, Stop
 from carbontui.job.supervisor.core.effects import (
     Disown,
     Effect,
-    EndStart,
-    FallBack,
-    Freeze,
-    Hold,
     Keep,
     LastRun,
     LogLine,
     Record,
     Replan,
-    Retry,
     SendWants,
     SetLimit,
     Simulate,
     StartCalibration,
-    StopChild,
-    Thaw,
     WatchBoards,
 )
 from carbontui.job.supervisor.record.accounting import Accounting
@@ -80,12 +74,6 @@ class Actuators:
             case SendWants(want):
                 for peer in self._server.ranks:
                     peer.send(want)
-            case Hold(until_wall_s):
-                self._keeper.hold(until_wall_s)
-            case Freeze(lease_s):
-                self._keeper.freeze(lease_s)
-            case Thaw():
-                self._keeper.thaw()
             case SetLimit():
                 self._limit(effect)
             case Simulate(activity, duty):
@@ -102,18 +90,14 @@ class Actuators:
                 self._replan(why)
             case Keep():
                 self._keep()
-            case StopChild(now):
+            case Stop(now):
                 self._keeper.stop(now=now)
             case LastRun(why):
-                self._keeper.last("" if why is None else self._recorder.words(why))
-            case Retry(on):
-                self._keeper.retry(on=on)
-            case FallBack(on):
-                self._keeper.fall_back(on=on)
-            case EndStart():
-                self._keeper.end_start()
+                self._keeper.send(Last("" if why is None else self._recorder.words(why)))
             case StartCalibration(by):
                 self._calibrate(by)
+            case _:
+                self._keeper.send(effect)
 
     def disown(self, boards: tuple[str, ...]) -> None:
         joules = self._accounting.disown(boards)

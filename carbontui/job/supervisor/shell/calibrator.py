@@ -12,11 +12,12 @@ from pathlib import Path
 import msgspec
 
 from carbontui.job.supervisor.core import calibration
+from carbontui.job.supervisor.core.advance import CalibrationSaid, CurveMeasured
 from carbontui.job.supervisor.core.levels import FULL, PAUSE, Level, cap
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.state import JobState
 from carbontui.job.supervisor.record.recorder import Recorder
-from carbontui.job.supervisor.shell.cell import StateCell
+from carbontui.job.supervisor.shell.door import Door
 from carbontui.power import calibration as power
 from carbontui.power import curve as curves
 from carbontui.power import curve_files, public_curves
@@ -29,12 +30,12 @@ ANSWERED_S = 1.0
 
 
 class Calibrator:
-    """At most one calibration at a time; `level` is what control should ask of the job now."""
+    """At most one calibration at a time; the level it asks for and its progress go through the door."""
 
     def __init__(
-        self, cell: StateCell, meter: Callable[[], Meter], recorder: Recorder, replan: Callable[[Statement], None]
+        self, door: Door, meter: Callable[[], Meter], recorder: Recorder, replan: Callable[[Statement], None]
     ) -> None:
-        self._cell = cell
+        self._door = door
         self._meter = meter
         self._recorder = recorder
         self._replan = replan
@@ -45,15 +46,13 @@ class Calibrator:
         self._assumed = False
         self._brought: Curve | None = None
         self._asked_s = 0.0
-        self.level: Level | None = None
-        self.said: Statement | None = None
-        """Its progress, or the result of the last one."""
 
     def start(self, by: str, seen: Inputs) -> None:
         """Start a calibration. The caller has checked `calibration.refusal`."""
-        state = self._cell.state
+        state = self._door.state
         self._running = power.Calibration(calibration.spec_of(state, seen, _fingerprint(state)))
-        self.level, self.said, self._tried, self._asked_s = FULL, statement("calibration_starts"), True, seen.mono_s
+        self._tried, self._asked_s = True, seen.mono_s
+        self._say(FULL, statement("calibration_starts"))
         self._recorder.event("calibration", by=by, action="start")
         self._recorder.say(statement("calibration_begun", by=by))
 
@@ -75,25 +74,26 @@ class Calibrator:
         match self._running.next(self._observe(seen)):
             case power.TryLimit(watts_per_gpu=watts):
                 self._asked_s = seen.mono_s
-                self.level = FULL if watts is None else cap(watts)
+                self._ask(FULL if watts is None else cap(watts))
             case power.Pause():
-                self.level = PAUSE
+                self._ask(PAUSE)
             case power.Resume():
-                self.level = FULL
+                self._ask(FULL)
             case power.Wait(text=text, share=share):
-                self.said = statement("calibration_measures", text=text, share=share)
+                self._say(self._door.state.calibrating.level, statement("calibration_measures", text=text, share=share))
             case power.Finished(curve=curve):
                 self._finish(curve)
             case power.GivenUp(why=why):
                 self._end(statement("calibration_given_up", why=why))
 
     def _observe(self, seen: Inputs) -> power.CalibrationInput:
-        state, leader, meter = self._cell.state, seen.leader, self._meter()
+        state, leader, meter = self._door.state, seen.leader, self._meter()
         limits = [limit for reading in seen.devices if (limit := calibration.in_force_w(reading)) is not None]
         until = (meter.counted_until_s(reading.uuid) for reading in seen.devices)
         counted = [moment for moment in until if moment is not None]
         refused = interrupted = ""
-        if self.level is not None and self.level.kind == "cap" and seen.mono_s - self._asked_s > ANSWERED_S:
+        level = state.calibrating.level
+        if level is not None and level.kind == "cap" and seen.mono_s - self._asked_s > ANSWERED_S:
             answered = seen.limits.outcomes
             interrupted, refused = calibration.failures([answered[r.uuid] for r in seen.devices if r.uuid in answered])
         disturbed = calibration.disturbance(state, seen)
@@ -101,7 +101,7 @@ class Calibrator:
             mono_s=seen.mono_s,
             wall_s=seen.now_s,
             step=leader.step if leader else 0,
-            timed=leader.timed if leader else None,
+            timed=leader.timed_mono if leader else None,
             energy_j=sum(meter.joules(reading.uuid) for reading in seen.devices),
             energy_mono_s=min(counted, default=seen.mono_s),
             limit_w=min(limits, default=None),
@@ -111,7 +111,7 @@ class Calibrator:
         )
 
     def _by_itself(self, seen: Inputs) -> None:
-        state = self._cell.state
+        state = self._door.state
         if not calibration.runs_warm(state, seen):
             self._warm_since_s = None
             return
@@ -127,20 +127,29 @@ class Calibrator:
             where: Statement | str = str(curve_files.save(curve))
         except OSError as error:
             where = statement("not_kept", error=str(error))
-        self._cell.replace(curve=curve)
+        self._take(curve)
         self._recorder.event("calibration", action="finished", levels=len(curve.levels), file=where)
         self._end(statement("calibrated", levels=len(curve.levels), where=where))
 
+    def _ask(self, level: Level) -> None:
+        self._say(level, self._door.state.calibrating.said)
+
+    def _say(self, level: Level | None, said: Statement | None) -> None:
+        self._door.take(CalibrationSaid(level, said))
+
+    def _take(self, curve: Curve, why: Statement | None = None) -> None:
+        self._door.take(CurveMeasured(curve, why))
+
     def _end(self, said: Statement) -> None:
-        self._running = self.level = None
-        self.said = said
+        self._running = None
+        self._say(None, said)
         self._recorder.say(said)
         self._recorder.event("calibration", action="ended", text=said)
         self._replan(said)
 
     def _reuse(self, seen: Inputs) -> None:
         """Reuse a curve of this script on these boards from an earlier job or supervisor."""
-        state, devices = self._cell.state, seen.devices
+        state, devices = self._door.state, seen.devices
         if self._looked or not devices:
             return
         self._looked = True
@@ -158,19 +167,17 @@ class Calibrator:
             return
         if found.simulated == devices[0].simulated:
             kept = calibration.usable_levels(found, seen)
-            self._cell.replace(curve=msgspec.structs.replace(found, levels=kept))
             self._recorder.say(statement("curve_reused", levels=len(kept)))
-            self._replan(statement("cause_curve_found"))
+            self._take(msgspec.structs.replace(found, levels=kept), statement("cause_curve_found"))
 
     def _assume(self, seen: Inputs) -> None:
         """Until this job is calibrated, use an imported curve, else one from public measurements."""
-        state, devices = self._cell.state, seen.devices
+        state, devices = self._door.state, seen.devices
         if state.curve is not None or self._assumed or not self._looked:
             return
         if state.spec.simulated is not None and state.spec.simulated.points and state.spec.cap:
             self._assumed = True
-            self._cell.replace(curve=calibration.simulated_curve(state, seen))
-            self._replan(statement("cause_curve_simulated"))
+            self._take(calibration.simulated_curve(state, seen), statement("cause_curve_simulated"))
             return
         full_w = calibration.drawn_w(state, seen)
         if full_w is None:
@@ -191,12 +198,11 @@ class Calibrator:
         if known is None:
             return
         kept = calibration.usable_levels(known, seen)
-        self._cell.replace(curve=msgspec.structs.replace(known, levels=kept))
         if self._brought:
             self._recorder.say(statement("curve_assumed_imported", levels=len(kept)))
         else:
             self._recorder.say(statement("curve_assumed_public", levels=len(kept)))
-        self._replan(statement("cause_curve_assumed"))
+        self._take(msgspec.structs.replace(known, levels=kept), statement("cause_curve_assumed"))
 
 
 def _fingerprint(state: JobState) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from carbontui.account.revision import Revision
 from carbontui.grid import opening
@@ -14,9 +15,10 @@ from carbontui.grid.types import Outlook
 from carbontui.job.clock import Clock
 from carbontui.job.spec import Options
 from carbontui.job.supervisor.core import plan_request
+from carbontui.job.supervisor.core.advance import ForecastRead
 from carbontui.job.supervisor.core.problem import SLOT_S
 from carbontui.job.supervisor.record.accounting import Accounting
-from carbontui.job.supervisor.shell.cell import StateCell
+from carbontui.job.supervisor.shell.door import Door
 from carbontui.job.worker.handle import WorkerHandle, WorkFailed
 from carbontui.job.worker.messages import ForecastAsk
 from carbontui.protocol import Statement, statement
@@ -50,7 +52,9 @@ def open_feed(options: Options, clock: Clock, log: Callable[[str], None]) -> Fee
     if settings.remark:
         log(settings.remark)
     try:
-        return opening.open_feed(options.zone, settings=settings, now=now, grid_file=options.grid)
+        # to a live job its file is what the user says of the grid, whatever hours it covers
+        source = f"grid: {Path(options.grid).name}" if options.grid and options.replay is None else None
+        return opening.open_feed(options.zone, settings=settings, now=now, grid_file=options.grid, source=source)
     except ValueError as error:
         log(f"the recorded grid of this job is gone, other sources take its place: {error}")
         return opening.open_feed(options.zone, settings=settings, now=now)
@@ -61,13 +65,13 @@ class GridReader:
 
     def __init__(
         self,
-        cell: StateCell,
+        door: Door,
         feed: Feed,
         accounting: Accounting,
         worker: WorkerHandle,
         changed: Callable[[Statement], None],
     ) -> None:
-        self._cell = cell
+        self._door = door
         self._feed = feed
         self._accounting = accounting
         self._worker = worker
@@ -101,23 +105,23 @@ class GridReader:
         return self._feed.sources
 
     def _now_s(self) -> float:
-        return self._cell.state.clock.at_wall(time.time())
+        return self._door.state.clock.at_wall(time.time())
 
     def read(self, now_s: float) -> None:
         """Query the sources when due, and refresh the outlook once a slot is over."""
         if now_s >= self._feed.next_refresh_s() and (self._refreshing is None or self._refreshing.done()):
             self._refreshing = asyncio.ensure_future(self._refresh())
-        outlook = self._cell.state.outlook
+        outlook = self._door.state.outlook
         if outlook is None or now_s >= outlook.start_s + (outlook.realised + 1) * outlook.step_s:
             self.look(now_s)
 
     def look(self, now_s: float, *, closing: bool = False) -> Outlook | None:
         """Take a fresh outlook and book realised values; `closing`: for the final account of a finished job."""
-        state = self._cell.state
+        state = self._door.state
         most_s = BACK_MOST_S if state.live else WHOLE_MOST_S
         back = max(BACK_LEAST_S, min(now_s - state.start_s + SLOT_S, most_s))
         outlook = self._feed.outlook(now_s, back, plan_request.ahead_s(state, now_s), SLOT_S)
-        self._cell.replace(outlook=outlook)
+        self._door.take(ForecastRead(outlook))
         if outlook is not None:
             since = max(min(state.start_s, self._accounting.ledger.first_s) - SLOT_S, now_s - REALISED_MOST_S)
             rows = self._feed.realised(since, now_s, closing=closing)
@@ -135,7 +139,7 @@ class GridReader:
         that failed, or ''."""
         if now_s - self._forecast_s < FORECAST_EVERY_S:
             return ""
-        slots = int(plan_request.ahead_s(self._cell.state, now_s) // SLOT_S) + 1
+        slots = int(plan_request.ahead_s(self._door.state, now_s) // SLOT_S) + 1
         asked = [
             (self._feed.forecast_request(now_s, slots, SLOT_S), self._feed.adopt),
             (self._feed.price_request(now_s, slots, SLOT_S), self._feed.adopt_price),

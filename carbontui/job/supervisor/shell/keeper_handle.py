@@ -13,22 +13,12 @@ from pathlib import Path
 from carbontui import proc
 from carbontui.job import launch, restart, spool
 from carbontui.job.child import Child, exited
-from carbontui.job.keeper.messages import (
-    Beat,
-    BooksClosed,
-    ChildFacts,
-    EndStart,
-    FallBack,
-    Freeze,
-    Hold,
-    Last,
-    Order,
-    Retry,
-    Stop,
-    Thaw,
-    decode_child,
-    encode,
-)
+from carbontui.job.keeper.messages import ChildFacts, Order, Stop, decode_child, encode
+from carbontui.protocol import statement
+from carbontui.text.statements import words
+
+SAME = ("retry", "retried", "fall_back", "fell_back", "trying", "freeze_why")
+"""What is known of the command as the keeper tells it."""
 
 
 class KeeperHandle:
@@ -81,9 +71,9 @@ class KeeperHandle:
         try:
             keeper = launch.spawn_keeper(restart.again(self._dir, state))
         except (launch.LaunchError, OSError) as error:
-            self._log(f"no new keeper: {error}")
+            self._log(words(statement("no_new_keeper", why=str(error)), 0.0))
         else:
-            self._log(f"the keeper is gone while the command is {state}: {keeper.pid} takes its place")
+            self._log(words(statement("keeper_replaced", state=state, pid=keeper.pid), 0.0))
 
     def open(self) -> None:
         """Start listening (call inside the running loop); messages already sent by the keeper are read on return."""
@@ -122,47 +112,13 @@ class KeeperHandle:
         self._socket = None
         if self.facts and self.facts.frozen and self.facts.pid is not None:
             proc.signal_group(self.facts.pid, signal.SIGCONT)
-        self._log("the keeper is gone: no restart from here on")
+        self._log(words(statement("keeper_gone"), 0.0))
         self._changed()
 
-    def _order(self, order: Order) -> None:
+    def send(self, order: Order) -> None:
         if self._socket is not None:
             with contextlib.suppress(OSError):
                 self._socket.send(encode(order))
-
-    def beat(self) -> None:
-        self._order(Beat())
-
-    def hold(self, until_wall_s: float | None) -> None:
-        """Move the start of a child that is not running; None: now."""
-        self._order(Hold(until_wall_s))
-
-    def freeze(self, lease_s: float) -> None:
-        """Stop the child's process group by signal, or renew that lease."""
-        self._order(Freeze(lease_s))
-
-    def thaw(self) -> None:
-        self._order(Thaw())
-
-    def last(self, why: str) -> None:
-        """Do not resume the command after its next exit; '' revokes that."""
-        self._order(Last(why))
-
-    def retry(self, *, on: bool) -> None:
-        """Restart a failed resume without its checkpoint; or revoke that."""
-        self._order(Retry(on))
-
-    def fall_back(self, *, on: bool) -> None:
-        """Restart a failed resume from an earlier checkpoint; or revoke that."""
-        self._order(FallBack(on))
-
-    def end_start(self) -> None:
-        """End the running process: a try, or one to be restarted without its checkpoint."""
-        self._order(EndStart())
-
-    def done(self) -> None:
-        """The accounts are closed: the keeper may exit."""
-        self._order(BooksClosed())
 
     def child(self) -> Child:
         """The child as reported by the keeper, or by the process table once the keeper is gone."""
@@ -177,25 +133,14 @@ class KeeperHandle:
             return Child("vanished", stopped=stopping)
         if state != "running" and not self.guarded:
             return Child("vanished", was=state)  # no process is left to start it
+        same = {name: getattr(facts, name) for name in SAME}
         age_s = proc.age_s(facts.start_time)
-        frozen = facts.frozen and self.guarded
-        return Child(
-            state,
-            age_s=age_s,
-            stopped=stopping,
-            frozen=frozen,
-            retry=facts.retry,
-            retried=facts.retried,
-            fall_back=facts.fall_back,
-            fell_back=facts.fell_back,
-            trying=facts.trying,
-            freeze_why=facts.freeze_why,
-        )
+        return Child(state, age_s=age_s, stopped=stopping, frozen=facts.frozen and self.guarded, **same)
 
     def stop(self, *, now: bool) -> None:
         """Stop the child through the keeper, or directly when it is gone."""
         if self.guarded:
-            self._order(Stop(now))
+            self.send(Stop(now))
         elif self._stop_task is None or now:
             if self._stop_task:
                 self._stop_task.cancel()

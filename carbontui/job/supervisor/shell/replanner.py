@@ -19,12 +19,13 @@ from carbontui.cluster.slurm import SlurmError
 from carbontui.job import budget as budgets
 from carbontui.job.journal import Journal
 from carbontui.job.supervisor.core import finish, forbidden, machine, plan, plan_request, problem, site_plan
+from carbontui.job.supervisor.core.advance import PlanFailed, PlanMade
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.plan import Spent
 from carbontui.job.supervisor.core.plan_request import PlanRequest
 from carbontui.job.supervisor.core.state import JobState
 from carbontui.job.supervisor.record.recorder import Recorder
-from carbontui.job.supervisor.shell.cell import StateCell
+from carbontui.job.supervisor.shell.door import Door
 from carbontui.job.supervisor.shell.grid import GridReader
 from carbontui.job.worker.handle import WorkerHandle, WorkFailed
 from carbontui.job.worker.messages import PlanAnswer
@@ -46,11 +47,11 @@ FIRST_GAP_S = 0.3
 
 
 class Replanner:
-    """Makes at most one plan at a time; `note` says why the last one failed. `look` returns the current inputs."""
+    """Makes at most one plan at a time. `look` returns the current inputs."""
 
     def __init__(
         self,
-        cell: StateCell,
+        door: Door,
         worker: WorkerHandle,
         grid: GridReader,
         journal: Journal,
@@ -59,7 +60,7 @@ class Replanner:
         changed: Callable[[], None],
         prices: Callable[[float], GivenPrices | None] = given.configured,
     ) -> None:
-        self._cell = cell
+        self._door = door
         self._worker = worker
         self._grid = grid
         self._journal = journal
@@ -70,7 +71,6 @@ class Replanner:
         self._noted_mono = float("-inf")
         self._noting: asyncio.Task[None] | None = None
         self._prices_fault = ""
-        self.note = ""
         self._why: Statement | None = statement("cause_start")
         self._due_s = 0.0
         self._asked_mono = float("-inf")
@@ -88,7 +88,7 @@ class Replanner:
 
     def consider(self, seen: Inputs) -> None:
         """Start a new plan when one is due and none is being made."""
-        state = self._cell.state
+        state = self._door.state
         if self._task is not None and not self._task.done():
             return
         if state.decision.state in ("done", "failed", "stopped", "lost"):
@@ -109,7 +109,7 @@ class Replanner:
 
     def _hear_others(self, state: JobState, seen: Inputs) -> None:
         """Replan, in turn, when the site budget changes or the plans of all jobs together exceed it."""
-        heard = site_plan.heard(state, seen)
+        heard = site_plan.heard(state)
         if heard == self._heard and self._turn_mono is None:
             return
         self._heard = heard
@@ -117,7 +117,7 @@ class Replanner:
         if not site_plan.matters(self._others, others):
             self._others, self._turn_mono = others, None
         elif self._turn_mono is None:
-            self._turn_mono = max(seen.mono_s + site_plan.turn_s(state, seen), self._asked_mono + site_plan.TURN_S)
+            self._turn_mono = max(seen.mono_s + site_plan.turn_s(state), self._asked_mono + site_plan.TURN_S)
         elif seen.mono_s >= self._turn_mono:
             self._others, self._turn_mono = others, None
             self.request(statement("cause_site"))
@@ -129,8 +129,8 @@ class Replanner:
                 self._recorder.say(statement("no_own_forecast", why=failed))
             seen = self._look()
             self._due_s = self._next_s(seen, problem.SLOT_S)
-            self._watts_assumed = machine.full_wall_w(self._cell.state, seen) is None
-            request = plan_request.plan_request(self._cell.state, seen, self._given())
+            self._watts_assumed = machine.full_wall_w(self._door.state, seen) is None
+            request = plan_request.plan_request(self._door.state, seen, self._given())
             if request is not None:
                 self._adopt(request, await self._worker.plan(request.ask), why)
                 self._tell_fleet(request, seen)
@@ -143,8 +143,9 @@ class Replanner:
             self._changed()
 
     def _fail(self, why: str) -> None:
-        self.note = self._recorder.words(statement("no_new_plan", why=why))
-        self._recorder.say(self.note)
+        said = statement("no_new_plan", why=why)
+        self._recorder.say(said)
+        self._door.take(PlanFailed(said))
 
     def _given(self) -> GivenPrices | None:
         """Shadow prices that a cluster's fleet sets for this job; None if unreadable, which is reported once."""
@@ -177,16 +178,15 @@ class Replanner:
             self._recorder.say(statement("fleet_untold", why=str(error)))
 
     def _adopt(self, request: PlanRequest, answer: PlanAnswer, why: Statement) -> None:
-        state, now, setup = self._cell.state, self._look().now_s, request.setup
+        state, now, setup = self._door.state, self._look().now_s, request.setup
         new = plan.from_answer(setup, answer, now, request.deadline_s, request.left_s)
         new = plan.limited(new, answer, state.spec.not_above_g, state.spec.max_wait_s)
         new = plan.with_scarcity(new, answer.budget_g_per_kwh)
         new = replace(new, moved=state.outlook.moved if state.outlook else "")
         spent = _spent(state)
         frontier = plan.frontier_view(answer.frontier, setup, new.view, state.start_s, state.progress.total_s, spent)
-        self.note = ""
         self._due_s = self._next_s(self._look(), setup.slot_s)
-        self._cell.replace(plan=new, frontier=frontier)
+        self._door.take(PlanMade(new, frontier))
         self._journal.keep("plan", plan.to_kept(new))
         view = new.view
         gap = view.certificate.gap if view.certificate else None
@@ -197,7 +197,7 @@ class Replanner:
 
     def _next_s(self, seen: Inputs, slot_s: float) -> float:
         """When the next slot has begun, and the jobs before this one in a common budget have planned."""
-        return plan.slot_boundary(seen.now_s, slot_s) + site_plan.turn_s(self._cell.state, seen)
+        return plan.slot_boundary(seen.now_s, slot_s) + site_plan.turn_s(self._door.state)
 
     async def preview(self, ask: protocol.Preview) -> protocol.Previewed:
         """The result of another budget or carbon price."""
@@ -205,7 +205,7 @@ class Replanner:
         def refused(text: str, *, misread: bool = False) -> protocol.Previewed:
             return protocol.Previewed(ask.id, None, None, None, None, None, error=text, misread=misread)
 
-        state, seen = self._cell.state, self._look()
+        state, seen = self._door.state, self._look()
         reason = finish.why_no_shifting(state, seen)
         if reason is not None or state.progress.left_s is None:
             return refused(words(reason.said, seen.now_s) if reason else "the work is not known")
@@ -235,7 +235,7 @@ class Replanner:
     async def _instead(self, seen: Inputs) -> protocol.PlanTotals | None:
         """What is in force, solved anew: the plan in force is as old as its slot, and a difference from it would be one
         of time as well. Raises WorkFailed."""
-        state = self._cell.state
+        state = self._door.state
         key = (state.budget, state.forbidden, state.override, state.plan)
         if self._base is None or self._base[0] != key or seen.mono_s - self._base[1] > BASE_S:
             request = plan_request.preview_request(state, seen, state.budget, None, given=self._given())

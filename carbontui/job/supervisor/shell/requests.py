@@ -6,7 +6,7 @@ Never blocks the supervisor: slow work is awaited in the viewer's own task.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -17,15 +17,15 @@ from carbontui.grid.types import Outlook
 from carbontui.job import runlog, store
 from carbontui.job.history import HistoryError
 from carbontui.job.supervisor.core import capabilities, commands, shown_plan, status
-from carbontui.job.supervisor.core.effects import Effect, want_of
+from carbontui.job.supervisor.core.advance import Command, RankReport
+from carbontui.job.supervisor.core.effects import want_of
 from carbontui.job.supervisor.core.observation import Inputs
-from carbontui.job.supervisor.core.state import JobState, hear
+from carbontui.job.supervisor.core.state import JobState
 from carbontui.job.supervisor.record.history_thread import HistoryThread
 from carbontui.job.supervisor.record.loss_history import LossHistory
 from carbontui.job.supervisor.record.recorder import Recorder
 from carbontui.job.supervisor.record.watt_history import WattHistory
-from carbontui.job.supervisor.shell.cell import StateCell
-from carbontui.job.supervisor.shell.faults import Faults
+from carbontui.job.supervisor.shell.door import Door
 from carbontui.job.supervisor.shell.replanner import Replanner
 from carbontui.job.supervisor.shell.sensors import rank_of
 from carbontui.job.supervisor.shell.server import Peer, Sections
@@ -43,41 +43,37 @@ SAMPLE_WAIT_S = 0.3
 class Requests:
     """Answers from the state; changes it only through the pure functions of the core.
 
-    `look` returns the current inputs, `describe` their Status, `perform` carries out effects, `wake` asks for an
-    immediate tick, `rank_left` is called when a training process has gone.
+    `look` returns the current inputs, `describe` their Status, `wake` asks for an immediate tick, `rank_left` is called
+    when a training process has gone.
     """
 
     def __init__(
         self,
-        cell: StateCell,
+        door: Door,
         *,
         history: HistoryThread,
         watts: WattHistory,
         agent: AgentHandle,
         replanner: Replanner,
         recorder: Recorder,
-        faults: Faults,
         ticks: Ticks,
         look: Callable[[], Inputs],
         describe: Callable[[JobState, Inputs], protocol.Status],
         book: Callable[[], None],
-        perform: Callable[[Iterable[Effect]], None],
         wake: Callable[[], None],
         rank_left: Callable[[], None] = lambda: None,
         sources: Callable[[], tuple[SourceState, ...]] = tuple,
     ) -> None:
-        self._cell = cell
+        self._door = door
         self._history = history
         self._watts = watts
         self._agent = agent
         self._replanner = replanner
         self._recorder = recorder
-        self._faults = faults
         self._ticks = ticks
         self._look = look
         self._describe = describe
         self._book = book
-        self._perform = perform
         self._wake = wake
         self._rank_left = rank_left
         self._sources = sources
@@ -90,14 +86,13 @@ class Requests:
     # --- ranks ---
 
     def override_gen(self) -> int:
-        return self._cell.state.override.gen
+        return self._door.state.override.gen
 
     def rank_changed(self, peer: Peer, *, connected: bool) -> None:
         """A rank came, went or changed its state: take in its message, send it the want, and tick at once."""
-        with self._faults.confined("reading a rank's message"):
-            self._hear(peer, connected=connected)
-            if not connected:
-                self._rank_left()
+        self._hear(peer, connected=connected)
+        if not connected:
+            self._rank_left()
         self._wake()
 
     def _hear(self, peer: Peer, *, connected: bool) -> None:
@@ -105,9 +100,8 @@ class Requests:
             return
         seen = self._look()
         # also for a rank that left between two ticks: its last steps came with its bye message
-        rank = rank_of(peer, seen.mono_s)
-        self._cell.become(hear(self._cell.state, rank, seen), "hear", rank=rank, seen=seen)
-        state = self._cell.state
+        self._door.take(RankReport(rank_of(peer, seen.mono_s), seen))
+        state = self._door.state
         if connected and peer.obs.want_gen < state.asked.gen:
             peer.send(want_of(state))
         if peer.acked_gen == state.asked.gen:
@@ -118,7 +112,9 @@ class Requests:
 
     def sections(self) -> Sections:
         """What viewers see now; equal parts keep their identity, so that deltas stay small."""
-        state, seen = self._cell.state, self._look()
+        if self.told is None:
+            self._book()
+        state, seen = self._door.state, self._look()
         told = self.told or self._describe(state, seen)
         if self._band[0] is not state.outlook:
             known = state.outlook
@@ -150,7 +146,7 @@ class Requests:
         """A fresh sample, within 300 ms."""
         await self._agent.refresh(SAMPLE_WAIT_S)
         self._book()
-        return self._describe(self._cell.state, self._look())
+        return self._describe(self._door.state, self._look())
 
     async def preview(self, ask: protocol.Preview) -> protocol.Previewed:
         return await self._replanner.preview(ask)
@@ -159,10 +155,10 @@ class Requests:
         return tuple(job.status() for job in store.jobs()[:50])
 
     def abilities(self, ask: protocol.AbilitiesAsk) -> protocol.AbilitiesAnswer:
-        return abilities(self._cell.state, self._look(), ask)
+        return abilities(self._door.state, self._look(), ask)
 
     def grid(self, ask: protocol.GridAsk) -> protocol.GridAnswer:
-        outlook = self._cell.state.outlook
+        outlook = self._door.state.outlook
         found = tuple(
             protocol.GridSource(
                 source.title,
@@ -176,12 +172,12 @@ class Requests:
         return protocol.GridAnswer(ask.id, found, *((outlook.note, outlook.moved) if outlook else ()))
 
     def read_log(self, ask: protocol.LogRead) -> protocol.LogAnswer:
-        return runlog.read(Path(self._cell.state.spec.log), ask)
+        return runlog.read(Path(self._door.state.spec.log), ask)
 
     async def history(self, ask: protocol.HistoryAsk) -> protocol.HistoryAnswer | protocol.Refused:
         """Mean watts of the last `span` seconds in `buckets` columns, from the journal."""
         step = ask.span / ask.buckets
-        start, outlook = self._look().now_s - ask.span, self._cell.state.outlook
+        start, outlook = self._look().now_s - ask.span, self._door.state.outlook
         try:
             past = await self._history.past(start, ask.span, ask.buckets)
         except HistoryError as error:
@@ -208,17 +204,17 @@ class Requests:
                 await self._ticks.until(lambda: self._look().readings.mono_s or None, ACK_WAIT_S)  # the first is due
             await self._agent.refresh(SAMPLE_WAIT_S)  # judged by the limits of now: another program may have set one
         seen = self._look()
-        after, reply = commands.apply(self._cell.state, cmd, seen, by)
-        self._cell.become(after, "command", cmd=cmd, by=by, seen=seen, reply=reply)
-        self._perform(reply.effects)
+        reply = self._door.take(Command(cmd, by, seen))
         self._wake()
+        if reply is None:
+            return protocol.Result(cmd.id, False, error=f"{cmd.verb} failed: see carbontui.log", exit_code=1)
         if reply.answer is not None:
             return self._result(cmd, reply.answer)
         if reply.awaits == "pause":
-            held = await self._ticks.until(lambda: commands.pause_held(self._cell.state, self._look()), ACK_WAIT_S)
-            return self._result(cmd, held or commands.pause_asked(self._cell.state, self._look()))
+            held = await self._ticks.until(lambda: commands.pause_held(self._door.state, self._look()), ACK_WAIT_S)
+            return self._result(cmd, held or commands.pause_asked(self._door.state, self._look()))
         watts = float(cmd.args["value_w"])
-        taken = await self._ticks.until(lambda: commands.cap_held(self._cell.state, self._look(), watts), ACK_WAIT_S)
+        taken = await self._ticks.until(lambda: commands.cap_held(self._door.state, self._look(), watts), ACK_WAIT_S)
         return self._result(cmd, taken or commands.cap_asked(watts))
 
     def _result(self, cmd: protocol.Cmd, answer: commands.Answered) -> protocol.Result:

@@ -7,9 +7,10 @@ import socket
 import time
 from collections.abc import Iterable
 
+import msgspec
+
 from carbontui import proc, protocol, units
 from carbontui.job.clock import Clock
-from carbontui.job.supervisor.core.levels import Level
 from carbontui.job.supervisor.core.observation import Inputs, LimitNews, Rank
 from carbontui.job.supervisor.core.state import JobState
 from carbontui.job.supervisor.shell.core_wait import CoreWait
@@ -17,8 +18,6 @@ from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
 from carbontui.job.supervisor.shell.server import Peer, Server
 from carbontui.job.supervisor.shell.unseen_watch import UnseenWatch
 from carbontui.power.handle import AgentHandle
-from carbontui.protocol import Statement
-from carbontui.site.sharing import Share
 
 
 class Sensors:
@@ -59,10 +58,6 @@ class Sensors:
         limit_pending: bool = False,
         zone: str | None = None,
         grid_note: str = "",
-        planning_failed: bool = False,
-        trial: Level | None = None,
-        trial_said: Statement | None = None,
-        site: Share | None = None,
     ) -> Inputs:
         """The current inputs."""
         mono = time.monotonic()
@@ -84,17 +79,13 @@ class Sensors:
             ranks=ranks,
             alive=alive(state.progress.processes or (), ranks),
             readings=self._agent.readings,
-            site=site,
             nodes=self._agent.nodes(),
             metered=metered,
             limits=LimitNews(limit_asked, limit_pending, self._agent.left, dict(self._agent.outcomes)),
             zone=zone,
             grid_note=grid_note,
-            planning_failed=planning_failed,
             uptime_s=mono - self._born_mono,
             unseen=self._unseen_watch.look(running, child.age_s, mono, stepped=stepped),
-            trial=trial,
-            trial_said=trial_said,
         )
 
 
@@ -112,32 +103,19 @@ def rank_told(
     unheard_s: float = 0.0,
 ) -> Rank:
     """A Rank from the messages of a training process."""
+    told = msgspec.structs.asdict(obs)
+    told["guess"] = obs.guess and (obs.guess[0], units.printable(obs.guess[1])[:80])
+    told["trial"] = obs.trial and units.printable(obs.trial)[:200]
     return Rank(
+        **told,
         rank=hello.rank,
-        state=obs.state,
-        want_gen=obs.want_gen,
-        step=obs.step,
-        quiet_s=quiet_s,
-        can_unload=obs.can_unload,
         process=f"{hello.host} {hello.pid} {hello.start_time}",
         pid=hello.pid,
         restart=hello.restart,
-        start_step=obs.start_step,
-        start_known=obs.start_known,
-        saved_b=obs.saved_b,
-        total=obs.total,
-        rate=obs.rate,
-        loss=obs.loss,
-        metrics=obs.metrics,
-        epoch=obs.epoch,
-        devices=obs.devices,
-        guess=obs.guess and (obs.guess[0], units.printable(obs.guess[1])[:80]),
-        trial=obs.trial and units.printable(obs.trial)[:200],
-        cannot_hold=obs.cannot_hold,
-        captured=obs.captured,
-        timed=timed,
         world=hello.world,
+        quiet_s=quiet_s,
         unheard_s=unheard_s,
+        timed_mono=timed,
     )
 
 

@@ -7,8 +7,9 @@ import time
 
 from carbontui import proc
 from carbontui.job.supervisor.core import site_claim
+from carbontui.job.supervisor.core.advance import SiteShare
 from carbontui.job.supervisor.core.observation import Inputs
-from carbontui.job.supervisor.core.state import JobState
+from carbontui.job.supervisor.shell.door import Door
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
 from carbontui.site.ledger import Ledger, LedgerEntry, LedgerError
 from carbontui.site.sharing import Share
@@ -17,17 +18,17 @@ from carbontui.site.sharing import Share
 class SiteClaim:
     """The claim of one supervisor. If the ledger cannot be read, `fault` says why and the share stays unchanged."""
 
-    def __init__(self, keeper: KeeperHandle, ledger: Ledger) -> None:
+    def __init__(self, door: Door, keeper: KeeperHandle, ledger: Ledger) -> None:
+        self._door = door
         self._keeper = keeper
         self._ledger = ledger
         self._me = _who(os.getpid())
-        self.share: Share | None = None
         self.fault = ""
 
-    def renew(self, state: JobState, seen: Inputs) -> None:
-        claim = site_claim.claim(state, seen)
+    def renew(self, seen: Inputs) -> None:
+        claim = site_claim.claim(self._door.state, seen)
         if claim is None or self._me is None:
-            self.leave(state.spec.job)
+            self.leave()
             return
         entry = LedgerEntry(
             claim=claim,
@@ -38,17 +39,22 @@ class SiteClaim:
             child=_who(seen.child_pid),
         )
         try:
-            self.share = self._ledger.exchange(entry, time.time())
+            share = self._ledger.exchange(entry, time.time())
         except LedgerError as error:
             self.fault = f"the site budget is not followed: {error}"
         else:
             self.fault = ""
+            self._hold(share)
 
-    def leave(self, job: str) -> None:
+    def leave(self) -> None:
         """Withdraw the claim: the job no longer draws power."""
-        if self.share is not None:
-            self.share = None
-            self._ledger.forget(job)
+        if self._door.state.site is not None:
+            self._hold(None)
+            self._ledger.forget(self._door.state.spec.job)
+
+    def _hold(self, share: Share | None) -> None:
+        if share is not self._door.state.site:
+            self._door.take(SiteShare(share))
 
 
 def _who(pid: int | None) -> tuple[int, int] | None:

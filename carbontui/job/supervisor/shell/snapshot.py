@@ -13,29 +13,32 @@ import msgspec
 from carbontui import protocol
 from carbontui.job import store
 from carbontui.job.spec import Options
-from carbontui.job.supervisor.core import forbidden, metrics, notices, status
-from carbontui.job.supervisor.core.observation import Inputs
+from carbontui.job.supervisor.core import forbidden, notices, provenance, status
+from carbontui.job.supervisor.core.observation import FRESH_S, Inputs
 from carbontui.job.supervisor.core.state import JobState
+from carbontui.job.supervisor.shell import metrics
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
 from carbontui.openmetrics.place import MetricsPlace
 from carbontui.openmetrics.text import Rising, render
 from carbontui.power.handle import AgentHandle
+from carbontui.protocol import Statement, statement, written
 from carbontui.text import statements
+from carbontui.text.sources import slowed
 from carbontui.text.statements import words
 
 DISK_LEAST_B = 1 << 30
 
 
 class Snapshots:
-    """`faults` returns one line per fault of carbontui itself, `joules` the job's own energy so far by board, `recent`
-    the latest user commands."""
+    """`faults` returns one notice per fault of carbontui itself, `joules` the job's own energy so far by board,
+    `recent` the latest user commands."""
 
     def __init__(
         self,
         spec: Options,
         keeper: KeeperHandle,
         agent: AgentHandle,
-        faults: Callable[[], Iterable[str]],
+        faults: Callable[[], Iterable[Statement]],
         joules: Callable[[], Mapping[str, float]],
         recent: Callable[[], tuple[protocol.Event, ...]],
     ) -> None:
@@ -53,20 +56,13 @@ class Snapshots:
 
     def describe(self, state: JobState, seen: Inputs) -> protocol.Status:
         pids = protocol.Pids(self._keeper.keeper_pid, os.getpid(), self._agent.pid, self._keeper.pid)
-        lines = notices.notices(state, seen, [*self._faults(), self._metrics_fault, _disk_notice(self._log_dir)])
+        found = [*self._faults(), *self._metrics_fault, *_disk_notice(self._log_dir)]
         told = status.status(state, seen, host=self._host, pids=pids)
-        hours = zip(told.forbidden, forbidden.current(state.forbidden, seen.now_s), strict=True)
-        return msgspec.structs.replace(
-            told,
-            reason=statements.reason(state.decision.why, seen.now_s),
-            forbidden=tuple(msgspec.structs.replace(one, text=words(its.said, seen.now_s)) for one, its in hours),
-            notices=tuple(dict.fromkeys(words(line, seen.now_s) for line in lines)),
-            events=self._recent(),
-        )
+        return msgspec.structs.replace(described(told, state, seen, found), events=self._recent())
 
     @property
-    def _metrics_fault(self) -> str:
-        return self._metrics.fault if self._metrics else ""
+    def _metrics_fault(self) -> list[Statement]:
+        return [written(self._metrics.fault)] if self._metrics and self._metrics.fault else []
 
     def write(self, told: protocol.Status) -> None:
         """Write to disk; Prometheus metrics at their own interval, and once the job is over."""
@@ -82,13 +78,30 @@ class Snapshots:
             self._metrics.close()
 
 
-def _disk_notice(folder: Path) -> str:
+def described(told: protocol.Status, state: JobState, seen: Inputs, found: Iterable[Statement] = ()) -> protocol.Status:
+    """The Status of the core with all that is told in words; `found` are notices of the shell."""
+    now_s, replace = seen.now_s, msgspec.structs.replace
+    hours = zip(told.forbidden, forbidden.current(state.forbidden, now_s), strict=True)
+    boards = zip(told.gpus, seen.devices, strict=True)
+    fresh = seen.readings_age_s < FRESH_S
+    sources = provenance.sources(state, seen, told).items()
+    return replace(
+        told,
+        reason=statements.reason(state.decision.why, now_s),
+        forbidden=tuple(replace(one, text=words(its.said, now_s)) for one, its in hours),
+        gpus=tuple(replace(gpu, slowed=slowed(reading.reasons)) if fresh else gpu for gpu, reading in boards),
+        notices=tuple(dict.fromkeys(words(line, now_s) for line in notices.notices(state, seen, list(found)))),
+        provenance={name: protocol.Provenance(x.how, words(x.said, now_s), x.age_s, x.ahead) for name, x in sources},
+    )
+
+
+def _disk_notice(folder: Path) -> list[Statement]:
     try:
         disk = os.statvfs(folder)
     except OSError:
-        return ""
+        return []
     if disk.f_bavail * disk.f_frsize >= DISK_LEAST_B:
-        return ""
+        return []
     # a folder's name may contain bytes that are not text; a message cannot
     shown = os.fsencode(folder).decode(errors="replace")
-    return f"less than 1 GB is free on the disk of run.log ({shown})"
+    return [statement("disk_low", folder=shown)]

@@ -6,11 +6,10 @@ from pathlib import Path
 
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.parser import text_string_to_metric_families as parse_textfile
-from states import board, inputs, job_state
+from states import board, inputs, job_state, shown
 
-from carbontui import protocol
-from carbontui.job.supervisor.core import metrics, status
 from carbontui.job.supervisor.core.state import Totals
+from carbontui.job.supervisor.shell import metrics
 from carbontui.openmetrics.text import Rising, render
 from carbontui.power import metrics as power_metrics
 from carbontui.power.messages import HostReading, Readings
@@ -51,7 +50,7 @@ SHARED = board(foreign_pids=(9,), share=0.25)
 def told(grams=12.5, kwh=0.25, **fields):
     totals = Totals(gpu_kwh=kwh, wall_kwh=2 * kwh, gco2_g=grams, avoided_g=3.0)
     state = job_state(totals=totals, **fields)
-    return status.status(state, inputs(boards=(SHARED,)), host="box", pids=protocol.Pids(1, 2, 3, 4))
+    return shown(state, inputs(boards=(SHARED,)))
 
 
 def exposition(status=None, totals=None, joules=None):
@@ -113,7 +112,7 @@ def test_a_counter_never_falls_not_even_across_supervisors():
 
 
 def test_the_dashboard_asks_for_nothing_that_is_not_told():
-    file = Path(__file__).parents[3] / "examples" / "grafana-carbontui.json"
+    file = Path(__file__).parents[2] / "examples" / "grafana-carbontui.json"
     board = json.loads(file.read_text())
     asked = {name for panel in board["panels"] for target in panel["targets"] for name in
              re.findall(r"carbontui_\w+", target["expr"])}  # fmt: skip

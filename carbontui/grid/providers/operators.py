@@ -1,4 +1,4 @@
-"""EirGrid and SONI (Ireland): no key; the operators' own CO2 intensity every 15 min, and their forecast of it."""
+"""Operators' own CO2 intensity every 15 min: no key; RTE (France), EirGrid and SONI (Ireland) with a forecast."""
 
 from __future__ import annotations
 
@@ -9,9 +9,40 @@ from zoneinfo import ZoneInfo
 
 from carbontui.grid import clean
 from carbontui.grid.faults import BadAnswer
-from carbontui.grid.providers.base import DAY_S, HOUR_S, Provider, number, rows_of
+from carbontui.grid.providers.base import DAY_S, HOUR_S, Provider, number, rows_of, stamp, stepped
 from carbontui.grid.providers.frame import LocalClock
-from carbontui.grid.types import Series, Signal
+from carbontui.grid.types import Answer, Signal
+
+
+class Eco2mix(Provider):
+    """`taux_co2`, g/kWh generated; future rows of the day are null."""
+
+    name: ClassVar[str] = "eco2mix"
+    title: ClassVar[str] = "RTE eco2mix"
+    base: ClassVar[str] = "https://odre.opendatasoft.com/api/explore/v2.1/catalog/datasets/eco2mix-national-tr"
+    signal: ClassVar[Signal] = "average_direct"
+    licence: ClassVar[str] = "Licence Ouverte 2.0, RTE eco2mix via ODRÉ"
+    window_s: ClassVar[float] = 900.0
+    reach_s: ClassVar[float] = 14 * DAY_S
+    foresees: ClassVar[bool] = False
+    limits: ClassVar[str] = "no forecast, imports not counted"
+    zones = frozenset({"FR"})
+
+    async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> Answer:
+        span = f"date_heure >= date'{stamp(start_s)}' and date_heure < date'{stamp(end_s)}'"
+        params = {"select": "date_heure,taux_co2", "where": span, "order_by": "date_heure"}
+        data = await self.json("exports/json", params)
+        return self.series(zone, lambda: self._read(data), now_s)
+
+    def _read(self, data: Any) -> Iterator[clean.Raw]:
+        # an export is a bare list; the paged form of the same data wraps its rows
+        records = data if isinstance(data, list) else data.get("results", data.get("records"))
+        if not isinstance(records, list):
+            raise BadAnswer(f"{self.title} sent an answer in an unexpected format")
+        records = [record.get("fields", record) for record in records]
+        for start_s, length, record in stepped(records, "date_heure", 900.0):
+            yield start_s, length, number(record["taux_co2"]), "actual"
+
 
 REGIONS = {"IE": "ROI", "GB-NIR": "NI"}
 HERE = ZoneInfo("Europe/Dublin")
@@ -30,16 +61,13 @@ class Eirgrid(Provider):
     late_s: ClassVar[float] = 5 * HOUR_S
     reach_s: ClassVar[float] = 28 * DAY_S  # a month is answered; three months give an empty answer
     limits: ClassVar[str] = "hours late at times; forecast to the end of the next day at most"
+    zones = REGIONS
 
-    @classmethod
-    def covers(cls, zone: str) -> bool:
-        return zone in REGIONS
-
-    async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
+    async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> Answer:
         data = await self._ask(zone, start_s, end_s, "co2intensity")
         return self.series(zone, lambda: self._read(data, zone, "actual", now_s), now_s)
 
-    async def forecast(self, zone: str, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
+    async def forecast(self, zone: str, end_s: float, now_s: float) -> Answer:
         data = await self._ask(zone, now_s, now_s + DAY_S, "co2intensityforecast")
         return self.series(zone, lambda: self._read(data, zone, "forecast", now_s), now_s, now_s)
 

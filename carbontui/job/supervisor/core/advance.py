@@ -1,0 +1,165 @@
+"""The one door: what an event makes of the state, and what is to be done. Pure.
+
+All that a decision reads is in the state and the event; an event that raises leaves the state as it was.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from carbontui import protocol
+from carbontui.grid.types import Outlook
+from carbontui.job.supervisor.core import allowance_rules, commands, control, state, trying
+from carbontui.job.supervisor.core.commands import Reply
+from carbontui.job.supervisor.core.effects import Effect, Replan, effects
+from carbontui.job.supervisor.core.levels import Level
+from carbontui.job.supervisor.core.observation import Inputs, Rank
+from carbontui.job.supervisor.core.observe import observe
+from carbontui.job.supervisor.core.plan import Plan
+from carbontui.job.supervisor.core.state import Calibrating, JobState, Totals
+from carbontui.power.curve import Curve
+from carbontui.protocol import Statement
+from carbontui.site.sharing import Share
+
+NEAREST_S = 0.5
+"""Leases are renewed at the tick nearest to when they are due: half a tick early rather than half a tick late."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """About a second has passed: the world as it is now, to decide on."""
+
+    inputs: Inputs
+
+
+@dataclass(frozen=True, slots=True)
+class RankReport:
+    """A training process came, left or changed its state between two ticks."""
+
+    rank: Rank
+    inputs: Inputs
+
+
+@dataclass(frozen=True, slots=True)
+class LastCount:
+    """The last count of a training process that nobody heard, from its file."""
+
+    rank: Rank
+    inputs: Inputs
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A user's command."""
+
+    cmd: protocol.Cmd
+    by: str
+    inputs: Inputs
+
+
+@dataclass(frozen=True, slots=True)
+class PlanMade:
+    """The worker has solved."""
+
+    plan: Plan
+    frontier: protocol.Frontier
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFailed:
+    """No new plan could be made: the one in force stays."""
+
+    said: Statement
+
+
+@dataclass(frozen=True, slots=True)
+class CurveMeasured:
+    """Speed by watts: measured, found or assumed; with the cause that a new plan is made for, if one is."""
+
+    curve: Curve
+    why: Statement | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationSaid:
+    """The level that a calibration asks for now, and its progress or result."""
+
+    level: Level | None
+    said: Statement | None
+
+
+@dataclass(frozen=True, slots=True)
+class ForecastRead:
+    """Past and expected intensity and price; None: no source has any."""
+
+    outlook: Outlook | None
+
+
+@dataclass(frozen=True, slots=True)
+class Booked:
+    """The account's sums up to now."""
+
+    totals: Totals
+
+
+@dataclass(frozen=True, slots=True)
+class SiteShare:
+    """This job's share of the machine's power budget; None: there is no budget, or the job draws nothing."""
+
+    share: Share | None
+
+
+Event = (
+    Tick
+    | RankReport
+    | LastCount
+    | Command
+    | PlanMade
+    | PlanFailed
+    | CurveMeasured
+    | CalibrationSaid
+    | ForecastRead
+    | Booked
+    | SiteShare
+)
+
+
+def advance(now: JobState, event: Event) -> tuple[JobState, tuple[Effect | Reply, ...]]:
+    """The next state, and the effects in the order in which they are to be performed; of a command, its reply too."""
+    match event:
+        case Tick(inputs):
+            return _tick(now, inputs)
+        case RankReport(rank, inputs):
+            return state.hear(now, rank, inputs), ()
+        case LastCount(rank, inputs):
+            return state.hear_left(now, rank, inputs), ()
+        case Command(cmd, by, inputs):
+            after, reply = commands.apply(now, cmd, inputs, by)
+            return after, (*reply.effects, replace(reply, effects=()))
+        case PlanMade(plan, frontier):
+            return replace(now, plan=plan, frontier=frontier, plan_fault=None), ()
+        case PlanFailed(said):
+            return replace(now, plan_fault=said), ()
+        case CurveMeasured(curve, why):
+            return replace(now, curve=curve), () if why is None else (Replan(why),)
+        case CalibrationSaid(level, said):
+            return replace(now, calibrating=Calibrating(level, said)), ()
+        case ForecastRead(outlook):
+            return replace(now, outlook=outlook), ()
+        case Booked(totals):
+            return replace(now, totals=totals), ()
+        case SiteShare(share):
+            return replace(now, site=share), ()
+
+
+def _tick(before: JobState, inputs: Inputs) -> tuple[JobState, tuple[Effect, ...]]:
+    """Learn from the inputs, decide, and compare with before: leases are renewed only with a decision."""
+    now = before if before.ended_mono_s is not None else state.absorb(before, inputs)
+    now = allowance_rules.judged(state.expire(trying.saw(now, inputs), inputs.now_s), inputs)
+    asked, decision = control.decide(now.asked, observe(now, inputs))
+    after = state.enter(now, asked, decision, inputs)
+    if renew := inputs.mono_s - before.renewed_mono_s >= protocol.RENEW_S - NEAREST_S:
+        after = replace(after, renewed_mono_s=inputs.mono_s)
+    if inputs.child.over and before.ended_mono_s is None:
+        after = replace(after, ended_mono_s=inputs.mono_s)
+    return after, effects(before, after, inputs, renew=renew)

@@ -1,0 +1,73 @@
+"""The job's state, and the only way to change it: an event is taken, and its effects are performed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from carbontui.job.supervisor.core.advance import (
+    Booked,
+    CalibrationSaid,
+    Command,
+    CurveMeasured,
+    Event,
+    ForecastRead,
+    LastCount,
+    PlanFailed,
+    PlanMade,
+    RankReport,
+    SiteShare,
+    Tick,
+    advance,
+)
+from carbontui.job.supervisor.core.commands import Reply
+from carbontui.job.supervisor.core.effects import Effect
+from carbontui.job.supervisor.core.state import JobState
+from carbontui.job.supervisor.record import events_file
+from carbontui.job.supervisor.shell.faults import Faults
+
+PARTS: dict[type[Event], str] = {
+    Tick: "deciding",
+    RankReport: "rank_message",
+    LastCount: "last_counts",
+    Command: "command",
+    PlanMade: "plan_made",
+    PlanFailed: "plan_made",
+    CurveMeasured: "curve_measured",
+    CalibrationSaid: "calibration",
+    ForecastRead: "grid",
+    Booked: "accounts",
+    SiteShare: "site",
+}
+"""What a fault in an event is reported as, by code (`text/log.py`)."""
+
+
+class Door:
+    """Holds one JobState. An event that raises leaves it as it was and is reported once; the next one passes."""
+
+    def __init__(self, state: JobState, faults: Faults, perform: Callable[[Effect], None]) -> None:
+        self.state = state
+        self._faults = faults
+        self._perform = perform
+        self._events = events_file.opened(state.spec.job)
+
+    def begin(self, restored: JobState) -> None:
+        """Continue with what a predecessor has left."""
+        self.state = restored
+        if self._events is not None:
+            self._events.begin(restored)
+
+    def take(self, event: Event) -> Reply | None:
+        """Advance by one event and perform its effects; a command's reply is returned, None if it failed."""
+        reply: Reply | None = None
+        with self._faults.confined(PARTS[type(event)]):
+            before = self.state
+            self.state, effects = advance(before, event)
+            if self._events is not None:
+                self._events.add(event, before, self.state, effects)
+            for effect in effects:
+                if isinstance(effect, Reply):
+                    reply = effect
+                    continue
+                with self._faults.confined(type(effect).__name__):
+                    self._perform(effect)
+        return reply

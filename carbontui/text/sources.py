@@ -1,0 +1,114 @@
+"""Where a figure comes from, in words: the sources in the provenance of a Status, and what slows a board down."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from carbontui.text import figures
+from carbontui.text.forms import Table
+
+SENSOR_BOUND = "sensor ±5 %; bursts under 0.3 s may be 20 % off"
+"""The error bound behind every label of joules: on some boards the counter sums a sensor that is active a quarter of
+the time, invisibly in the readings (arXiv 2312.02741; bursts of 250 ms on such a simulated board: -16 %)."""
+SLOWS = {
+    0x4: "its power limit",
+    0x8: "the hardware (slowdown)",
+    0x20: "heat",
+    0x40: "heat (hardware)",
+    0x80: "the power supply (brake)",
+}
+"""NVML's clock-event reasons that hold a board's clock down (nvmlClocksEventReason*, NVML reference)."""
+
+
+class Lead(Protocol):
+    """How good the forecasts of one lead have been: `protocol.ForecastError`, `grid.types.Accuracy`."""
+
+    @property
+    def lead_h(self) -> int: ...
+    @property
+    def hours(self) -> int: ...
+    @property
+    def error(self) -> float: ...
+    @property
+    def naive(self) -> float | None: ...
+    @property
+    def coverage(self) -> float | None: ...
+
+
+def slowed(reasons: int | None) -> str:
+    """Why a board's clock is held down; '' if it is not, or not reported."""
+    return ", ".join(text for bit, text in SLOWS.items() if (reasons or 0) & bit)
+
+
+def accuracy(leads: Sequence[Lead]) -> str:
+    """'off by 3, 7 % at 1, 6 h ahead (the same hour of the last known day: 9, 11 %); the 80 % band held 79 % of 300
+    hours'; '' without any data."""
+    if not leads:
+        return ""
+    errors, hours = (
+        ", ".join(column) for column in zip(*((f"{100 * x.error:.0f}", f"{x.lead_h}") for x in leads), strict=True)
+    )
+    line = f"off by {errors} % at {hours} h ahead"
+    if all(lead.naive is not None for lead in leads):
+        line += f" (the same hour of the last known day: {', '.join(f'{100 * (x.naive or 0.0):.0f}' for x in leads)} %)"
+    bands = [lead.coverage for lead in leads if lead.coverage is not None]
+    if bands:
+        line += f"; the 80 % band held {figures.percent(sum(bands) / len(bands))}"
+    return f"{line} of {max(lead.hours for lead in leads)} hours"
+
+
+def _yours(*, tdp_w: float, utilisation: float | None, now_s: float) -> str:
+    share = "utilisation (1 if none is reported)" if utilisation is None else f"{utilisation:g}"
+    return f"yours: {tdp_w:g} W x {share}"
+
+
+def _power(*, boards: Sequence[str], host: str, now_s: float) -> str:
+    return "; ".join((*boards, f"CPU and memory {host}"))
+
+
+def _energy(*, shares: Sequence[tuple[str, float]], sensed: bool, blind: bool, now_s: float) -> str:
+    told = ", ".join(f"{figures.percent(share)} {'shared, split' if how == 'split' else how}" for how, share in shares)
+    bound = f" ({SENSOR_BOUND})" if sensed else ""
+    return (told or "nothing metered yet") + bound + ("; a board that cannot be read is not in it" if blind else "")
+
+
+def _wall(*, shares: Sequence[tuple[str, float]], sensed: bool, blind: bool, now_s: float) -> str:
+    parts = _energy(shares=shares, sensed=sensed, blind=blind, now_s=now_s)
+    return f"boards, CPU, host constant and PUE: {parts}"
+
+
+def _avoided(*, watts: str, signal: str, now_s: float) -> str:
+    whose = {"yours": "your own"}.get(signal, signal)
+    return f"the same work with nothing held back, capped work at {watts} full watts, {whose} intensity"
+
+
+def _at_end(
+    *, planned: bool, grid: str | None, parked_assumed: bool, full_assumed: bool, capped: bool, now_s: float
+) -> str:
+    follows = "the plan in force" if planned else "at full speed"
+    assumed = ("; parked watts assumed" if parked_assumed else "") + ("; full watts assumed" if full_assumed else "")
+    band = f"80 % band of the forecast's error{' and of the speeds under caps' if capped else ' alone'}"
+    return f"metered so far, then {follows} on {grid or 'no grid source'}{assumed}; {band}"
+
+
+SOURCES: Table = {
+    "source_board": "{backend} {kind}",
+    "source_yours": _yours,
+    "source_clock_lock": "watts that a clock lock is steered to",
+    "source_split": "shared, split by the kernels and memory of each process",
+    "source_parked": "mean while paused on this job",
+    "source_power": _power,
+    "source_unread": "unknown: {nodes:list}",
+    "source_energy": _energy,
+    "source_energy_wall": _wall,
+    "source_no_grid": "no grid source",
+    "source_moved": "{grid}; moved by {moved}",
+    "source_accuracy": lambda *, leads, now_s: accuracy(leads),
+    "source_avoided": _avoided,
+    "source_guess": lambda *, guess, agreed, now_s: f"guessed from {guess}{', accepted by a user' if agreed else ''}",
+    "source_plan": "the plan in force",
+    "source_at_end": _at_end,
+    "source_estimate": "{timings} timings of {steps} steps at full speed; "
+    "95 % interval while the machine is as busy as it was",
+}
