@@ -12,7 +12,7 @@ from carbontui import protocol, units
 from carbontui.tui import words
 from carbontui.tui.picture import Picture
 from carbontui.tui.widgets.cells import CellRow, Cells, Ink, width_of
-from carbontui.tui.widgets.levels import PastLevels, planned, table
+from carbontui.tui.widgets.levels import PastLevels, held, planned, table
 from carbontui.tui.widgets.scale import GUTTER, TimeScale, eighths, means, window
 from carbontui.tui.widgets.timeline import Column, axis, plot, top_of, with_scale
 
@@ -90,7 +90,7 @@ class ForecastChart(Cells):
         for x, value in enumerate(mean):
             tall = eighths(value, top, space)
             if x < now:
-                kind = self.past.at(view.time(x) + view.span_s / 2) if self.past else None
+                kind = held(self.picture, self.past, view.time(x) + view.span_s / 2)
                 columns.append(Column(tall, tall, 0, "past", kind in words.STILL))
                 continue
             info = ahead[x]

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from carbontui import protocol, units
+from carbontui.tui.picture import Picture
 from carbontui.tui.widgets.scale import TimeScale
 
 
@@ -29,6 +30,26 @@ class PastLevels:
 
 def table(plan: protocol.PlanView | None) -> dict[str, protocol.LevelInfo]:
     return {info.name: info for info in plan.table} if plan else {}
+
+
+KIND_OF_STATE: dict[str, protocol.LevelKind] = {
+    "running": "full",
+    "throttled": "cap",
+    "pausing": "full",
+    "paused": "pause",
+    "unloaded": "unload",
+    "waiting": "off",
+}
+
+
+def held(picture: Picture, past: PastLevels | None, at_s: float) -> protocol.LevelKind | None:
+    """The kind of level that held at a time up to now. The past is asked for at each change of level: what came after
+    it is what holds now."""
+    known_s = picture.now_s if past is None else past.start_s + past.step_s * len(past.kinds)
+    if at_s < known_s:
+        return past.at(at_s) if past else None
+    known = table(picture.plan).get(picture.status.level or "")
+    return known.kind if known else KIND_OF_STATE.get(picture.status.state)
 
 
 def planned(plan: protocol.PlanView | None, view: TimeScale, now_s: float) -> list[protocol.LevelInfo | None]:
