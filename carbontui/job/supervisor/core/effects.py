@@ -270,6 +270,7 @@ def _told(before: JobState, after: JobState, seen: Inputs) -> tuple[Effect, ...]
         found.append(Record("trial", {"name": after.trial, "step": after.progress.step}))
     if _key(new) != _key(before.decision):
         facts = {"state": new.state, "reason": new.why.code, "text": new.why.said, "level": new.level.name}
+        facts["level_kind"] = new.level.kind
         at_s = None if after.live else seen.child.ended_s(after.clock)
         found.append(Record("state", facts | {"want_gen": after.asked.gen, "mode": after.asked.mode}, at_s))
         found.append(LogLine(statement("state_is", state=new.state, reason=new.why.said)))

@@ -187,7 +187,7 @@ class Requests:
             return protocol.Refused(str(error), ask.id)
         watts = protocol.Watts(units.iso(start), step, past.watts)
         values = tuple(outlook.value_at(start + (i + 0.5) * step) if outlook else None for i in range(ask.buckets))
-        return protocol.HistoryAnswer(ask.id, watts, level=past.levels, intensity_g=values)
+        return protocol.HistoryAnswer(ask.id, watts, level=past.levels, intensity_g=values, kind=past.kinds)
 
     async def events(self, ask: protocol.EventsAsk) -> protocol.EventsAnswer | protocol.Refused:
         try:
