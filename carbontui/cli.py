@@ -13,7 +13,8 @@ import os
 import sys
 from typing import NoReturn
 
-from carbontui import __version__, isolation
+from carbontui import __version__
+from carbontui.system import isolation
 
 isolation.forget_pythonpath()  # before anything else is imported: `module load` may have put another click there
 

@@ -14,18 +14,7 @@ import carbontui
 pytestmark = together("imports")  # every file of the package is read once
 ROOT = Path(carbontui.__file__).parent
 
-ANYONE = {
-    "config",
-    "bounded_command",
-    "isolation",
-    "line",
-    "local_socket",
-    "openmetrics",
-    "paths",
-    "proc",
-    "units",
-    "untrusted",
-}
+ANYONE = {"config", "line", "paths", "system", "units"}
 """Rooms that everyone but the client may enter; so is the root, for its version alone."""
 FIGURES = "carbontui.text.figures"
 """The form of numbers, which needs nothing: everyone but the client and the supervisor's core may write one."""
@@ -34,7 +23,7 @@ ROOMS = {
     "cli": {"verbs"},
     "verbs": {
         *("tui", "backtest", "job", "cluster", "grid", "power", "plan", "account", "reports", "export"),
-        *("protocol", "link", "ssh", "site", "fleet", "text"),
+        *("protocol", "link", "site", "fleet", "text"),
         "client",  # hook: puts it into an environment; nothing of a training runs there
     },
     "tui": {"protocol", "link", "text"},
@@ -51,18 +40,12 @@ ROOMS = {
     "reports": {"account", "job", "protocol", "grid", "text"},
     "export": {"account", "reports", "job", "protocol", "text"},
     "link": {"protocol"},
-    "ssh": {"protocol"},
     "protocol": set(),
     "config": {"paths"},
     "paths": set(),
-    "proc": set(),
-    "isolation": set(),
-    "local_socket": {"paths"},
-    "bounded_command": set(),
+    "system": {"protocol", "paths"},
     "units": set(),
-    "untrusted": set(),
     "line": set(),
-    "openmetrics": set(),
     "client": set(),
     "data": set(),
     "examples": set(),
@@ -91,11 +74,11 @@ PURE = {
     "carbontui.power.messages",
     "carbontui.power.metrics",
     "carbontui.power.simulated",
-    "carbontui.openmetrics.text",
+    "carbontui.system.openmetrics",
     "carbontui.protocol",
     "carbontui.site.sharing",
     "carbontui.units",
-    "carbontui.untrusted",
+    "carbontui.system.untrusted",
 }
 """What the supervisor's core may import, for its values and pure functions."""
 IMPURE = {
@@ -298,7 +281,7 @@ def test_the_state_of_a_job_is_replaced_by_an_event_and_by_a_restore_alone():
 
 @pytest.mark.parametrize("module", sorted(m for m in FILE_OF if within(m, [f"{JOB}.keeper"])))
 def test_the_keeper_imports_the_standard_library_alone(module):
-    known = {f"{JOB}.keeper", "carbontui.client.inject", "carbontui.isolation", "carbontui.proc"}
+    known = {f"{JOB}.keeper", "carbontui.client.inject", "carbontui.system.isolation", "carbontui.system.proc"}
     foreign = {name for name in names()[module] if not module_of(name)}
     foreign = {name for name in foreign if name.split(".")[0] not in sys.stdlib_module_names}
     assert foreign | {other for other in imports()[module] if not within(other, known)} == set()

@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
 
-from carbontui import untrusted
 from carbontui.power.messages import AgentLine, Bye, Done, Gone, Poke, Report, Wish
+from carbontui.system import untrusted
 
 LINE_MAX = 4 * 1024 * 1024
 """A viewer's line of at most 1 MiB, quoted."""

@@ -7,7 +7,8 @@ import re
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 
-from carbontui import bounded_command, units
+from carbontui import units
+from carbontui.system import bounded_command
 
 ASK_S = 20.0
 NODES_MOST = 100_000

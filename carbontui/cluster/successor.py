@@ -16,9 +16,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from carbontui import proc
 from carbontui.cluster import slurm
 from carbontui.cluster.queue import limit_s
+from carbontui.system import proc
 
 CHAIN = "CARBONTUI_CHAIN"
 """Variable in a successor's environment: the id of the first job, and this job's number in the chain."""

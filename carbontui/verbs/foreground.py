@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from carbontui import proc, protocol
+from carbontui import protocol
 from carbontui.job import stopping, store
 from carbontui.job.keeper import signals
 from carbontui.job.keeper.messages import RelayedSignal
 from carbontui.reports.figures import gave
+from carbontui.system import proc
 from carbontui.text import account as account_words
 from carbontui.text import figures, situation
 from carbontui.verbs.avoided import avoided_split

@@ -6,8 +6,9 @@ import socket
 import subprocess
 import sys
 
-from carbontui import bounded_command, ssh, units
+from carbontui import units
 from carbontui.job import spec as job_spec
+from carbontui.system import bounded_command, ssh
 from carbontui.verbs.failure import Failure
 
 ANSWER_S = 20.0

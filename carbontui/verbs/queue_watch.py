@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from carbontui import protocol, ssh, units
+from carbontui import protocol, units
 from carbontui.cluster import queue as slurm_queue
 from carbontui.cluster import slurm
 from carbontui.cluster.queue import QueuedJob
@@ -17,6 +17,7 @@ from carbontui.fleet import caps as caps_of
 from carbontui.fleet import queue as fleet_queue
 from carbontui.fleet.queue import Assumed
 from carbontui.job import store
+from carbontui.system import ssh
 from carbontui.text import figures, marks
 from carbontui.tui.queue_list import QueueRow, QueueSeen
 from carbontui.tui.target import Target

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from carbontui import protocol, ssh
+from carbontui import protocol
+from carbontui.system import ssh
 from carbontui.tui.target import Target
 from carbontui.verbs.failure import Failure
 

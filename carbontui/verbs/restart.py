@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from carbontui import proc
 from carbontui.job import store
+from carbontui.system import proc
 from carbontui.text import situation
 from carbontui.verbs import talk
 from carbontui.verbs.completion import any_jobs

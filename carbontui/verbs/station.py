@@ -21,8 +21,8 @@ from carbontui.verbs.failure import Failure
 
 if TYPE_CHECKING:
     from carbontui.grid.types import Outlook
-    from carbontui.openmetrics.place import MetricsPlace
     from carbontui.power.messages import Reading, Readings
+    from carbontui.system.metrics_place import MetricsPlace
     from carbontui.tui.jobs_feed import Seen
     from carbontui.verbs.remote import RemoteJobs
 
@@ -120,10 +120,10 @@ class StationWatch:
             self._fault = f"cannot be read: {error}"
 
     async def _follow(self) -> None:
-        from carbontui.openmetrics.text import render
         from carbontui.power import leases, metrics
         from carbontui.power.handle import AgentHandle
         from carbontui.power.meter import Meter
+        from carbontui.system.openmetrics import render
 
         place = _metrics()
         if leases.stale_leases():
@@ -212,7 +212,7 @@ def gain_words(outlook: Outlook, now_s: float) -> str:
 
 def _metrics() -> MetricsPlace | None:
     """Where the settings want metrics written, if anywhere."""
-    from carbontui.openmetrics.place import MetricsPlace
+    from carbontui.system.metrics_place import MetricsPlace
 
     with contextlib.suppress(config.ConfigError):
         where = config.load().settings.metrics

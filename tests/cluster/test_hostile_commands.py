@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from carbontui import cli, ssh
+from carbontui import cli
 from carbontui.cluster import queue as slurm_queue
 from carbontui.cluster import slurm, successor
 from carbontui.cluster.handle import NodeHandle
+from carbontui.system import ssh
 from carbontui.verbs import other_machines
 from carbontui.verbs.failure import Failure
 

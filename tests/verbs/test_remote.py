@@ -9,7 +9,8 @@ import pytest
 from house import until
 from sshd import WHY_NOT, Sshd
 
-from carbontui import link, protocol, ssh
+from carbontui import link, protocol
+from carbontui.system import ssh
 from carbontui.verbs import remote
 from carbontui.verbs.failure import Failure
 

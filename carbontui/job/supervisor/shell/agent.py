@@ -10,7 +10,6 @@ from pathlib import Path
 
 import msgspec
 
-from carbontui import isolation
 from carbontui.cluster import slurm
 from carbontui.cluster.agents import Agents
 from carbontui.cluster.handle import NodeHandle
@@ -19,6 +18,7 @@ from carbontui.job.spec import Nodes, Options
 from carbontui.job.supervisor.record.recorder import say
 from carbontui.power.handle import AgentHandle
 from carbontui.power.simulated import SimulatedSpec
+from carbontui.system import isolation
 
 RETRY_S = 30.0
 

@@ -22,7 +22,8 @@ from pathlib import Path
 
 import msgspec
 
-from carbontui import bounded_command, protocol, units
+from carbontui import protocol, units
+from carbontui.system import bounded_command
 
 CHUNK_B = 65536
 ANSWER_S = 20.0
