@@ -26,8 +26,8 @@ READS = {
 }
 FOREIGN = {
     "carbontui.client": "scripts, environments and names inside the training process",
-    "carbontui.cluster.queue": "what Slurm prints",
-    "carbontui.cluster.slurm": "what Slurm prints",
+    "carbontui.slurm.queue": "what Slurm prints",
+    "carbontui.slurm.commands": "what Slurm prints",
     "carbontui.config": "what msgspec says of a file of the user",
     "carbontui.grid.providers": "what operators publish",
     "carbontui.job.allowance": "what the user typed",
@@ -43,14 +43,14 @@ FOREIGN = {
     "carbontui.tui.loglines": "the training's output, with the keeper's one marker line",
     "carbontui.tui.screens.log": "the training's output",
     "carbontui.verbs.compare": "what the user typed",
-    "carbontui.verbs.other_machines": "what the user typed",
-    "carbontui.verbs.remote": "what the user typed",
+    "carbontui.verbs.support.machines": "what the user typed",
+    "carbontui.verbs.support.remote": "what the user typed",
 }
 """Modules that read texts of others, and which: nothing they read is a sentence of carbontui."""
 LAID_OUT = {
     "carbontui.reports.forms": "a text on one line of a table",
     "carbontui.tui.widgets.state_bar": "whether a line was cut short",
-    "carbontui.verbs.foreground": "which notices are new",
+    "carbontui.verbs.support.foreground": "which notices are new",
 }
 """Modules that fold a text to fit, or print it once: nothing depends on what it says."""
 

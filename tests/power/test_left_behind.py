@@ -22,7 +22,7 @@ from carbontui import paths
 from carbontui.power import orphans
 from carbontui.power.leases import LeaseStore, restore_stale, stale_leases
 from carbontui.system import proc
-from carbontui.verbs import talk
+from carbontui.verbs.support import talk
 
 pytestmark = together("doomed")  # its agents are found by the name of their job, all over the machine
 

@@ -14,8 +14,8 @@ from carbontui.job import launch, store
 from carbontui.job import spec as options
 from carbontui.job.runlog import last_lines
 from carbontui.tui.loglines import LogLines
-from carbontui.verbs import streams
-from carbontui.verbs.foreground import exit_code
+from carbontui.verbs.support import streams
+from carbontui.verbs.support.foreground import exit_code
 
 POLL_S = 0.2
 TOLD_S = 10.0

@@ -17,14 +17,14 @@ from carbontui import config
 from carbontui.job import spec, store
 from carbontui.text import figures
 from carbontui.tui.target import Target
-from carbontui.verbs.failure import Failure
+from carbontui.verbs.support.command import Failure
 
 if TYPE_CHECKING:
     from carbontui.grid.types import Outlook
     from carbontui.power.messages import Reading, Readings
     from carbontui.system.metrics_place import MetricsPlace
     from carbontui.tui.jobs_feed import Seen
-    from carbontui.verbs.remote import RemoteJobs
+    from carbontui.verbs.support.remote import RemoteJobs
 
 FINISHED_SHOWN = 50
 LEAVE_WAIT_S = 5.0
@@ -152,7 +152,7 @@ class StationWatch:
     async def _follow_grid(self) -> None:
         from carbontui.grid import opening
         from carbontui.verbs.grid import settings_of
-        from carbontui.verbs.place import sure_zone
+        from carbontui.verbs.support.grid_data import sure_zone
 
         try:
             settings = config.load().settings

@@ -8,11 +8,30 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from carbontui import units
-from carbontui.cluster import slurm
+from carbontui.slurm import commands
+
+NOBODYS = frozenset({"", "(null)", "N/A"})
+
+
+def add_to_comment(job: str, facts: Mapping[str, object]) -> None:
+    """Add these facts to the comment. Raises SlurmError, also for a comment that is not ours, which is left
+    unchanged."""
+    comment = commands.ask("squeue", "--noheader", f"--jobs={job}", "--format=%k").strip()
+    noted: object = {}
+    if comment not in NOBODYS:
+        try:
+            noted = json.loads(comment.removeprefix(MARK)) if comment.startswith(MARK) else None
+        except ValueError:
+            noted = None
+    if not isinstance(noted, dict):
+        raise commands.SlurmError(f"the comment of job {job} is not carbontui's: {units.printable(comment)[:80]}")
+    told = json.dumps({**noted, **facts}, separators=(",", ":"))
+    commands.ask("scontrol", "update", f"JobId={job}", f"Comment={MARK}{told}")
+
 
 MARK = "carbontui:"
 """Prefix of the comment of a job that carbontui submitted."""
@@ -83,7 +102,7 @@ def queue() -> list[QueuedJob]:
     """All waiting and running jobs, each array task separately. Raises SlurmError."""
     # names and comments are user-supplied: a random separator cannot be forged
     mark = secrets.token_hex(8)
-    told = slurm.ask(
+    told = commands.ask(
         *("squeue", "--noheader", "--array", "--all", "--states=PENDING,RUNNING,COMPLETING,SUSPENDED,CONFIGURING"),
         f"--format={mark}:{f'{mark},'.join(COLUMNS)}",
         # a time without a zone could not be read on another machine
@@ -167,7 +186,7 @@ class NodeState(NamedTuple):
 
 def nodes() -> list[NodeState]:
     """All nodes of the cluster: one at least. Raises SlurmError."""
-    told = slurm.ask("sinfo", "--noheader", "--Node", "--format=%N\x1f%T\x1f%c\x1f%G")
+    told = commands.ask("sinfo", "--noheader", "--Node", "--format=%N\x1f%T\x1f%c\x1f%G")
     found = {}
     for line in told.splitlines():
         fields = [units.printable(field) for field in line.split("\x1f")]
@@ -179,9 +198,9 @@ def nodes() -> list[NodeState]:
     return list(found.values())
 
 
-def _nonsense(command: str, told: str) -> slurm.SlurmError:
+def _nonsense(command: str, told: str) -> commands.SlurmError:
     said = units.printable(" ".join(told[:4096].split()))[:80]
-    return slurm.SlurmError(f"{command}: {f'its answer cannot be read: {said!r}' if said else 'lists nothing'}")
+    return commands.SlurmError(f"{command}: {f'its answer cannot be read: {said!r}' if said else 'lists nothing'}")
 
 
 def size(all_nodes: Iterable[NodeState]) -> ClusterSize:
@@ -215,7 +234,7 @@ def move(starts: Iterable[tuple[str, float]]) -> list[str]:
     """Set when waiting jobs may start (epoch seconds), through one scontrol; returns its messages for those refused:
     started or gone meanwhile, or another user's. Raises SlurmError."""
     lines = [f"update JobId={job} StartTime={_local(at)}" for job, at in starts]
-    return slurm.orders(lines) if lines else []
+    return commands.orders(lines) if lines else []
 
 
 def _local(at_s: float) -> str:

@@ -19,7 +19,7 @@ from carbontui.reports.figures import gave
 from carbontui.system import proc
 from carbontui.text import account as account_words
 from carbontui.text import figures, situation
-from carbontui.verbs.avoided import avoided_split
+from carbontui.verbs.support.avoided import avoided_split
 
 POLL_S = 0.1
 CLOSING_S = 20.0

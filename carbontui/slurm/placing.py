@@ -16,8 +16,8 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from carbontui.fleet.problem import NEVER, FleetJobs, FleetProblem, FleetSite, Floats, Ints
 from carbontui.plan.ascent import Response, climb
+from carbontui.slurm.problem import NEVER, FleetJobs, FleetProblem, FleetSite, Floats, Ints
 
 PASSES_MOST = 80
 

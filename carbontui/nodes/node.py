@@ -1,4 +1,4 @@
-"""The agent of one node of a job: `python -m carbontui.cluster.node`, started through srun or ssh by the supervisor.
+"""The agent of one node of a job: `python -m carbontui.nodes.node`, started through srun or ssh by the supervisor.
 
 It opens the node's job.sock for the ranks there and carries their lines to the supervisor, and it runs the node's power
 agent. Its standard input and output are the wire. It decides nothing: when the wire is lost it exits, limits are
@@ -21,7 +21,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from carbontui import __version__
-from carbontui.cluster.messages import BEAT_S, DEAF_S, LINE_MAX, Line, Open, Relay, Shut, Up, decode_to_node
+from carbontui.nodes.messages import BEAT_S, DEAF_S, LINE_MAX, Line, Open, Relay, Shut, Up, decode_to_node
 from carbontui.power.declared import DeclaredBoards
 from carbontui.power.handle import AgentHandle
 from carbontui.power.messages import AgentLine, Bye, Done, Gone, Poke, Report, Wish, encode
@@ -215,7 +215,7 @@ async def _main(options: argparse.Namespace) -> None:
 
 def main() -> None:
     """Parse and serve."""
-    parser = argparse.ArgumentParser(prog="carbontui.cluster.node")
+    parser = argparse.ArgumentParser(prog="carbontui.nodes.node")
     parser.add_argument("--socket", required=True)
     parser.add_argument("--job", required=True)
     parser.add_argument("--simulated", help="a SimulatedSpec as JSON")

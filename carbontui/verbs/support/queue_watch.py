@@ -10,22 +10,21 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from carbontui import protocol, units
-from carbontui.cluster import queue as slurm_queue
-from carbontui.cluster import slurm
-from carbontui.cluster.queue import QueuedJob
-from carbontui.fleet import caps as caps_of
-from carbontui.fleet import queue as fleet_queue
-from carbontui.fleet.queue import Assumed
 from carbontui.job import store
+from carbontui.slurm import commands
+from carbontui.slurm import fleet as fleet_queue
+from carbontui.slurm import queue as slurm_queue
+from carbontui.slurm.fleet import Assumed
+from carbontui.slurm.queue import QueuedJob
 from carbontui.system import ssh
 from carbontui.text import figures, marks
 from carbontui.tui.queue_list import QueueRow, QueueSeen
 from carbontui.tui.target import Target
-from carbontui.verbs import expected_grid
-from carbontui.verbs.failure import Failure
+from carbontui.verbs.support import grid_data
+from carbontui.verbs.support.command import Failure
 
 if TYPE_CHECKING:
-    from carbontui.fleet.caps import Cap
+    from carbontui.slurm.fleet import Cap
 
 SLOTS, SLOT_S = 48, 1800.0
 GRID_EVERY_S = 900.0
@@ -80,13 +79,13 @@ class QueueWatch:
         start = now // SLOT_S * SLOT_S
         try:
             queue, nodes = slurm_queue.queue(), slurm_queue.nodes()
-        except slurm.SlurmError as error:
+        except commands.SlurmError as error:
             return QueueSeen(faults=(str(error),))
         if now - self._grid_at_s >= GRID_EVERY_S:
             self._grid, self._grid_at_s = self._ahead(start), now
         ours = self._ours()
         rows = tuple(self._row(job, ours.get(_chain(job)), now) for job in queue)
-        cap = caps_of.per_slot(self._budget, start, SLOT_S, SLOTS) if self._budget else []
+        cap = fleet_queue.per_slot(self._budget, start, SLOT_S, SLOTS) if self._budget else []
         faults = tuple(f"job {job.id}: {job.asked.fault}" for job in queue if job.asked and job.asked.fault)
         return QueueSeen(
             jobs=rows,
@@ -105,7 +104,7 @@ class QueueWatch:
         if not self._grid_file and not self._zone:
             return (), ""
         try:
-            mean, source = expected_grid.filled(self._zone, self._grid_file, start_s, SLOT_S, SLOTS)
+            mean, source = grid_data.filled(self._zone, self._grid_file, start_s, SLOT_S, SLOTS)
         except Failure as failure:
             return (), failure.message
         return tuple(mean), source
@@ -154,7 +153,7 @@ class QueueWatch:
         if not known.foreign:
             return Target.of(known)
         if known.host not in self._hosts:
-            step = slurm.on_node(job.id, known.host)
+            step = commands.on_node(job.id, known.host)
             host = ssh.SlurmNode(known.host, step, carbontui=(sys.executable, "-m", "carbontui.cli"))
             self._hosts[known.host] = self._stack.enter_context(host)
         socket = self._hosts[known.host].socket(known.id)
@@ -178,7 +177,7 @@ def _node(
     name: str, state: str, cpus: int, gpus: int, queue: Sequence[QueuedJob], ours: dict[str, store.Job]
 ) -> QueueRow:
     """A node. Its watts are known only if carbontui meters every job on it and none of them spans other nodes."""
-    here = [job for job in queue if job.runs and name in slurm.nodes_of(job.node_list)]
+    here = [job for job in queue if job.runs and name in commands.nodes_of(job.node_list)]
     known = [ours.get(_chain(job)) for job in here]
     statuses = [job.status() for job in known if job is not None]
     watts = [status.power_w for status in statuses if status.power_w is not None]

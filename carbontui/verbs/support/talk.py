@@ -12,8 +12,8 @@ import msgspec
 
 from carbontui import link, protocol
 from carbontui.job import store
-from carbontui.verbs import streams
-from carbontui.verbs.failure import Failure
+from carbontui.verbs.support import streams
+from carbontui.verbs.support.command import Failure
 
 RETRY_S = 15.0
 """Seconds a verb waits for a supervisor that is being replaced; the keeper needs about six to notice and restart it."""

@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from carbontui.cluster import slurm
-from carbontui.cluster.queue import limit_s
+from carbontui.slurm import commands
+from carbontui.slurm.queue import limit_s
 from carbontui.system import proc
 
 CHAIN = "CARBONTUI_CHAIN"
@@ -89,12 +89,12 @@ def submit(environment: Mapping[str, str], *, not_before_s: float, now_s: float)
     """Submit the successor of this batch job and return its id. Raises SlurmError."""
     here = chain(environment)
     if here is None:
-        raise slurm.SlurmError("not in a Slurm job")
+        raise commands.SlurmError("not in a Slurm job")
     job = environment["SLURM_JOB_ID"]
-    shown = fields(slurm.ask("scontrol", "-o", "show", "job", job))
+    shown = fields(commands.ask("scontrol", "-o", "show", "job", job))
     if "JobId" not in shown:
-        raise slurm.SlurmError(f"scontrol: shows no job {job}")
-    text = slurm.ask("scontrol", "write", "batch_script", job, "-")
+        raise commands.SlurmError(f"scontrol: shows no job {job}")
+    text = commands.ask("scontrol", "write", "batch_script", job, "-")
     with tempfile.TemporaryDirectory(prefix="carbontui-") as folder:
         script = Path(folder) / "job.sh"
         script.write_text(text)
@@ -106,17 +106,17 @@ def submit(environment: Mapping[str, str], *, not_before_s: float, now_s: float)
             script=str(script),
             arguments=_arguments(),
         )
-        new = slurm.step_environment(environment) | {CHAIN: f"{here.first} {here.number + 1}"}
+        new = commands.step_environment(environment) | {CHAIN: f"{here.first} {here.number + 1}"}
         new.pop("SLURM_JOB_ID", None)
-        return slurm.submitted(asked, environment=new)
+        return commands.submitted(asked, environment=new)
 
 
 def end_s(environment: Mapping[str, str]) -> float | None:
     """When Slurm ends this job (epoch seconds); None without a limit, or if not reported."""
     job = environment.get("SLURM_JOB_ID", "")
     try:
-        left = slurm.ask("squeue", "-h", "-j", job, "-o", "%L") if job.isdigit() else ""
-    except slurm.SlurmError:
+        left = commands.ask("squeue", "-h", "-j", job, "-o", "%L") if job.isdigit() else ""
+    except commands.SlurmError:
         return None
     left_s = limit_s(left.strip().partition("\n")[0])
     return None if left_s is None else time.time() + left_s

@@ -11,7 +11,7 @@ import click
 from carbontui import protocol
 from carbontui.system import ssh
 from carbontui.tui.target import Target
-from carbontui.verbs.failure import Failure
+from carbontui.verbs.support.command import Failure
 
 LOOK_EVERY_S = 5.0
 there_option = click.option(

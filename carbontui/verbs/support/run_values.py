@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from carbontui import config, link, units
-from carbontui.verbs.failure import Failure
+from carbontui.verbs.support.command import Failure
 
 if TYPE_CHECKING:
     from carbontui.job.allowance import AllowanceKind
@@ -66,7 +66,7 @@ def zone_for(wanted: str | None, recorded: bool) -> tuple[str | None, str]:
     """(zone key, why it is not known). A recorded grid needs no zone, and accepts any name for one."""
     if recorded:
         return wanted or None, ""
-    from carbontui.verbs.place import find_zone
+    from carbontui.verbs.support.grid_data import find_zone
 
     found, why = find_zone(wanted)
     return (found.key if found else None), why
@@ -110,7 +110,7 @@ def declared_boards(settings: config.Settings) -> DeclaredBoards | None:
     """The user's declaration of boards whose power cannot be read: a TDP, or the name of a known board. Raises
     Failure."""
     from carbontui.power.declared import DeclaredBoards
-    from carbontui.verbs import tables
+    from carbontui.verbs.support import tables
 
     name, watts = settings.gpu, settings.board_w
     if name is not None and watts is None:

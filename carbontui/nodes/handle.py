@@ -19,7 +19,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from carbontui import units
-from carbontui.cluster.messages import LINE_MAX, FromNode, Line, Open, Relay, Shut, Up, decode_from_node
+from carbontui.nodes.messages import LINE_MAX, FromNode, Line, Open, Relay, Shut, Up, decode_from_node
 from carbontui.power import declared
 from carbontui.power.handle import AgentHandle
 from carbontui.power.messages import Done, Gone, Node, Outcome, Report, encode
