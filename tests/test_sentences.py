@@ -26,31 +26,31 @@ READS = {
 }
 FOREIGN = {
     "carbontui.client": "scripts, environments and names inside the training process",
-    "carbontui.cluster.queue": "what Slurm prints",
-    "carbontui.cluster.slurm": "what Slurm prints",
+    "carbontui.slurm.queue": "what Slurm prints",
+    "carbontui.slurm.commands": "what Slurm prints",
     "carbontui.config": "what msgspec says of a file of the user",
     "carbontui.grid.providers": "what operators publish",
     "carbontui.job.allowance": "what the user typed",
     "carbontui.job.journal": "/proc",
     "carbontui.job.supervisor.shell.unseen_watch": "a file of lines `time word`",
     "carbontui.link": "lines of a socket",
-    "carbontui.openmetrics.text": "the OpenMetrics format",
+    "carbontui.system.openmetrics": "the OpenMetrics format",
     "carbontui.plan.graph": "level numbers",
     "carbontui.plan.problem": "what msgspec says of a file of the user",
     "carbontui.power.cpu_time": "/proc",
     "carbontui.power.rapl": "/proc",
-    "carbontui.proc": "/proc",
+    "carbontui.system.proc": "/proc",
     "carbontui.tui.loglines": "the training's output, with the keeper's one marker line",
     "carbontui.tui.screens.log": "the training's output",
     "carbontui.verbs.compare": "what the user typed",
-    "carbontui.verbs.other_machines": "what the user typed",
-    "carbontui.verbs.remote": "what the user typed",
+    "carbontui.verbs.support.machines": "what the user typed",
+    "carbontui.verbs.support.remote": "what the user typed",
 }
 """Modules that read texts of others, and which: nothing they read is a sentence of carbontui."""
 LAID_OUT = {
     "carbontui.reports.forms": "a text on one line of a table",
     "carbontui.tui.widgets.state_bar": "whether a line was cut short",
-    "carbontui.verbs.foreground": "which notices are new",
+    "carbontui.verbs.support.foreground": "which notices are new",
 }
 """Modules that fold a text to fit, or print it once: nothing depends on what it says."""
 

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from carbontui import protocol, units, untrusted
+from carbontui import protocol, units
 from carbontui.job import journal
 from carbontui.job.journal import ROLLUP_S, Rollup
 from carbontui.protocol import LevelKind, is_level_kind
+from carbontui.system import untrusted
 
 UNUSABLE = (ArithmeticError, AttributeError, KeyError, TypeError, ValueError)
 """Exceptions raised by rows that no supervisor has written."""

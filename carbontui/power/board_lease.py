@@ -12,8 +12,8 @@ import signal
 import time
 from collections.abc import Callable
 
-from carbontui import proc
 from carbontui.power.leases import DAMAGED, LeaseRecord, LeaseStore, is_orphaned, new_record
+from carbontui.system import proc
 
 LEAVING_S = 0.5
 """An agent that has lost its supervisor restores and exits within this, unless it hangs."""

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from carbontui import proc
 from carbontui.power import capd_wire
 from carbontui.power.board_lease import BoardLease
 from carbontui.power.devices import (
@@ -20,6 +19,7 @@ from carbontui.power.devices import (
 from carbontui.power.leases import LowLimit
 from carbontui.power.messages import Capability, Code, Outcome
 from carbontui.power.steering import Steering
+from carbontui.system import proc
 
 FIX_ROOT = (
     "ask your administrator for 'sudo carbontui capd install' (it lowers limits on GPUs that only you use, restores "

@@ -21,13 +21,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from carbontui.openmetrics.place import MetricsPlace
-from carbontui.openmetrics.text import render
 from carbontui.power import capd_wire as wire
 from carbontui.power import metrics
 from carbontui.power.capd_core import INVALID, UNKNOWN, Caller, Capd
 from carbontui.power.devices import DeviceError
 from carbontui.power.leases import LeaseStore
+from carbontui.system.metrics_place import MetricsPlace
+from carbontui.system.openmetrics import render
 
 CONNECTIONS, CONNECTIONS_OF_ONE = 128, 16
 OUT_MAX = 65536

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from carbontui import untrusted
+from carbontui.system import untrusted
 
 SOCKET = Path("/run/carbontui/capd.sock")
 LINE_MAX = 4096

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from carbontui import proc
 from carbontui.power.shares import CpuSeconds, cpu_share
+from carbontui.system import proc
 
 LIST_S = 10.0
 """Interval between two scans of all processes, which take a millisecond per hundred."""

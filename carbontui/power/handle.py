@@ -21,7 +21,6 @@ from pathlib import Path
 import msgspec
 from msgspec import structs
 
-from carbontui import isolation
 from carbontui.power import leases, orphans
 from carbontui.power.declared import DeclaredBoards
 from carbontui.power.messages import (
@@ -46,6 +45,7 @@ from carbontui.power.messages import (
     encode,
 )
 from carbontui.power.simulated import SimulatedSpec
+from carbontui.system import isolation
 
 BACKOFF_S = (0.0, 1.0, 2.0, 5.0, 15.0)
 LIVED_S = 30.0

@@ -18,8 +18,9 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from carbontui import isolation, paths, proc, untrusted
+from carbontui import paths
 from carbontui.power.messages import Outcome
+from carbontui.system import isolation, proc, untrusted
 
 
 class LeaseRecord(Struct, frozen=True, kw_only=True):

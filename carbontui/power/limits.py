@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from carbontui import proc
 from carbontui.power import clocks, power_limit
 from carbontui.power.board_lease import BoardLease
 from carbontui.power.board_limit import CODES, BoardLimit
@@ -16,6 +15,7 @@ from carbontui.power.devices import GPU_IS_LOST, NO_PERMISSION, NOT_SUPPORTED, B
 from carbontui.power.leases import LeaseStore, command, is_stale, restore_stale, stale_leases
 from carbontui.power.messages import Capability, Outcome
 from carbontui.power.power_limit import Ineffective
+from carbontui.system import proc
 
 __all__ = ["Limiter", "restore_stale", "stale_leases"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from carbontui.openmetrics.text import Family
 from carbontui.power.messages import Readings
+from carbontui.system.openmetrics import Family
 
 
 class Held(NamedTuple):

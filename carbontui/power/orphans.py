@@ -7,7 +7,7 @@ import os
 import signal
 from pathlib import Path
 
-from carbontui import proc
+from carbontui.system import proc
 
 MODULE = "carbontui.power.agent"
 GRACE_S = 5.0

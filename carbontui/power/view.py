@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 
-from carbontui import paths, proc
+from carbontui import paths
 from carbontui.power.devices import DeviceInfo, Look, measure_caps
 from carbontui.power.messages import Capability, Reading
+from carbontui.system import proc
 
 
 def foreign(pids: tuple[int, ...], own: tuple[int, ...], *, hidden_too: bool = False) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ import click
 
 from carbontui.power import capd_client, capd_install, capd_wire
 from carbontui.units import printable
-from carbontui.verbs.failure import Failure
+from carbontui.verbs.support.command import Failure
 
 ALLOWS = (
     "It lowers the power limit or locks the clock of a GPU, within the driver's range and below what it found, for a "

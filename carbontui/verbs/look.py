@@ -21,10 +21,9 @@ from carbontui.text import account as account_words
 from carbontui.text import figures, marks, situation
 from carbontui.text.plan import certificate
 from carbontui.tui import words
-from carbontui.verbs import streams, talk
-from carbontui.verbs.avoided import avoided_split
-from carbontui.verbs.completion import any_jobs
-from carbontui.verbs.failure import Failure
+from carbontui.verbs.support import streams, talk
+from carbontui.verbs.support.avoided import avoided_split
+from carbontui.verbs.support.command import Failure, any_jobs
 
 FOLLOW_S = 0.3
 LOG_LINE_MAX = 1 << 20

@@ -17,8 +17,8 @@ from carbontui.job.supervisor.core.rules.observe import observe
 from carbontui.job.supervisor.core.state.job import Totals
 from carbontui.job.supervisor.core.state.measured import Mean, Measured
 from carbontui.text import account as account_words
-from carbontui.verbs.foreground import narrate
 from carbontui.verbs.look import report
+from carbontui.verbs.support.foreground import narrate
 
 HOUR = 3600.0
 NEARLY = {"rel": 2e-3}

@@ -30,9 +30,9 @@ sys.path[:0] = [str(HERE.parent), str(HERE.parent / "nvmlsim")]
 from house import House, until
 from nvmlsim import Sim, build
 
-from carbontui import proc
 from carbontui.power import capd_client, capd_wire
 from carbontui.power.capd_wire import Limit, Lock
+from carbontui.system import proc
 
 UUID = "GPU-51a00000-7c1d-4e55-9d3a-000000000000"
 NOBODY = 65534

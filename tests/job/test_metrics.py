@@ -10,9 +10,9 @@ from states import board, inputs, job_state, shown
 
 from carbontui.job.supervisor.core.state.job import Totals
 from carbontui.job.supervisor.shell import metrics
-from carbontui.openmetrics.text import Rising, render
 from carbontui.power import metrics as power_metrics
 from carbontui.power.messages import HostReading, Readings
+from carbontui.system.openmetrics import Rising, render
 
 NAMES = {
     "carbontui_job_info": "gauge",

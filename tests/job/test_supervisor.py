@@ -13,7 +13,7 @@ import states
 from click.testing import CliRunner
 from drawn import drawn
 
-from carbontui import cli, proc, protocol
+from carbontui import cli, protocol
 from carbontui.job import spec as options
 from carbontui.job.clock import Clock
 from carbontui.job.journal import Journal
@@ -24,6 +24,7 @@ from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.job.supervisor.shell.agent import keep_starting
 from carbontui.power.curve import Curve, Point
 from carbontui.power.messages import Reading, Readings, Sample
+from carbontui.system import proc
 
 
 @pytest.fixture

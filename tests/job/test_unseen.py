@@ -14,7 +14,7 @@ from house import until
 from later import needs
 from states import RUNNING, inputs, job_state, plan_of, rank
 
-from carbontui import proc, protocol
+from carbontui import protocol
 from carbontui.client import inject, unseen
 from carbontui.client.unseen import Cause
 from carbontui.job.supervisor.core.effects import Record, effects
@@ -24,6 +24,7 @@ from carbontui.job.supervisor.core.rules.observe import observe
 from carbontui.job.supervisor.core.state.job import absorb
 from carbontui.job.supervisor.shell import unseen_watch
 from carbontui.job.supervisor.shell.unseen_watch import UnseenWatch
+from carbontui.system import proc
 
 STAY = "\nprint('ready', flush=True)\nimport time; time.sleep(600)\n"
 LAYER = "import torch\nlayer = torch.nn.Linear(2, 2)\ndef grad(): layer(torch.ones(1, 2)).sum().backward()\n"

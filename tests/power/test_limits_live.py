@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 from nvml_machine import machine_with  # noqa: F401
 
-from carbontui import proc
 from carbontui.power import handle as handle_module
 from carbontui.power.handle import AgentHandle
 from carbontui.power.leases import LeaseStore, restore_stale, stale_leases
+from carbontui.system import proc
 
 
 @asynccontextmanager

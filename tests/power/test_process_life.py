@@ -15,13 +15,13 @@ from house import until
 from nvml_machine import machine_with  # noqa: F401
 from nvmlsim import Sim
 
-from carbontui import proc
 from carbontui.power.agent_core import RETRY_S, Agent
 from carbontui.power.devices import DeviceError, Look
 from carbontui.power.leases import LeaseStore, new_record, restore_stale, stale_leases
 from carbontui.power.messages import Done, Outcome, Wish
 from carbontui.power.nvml import NvmlBackend
 from carbontui.power.rapl import Host
+from carbontui.system import proc
 
 GIB = 2**30
 TIMEOUT = 10

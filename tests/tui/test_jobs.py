@@ -207,7 +207,7 @@ def test_the_watch_reads_this_machine_and_leaves_nothing_behind(
     monkeypatch.setenv("CARBONTUI_LEASE_DIR", str(tmp_path / "leases"))
     monkeypatch.setenv("CARBONTUI_OFFLINE", "1")
     monkeypatch.setenv("CARBONTUI_ZONE", "DE")
-    from carbontui.verbs.station import StationWatch
+    from carbontui.verbs.support.station import StationWatch
 
     with StationWatch() as watch:
         seen = until(lambda: (s := watch.seen()) and not any("..." in fact[1] for fact in s.facts) and s, 60)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from carbontui import proc, protocol
+from carbontui import protocol
 from carbontui.job import budget as budgets
 from carbontui.job import store
 from carbontui.job.journal import Journal
@@ -48,6 +48,7 @@ from carbontui.job.supervisor.shell.unseen_watch import UnseenWatch
 from carbontui.job.worker.handle import WorkerHandle
 from carbontui.protocol import Statement, statement, written
 from carbontui.site.ledger import Ledger
+from carbontui.system import proc
 from carbontui.text.statements import words
 
 TICK_S = 1.0

@@ -14,8 +14,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from carbontui import protocol, units
-from carbontui.cluster import note
-from carbontui.cluster.slurm import SlurmError
 from carbontui.job import budget as budgets
 from carbontui.job.journal import Journal
 from carbontui.job.supervisor.core.advance import PlanFailed, PlanMade
@@ -34,6 +32,8 @@ from carbontui.protocol import Statement, statement
 from carbontui.site import given
 from carbontui.site.given import PricesError
 from carbontui.site.sharing import GivenPrices
+from carbontui.slurm import queue
+from carbontui.slurm.commands import SlurmError
 from carbontui.text import figures
 from carbontui.text.statements import words
 
@@ -174,7 +174,7 @@ class Replanner:
 
     async def _note(self, job: str, facts: dict[str, object]) -> None:
         try:
-            await asyncio.to_thread(note.add, job, facts)
+            await asyncio.to_thread(queue.add_to_comment, job, facts)
         except SlurmError as error:
             self._recorder.say(statement("fleet_untold", why=str(error)))
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from carbontui import proc, protocol, units
+from carbontui import protocol, units
 from carbontui.job.clock import Clock
 from carbontui.job.supervisor.core.state.inputs import Inputs, LimitNews, Rank
 from carbontui.job.supervisor.core.state.job import JobState
@@ -18,6 +18,7 @@ from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
 from carbontui.job.supervisor.shell.server import Peer, Server
 from carbontui.job.supervisor.shell.unseen_watch import UnseenWatch
 from carbontui.power.handle import AgentHandle
+from carbontui.system import proc
 
 
 class Sensors:

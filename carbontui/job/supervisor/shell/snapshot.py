@@ -19,10 +19,10 @@ from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.core.view import notices, provenance, status
 from carbontui.job.supervisor.shell import metrics
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
-from carbontui.openmetrics.place import MetricsPlace
-from carbontui.openmetrics.text import Rising, render
 from carbontui.power.handle import AgentHandle
 from carbontui.protocol import Statement, statement, written
+from carbontui.system.metrics_place import MetricsPlace
+from carbontui.system.openmetrics import Rising, render
 from carbontui.text import statements
 from carbontui.text.sources import slowed
 from carbontui.text.statements import words
