@@ -121,9 +121,10 @@ class StationWatch:
 
     async def _follow(self) -> None:
         from carbontui.openmetrics.text import render
-        from carbontui.power import leases, metrics
-        from carbontui.power.handle import AgentHandle
-        from carbontui.power.meter import Meter
+        from carbontui.power.agent.handle import AgentHandle
+        from carbontui.power.limit import leases
+        from carbontui.power.metering import metrics
+        from carbontui.power.metering.meter import Meter
 
         place = _metrics()
         if leases.stale_leases():

@@ -29,7 +29,7 @@ from carbontui.job.supervisor.core.observe import observe
 from carbontui.job.supervisor.core.progress import Progress
 from carbontui.job.supervisor.core.state import Totals
 from carbontui.job.worker.process import solve_plan
-from carbontui.power.curve import Curve, Point
+from carbontui.power.curves.curve import Curve, Point
 from tests.job.states import NOW_S, board, inputs, job_state, rank
 
 SLOT_S = 900.0

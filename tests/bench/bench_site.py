@@ -27,10 +27,10 @@ from carbontui import protocol
 from carbontui.job.supervisor.core import control, site_claim, state
 from carbontui.job.supervisor.core.observe import observe
 from carbontui.job.supervisor.core.override import Overrides
-from carbontui.power import simulated
+from carbontui.power.backends import simulated
+from carbontui.power.backends.simulated import SimulatedSpec
 from carbontui.power.messages import Sample
-from carbontui.power.meter import Meter
-from carbontui.power.simulated import SimulatedSpec
+from carbontui.power.metering.meter import Meter
 from carbontui.site.ledger import Ledger, LedgerEntry
 from carbontui.site.sharing import SiteBudget
 

@@ -11,8 +11,8 @@ from states import board, inputs, job_state, shown
 from carbontui.job.supervisor.core.state import Totals
 from carbontui.job.supervisor.shell import metrics
 from carbontui.openmetrics.text import Rising, render
-from carbontui.power import metrics as power_metrics
 from carbontui.power.messages import HostReading, Readings
+from carbontui.power.metering import metrics as power_metrics
 
 NAMES = {
     "carbontui_job_info": "gauge",

@@ -15,7 +15,7 @@ from carbontui.job.supervisor.core.control import Asked
 from carbontui.job.supervisor.core.measured import Mean, Measured
 from carbontui.job.supervisor.core.override import Overrides
 from carbontui.job.supervisor.core.progress import Progress
-from carbontui.power.curve import Curve, Point
+from carbontui.power.curves.curve import Curve, Point
 from carbontui.power.messages import Capability, Outcome
 from carbontui.text.replies import curve_lines
 

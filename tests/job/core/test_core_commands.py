@@ -19,7 +19,7 @@ from carbontui.job.supervisor.core.boards import Boards, LeftAlone
 from carbontui.job.supervisor.core.control import Asked
 from carbontui.job.supervisor.core.override import Overrides
 from carbontui.job.supervisor.core.state import Calibrating
-from carbontui.power.curve import Curve, Point
+from carbontui.power.curves.curve import Curve, Point
 from carbontui.power.messages import Capability, Outcome
 from carbontui.protocol import Cmd, statement, written
 

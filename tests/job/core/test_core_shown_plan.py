@@ -14,7 +14,7 @@ from carbontui.job.supervisor.core.measured import Mean, Measured
 from carbontui.job.supervisor.core.override import Overrides
 from carbontui.job.supervisor.core.state import Totals
 from carbontui.plan.results import Explanation
-from carbontui.power.curve import Curve, Point
+from carbontui.power.curves.curve import Curve, Point
 from carbontui.text import figures
 
 SAVES = Explanation(verdict="saves", saved=9.0)

@@ -17,7 +17,7 @@ from carbontui.job.supervisor.core.observe import observe
 from carbontui.job.supervisor.core.override import Overrides
 from carbontui.job.worker.process import solve_plan
 from carbontui.plan.results import Explanation
-from carbontui.power import declared
+from carbontui.power.backends import declared
 from carbontui.power.messages import Capability, Readings
 from carbontui.protocol import Cmd
 from carbontui.site.sharing import Ahead, Claim, GivenPrices, LevelAhead, Share

@@ -17,7 +17,7 @@ from carbontui.job.supervisor.core.observation import Inputs, Rank
 from carbontui.job.supervisor.core.observe import observe
 from carbontui.job.supervisor.core.plan import Plan
 from carbontui.job.supervisor.core.state import Calibrating, JobState, Totals
-from carbontui.power.curve import Curve
+from carbontui.power.curves.curve import Curve
 from carbontui.protocol import Statement
 from carbontui.site.sharing import Share
 

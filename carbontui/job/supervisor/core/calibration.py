@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from carbontui.job.supervisor.core import boards, finish
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.state import JobState
-from carbontui.power.calibration import CalibrationSpec
-from carbontui.power.curve import Curve, Point
+from carbontui.power.curves.calibration import CalibrationSpec
+from carbontui.power.curves.curve import Curve, Point
 from carbontui.power.messages import Code, Outcome, Reading
 from carbontui.protocol import Statement, statement
 

@@ -11,7 +11,7 @@ from carbontui.job.supervisor.core import allowance_rules, boards, trying, unloa
 from carbontui.job.supervisor.core.control import Decision
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.state import JobState
-from carbontui.power.simulated import SimulatedSpec
+from carbontui.power.backends.simulated import SimulatedSpec
 from carbontui.protocol import Statement, statement
 
 

@@ -12,7 +12,7 @@ from carbontui.job.supervisor.core import machine
 from carbontui.job.supervisor.core.course import CourseAhead, course, if_planned
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.state import JobState
-from carbontui.power import curve as curves
+from carbontui.power.curves import curve as curves
 
 
 def at_end(state: JobState, seen: Inputs) -> protocol.AtEnd | None:

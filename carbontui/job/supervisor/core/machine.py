@@ -5,7 +5,7 @@ from __future__ import annotations
 from carbontui.job.supervisor.core import measured, problem, unload_rules
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.state import JobState
-from carbontui.power import curve as curves
+from carbontui.power.curves import curve as curves
 
 PAUSE_PLAN_MAX_S, RESUME_PLAN_MAX_S = 120.0, 600.0
 """Upper bounds on the pause and resume latency that a plan assumes (seconds of the job's clock)."""

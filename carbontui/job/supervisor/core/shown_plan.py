@@ -17,7 +17,7 @@ from carbontui.job.supervisor.core.course import CourseAhead, Segment, course, f
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.plan import Plan, coded
 from carbontui.job.supervisor.core.state import JobState
-from carbontui.power import curve as curves
+from carbontui.power.curves import curve as curves
 from carbontui.protocol import Statement, statement
 
 CALIBRATION_COST_S = 120.0

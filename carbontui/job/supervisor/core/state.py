@@ -37,7 +37,7 @@ from carbontui.job.supervisor.core.plan import Plan
 from carbontui.job.supervisor.core.progress import Progress
 from carbontui.job.supervisor.core.tried import Tried
 from carbontui.job.supervisor.core.unloading import Unloading
-from carbontui.power.curve import Curve
+from carbontui.power.curves.curve import Curve
 from carbontui.site.sharing import Share
 
 FRESH_WATTS_S = 2.0

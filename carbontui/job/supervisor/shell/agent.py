@@ -17,8 +17,8 @@ from carbontui.cluster.handle import NodeHandle
 from carbontui.job.clock import Clock
 from carbontui.job.spec import Nodes, Options
 from carbontui.job.supervisor.record.recorder import say
-from carbontui.power.handle import AgentHandle
-from carbontui.power.simulated import SimulatedSpec
+from carbontui.power.agent.handle import AgentHandle
+from carbontui.power.backends.simulated import SimulatedSpec
 
 RETRY_S = 30.0
 

@@ -20,7 +20,7 @@ from carbontui.job.supervisor.shell import metrics
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
 from carbontui.openmetrics.place import MetricsPlace
 from carbontui.openmetrics.text import Rising, render
-from carbontui.power.handle import AgentHandle
+from carbontui.power.agent.handle import AgentHandle
 from carbontui.protocol import Statement, statement, written
 from carbontui.text import statements
 from carbontui.text.sources import slowed
