@@ -108,7 +108,7 @@ def hook_findings() -> list[Finding]:
 
 def command_findings(command: tuple[str, ...]) -> list[Finding]:
     """What would be detected in a command, without running it."""
-    from carbontui.client import probe
+    from carbontui.client.detection import probe
 
     try:
         said = probe.look(command, os.environ, str(Path.cwd()))

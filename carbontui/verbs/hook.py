@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from carbontui import paths
-from carbontui.client import pth
+from carbontui.client.detection import pth
 from carbontui.verbs.failure import Failure
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from carbontui import protocol
-from carbontui.client import unseen
+from carbontui.client.detection import unseen
 from carbontui.job.supervisor.core import forbidden, machine
 from carbontui.job.supervisor.core.levels import FULL, OFF
 from carbontui.job.supervisor.core.observation import Inputs

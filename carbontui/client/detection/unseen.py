@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import FrozenSet, Mapping, NamedTuple, Optional, Sequence
 
-from carbontui.client import evidence
+from carbontui.client.detection import evidence
 
 STEP = "call carbontui.step() at the end of the loop's body"
 INSTALL = "run `carbontui hook --install` in its environment"

@@ -15,7 +15,6 @@ of work older, the keeper uses that. So in a long run call saved.save() every fe
 
 from __future__ import annotations
 
-import contextlib
 import glob
 import io
 import os
@@ -24,7 +23,7 @@ import sys
 from typing import Any, Dict, Iterator, List, Optional, Union
 
 from carbontui.client import api, device, marker
-from carbontui.client.kept import Kept
+from carbontui.client.checkpoint.kept import Kept
 
 FORMAT = 1
 
@@ -143,8 +142,7 @@ def _write(path: str, state: Dict[str, Any]) -> None:
 def _sweep(path: str) -> None:
     """Remove files left by a killed save."""
     for part in glob.glob(glob.escape(path) + ".*.part"):
-        with contextlib.suppress(OSError):
-            os.unlink(part)
+        marker.remove(part)
 
 
 def random_states() -> Dict[str, Any]:

@@ -12,98 +12,11 @@ import sys
 import threading
 import time
 import traceback
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Union
+from typing import Any, Callable, Dict, List, Optional, Union
 
-from carbontui.client.counter import FAR, Counter
-from carbontui.client.duty import Duty
-from carbontui.client.wire import Want
-
-
-class Act(NamedTuple):
-    """What the training thread does at a boundary.
-
-    kind: go (train on), hold (blocked, model in VRAM), rest (the off-phase of a duty cycle), idle (the same for a rank,
-    whose coordinator keeps the time), wait (for a decision of the ranks), save (call the checkpoint functions), leave
-    (exit 0 after the marker). `until` is on the gate's clock.
-    """
-
-    kind: str
-    until: float = 0.0
-    want: Optional[Want] = None
-
-
-GO = Act("go")
-
-
-class Lease:
-    """The authority of a single process: a want is in force until its lease expires."""
-
-    marks_early = False
-    """The marker is written when the process leaves, not when it saves."""
-
-    def __init__(self) -> None:
-        self.want: Optional[Want] = None
-        self.until = 0.0
-        self.duty = Duty()
-        self.saved: Optional[int] = None
-        """want_gen of the last requested checkpoint that was tried."""
-        self.saved_well = False
-
-    def accept(self, want: Want, now: float) -> bool:
-        """Take a want; True if it differs from the one in force."""
-        before = self.in_force(now)
-        self.want, self.until = want, now + want.lease_s
-        share = want.duty if want.mode == "run" else None
-        if share != self.duty.share:
-            self.duty.set(share, now)
-        return before is None or want.asked != before.asked
-
-    def in_force(self, now: float) -> Optional[Want]:
-        if self.want is not None and now >= self.until:
-            self.want = None
-            self.duty.set(None, now)
-        return self.want
-
-    def running(self, now: float) -> Optional[Want]:
-        """The want to acknowledge while training goes on."""
-        return self.in_force(now)
-
-    def asks_boundary(self, now: float, can_save: bool) -> bool:
-        """True while the want in force needs the training thread to stop at a boundary."""
-        want = self.in_force(now)
-        return want is not None and (
-            want.mode != "run" or (want.checkpoint and can_save and self.saved != want.want_gen)
-        )
-
-    def act(self, now: float, done: int, can_save: bool) -> Act:
-        """The action at a boundary."""
-        want = self.in_force(now)
-        if want is None:
-            return GO
-        if can_save and (want.checkpoint or want.mode == "unload") and self.saved != want.want_gen:
-            return Act("save", want=want)
-        if want.mode == "unload" and can_save and self.saved_well:
-            return Act("leave", want=want)
-        if want.mode != "run":  # an unload that is not possible: hold the model instead
-            return Act("hold", self.until, want)
-        rest_s = self.duty.due(now)
-        return Act("rest", min(now + rest_s, self.until), want) if rest_s > 0 else GO
-
-    def outcome(self, want: Want, well: bool) -> None:
-        """The checkpoint functions have run for this want."""
-        self.saved, self.saved_well = want.want_gen, well
-
-    def limit(self, now: float, can_save: bool) -> int:
-        """The step count from which on the training thread must come to the gate."""
-        due = self.duty.next_at() if self.in_force(now) else None
-        return 0 if self.asks_boundary(now, can_save) or (due is not None and now >= due) else FAR
-
-    def wakes_at(self, now: float) -> Optional[float]:
-        """When `limit` or `act` may change through the passage of time."""
-        if self.in_force(now) is None:
-            return None
-        due = self.duty.next_at()
-        return self.until if due is None or due <= now else min(self.until, due)
+from carbontui.client.pausing.counter import FAR, Counter
+from carbontui.client.pausing.lease import Act, Lease
+from carbontui.client.pausing.wire import Want
 
 
 class Gate:

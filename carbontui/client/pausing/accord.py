@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import Optional
 
-from carbontui.client.counter import FAR
-from carbontui.client.duty import Duty
-from carbontui.client.gate import GO, Act, Lease
-from carbontui.client.wire import Want
+from carbontui.client.pausing.counter import FAR
+from carbontui.client.pausing.lease import GO, Act, Lease
+from carbontui.client.pausing.wire import Want
 
 UNDECIDED_S = 65.0
 """Longest wait of a rank for a decision; its thread aborts the proposal before that."""
@@ -41,36 +40,21 @@ class StopAt:
         return self.kind in ("save", "leave")
 
 
-class Accord:
-    """The authority of a rank. Its own supervisor's want is kept in `lease`; only rank 0's is acted on."""
+class Accord(Lease):
+    """The authority of a rank, in place of its `lease`: a want is acted on only where all ranks have agreed."""
 
     def __init__(self, lease: Lease) -> None:
-        self.lease = lease
-        self.duty = Duty()  # never set: in a distributed job the coordinator proposes the rests
+        vars(self).update(vars(lease))
         self.order: Optional[StopAt] = None
 
     @property
-    def marks_early(self) -> bool:
+    def marks_early(self) -> bool:  # type: ignore[override]
         """An unwritable marker must count as a failed checkpoint while all ranks can still stay."""
         return self.order is not None and self.order.kind == "leave"
 
-    @property
-    def want(self) -> Optional[Want]:
-        return self.lease.want
-
-    def accept(self, want: Want, now: float) -> bool:
-        return self.lease.accept(want, now)
-
-    def in_force(self, now: float) -> Optional[Want]:
-        return self.lease.in_force(now)
-
     def running(self, now: float) -> Optional[Want]:
-        """The want to acknowledge while training goes on."""
-        want = self.lease.in_force(now)
+        want = self.in_force(now)
         return want if want is not None and want.mode == "run" and not want.checkpoint else None
-
-    def asks_boundary(self, now: float, can_save: bool) -> bool:
-        return self.lease.asks_boundary(now, can_save)
 
     def act(self, now: float, done: int, can_save: bool) -> Act:
         order = self.order
@@ -79,7 +63,7 @@ class Accord:
         order.arrived = True
         if order.state == "asked":
             return Act("wait", order.until)
-        want = self.lease.in_force(now)
+        want = self.in_force(now)
         if order.saves:
             meant = (want or NOBODY)._replace(not_before=order.not_before)
             if order.state == "leave":
@@ -94,10 +78,10 @@ class Accord:
     def _held(self, want: Want, can_save: bool) -> bool:
         """True if being held fulfils this want: not for an unload that is still to be tried, nor if the supervisor of
         this host did not ask for it."""
-        return want.mode == "pause" or (want.mode == "unload" and (not can_save or self.lease.saved == want.want_gen))
+        return want.mode == "pause" or (want.mode == "unload" and (not can_save or self.saved == want.want_gen))
 
     def outcome(self, want: Want, well: bool) -> None:
-        self.lease.outcome(want, well)
+        super().outcome(want, well)
         if self.order is not None:
             self.order.saved = well
 
@@ -105,4 +89,4 @@ class Accord:
         return FAR if self.order is None else self.order.at
 
     def wakes_at(self, now: float) -> Optional[float]:
-        return self.lease.until if self.lease.in_force(now) is not None else None
+        return self.until if self.in_force(now) is not None else None

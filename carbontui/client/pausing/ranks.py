@@ -21,10 +21,10 @@ import sys
 import threading
 from typing import Callable, Dict, List, Optional
 
-from carbontui.client.accord import FAIL_OPEN_S, UNDECIDED_S, Accord, StopAt
-from carbontui.client.duty import Duty
-from carbontui.client.gate import Gate
-from carbontui.client.store import Lost, Store, open_store
+from carbontui.client.pausing.accord import FAIL_OPEN_S, UNDECIDED_S, Accord, StopAt
+from carbontui.client.pausing.gate import Gate
+from carbontui.client.pausing.lease import Duty
+from carbontui.client.pausing.store import Lost, Store, open_store
 
 LEAD_S = 0.02
 """A proposal lies at least this far ahead: the time the votes need to arrive."""
@@ -61,7 +61,7 @@ class Ranks:
         opener: Callable[[], Store] = open_store,
     ) -> None:
         self.gate, self.rank, self.world, self.speed, self.opener = gate, rank, world, speed, opener
-        self.accord = Accord(gate.authority)
+        self.accord: Accord
         self.duty = Duty(REST_PERIOD_S)
         self.margin = 1
         self.retry_s = RETRY_S[0]
@@ -77,7 +77,7 @@ class Ranks:
 
     def start(self) -> None:
         with self.gate.cond:
-            self.gate.authority = self.accord
+            self.gate.authority = self.accord = Accord(self.gate.authority)
         self.thread.start()
 
     def stop(self) -> None:
@@ -223,7 +223,7 @@ class Ranks:
 
     def _asked(self) -> Optional[str]:
         """The kind of stop that rank 0's supervisor wants now, or None."""
-        now, lease, savers = self.gate.clock(), self.accord.lease, self.gate.can_save()
+        now, lease, savers = self.gate.clock(), self.accord, self.gate.can_save()
         want = lease.in_force(now)
         share = want.duty if want is not None and want.mode == "run" else None
         if share != self.duty.share:
@@ -250,7 +250,7 @@ class Ranks:
                     self.gate.cond.wait(1.0 if due is None else min(1.0, max(0.001, due - self.gate.clock())))
         others = range(1, self.world)
         with self.gate.cond:
-            want = self.accord.lease.want
+            want = self.accord.want
             ahead = max(2, math.ceil(LEAD_S * (self.speed() or 0.0))) + self.margin
             at = self.gate.counter.done() + ahead
             not_before = want.not_before if want is not None else None
@@ -294,7 +294,7 @@ class Ranks:
             if order.saves:
                 done = self._gather(e, order, lambda: order.saved is not None, others, "saved", SAVE_S)
                 well = done and bool(order.saved) and all(self._get(f"saved/{e}/{r}", 1.0) == "ok" for r in others)
-                self.accord.lease.saved_well = well
+                self.accord.saved_well = well
                 if well and order.kind == "leave":
                     self._leave(e, order, others)
             elif order.kind == "rest":
@@ -315,12 +315,12 @@ class Ranks:
             sys.stderr.write("carbontui: the ranks of this job do not reach a common step; training continues\n")
         with self.gate.cond:
             self.gate.facts["cannot_hold"] = "ranks"
-            want = self.accord.lease.want
+            want = self.accord.want
             asked = want and want.want_gen
         self.gate.on_change()
         with self.gate.cond:
             self.gate.cond.wait_for(
-                lambda: self.stopping or (now := self.accord.lease.want) is None or now.want_gen != asked, self.retry_s
+                lambda: self.stopping or (now := self.accord.want) is None or now.want_gen != asked, self.retry_s
             )
         self.retry_s = min(RETRY_S[1], self.retry_s * 2)
 

@@ -13,10 +13,10 @@ import signal
 import sys
 import threading
 import time
-from typing import Optional
+from typing import Any, Optional
 
-from carbontui.client.gate import Gate
-from carbontui.client.wire import Want
+from carbontui.client.pausing.gate import Gate
+from carbontui.client.pausing.wire import Want
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 BOUNDARY_S = 20.0
@@ -110,3 +110,33 @@ def die(number: int) -> None:
     os.kill(os.getpid(), number)
     time.sleep(1.0)  # it is on its way
     os._exit(128 + number)
+
+
+VARIABLES = ("CARBONTUI_TRY", "CARBONTUI_ESTIMATE")
+
+
+def arm(gate: Gate) -> None:
+    """Handle the interrupt, unless the script does so itself."""
+    mine = any(os.environ.get(name) == "1" for name in VARIABLES)
+    default = mine and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if not default or threading.current_thread() is not threading.main_thread():
+        return
+    named = os.environ.get("CARBONTUI_MARKER", "") + ".end"
+
+    def caught(number: int, frame: Any) -> None:
+        if os.path.exists(named):
+            if os.getpid() == os.getpgrp():
+                gate.end()
+                return
+            sys.excepthook = _quiet(sys.excepthook)
+        signal.default_int_handler(number, frame)
+
+    signal.signal(signal.SIGINT, caught)
+
+
+def _quiet(inner: Any) -> Any:
+    def hook(kind: Any, error: Any, trace: Any) -> None:
+        if kind is not KeyboardInterrupt:
+            inner(kind, error, trace)
+
+    return hook
