@@ -48,10 +48,10 @@ def calibrate(job: str | None, show: bool, as_json: bool, target: Path | None, s
 
 
 def _export(job: store.Job, target: Path) -> str:
-    from carbontui.power import curve_files
+    from carbontui.power.curves import files
 
     record = store.read_json(job.dir / "job.json") or {}
-    found = curve_files.of_script(curve_files.fingerprint(job.argv, Path(str(record.get("cwd", "/")))))
+    found = files.of_script(files.fingerprint(job.argv, Path(str(record.get("cwd", "/")))))
     if found is None:
         raise Failure("no curve has been measured here for this script yet; measure one: carbontui calibrate", 3)
     try:
@@ -62,16 +62,16 @@ def _export(job: store.Job, target: Path) -> str:
 
 
 def _import(source: Path) -> str:
-    from carbontui.power import curve, curve_files
+    from carbontui.power.curves import curve, files
 
     try:
-        found = curve_files.read(source)
+        found = files.read(source)
     except OSError as error:
         raise Failure(f"{source} cannot be read ({error.strerror})", 2) from None
     except ValueError as error:
         raise Failure(f"{source}: {error}", 2) from None
     try:
-        curve_files.save(found)
+        files.save(found)
     except OSError as error:
         raise Failure(f"not imported: {error.strerror or error}", 1) from None
     gpu = "".join(letter if letter.isprintable() else "?" for letter in found.gpu)

@@ -63,8 +63,8 @@ def demo(seconds: float, detach: bool) -> None:
     from carbontui.grid import recorded
     from carbontui.job import launch, store
     from carbontui.job import spec as options
-    from carbontui.power import public_curves
-    from carbontui.power.simulated import SimulatedSpec
+    from carbontui.power.backends.simulated import SimulatedSpec
+    from carbontui.power.curves import public
     from carbontui.verbs import run
 
     running = next((job for job in store.jobs() if job.name == "demo" and job.live and not job.foreign), None)
@@ -99,7 +99,7 @@ def demo(seconds: float, detach: bool) -> None:
             # on a real board a limit would be real while the hours are replayed
             cap=not real,
             replay=options.Replay(start_s=units.from_iso(START), speed=speed, wall_origin_s=origin),
-            simulated=None if real else options.Simulated(points=public_curves.simulated(SimulatedSpec().full_w)),
+            simulated=None if real else options.Simulated(points=public.simulated(SimulatedSpec().full_w)),
         )
         click.echo(
             f"{steps} steps stand for 24 h of training, replayed {speed:.0f} times faster than real time on recorded "

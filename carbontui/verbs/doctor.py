@@ -31,7 +31,7 @@ class Finding:
     mend: str = ""
     aspect: str = ""
     support: str = ""
-    """Of a device, in the terms of `carbontui.power.capability`."""
+    """Of a device, in the terms of `carbontui.power.agent.view`."""
 
 
 def state_findings() -> list[Finding]:
@@ -108,7 +108,7 @@ def hook_findings() -> list[Finding]:
 
 def command_findings(command: tuple[str, ...]) -> list[Finding]:
     """What would be detected in a command, without running it."""
-    from carbontui.client import probe
+    from carbontui.client.detection import probe
 
     try:
         said = probe.look(command, os.environ, str(Path.cwd()))
@@ -137,8 +137,9 @@ def grid_findings() -> list[Finding]:
 async def power_findings(mend: bool) -> list[Finding]:
     """GPUs, CPU and what may be set, as the agent finds them; stale limits, restored with --mend."""
     from carbontui.job import store
-    from carbontui.power import capability, leases
-    from carbontui.power.handle import AgentHandle
+    from carbontui.power.agent import view
+    from carbontui.power.agent.handle import AgentHandle
+    from carbontui.power.limit import leases
 
     found: list[Finding] = []
     if mend:
@@ -165,9 +166,9 @@ async def power_findings(mend: bool) -> list[Finding]:
             text = f"the GPU driver has not answered for {FIRST_LOOK_S:.0f} s; running jobs do not wait for it"
             return [*found, Finding("gpu", "missing", text)]
         found += [Finding("gpu", "missing", text) for text in handle.readings.notices]
-        for row in capability.table(handle.readings):
+        for row in view.table(handle.readings):
             ok: Verdict = "ok" if row.support == "yes" else "note"
-            support = capability.SAYS[row.support]
+            support = view.SAYS[row.support]
             text = f"{row.aspect}: {support}" + (f" ({row.why})" if row.why else "")
             found.append(Finding(row.device, ok, text, row.fix, row.aspect, support))
         if not handle.readings.devices:

@@ -211,7 +211,7 @@ def wait_gone(found: store.Job) -> None:
     click.echo(f"job {found.id} {state}")
     for text in talk.lease_warnings():
         click.echo(f"carbontui: {text}", err=True)
-    from carbontui.power import leases
+    from carbontui.power.limit import leases
 
     if left := leases.left_by(found.id):
         watts = ", ".join(f"{lease.uuid} at {lease.ours_mw[-1] / 1000:.0f} W" for lease in left)

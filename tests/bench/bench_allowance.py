@@ -30,7 +30,7 @@ from carbontui.job.supervisor.core.state.job import Totals
 from carbontui.job.supervisor.core.state.measured import Mean, Measured
 from carbontui.job.supervisor.core.state.progress import Progress
 from carbontui.job.worker.process import solve_plan
-from carbontui.power.curve import Curve, Point
+from carbontui.power.curves.curve import Curve, Point
 from tests.job.states import NOW_S, board, inputs, job_state, rank
 
 SLOT_S = 900.0

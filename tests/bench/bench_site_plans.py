@@ -34,8 +34,8 @@ from carbontui.job.supervisor.core.rules import site_claim
 from carbontui.job.supervisor.core.state.levels import FULL, Level
 from carbontui.job.worker import process
 from carbontui.plan.ascent import climb
-from carbontui.power.curve import Curve, Point
-from carbontui.power.simulated import SimulatedSpec
+from carbontui.power.backends.simulated import SimulatedSpec
+from carbontui.power.curves.curve import Curve, Point
 from carbontui.site import shadow_prices
 from carbontui.site.sharing import Share, allot
 

@@ -22,7 +22,7 @@ from carbontui.job.supervisor.core.state.override import Overrides
 from carbontui.job.supervisor.loop import Supervisor
 from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.job.supervisor.shell.agent import keep_starting
-from carbontui.power.curve import Curve, Point
+from carbontui.power.curves.curve import Curve, Point
 from carbontui.power.messages import Reading, Readings, Sample
 from carbontui.system import proc
 

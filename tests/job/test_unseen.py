@@ -15,8 +15,9 @@ from later import needs
 from states import RUNNING, inputs, job_state, plan_of, rank
 
 from carbontui import protocol
-from carbontui.client import inject, unseen
-from carbontui.client.unseen import Cause
+from carbontui.client import inject
+from carbontui.client.detection import unseen
+from carbontui.client.detection.unseen import Cause
 from carbontui.job.supervisor.core.effects import Record, effects
 from carbontui.job.supervisor.core.planning import finish
 from carbontui.job.supervisor.core.rules import control

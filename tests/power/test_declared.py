@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carbontui.power.agent_core import Agent
-from carbontui.power.declared import DeclaredBackend, DeclaredBoards
-from carbontui.power.devices import DeviceError, DeviceInfo, Look, NoBackend
+from carbontui.power.agent.core import Agent
+from carbontui.power.backends.base import DeviceError, DeviceInfo, Look, NoBackend
+from carbontui.power.backends.declared import DeclaredBackend, DeclaredBoards
 from carbontui.power.messages import Report, Wish
-from carbontui.power.meter import Meter
-from carbontui.power.rapl import Host
+from carbontui.power.metering.meter import Meter
+from carbontui.power.metering.rapl import Host
 
 
 class Mute(NoBackend):

@@ -13,7 +13,7 @@ from carbontui.verbs.support.command import Failure
 
 if TYPE_CHECKING:
     from carbontui.job.allowance import AllowanceKind
-    from carbontui.power.declared import DeclaredBoards
+    from carbontui.power.backends.declared import DeclaredBoards
 
 NAME_MAX = 80
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish"})
@@ -109,7 +109,7 @@ def common(loaded: config.Loaded, command: tuple[str, ...], grid_file: str | Non
 def declared_boards(settings: config.Settings) -> DeclaredBoards | None:
     """The user's declaration of boards whose power cannot be read: a TDP, or the name of a known board. Raises
     Failure."""
-    from carbontui.power.declared import DeclaredBoards
+    from carbontui.power.backends.declared import DeclaredBoards
     from carbontui.verbs.support import tables
 
     name, watts = settings.gpu, settings.board_w

@@ -120,9 +120,10 @@ class StationWatch:
             self._fault = f"cannot be read: {error}"
 
     async def _follow(self) -> None:
-        from carbontui.power import leases, metrics
-        from carbontui.power.handle import AgentHandle
-        from carbontui.power.meter import Meter
+        from carbontui.power.agent.handle import AgentHandle
+        from carbontui.power.limit import leases
+        from carbontui.power.metering import metrics
+        from carbontui.power.metering.meter import Meter
         from carbontui.system.openmetrics import render
 
         place = _metrics()

@@ -22,7 +22,7 @@ from carbontui.job.supervisor.core.state.measured import Mean, Measured
 from carbontui.job.supervisor.core.state.override import Overrides
 from carbontui.job.supervisor.core.state.progress import Progress
 from carbontui.job.worker.process import solve_plan
-from carbontui.power.curve import Curve, Point
+from carbontui.power.curves.curve import Curve, Point
 
 # 600 W at full speed, 2 h of work, 300 g/kWh: 1.2 kWh and 360 g in all
 SEEN = inputs(NOW_S, boards=(board(),), ranks=(rank(),))

@@ -21,7 +21,7 @@ from carbontui.job.supervisor.core.state.decision import Asked
 from carbontui.job.supervisor.core.state.job import Calibrating
 from carbontui.job.supervisor.core.state.override import Overrides
 from carbontui.job.supervisor.core.view import status
-from carbontui.power.curve import Curve, Point
+from carbontui.power.curves.curve import Curve, Point
 from carbontui.power.messages import Capability, Outcome
 from carbontui.protocol import Cmd, statement, written
 

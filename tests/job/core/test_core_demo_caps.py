@@ -14,8 +14,8 @@ from carbontui.job.supervisor.core.effects import want_of
 from carbontui.job.supervisor.core.planning import machine
 from carbontui.job.supervisor.core.rules import calibration, capabilities
 from carbontui.job.supervisor.core.state.decision import Asked
-from carbontui.power import public_curves
-from carbontui.power.simulated import SimulatedSpec, fresh, target_w
+from carbontui.power.backends.simulated import SimulatedSpec, fresh, target_w
+from carbontui.power.curves import public as public_curves
 
 POINTS = public_curves.simulated(680.0)
 SPEC = SimulatedSpec(points=POINTS)

@@ -13,7 +13,7 @@ from carbontui.job.supervisor.core.planning.course import course
 from carbontui.job.supervisor.core.state.levels import Level
 from carbontui.job.supervisor.core.state.measured import Mean, Measured
 from carbontui.job.supervisor.core.state.override import Overrides
-from carbontui.power.curve import Curve, Point
+from carbontui.power.curves.curve import Curve, Point
 from carbontui.protocol import statement
 
 POINTS = (

@@ -10,7 +10,7 @@ from carbontui.job.supervisor.core.planning import machine, problem
 from carbontui.job.supervisor.core.state.measured import Mean, Measured
 from carbontui.job.supervisor.core.state.progress import Progress
 from carbontui.job.supervisor.core.state.unloading import Unloading
-from carbontui.power.curve import Curve, Point
+from carbontui.power.curves.curve import Curve, Point
 
 REPLAY = Clock(speed=60.0, wall_origin_s=NOW_S, job_origin_s=NOW_S)
 TWO = inputs(boards=(board(limit_found_w=700.0), board("GPU-b", limit_found_w=500.0)))

@@ -14,7 +14,7 @@ from carbontui.job.supervisor.core.state.job import Totals
 from carbontui.job.supervisor.core.state.measured import Mean, Measured
 from carbontui.job.supervisor.core.state.override import Overrides
 from carbontui.plan.results import Explanation
-from carbontui.power.curve import Curve, Point
+from carbontui.power.curves.curve import Curve, Point
 from carbontui.text import figures
 
 SAVES = Explanation(verdict="saves", saved=9.0)

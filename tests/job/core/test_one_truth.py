@@ -24,7 +24,7 @@ from carbontui.job.supervisor.core.state.measured import Mean, Measured
 from carbontui.job.supervisor.core.state.override import Overrides
 from carbontui.job.supervisor.core.view import status as statuses
 from carbontui.plan.results import Explanation
-from carbontui.power.curve import Curve, Point
+from carbontui.power.curves.curve import Curve, Point
 from carbontui.power.messages import Outcome
 from carbontui.site.sharing import Share
 from carbontui.text import situation

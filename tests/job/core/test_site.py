@@ -20,7 +20,7 @@ from carbontui.job.supervisor.core.state.override import Overrides
 from carbontui.job.supervisor.core.view import notices
 from carbontui.job.worker.process import solve_plan
 from carbontui.plan.results import Explanation
-from carbontui.power import declared
+from carbontui.power.backends import declared
 from carbontui.power.messages import Capability, Readings
 from carbontui.protocol import Cmd
 from carbontui.site.sharing import Ahead, Claim, GivenPrices, LevelAhead, Share

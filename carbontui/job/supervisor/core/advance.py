@@ -19,7 +19,7 @@ from carbontui.job.supervisor.core.state.inputs import Inputs, Rank
 from carbontui.job.supervisor.core.state.job import Calibrating, JobState, Totals
 from carbontui.job.supervisor.core.state.levels import Level
 from carbontui.job.supervisor.core.state.plan import Plan
-from carbontui.power.curve import Curve
+from carbontui.power.curves.curve import Curve
 from carbontui.protocol import Statement
 from carbontui.site.sharing import Share
 

@@ -12,7 +12,7 @@ from carbontui.job.supervisor.core.state import boards, unloading
 from carbontui.job.supervisor.core.state.decision import Decision
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
-from carbontui.power.simulated import SimulatedSpec
+from carbontui.power.backends.simulated import SimulatedSpec
 from carbontui.protocol import Statement, statement
 
 

@@ -24,7 +24,7 @@ from carbontui.job.supervisor.record.energy_ledger import EnergyLedger
 from carbontui.job.supervisor.record.first_count import FirstCounts
 from carbontui.job.supervisor.record.watt_history import WattHistory
 from carbontui.power.messages import Sample
-from carbontui.power.meter import Increment, Meter
+from carbontui.power.metering.meter import Increment, Meter
 
 HOST = "host"
 """The device name of the host constant in the journal's energy rows."""

@@ -32,8 +32,8 @@ from carbontui.job.supervisor.shell.replanner import Replanner
 from carbontui.job.supervisor.shell.sensors import rank_of
 from carbontui.job.supervisor.shell.server import Peer, Sections
 from carbontui.job.supervisor.shell.ticks import Ticks
-from carbontui.power import capability
-from carbontui.power.handle import AgentHandle
+from carbontui.power.agent import view as capability
+from carbontui.power.agent.handle import AgentHandle
 from carbontui.text.replies import curve_lines
 from carbontui.text.statements import in_words, words
 

@@ -12,7 +12,7 @@ from carbontui.job.supervisor.core.planning import machine
 from carbontui.job.supervisor.core.planning.course import CourseAhead, course, if_planned
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
-from carbontui.power import curve as curves
+from carbontui.power.curves import curve as curves
 
 
 def at_end(state: JobState, seen: Inputs) -> protocol.AtEnd | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from carbontui import protocol
-from carbontui.client import unseen
+from carbontui.client.detection import unseen
 from carbontui.job.supervisor.core.planning import machine
 from carbontui.job.supervisor.core.state import forbidden
 from carbontui.job.supervisor.core.state.inputs import Inputs

@@ -6,7 +6,7 @@ from carbontui.job.supervisor.core.planning import problem
 from carbontui.job.supervisor.core.state import measured
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
-from carbontui.power import curve as curves
+from carbontui.power.curves import curve as curves
 
 PAUSE_PLAN_MAX_S, RESUME_PLAN_MAX_S = 120.0, 600.0
 """Upper bounds on the pause and resume latency that a plan assumes (seconds of the job's clock)."""

@@ -8,8 +8,8 @@ from carbontui.job.supervisor.core.planning import finish
 from carbontui.job.supervisor.core.state import boards
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
-from carbontui.power.calibration import CalibrationSpec
-from carbontui.power.curve import Curve, Point
+from carbontui.power.curves.calibration import CalibrationSpec
+from carbontui.power.curves.curve import Curve, Point
 from carbontui.power.messages import Code, Outcome, Reading
 from carbontui.protocol import Statement, statement
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from carbontui import protocol
-from carbontui.client.unseen import Cause
+from carbontui.client.detection.unseen import Cause
 from carbontui.job.child import Child, ending
 from carbontui.job.supervisor.core.rules import site_claim
 from carbontui.job.supervisor.core.rules.site_claim import Room

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from carbontui import protocol
-from carbontui.client.unseen import Cause
+from carbontui.client.detection.unseen import Cause
 from carbontui.job.child import Child
 from carbontui.power.messages import Node, Outcome, Reading, Readings
 

@@ -29,7 +29,7 @@ from carbontui.job.supervisor.core.state.override import Overrides
 from carbontui.job.supervisor.core.state.plan import Plan
 from carbontui.job.supervisor.core.state.progress import Progress
 from carbontui.job.supervisor.core.state.unloading import Tried, Unloading
-from carbontui.power.curve import Curve
+from carbontui.power.curves.curve import Curve
 from carbontui.site.sharing import Share
 
 FRESH_WATTS_S = 2.0

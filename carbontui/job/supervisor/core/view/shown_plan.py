@@ -20,7 +20,7 @@ from carbontui.job.supervisor.core.state import forbidden, levels
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.core.state.plan import Plan
-from carbontui.power import curve as curves
+from carbontui.power.curves import curve as curves
 from carbontui.protocol import Statement, statement
 
 CALIBRATION_COST_S = 120.0
