@@ -115,7 +115,7 @@ class Limiter:
             return board.refusal(error)
         finally:
             board.lease.let_go()
-        through = getattr(self._backend, "through", "")
+        through = self._backend.through
         return Capability("yes", power_limit.span(board.info) + (f"; through {through}" if through else ""))
 
     def _board_lease(self, uuid: str) -> BoardLease:
