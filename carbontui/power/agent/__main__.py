@@ -17,12 +17,13 @@ import threading
 import time
 from pathlib import Path
 from types import FrameType
+from typing import cast
 
 import msgspec
 from msgspec import Struct
 
 from carbontui.power.agent.core import Agent
-from carbontui.power.backends.base import Backend, NoBackend
+from carbontui.power.backends.base import Backend
 from carbontui.power.backends.declared import DeclaredBackend, DeclaredBoards
 from carbontui.power.backends.simulated import SimulatedBackend, SimulatedSpec
 from carbontui.power.limit.leases import LeaseStore, stale_leases
@@ -133,7 +134,7 @@ def _nvml() -> Backend:
 
         return CapdBackend()
     except ImportError:
-        return NoBackend()
+        return Backend()
 
 
 def _restore(wait_s: float) -> tuple[Outcome, ...]:
@@ -184,7 +185,8 @@ def main(argv: list[str] | None = None) -> int:
     else:
         backend = _nvml()
         if options.declared is not None:
-            backend = DeclaredBackend(backend, msgspec.json.decode(options.declared, type=DeclaredBoards))
+            declared = msgspec.json.decode(options.declared, type=DeclaredBoards)
+            backend = cast(Backend, DeclaredBackend(backend, declared))
     host = Host(options.rapl) if options.rapl else Host()
     host.cpu_time.apart = options.apart.encode()
     store = None if simulated else LeaseStore()

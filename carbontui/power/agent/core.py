@@ -164,8 +164,8 @@ class Agent:
         for info in self._infos:
             self._look(info, slow)
         # reopening closes the driver for a moment; it may forget limits if no other process holds it open
-        incomplete = getattr(self._backend, "incomplete", False) and not self._limiter.active()
-        if (getattr(self._backend, "broken", False) or incomplete) and self._reopen_at is None:
+        incomplete = self._backend.incomplete and not self._limiter.active()
+        if (self._backend.broken or incomplete) and self._reopen_at is None:
             self._reopen_at = began
         now = self._clock()
         if poked or now >= self._report_at:
@@ -204,7 +204,7 @@ class Agent:
                 self.say(f"GPU {info.index} ({info.uuid}) is back")
                 self._limiter.returned(info.uuid)
                 self._retry_at = mono  # the limit that is wanted belongs on it again
-            if getattr(self._backend, "away", False) or mono < self._acted_s:
+            if self._backend.away or mono < self._acted_s:
                 return  # it was taken under the previous limit: setting one through capd may take a second
             happened = self._limiter.observe(info.uuid, look, mono)
             if happened is not None:
@@ -244,7 +244,7 @@ class Agent:
     def _readings(self, mono: float, wall: float, host: HostReading) -> Readings:
         several = {info.uuid: f"GPU {info.index}: " for info in self._infos} if len(self._infos) > 1 else {}
         limits = [several.get(uuid, "") + text for uuid, text in self._limiter.notices.items()]
-        absent: tuple[tuple[int, str], ...] = getattr(self._backend, "absent", ())
+        absent = self._backend.absent
         gone = [f"GPU {index} does not answer ({why}): reboot or reset it" for index, why in absent]
         notices = [text for text in (self._trouble, *gone, *limits) if text]
         if not self._boards.certain:
@@ -288,8 +288,7 @@ class Agent:
         with self._guard:
             before, self._wish = self._wish, wish
             self._last_wish_s = self._clock()
-            if (drive := getattr(self._backend, "drive", None)) is not None:
-                drive(wish.activity, wish.duty)
+            self._backend.drive(wish.activity, wish.duty)
             if self._opened:
                 self._take(wish, fresh=before is None or wish.gen != before.gen)
         self.sampler.poke.set()
@@ -315,7 +314,7 @@ class Agent:
 
     def _resolve(self, wish: Wish) -> None:
         """Find the child's boards: reported by its client, else those with its processes, else visible to CUDA."""
-        stands_alone = getattr(self._backend, "stands_alone", False)
+        stands_alone = self._backend.stands_alone
         if wish.watch is not None and not stands_alone:
             self._boards.named(wish.watch, self._infos)
         elif self._probing or stands_alone or self._backend.name == "simulated":
@@ -361,7 +360,7 @@ class Agent:
         with self._guard:
             if not self._settled:
                 return
-            if (beat := getattr(self._backend, "beat", None)) is not None and beat():
+            if self._backend.beat():
                 self.say("capd is back: it has restored our limits, they are asked for again")
                 for uuid in self._limiter.active():
                     self._limiter.returned(uuid)

@@ -6,8 +6,6 @@ beside it. Limits are whole milliwatts, as the driver keeps them.
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from msgspec import Struct, structs
 
 from carbontui.power.messages import Capability, PowerKind
@@ -74,70 +72,67 @@ class DeviceError(Exception):
         self.code = code
 
 
-class Backend(Protocol):
-    """A family of devices, opened once per agent."""
-
-    name: str
-    driver: str
-
-    def open(self) -> None:
-        """Raises DeviceError if the family is not available; may be called again later."""
-
-    def devices(self) -> tuple[DeviceInfo, ...]: ...
-
-    def look(self, uuid: str) -> Look:
-        """The board's present reading, without implausible values (`plausible.judged`)."""
-
-    def limit_mw(self, uuid: str) -> int:
-        """The limit in force. Raises DeviceError."""
-
-    def set_limit_mw(self, uuid: str, milliwatts: int) -> None:
-        """Raises DeviceError."""
-
-    def lock_clocks(self, uuid: str, mhz: int | None) -> None:
-        """Keep the clock at or below `mhz`; None lifts the lock. A lock cannot be read. Raises DeviceError."""
-
-    def processes(self, uuid: str) -> dict[int, int]:
-        """Compute processes and the bytes each holds. Raises DeviceError."""
-
-    def kernels(self, uuid: str) -> dict[int, float]:
-        """How much each process has run there since the last call, in any one unit. Raises DeviceError."""
-
-    def close(self) -> None: ...
-
-
-class NoBackend:
-    """No GPU at all: the host is still measured or estimated."""
+class Backend:
+    """A family of devices, opened once per agent; by itself one without any board, whose host is still measured."""
 
     name = "none"
     driver = ""
+    absent: tuple[tuple[int, str], ...] = ()
+    """Boards the driver counts but does not expose: number, and why."""
+    broken = False
+    """The driver was reloaded: reopen."""
+    incomplete = False
+    """Boards are missing, and it is time to reopen in case they are back; not while limits are set."""
+    through = ""
+    """Which service sets limits for us; "" if the driver lets us set them."""
+    away = False
+    """That service is gone. It restores our limits at its end or once it is back: not a change from outside."""
+    stands_alone = False
+    """No driver shows a board: boards named by processes then match none of these."""
 
     def open(self) -> None:
-        pass
+        """Raises DeviceError if the family is not available; may be called again later."""
 
     def devices(self) -> tuple[DeviceInfo, ...]:
         return ()
 
     def look(self, uuid: str) -> Look:
+        """The board's present reading, without implausible values (`judged`)."""
         raise KeyError(uuid)
 
     def limit_mw(self, uuid: str) -> int:
-        raise DeviceError(NOT_SUPPORTED, "no GPU")
+        """The limit in force. Raises DeviceError."""
+        raise DeviceError(NOT_SUPPORTED, "no driver shows this board")
 
     def set_limit_mw(self, uuid: str, milliwatts: int) -> None:
-        raise DeviceError(NOT_SUPPORTED, "no GPU")
+        """Raises DeviceError."""
+        raise DeviceError(NOT_SUPPORTED, "no driver shows this board")
 
     def lock_clocks(self, uuid: str, mhz: int | None) -> None:
-        raise DeviceError(NOT_SUPPORTED, "no GPU")
+        """Keep the clock at or below `mhz`; None lifts the lock. A lock cannot be read. Raises DeviceError."""
+        raise DeviceError(NOT_SUPPORTED, "no clock of this board can be locked")
 
     def processes(self, uuid: str) -> dict[int, int]:
+        """Compute processes and the bytes each holds. Raises DeviceError."""
         return {}
+
+    def everyone(self, uuid: str) -> tuple[int, ...]:
+        """Pids of all processes of any kind. Raises DeviceError if the driver does not report them."""
+        return ()
 
     def kernels(self, uuid: str) -> dict[int, float]:
+        """How much each process has run there since the last call, in any one unit. Raises DeviceError."""
         return {}
 
+    def drive(self, activity: float | None, duty: float) -> None:
+        """Set the child's activity from now on, on boards that are not read."""
+
+    def beat(self) -> bool:
+        """Send a heartbeat to the service that sets limits; True when it is back after having been gone."""
+        return False
+
     def close(self) -> None:
-        pass
+        """Let go of the driver."""
 
 
 def measure_caps(look: Look) -> dict[str, Capability]:

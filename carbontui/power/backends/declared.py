@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from carbontui.power.backends.base import NOT_SUPPORTED, Backend, DeviceError, DeviceInfo, Look
+from carbontui.power.backends.base import Backend, DeviceInfo, Look
 
 UUID = "GPU-declared-"
 PARKED_SHARE, PARKED_MOST_W = 1 / 3, 90.0
@@ -51,7 +51,7 @@ class DeclaredBackend:
         self._duty = 1.0
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._beneath, name)
+        return getattr(Backend() if self.stands_alone else self._beneath, name)
 
     @property
     def stands_alone(self) -> bool:
@@ -66,7 +66,6 @@ class DeclaredBackend:
             self.driver = self._beneath.driver
 
     def drive(self, activity: float | None, duty: float) -> None:
-        """Set the child's activity from now on."""
         self._activity, self._duty = activity, duty
 
     def devices(self) -> tuple[DeviceInfo, ...]:
@@ -88,28 +87,3 @@ class DeclaredBackend:
             watts = min(watts, look.limit_mw / 1000)
         errors = tuple(error for error in look.errors if error[0] != "power_w")
         return structs.replace(look, power_w=round(watts, 3), kind="model", errors=errors)
-
-    def limit_mw(self, uuid: str) -> int:
-        self._refuse()
-        return self._beneath.limit_mw(uuid)
-
-    def set_limit_mw(self, uuid: str, milliwatts: int) -> None:
-        self._refuse()
-        self._beneath.set_limit_mw(uuid, milliwatts)
-
-    def lock_clocks(self, uuid: str, mhz: int | None) -> None:
-        self._refuse()
-        self._beneath.lock_clocks(uuid, mhz)
-
-    def processes(self, uuid: str) -> dict[int, int]:
-        return {} if self.stands_alone else self._beneath.processes(uuid)
-
-    def kernels(self, uuid: str) -> dict[int, float]:
-        return {} if self.stands_alone else self._beneath.kernels(uuid)
-
-    def close(self) -> None:
-        self._beneath.close()
-
-    def _refuse(self) -> None:
-        if self.stands_alone:
-            raise DeviceError(NOT_SUPPORTED, "no driver shows this board")

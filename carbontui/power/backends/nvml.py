@@ -16,6 +16,7 @@ from carbontui.power.backends.base import (
     NOT_SUPPORTED,
     UNINITIALIZED,
     UNKNOWN,
+    Backend,
     DeviceError,
     DeviceInfo,
     Look,
@@ -38,16 +39,13 @@ REINIT_S = (60.0, 120.0, 300.0, 600.0)
 """After a reset NVML may need re-initialisation to see a board, which can take seconds: increasing intervals."""
 
 
-class NvmlBackend:
+class NvmlBackend(Backend):
     """All boards that NVML shows, keyed by UUID."""
 
     name = "nvml"
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self.driver = ""
-        self.absent: tuple[tuple[int, str], ...] = ()
-        """Boards the driver counts but does not expose: number, and why."""
         self._nvml: Any = None
         self._handles: dict[str, Any] = {}
         self._infos: dict[str, DeviceInfo] = {}
@@ -58,7 +56,6 @@ class NvmlBackend:
         self._utilised_us: dict[str, int] = {}
         self._reinit_at = 0.0
         self._reinits = 0
-        self._broken = False
         self._open = False
 
     # --- opening ----------------------------------------------------------------------------------------------
@@ -73,7 +70,7 @@ class NvmlBackend:
             self.close()
         self._call(pynvml.nvmlInit)
         self._open = True
-        self._broken = False
+        self.broken = False
         self._lost.clear()
         self._reinit_at = self._clock() + REINIT_S[min(self._reinits, len(REINIT_S) - 1)]
         self.absent = ()
@@ -133,13 +130,7 @@ class NvmlBackend:
         return tuple(self._infos.values())
 
     @property
-    def broken(self) -> bool:
-        """The driver was reloaded: reopen."""
-        return self._broken
-
-    @property
-    def incomplete(self) -> bool:
-        """Boards are missing, and it is time to reopen in case they are back; not while limits are set."""
+    def incomplete(self) -> bool:  # type: ignore[override]
         missing = self._open and bool(self.absent or self._lost)
         return missing and self._clock() >= self._reinit_at
 
@@ -163,7 +154,7 @@ class NvmlBackend:
                 errors.append((field, error.code))
                 return None
 
-        energy_mj, power_mw, kind = self._power(uuid, handle, errors)
+        energy_mj, power_mw, kind = self._power(uuid, handle, ask)
         limit = ask("limit_w", nvml.nvmlDeviceGetPowerManagementLimit, handle)
         util = ask("util", nvml.nvmlDeviceGetUtilizationRates, handle)
         memory = ask("memory_used_b", nvml.nvmlDeviceGetMemoryInfo, handle)
@@ -174,7 +165,7 @@ class NvmlBackend:
             self._lost.add(uuid)
             self._seek_at[uuid] = self._clock() + SEEK_S
         if any(code == UNINITIALIZED for _, code in errors):
-            self._broken = True
+            self.broken = True
         seen = Look(
             energy_uj=None if energy_mj is None else energy_mj * 1000,
             power_w=None if power_mw is None else power_mw / 1000,
@@ -207,7 +198,7 @@ class NvmlBackend:
         return True
 
     def _power(
-        self, uuid: str, handle: Any, errors: list[tuple[str, int]]
+        self, uuid: str, handle: Any, ask: Callable[..., Any]
     ) -> tuple[int | None, int | None, PowerKind | None]:
         """Energy in mJ, power in mW and the kind of power; one batched call if the driver has it."""
         nvml = self._nvml
@@ -225,14 +216,14 @@ class NvmlBackend:
         if values is not None:
             energy, average, instant = values
         if energy is None:
-            energy = self._get("energy_uj", errors, nvml.nvmlDeviceGetTotalEnergyConsumption, handle)
+            energy = ask("energy_uj", nvml.nvmlDeviceGetTotalEnergyConsumption, handle)
         if scope == _SCOPE_MODULE:
             return energy, average if average is not None else instant, "module"
         if average is not None:
             return energy, average, "avg1s"
         if instant is not None:
             return energy, instant, "instant"
-        usage = self._get("power_w", errors, nvml.nvmlDeviceGetPowerUsage, handle)
+        usage = ask("power_w", nvml.nvmlDeviceGetPowerUsage, handle)
         return energy, usage, None if usage is None else self._usage_kind[uuid]
 
     def _fields(self, handle: Any, scope: int) -> tuple[int | None, int | None, int | None] | None:
@@ -247,13 +238,6 @@ class NvmlBackend:
             int(average.value.uiVal) if average.nvmlReturn == 0 and average.value.uiVal else None,
             int(instant.value.uiVal) if instant.nvmlReturn == 0 and instant.value.uiVal else None,
         )
-
-    def _get(self, field: str, errors: list[tuple[str, int]], call: Callable[..., Any], handle: Any) -> int | None:
-        try:
-            return int(self._call(call, handle))
-        except DeviceError as error:
-            errors.append((field, error.code))
-            return None
 
     # --- setting ----------------------------------------------------------------------------------------------
 
@@ -280,7 +264,7 @@ class NvmlBackend:
         return {int(process.pid): int(process.usedGpuMemory or 0) for process in found}
 
     def kernels(self, uuid: str) -> dict[int, float]:
-        """Sums of SM utilisation over the driver's samples since the last call, by pid."""
+        """Sums of SM utilisation over the driver's samples, by pid."""
         since = self._utilised_us.get(uuid, 0)
         try:
             samples = self._call(self._nvml.nvmlDeviceGetProcessUtilization, self._handles[uuid], since)
@@ -295,7 +279,7 @@ class NvmlBackend:
         return found
 
     def everyone(self, uuid: str) -> tuple[int, ...]:
-        """Pids of compute, graphics and MPS processes. Raises DeviceError."""
+        """Pids of compute, graphics and MPS processes."""
         nvml, handle = self._nvml, self._handles[uuid]
         pids = set(self.processes(uuid))
         for ask in (

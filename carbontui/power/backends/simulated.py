@@ -17,7 +17,7 @@ from itertools import pairwise
 
 from msgspec import Struct, structs
 
-from carbontui.power.backends.base import NOT_SUPPORTED, REASON_POWER_CAP, DeviceError, DeviceInfo, Look
+from carbontui.power.backends.base import REASON_POWER_CAP, Backend, DeviceInfo, Look
 
 
 class SimulatedSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -134,7 +134,7 @@ def advance(spec: SimulatedSpec, state: SimulatedState, dt_s: float) -> Simulate
     )
 
 
-class SimulatedBackend:
+class SimulatedBackend(Backend):
     """Boards of this model, advanced by the clock that is handed in."""
 
     name = "simulated"
@@ -166,7 +166,6 @@ class SimulatedBackend:
         )
 
     def drive(self, activity: float | None, duty: float) -> None:
-        """Set the child's activity from now on."""
         self._advance()
         for uuid, board in self._boards.items():
             self._boards[uuid] = structs.replace(board, activity=activity, duty=duty)
@@ -194,18 +193,6 @@ class SimulatedBackend:
     def set_limit_mw(self, uuid: str, milliwatts: int) -> None:
         self._advance()
         self._boards[uuid] = structs.replace(self._boards[uuid], limit_w=milliwatts / 1000)
-
-    def lock_clocks(self, uuid: str, mhz: int | None) -> None:
-        raise DeviceError(NOT_SUPPORTED, "not modelled")
-
-    def processes(self, uuid: str) -> dict[int, int]:
-        return {}
-
-    def kernels(self, uuid: str) -> dict[int, float]:
-        return {}
-
-    def close(self) -> None:
-        pass
 
     def _advance(self) -> None:
         now = self._clock()

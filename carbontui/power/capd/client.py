@@ -35,8 +35,7 @@ class CapdBackend(NvmlBackend):
         self._beat_at = 0.0
 
     @property
-    def through(self) -> str:
-        """Which service sets limits for us; '' if the driver lets us set them."""
+    def through(self) -> str:  # type: ignore[override]
         return "zeusd" if self._zeusd is not None else "capd" if self.through_capd else ""
 
     def set_limit_mw(self, uuid: str, milliwatts: int) -> None:
@@ -56,15 +55,13 @@ class CapdBackend(NvmlBackend):
         )
 
     @property
-    def away(self) -> bool:
-        """capd is gone. It restores our limits at its end or once it is back: that is not a change from outside."""
+    def away(self) -> bool:  # type: ignore[override]
         if self._link is not None and select.select([self._link], [], [], 0)[0]:
             self._hang_up()  # every answer has been read completely, so readable now means EOF
             self._away = True
         return self._away
 
     def beat(self) -> bool:
-        """Send capd a heartbeat; True when it is back after having been gone."""
         if not self.through_capd or (not self.away and time.monotonic() < self._beat_at):
             return False
         self._beat_at = time.monotonic() + wire.BEAT_S

@@ -10,7 +10,6 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from carbontui.power.backends.base import (
     HELD,
@@ -56,19 +55,12 @@ class Caller:
     outbox: bytearray = field(default_factory=bytearray)
 
 
-class Driver(Backend, Protocol):
-    """A backend that lists every process on a board."""
-
-    def everyone(self, uuid: str) -> tuple[int, ...]:
-        """Pids of all processes of any kind. Raises DeviceError if the driver does not report them."""
-
-
 class Capd:
     """Decides and acts, without sockets. `clock` is monotonic seconds, `owner` the uid of a pid or None."""
 
     def __init__(
         self,
-        backend: Driver,
+        backend: Backend,
         store: LeaseStore,
         say: Callable[[str], None],
         *,
