@@ -148,14 +148,14 @@ def on_boards(
     boards: Iterable[BoardSpec],
     *,
     precision: PublishedPrecision,
-    told: Mapping[str, float],
+    values: Mapping[str, float],
     measured: Mapping[str, tuple[float, str]] | None = None,
 ) -> list[Elsewhere]:
-    """The same work on as many of each board with enough memory, least energy first. `told` are speeds the user gave,
+    """The same work on as many of each board with enough memory, least energy first. `values` are speeds the user gave,
     by short name; `measured` published ones of a similar task."""
     found = []
     for board in boards:
-        given = next((factor for name, factor in told.items() if known(name, [board])), None)
+        given = next((factor for name, factor in values.items() if known(name, [board])), None)
         known_rate = (measured or {}).get(board.short)
         factor = 1.0 if board == here else given or (known_rate[0] if known_rate else speed(board, here, precision))
         fits = work.memory_used_b is None or board.memory_gb * 1e9 >= work.memory_used_b / work.boards

@@ -55,10 +55,10 @@ class Lived:
     """Steps of excluded times that the job has kept."""
 
     def advance(
-        self, now_s: float, state: str, *, steps: int, work_s: float = 0.0, held: bool = False, gap: Gap | None = None
+        self, now_s: float, state: str, *, steps: int, work_s: float = 0.0, paused: bool = False, gap: Gap | None = None
     ) -> float:
         """The time since the last call was spent in `state` (as booked: an excluded one is named by its reason), with
-        `steps` done in all and `work_s` of work by the clock. `held`: a start held back, where nothing runs yet.
+        `steps` done in all and `work_s` of work by the clock. `paused`: a start held back, where nothing runs yet.
 
         Returns the seconds; negative where the job turns out to have ended before the last look."""
         seconds, self.until_s = now_s - self.until_s, now_s
@@ -77,7 +77,7 @@ class Lived:
             self.gaps[gap] = self.gaps.get(gap, 0.0) + seconds
         if gap == "clock":
             return seconds
-        if held or state in HELD:
+        if paused or state in HELD:
             self.held_s += seconds
         elif state == CAPPED:
             self.capped_s += seconds

@@ -41,18 +41,18 @@ def run_now(lived: Lived, *, pue: float, full_wall_w: float | None, rate: float 
     return RunNow(seconds, joules / seconds if seconds > 0 else 0.0, lived.lever_acted)
 
 
-def to_kept(found: RunNow | None) -> dict[str, object]:
+def to_kept(run_now: RunNow | None) -> dict[str, object]:
     """As the journal keeps it, for those who read or revise the account later."""
-    if found is None:
+    if run_now is None:
         return {"run_now_s": None, "run_now_w": None, "lever_acted": True}
-    return {"run_now_s": found.seconds, "run_now_w": found.watts, "lever_acted": found.acted}
+    return {"run_now_s": run_now.seconds, "run_now_w": run_now.watts, "lever_acted": run_now.acted}
 
 
-def kept(told: Mapping[str, Any]) -> RunNow | None:
+def kept(data: Mapping[str, Any]) -> RunNow | None:
     """From the journal. Earlier versions kept the work done and the watts at full speed, which were run-now to them."""
-    seconds, watts = told.get("run_now_s"), told.get("run_now_w")
-    if "run_now_s" not in told and told.get("avoided_g") is not None:
-        seconds, watts = told.get("done_s"), told.get("full_wall_w")
+    seconds, watts = data.get("run_now_s"), data.get("run_now_w")
+    if "run_now_s" not in data and data.get("avoided_g") is not None:
+        seconds, watts = data.get("done_s"), data.get("full_wall_w")
     if seconds is None or watts is None:
         return None
-    return RunNow(float(seconds), float(watts), bool(told.get("lever_acted", True)))
+    return RunNow(float(seconds), float(watts), bool(data.get("lever_acted", True)))

@@ -351,13 +351,13 @@ class Feed:
         self._adopted_price = _newer(self._adopted_price, answer)
 
 
-def _newer(held: dict[str, Any] | None, answer: dict[str, Any]) -> dict[str, Any] | None:
+def _newer(kept: dict[str, Any] | None, answer: dict[str, Any]) -> dict[str, Any] | None:
     try:
         lengths = {len(answer[name]) for name in ("mean", "lo", "hi")}
-        newer = held is None or answer["now_s"] >= held["now_s"]
-        return answer if lengths != {0} and len(lengths) == 1 and newer and answer["step_s"] > 0 else held
+        newer = kept is None or answer["now_s"] >= kept["now_s"]
+        return answer if lengths != {0} and len(lengths) == 1 and newer and answer["step_s"] > 0 else kept
     except (KeyError, TypeError):
-        return held
+        return kept
 
 
 def _first(rows: Sequence[Row], now_s: float) -> int:

@@ -98,12 +98,12 @@ def moved(mixes: Sequence[Mix], now_s: float) -> Moved | None:
     return Moved(since_s, change_g, tuple((fuel, made[fuel]) for fuel in causes[:NAMED])) if causes else None
 
 
-def words(found: Moved | None, now_s: float) -> str:
+def words(moved: Moved | None, now_s: float) -> str:
     """'coal +2.1 GW, wind -3.0 GW since 16:00'; '' for None."""
-    if found is None:
+    if moved is None:
         return ""
-    told = ", ".join(f"{fuel} {_power(megawatts)}" for fuel, megawatts in found.fuels)
-    return f"{told} since {figures.clock(found.since_s, now_s)}"
+    told = ", ".join(f"{fuel} {_power(megawatts)}" for fuel, megawatts in moved.fuels)
+    return f"{told} since {figures.clock(moved.since_s, now_s)}"
 
 
 def _power(megawatts: float) -> str:

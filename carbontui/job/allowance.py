@@ -48,11 +48,11 @@ def parse(text: str, kind: AllowanceKind, currency: str | None = None) -> Allowa
     return checked(found)
 
 
-def checked(found: Allowance) -> Allowance:
+def checked(allowance: Allowance) -> Allowance:
     """The same allowance if it is valid. Raises ValueError."""
-    if not 0 < found.most <= MOST:
-        raise ValueError(f"the {found.kind} budget must be above zero and at most {MOST:g}, not {found.most:g}")
-    return found
+    if not 0 < allowance.most <= MOST:
+        raise ValueError(f"the {allowance.kind} budget must be above zero and at most {MOST:g}, not {allowance.most:g}")
+    return allowance
 
 
 def is_amount(text: str) -> bool:

@@ -164,7 +164,7 @@ class NodeHandle(AgentHandle):
     def _here(self, outcome: Outcome) -> Outcome:
         return structs.replace(outcome, uuid=self._named(outcome.uuid))
 
-    def _left_behind(self, told: tuple[Outcome, ...]) -> tuple[Outcome, ...]:
+    def _left_behind(self, outcomes: tuple[Outcome, ...]) -> tuple[Outcome, ...]:
         return ()  # that node's leases are stored there
 
     # --- connections ---

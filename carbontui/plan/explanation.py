@@ -75,7 +75,7 @@ def explain(
 
 
 def _with_runner_up(
-    found: Explanation,
+    explanation: Explanation,
     problem: Problem,
     plan: Schedule,
     rivals: Sequence[Baseline],
@@ -85,23 +85,25 @@ def _with_runner_up(
 ) -> Explanation:
     """With the best policy without waiting where the plan waits. Where it does not, no simple policy that waits is the
     best one of its kind, so no figure is given: only why no pause pays."""
-    if not found.waits:
+    if not explanation.waits:
         still = [level for level in problem.levels if not level.running]
         if not still:
-            return found
+            return explanation
         others = [r for r in rivals if r.evaluation.feasible and _waits(problem, r.levels)]
         watts = min(level.power_w + problem.host_w for level in still)
         runner: Runner = "no_room" if not others else "parked_watts" if watts >= 1 else "no_gain"
-        return replace(found, runner=runner, runner_w=watts)
+        return replace(explanation, runner=runner, runner_w=watts)
     others = [r for r in rivals if r.evaluation.feasible and not _waits(problem, r.levels)]
     if not others:
-        return found
+        return explanation
     best = min(others, key=lambda r: r.evaluation.objective)
     saved = _value(now, money) - _value(best, money)
     name = "" if best.name == "run now" else labels[best.levels[-1] if best.levels[-1] >= 0 else best.levels[0]]
     if abs(saved) <= 1e-9 * abs(_value(now, money)):
-        return replace(found, runner="unbeaten", runner_name=name)
-    return replace(found, runner="would_save" if saved > 0 else "would_cost", runner_name=name, runner_value=abs(saved))
+        return replace(explanation, runner="unbeaten", runner_name=name)
+    return replace(
+        explanation, runner="would_save" if saved > 0 else "would_cost", runner_name=name, runner_value=abs(saved)
+    )
 
 
 def _waits(problem: Problem, levels: Sequence[int]) -> bool:

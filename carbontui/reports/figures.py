@@ -222,11 +222,11 @@ def _device(name: str, boards: dict[str, str]) -> str:
     return f"{word} of {node}" if node else word
 
 
-def shares(found: tuple[tuple[str, float], ...], names: dict[str, str]) -> str:
+def shares(pairs: tuple[tuple[str, float], ...], names: dict[str, str]) -> str:
     """'97% energy counters of the devices, 3% a model of the host'; a single kind without its share."""
-    if len(found) == 1:
-        return names.get(found[0][0], found[0][0])
-    return ", ".join(f"{form.percent(share)} {names.get(name, name)}" for name, share in found) or "nothing yet"
+    if len(pairs) == 1:
+        return names.get(pairs[0][0], pairs[0][0])
+    return ", ".join(f"{form.percent(share)} {names.get(name, name)}" for name, share in pairs) or "nothing yet"
 
 
 def metered(story: RunStory, most: int | None = None) -> str:

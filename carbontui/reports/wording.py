@@ -64,9 +64,9 @@ def facts(story: RunStory) -> dict[str, Any]:
     return {name: value for name, value in told.items() if value is not None}
 
 
-def request(told: dict[str, Any], model: str) -> dict[str, Any]:
+def request(data: dict[str, Any], model: str) -> dict[str, Any]:
     """The body of a chat completion of the OpenAI form."""
-    content = f"{TASK}\n\n{json.dumps(told, indent=1)}"
+    content = f"{TASK}\n\n{json.dumps(data, indent=1)}"
     return {"model": model, "messages": [{"role": "user", "content": content}], "temperature": 0}
 
 
@@ -91,7 +91,7 @@ def endpoint(base: str) -> str:
     return f"{base.strip().rstrip('/')}/chat/completions"
 
 
-def checked(reply: Any, told: dict[str, Any]) -> CheckedWording:
+def checked(reply: Any, data: dict[str, Any]) -> CheckedWording:
     """The model's text, if it is one, and if every number in it was sent."""
     try:
         text = reply["choices"][0]["message"]["content"]
@@ -101,7 +101,7 @@ def checked(reply: Any, told: dict[str, Any]) -> CheckedWording:
         return CheckedWording(None, "the answer is empty")
     if len(text) > ANSWER_MOST:
         return CheckedWording(None, f"the answer is longer than {ANSWER_MOST} characters")
-    sent = _numbers(json.dumps(told))
+    sent = _numbers(json.dumps(data))
     invented = sorted(_numbers(text) - sent)
     if invented:
         return CheckedWording(None, f"the answer has a number that was not sent ({', '.join(invented[:3])})")

@@ -111,13 +111,13 @@ def queue() -> list[QueuedJob]:
     return rows(told, mark)
 
 
-def rows(told: str, mark: str) -> list[QueuedJob]:
+def rows(text: str, mark: str) -> list[QueuedJob]:
     """Parse squeue's answer: `mark` and ':' begin a row, `mark` and ',' separate its fields. No name or comment,
     whatever characters it contains, can imitate another job's row. Raises SlurmError for any other answer, which must
     not be taken for an empty queue."""
-    found, (_, *parts) = [], told.split(f"{mark}:")
-    if told.strip() and not parts:
-        raise _nonsense("squeue", told)
+    found, (_, *parts) = [], text.split(f"{mark}:")
+    if text.strip() and not parts:
+        raise _nonsense("squeue", text)
     for row in parts:
         fields = row.removesuffix("\n").split(f"{mark},")
         if len(fields) != len(COLUMNS):
@@ -198,8 +198,8 @@ def nodes() -> list[NodeState]:
     return list(found.values())
 
 
-def _nonsense(command: str, told: str) -> commands.SlurmError:
-    said = units.printable(" ".join(told[:4096].split()))[:80]
+def _nonsense(command: str, text: str) -> commands.SlurmError:
+    said = units.printable(" ".join(text[:4096].split()))[:80]
     return commands.SlurmError(f"{command}: {f'its answer cannot be read: {said!r}' if said else 'lists nothing'}")
 
 

@@ -53,15 +53,15 @@ def surroundings() -> dict[str, Any]:
     return {"umask": mask, "limits": limits, "oom_score_adj": _oom_score_adj()}
 
 
-def give(found: Mapping[str, Any]) -> None:
+def give(data: Mapping[str, Any]) -> None:
     """Apply what `surroundings` recorded, as far as permitted; between fork and exec of the training."""
     with contextlib.suppress(Exception):
-        os.umask(int(found["umask"]))
-    for name, (soft, hard) in found.get("limits", {}).items():
+        os.umask(int(data["umask"]))
+    for name, (soft, hard) in data.get("limits", {}).items():
         with contextlib.suppress(Exception):
             resource.setrlimit(getattr(resource, name), (soft, hard))
     with contextlib.suppress(Exception):
-        _set_oom_score_adj(int(found["oom_score_adj"]))
+        _set_oom_score_adj(int(data["oom_score_adj"]))
 
 
 def relax() -> None:
@@ -87,10 +87,10 @@ def first_to_go() -> None:
         _set_oom_score_adj(min(1000, _oom_score_adj() + OOM_SHARE))
 
 
-def keep_oom_score(found: Mapping[str, Any]) -> None:
+def keep_oom_score(data: Mapping[str, Any]) -> None:
     """Restore the user's own oom_score_adj: for the keeper, also one started by a supervisor."""
     with contextlib.suppress(Exception):
-        _set_oom_score_adj(int(found["oom_score_adj"]))
+        _set_oom_score_adj(int(data["oom_score_adj"]))
 
 
 def _oom_score_adj() -> int:

@@ -95,29 +95,29 @@ def at_end(end: protocol.AtEnd) -> str:
     return f"{told}, {against(end.avoided_g, end.run_now_g)}{band}"
 
 
-def estimate(found: protocol.Estimate) -> str:
+def estimate(estimate: protocol.Estimate) -> str:
     """'22 h 16 at full speed (22 h 05 to 22 h 27), 17.0 kWh (16.8 kWh to 17.2 kWh), ...'; a drift is mentioned."""
-    parts = dict(estimate_rows(found))
+    parts = dict(estimate_rows(estimate))
     value, _, between = parts["time"].partition(" (")
     told = [f"{value} at full speed ({between}"]
     told += [parts[label] + (" CO2" if label == "CO2" else "") for label in ("energy", "CO2", "cost") if label in parts]
-    drift = f"; drifting: {_drift(found)}" if found.drifting else ""
-    return ", ".join(told) + drift + (f"; {_busy(found)}" if found.core_wait >= BUSY else "")
+    drift = f"; drifting: {_drift(estimate)}" if estimate.drifting else ""
+    return ", ".join(told) + drift + (f"; {_busy(estimate)}" if estimate.core_wait >= BUSY else "")
 
 
 BUSY = 0.05
 """Below this share of its time spent waiting for a core, a training counts as alone on its machine."""
 
 
-def _drift(found: protocol.Estimate) -> str:
-    return f"step time changed by {figures.signed(found.drift, figures.percent)} over the steps seen"
+def _drift(estimate: protocol.Estimate) -> str:
+    return f"step time changed by {figures.signed(estimate.drift, figures.percent)} over the steps seen"
 
 
-def _busy(found: protocol.Estimate) -> str:
-    return f"busy machine: it waited {figures.percent(found.core_wait)} of the time for a core"
+def _busy(estimate: protocol.Estimate) -> str:
+    return f"busy machine: it waited {figures.percent(estimate.core_wait)} of the time for a core"
 
 
-def estimate_rows(found: protocol.Estimate) -> list[tuple[str, str]]:
+def estimate_rows(estimate: protocol.Estimate) -> list[tuple[str, str]]:
     """(label, text) for the whole work at full speed: time, energy, CO2 and money, each with its interval."""
 
     def row(label: str, shown: Callable[[float], str], *values: float | None) -> list[tuple[str, str]]:
@@ -126,31 +126,31 @@ def estimate_rows(found: protocol.Estimate) -> list[tuple[str, str]]:
             return []
         return [(label, f"{shown(value)}{_interval(shown, lo, hi)}")]
 
-    rows = row("time", figures.duration, found.work_s, found.work_lo_s, found.work_hi_s)
-    rows += row("energy", figures.kwh, found.energy_wall_kwh, found.energy_lo_kwh, found.energy_hi_kwh)
-    rows += row("CO2", figures.grams, found.gco2_g, found.gco2_lo_g, found.gco2_hi_g)
-    currency = found.currency or ""
-    rows += row("cost", lambda value: figures.money(value, currency), found.cost, found.cost_lo, found.cost_hi)
-    if found.drifting:
-        rows.append(("drifting", f"{_drift(found)}: no further drift is covered"))
-    if found.core_wait >= BUSY:
-        rows.append(("busy", f"{_busy(found)}; the interval covers from none to twice as many other programs"))
+    rows = row("time", figures.duration, estimate.work_s, estimate.work_lo_s, estimate.work_hi_s)
+    rows += row("energy", figures.kwh, estimate.energy_wall_kwh, estimate.energy_lo_kwh, estimate.energy_hi_kwh)
+    rows += row("CO2", figures.grams, estimate.gco2_g, estimate.gco2_lo_g, estimate.gco2_hi_g)
+    currency = estimate.currency or ""
+    rows += row("cost", lambda value: figures.money(value, currency), estimate.cost, estimate.cost_lo, estimate.cost_hi)
+    if estimate.drifting:
+        rows.append(("drifting", f"{_drift(estimate)}: no further drift is covered"))
+    if estimate.core_wait >= BUSY:
+        rows.append(("busy", f"{_busy(estimate)}; the interval covers from none to twice as many other programs"))
     return rows
 
 
-def allowance(found: protocol.Allowance, now_s: float) -> str:
+def allowance(allowance: protocol.Allowance, now_s: float) -> str:
     """'1.20 of 2.00 kg CO2 so far, 2.40 kg CO2 expected, used up at Fri 14:00'."""
 
     def amount(value: float) -> str:
-        if found.kind == "carbon":
+        if allowance.kind == "carbon":
             return f"{figures.grams(value)} CO2"
-        return figures.kwh(value) if found.kind == "energy" else figures.money(value, found.unit)
+        return figures.kwh(value) if allowance.kind == "energy" else figures.money(value, allowance.unit)
 
-    told = f"{amount(found.used)} of {amount(found.most)} so far"
-    if found.expected is not None:
-        told += f", {amount(found.expected)} expected"
-    if found.used_up_at is not None:
-        at = units.from_iso(found.used_up_at)
+    told = f"{amount(allowance.used)} of {amount(allowance.most)} so far"
+    if allowance.expected is not None:
+        told += f", {amount(allowance.expected)} expected"
+    if allowance.used_up_at is not None:
+        at = units.from_iso(allowance.used_up_at)
         told += f", used up at {figures.named_clock(at, now_s)}" if at > now_s else ", used up"
     return told
 

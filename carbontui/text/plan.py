@@ -199,19 +199,19 @@ def _level_ends_s(plan: PlanView) -> list[float]:
     return [*ends[:-1], units.from_iso(plan.finish)]
 
 
-def difference(found: Previewed, currency: str | None) -> str:
+def difference(previewed: Previewed, currency: str | None) -> str:
     """'CO₂ +38 g, finish +2 h 10, cost +0.12 EUR' against what is in force; the reason where nothing is known."""
-    if found.error and found.plan is None:
-        return found.error
-    now = found.instead
-    if now is None or found.finish is None or found.gco2_g is None:
+    if previewed.error and previewed.plan is None:
+        return previewed.error
+    now = previewed.instead
+    if now is None or previewed.finish is None or previewed.gco2_g is None:
         return "what it costs is not known: no plan is in force"
-    if same_course(found.plan, now.plan):
+    if same_course(previewed.plan, now.plan):
         return SAME_COURSE
-    later_s = units.from_iso(found.finish) - units.from_iso(now.finish)
-    parts = [f"CO₂ {figures.signed(found.gco2_g - now.gco2_g, figures.grams)}"]
+    later_s = units.from_iso(previewed.finish) - units.from_iso(now.finish)
+    parts = [f"CO₂ {figures.signed(previewed.gco2_g - now.gco2_g, figures.grams)}"]
     parts.append(f"finish {figures.signed(later_s, figures.duration)}")
-    if currency is not None and found.cost is not None:
-        parts.append(f"cost {figures.signed(found.cost - now.cost, lambda more: figures.money(more, currency))}")
-    late_s = found.plan.late_s if found.plan else 0.0
+    if currency is not None and previewed.cost is not None:
+        parts.append(f"cost {figures.signed(previewed.cost - now.cost, lambda more: figures.money(more, currency))}")
+    late_s = previewed.plan.late_s if previewed.plan else 0.0
     return ", ".join(parts) + (f"; {figures.duration(late_s)} late" if late_s > 60 else "")

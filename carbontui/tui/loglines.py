@@ -151,9 +151,9 @@ def speaks_of_error(text: str) -> bool:
     return _TRACEBACK in text or _ERROR.search(text) is not None
 
 
-def after_the_try(told: Sequence[str]) -> int:
+def after_the_try(lines: Sequence[str]) -> int:
     """The first row after a trial run that was ended on purpose: its interrupt is not an error."""
-    return next((number + 1 for number in reversed(range(len(told))) if _TRY_OVER in told[number]), 0)
+    return next((number + 1 for number in reversed(range(len(lines))) if _TRY_OVER in lines[number]), 0)
 
 
 ERROR_WITHIN_B = 32 * 1024

@@ -60,15 +60,15 @@ def osc9(text: str) -> str:
     return f"\x1b]9;{clean}\x07"
 
 
-def tell(told: Notification, command: str, app: object) -> str:
+def tell(notification: Notification, command: str, app: object) -> str:
     """Notify by the user's `command`, without one by the `app`'s terminal, not at all if it is OFF; the error, or
     ''."""
     if command == OFF:
         return ""
     if command:
-        return run(command, told.text)
+        return run(command, notification.text)
     if isinstance(app, TellsTerminal):
-        app.tell_terminal(osc9(told.text), bell=told.urgent)
+        app.tell_terminal(osc9(notification.text), bell=notification.urgent)
     return ""
 
 

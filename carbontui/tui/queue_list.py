@@ -73,9 +73,9 @@ class QueueList(RowList[QueueRow]):
     seen: QueueSeen = QueueSeen()
     nodes: bool = False
 
-    def looked(self, seen: QueueSeen) -> QueueList:
+    def looked(self, listing: QueueSeen) -> QueueList:
         """The same list after another look; the cursor keeps its job."""
-        return replace(self, seen=seen).now(seen.nodes if self.nodes else seen.jobs)
+        return replace(self, seen=listing).now(listing.nodes if self.nodes else listing.jobs)
 
     def turned(self) -> QueueList:
         """Nodes instead of jobs, or jobs again."""

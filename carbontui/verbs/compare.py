@@ -163,7 +163,7 @@ def compare(
                 f"carbontui: no published figure for {task} in {precision} on {here.short}: using the rule of thumb",
                 err=True,
             )
-        rows = comparing.on_boards(work, here, every, precision=precision, told=told, measured=known)
+        rows = comparing.on_boards(work, here, every, precision=precision, values=told, measured=known)
         made = _clouds(work, rows, offers) if by_cloud else _boards(rows)
     rows, apart = (table.chosen(some, sort=sort, only=only) for some in (made.rows, made.apart))
     if as_json:

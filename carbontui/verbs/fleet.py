@@ -115,13 +115,13 @@ def _round(
     assumed: Assumed,
     start_s: float,
     slot_s: float,
-    told: dict[str, float],
+    values: dict[str, float],
     *,
     prices: Path | None,
     dry_run: bool,
     as_json: bool,
 ) -> dict[str, float]:
-    """Read the queue, plan, move; each job's start time. `told`: the times set by earlier rounds. Raises Failure."""
+    """Read the queue, plan, move; each job's start time. `values`: the times set by earlier rounds. Raises Failure."""
     from carbontui.site import given
     from carbontui.slurm import fleet as fleet_queue
     from carbontui.slurm import queue as slurm_queue
@@ -129,7 +129,7 @@ def _round(
     from carbontui.slurm.placing import planned
 
     slots, now = fleet_queue.SLOTS, time.time()
-    due = frozenset(job for job, at in told.items() if at <= now)
+    due = frozenset(job for job, at in values.items() if at <= now)
     mean, source = grid_data.filled(zone, grid_file, start_s, slot_s, slots)
     try:
         cap_w = fleet_queue.per_slot(budget, start_s, slot_s, slots)

@@ -128,7 +128,7 @@ def _other(beside: Outlook | None) -> dict[str, Any] | None:
     return {**told, "mean": beside.mean}
 
 
-def _data(place: places.Zone, feed: Feed, seen: Outlook | None, now_s: float) -> dict[str, Any]:
+def _data(place: places.Zone, feed: Feed, outlook: Outlook | None, now_s: float) -> dict[str, Any]:
     return {
         "schema": "carbontui.grid/1",
         "zone": place.key,
@@ -136,25 +136,25 @@ def _data(place: places.Zone, feed: Feed, seen: Outlook | None, now_s: float) ->
         "measured_at": iso(now_s),
         "signal": feed.signal,
         "unit": "gCO2/kWh",
-        "value_g_per_kwh": seen.mean[0] if seen else None,
-        "source": seen.source if seen else None,
-        "how": seen.how if seen else None,
+        "value_g_per_kwh": outlook.mean[0] if outlook else None,
+        "source": outlook.source if outlook else None,
+        "how": outlook.how if outlook else None,
         "note": feed.note,
         "outlook": {
-            "start": iso(seen.start_s),
-            "step_s": seen.step_s,
-            "mean": seen.mean,
-            "lo": seen.lo,
-            "hi": seen.hi,
-            "price": seen.price,
-            "price_lo": seen.price_lo,
-            "price_hi": seen.price_hi,
-            "price_source": seen.price_source,
-            "currency": seen.currency,
+            "start": iso(outlook.start_s),
+            "step_s": outlook.step_s,
+            "mean": outlook.mean,
+            "lo": outlook.lo,
+            "hi": outlook.hi,
+            "price": outlook.price,
+            "price_lo": outlook.price_lo,
+            "price_hi": outlook.price_hi,
+            "price_source": outlook.price_source,
+            "currency": outlook.currency,
         }
-        if seen
+        if outlook
         else None,
-        "moved": seen.moved if seen else "",
+        "moved": outlook.moved if outlook else "",
         "accuracy": [asdict(lead) for lead in feed.accuracy],
         "sources": [_source(state, now_s) for state in feed.sources],
     }
@@ -166,29 +166,29 @@ def _source(state: SourceState, now_s: float) -> dict[str, Any]:
     return {**told, "age_s": age_s, "note": state.note, "documentation_only": state.name in UNRECORDED}
 
 
-def _lines(place: places.Zone, feed: Feed, seen: Outlook | None, beside: Outlook | None, now_s: float) -> list[str]:
+def _lines(place: places.Zone, feed: Feed, outlook: Outlook | None, beside: Outlook | None, now_s: float) -> list[str]:
     lines = [f"{place.key}  {place.name}"]
-    if seen is None:
+    if outlook is None:
         lines.append("no data for this zone: work is not shifted in time, caps only")
     else:
-        values = [value for value in seen.mean if value is not None]
-        now = f"{seen.mean[0]:.0f} gCO2/kWh" if seen.mean[0] is not None else "unknown"
-        lines.append(f"now {now} ({SIGNALS[feed.signal]}; {seen.how})")
+        values = [value for value in outlook.mean if value is not None]
+        now = f"{outlook.mean[0]:.0f} gCO2/kWh" if outlook.mean[0] is not None else "unknown"
+        lines.append(f"now {now} ({SIGNALS[feed.signal]}; {outlook.how})")
         if values and max(values) > min(values):
             span = max(values) - min(values)
-            drawn = "".join(" " if v is None else BARS[min(7, int(8 * (v - min(values)) / span))] for v in seen.mean)
+            drawn = "".join(" " if v is None else BARS[min(7, int(8 * (v - min(values)) / span))] for v in outlook.mean)
             lines.append(f"next 24 h {drawn} {min(values):.0f} to {max(values):.0f} g")
-        lines.append(f"from {seen.source}")
-        priced = [price for price in seen.price if price is not None]
-        if priced and seen.price[0] is not None:
+        lines.append(f"from {outlook.source}")
+        priced = [price for price in outlook.price if price is not None]
+        if priced and outlook.price[0] is not None:
             day = f"{min(priced):.3f} to {max(priced):.3f}"
             lines.append(
-                f"price {seen.price[0]:.3f} {seen.currency}/kWh now, next 24 h {day}, from {seen.price_source}"
+                f"price {outlook.price[0]:.3f} {outlook.currency}/kWh now, next 24 h {day}, from {outlook.price_source}"
             )
-        if seen.moved:
-            lines.append(f"moved by {seen.moved}")
-        if seen.accuracy:
-            lines.append(f"forecasts here so far: {sources.accuracy(seen.accuracy)}")
+        if outlook.moved:
+            lines.append(f"moved by {outlook.moved}")
+        if outlook.accuracy:
+            lines.append(f"forecasts here so far: {sources.accuracy(outlook.accuracy)}")
     if beside is not None and beside.mean[0] is not None:
         kind = SIGNALS[beside.signal]
         lines.append(f"for comparison only: {beside.mean[0]:.0f} gCO2/kWh ({kind}; {beside.how}) from {beside.source}")

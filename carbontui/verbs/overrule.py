@@ -172,48 +172,48 @@ def stop(job: str | None, now: bool, yes: bool) -> None:
         click.echo(f"the training of job {found.id} has ended; its keeper and supervisor do not answer")
 
 
-def order_stop(found: store.Job, *, now: bool) -> bool:
+def order_stop(job: store.Job, *, now: bool) -> bool:
     """Stop the job through whichever of our processes is left; the training is reached whatever is dead or hangs.
 
     False where other processes of ours hang: they are not waited for.
     """
     from carbontui.job import stopping
 
-    if found.alive("supervisor"):
+    if job.alive("supervisor"):
         try:
-            answer = link.ask(found.socket, protocol.Cmd(1, "stop", {"now": now}), STOP_ANSWER_S)
+            answer = link.ask(job.socket, protocol.Cmd(1, "stop", {"now": now}), STOP_ANSWER_S)
         except link.LinkError:
             pass
         else:
             if isinstance(answer, protocol.Result) and not answer.ok:
                 raise Failure(answer.error or "refused", answer.exit_code or 1)
             return True
-    if stopping.by_keeper(found, now=now):
+    if stopping.by_keeper(job, now=now):
         return True
-    if not stopping.by_ourselves(found, now=now) and (store.load(found.dir) or found).live:
+    if not stopping.by_ourselves(job, now=now) and (store.load(job.dir) or job).live:
         raise Failure(
-            f"job {found.id} cannot be stopped: no process of it answers, and the training's pid is not known", 1
+            f"job {job.id} cannot be stopped: no process of it answers, and the training's pid is not known", 1
         )
-    return not found.alive("keeper")
+    return not job.alive("keeper")
 
 
-def wait_gone(found: store.Job) -> None:
+def wait_gone(job: store.Job) -> None:
     """Wait until the child has ended and the account is complete; power limits are restored by then."""
     due = time.monotonic() + STOP_WAIT_S
     while time.monotonic() < due:
-        fresh = store.load(found.dir)
+        fresh = store.load(job.dir)
         if fresh is None or not fresh.live:
             break
         time.sleep(0.1)
     else:
-        raise Failure(f"job {found.id} is still running after {STOP_WAIT_S:.0f} s", 1)
-    state = (store.load(found.dir) or found).status().state
-    click.echo(f"job {found.id} {state}")
+        raise Failure(f"job {job.id} is still running after {STOP_WAIT_S:.0f} s", 1)
+    state = (store.load(job.dir) or job).status().state
+    click.echo(f"job {job.id} {state}")
     for text in talk.lease_warnings():
         click.echo(f"carbontui: {text}", err=True)
     from carbontui.power.limit import leases
 
-    if left := leases.left_by(found.id):
+    if left := leases.left_by(job.id):
         watts = ", ".join(f"{lease.uuid} at {lease.ours_mw[-1] / 1000:.0f} W" for lease in left)
         raise Failure(f"the training has ended, but its power limit is still set: {watts}", 1)
 

@@ -51,14 +51,14 @@ def rehearse(job: str | None, yes: bool, as_json: bool) -> None:
         sys.exit(1)
 
 
-def _begun(found: store.Job) -> protocol.Result:
+def _begun(job: store.Job) -> protocol.Result:
     """The supervisor's answer; the order is repeated until a first step has been seen."""
     told = ""
     while True:
         try:
-            return _answer(found, {})
+            return _answer(job, {})
         except _NoStepYet:
-            status = talk.live_status(found)
+            status = talk.live_status(job)
             why = f"waiting for its first step; {situation.stated(status)}"
             if why != told:
                 told = why
@@ -70,8 +70,8 @@ class _NoStepYet(Failure):
     """Refused because no training step has been seen yet."""
 
 
-def _answer(found: store.Job, args: dict[str, bool]) -> protocol.Result:
-    answer = talk.ask(found, protocol.Cmd(1, "rehearse", args))
+def _answer(job: store.Job, args: dict[str, bool]) -> protocol.Result:
+    answer = talk.ask(job, protocol.Cmd(1, "rehearse", args))
     if not isinstance(answer, protocol.Result):
         raise Failure("the supervisor is of another version and cannot rehearse", 3)
     if not answer.ok and (answer.data or {}).get("awaits") == "step":

@@ -113,31 +113,31 @@ def report(
         click.echo(f"carbontui: no browser here; the page is {html}", err=True)
 
 
-def _emissions(path: str, told: story.RunStory) -> None:
+def _emissions(path: str, run: story.RunStory) -> None:
     if path == "-":
-        click.echo(codecarbon.text(told), nl=False)
+        click.echo(codecarbon.text(run), nl=False)
         return
     try:
-        codecarbon.append(Path(path), told)
+        codecarbon.append(Path(path), run)
     except codecarbon.NotThatFile as error:
         raise Failure(str(error), 2) from None
     except OSError as error:
         raise Failure(f"{path}: {error.strerror or error}", 1) from None
 
 
-def _print(told: story.RunStory) -> None:
-    for text in prose.story_of(told):
+def _print(run: story.RunStory) -> None:
+    for text in prose.story_of(run):
         click.echo(text)
     click.echo()
-    for figure in figures.figures(told):
+    for figure in figures.figures(run):
         rests = f"  [{figure.rests_on}]" if figure.rests_on else ""
         click.echo(f"{figure.label:<20} {figure.value}{rests}")
-    if told.over and (waiting := dict(told.grid_kinds).get("forecast")):
+    if run.over and (waiting := dict(run.grid_kinds).get("forecast")):
         click.echo(
             f"\n{form.percent(waiting)} of its energy is based on forecasts; "
-            f"update: carbontui report {told.status.job} --revise"
+            f"update: carbontui report {run.status.job} --revise"
         )
-    if parts := figures.parts(told):
+    if parts := figures.parts(run):
         click.echo("\navoided CO2 by lever")
         for figure in parts:
             click.echo(f"{figure.label:<32} {figure.value:>22}")
@@ -182,19 +182,19 @@ def explain(job: str | None, llm: bool, model: str, dry_run: bool) -> None:
         _model_wording(told, model, dry_run=dry_run)
 
 
-def _last_error(told: story.RunStory) -> str:
+def _last_error(run: story.RunStory) -> str:
     """The last line of the traceback of a failed run; '' where it wrote none."""
-    if told.status.state != "failed":
+    if run.status.state != "failed":
         return ""
     from carbontui.tui.loglines import ERROR_WITHIN_B, last_error
 
-    found = runlog.read(Path(told.options.log), protocol.LogRead(0, -ERROR_WITHIN_B))
+    found = runlog.read(Path(run.options.log), protocol.LogRead(0, -ERROR_WITHIN_B))
     return units.printable(last_error(found.text))
 
 
-def _model_wording(told: story.RunStory, model: str, *, dry_run: bool) -> None:
+def _model_wording(run: story.RunStory, model: str, *, dry_run: bool) -> None:
     """Print it below the account's own words, or one line on stderr why not: the account is complete without it."""
-    sent = wording.facts(told)
+    sent = wording.facts(run)
     body = wording.request(sent, model)
     if dry_run:
         click.echo("only this would be sent; nothing was sent:")

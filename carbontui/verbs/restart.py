@@ -40,16 +40,16 @@ def restart(job: str | None, every: bool) -> None:
         raise SystemExit(1)
 
 
-def _restart(found: store.Job) -> None:
+def _restart(job: store.Job) -> None:
     from carbontui.job import launch
     from carbontui.job import restart as restarting
 
     try:
-        restarting.restart(found)
+        restarting.restart(job)
     except launch.LaunchError as error:
-        raise Failure(str(error), 3 if found.exit is not None else 1) from None
-    fresh = talk.live_status(talk.find(found.id))
-    click.echo(f"job {found.id} {situation.stated(fresh)}")
+        raise Failure(str(error), 3 if job.exit is not None else 1) from None
+    fresh = talk.live_status(talk.find(job.id))
+    click.echo(f"job {job.id} {situation.stated(fresh)}")
 
 
 SYSTEMCTL_S = 30.0

@@ -113,7 +113,7 @@ def solve(
 
 
 def _beside_average(
-    problem: Problem, found: Schedule, start_s: float, zone: str, about: str
+    problem: Problem, schedule: Schedule, start_s: float, zone: str, about: str
 ) -> tuple[signals.BySignal, signals.BySignal] | None:
     """The plan by the marginal signal and one by the zone's typical days; None where those are not known."""
     from carbontui.backtest import signals
@@ -127,7 +127,7 @@ def _beside_average(
     except (ProblemError, ValueError):
         return None
     sources = (about.partition(";")[0], days.source)
-    return signals.side_by_side(problem, found, average, ("marginal", "average"), sources)
+    return signals.side_by_side(problem, schedule, average, ("marginal", "average"), sources)
 
 
 def _key(zone: str) -> str:
@@ -218,14 +218,14 @@ def _assumed_problem(
     return job.problem(durations, values, work_s), start_s, f"{grid.source}; {about}"
 
 
-def _explanation(problem: Problem, found: Schedule, start_s: float | None) -> str:
+def _explanation(problem: Problem, schedule: Schedule, start_s: float | None) -> str:
     """The plan in words, with clock times where its start is known."""
     from carbontui import plan
     from carbontui.text.plan import explained
 
     begin_s = start_s or 0.0
-    stretches = [(name, still, begin_s + end_s) for name, still, end_s in plan.stretches(problem, found)]
-    return explained(now_s=begin_s, stretches=stretches, **structs.asdict(plan.explain(problem, found)))
+    stretches = [(name, still, begin_s + end_s) for name, still, end_s in plan.stretches(problem, schedule)]
+    return explained(now_s=begin_s, stretches=stretches, **structs.asdict(plan.explain(problem, schedule)))
 
 
 def _late_by(deadline_s: float, plan: Schedule) -> Schedule:

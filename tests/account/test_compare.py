@@ -27,7 +27,7 @@ WORK = Work(3600.0, 200.0, 100.0, 1, 300.0)
 
 
 def on(work=WORK, told=None, precision="fp16"):
-    rows = compare.on_boards(work, OLD, [OLD, NEW, PLAIN], precision=precision, told=told or {})
+    rows = compare.on_boards(work, OLD, [OLD, NEW, PLAIN], precision=precision, values=told or {})
     return {row.name: row for row in rows}
 
 
@@ -140,16 +140,18 @@ def test_a_published_rate_of_a_like_task_stands_above_the_rule_and_below_a_perso
     assert known["B"] == (2.5, "resnet50, v1"), "never across sources"
     assert compare.published(rates, "bert", "fp16", here) == {}
     work = compare.Work(3600.0, 400.0, 50.0, 1, 300.0)
-    rows = {r.name: r for r in compare.on_boards(work, here, [here, there], precision="fp16", told={}, measured=known)}
+    rows = {
+        r.name: r for r in compare.on_boards(work, here, [here, there], precision="fp16", values={}, measured=known)
+    }
     assert rows["B"].speed == 2.5 and rows["B"].how == "resnet50, v1" and rows["A"].how == "as given"
-    told = compare.on_boards(work, here, [there], precision="fp16", told={"B": 3.0}, measured=known)
+    told = compare.on_boards(work, here, [there], precision="fp16", values={"B": 3.0}, measured=known)
     assert told[0].speed == 3.0 and told[0].how == "speed as given"
 
 
 def test_rented_boards_cost_their_hours_and_emit_by_their_region():
     here = BoardSpec("A", "A", 40, 1000, 20, 300, 400)
     work = compare.Work(7200.0, 400.0, 50.0, 2, 300.0)
-    rows = compare.on_boards(work, here, [here], precision="fp16", told={})
+    rows = compare.on_boards(work, here, [here], precision="fp16", values={})
     offers = [compare.Rented("x", "north", "A", 3.0, "2026", 20.0), compare.Rented("y", "", "A", 2.0, "as given", None),
               compare.Rented("z", "", "C", 1.0, "2026", 1.0)]  # fmt: skip
     cheap, dear = compare.rented(work, rows, offers)

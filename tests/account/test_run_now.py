@@ -18,7 +18,7 @@ def spent(*parts):
     for state, seconds, watts, made in parts:
         at, steps = at + seconds, steps + made
         known.drew(watts * seconds, state, gpu=True)
-        known.advance(at, state, steps=steps, work_s=seconds * 0.5, held=state == "waiting")
+        known.advance(at, state, steps=steps, work_s=seconds * 0.5, paused=state == "waiting")
     return known
 
 
@@ -66,7 +66,7 @@ def test_a_lever_acted_only_where_time_was_spent_under_it(state, acted):
 
 def test_a_start_that_nobody_holds_back_is_no_lever():
     known = Lived(0.0)
-    known.advance(2.0, "waiting", steps=0, held=False)
+    known.advance(2.0, "waiting", steps=0, paused=False)
     assert not known.lever_acted and known.by_state == {"waiting": 2.0}
 
 

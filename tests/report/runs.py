@@ -73,7 +73,7 @@ def make(home, name="train.py", *, phases=DAY, kind="actual", gpus=1, every=10, 
             account.lived.drew(CPU_W * every, state, gpu=False)
             at, done = at + every, done + every * speed
             steps = round(done * RATE)
-            account.lived.advance(at, state, steps=steps, held=state == "waiting")
+            account.lived.advance(at, state, steps=steps, paused=state == "waiting")
             journal.steps(at, steps, RATE * speed, 2.0 - done / 1e5, "full")
         journal.commit()
     journal.event(START_S + 1, START_S + 1, "plan", why="start", gap=0.0005)

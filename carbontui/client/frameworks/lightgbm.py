@@ -88,14 +88,14 @@ def _names() -> Any:
     return _ConfigAliases.get("num_iterations")
 
 
-def _rounds(told: Any) -> int:
-    return int(next((told["params"][name] for name in _names() if name in told["params"]), told["num_boost_round"]))
+def _rounds(value: Any) -> int:
+    return int(next((value["params"][name] for name in _names() if name in value["params"]), value["num_boost_round"]))
 
 
-def _is_plain(told: Any, callbacks: Any) -> bool:
+def _is_plain(value: Any, callbacks: Any) -> bool:
     """Only the trees need to be saved, and the data can be applied to them."""
-    data = told["train_set"]
-    watched = bool(told["valid_sets"])
+    data = value["train_set"]
+    watched = bool(value["valid_sets"])
     idle = ("_LogEvaluationCallback",) if watched else ("_LogEvaluationCallback", "_RecordEvaluationCallback")
     raw = data.data is not None and not isinstance(data.data, (str, os.PathLike))
     return raw and data.init_score is None and all(type(one).__name__ in idle for one in callbacks)

@@ -117,8 +117,8 @@ def correlation(deviations: Sequence[float]) -> float:
     return found if found > CORRELATED_ABOVE / math.sqrt(count) else 0.0
 
 
-def _widening(found: float) -> float:
-    return (1 + found) / (1 - found)
+def _widening(value: float) -> float:
+    return (1 + value) / (1 - value)
 
 
 def warmup(times: Sequence[float]) -> int:

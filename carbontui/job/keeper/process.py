@@ -389,12 +389,12 @@ class Keeper:
             if self.child is None and found.sender in signals.TO_ALL:
                 self.deliver(found)
 
-    def deliver(self, found: signals.Caught) -> None:
+    def deliver(self, caught: signals.Caught) -> None:
         """Pass a signal on; if the command is held or unloaded, a terminating signal ends the job."""
-        self.signals.add(found.number)
+        self.signals.add(caught.number)
         if self.child is not None:
-            log(f"signal {found.number} passed on to the child's group {self.child.pid}")
+            log(f"signal {caught.number} passed on to the child's group {self.child.pid}")
             self.freezer.let_go("a signal has come for it")
-            proc.signal_group(self.child.pid, found.number)
-        elif found.number in (signal.SIGINT, signal.SIGTERM):
+            proc.signal_group(self.child.pid, caught.number)
+        elif caught.number in (signal.SIGINT, signal.SIGTERM):
             self.stop(now=False)

@@ -73,13 +73,13 @@ class SignalRelay:
         self._own: list[tuple[Caught, float]] = []
         self._told: list[tuple[Caught, float]] = []
 
-    def caught(self, found: Caught, now: float) -> None:
+    def caught(self, caught: Caught, now: float) -> None:
         """The keeper itself received a signal: so did the command, if it was sent to all."""
-        if found.number not in PASSED_ON:
+        if caught.number not in PASSED_ON:
             return
-        self._own.append((found, now))
-        if found.sender not in TO_ALL:
-            self._deliver(found)
+        self._own.append((caught, now))
+        if caught.sender not in TO_ALL:
+            self._deliver(caught)
 
     def told(self, number: int, pid: int, now: float) -> None:
         """`run` received a signal from process `pid`; whether the keeper received it too is known in a moment."""

@@ -302,16 +302,16 @@ class Supervisor:
         self.ticks.ended()
         return self._over(seen)
 
-    def _meter(self, seen: Inputs) -> Inputs:
+    def _meter(self, inputs: Inputs) -> Inputs:
         """Add samples to the accounts; the boards that have now been metered are part of the inputs."""
-        self._count(seen)
+        self._count(inputs)
         metered = self.accounting.metered_boards
-        return seen if metered == seen.metered else replace(seen, metered=metered)
+        return inputs if metered == inputs.metered else replace(inputs, metered=metered)
 
-    def _count(self, seen: Inputs) -> None:
+    def _count(self, inputs: Inputs) -> None:
         """Convert new samples to joules."""
-        watched = frozenset(reading.uuid for reading in seen.devices)
-        self.accounting.meter_samples(self.agent.drain(), booked_as(self.door.state, seen), watched)
+        watched = frozenset(reading.uuid for reading in inputs.devices)
+        self.accounting.meter_samples(self.agent.drain(), booked_as(self.door.state, inputs), watched)
 
     def _book_now(self) -> None:
         """Book the newest samples now: they are about to be reported as current."""
@@ -321,50 +321,50 @@ class Supervisor:
                 self._count(seen)
                 self._account(seen)
 
-    def _read_grid(self, seen: Inputs) -> None:
-        if abs(seen.jump_s) > CLOCK_SET_S * self.door.state.clock.speed:
+    def _read_grid(self, inputs: Inputs) -> None:
+        if abs(inputs.jump_s) > CLOCK_SET_S * self.door.state.clock.speed:
             # deadline, plan and grid follow the new time; work done and energy used do not
-            say(words(statement("clock_set", jump_s=seen.jump_s), seen.now_s))
-            self.recorder.event("clock", jump_s=seen.jump_s)
-            self.grid.look(seen.now_s)
+            say(words(statement("clock_set", jump_s=inputs.jump_s), inputs.now_s))
+            self.recorder.event("clock", jump_s=inputs.jump_s)
+            self.grid.look(inputs.now_s)
             self.replanner.request(statement("cause_clock"))
-        self.grid.read(seen.now_s)
+        self.grid.read(inputs.now_s)
 
-    def _account(self, seen: Inputs) -> None:
-        self.door.take(Booked(totals_so_far(self.accounting, self.door.state, seen)))
+    def _account(self, inputs: Inputs) -> None:
+        self.door.take(Booked(totals_so_far(self.accounting, self.door.state, inputs)))
 
-    def _show(self, seen: Inputs, *, shown: bool, changed: bool) -> None:
+    def _show(self, inputs: Inputs, *, shown: bool, changed: bool) -> None:
         """Show the current state to viewers; a change of state reaches all of them, and the disk, at once."""
-        self.requests.told = told = self.snapshots.describe(self.door.state, seen) if shown else None
+        self.requests.told = told = self.snapshots.describe(self.door.state, inputs) if shown else None
         self.server.show(everyone=changed)
         if changed and told is not None:
             self.snapshots.write(told)
 
-    async def write(self, seen: Inputs) -> None:
+    async def write(self, inputs: Inputs) -> None:
         """Write journal and snapshot, about every two seconds; a full disk is reported and survived."""
-        now, leader = self.door.state, seen.leader
+        now, leader = self.door.state, inputs.leader
         if leader is not None:
-            self.journal.steps(seen.now_s, now.progress.step, leader.rate, leader.loss, now.decision.level.name)
+            self.journal.steps(inputs.now_s, now.progress.step, leader.rate, leader.loss, now.decision.level.name)
         told = self.requests.told
-        self.handover.keep(now, seen, None if told is None else told.account)
+        self.handover.keep(now, inputs, None if told is None else told.account)
         if self.journal.commit():
             self.last_counts.forget()
-        self.handover.replace_rows(now, len(seen.devices))
+        self.handover.replace_rows(now, len(inputs.devices))
         if told is not None:
             self.snapshots.write(told)
         self.worker.drop_if_idle()
         await self.server.keep_open()
 
-    def _over(self, seen: Inputs) -> bool:
+    def _over(self, inputs: Inputs) -> bool:
         """Whether the child has ended for good and viewers have had time to see it."""
         if self.stopping or self.keeper.to_replace:
             return True
-        if not seen.child.over:
+        if not inputs.child.over:
             return False
         decision = self.door.state.decision
         if self._ended_mono is None:
-            self._ended_mono = seen.mono_s
-            at_s = seen.child.ended_s(self.door.state.clock)
-            self.recorder.event("end", at_s, state=decision.state, code=seen.child.code, signal=seen.child.signal)
-            say(words(statement("over_now", why=decision.why.said), seen.now_s))
-        return seen.mono_s - self._ended_mono > GONE_GRACE_S
+            self._ended_mono = inputs.mono_s
+            at_s = inputs.child.ended_s(self.door.state.clock)
+            self.recorder.event("end", at_s, state=decision.state, code=inputs.child.code, signal=inputs.child.signal)
+            say(words(statement("over_now", why=decision.why.said), inputs.now_s))
+        return inputs.mono_s - self._ended_mono > GONE_GRACE_S

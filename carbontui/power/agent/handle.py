@@ -145,18 +145,18 @@ class AgentHandle:
         processes.end(self._job)
         return (*outcomes, *self._left_behind(outcomes))
 
-    def _left_behind(self, told: tuple[Outcome, ...]) -> tuple[Outcome, ...]:
+    def _left_behind(self, outcomes: tuple[Outcome, ...]) -> tuple[Outcome, ...]:
         """Outcomes for our limits that are still set. A process is left to restore them once the driver answers."""
         if self.simulated is not None or self._monitor:
             return ()
         left = leases.left_by(self._job)
-        refused = {outcome.uuid for outcome in told if outcome.code == "no_permission"}
+        refused = {outcome.uuid for outcome in outcomes if outcome.code == "no_permission"}
         if any(lease.uuid not in refused for lease in left):
             try:
                 leases.wait_for_driver(self._cwd)
             except OSError as error:
                 self._log(f"no process can be left behind to restore limits ({error})")
-        known = {outcome.uuid for outcome in told if not outcome.ok}
+        known = {outcome.uuid for outcome in outcomes if not outcome.ok}
         tries = f"a process tries again for {leases.WAIT_S // 60} min"
         text = f"limit not restored yet: the driver is not answering; {tries}"
         made = tuple(

@@ -41,5 +41,5 @@ def end(job: str) -> list[int]:
     return found
 
 
-def _after(told: list[str], option: str) -> str:
-    return told[told.index(option) + 1] if option in told[:-1] else ""
+def _after(lines: list[str], option: str) -> str:
+    return lines[lines.index(option) + 1] if option in lines[:-1] else ""

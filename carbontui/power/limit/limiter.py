@@ -354,15 +354,15 @@ class Limiter:
         found = power_limit.judge(board, look, now_s)
         return self._no_effect(board, found, now_s) if isinstance(found, Ineffective) else found
 
-    def _no_effect(self, board: BoardLimit, found: Ineffective, now_s: float) -> Outcome:
+    def _no_effect(self, board: BoardLimit, ineffective: Ineffective, now_s: float) -> Outcome:
         """Restore the power limit, then try the clock. If that is refused too, report no effect."""
         back = self.release(board.info.uuid)
-        why = f"accepted, but the board still drew {found.drawn_w:.0f} W under {found.limit_w:.0f} W"
+        why = f"accepted, but the board still drew {ineffective.drawn_w:.0f} W under {ineffective.limit_w:.0f} W"
         self._say(f"{board.info.uuid}: {why}")
         fix = back.fix
         if back.ok:
             because, limit = "its power limit has no effect", Capability("no_effect", why)
-            outcome = self._switch_to_clocks(board, because, limit, found.limit_w, found.drawn_w, now_s)
+            outcome = self._switch_to_clocks(board, because, limit, ineffective.limit_w, ineffective.drawn_w, now_s)
             if outcome is not None and outcome.ok:
                 return outcome
             if outcome is not None:

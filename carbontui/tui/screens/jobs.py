@@ -42,17 +42,17 @@ class MachineFacts(Cells):
     head: tuple[CellRow, CellRow] = ([], [])
     rows: tuple[CellRow, ...] = ()
 
-    def show(self, seen: Seen, jobs: tuple[ListedJob, ...], shown: str) -> None:
-        watts = drawn_w(seen.power_w, summed_w(jobs))
-        parts = [counted(jobs), "" if watts is None else figures.watts(watts), seen.headline]
+    def show(self, known: Seen, jobs: tuple[ListedJob, ...], shown: str) -> None:
+        watts = drawn_w(known.power_w, summed_w(jobs))
+        parts = [counted(jobs), "" if watts is None else figures.watts(watts), known.headline]
         heads = list(filter(None, parts))
         while len(" · ".join(heads)) + 13 > self.content_size.width and len(heads) > 1:
             heads.pop()
         left: CellRow = [(" carbontui", "title"), (f"  {' · '.join(heads)}", "text")]
         self.head = left, [(f"{shown} ", "dim")]
         rows: list[CellRow] = []
-        widest = max((len(what) for what, _, _ in seen.facts), default=0)
-        for what, told, fine in seen.facts:
+        widest = max((len(what) for what, _, _ in known.facts), default=0)
+        for what, told, fine in known.facts:
             rows.append([(f"  {what:<{max(9, widest)}} ", "dim"), (told, "text" if fine else "warning")])
         if not jobs:
             begin = "carbontui run -- python train.py · see first: carbontui demo"

@@ -51,7 +51,7 @@ class QueueTable(RowTable):
             return "the queue cannot be read" if seen.faults else f"asking Slurm {self.glyphs.ellipsis}"
         return "no row contains the word" if self.listed.wanted else "the queue is empty"
 
-    def _row(self, row: QueueRow, columns: list[TableColumn], name: int, told: int, *, pointed: bool) -> CellRow:
+    def _row(self, row: QueueRow, columns: list[TableColumn], name: int, count: int, *, pointed: bool) -> CellRow:
         ink = words.STATE_STYLE[row.state]
         cells: CellRow = [(self.glyphs.now if pointed else " ", "preview"), (f" {self.glyphs.states[row.state]} ", ink)]
         cells.append((self.cut(row.id, ID_CELLS - 1) + " ", "text"))
@@ -59,8 +59,8 @@ class QueueTable(RowTable):
         for column in columns:
             text, how = _value(column.title, row, self.now_s)
             cells.append((" " + self.cut(text, column.cells - 1, right=True), how))
-        if told >= TOLD_LEAST:
-            cells.append((f"  {self.cut(row.told, told)}", ink if row.ours else "dim"))
+        if count >= TOLD_LEAST:
+            cells.append((f"  {self.cut(row.told, count)}", ink if row.ours else "dim"))
         return cells
 
 
@@ -91,8 +91,8 @@ class SiteChart(Cells):
     seen = QueueSeen()
     now_s = 0.0
 
-    def show(self, seen: QueueSeen, now_s: float) -> None:
-        self.seen, self.now_s = seen, now_s
+    def show(self, listing: QueueSeen, now_s: float) -> None:
+        self.seen, self.now_s = listing, now_s
         self.redraw()
 
     def draw(self, width: int, height: int) -> list[CellRow]:

@@ -35,8 +35,8 @@ class Summary(Cells):
         return [row for row in summary(picture.status, of) if not self.brief or row[0] in _LEAST_OF_ALL]
 
     @staticmethod
-    def _folded(told: str, width: int) -> list[str]:
-        return textwrap.wrap(told, max(8, width - _LABEL)) or [""]
+    def _folded(text: str, width: int) -> list[str]:
+        return textwrap.wrap(text, max(8, width - _LABEL)) or [""]
 
     def draw(self, width: int, height: int) -> list[CellRow]:
         if self.picture is None:

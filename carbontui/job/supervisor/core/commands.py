@@ -53,7 +53,7 @@ class Reply:
     awaits: Literal["pause", "cap"] | None = None
 
 
-def apply(state: JobState, cmd: protocol.Cmd, seen: Inputs, by: str) -> tuple[JobState, Reply]:
+def apply(state: JobState, cmd: protocol.Cmd, inputs: Inputs, by: str) -> tuple[JobState, Reply]:
     """The state after one command of `by`, with its reply and effects; a refused command leaves the state unchanged."""
     if not state.live:
         return state, _no(statement("job_over", job=state.spec.job, state=state.decision.state), 3)
@@ -61,16 +61,16 @@ def apply(state: JobState, cmd: protocol.Cmd, seen: Inputs, by: str) -> tuple[Jo
         if cmd.verb == "stop":
             return state, _stop(cmd, by)
         if cmd.verb == "budget":
-            return _budget(state, cmd, seen, by)
+            return _budget(state, cmd, inputs, by)
         if cmd.verb in ("forbid", "allow"):
-            return _hours(state, cmd, seen, by)
+            return _hours(state, cmd, inputs, by)
         if cmd.verb == "calibrate":
-            return state, _calibrate(state, cmd, seen, by)
+            return state, _calibrate(state, cmd, inputs, by)
         if cmd.verb == "rehearse":
-            return _rehearse(state, cmd, seen, by)
+            return _rehearse(state, cmd, inputs, by)
         if cmd.verb == "guess":
             return _guess(state, cmd, by)
-        return _override(state, cmd, seen, by)
+        return _override(state, cmd, inputs, by)
     except OverrideError as refusal:
         return state, _no(refusal.said, 2)
     except ValueError as error:  # of a user's text: names it, and the forms that are understood
@@ -83,8 +83,8 @@ def _stop(cmd: protocol.Cmd, by: str) -> Reply:
     return Reply(Answered(statement("will_stop")), (Record("stop", {"by": by, "now": now}), LogLine(asked), Stop(now)))
 
 
-def _budget(state: JobState, cmd: protocol.Cmd, seen: Inputs, by: str) -> tuple[JobState, Reply]:
-    text, now = str(cmd.args.get("budget", "")), seen.now_s
+def _budget(state: JobState, cmd: protocol.Cmd, inputs: Inputs, by: str) -> tuple[JobState, Reply]:
+    text, now = str(cmd.args.get("budget", "")), inputs.now_s
     if (allowance := recognised(text, state.spec.currency)) is not None:
         return _allowance(state, cmd, allowance, by)
     new = replace(state, budget=budgets.parse(text, now))
@@ -107,9 +107,9 @@ def _allowance(state: JobState, cmd: protocol.Cmd, new: Allowance, by: str) -> t
     return after, Reply(Answered(statement("allowance_set", kind=new.kind, most=most, used=used)), done)
 
 
-def _hours(state: JobState, cmd: protocol.Cmd, seen: Inputs, by: str) -> tuple[JobState, Reply]:
+def _hours(state: JobState, cmd: protocol.Cmd, inputs: Inputs, by: str) -> tuple[JobState, Reply]:
     """Forbid hours or allow them again: a constraint on every plan from now on."""
-    now, asked = seen.now_s, cmd.args.get("hours")
+    now, asked = inputs.now_s, cmd.args.get("hours")
     held = forbidden.current(state.forbidden, now)
     if cmd.verb == "forbid":
         meant = forbidden.parse(str(asked or ""), now, by)
@@ -138,12 +138,12 @@ def _hours(state: JobState, cmd: protocol.Cmd, seen: Inputs, by: str) -> tuple[J
     return new, Reply(Answered(told), done)
 
 
-def _calibrate(state: JobState, cmd: protocol.Cmd, seen: Inputs, by: str) -> Reply:
+def _calibrate(state: JobState, cmd: protocol.Cmd, inputs: Inputs, by: str) -> Reply:
     if cmd.args.get("show"):
         if state.curve is None:
             return _no(statement("not_calibrated", last=state.calibrating.said), 3)
         return Reply(Answered(statement("curve", curve=state.curve), data=msgspec.to_builtins(state.curve)))
-    why = calibration.refusal(state, seen)
+    why = calibration.refusal(state, inputs)
     if state.calibrating.level is not None:
         why = statement("calibration_runs", progress=state.calibrating.said)
     if why:
@@ -168,28 +168,28 @@ def _guess(state: JobState, cmd: protocol.Cmd, by: str) -> tuple[JobState, Reply
     return new, Reply(Answered(told), (Record("guess", facts), Replan(why), Keep()))
 
 
-def _rehearse(state: JobState, cmd: protocol.Cmd, seen: Inputs, by: str) -> tuple[JobState, Reply]:
+def _rehearse(state: JobState, cmd: protocol.Cmd, inputs: Inputs, by: str) -> tuple[JobState, Reply]:
     known = state.unloading
     if cmd.args.get("show"):
         data = {"phase": known.phase, "held": known.held, "verdict": known.result or "", **unloading.facts(known)}
         said = unloading.said(known) if known.rehearsing else known.result or statement("never_unloaded")
         return state, Reply(Answered(said, data=data))
-    if why := unload_rules.refusal(state, seen):
+    if why := unload_rules.refusal(state, inputs):
         return state, Reply(Answered(why, 1, {"awaits": "step"} if why.code == "no_step_yet" else None))
-    new = replace(state, unloading=unload_rules.begun(by, seen))
+    new = replace(state, unloading=unload_rules.begun(by, inputs))
     done = (Record("rehearse", {"by": by}), LogLine(statement("rehearsal_asked", by=by)), Keep())
     return new, Reply(Answered(statement("rehearsal_begins")), done)
 
 
-def _override(state: JobState, cmd: protocol.Cmd, seen: Inputs, by: str) -> tuple[JobState, Reply]:
+def _override(state: JobState, cmd: protocol.Cmd, inputs: Inputs, by: str) -> tuple[JobState, Reply]:
     watts: float | None = None
     if cmd.verb == "cap":
         watts = _number(cmd.args.get("value_w"), override.NO_WATTS)
-        if refusal := capabilities.why_no_cap(state, seen, watts):
+        if refusal := capabilities.why_no_cap(state, inputs, watts):
             return state, _no(refusal, 4)
-    if cmd.verb == "boost" and (refusal := site_claim.why_no_boost(state, seen)):
+    if cmd.verb == "boost" and (refusal := site_claim.why_no_boost(state, inputs)):
         return state, _no(refusal, 4)
-    until = _until(state, cmd, seen)
+    until = _until(state, cmd, inputs)
     held = override.apply(state.override, cmd.verb, by=by, expected_gen=cmd.override_gen, until_s=until, value_w=watts)
     new = replace(state, override=held)
     facts = {"verb": cmd.verb, "by": by, "until": cmd.args.get("until"), "value_w": watts, "gen": held.gen}
@@ -206,9 +206,9 @@ def _override(state: JobState, cmd: protocol.Cmd, seen: Inputs, by: str) -> tupl
     return new, Reply(Answered(said), done)
 
 
-def _until(state: JobState, cmd: protocol.Cmd, seen: Inputs) -> float | None:
+def _until(state: JobState, cmd: protocol.Cmd, inputs: Inputs) -> float | None:
     """`until` as epoch seconds of the job's clock; `for_s` counts from now. Raises OverrideError or ValueError."""
-    now, until = seen.now_s, cmd.args.get("until")
+    now, until = inputs.now_s, cmd.args.get("until")
     if cmd.args.get("for_s") is not None:
         asked: float | str = now + _number(cmd.args["for_s"], statement("no_duration"))
     elif until is None:
@@ -222,7 +222,7 @@ def _until(state: JobState, cmd: protocol.Cmd, seen: Inputs) -> float | None:
             raise OverrideError(statement("over_a_year_away"))
         return asked
     # resolved now: the new plan is made around the override, and its next change would be the override's own end
-    change = finish.planned(state, seen).next_at_s
+    change = finish.planned(state, inputs).next_at_s
     if change is None:
         raise OverrideError(statement("no_next_change"))
     return change
@@ -240,12 +240,12 @@ def _number(value: Any, wanted: Statement) -> float:
 # --- answers once the command has taken effect -------------------------------------------------------------------
 
 
-def pause_held(state: JobState, seen: Inputs) -> Answered | None:
+def pause_held(state: JobState, inputs: Inputs) -> Answered | None:
     """'paused at step N' once every rank has acknowledged; None before."""
     observed, until_s = state.decision.state, state.override.until_s
     if observed not in ("paused", "waiting", "unloaded"):
         return None
-    silent = _unheard(state, seen)
+    silent = _unheard(state, inputs)
     if observed != "paused":
         return Answered(statement("still_already", state=observed, until_s=until_s, silent=silent))
     if state.asked.freeze:
@@ -253,28 +253,28 @@ def pause_held(state: JobState, seen: Inputs) -> Answered | None:
     return Answered(statement("paused", step=state.progress.step, until_s=until_s, silent=silent))
 
 
-def pause_asked(state: JobState, seen: Inputs) -> Answered:
+def pause_asked(state: JobState, inputs: Inputs) -> Answered:
     """The answer if no step has ended in time."""
     why = state.decision.why
-    return Answered(why.said if why.code == "no_client" else statement("pause_asked", silent=_unheard(state, seen)))
+    return Answered(why.said if why.code == "no_client" else statement("pause_asked", silent=_unheard(state, inputs)))
 
 
-def _unheard(state: JobState, seen: Inputs) -> tuple[Statement, ...]:
+def _unheard(state: JobState, inputs: Inputs) -> tuple[Statement, ...]:
     """Says which part of the job is not heard, so that it is unknown whether it is paused; () if all is."""
-    silent = attendance.silent(state.attendance, seen)
+    silent = attendance.silent(state.attendance, inputs)
     return (statement("silent", names=silent),) if silent else ()
 
 
-def cap_held(state: JobState, seen: Inputs, watts: float) -> Answered | None:
+def cap_held(state: JobState, inputs: Inputs, watts: float) -> Answered | None:
     """'capped' once the boards have accepted it, or why none did; None before they have answered."""
     if state.decision.state in ("waiting", "unloaded"):
         return Answered(statement("cap_at_start", watts=watts))
-    if state.asked.limit_w != watts or seen.limits.pending:
+    if state.asked.limit_w != watts or inputs.limits.pending:
         return None
-    refused = boards.refused_cap(watts, seen)
+    refused = boards.refused_cap(watts, inputs)
     if refused.watts is not None:
         return Answered(statement("not_capped", watts=watts, why=refused.why))
-    answered = (seen.limits.outcomes.get(reading.uuid) for reading in seen.devices)
+    answered = (inputs.limits.outcomes.get(reading.uuid) for reading in inputs.devices)
     notes = dict.fromkeys(outcome.text for outcome in answered if outcome and outcome.ok and outcome.text)
     until_s = state.override.until_s
     if notes:

@@ -118,17 +118,17 @@ Effect = (
 )
 
 
-def effects(before: JobState, after: JobState, seen: Inputs, *, renew: bool) -> tuple[Effect, ...]:
+def effects(before: JobState, after: JobState, inputs: Inputs, *, renew: bool) -> tuple[Effect, ...]:
     """The effects of the step from `before` to `after`. `renew`: leases are due for renewal."""
     return (
-        *_told(before, after, seen),
+        *_told(before, after, inputs),
         *_wants(before, after, renew=renew),
-        *_hold(before, after, seen, renew=renew),
-        *_freeze(before, after, seen, renew=renew),
+        *_hold(before, after, inputs, renew=renew),
+        *_freeze(before, after, inputs, renew=renew),
         *_limit(before, after),
-        *_last(before, after, seen, renew=renew),
-        *_unloading(before, after, seen, renew=renew),
-        *_boards(after, seen),
+        *_last(before, after, inputs, renew=renew),
+        *_unloading(before, after, inputs, renew=renew),
+        *_boards(after, inputs),
     )
 
 
@@ -154,40 +154,40 @@ def _wants(before: JobState, after: JobState, *, renew: bool) -> tuple[Effect, .
     return (SendWants(want_of(after)),) if renew or limit_felt or after.asked.gen != before.asked.gen else ()
 
 
-def _hold(before: JobState, after: JobState, seen: Inputs, *, renew: bool) -> tuple[Effect, ...]:
-    if seen.child.state not in ("waiting", "unloaded"):
+def _hold(before: JobState, after: JobState, inputs: Inputs, *, renew: bool) -> tuple[Effect, ...]:
+    if inputs.child.state not in ("waiting", "unloaded"):
         return ()
     hold = after.decision.hold_until_s
-    same = hold == before.decision.hold_until_s and before.child.state == seen.child.state
+    same = hold == before.decision.hold_until_s and before.child.state == inputs.child.state
     return () if same and not renew else (Hold(None if hold is None else after.clock.to_wall(hold)),)
 
 
-def _freeze(before: JobState, after: JobState, seen: Inputs, *, renew: bool) -> tuple[Effect, ...]:
+def _freeze(before: JobState, after: JobState, inputs: Inputs, *, renew: bool) -> tuple[Effect, ...]:
     if after.asked.freeze:
         return (Freeze(protocol.LEASE_S),) if renew or not before.asked.freeze else ()
-    return (Thaw(),) if before.asked.freeze or seen.child.frozen else ()
+    return (Thaw(),) if before.asked.freeze or inputs.child.frozen else ()
 
 
-def _last(before: JobState, after: JobState, seen: Inputs, *, renew: bool) -> tuple[Effect, ...]:
+def _last(before: JobState, after: JobState, inputs: Inputs, *, renew: bool) -> tuple[Effect, ...]:
     """A stop by an allowance: the command exits with a checkpoint, and the keeper must not resume it."""
     was, why = allowance_rules.why_last(before), allowance_rules.why_last(after)
     if not why:
         return (LastRun(None),) if was else ()
     told: tuple[Effect, ...] = (LastRun(why),) if renew or why != was else ()
     # an older keeper has no `last run` message: it is stopped once the command has exited
-    return (*told, Stop(now=True)) if seen.child.state == "unloaded" and renew else told
+    return (*told, Stop(now=True)) if inputs.child.state == "unloaded" and renew else told
 
 
-def _unloading(before: JobState, after: JobState, seen: Inputs, *, renew: bool) -> tuple[Effect, ...]:
+def _unloading(before: JobState, after: JobState, inputs: Inputs, *, renew: bool) -> tuple[Effect, ...]:
     """What a rehearsal and a try ask of the keeper, and their results."""
     found: list[Effect] = []
     known, was, guarded = after.unloading, before.unloading, unloading.guards(after.unloading)
-    if guarded != seen.child.retry and (renew or guarded != unloading.guards(was)):
+    if guarded != inputs.child.retry and (renew or guarded != unloading.guards(was)):
         found.append(Retry(guarded))
     falls = unloading.falls_back(known)
-    if falls != seen.child.fall_back and (renew or falls != unloading.falls_back(was)):
+    if falls != inputs.child.fall_back and (renew or falls != unloading.falls_back(was)):
         found.append(FallBack(falls))
-    if renew and (trying.ends(after, seen) or unload_rules.given_up(known, seen)):
+    if renew and (trying.ends(after, inputs) or unload_rules.given_up(known, inputs)):
         found.append(EndStart())
     if known.phase != was.phase:
         found.append(Record("unloading", {"phase": known.phase, "by": known.by, "step": known.step}))
@@ -207,43 +207,43 @@ def _limit(before: JobState, after: JobState) -> tuple[Effect, ...]:
     return (SetLimit(watts, left.boards if watts is not None and watts == left.watts else ()),)
 
 
-def _boards(after: JobState, seen: Inputs) -> tuple[Effect, ...]:
+def _boards(after: JobState, inputs: Inputs) -> tuple[Effect, ...]:
     if after.spec.simulated is not None:
-        if seen.child.state != "running":
+        if inputs.child.state != "running":
             return (Simulate(None),)
-        parked = all(rank.state == "paused" for rank in seen.ranks)
+        parked = all(rank.state == "paused" for rank in inputs.ranks)
         active = after.decision.state in ("running", "throttled", "pausing")
-        return (Simulate(0.0 if parked or not active else 1.0, after.asked.duty or 1.0),) if seen.ranks else ()
-    node_of = {node.host: node.name for node in seen.nodes}
-    own = {rank.pid for rank in seen.ranks if rank.host not in node_of} | (
-        {seen.child_pid} if seen.child_pid else set()
+        return (Simulate(0.0 if parked or not active else 1.0, after.asked.duty or 1.0),) if inputs.ranks else ()
+    node_of = {node.host: node.name for node in inputs.nodes}
+    own = {rank.pid for rank in inputs.ranks if rank.host not in node_of} | (
+        {inputs.child_pid} if inputs.child_pid else set()
     )
     elsewhere = tuple(
-        (name, tuple(sorted(rank.pid for rank in seen.ranks if rank.host == host))) for host, name in node_of.items()
+        (name, tuple(sorted(rank.pid for rank in inputs.ranks if rank.host == host))) for host, name in node_of.items()
     )
-    strangers = boards.strangers(after.boards, seen)
+    strangers = boards.strangers(after.boards, inputs)
     disown = (Disown(strangers),) if strangers else ()
-    declared = () if after.spec.declared is None else (_at_work(after, seen),)
+    declared = () if after.spec.declared is None else (_at_work(after, inputs),)
     return (*disown, *declared, WatchBoards(after.boards.named, tuple(sorted(own)), elsewhere))
 
 
-def _at_work(after: JobState, seen: Inputs) -> Simulate:
+def _at_work(after: JobState, inputs: Inputs) -> Simulate:
     """The assumed activity of boards whose power cannot be read; without steps, a running command counts as busy."""
-    if seen.child.state != "running":
+    if inputs.child.state != "running":
         return Simulate(None)
-    parked = bool(seen.ranks) and all(rank.state == "paused" for rank in seen.ranks)
+    parked = bool(inputs.ranks) and all(rank.state == "paused" for rank in inputs.ranks)
     active = not parked and after.decision.state in ("starting", "running", "throttled", "pausing")
     return Simulate(1.0 if active else 0.0, after.asked.duty or 1.0)
 
 
-def _told_allowances(before: JobState, after: JobState, seen: Inputs) -> list[Effect]:
+def _told_allowances(before: JobState, after: JobState, inputs: Inputs) -> list[Effect]:
     """Changes of the allowances; a least-time plan is re-made with what is left."""
     if before.allowances.doing == after.allowances.doing:
         return []
     now = after.allowances
     figures = [(p.allowance.kind, p.allowance.most, p.used, p.expected) for p in now.prospects]
     facts = {"over": now.over, "spent": now.spent, "act": now.act, "cap_w": now.cap_w, "asked": now.asked_s is not None}
-    told = next(iter(allowance_rules.notices(after, seen.now_s)), statement("allowances_suffice"))
+    told = next(iter(allowance_rules.notices(after, inputs.now_s)), statement("allowances_suffice"))
     why = statement("cause_allowances")
     return [Record("allowance", {**facts, "figures": figures}), LogLine(told), Replan(why), Keep()]
 
@@ -254,7 +254,7 @@ def _key(decision: Decision) -> tuple[object, ...]:
     return decision.state, decision.why.code, unseen
 
 
-def _told(before: JobState, after: JobState, seen: Inputs) -> tuple[Effect, ...]:
+def _told(before: JobState, after: JobState, inputs: Inputs) -> tuple[Effect, ...]:
     """Entries for journal and log, and requests for a new plan."""
     found: list[Effect] = []
     over, new = before.override.current, after.decision
@@ -265,13 +265,13 @@ def _told(before: JobState, after: JobState, seen: Inputs) -> tuple[Effect, ...]
         found.append(Replan(statement("cause_caps") if after.caps_hold else statement("cause_no_caps")))
     if after.epoch is not None and after.epoch != before.epoch:
         found.append(Record("epoch", {"number": after.epoch, "step": after.progress.step, "loss": after.last_loss}))
-    found += _told_allowances(before, after, seen)
+    found += _told_allowances(before, after, inputs)
     if after.trial != before.trial:
         found.append(Record("trial", {"name": after.trial, "step": after.progress.step}))
     if _key(new) != _key(before.decision):
         facts = {"state": new.state, "reason": new.why.code, "text": new.why.said, "level": new.level.name}
         facts["level_kind"] = new.level.kind
-        at_s = None if after.live else seen.child.ended_s(after.clock)
+        at_s = None if after.live else inputs.child.ended_s(after.clock)
         found.append(Record("state", facts | {"want_gen": after.asked.gen, "mode": after.asked.mode}, at_s))
         found.append(LogLine(statement("state_is", state=new.state, reason=new.why.said)))
     return tuple(found)

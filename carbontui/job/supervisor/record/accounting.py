@@ -202,25 +202,25 @@ class Accounting:
         *,
         steps: int = 0,
         work_s: float = 0.0,
-        held: bool = False,
+        paused: bool = False,
         unread: bool = False,
         jobs: int = 1,
     ) -> None:
         """Book the time up to now, which was spent in `state`, and the host constant for it, split equally among the
-        `jobs` on this machine. `dt_s` passed since the last look by the monotonic clock; `steps`, `work_s` and `held`
+        `jobs` on this machine. `dt_s` passed since the last look by the monotonic clock; `steps`, `work_s` and `paused`
         as in `Lived.advance`; `unread`: the boards do not answer."""
         long_s = living.GAP_S * self.clock.speed
         known, gap = self.lived, None
         if self._fresh is not None:
             # in the queue the boards are others', and nothing runs
-            gap, held = (self._fresh if now_s - known.until_s > long_s else None), held or self._fresh == "queue"
+            gap, paused = (self._fresh if now_s - known.until_s > long_s else None), paused or self._fresh == "queue"
         elif abs(jump_s := now_s - known.until_s - dt_s) > CLOCK_S * self.clock.speed:
             known.advance(known.until_s + jump_s, state, steps=known.steps_done, gap="clock")
         elif dt_s > long_s or unread:
             gap = "stalled" if dt_s > long_s else "unread"
         since, absent = known.until_s, state in ("waiting", "unloaded") or self._fresh == "queue"
         self._fresh = None
-        seconds = known.advance(now_s, state, steps=steps, work_s=work_s, held=held, gap=gap)
+        seconds = known.advance(now_s, state, steps=steps, work_s=work_s, paused=paused, gap=gap)
         if seconds > 0 and not absent and state not in EXCLUDED:
             self.held_s += seconds
         if self.options.host_w and state != "unloaded" and seconds > 0:

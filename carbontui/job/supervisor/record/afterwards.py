@@ -122,12 +122,12 @@ def _booked(job: store.Job, account: Accounting, rows: Sequence[Row], signal: st
     return Rebooked(source, hours, means[0], means[1], (old[0], new[0]), (old[1], new[1]))
 
 
-def _totals(account: Accounting, told: dict[str, Any]) -> Totals:
+def _totals(account: Accounting, data: dict[str, Any]) -> Totals:
     """The account anew, with run-now as it was kept at the job's end."""
     return account.totals(
-        start_s=float(told["start_s"]),
-        run_now=run_now.kept(told),
-        nowcast=told.get("nowcast_g"),
+        start_s=float(data["start_s"]),
+        run_now=run_now.kept(data),
+        nowcast=data.get("nowcast_g"),
         gpus=0,
     )
 

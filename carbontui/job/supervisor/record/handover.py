@@ -150,7 +150,7 @@ class Handover:
 
     # --- leaving ---
 
-    def keep(self, state: JobState, seen: Inputs, account: protocol.Account | None = None) -> None:
+    def keep(self, state: JobState, inputs: Inputs, account: protocol.Account | None = None) -> None:
         """Write to the journal, with what an independent reader needs to check the accounts. `account`: as the status
         of this tick has it, computed here where there is none."""
         self._accounting.write()
@@ -165,11 +165,11 @@ class Handover:
         keep("allowances", allowances.to_kept(state.allowances))
         keep("unloading", state.unloading)
         keep("tried", state.tried)
-        keep("boards", boards.to_kept(state.boards, state.asked.limit_w, seen.limits.left))
-        run_now = baseline(self._accounting, state, seen)
+        keep("boards", boards.to_kept(state.boards, state.asked.limit_w, inputs.limits.left))
+        run_now = baseline(self._accounting, state, inputs)
         if account is None:
-            account, _ = expected_end.statement(state, seen, course(state, seen))
-        keep("accounts", basis(state, seen, run_now, self._accounting.carried_over.gco2_g, account))
+            account, _ = expected_end.statement(state, inputs, course(state, inputs))
+        keep("accounts", basis(state, inputs, run_now, self._accounting.carried_over.gco2_g, account))
 
 
 def _checked(kept: Any) -> Any:
@@ -194,7 +194,7 @@ def _worded(kept: _Result) -> _Result:
 
 
 def basis(
-    state: JobState, seen: Inputs, run_now: RunNow | None, before_g: float | None, account: protocol.Account
+    state: JobState, inputs: Inputs, run_now: RunNow | None, before_g: float | None, account: protocol.Account
 ) -> dict[str, object]:
     """What an independent reader needs besides energy and grid rows to arrive at the same avoided grams, and the
     account as it is told."""
@@ -206,14 +206,14 @@ def basis(
         "start_s": state.start_s,
         "done_s": state.progress.done_s,
         "earlier": state.progress.earlier,
-        "full_wall_w": machine.full_wall_w(state, seen),
+        "full_wall_w": machine.full_wall_w(state, inputs),
         "pue": state.spec.pue,
         "energy_wall_kwh": state.totals.wall_kwh,
         "energy_gpu_kwh": state.totals.gpu_kwh,
         "gco2_g": state.totals.gco2_g,
         "avoided_g": state.totals.avoided_g,
         "before_g": before_g,
-        "nowcast_g": state.outlook.value_at(seen.now_s) if state.outlook else None,
+        "nowcast_g": state.outlook.value_at(inputs.now_s) if state.outlook else None,
         "count_idle": state.spec.count_idle,
     }
 

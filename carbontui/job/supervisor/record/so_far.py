@@ -13,35 +13,35 @@ from carbontui.job.supervisor.core.state.job import JobState, Totals
 from carbontui.job.supervisor.record.accounting import Accounting
 
 
-def pass_time(accounting: Accounting, before: JobState, after: JobState, seen: Inputs) -> None:
+def pass_time(accounting: Accounting, before: JobState, after: JobState, inputs: Inputs) -> None:
     """Book the time since the last look, which was spent as `before` says; a job that has ended, up to its end."""
-    ended_s = seen.child.ended_s(after.clock)
+    ended_s = inputs.child.ended_s(after.clock)
     accounting.pass_time(
-        seen.now_s if ended_s is None else min(seen.now_s, ended_s),
-        seen.dt_s,
-        booked_as(before, seen),
+        inputs.now_s if ended_s is None else min(inputs.now_s, ended_s),
+        inputs.dt_s,
+        booked_as(before, inputs),
         # a try that is over starts its count anew, and its last steps were made in this time
         steps=max(before.progress.steps_done, after.progress.steps_done),
         work_s=max(0.0, after.progress.plain_done_s - before.progress.plain_done_s),
-        held=held_back(before),
-        unread=GAP_S < seen.readings_age_s < math.inf and bool(seen.devices),
-        jobs=seen.readings.host.jobs,
+        paused=held_back(before),
+        unread=GAP_S < inputs.readings_age_s < math.inf and bool(inputs.devices),
+        jobs=inputs.readings.host.jobs,
     )
 
 
-def baseline(accounting: Accounting, now: JobState, seen: Inputs) -> run_now.RunNow | None:
+def baseline(accounting: Accounting, now: JobState, inputs: Inputs) -> run_now.RunNow | None:
     """Run-now of what was done so far."""
-    measured_w = machine.full_wall_w(now, seen)
+    measured_w = machine.full_wall_w(now, inputs)
     return run_now.run_now(accounting.lived, pue=now.spec.pue, full_wall_w=measured_w, rate=now.progress.ref_rate)
 
 
-def totals_so_far(accounting: Accounting, now: JobState, seen: Inputs) -> Totals:
+def totals_so_far(accounting: Accounting, now: JobState, inputs: Inputs) -> Totals:
     """Energy, grams, avoided and money at this moment."""
     left_s = now.progress.left_s
     return accounting.totals(
         start_s=now.start_s,
-        run_now=baseline(accounting, now, seen),
-        nowcast=now.outlook.value_at(seen.now_s) if now.outlook else None,
-        gpus=len(seen.devices),
-        rest=None if left_s is None else (seen.now_s, left_s, machine.likely_wall_w(now, seen)),
+        run_now=baseline(accounting, now, inputs),
+        nowcast=now.outlook.value_at(inputs.now_s) if now.outlook else None,
+        gpus=len(inputs.devices),
+        rest=None if left_s is None else (inputs.now_s, left_s, machine.likely_wall_w(now, inputs)),
     )

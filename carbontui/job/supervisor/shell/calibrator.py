@@ -47,33 +47,33 @@ class Calibrator:
         self._brought: Curve | None = None
         self._asked_s = 0.0
 
-    def start(self, by: str, seen: Inputs) -> None:
+    def start(self, by: str, inputs: Inputs) -> None:
         """Start a calibration. The caller has checked `calibration.refusal`."""
         state = self._door.state
-        self._running = power.Calibration(calibration.spec_of(state, seen, _fingerprint(state)))
-        self._tried, self._asked_s = True, seen.mono_s
+        self._running = power.Calibration(calibration.spec_of(state, inputs, _fingerprint(state)))
+        self._tried, self._asked_s = True, inputs.mono_s
         self._say(FULL, statement("calibration_starts"))
         self._recorder.event("calibration", by=by, action="start")
         self._recorder.say(statement("calibration_begun", by=by))
 
-    def tick(self, seen: Inputs) -> None:
+    def tick(self, inputs: Inputs) -> None:
         """Once per tick of the supervisor, before it decides."""
         try:
-            self._advance(seen)
+            self._advance(inputs)
         except Exception as error:
             # a failed measurement must never leave the job at one of its levels
             self._tried = True
             self._end(statement("calibration_given_up", why=f"{type(error).__name__}: {error}"))
 
-    def _advance(self, seen: Inputs) -> None:
+    def _advance(self, inputs: Inputs) -> None:
         if self._running is None:
-            self._reuse(seen)
-            self._assume(seen)
-            self._by_itself(seen)
+            self._reuse(inputs)
+            self._assume(inputs)
+            self._by_itself(inputs)
             return
-        match self._running.next(self._observe(seen)):
+        match self._running.next(self._observe(inputs)):
             case power.TryLimit(watts_per_gpu=watts):
-                self._asked_s = seen.mono_s
+                self._asked_s = inputs.mono_s
                 self._ask(FULL if watts is None else cap(watts))
             case power.Pause():
                 self._ask(PAUSE)
@@ -86,39 +86,41 @@ class Calibrator:
             case power.GivenUp(why=why):
                 self._end(statement("calibration_given_up", why=why))
 
-    def _observe(self, seen: Inputs) -> power.CalibrationInput:
-        state, leader, meter = self._door.state, seen.leader, self._meter()
-        limits = [limit for reading in seen.devices if (limit := calibration.in_force_w(reading)) is not None]
-        until = (meter.counted_until_s(reading.uuid) for reading in seen.devices)
+    def _observe(self, inputs: Inputs) -> power.CalibrationInput:
+        state, leader, meter = self._door.state, inputs.leader, self._meter()
+        limits = [limit for reading in inputs.devices if (limit := calibration.in_force_w(reading)) is not None]
+        until = (meter.counted_until_s(reading.uuid) for reading in inputs.devices)
         counted = [moment for moment in until if moment is not None]
         refused = interrupted = ""
         level = state.calibrating.level
-        if level is not None and level.kind == "cap" and seen.mono_s - self._asked_s > ANSWERED_S:
-            answered = seen.limits.outcomes
-            interrupted, refused = calibration.failures([answered[r.uuid] for r in seen.devices if r.uuid in answered])
-        disturbed = calibration.disturbance(state, seen)
+        if level is not None and level.kind == "cap" and inputs.mono_s - self._asked_s > ANSWERED_S:
+            answered = inputs.limits.outcomes
+            interrupted, refused = calibration.failures(
+                [answered[r.uuid] for r in inputs.devices if r.uuid in answered]
+            )
+        disturbed = calibration.disturbance(state, inputs)
         return power.CalibrationInput(
-            mono_s=seen.mono_s,
-            wall_s=seen.now_s,
+            mono_s=inputs.mono_s,
+            wall_s=inputs.now_s,
             step=leader.step if leader else 0,
             timed=leader.timed_mono if leader else None,
-            energy_j=sum(meter.joules(reading.uuid) for reading in seen.devices),
-            energy_mono_s=min(counted, default=seen.mono_s),
+            energy_j=sum(meter.joules(reading.uuid) for reading in inputs.devices),
+            energy_mono_s=min(counted, default=inputs.mono_s),
             limit_w=min(limits, default=None),
             paused=state.decision.state == "paused",
             disturbed=self._recorder.words(disturbed) if disturbed else interrupted,
             refused=refused,
         )
 
-    def _by_itself(self, seen: Inputs) -> None:
+    def _by_itself(self, inputs: Inputs) -> None:
         state = self._door.state
-        if not calibration.runs_warm(state, seen):
+        if not calibration.runs_warm(state, inputs):
             self._warm_since_s = None
             return
         if self._warm_since_s is None:
-            self._warm_since_s = seen.mono_s
-        if not self._tried and calibration.worth_it(state, seen, seen.mono_s - self._warm_since_s):
-            self.start("itself, inside the budget's slack", seen)
+            self._warm_since_s = inputs.mono_s
+        if not self._tried and calibration.worth_it(state, inputs, inputs.mono_s - self._warm_since_s):
+            self.start("itself, inside the budget's slack", inputs)
 
     # --- results ----------------------------------------------------------------------------------------------
 
@@ -147,9 +149,9 @@ class Calibrator:
         self._recorder.event("calibration", action="ended", text=said)
         self._replan(said)
 
-    def _reuse(self, seen: Inputs) -> None:
+    def _reuse(self, inputs: Inputs) -> None:
         """Reuse a curve of this script on these boards from an earlier job or supervisor."""
-        state, devices = self._door.state, seen.devices
+        state, devices = self._door.state, inputs.devices
         if self._looked or not devices:
             return
         self._looked = True
@@ -161,25 +163,25 @@ class Calibrator:
         if found.basis != "measured":
             self._brought = found
             return
-        if higher := calibration.too_high_w(found, seen):
+        if higher := calibration.too_high_w(found, inputs):
             drawn, allowed = higher
             self._recorder.say(statement("curve_too_high", drawn=drawn, allowed=allowed))
             return
         if found.simulated == devices[0].simulated:
-            kept = calibration.usable_levels(found, seen)
+            kept = calibration.usable_levels(found, inputs)
             self._recorder.say(statement("curve_reused", levels=len(kept)))
             self._take(msgspec.structs.replace(found, levels=kept), statement("cause_curve_found"))
 
-    def _assume(self, seen: Inputs) -> None:
+    def _assume(self, inputs: Inputs) -> None:
         """Until this job is calibrated, use an imported curve, else one from public measurements."""
-        state, devices = self._door.state, seen.devices
+        state, devices = self._door.state, inputs.devices
         if state.curve is not None or self._assumed or not self._looked:
             return
         if state.spec.simulated is not None and state.spec.simulated.points and state.spec.cap:
             self._assumed = True
-            self._take(calibration.simulated_curve(state, seen), statement("cause_curve_simulated"))
+            self._take(calibration.simulated_curve(state, inputs), statement("cause_curve_simulated"))
             return
-        full_w = calibration.drawn_w(state, seen)
+        full_w = calibration.drawn_w(state, inputs)
         if full_w is None:
             return
         self._assumed = True
@@ -192,12 +194,12 @@ class Calibrator:
                 full_w,
                 limit_min_w=max((reading.limit_min_w or 0.0 for reading in devices), default=0.0),
                 limit_found_w=min(reading.limit_found_w or 0.0 for reading in devices),
-                measured_s=seen.now_s,
+                measured_s=inputs.now_s,
                 mark=_fingerprint(state),
             )
         if known is None:
             return
-        kept = calibration.usable_levels(known, seen)
+        kept = calibration.usable_levels(known, inputs)
         if self._brought:
             self._recorder.say(statement("curve_assumed_imported", levels=len(kept)))
         else:

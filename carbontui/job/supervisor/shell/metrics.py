@@ -23,22 +23,26 @@ def resume(totals: Rising, exposition: str) -> None:
             totals.at_least(labels.partition('gpu="')[2].partition('"')[0], value)
 
 
-def families(told: protocol.Status, joules: Mapping[str, float], totals: Rising) -> tuple[Family, ...]:
+def families(status: protocol.Status, joules: Mapping[str, float], totals: Rising) -> tuple[Family, ...]:
     """Metrics of one job. `joules` are the job's own so far, by board."""
-    ident = {JOB: told.job}
-    job = {**ident, "name": told.name}
-    boards = [({**ident, "gpu": gpu.uuid}, gpu) for gpu in told.gpus]
-    how = {field: found.how for field, found in told.provenance.items()}
-    intensity = told.intensity
+    ident = {JOB: status.job}
+    job = {**ident, "name": status.name}
+    boards = [({**ident, "gpu": gpu.uuid}, gpu) for gpu in status.gpus]
+    how = {field: found.how for field, found in status.provenance.items()}
+    intensity = status.intensity
     zone = intensity.zone if intensity else ""
-    about = {"host": told.host, "zone": zone, "signal": intensity.signal if intensity else ""}
-    energy_j = {"wall": told.energy_wall_kwh, "boards": told.energy_gpu_kwh}
+    about = {"host": status.host, "zone": zone, "signal": intensity.signal if intensity else ""}
+    energy_j = {"wall": status.energy_wall_kwh, "boards": status.energy_gpu_kwh}
     return (
         Family(
             "carbontui_job_info", "gauge", "", "1, with the job's machine and grid zone.", (({**job, **about}, 1.0),)
         ),
         Family(
-            "carbontui_job_state", "gauge", "", "1 for the state the job is in.", (({**job, "state": told.state}, 1.0),)
+            "carbontui_job_state",
+            "gauge",
+            "",
+            "1 for the state the job is in.",
+            (({**job, "state": status.state}, 1.0),),
         ),
         Family(
             "carbontui_job_provenance",
@@ -56,7 +60,7 @@ def families(told: protocol.Status, joules: Mapping[str, float], totals: Rising)
             "gauge",
             "watts",
             "What the job draws now: its part of boards, CPU and memory.",
-            ((job, told.power_w),),
+            ((job, status.power_w),),
         ),
         Family(
             JOULES,
@@ -73,16 +77,16 @@ def families(told: protocol.Status, joules: Mapping[str, float], totals: Rising)
             "gauge",
             "grams",
             "CO2 of the job so far. It falls where grid values come in lower than they were forecast.",
-            ((job, told.gco2_g),),
+            ((job, status.gco2_g),),
         ),
         Family(
             "carbontui_job_avoided_grams",
             "gauge",
             "grams",
             "CO2 avoided so far against the same work with nothing held back.",
-            ((job, told.avoided_g),),
+            ((job, status.avoided_g),),
         ),
-        Family("carbontui_job_steps", "counter", "", "Optimizer steps done.", ((job, float(told.step)),)),
+        Family("carbontui_job_steps", "counter", "", "Optimizer steps done.", ((job, float(status.step)),)),
         Family(
             "carbontui_job_intensity_grams_per_kwh",
             "gauge",

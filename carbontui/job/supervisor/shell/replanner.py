@@ -87,39 +87,39 @@ class Replanner:
         """Make a new plan at the next opportunity."""
         self._why = self._why or why
 
-    def consider(self, seen: Inputs) -> None:
+    def consider(self, inputs: Inputs) -> None:
         """Start a new plan when one is due and none is being made."""
         state = self._door.state
         if self._task is not None and not self._task.done():
             return
         if state.decision.state in ("done", "failed", "stopped", "lost"):
             return
-        if finish.why_no_shifting(state, seen) is not None:
+        if finish.why_no_shifting(state, inputs) is not None:
             return
-        self._hear_others(state, seen)
-        if self._watts_assumed and machine.full_wall_w(state, seen) is not None:
+        self._hear_others(state, inputs)
+        if self._watts_assumed and machine.full_wall_w(state, inputs) is not None:
             # else its grams stand beside the measured ones, perhaps ten times as many, until the slot is over
             self._watts_assumed = False
             self.request(statement("cause_watts_known"))
-        due = seen.now_s >= self._due_s or bool(self._why) or finish.drifted(state, seen.now_s)
+        due = inputs.now_s >= self._due_s or bool(self._why) or finish.drifted(state, inputs.now_s)
         gap = REPLAY_GAP_S if state.clock.replay else FIRST_GAP_S
-        if due and seen.mono_s - self._asked_mono >= gap:
-            self._asked_mono = seen.mono_s
+        if due and inputs.mono_s - self._asked_mono >= gap:
+            self._asked_mono = inputs.mono_s
             why, self._why = self._why or statement("cause_slot"), None
             self._task = asyncio.ensure_future(self._make(why))
 
-    def _hear_others(self, state: JobState, seen: Inputs) -> None:
+    def _hear_others(self, state: JobState, inputs: Inputs) -> None:
         """Replan, in turn, when the site budget changes or the plans of all jobs together exceed it."""
         heard = site_plan.heard(state)
         if heard == self._heard and self._turn_mono is None:
             return
         self._heard = heard
-        others = site_plan.others(state, seen)
+        others = site_plan.others(state, inputs)
         if not site_plan.matters(self._others, others):
             self._others, self._turn_mono = others, None
         elif self._turn_mono is None:
-            self._turn_mono = max(seen.mono_s + site_plan.turn_s(state), self._asked_mono + site_plan.TURN_S)
-        elif seen.mono_s >= self._turn_mono:
+            self._turn_mono = max(inputs.mono_s + site_plan.turn_s(state), self._asked_mono + site_plan.TURN_S)
+        elif inputs.mono_s >= self._turn_mono:
             self._others, self._turn_mono = others, None
             self.request(statement("cause_site"))
 
@@ -161,15 +161,15 @@ class Replanner:
         finally:
             self._prices_fault = fault
 
-    def _tell_fleet(self, request: PlanRequest, seen: Inputs) -> None:
+    def _tell_fleet(self, request: PlanRequest, inputs: Inputs) -> None:
         """Report to the fleet, which steers by prices, the levels of this job, in the job's comment."""
         job = os.environ.get("SLURM_JOB_ID", "")
         shared = request.ask.shared
         if shared is None or not shared.given_g_per_kwh or not job.isdigit():
             return
-        if seen.mono_s - self._noted_mono >= NOTE_GAP_S and (self._noting is None or self._noting.done()):
-            self._noted_mono = seen.mono_s
-            facts = site_plan.told_fleet(request.setup, request.left_s, seen.now_s)
+        if inputs.mono_s - self._noted_mono >= NOTE_GAP_S and (self._noting is None or self._noting.done()):
+            self._noted_mono = inputs.mono_s
+            facts = site_plan.told_fleet(request.setup, request.left_s, inputs.now_s)
             self._noting = asyncio.ensure_future(self._note(job, facts))
 
     async def _note(self, job: str, facts: dict[str, object]) -> None:
@@ -196,9 +196,9 @@ class Replanner:
         facts = {"levels": view.levels, "start": view.start, **grams, "finish": view.finish, "gap": gap}
         self._recorder.event("plan", why=why, **facts)
 
-    def _next_s(self, seen: Inputs, slot_s: float) -> float:
+    def _next_s(self, inputs: Inputs, slot_s: float) -> float:
         """When the next slot has begun, and the jobs before this one in a common budget have planned."""
-        return answers.slot_boundary(seen.now_s, slot_s) + site_plan.turn_s(self._door.state)
+        return answers.slot_boundary(inputs.now_s, slot_s) + site_plan.turn_s(self._door.state)
 
     async def preview(self, ask: protocol.Preview) -> protocol.Previewed:
         """The result of another budget or carbon price."""
@@ -233,18 +233,18 @@ class Replanner:
         totals = (found.finish, found.gco2_g, found.cost, found.kwh)
         return protocol.Previewed(ask.id, view, *totals, text=text, instead=instead)
 
-    async def _instead(self, seen: Inputs) -> protocol.PlanTotals | None:
+    async def _instead(self, inputs: Inputs) -> protocol.PlanTotals | None:
         """What is in force, solved anew: the plan in force is as old as its slot, and a difference from it would be one
         of time as well. Raises WorkFailed."""
         state = self._door.state
         key = (state.budget, state.forbidden, state.override, state.plan)
-        if self._base is None or self._base[0] != key or seen.mono_s - self._base[1] > BASE_S:
-            request = plan_request.preview_request(state, seen, state.budget, None, given=self._given())
+        if self._base is None or self._base[0] != key or inputs.mono_s - self._base[1] > BASE_S:
+            request = plan_request.preview_request(state, inputs, state.budget, None, given=self._given())
             if request is None:
                 return None
             answer = await self._worker.preview(request.ask)
-            view = answers.from_answer(request.setup, answer, seen.now_s, request.deadline_s).view
-            self._base = key, seen.mono_s, _totals(state, view)
+            view = answers.from_answer(request.setup, answer, inputs.now_s, request.deadline_s).view
+            self._base = key, inputs.mono_s, _totals(state, view)
         return self._base[2]
 
 

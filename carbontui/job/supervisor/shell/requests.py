@@ -228,11 +228,11 @@ class Requests:
         return protocol.Result(cmd.id, True, text=text, data=data)
 
 
-def abilities(state: JobState, seen: Inputs, ask: protocol.AbilitiesAsk) -> protocol.AbilitiesAnswer:
+def abilities(state: JobState, inputs: Inputs, ask: protocol.AbilitiesAsk) -> protocol.AbilitiesAnswer:
     """For screen page `d`: boards and host as the agent sees them, then the training, then its speed curve."""
-    boards = capability.table(msgspec.structs.replace(seen.readings, devices=seen.devices))
+    boards = capability.table(msgspec.structs.replace(inputs.readings, devices=inputs.devices))
     rows = [protocol.Ability(x.device, x.aspect, capability.SAYS[x.support], x.why, x.fix) for x in boards]
-    for own in capabilities.of_training(state, seen):
-        why, support = words(own.why, seen.now_s), capability.SAYS[own.support]
+    for own in capabilities.of_training(state, inputs):
+        why, support = words(own.why, inputs.now_s), capability.SAYS[own.support]
         rows.append(protocol.Ability("training", own.aspect, support, why, own.fix))
     return protocol.AbilitiesAnswer(ask.id, tuple(rows), tuple(curve_lines(state.curve) if state.curve else ()))

@@ -25,18 +25,18 @@ class SiteClaim:
         self._me = _who(os.getpid())
         self.fault = ""
 
-    def renew(self, seen: Inputs) -> None:
-        claim = site_claim.claim(self._door.state, seen)
+    def renew(self, inputs: Inputs) -> None:
+        claim = site_claim.claim(self._door.state, inputs)
         if claim is None or self._me is None:
             self.leave()
             return
         entry = LedgerEntry(
             claim=claim,
             boot_id=proc.boot_id(),
-            beat_mono_s=seen.mono_s,
+            beat_mono_s=inputs.mono_s,
             supervisor=self._me,
             keeper=_who(self._keeper.keeper_pid),
-            child=_who(seen.child_pid),
+            child=_who(inputs.child_pid),
         )
         try:
             share = self._ledger.exchange(entry, time.time())

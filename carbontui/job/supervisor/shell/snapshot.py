@@ -55,23 +55,23 @@ class Snapshots:
         self._faults = faults
         self._host = socket.gethostname()
 
-    def describe(self, state: JobState, seen: Inputs) -> protocol.Status:
+    def describe(self, state: JobState, inputs: Inputs) -> protocol.Status:
         pids = protocol.Pids(self._keeper.keeper_pid, os.getpid(), self._agent.pid, self._keeper.pid)
         found = [*self._faults(), *self._metrics_fault, *_disk_notice(self._log_dir)]
-        told = status.status(state, seen, host=self._host, pids=pids)
-        return msgspec.structs.replace(described(told, state, seen, found), events=self._recent())
+        told = status.status(state, inputs, host=self._host, pids=pids)
+        return msgspec.structs.replace(described(told, state, inputs, found), events=self._recent())
 
     @property
     def _metrics_fault(self) -> list[Statement]:
         return [written(self._metrics.fault)] if self._metrics and self._metrics.fault else []
 
-    def write(self, told: protocol.Status) -> None:
+    def write(self, status: protocol.Status) -> None:
         """Write to disk; Prometheus metrics at their own interval, and once the job is over."""
         with contextlib.suppress(OSError):
-            store.write_atomic(self._path, msgspec.json.encode(told))
-        over = told.state not in protocol.LIVE_STATES
+            store.write_atomic(self._path, msgspec.json.encode(status))
+        over = status.state not in protocol.LIVE_STATES
         if self._metrics is not None and (over or self._metrics.due()):
-            self._metrics.tell(render(metrics.families(told, self._joules(), self._totals)))
+            self._metrics.tell(render(metrics.families(status, self._joules(), self._totals)))
 
     def close(self) -> None:
         """Stop serving metrics."""
@@ -79,19 +79,21 @@ class Snapshots:
             self._metrics.close()
 
 
-def described(told: protocol.Status, state: JobState, seen: Inputs, found: Iterable[Statement] = ()) -> protocol.Status:
+def described(
+    status: protocol.Status, state: JobState, inputs: Inputs, found: Iterable[Statement] = ()
+) -> protocol.Status:
     """The Status of the core with all that is told in words; `found` are notices of the shell."""
-    now_s, replace = seen.now_s, msgspec.structs.replace
-    hours = zip(told.forbidden, forbidden.current(state.forbidden, now_s), strict=True)
-    boards = zip(told.gpus, seen.devices, strict=True)
-    fresh = seen.readings_age_s < FRESH_S
-    sources = provenance.sources(state, seen, told).items()
+    now_s, replace = inputs.now_s, msgspec.structs.replace
+    hours = zip(status.forbidden, forbidden.current(state.forbidden, now_s), strict=True)
+    boards = zip(status.gpus, inputs.devices, strict=True)
+    fresh = inputs.readings_age_s < FRESH_S
+    sources = provenance.sources(state, inputs, status).items()
     return replace(
-        told,
+        status,
         reason=statements.reason(state.decision.why, now_s),
         forbidden=tuple(replace(one, text=words(its.said, now_s)) for one, its in hours),
         gpus=tuple(replace(gpu, slowed=slowed(reading.reasons)) if fresh else gpu for gpu, reading in boards),
-        notices=tuple(dict.fromkeys(words(line, now_s) for line in notices.notices(state, seen, list(found)))),
+        notices=tuple(dict.fromkeys(words(line, now_s) for line in notices.notices(state, inputs, list(found)))),
         provenance={name: protocol.Provenance(x.how, words(x.said, now_s), x.age_s, x.ahead) for name, x in sources},
     )
 

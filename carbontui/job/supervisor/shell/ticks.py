@@ -51,8 +51,8 @@ class Ticks:
         done, self._next = self._next, asyncio.Event()
         done.set()
 
-    async def until(self, found: Callable[[], T | None], timeout_s: float) -> T | None:
-        """The first non-None result of `found` after a coming tick; None on timeout."""
+    async def until(self, ask: Callable[[], T | None], timeout_s: float) -> T | None:
+        """The first non-None result of `ask` after a coming tick; None on timeout."""
         loop = asyncio.get_running_loop()
         due = loop.time() + timeout_s
         while (left := due - loop.time()) > 0:
@@ -60,6 +60,6 @@ class Ticks:
                 await asyncio.wait_for(self._next.wait(), left)
             except asyncio.TimeoutError:
                 break
-            if (value := found()) is not None:
+            if (value := ask()) is not None:
                 return value
         return None

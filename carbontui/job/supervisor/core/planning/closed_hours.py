@@ -84,10 +84,10 @@ def _held_at(closed: Sequence[int], setup: Setup, machine: Machine) -> dict[int,
     return found
 
 
-def slots(held: tuple[ForbiddenHours, ...], setup: Setup) -> dict[int, int]:
+def slots(hours: tuple[ForbiddenHours, ...], setup: Setup) -> dict[int, int]:
     """The slots of a problem that they touch: each is idle as a whole, at the still level that costs least."""
     found: dict[int, int] = {}
-    windows = stretches(held, setup.start_s, setup.start_s + sum(setup.durations)) if held else []
+    windows = stretches(hours, setup.start_s, setup.start_s + sum(setup.durations)) if hours else []
     at = setup.start_s
     for slot, duration in enumerate(setup.durations):
         if any(start < at + duration - 1.0 and end > at + 1.0 for start, end in windows):

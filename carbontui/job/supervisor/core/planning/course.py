@@ -50,23 +50,23 @@ Ahead = Iterator[tuple[float, Level | None, HeldBy]]
 """(until, level, by whom) in order of time. No level: a cap whose speed is not known, so nothing can be said beyond."""
 
 
-def course(state: JobState, seen: Inputs) -> CourseAhead:
+def course(state: JobState, inputs: Inputs) -> CourseAhead:
     """As decided now; nothing for a job that is over."""
     if not state.live:
         return CourseAhead()
-    known = known_levels(state, seen)
-    return _walked(state, seen, known, _from_now(state, seen, known), state.allowances.cap_w, seen.now_s + 1e-6)
+    known = known_levels(state, inputs)
+    return _walked(state, inputs, known, _from_now(state, inputs, known), state.allowances.cap_w, inputs.now_s + 1e-6)
 
 
-def if_planned(state: JobState, seen: Inputs, cap_w: float | None) -> CourseAhead:
+def if_planned(state: JobState, inputs: Inputs, cap_w: float | None) -> CourseAhead:
     """What override and plan alone would give under a cap of `cap_w` watts per GPU, whatever else holds the job now."""
-    known = known_levels(state, seen)
-    return _walked(state, seen, known, _planned(state, seen, known, seen.now_s), cap_w, seen.now_s)
+    known = known_levels(state, inputs)
+    return _walked(state, inputs, known, _planned(state, inputs, known, inputs.now_s), cap_w, inputs.now_s)
 
 
-def known_levels(state: JobState, seen: Inputs) -> Known:
-    started = not unloading.before_start(seen.child, state.unloading)
-    return {level.name: level for level in problem.levels_of(machine.machine(state, seen), started=started)}
+def known_levels(state: JobState, inputs: Inputs) -> Known:
+    started = not unloading.before_start(inputs.child, state.unloading)
+    return {level.name: level for level in problem.levels_of(machine.machine(state, inputs), started=started)}
 
 
 def in_force(state: JobState) -> Level:
@@ -74,21 +74,21 @@ def in_force(state: JobState) -> Level:
     return state.decision.level if state.decision.state == "pausing" else state.decision.applied
 
 
-def follows_plan(state: JobState, seen: Inputs) -> bool:
+def follows_plan(state: JobState, inputs: Inputs) -> bool:
     """Whether the plan decides, and its level is in force."""
-    now = None if state.plan is None else state.plan.at(seen.now_s).level
+    now = None if state.plan is None else state.plan.at(inputs.now_s).level
     if state.decision.held_by != "plan" or now is None or now.name != in_force(state).name:
         return False
-    return finish.why_no_shifting(state, seen) is None
+    return finish.why_no_shifting(state, inputs) is None
 
 
 def _walked(
-    state: JobState, seen: Inputs, known: Known, ahead: Ahead, cap_w: float | None, capped_from_s: float
+    state: JobState, inputs: Inputs, known: Known, ahead: Ahead, cap_w: float | None, capped_from_s: float
 ) -> CourseAhead:
     """The levels ahead until the work is done. What holds now is as it is; after it nothing is faster than the cap."""
     left_s, resume_s = state.progress.left_s, machine.resume_s(state)
     found: list[Segment] = []
-    at, still = seen.now_s, plan_request.level_now(state, seen) in ("pause", "unload")
+    at, still = inputs.now_s, plan_request.level_now(state, inputs) in ("pause", "unload")
     for until, planned, by in ahead:
         if left_s == 0.0:
             break
@@ -111,7 +111,7 @@ def _walked(
         at, still = end, level.kind in STILL - {"off"}
         if end == math.inf:
             break
-    return CourseAhead(tuple(found), _as_promised(state, seen.now_s, at) if left_s == 0.0 else None)
+    return CourseAhead(tuple(found), _as_promised(state, inputs.now_s, at) if left_s == 0.0 else None)
 
 
 def _as_promised(state: JobState, now_s: float, finish_s: float) -> float:
@@ -124,18 +124,18 @@ def _as_promised(state: JobState, now_s: float, finish_s: float) -> float:
     return promised_s if kept else finish_s
 
 
-def _from_now(state: JobState, seen: Inputs, known: Known) -> Ahead:
+def _from_now(state: JobState, inputs: Inputs, known: Known) -> Ahead:
     now, decided = in_force(state), state.decision
     planned = None if state.plan is None else state.plan.table.get(now.name)
     level = known.get(now.name) or planned or (OFF if now.kind == "off" else _unplanned(now))
-    if decided.held_by == "plan" and not follows_plan(state, seen):
+    if decided.held_by == "plan" and not follows_plan(state, inputs):
         # full speed for want of a plan or of what a plan needs, or although the plan would stand still
-        resumes_s = None if state.plan is None else _runs_again_s(state.plan, seen.now_s)
+        resumes_s = None if state.plan is None else _runs_again_s(state.plan, inputs.now_s)
         if decided.why.code == "max_pause" and resumes_s is not None:
             yield resumes_s, level, "plan"
-            yield from _planned(state, seen, known, resumes_s)
+            yield from _planned(state, inputs, known, resumes_s)
             return
-        at = seen.now_s
+        at = inputs.now_s
         if now.kind != "full":
             # a start that waits for its first plan does so until there is one
             at = decided.until_s or (math.inf if decided.level.still else at + problem.MERGE_BELOW_S)
@@ -143,10 +143,10 @@ def _from_now(state: JobState, seen: Inputs, known: Known) -> Ahead:
         if at < math.inf:
             yield from _full_speed(state, at, known)
         return
-    until = _until_s(state, seen)
+    until = _until_s(state, inputs)
     yield until, level, decided.held_by
     if until < math.inf:
-        yield from _planned(state, seen, known, until)
+        yield from _planned(state, inputs, known, until)
 
 
 def _unplanned(now: Level) -> Level | None:
@@ -154,15 +154,15 @@ def _unplanned(now: Level) -> Level | None:
     return now if now.kind in ("full", "pause", "unload", "off") else None
 
 
-def _until_s(state: JobState, seen: Inputs) -> float:
+def _until_s(state: JobState, inputs: Inputs) -> float:
     """When what holds now ends; for what has no end of its own, the next slot, when all is planned anew."""
     decided = state.decision
     if decided.held_by == "plan" and state.plan is not None:
-        return state.plan.at(seen.now_s).next_at_s or max(seen.now_s, state.plan.edges_s[-1])
-    if decided.until_s is not None and decided.until_s > seen.now_s:
+        return state.plan.at(inputs.now_s).next_at_s or max(inputs.now_s, state.plan.edges_s[-1])
+    if decided.until_s is not None and decided.until_s > inputs.now_s:
         return decided.until_s
     if decided.held_by in ("site", "calibration", "try"):
-        return answers.slot_boundary(seen.now_s, problem.SLOT_S)
+        return answers.slot_boundary(inputs.now_s, problem.SLOT_S)
     return math.inf
 
 
@@ -174,7 +174,7 @@ def _runs_again_s(planned: plan.Plan, now_s: float) -> float | None:
     return None
 
 
-def _planned(state: JobState, seen: Inputs, known: Known, from_s: float) -> Ahead:
+def _planned(state: JobState, inputs: Inputs, known: Known, from_s: float) -> Ahead:
     """The override, then the plan, then full speed, at the watts measured so far."""
     held, at = state.override, from_s
     if held.current is not None and (held.until_s is None or held.until_s > from_s):
@@ -182,7 +182,7 @@ def _planned(state: JobState, seen: Inputs, known: Known, from_s: float) -> Ahea
         yield at, answers.level_under(held.current, known.values()), "person"
     if at == math.inf:
         return
-    if state.plan is None or finish.why_no_shifting(state, seen) is not None:
+    if state.plan is None or finish.why_no_shifting(state, inputs) is not None:
         yield from _full_speed(state, at, known)
         return
     index = 0

@@ -15,23 +15,23 @@ from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.power.curves import curve as curves
 
 
-def at_end(state: JobState, seen: Inputs) -> protocol.AtEnd | None:
+def at_end(state: JobState, inputs: Inputs) -> protocol.AtEnd | None:
     """None where no honest figure exists: work or grid unknown, a pause without end."""
-    return statement(state, seen, course(state, seen))[1]
+    return statement(state, inputs, course(state, inputs))[1]
 
 
-def _at_end(state: JobState, seen: Inputs, ahead: CourseAhead, rest: tuple[Stretch, ...]) -> protocol.AtEnd | None:
+def _at_end(state: JobState, inputs: Inputs, ahead: CourseAhead, rest: tuple[Stretch, ...]) -> protocol.AtEnd | None:
     totals, outlook, left_s = state.totals, state.outlook, state.progress.left_s
     if not state.live or totals.gco2_g is None or outlook is None or left_s is None or ahead.finish_s is None:
         return None
-    done_s = seen.now_s if totals.run_now_until_s is None else totals.run_now_until_s
-    run_now_end_s = max(seen.now_s, done_s + left_s)
+    done_s = inputs.now_s if totals.run_now_until_s is None else totals.run_now_until_s
+    run_now_end_s = max(inputs.now_s, done_s + left_s)
     found = account.expect(
         totals.gco2_g,
         rest,
-        _slots(outlook, seen.now_s, max(run_now_end_s, rest[-1].end_s if rest else seen.now_s)),
+        _slots(outlook, inputs.now_s, max(run_now_end_s, rest[-1].end_s if rest else inputs.now_s)),
         run_now_past_g=totals.run_now_past_g,
-        run_now_rest=Stretch(seen.now_s, run_now_end_s, machine.likely_wall_w(state, seen)),
+        run_now_rest=Stretch(inputs.now_s, run_now_end_s, machine.likely_wall_w(state, inputs)),
     )
     if found is None:
         return None
@@ -46,7 +46,7 @@ def _at_end(state: JobState, seen: Inputs, ahead: CourseAhead, rest: tuple[Stret
         avoided_g=None if avoided is None else round(avoided.value, 6),
         avoided_lo_g=None if avoided is None else _rounded(avoided.lo),
         avoided_hi_g=None if avoided is None else _rounded(avoided.hi),
-        cost=_cost(state, seen, rest, outlook),
+        cost=_cost(state, inputs, rest, outlook),
     )
 
 
@@ -67,19 +67,19 @@ def so_far(state: JobState) -> protocol.Amounts:
     )
 
 
-def statement(state: JobState, seen: Inputs, ahead: CourseAhead) -> tuple[protocol.Account, protocol.AtEnd | None]:
+def statement(state: JobState, inputs: Inputs, ahead: CourseAhead) -> tuple[protocol.Account, protocol.AtEnd | None]:
     """The account at this moment, and the expected totals at its end."""
-    rest = at_the_wall(state, seen, ahead)
-    end = None if rest is None else _at_end(state, seen, ahead, rest)
+    rest = at_the_wall(state, inputs, ahead)
+    end = None if rest is None else _at_end(state, inputs, ahead, rest)
     used = so_far(state)
     if rest is None or end is None:
         return protocol.Account(so_far=used), end
     total, step = state.progress.steps_total, state.progress.step
     # of the watts at the wall, the boards' part is what is left without the rest of the machine and its PUE
-    known, boards = machine.machine(state, seen), bool(seen.devices)
+    known, boards = machine.machine(state, inputs), bool(inputs.devices)
     gpu_j = sum((part.watts / known.pue - known.rest_w) * (part.end_s - part.start_s) for part in rest if part.watts)
     whole = protocol.Amounts(
-        elapsed_s=round(used.elapsed_s + max(0.0, (ahead.finish_s or seen.now_s) - seen.now_s), 3),
+        elapsed_s=round(used.elapsed_s + max(0.0, (ahead.finish_s or inputs.now_s) - inputs.now_s), 3),
         steps=None if total is None or used.steps is None else used.steps + max(0, total - step),
         energy_gpu_kwh=round(used.energy_gpu_kwh + (units.joules_to_kwh(gpu_j) if boards else 0.0), 9),
         energy_wall_kwh=end.energy_wall_kwh,
@@ -90,9 +90,9 @@ def statement(state: JobState, seen: Inputs, ahead: CourseAhead) -> tuple[protoc
     return account.stated(used, whole), end
 
 
-def source(state: JobState, seen: Inputs) -> protocol.Statement:
+def source(state: JobState, inputs: Inputs) -> protocol.Statement:
     """Source of the expected totals: the forecast, and watts of which some may be assumed."""
-    known = machine.machine(state, seen)
+    known = machine.machine(state, inputs)
     return protocol.statement(
         "source_at_end",
         planned=state.plan is not None,
@@ -107,23 +107,23 @@ ENDLESS_S = 30 * 86400.0
 """How far ahead to look when the end is not known."""
 
 
-def endless(state: JobState, seen: Inputs) -> tuple[Stretch, ...] | None:
+def endless(state: JobState, inputs: Inputs) -> tuple[Stretch, ...] | None:
     """At full speed from now on, for work without a known end; None until the full-speed watts are measured."""
-    watts = machine.full_wall_w(state, seen)
-    return None if watts is None else (Stretch(seen.now_s, seen.now_s + ENDLESS_S, watts),)
+    watts = machine.full_wall_w(state, inputs)
+    return None if watts is None else (Stretch(inputs.now_s, inputs.now_s + ENDLESS_S, watts),)
 
 
-def stretches(state: JobState, seen: Inputs, cap_w: float | None = None) -> tuple[Stretch, ...] | None:
+def stretches(state: JobState, inputs: Inputs, cap_w: float | None = None) -> tuple[Stretch, ...] | None:
     """The remaining work at the wall as override and plan have it, from now to its end, nothing faster than under
     `cap_w` (watts per GPU); None while the work is unknown or has no end."""
-    return at_the_wall(state, seen, if_planned(state, seen, cap_w))
+    return at_the_wall(state, inputs, if_planned(state, inputs, cap_w))
 
 
-def at_the_wall(state: JobState, seen: Inputs, ahead: CourseAhead) -> tuple[Stretch, ...] | None:
+def at_the_wall(state: JobState, inputs: Inputs, ahead: CourseAhead) -> tuple[Stretch, ...] | None:
     """A course in watts at the wall; None while it has no end."""
     if ahead.finish_s is None:
         return None
-    known = machine.machine(state, seen)
+    known = machine.machine(state, inputs)
     return tuple(
         Stretch(
             one.start_s,
@@ -150,14 +150,14 @@ def _slots(outlook: Outlook, now_s: float, end_s: float) -> account.Slots:
     return account.Slots(outlook.start_s + first * outlook.step_s, outlook.step_s, mean, lo, hi)
 
 
-def _cost(state: JobState, seen: Inputs, rest: tuple[Stretch, ...], outlook: Outlook) -> protocol.Cost | None:
+def _cost(state: JobState, inputs: Inputs, rest: tuple[Stretch, ...], outlook: Outlook) -> protocol.Cost | None:
     """Expected cost: what has been spent, the rest at forecast prices, and rent while boards are held."""
     spent, prices = state.totals.cost, outlook.price
     if spent is None:
         return None
     if all(price is None for price in prices):
         prices = (state.spec.price_per_kwh,)
-    rent = (state.spec.gpu_price or 0.0) * len(seen.devices)
+    rent = (state.spec.gpu_price or 0.0) * len(inputs.devices)
     more = account.to_come(rest, outlook.start_s, outlook.step_s, prices, rent_per_h=rent)
     return None if more is None else protocol.Cost(round(spent.value + more, 9), spent.currency)
 

@@ -25,18 +25,18 @@ CAPTURED_QUIET_S = 20.0
 """If no step is seen for this long after a CUDA graph was recorded, the graph is being replayed."""
 
 
-def why_no_shifting(state: JobState, seen: Inputs) -> Why | None:
+def why_no_shifting(state: JobState, inputs: Inputs) -> Why | None:
     """Why no plan may pause or delay; None if it may."""
     spec, outlook = state.spec, state.outlook
-    if (deaf := why_deaf(seen)) is not None:
+    if (deaf := why_deaf(inputs)) is not None:
         return Why("no_client", protocol.Statement(f"cannot_hold_{deaf.code}", deaf.parts))
     if state.progress.total_s is None:
         return Why("no_work", _work_unknown(state.progress))
-    if seen.zone is None:
+    if inputs.zone is None:
         return Why("no_zone", statement("no_zone", why=spec.zone_why) if spec.zone_why else statement("no_zone_known"))
     if outlook is None or all(value is None for value in outlook.mean[outlook.realised :]):
         # hours without a forecast must not be planned as clean
-        note = seen.grid_note
+        note = inputs.grid_note
         return Why("no_grid", statement("no_grid", why=note) if note else statement("no_grid_source"))
     priced = spec.price_per_kwh is not None or any(value is not None for value in outlook.price)
     kinds = {entry.kind for entry in state.allowances.given}
@@ -56,43 +56,43 @@ def _work_unknown(work: Progress) -> protocol.Statement:
     return statement("work_endless", steps=work.steps_total) if work.ref_rate else statement("work_measured_first")
 
 
-def why_deaf(seen: Inputs) -> protocol.Statement | None:
+def why_deaf(inputs: Inputs) -> protocol.Statement | None:
     """Why a training that has shown steps cannot be held at one, so that no pause is planned: "ranks" do not reach a
     common step, or a "captured" CUDA graph replays them. None if it can."""
-    if any(rank.cannot_hold for rank in seen.ranks):
+    if any(rank.cannot_hold for rank in inputs.ranks):
         return statement("ranks")
-    if any(rank.captured and rank.quiet_s >= CAPTURED_QUIET_S for rank in seen.ranks):
-        return statement("captured", step=max(rank.step for rank in seen.ranks), cause=unseen.CAPTURED)
+    if any(rank.captured and rank.quiet_s >= CAPTURED_QUIET_S for rank in inputs.ranks):
+        return statement("captured", step=max(rank.step for rank in inputs.ranks), cause=unseen.CAPTURED)
     return None
 
 
-def planned(state: JobState, seen: Inputs) -> Says:
+def planned(state: JobState, inputs: Inputs) -> Says:
     """What the plan says for now; at full speed after its end."""
     if state.plan is None or state.plan.edges_s[0] < state.tried.ended_s:
         # a start that may wait does so until the first plan tells whether now is a good time
-        return Says(OFF if _first_plan_is_near(state, seen) else None)
-    says = state.plan.at(seen.now_s)
+        return Says(OFF if _first_plan_is_near(state, inputs) else None)
+    says = state.plan.at(inputs.now_s)
     return says if says.level is not None else says._replace(level=FULL)
 
 
-def _first_plan_is_near(state: JobState, seen: Inputs) -> bool:
-    if state.plan_fault is not None or seen.child.state not in ("waiting", "unloaded"):
+def _first_plan_is_near(state: JobState, inputs: Inputs) -> bool:
+    if state.plan_fault is not None or inputs.child.state not in ("waiting", "unloaded"):
         return False
     if state.tried.result is not None:  # its measurements have just become known
         ended = state.decision.state in ("waiting", "unloaded")
-        near = not ended or seen.mono_s - state.changed_mono_s < FIRST_PLAN_S
+        near = not ended or inputs.mono_s - state.changed_mono_s < FIRST_PLAN_S
     else:
-        near = seen.child.state == "waiting" and seen.uptime_s < FIRST_PLAN_S
-    return near and why_no_shifting(state, seen) is None
+        near = inputs.child.state == "waiting" and inputs.uptime_s < FIRST_PLAN_S
+    return near and why_no_shifting(state, inputs) is None
 
 
-def must_run(state: JobState, seen: Inputs) -> bool:
+def must_run(state: JobState, inputs: Inputs) -> bool:
     """No slack is left before the deadline."""
     left, deadline = state.progress.left_s, state.deadline_s
     if left is None or deadline is None:
         return False
-    closed = forbidden.between_s(state.forbidden, seen.now_s, deadline)
-    return deadline - seen.now_s - closed <= left + machine.resume_s(state)
+    closed = forbidden.between_s(state.forbidden, inputs.now_s, deadline)
+    return deadline - inputs.now_s - closed <= left + machine.resume_s(state)
 
 
 def soonest_s(state: JobState, now_s: float, left_s: float) -> float:

@@ -12,15 +12,15 @@ PAUSE_PLAN_MAX_S, RESUME_PLAN_MAX_S = 120.0, 600.0
 """Upper bounds on the pause and resume latency that a plan assumes (seconds of the job's clock)."""
 
 
-def machine(state: JobState, seen: Inputs) -> problem.Machine:
+def machine(state: JobState, inputs: Inputs) -> problem.Machine:
     """The machine model a plan uses; watts are sums over the job's boards."""
     known, spec, speed = state.measured, state.spec, state.clock.speed
-    uuids = tuple(reading.uuid for reading in seen.devices)
-    guess = _guessed_full_w(seen)
+    uuids = tuple(reading.uuid for reading in inputs.devices)
+    guess = _guessed_full_w(inputs)
     full, full_measured = _full_w(state, uuids, guess)
     parked, parked_measured = measured.total_w(known, "parked", uuids, min(problem.DEFAULT_PARKED_W, guess / 3))
     idle, _ = measured.total_w(known, "idle", uuids, min(problem.DEFAULT_IDLE_W, guess / 6))
-    host_w = spec.host_w / max(1, seen.readings.host.jobs)
+    host_w = spec.host_w / max(1, inputs.readings.host.jobs)
     rest = (known.rest_w.value or 0.0) + host_w
     if not uuids:
         # no board: use the CPU's watts when busy and idle instead
@@ -42,7 +42,7 @@ def machine(state: JobState, seen: Inputs) -> problem.Machine:
         can_duty=state.progress.step > 0 and not state.caps_hold and not state.clock.replay,
         pause_s=min(PAUSE_PLAN_MAX_S, (known.pause_s.value or problem.DEFAULT_PAUSE_S / speed) * speed),
         resume_s=resume_s(state),
-        can_unload=(state.may_unload and any(rank.can_unload for rank in seen.ranks))
+        can_unload=(state.may_unload and any(rank.can_unload for rank in inputs.ranks))
         or state.decision.state == "unloaded",
         reload_s=max(problem.DEFAULT_RELOAD_MIN_S, known.reload_s.value or problem.DEFAULT_RELOAD_S) * speed,
         unload_s=_unload_s(state),
@@ -73,9 +73,9 @@ def _mean_w(joules: measured.Mean, seconds: measured.Mean) -> float | None:
     return joules.value / seconds.value if joules.value is not None and seconds.value else None
 
 
-def _guessed_full_w(seen: Inputs) -> float:
+def _guessed_full_w(inputs: Inputs) -> float:
     """Full-speed watts of one board before any was measured: its limit, if it reports one."""
-    limits = [reading.limit_found_w or reading.limit_w for reading in seen.devices]
+    limits = [reading.limit_found_w or reading.limit_w for reading in inputs.devices]
     if not limits:
         return problem.DEFAULT_FULL_W
     return sum(limit or problem.DEFAULT_FULL_W for limit in limits) / len(limits)
@@ -109,20 +109,20 @@ def resume_s(state: JobState) -> float:
     return min(RESUME_PLAN_MAX_S, (state.measured.resume_s.value or problem.DEFAULT_RESUME_S / speed) * speed)
 
 
-def likely_wall_w(state: JobState, seen: Inputs) -> float:
+def likely_wall_w(state: JobState, inputs: Inputs) -> float:
     """As `full_wall_w`, with the watts that a plan assumes until they were measured."""
-    known_w = full_wall_w(state, seen)
+    known_w = full_wall_w(state, inputs)
     if known_w is not None:
         return known_w
-    assumed = machine(state, seen)
+    assumed = machine(state, inputs)
     return (assumed.full_w + assumed.rest_w) * assumed.pue
 
 
-def full_wall_w(state: JobState, seen: Inputs) -> float | None:
+def full_wall_w(state: JobState, inputs: Inputs) -> float | None:
     """Full-speed watts at the wall, PUE included; None until the boards have been measured at full speed."""
-    uuids = tuple(reading.uuid for reading in seen.devices)
+    uuids = tuple(reading.uuid for reading in inputs.devices)
     watts, known = _full_w(state, uuids, 0.0)
     rest = state.measured.rest_w.value
     if not known if uuids else rest is None:
         return None
-    return (watts + (rest or 0.0) + state.spec.host_w / max(1, seen.readings.host.jobs)) * state.spec.pue
+    return (watts + (rest or 0.0) + state.spec.host_w / max(1, inputs.readings.host.jobs)) * state.spec.pue

@@ -60,18 +60,18 @@ def _curve_end_s(state: JobState, deadline_s: float) -> float:
     return max(deadline_s, min(end, deadline_s + CURVE_MOST_S))
 
 
-def plan_request(state: JobState, seen: Inputs, given: GivenPrices | None = None) -> PlanRequest | None:
+def plan_request(state: JobState, inputs: Inputs, given: GivenPrices | None = None) -> PlanRequest | None:
     """The request for a new plan, at shadow prices `given` by a cluster; None if there is nothing to plan."""
-    deadline, left, now = state.deadline_s, state.progress.left_s, seen.now_s
+    deadline, left, now = state.deadline_s, state.progress.left_s, inputs.now_s
     if deadline is None or left is None:
         return None
     # if the deadline cannot be met, plan to the soonest finish: the slots up to it need prices, too
     end = max(deadline, finish.soonest_s(state, now, left))
-    setup = _setup(state, seen, end, left)
+    setup = _setup(state, inputs, end, left)
     if setup is None:
         return None  # the work is done
     reach = now + problem.SLOTS_MAX * setup.slot_s  # in slots of the plan's size, or a preview would be askew
-    curve = _setup(state, seen, max(end, min(_curve_end_s(state, deadline), reach)), left)
+    curve = _setup(state, inputs, max(end, min(_curve_end_s(state, deadline), reach)), left)
     assert curve is not None
     ask = PlanAsk(
         problem=setup.problem,
@@ -82,9 +82,9 @@ def plan_request(state: JobState, seen: Inputs, given: GivenPrices | None = None
         currency=state.spec.currency,
         uncertainty=noise(state),
         pauses=_pauses(state, setup, now),
-        closed=_closed(state, seen, setup, left),
+        closed=_closed(state, inputs, setup, left),
         soonest=most(state),
-        shared=site_plan.shared(state, seen, curve, given),
+        shared=site_plan.shared(state, inputs, curve, given),
     )
     return PlanRequest(ask, setup, deadline, left)
 
@@ -114,7 +114,7 @@ def _fixed(state: JobState, setup: problem.Setup) -> dict[int, int]:
 
 def preview_request(
     state: JobState,
-    seen: Inputs,
+    inputs: Inputs,
     budget: Budget,
     carbon_price: float | None,
     slot_s: float | None = None,
@@ -122,27 +122,27 @@ def preview_request(
 ) -> PreviewRequest | None:
     """A what-if request: another budget, another carbon price (currency per tonne), or another level in the slot at
     `slot_s`; None: no work is left."""
-    left, now = state.progress.left_s, seen.now_s
+    left, now = state.progress.left_s, inputs.now_s
     if left is None:
         return None
     deadline = budget.deadline_s(state.start_s, state.progress.total_s)
     # if even at full speed misses the deadline, plan at full speed and report it as late
     end = max(deadline or now, finish.soonest_s(state, now, left))
-    setup = _setup(state, seen, end, left)
+    setup = _setup(state, inputs, end, left)
     if setup is None:
         return None
     setup = answers.with_price(setup, carbon_price)
     fixed = _fixed(state, setup)
     if slot_s is not None:
         fixed |= _otherwise(state, setup, slot_s)
-    closed = _closed(state, seen, setup, left)
+    closed = _closed(state, inputs, setup, left)
     ask = PreviewAsk(
         problem=setup.problem,
         fixed=fixed,
         pauses=_pauses(state, setup, now),
         closed=closed,
         soonest=most(state),
-        shared=site_plan.shared(state, seen, setup, given),
+        shared=site_plan.shared(state, inputs, setup, given),
     )
     return PreviewRequest(ask, setup, deadline)
 
@@ -170,51 +170,51 @@ def aim(state: JobState, gpus: int) -> problem.Aim:
     return problem.Aim(0.0, 1.0, rent)
 
 
-def _setup(state: JobState, seen: Inputs, deadline_s: float, left_s: float) -> problem.Setup | None:
-    now = seen.now_s
+def _setup(state: JobState, inputs: Inputs, deadline_s: float, left_s: float) -> problem.Setup | None:
+    now = inputs.now_s
     if state.outlook is None or deadline_s <= now + 1.0 or left_s <= 0:
         return None
     return problem.build(
         now_s=now,
         deadline_s=deadline_s,
         outlook=state.outlook,
-        machine=machine.machine(state, seen),
-        aim=aim(state, len(seen.devices)),
+        machine=machine.machine(state, inputs),
+        aim=aim(state, len(inputs.devices)),
         work_left_s=left_s,
-        started=not unloading.before_start(seen.child, state.unloading),
-        level_now=level_now(state, seen),
+        started=not unloading.before_start(inputs.child, state.unloading),
+        level_now=level_now(state, inputs),
         age_s=now - state.still_changed_s,
         flat_price=state.spec.price_per_kwh,
         risk=CAUTION if state.spec.cautious else 0.0,
     )
 
 
-def level_now(state: JobState, seen: Inputs) -> str:
+def level_now(state: JobState, inputs: Inputs) -> str:
     """The level the job is actually at, whatever the plan says."""
     observed = state.decision.state
-    if unloading.before_start(seen.child, state.unloading):
+    if unloading.before_start(inputs.child, state.unloading):
         return "off"
     if observed == "unloaded":
         return "unload"
     return "pause" if observed in ("paused", "pausing") else state.decision.level.name
 
 
-def _closed(state: JobState, seen: Inputs, setup: problem.Setup, left_s: float) -> dict[int, int]:
+def _closed(state: JobState, inputs: Inputs, setup: problem.Setup, left_s: float) -> dict[int, int]:
     """The slots above the user's intensity limit; {} without one."""
     limit, outlook = state.spec.not_above_g, state.outlook
     if limit is None or outlook is None:
         return {}
-    since, before = state.asked.still_since_s, outlook.value_at(seen.now_s - setup.slot_s)
-    waiting = level_now(state, seen) in STILL
-    if since is None and unloading.before_start(seen.child, state.unloading):
+    since, before = state.asked.still_since_s, outlook.value_at(inputs.now_s - setup.slot_s)
+    waiting = level_now(state, inputs) in STILL
+    if since is None and unloading.before_start(inputs.child, state.unloading):
         since = state.start_s
     return closed_hours.closed_slots(
         setup,
-        machine.machine(state, seen),
+        machine.machine(state, inputs),
         limit_g=limit,
         max_wait_s=state.spec.max_wait_s,
-        waited_s=0.0 if since is None or not waiting else seen.now_s - since,
-        released=not waiting and seen.now_s - state.still_changed_s > 1.0 and before is not None and before > limit,
+        waited_s=0.0 if since is None or not waiting else inputs.now_s - since,
+        released=not waiting and inputs.now_s - state.still_changed_s > 1.0 and before is not None and before > limit,
         work_left_s=left_s,
     )
 

@@ -19,15 +19,15 @@ TURN_S = 4.0
 """Jobs plan in sequence, this far apart: each has seen the decision of the one before it."""
 
 
-def ahead(state: JobState, seen: Inputs, boards: SiteBoards) -> Ahead | None:
+def ahead(state: JobState, inputs: Inputs, boards: SiteBoards) -> Ahead | None:
     """This job's planned watts and its alternatives; None if there is no plan."""
     plan, left, deadline = state.plan, state.progress.left_s, state.deadline_s
     if plan is None or left is None or deadline is None:
         return None
-    known = machine.machine(state, seen)
+    known = machine.machine(state, inputs)
     watts = {name: watts_at(level, boards.number, boards.full_w, boards.parked_w) for name, level in plan.table.items()}
     slots = zip(plan.names, plan.edges_s[1:], strict=True)
-    runs = itertools.groupby((slot for slot in slots if slot[0] and slot[1] > seen.now_s), key=lambda slot: slot[0])
+    runs = itertools.groupby((slot for slot in slots if slot[0] and slot[1] > inputs.now_s), key=lambda slot: slot[0])
     return Ahead(
         levels=tuple(
             LevelAhead(
@@ -43,11 +43,11 @@ def ahead(state: JobState, seen: Inputs, boards: SiteBoards) -> Ahead | None:
     )
 
 
-def shared(state: JobState, seen: Inputs, setup: Setup, given: GivenPrices | None = None) -> SharedWatts | None:
+def shared(state: JobState, inputs: Inputs, setup: Setup, given: GivenPrices | None = None) -> SharedWatts | None:
     """The budget over the slots of a problem, and the `given` shadow prices; None if there is neither, or no part of
     this job is in it."""
     share = state.site
-    boards = site_boards(state, seen)
+    boards = site_boards(state, inputs)
     if boards is None or (share is None and given is None):
         return None
     edges = list(itertools.accumulate(setup.durations, initial=setup.start_s))
@@ -94,17 +94,17 @@ def heard(state: JobState) -> tuple[object, ...]:
     return (share.cap_w, share.until_s, state.plan and state.plan.view.made_at, *told)
 
 
-def others(state: JobState, seen: Inputs) -> Others | None:
+def others(state: JobState, inputs: Inputs) -> Others | None:
     """None without a budget."""
-    share, boards = state.site, site_boards(state, seen)
+    share, boards = state.site, site_boards(state, inputs)
     if share is None or boards is None:
         return None
     planned, fixed = _told(share)
-    room, mine = (share.cap_w, share.until_s, fixed), ahead(state, seen, boards)
+    room, mine = (share.cap_w, share.until_s, fixed), ahead(state, inputs, boards)
     if mine is None:
         return Others(room, ())
     left = share.cap_w - fixed + TOLERANCE_W
-    at_s = sorted({seen.now_s, *(end for one in (mine, *planned) for end, _ in one.planned)})
+    at_s = sorted({inputs.now_s, *(end for one in (mine, *planned) for end, _ in one.planned)})
     spans = [span for span in itertools.pairwise(at_s) if share.until_s is None or span[0] < share.until_s]
     over = any(
         _mean_w(mine, *span) > 0 and sum(_mean_w(one, *span) for one in (mine, *planned)) > left for span in spans
@@ -167,22 +167,22 @@ class SiteBoards(NamedTuple):
     parked_w: float
 
 
-def site_boards(state: JobState, seen: Inputs) -> SiteBoards | None:
+def site_boards(state: JobState, inputs: Inputs) -> SiteBoards | None:
     """None if the job has no boards in this machine."""
-    devices = here(state, seen)
+    devices = here(state, inputs)
     if not devices:
         return None
     least = _least_w(state, devices)
-    return SiteBoards(len(devices), _full_w(state, devices), least, min(_parked_w(state, seen, devices), least))
+    return SiteBoards(len(devices), _full_w(state, devices), least, min(_parked_w(state, inputs, devices), least))
 
 
-def here(state: JobState, seen: Inputs) -> tuple[Reading, ...]:
+def here(state: JobState, inputs: Inputs) -> tuple[Reading, ...]:
     """The job's boards in this machine. Those that no driver shows (simulated, replayed, declared) draw nothing there:
     they spend no budget, and none holds them."""
     nodes = state.spec.nodes
-    if state.spec.simulated is not None or state.clock.replay or seen.readings.backend == "declared":
+    if state.spec.simulated is not None or state.clock.replay or inputs.readings.backend == "declared":
         return ()
-    return tuple(device for device in seen.devices if nodes is None or device.node == nodes.own)
+    return tuple(device for device in inputs.devices if nodes is None or device.node == nodes.own)
 
 
 def _most_w(state: JobState, device: Reading) -> float:
@@ -205,11 +205,11 @@ def _least_w(state: JobState, devices: tuple[Reading, ...]) -> float:
     return len(lowest) * max(watts for watts in lowest if watts is not None)
 
 
-def _parked_w(state: JobState, seen: Inputs, devices: tuple[Reading, ...]) -> float:
+def _parked_w(state: JobState, inputs: Inputs, devices: tuple[Reading, ...]) -> float:
     """Paused with the model in memory: as measured, as read now if it is paused, else the most that any board is known
     to draw parked."""
-    known = machine.machine(state, seen)
-    parked = known.parked_w * len(devices) / len(seen.devices)
+    known = machine.machine(state, inputs)
+    parked = known.parked_w * len(devices) / len(inputs.devices)
     if not known.parked_measured:
         parked = max(parked, PARKED_MOST_W * len(devices))
     watts = [device.power_w for device in devices]

@@ -35,24 +35,24 @@ RESERVE_MOST = 0.05
 # --- the judgement -----------------------------------------------------------------------------------------------
 
 
-def judged(state: JobState, seen: Inputs) -> JobState:
+def judged(state: JobState, inputs: Inputs) -> JobState:
     """The state with its allowances compared with actual and expected use, and the actions chosen."""
     held = state.allowances
     if not held.given or not state.live:
         return state
     every = JUDGED_EVERY_REPLAY_S if state.clock.replay else JUDGED_EVERY_S
-    if seen.mono_s - held.judged_mono_s >= every:
-        held = _look_ahead(replace(state, allowances=held), seen)
+    if inputs.mono_s - held.judged_mono_s >= every:
+        held = _look_ahead(replace(state, allowances=held), inputs)
     else:
         held = replace(held, prospects=tuple(_refreshed(state, entry) for entry in held.prospects))
-    return replace(state, allowances=_used_up(state, seen, held))
+    return replace(state, allowances=_used_up(state, inputs, held))
 
 
-def _look_ahead(state: JobState, seen: Inputs) -> Allowances:
+def _look_ahead(state: JobState, inputs: Inputs) -> Allowances:
     """The expected totals, and the actions they call for."""
-    share = _forecast_share(state, seen)
-    held = replace(state.allowances, judged_mono_s=seen.mono_s, no_cap="", forecast_share=share)
-    freely = _prospects(state, seen, None)
+    share = _forecast_share(state, inputs)
+    held = replace(state.allowances, judged_mono_s=inputs.mono_s, no_cap="", forecast_share=share)
+    freely = _prospects(state, inputs, None)
     fits = _fits(freely, RELIEF if held.cap_w is not None or held.asked_s is not None else 1.0)
     if fits:
         return replace(held, prospects=freely, over=(), cap_w=None, asked_s=None)
@@ -60,21 +60,21 @@ def _look_ahead(state: JobState, seen: Inputs) -> Allowances:
     why: NoCap = ""
     prospects = freely
     if "cap" in held.order:
-        cap_w, why, prospects = _cap(state, seen, freely)
+        cap_w, why, prospects = _cap(state, inputs, freely)
     over = _exceeded(prospects)
     asks = "ask" in held.order and bool(over)
-    asked_s = (seen.now_s if held.asked_s is None else held.asked_s) if asks else None
+    asked_s = (inputs.now_s if held.asked_s is None else held.asked_s) if asks else None
     return replace(held, prospects=prospects, over=over, cap_w=cap_w, no_cap=why, asked_s=asked_s)
 
 
 def _cap(
-    state: JobState, seen: Inputs, freely: tuple[Prospect, ...]
+    state: JobState, inputs: Inputs, freely: tuple[Prospect, ...]
 ) -> tuple[float | None, NoCap, tuple[Prospect, ...]]:
     """The fastest cap under which everything fits, else the one that uses least; else the reason for no cap."""
     caps = sorted(machine.caps(state), key=lambda entry: -entry.cap_w)
     if not caps:
         return None, "no_limits" if not state.caps_hold else "unmeasured", freely
-    found = [(entry.cap_w, _prospects(state, seen, entry.cap_w)) for entry in caps]
+    found = [(entry.cap_w, _prospects(state, inputs, entry.cap_w)) for entry in caps]
     for cap_w, prospects in found:
         if _fits(prospects, 1.0):
             return cap_w, "", prospects
@@ -86,41 +86,41 @@ def _cap(
     return cap_w, "", prospects
 
 
-def _used_up(state: JobState, seen: Inputs, held: Allowances) -> Allowances:
+def _used_up(state: JobState, inputs: Inputs, allowances: Allowances) -> Allowances:
     """pause or stop once nothing is left, keeping a reserve for the last checkpoint."""
-    reserve = _reserve(state, seen) if "stop" in held.order else {}
+    reserve = _reserve(state, inputs) if "stop" in allowances.order else {}
 
     def gone(entry: Prospect) -> bool:
         kept_back = min(RESERVE_MOST * entry.allowance.most, reserve.get(entry.allowance.kind, 0.0))
         return entry.used >= entry.allowance.most - kept_back
 
-    spent = next((entry.allowance.kind for entry in held.prospects if gone(entry)), None)
+    spent = next((entry.allowance.kind for entry in allowances.prospects if gone(entry)), None)
     if spent is None:
-        return replace(held, spent=None, act=None, no_stop=False)
+        return replace(allowances, spent=None, act=None, no_stop=False)
     act: OnBudget | None = None
     unable = False
-    for step in held.order:
-        if step == "stop" and held.act != "stop" and not _can_stop(state, seen):
+    for step in allowances.order:
+        if step == "stop" and allowances.act != "stop" and not _can_stop(state, inputs):
             unable = True  # without a checkpoint function
             continue
         if step in ("pause", "stop"):
             act = step
             break
-    return replace(held, spent=spent, act=act, no_stop=unable)
+    return replace(allowances, spent=spent, act=act, no_stop=unable)
 
 
-def _can_stop(state: JobState, seen: Inputs) -> bool:
-    leader = seen.leader
-    return seen.child.state == "unloaded" or (leader is not None and leader.can_unload)
+def _can_stop(state: JobState, inputs: Inputs) -> bool:
+    leader = inputs.leader
+    return inputs.child.state == "unloaded" or (leader is not None and leader.can_unload)
 
 
-def _reserve(state: JobState, seen: Inputs) -> dict[AllowanceKind, float]:
+def _reserve(state: JobState, inputs: Inputs) -> dict[AllowanceKind, float]:
     """What writing a checkpoint and exiting uses, at full speed."""
-    watts = machine.full_wall_w(state, seen)
+    watts = machine.full_wall_w(state, inputs)
     if watts is None:
         return {}
     kwh = units.joules_to_kwh(watts * DEFAULT_UNLOAD_S)
-    intensity = None if state.outlook is None else state.outlook.value_at(seen.now_s)
+    intensity = None if state.outlook is None else state.outlook.value_at(inputs.now_s)
     return {"energy": kwh, "carbon": kwh * (intensity or 0.0), "cost": kwh * (state.spec.price_per_kwh or 0.0)}
 
 
@@ -131,15 +131,15 @@ def _refreshed(state: JobState, entry: Prospect) -> Prospect:
     return entry._replace(used=state.totals.of(entry.allowance.kind))
 
 
-def _prospects(state: JobState, seen: Inputs, cap_w: float | None) -> tuple[Prospect, ...]:
-    rest = expected_end.stretches(state, seen, cap_w)
-    endless = expected_end.endless(state, seen) if rest is None else None
-    return tuple(_prospect(state, seen, entry, rest, endless) for entry in state.allowances.given)
+def _prospects(state: JobState, inputs: Inputs, cap_w: float | None) -> tuple[Prospect, ...]:
+    rest = expected_end.stretches(state, inputs, cap_w)
+    endless = expected_end.endless(state, inputs) if rest is None else None
+    return tuple(_prospect(state, inputs, entry, rest, endless) for entry in state.allowances.given)
 
 
 def _prospect(
     state: JobState,
-    seen: Inputs,
+    inputs: Inputs,
     entry: Allowance,
     rest: Sequence[Stretch] | None,
     endless: Sequence[Stretch] | None,
@@ -151,7 +151,7 @@ def _prospect(
         return Prospect(entry, used)
     rent = 0.0
     if entry.kind == "cost":
-        rent = (state.spec.gpu_price or 0.0) * max(1, len(seen.devices))
+        rent = (state.spec.gpu_price or 0.0) * max(1, len(inputs.devices))
     start_s, step_s, values = priced
     to_come = account.to_come(ahead, start_s, step_s, values, rent_per_h=rent)
     if to_come is None:
@@ -189,8 +189,8 @@ def _expected(prospects: Sequence[Prospect], kind: AllowanceKind | None) -> floa
     return next((p.expected or 0.0 for p in prospects if p.allowance.kind == kind), 0.0)
 
 
-def _forecast_share(state: JobState, seen: Inputs) -> float:
-    end = expected_end.at_end(state, seen)
+def _forecast_share(state: JobState, inputs: Inputs) -> float:
+    end = expected_end.at_end(state, inputs)
     if end is None or end.gco2_hi_g is None:
         return 0.0
     rest_g = end.gco2_g - (state.totals.gco2_g or 0.0)
@@ -264,11 +264,11 @@ def _notice(state: JobState, prospect: Prospect, now_s: float) -> Statement | No
     )
 
 
-def _question(entry: Allowance, held: Allowances, currency: str | None, now_s: float) -> tuple[Statement, ...]:
+def _question(entry: Allowance, allowances: Allowances, currency: str | None, now_s: float) -> tuple[Statement, ...]:
     """What the user is asked; () where nothing is."""
-    if held.asked_s is None:
+    if allowances.asked_s is None:
         return ()
-    until_s = held.asked_s + ASK_S
+    until_s = allowances.asked_s + ASK_S
     if now_s >= until_s:
         return (statement("question_unanswered"),)
     example = {"carbon": "3kg", "cost": f"20{currency or 'EUR'}", "energy": "8kWh"}[entry.kind]

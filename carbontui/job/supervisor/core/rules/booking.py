@@ -8,13 +8,13 @@ from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
 
 
-def booked_as(state: JobState, seen: Inputs) -> str:
+def booked_as(state: JobState, inputs: Inputs) -> str:
     """The name of a state, SWITCHING, or the reason of an exclusion (account/lived.py)."""
     known, decided = state.unloading, state.decision
     if state.spec.estimate:
         return "estimate"
     if (
-        seen.child.trying
+        inputs.child.trying
         or state.tried.under_way
         or (known.by == unloading.TRY and known.phase in ("asked", "leaving"))
     ):
@@ -22,7 +22,7 @@ def booked_as(state: JobState, seen: Inputs) -> str:
     if state.calibrating.level is not None or decided.why.code == "calibrating":
         return "calibration"
     # a second start reloads what an unload has put away; after a try it is the first of the job itself
-    reloading = seen.starts > state.progress.starts > 0 and known.by != unloading.TRY
+    reloading = inputs.starts > state.progress.starts > 0 and known.by != unloading.TRY
     if decided.state == "running" and (reloading or state.resume_asked_mono_s is not None):
         return SWITCHING
     return decided.state

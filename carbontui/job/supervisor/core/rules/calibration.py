@@ -27,63 +27,65 @@ PASSING: frozenset[Code] = frozenset({"outside", "held", "foreign", "lost", "err
 """Temporary refusals: they say nothing about what these boards can do at another time."""
 
 
-def refusal(state: JobState, seen: Inputs) -> Statement | None:
+def refusal(state: JobState, inputs: Inputs) -> Statement | None:
     """Why no calibration can start now; None when it can."""
     if state.clock.replay:
         return statement("replay_uncalibrated")
-    if not seen.devices:
+    if not inputs.devices:
         return statement("no_gpu")
-    if not seen.ranks:
+    if not inputs.ranks:
         return statement("no_step_yet")
     if state.override.current is not None:
         return statement("overridden", by=state.override.current.by)
     if state.decision.state not in ("running", "throttled"):
         return statement("job_is", state=state.decision.state)
-    foreign = [pid for reading in seen.devices for pid in reading.foreign_pids]
+    foreign = [pid for reading in inputs.devices for pid in reading.foreign_pids]
     if foreign:
         return statement("gpu_of_others", pid=foreign[0])
-    if any(reading.mig for reading in seen.devices):
+    if any(reading.mig for reading in inputs.devices):
         return statement("gpu_in_slices")
-    return statement("no_slack_to_calibrate") if finish.must_run(state, seen) else None
+    return statement("no_slack_to_calibrate") if finish.must_run(state, inputs) else None
 
 
-def runs_warm(state: JobState, seen: Inputs) -> bool:
+def runs_warm(state: JobState, inputs: Inputs) -> bool:
     """Whether the training runs at a level that warms it up: at full speed, or under a cap of the plan."""
-    return state.decision.state in ("running", "throttled") and bool(seen.ranks) and state.asked.duty is None
+    return state.decision.state in ("running", "throttled") and bool(inputs.ranks) and state.asked.duty is None
 
 
-def worth_it(state: JobState, seen: Inputs, warm_s: float) -> bool:
+def worth_it(state: JobState, inputs: Inputs, warm_s: float) -> bool:
     """Whether to calibrate automatically: within the slack, on boards that take limits, after `warm_s` at full
     speed."""
     left, deadline = state.progress.left_s, state.deadline_s
     # a curve without caps was measured when none could be set
     known = state.curve is not None and not state.curve.note and state.curve.basis == "measured"
-    if known or warm_s < WARM_S or left is None or deadline is None or deadline - seen.now_s - left < SLACK_S:
+    if known or warm_s < WARM_S or left is None or deadline is None or deadline - inputs.now_s - left < SLACK_S:
         return False
-    if not state.spec.cap or refusal(state, seen):
+    if not state.spec.cap or refusal(state, inputs):
         return False
-    return all(r.caps["limit"].support == "yes" if "limit" in r.caps else False for r in seen.devices)
+    return all(r.caps["limit"].support == "yes" if "limit" in r.caps else False for r in inputs.devices)
 
 
-def drawn_w(state: JobState, seen: Inputs) -> float | None:
+def drawn_w(state: JobState, inputs: Inputs) -> float | None:
     """Total full-speed watts of the boards, to which a curve measured elsewhere is scaled until this job is calibrated.
 
     None if not known well enough, if no limit can be set, or if a cap's true speed could not be observed.
     """
-    means = [state.measured.full_w.get(reading.uuid) for reading in seen.devices]
+    means = [state.measured.full_w.get(reading.uuid) for reading in inputs.devices]
     known = [mean.value for mean in means if mean and mean.value is not None and mean.samples >= ASSUME_SAMPLES]
     if not known or len(known) < len(means) or not state.caps_hold:
         return None
     if not state.progress.step or state.progress.ref_rate is None:
         return None
-    if state.clock.replay or any(reading.simulated or reading.foreign_pids or reading.mig for reading in seen.devices):
+    if state.clock.replay or any(
+        reading.simulated or reading.foreign_pids or reading.mig for reading in inputs.devices
+    ):
         return None
     return sum(known)
 
 
-def simulated_curve(state: JobState, seen: Inputs) -> Curve:
+def simulated_curve(state: JobState, inputs: Inputs) -> Curve:
     """The curve of simulated boards, known exactly because it is their model."""
-    board, count = state.spec.simulated, len(seen.devices)
+    board, count = state.spec.simulated, len(inputs.devices)
     assert board is not None
     points = tuple(
         Point(
@@ -97,10 +99,10 @@ def simulated_curve(state: JobState, seen: Inputs) -> Curve:
         for limit_w, watts, speed in board.points
     )
     return Curve(
-        gpu=seen.devices[0].name,
+        gpu=inputs.devices[0].name,
         gpus=count,
         fingerprint="",
-        measured_s=seen.now_s,
+        measured_s=inputs.now_s,
         simulated=True,
         rate_steps_per_s=0.0,
         points=points,
@@ -109,9 +111,9 @@ def simulated_curve(state: JobState, seen: Inputs) -> Curve:
     )
 
 
-def spec_of(state: JobState, seen: Inputs, fingerprint: str) -> CalibrationSpec:
+def spec_of(state: JobState, inputs: Inputs, fingerprint: str) -> CalibrationSpec:
     """The bounds of a calibration on these boards."""
-    devices = seen.devices
+    devices = inputs.devices
     bad = next((r.caps["limit"] for r in devices if "limit" in r.caps and r.caps["limit"].support != "yes"), None)
     lows = [reading.limit_min_w for reading in devices if reading.limit_min_w is not None]
     founds = [reading.limit_found_w for reading in devices if reading.limit_found_w is not None]
@@ -127,17 +129,17 @@ def spec_of(state: JobState, seen: Inputs, fingerprint: str) -> CalibrationSpec:
     )
 
 
-def disturbance(state: JobState, seen: Inputs) -> Statement | None:
+def disturbance(state: JobState, inputs: Inputs) -> Statement | None:
     """Why measuring is not possible at the moment; None when it is."""
     if (held := state.override.current) is not None:
         return statement("disturbed_by_user", mode=held.mode, by=held.by)
-    if finish.must_run(state, seen):
+    if finish.must_run(state, inputs):
         return statement("disturbed_by_deadline")
-    if seen.leader is None:
+    if inputs.leader is None:
         return statement("disturbed_by_disconnection")
-    if boards.unseen(state.boards, seen) or any(reading.lost for reading in seen.devices):
+    if boards.unseen(state.boards, inputs) or any(reading.lost for reading in inputs.devices):
         return statement("disturbed_by_lost_gpu")
-    if any(reading.foreign_pids for reading in seen.devices):
+    if any(reading.foreign_pids for reading in inputs.devices):
         return statement("disturbed_by_others")
     return None
 
@@ -157,14 +159,14 @@ def in_force_w(reading: Reading) -> float | None:
     return reading.limit_w if reading.clocks_w is None else reading.clocks_w
 
 
-def too_high_w(found: Curve, seen: Inputs) -> tuple[float, float] | None:
+def too_high_w(curve: Curve, inputs: Inputs) -> tuple[float, float] | None:
     """(board's full-speed watts then, watts allowed now) if an earlier curve was measured under a higher limit."""
-    tops = [reading.limit_found_w for reading in seen.devices if reading.limit_found_w is not None]
-    drawn = next((p.power_w for p in found.points if p.kind == "full"), 0.0) / found.gpus
+    tops = [reading.limit_found_w for reading in inputs.devices if reading.limit_found_w is not None]
+    drawn = next((p.power_w for p in curve.points if p.kind == "full"), 0.0) / curve.gpus
     return (drawn, min(tops)) if tops and drawn > LOWER * min(tops) else None
 
 
-def usable_levels(found: Curve, seen: Inputs) -> tuple[Point, ...]:
+def usable_levels(curve: Curve, inputs: Inputs) -> tuple[Point, ...]:
     """The levels of an earlier curve that the boards still allow."""
-    low = max((reading.limit_min_w or 0.0 for reading in seen.devices), default=0.0)
-    return tuple(point for point in found.levels if point.cap_w is None or point.cap_w >= low)
+    low = max((reading.limit_min_w or 0.0 for reading in inputs.devices), default=0.0)
+    return tuple(point for point in curve.levels if point.cap_w is None or point.cap_w >= low)

@@ -24,22 +24,22 @@ def sigstop_refusal(devices: Sequence[Reading]) -> Statement | None:
     return statement("processes_together", count=len(own)) if len(own) > 1 else None
 
 
-def freeze_why(state: JobState, seen: Inputs) -> Statement | None:
+def freeze_why(state: JobState, inputs: Inputs) -> Statement | None:
     """Why SIGSTOP is not to be used now although `run --sigstop` asked for it."""
     if not state.spec.sigstop:
         return None
-    return sigstop_refusal(seen.devices) if seen.guarded else statement("keeper_gone_to_thaw")
+    return sigstop_refusal(inputs.devices) if inputs.guarded else statement("keeper_gone_to_thaw")
 
 
-def why_no_cap(state: JobState, seen: Inputs, watts: float) -> Statement | None:
+def why_no_cap(state: JobState, inputs: Inputs, watts: float) -> Statement | None:
     """Why a cap of `watts` per GPU cannot be set; None when it can."""
     if not state.spec.cap:
         return statement("cap_in_replay") if state.clock.replay else statement("caps_off")
-    if not seen.readings.mono_s:
+    if not inputs.readings.mono_s:
         return statement("boards_unanswered")
-    if not seen.devices:
+    if not inputs.devices:
         return statement("no_board_to_cap")
-    for reading in seen.devices:
+    for reading in inputs.devices:
         limit = reading.caps.get("limit", Capability("unknown"))
         if limit.support not in ("yes", "unknown"):
             return statement("board_takes_no_cap", board=reading.name, why=limit.why or limit.support, fix=limit.fix)
@@ -65,18 +65,18 @@ class Skill(NamedTuple):
     fix: str = ""
 
 
-def of_training(state: JobState, seen: Inputs) -> tuple[Skill, ...]:
-    if not seen.ranks:
+def of_training(state: JobState, inputs: Inputs) -> tuple[Skill, ...]:
+    if not inputs.ranks:
         if not state.spec.sigstop:
             stop = Skill("SIGSTOP", "not_supported", statement("sigstop_unasked"), "carbontui run --sigstop -- ...")
-        elif why := freeze_why(state, seen):
+        elif why := freeze_why(state, inputs):
             stop = Skill("SIGSTOP", "not_supported", why)
         else:
             stop = Skill("SIGSTOP", "yes", statement("sigstop_asked"))
         return Skill("pause", "not_supported", statement("no_step_yet")), stop
-    many, took_s = len(seen.ranks), state.measured.pause_s.value
+    many, took_s = len(inputs.ranks), state.measured.pause_s.value
     unload = Skill("unload", "not_supported", statement("no_checkpoint_function"), "carbontui.on_checkpoint(save)")
-    if any(rank.can_unload for rank in seen.ranks):
+    if any(rank.can_unload for rank in inputs.ranks):
         known = state.unloading
         tried = known.result if known.held is not None and known.result else statement("never_tried")
         fix = "" if known.held else f"carbontui rehearse {state.spec.job}"

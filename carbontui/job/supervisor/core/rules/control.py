@@ -80,21 +80,21 @@ class Observation:
     """Watts per GPU that keep the job within its allowances."""
 
 
-def decide(before: Asked, seen: Observation) -> tuple[Asked, Decision]:
+def decide(before: Asked, observation: Observation) -> tuple[Asked, Decision]:
     """The complete policy of one job, evaluated about once a second and at every event."""
-    choice = _choose(before, seen)
+    choice = _choose(before, observation)
     spent = choice.why.code == "max_pause"
-    choice = _within_allowance(choice, seen)
+    choice = _within_allowance(choice, observation)
     wanted = choice.level
-    choice = site_claim.within(choice, seen.room, can_cap=seen.can_cap)
-    if seen.lost and choice.level.still and seen.child.state == "running":
+    choice = site_claim.within(choice, observation.room, can_cap=observation.can_cap)
+    if observation.lost and choice.level.still and observation.child.state == "running":
         choice = Chosen(FULL, Why("no_client", statement("lease_ended", reason=choice.why.said)), choice.held_by)
     level = choice.level
-    asked = _since(before, replace(_ask(before, seen, level), spent_pause=spent), choice, seen.now_s)
-    state, why = _observe(asked, seen, level, choice.why)
+    asked = _since(before, replace(_ask(before, observation, level), spent_pause=spent), choice, observation.now_s)
+    state, why = _observe(asked, observation, level, choice.why)
     held_by = choice.held_by if state in protocol.LIVE_STATES else "end"
-    if seen.silent and state in protocol.LIVE_STATES:
-        why = Why(why.code, statement("with_silent", reason=why.said, silent=seen.silent))
+    if observation.silent and state in protocol.LIVE_STATES:
+        why = Why(why.code, statement("with_silent", reason=why.said, silent=observation.silent))
     return asked, Decision(
         state,
         why,
@@ -102,8 +102,8 @@ def decide(before: Asked, seen: Observation) -> tuple[Asked, Decision]:
         held_by,
         choice.until_s,
         _applied(state, level, asked),
-        seen.refused_code if state == "running" and _refused(asked, seen) else None,
-        _hold(seen, level),
+        observation.refused_code if state == "running" and _refused(asked, observation) else None,
+        _hold(observation, level),
         wanted,
     )
 
@@ -115,8 +115,8 @@ def _since(before: Asked, asked: Asked, choice: Chosen, now_s: float) -> Asked:
     return replace(asked, level=choice.level.name, held_by=choice.held_by, since_s=since_s)
 
 
-def _refused(asked: Asked, seen: Observation) -> bool:
-    return asked.limit_w is not None and asked.limit_w == seen.refused_w
+def _refused(asked: Asked, observation: Observation) -> bool:
+    return asked.limit_w is not None and asked.limit_w == observation.refused_w
 
 
 def _applied(state: protocol.State, level: Level, asked: Asked) -> Level:
@@ -130,68 +130,76 @@ def _applied(state: protocol.State, level: Level, asked: Asked) -> Level:
     return level if state == "throttled" else FULL
 
 
-def _choose(before: Asked, seen: Observation) -> Chosen:
+def _choose(before: Asked, observation: Observation) -> Chosen:
     """The level decided, by whom and why."""
-    if seen.child.stopped:
+    if observation.child.stopped:
         # a paused script could not obey: to end at its next step, it must reach that step
         return Chosen(FULL, Why("stop", statement("stopping")), "person")
-    if seen.used_up is not None and seen.used_up.level.kind == "unload":
+    if observation.used_up is not None and observation.used_up.level.kind == "unload":
         # the user asked for this end, too: only a larger allowance revokes it
-        return seen.used_up
-    if seen.override is not None:
-        return _overridden(seen.override, seen.override_until_s)
-    planned = seen.planned
-    if seen.forbidden_until_s is not None:
+        return observation.used_up
+    if observation.override is not None:
+        return _overridden(observation.override, observation.override_until_s)
+    planned = observation.planned
+    if observation.forbidden_until_s is not None:
         # a user's command outranks the deadline and the longest pause; the plan chooses how to stand still
-        still = OFF if seen.child.state == "waiting" else PAUSE
-        if planned is not None and planned.still and seen.no_shifting is None:
+        still = OFF if observation.child.state == "waiting" else PAUSE
+        if planned is not None and planned.still and observation.no_shifting is None:
             still = planned
-        said = statement("forbidden_hours", until_s=seen.forbidden_until_s)
-        return Chosen(still, Why("override", said), "forbidden", seen.forbidden_until_s)
-    if seen.used_up is not None:
-        return seen.used_up
-    if seen.rehearsing is not None:
-        return seen.rehearsing
-    if seen.trial is not None:
-        said = statement("measuring", level=seen.trial.name)
-        return Chosen(seen.trial, Why("calibrating", said), "calibration")
-    if seen.no_shifting is not None:
+        said = statement("forbidden_hours", until_s=observation.forbidden_until_s)
+        return Chosen(still, Why("override", said), "forbidden", observation.forbidden_until_s)
+    if observation.used_up is not None:
+        return observation.used_up
+    if observation.rehearsing is not None:
+        return observation.rehearsing
+    if observation.trial is not None:
+        said = statement("measuring", level=observation.trial.name)
+        return Chosen(observation.trial, Why("calibrating", said), "calibration")
+    if observation.no_shifting is not None:
         # missing information never causes a pause or delay; caps stay as planned
         kept = planned if planned and planned.kind in ("cap", "full") else FULL
-        return Chosen(kept, seen.no_shifting, "plan", seen.next_at_s if kept is planned else None)
+        return Chosen(kept, observation.no_shifting, "plan", observation.next_at_s if kept is planned else None)
     if planned is None:
         return Chosen(FULL, Why("starting", statement("first_plan")))
     if planned.still:
-        if seen.must_run:
+        if observation.must_run:
             return Chosen(FULL, Why("deadline", statement("no_slack")))
-        still_s = 0.0 if before.still_since_s is None else seen.now_s - before.still_since_s
+        still_s = 0.0 if before.still_since_s is None else observation.now_s - before.still_since_s
         # a delayed start does not count as a pause: it draws nothing, and the deadline ends it
-        if planned.kind != "off" and (before.spent_pause or still_s > seen.max_pause_s):
-            return Chosen(FULL, Why("max_pause", statement("longest_pause_over", max_pause_s=seen.max_pause_s)))
-    if seen.late and planned.kind == "full":
-        return Chosen(planned, Why("late", statement("late")), "plan", seen.next_at_s)
+        if planned.kind != "off" and (before.spent_pause or still_s > observation.max_pause_s):
+            return Chosen(FULL, Why("max_pause", statement("longest_pause_over", max_pause_s=observation.max_pause_s)))
+    if observation.late and planned.kind == "full":
+        return Chosen(planned, Why("late", statement("late")), "plan", observation.next_at_s)
     code: protocol.ReasonCode = "plan_wait" if planned.kind == "off" else "plan"
-    return Chosen(planned, Why(code, _as_planned(planned, seen.next_at_s)), "plan", seen.next_at_s)
+    return Chosen(planned, Why(code, _as_planned(planned, observation.next_at_s)), "plan", observation.next_at_s)
 
 
-def _overridden(held: protocol.Override, until_s: float | None) -> Chosen:
-    level, said = FULL, statement("boosted_by", by=held.by, until_s=until_s)
-    if held.mode == "pause":
-        level, said = PAUSE, statement("paused_by", by=held.by, until_s=until_s)
-    elif held.mode == "cap" and held.value_w is not None:
-        level, said = levels.cap(held.value_w), statement("capped_by", watts=held.value_w, by=held.by, until_s=until_s)
+def _overridden(override: protocol.Override, until_s: float | None) -> Chosen:
+    level, said = FULL, statement("boosted_by", by=override.by, until_s=until_s)
+    if override.mode == "pause":
+        level, said = PAUSE, statement("paused_by", by=override.by, until_s=until_s)
+    elif override.mode == "cap" and override.value_w is not None:
+        level, said = (
+            levels.cap(override.value_w),
+            statement("capped_by", watts=override.value_w, by=override.by, until_s=until_s),
+        )
     return Chosen(level, Why("override", said), "person", until_s)
 
 
-def _within_allowance(choice: Chosen, seen: Observation) -> Chosen:
+def _within_allowance(choice: Chosen, observation: Observation) -> Chosen:
     """No faster than under the cap that keeps the job within its allowances; a user's override ranks above it."""
-    free = seen.allowance_cap_w is None or seen.override is not None or seen.trial is not None or seen.child.stopped
-    if free or seen.allowance_cap_w is None:
+    free = (
+        observation.allowance_cap_w is None
+        or observation.override is not None
+        or observation.trial is not None
+        or observation.child.stopped
+    )
+    if free or observation.allowance_cap_w is None:
         return choice
-    slower = levels.under(choice.level, seen.allowance_cap_w)
+    slower = levels.under(choice.level, observation.allowance_cap_w)
     if slower is choice.level:
         return choice
-    said = statement("capped_to_last", watts=seen.allowance_cap_w)
+    said = statement("capped_to_last", watts=observation.allowance_cap_w)
     return Chosen(slower, Why("budget_stop", said), "allowance", choice.until_s)
 
 
@@ -206,24 +214,26 @@ def _as_planned(planned: Level, next_at_s: float | None) -> protocol.Statement:
     return protocol.Statement(f"plan_{planned.kind}", figures)
 
 
-def _ask(before: Asked, seen: Observation, level: Level) -> Asked:
+def _ask(before: Asked, observation: Observation, level: Level) -> Asked:
     """Turn the level into requests to the process and boards; a new generation only when the request changes."""
     mode: protocol.Mode = "run"
     not_before: float | None = None
     if level.still:
         mode = "pause"
-        leader = next((rank for rank in seen.ranks if rank.rank == 0), None)
+        leader = next((rank for rank in observation.ranks if rank.rank == 0), None)
         if level.kind == "unload" and leader is not None and leader.can_unload:
-            mode, not_before = "unload", None if seen.rehearsing else seen.next_at_s
+            mode, not_before = "unload", None if observation.rehearsing else observation.next_at_s
     duty = level.duty if level.kind == "duty" else None
-    limit = level.cap_w if level.kind == "cap" and seen.can_cap else None
-    if seen.child.state not in ("running", "waiting", "unloaded"):
+    limit = level.cap_w if level.kind == "cap" and observation.can_cap else None
+    if observation.child.state not in ("running", "waiting", "unloaded"):
         mode, duty, limit = "run", None, None
     still = level.still
-    alone = not seen.ranks and not seen.stepped and seen.child.state == "running"
-    freeze = alone and mode == "pause" and _may_freeze(seen)
-    since = before.still_since_s if still and before.still_since_s is not None else (seen.now_s if still else None)
-    newest = max((rank.want_gen for rank in seen.ranks), default=0)
+    alone = not observation.ranks and not observation.stepped and observation.child.state == "running"
+    freeze = alone and mode == "pause" and _may_freeze(observation)
+    since = (
+        before.still_since_s if still and before.still_since_s is not None else (observation.now_s if still else None)
+    )
+    newest = max((rank.want_gen for rank in observation.ranks), default=0)
     if (mode, duty) == (before.mode, before.duty) and newest <= before.gen:
         return replace(before, limit_w=limit, not_before_s=not_before, still_since_s=since, freeze=freeze)
     return Asked(
@@ -233,81 +243,89 @@ def _ask(before: Asked, seen: Observation, level: Level) -> Asked:
         duty=duty,
         limit_w=limit,
         not_before_s=not_before,
-        asked_mono_s=seen.mono_s,
+        asked_mono_s=observation.mono_s,
         still_since_s=since,
         freeze=freeze,
     )
 
 
-def _may_freeze(seen: Observation) -> bool:
+def _may_freeze(observation: Observation) -> bool:
     """Automatically only once a program has had time to show a step and has not; a user's override does not wait."""
-    patient = seen.override is not None or seen.forbidden_until_s is not None or seen.child.age_s >= NO_BOUNDARY_S
-    return seen.can_freeze and not seen.freeze_why and patient
+    patient = (
+        observation.override is not None
+        or observation.forbidden_until_s is not None
+        or observation.child.age_s >= NO_BOUNDARY_S
+    )
+    return observation.can_freeze and not observation.freeze_why and patient
 
 
-def _hold(seen: Observation, level: Level) -> float | None:
+def _hold(observation: Observation, level: Level) -> float | None:
     """When a child that is not running should start; None means now."""
-    if seen.child.state not in ("waiting", "unloaded") or not level.still:
+    if observation.child.state not in ("waiting", "unloaded") or not level.still:
         return None
-    if seen.override is None and seen.forbidden_until_s is not None:
-        return min(seen.forbidden_until_s, seen.now_s + HOLD_S)
-    candidates = [t for t in (seen.override_until_s if seen.override else seen.next_at_s,) if t is not None]
-    return min(candidates) if candidates else seen.now_s + HOLD_S
+    if observation.override is None and observation.forbidden_until_s is not None:
+        return min(observation.forbidden_until_s, observation.now_s + HOLD_S)
+    candidates = [
+        t for t in (observation.override_until_s if observation.override else observation.next_at_s,) if t is not None
+    ]
+    return min(candidates) if candidates else observation.now_s + HOLD_S
 
 
-def _observe(asked: Asked, seen: Observation, level: Level, why: Why) -> tuple[protocol.State, Why]:
+def _observe(asked: Asked, observation: Observation, level: Level, why: Why) -> tuple[protocol.State, Why]:
     """The state as observed, not as asked."""
-    child = seen.child
+    child = observation.child
     if child.over:
         return ending(child)
     if child.state == "waiting":
         return "waiting", why
     if child.state == "unloaded":
         return "unloaded", why
-    if not seen.ranks:
-        if level.still and seen.stepped:
+    if not observation.ranks:
+        if level.still and observation.stepped:
             return "pausing", why  # the process is exiting, or its link is being re-established
         if child.frozen and asked.freeze:
             return "paused", Why(why.code, statement("by_sigstop", reason=why.said))
         if level.still and child.age_s < NO_BOUNDARY_S and not asked.freeze:
             return "pausing", why
         if level.still:
-            return "pausing", Why("no_client", _cannot_hold(asked, seen))
-        if seen.unseen is not None and why.code not in ("stop", "calibrating"):
-            return "running", Why("no_client", statement("no_step_because", cause=seen.unseen.text))
-        if seen.stepped or child.age_s < NO_CLIENT_S:
-            return ("starting" if child.age_s < 3 and not seen.stepped else "running"), why
+            return "pausing", Why("no_client", _cannot_hold(asked, observation))
+        if observation.unseen is not None and why.code not in ("stop", "calibrating"):
+            return "running", Why("no_client", statement("no_step_because", cause=observation.unseen.text))
+        if observation.stepped or child.age_s < NO_CLIENT_S:
+            return ("starting" if child.age_s < 3 and not observation.stepped else "running"), why
         if why.code in ("plan", "starting"):
             return "running", Why("no_client", statement("no_step"))
         return "running", why
     if asked.mode in ("pause", "unload"):
-        if all(rank.state == "paused" and rank.want_gen == asked.gen for rank in seen.ranks):
+        if all(rank.state == "paused" and rank.want_gen == asked.gen for rank in observation.ranks):
             return "paused", why
-        waited = seen.mono_s - asked.asked_mono_s
-        if waited >= NO_BOUNDARY_S and not any(rank.state in ("checkpointing", "unloading") for rank in seen.ranks):
-            quiet_s = max(rank.quiet_s for rank in seen.ranks)
+        waited = observation.mono_s - asked.asked_mono_s
+        if waited >= NO_BOUNDARY_S and not any(
+            rank.state in ("checkpointing", "unloading") for rank in observation.ranks
+        ):
+            quiet_s = max(rank.quiet_s for rank in observation.ranks)
             said = statement("no_boundary", quiet_s=quiet_s)
-            if seen.deaf is not None:
-                said = protocol.Statement(f"no_boundary_{seen.deaf.code}", seen.deaf.parts)
+            if observation.deaf is not None:
+                said = protocol.Statement(f"no_boundary_{observation.deaf.code}", observation.deaf.parts)
             return "pausing", Why("no_boundary", said)
         return "pausing", why
-    if _refused(asked, seen):
-        said = statement("cap_refused", watts=asked.limit_w, why=seen.refused_why)
+    if _refused(asked, observation):
+        said = statement("cap_refused", watts=asked.limit_w, why=observation.refused_why)
         return "running", Why(why.code, said)
     if asked.duty is not None or asked.limit_w is not None:
         return "throttled", why
     return "running", why
 
 
-def _cannot_hold(asked: Asked, seen: Observation) -> protocol.Statement:
+def _cannot_hold(asked: Asked, observation: Observation) -> protocol.Statement:
     """Why a program without steps cannot be paused, and what helps."""
-    why = seen.freeze_why or seen.child.freeze_why
+    why = observation.freeze_why or observation.child.freeze_why
     if why:
         return statement("sigstop_refused", why=why)
     if asked.freeze:
         return statement("sigstop_under_way")
-    if seen.can_freeze:
+    if observation.can_freeze:
         return statement("sigstop_waits")
-    if seen.unseen is not None:
-        return statement("pause_unseen", cause=seen.unseen.text)
+    if observation.unseen is not None:
+        return statement("pause_unseen", cause=observation.unseen.text)
     return statement("pause_needs_steps")

@@ -15,52 +15,52 @@ USED_UP_HOLD_S = 86400.0
 """A used-up allowance stays so until a user raises it: the start is held a day at a time."""
 
 
-def observe(state: JobState, seen: Inputs) -> Observation:
+def observe(state: JobState, inputs: Inputs) -> Observation:
     """Pure: called twice, it returns the same."""
-    says = finish.planned(state, seen)
+    says = finish.planned(state, inputs)
     used_up = allowance_rules.holds(state)
     if used_up is not None:
-        says = says._replace(next_at_s=seen.now_s + USED_UP_HOLD_S)
-    elif (used_up := unload_rules.holds(state, seen)) is not None:
+        says = says._replace(next_at_s=inputs.now_s + USED_UP_HOLD_S)
+    elif (used_up := unload_rules.holds(state, inputs)) is not None:
         says = says._replace(next_at_s=None)  # its successor continues at once
-    refused = boards.refused_cap(state.asked.limit_w, seen)
+    refused = boards.refused_cap(state.asked.limit_w, inputs)
     return Observation(
-        now_s=seen.now_s,
-        mono_s=seen.mono_s,
-        child=seen.child,
-        ranks=seen.ranks,
+        now_s=inputs.now_s,
+        mono_s=inputs.mono_s,
+        child=inputs.child,
+        ranks=inputs.ranks,
         override=state.override.current,
         override_until_s=state.override.until_s,
-        forbidden_until_s=forbidden.until_s(state.forbidden, seen.now_s),
-        no_shifting=finish.why_no_shifting(state, seen),
+        forbidden_until_s=forbidden.until_s(state.forbidden, inputs.now_s),
+        no_shifting=finish.why_no_shifting(state, inputs),
         planned=says.level,
         next_at_s=says.next_at_s,
         next_level=says.next_level,
-        must_run=finish.must_run(state, seen),
+        must_run=finish.must_run(state, inputs),
         late=finish.late(state),
         max_pause_s=state.spec.max_pause_s,
-        can_cap=state.spec.cap and bool(seen.devices),
+        can_cap=state.spec.cap and bool(inputs.devices),
         refused_w=refused.watts,
         refused_code=refused.code,
         refused_why=refused.why,
         can_freeze=state.spec.sigstop,
-        freeze_why=capabilities.freeze_why(state, seen),
-        room=site_claim.room(state, seen),
-        silent=attendance.silent(state.attendance, seen),
-        lost=attendance.lost(state.attendance, seen),
+        freeze_why=capabilities.freeze_why(state, inputs),
+        room=site_claim.room(state, inputs),
+        silent=attendance.silent(state.attendance, inputs),
+        lost=attendance.lost(state.attendance, inputs),
         stepped=state.progress.step > 0,
-        unseen=seen.unseen,
-        deaf=finish.why_deaf(seen),
+        unseen=inputs.unseen,
+        deaf=finish.why_deaf(inputs),
         trial=state.calibrating.level,
-        rehearsing=_rehearsing(state, seen),
+        rehearsing=_rehearsing(state, inputs),
         used_up=used_up,
         allowance_cap_w=state.allowances.cap_w,
     )
 
 
-def _rehearsing(state: JobState, seen: Inputs) -> Chosen | None:
+def _rehearsing(state: JobState, inputs: Inputs) -> Chosen | None:
     level = unloading.level(state.unloading)
-    if seen.child.trying:
+    if inputs.child.trying:
         return Chosen(level or FULL, Why("calibrating", trying.said(state)), "try")
     if level is None:
         return None

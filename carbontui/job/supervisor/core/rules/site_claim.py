@@ -16,21 +16,21 @@ from carbontui.protocol import Statement, Why, statement
 from carbontui.site.sharing import TOLERANCE_W, Claim, Share
 
 
-def claim(state: JobState, seen: Inputs) -> Claim | None:
+def claim(state: JobState, inputs: Inputs) -> Claim | None:
     """The current claim; None for a job without boards, which draws nothing that a limit governs."""
-    boards = site_boards.site_boards(state, seen)
-    if boards is None or seen.child.over:
+    boards = site_boards.site_boards(state, inputs)
+    if boards is None or inputs.child.over:
         return None
     number, full, least, parked = boards
-    absent = seen.child.state in ("waiting", "unloaded")
-    floor = 0.0 if absent else parked if can_pause(state, seen) else least
+    absent = inputs.child.state in ("waiting", "unloaded")
+    floor = 0.0 if absent else parked if can_pause(state, inputs) else least
     wants = min(full, max(0.0, watts_at(state.decision.wanted, number, full, parked, absent=absent)))
     drawing = (
         0.0
         if absent
         else parked
         if state.decision.state == "paused"
-        else site_boards.bound_w(state, site_boards.here(state, seen))
+        else site_boards.bound_w(state, site_boards.here(state, inputs))
     )
     given = 0.0 if state.site is None else state.site.allowed_w
     boost = state.override.current is not None and state.override.current.mode == "boost"
@@ -46,29 +46,29 @@ def claim(state: JobState, seen: Inputs) -> Claim | None:
         # an increase already granted counts as held, even before it reaches the boards
         held_w=max(drawing, min(given, wants)),
         boost_s=0.0 if boost else None,
-        slack_s=None if left is None or deadline is None else deadline - seen.now_s - left,
-        ahead=None if state.site is None else site_plan.ahead(state, seen, boards),
+        slack_s=None if left is None or deadline is None else deadline - inputs.now_s - left,
+        ahead=None if state.site is None else site_plan.ahead(state, inputs, boards),
     )
 
 
-def can_pause(state: JobState, seen: Inputs) -> bool:
+def can_pause(state: JobState, inputs: Inputs) -> bool:
     """Whether this training may be paused for lack of watts: not while its work is unknown or no step is seen."""
-    return state.progress.total_s is not None and bool(seen.ranks) and finish.why_deaf(seen) is None
+    return state.progress.total_s is not None and bool(inputs.ranks) and finish.why_deaf(inputs) is None
 
 
-def room(state: JobState, seen: Inputs) -> Room | None:
+def room(state: JobState, inputs: Inputs) -> Room | None:
     """For the decision; None if there is no budget, or no part of this job is in it."""
-    boards = site_boards.site_boards(state, seen)
+    boards = site_boards.site_boards(state, inputs)
     if state.site is None or boards is None:
         return None
-    absent = seen.child.state in ("waiting", "unloaded")
-    held = absent or can_pause(state, seen)
+    absent = inputs.child.state in ("waiting", "unloaded")
+    held = absent or can_pause(state, inputs)
     return Room(state.site, boards.number, boards.full_w, boards.least_w, held)
 
 
-def why_no_boost(state: JobState, seen: Inputs) -> Statement | None:
+def why_no_boost(state: JobState, inputs: Inputs) -> Statement | None:
     """Why a boost does not fit even with all other jobs at their minimum; None if it fits."""
-    given = room(state, seen)
+    given = room(state, inputs)
     if given is None or given.full_w <= given.share.boost_w + TOLERANCE_W:
         return None
     left = max(0.0, given.share.boost_w)

@@ -22,16 +22,16 @@ LEARN_S = 20.0
 """Fast steps are timed until their rate is known, at most this long from the first one: imports may take longer."""
 
 
-def enough(state: JobState, seen: Inputs) -> bool:
+def enough(state: JobState, inputs: Inputs) -> bool:
     """Whether the current try has shown all it can."""
     since_s = state.tried.stepped_s
-    timed = state.progress.ref_rate is not None or (since_s is not None and seen.mono_s - since_s >= LEARN_S)
-    return seen.child.trying and ((state.progress.steps_done >= STEPS and timed) or seen.child.age_s >= TRY_S)
+    timed = state.progress.ref_rate is not None or (since_s is not None and inputs.mono_s - since_s >= LEARN_S)
+    return inputs.child.trying and ((state.progress.steps_done >= STEPS and timed) or inputs.child.age_s >= TRY_S)
 
 
-def ends(state: JobState, seen: Inputs) -> bool:
+def ends(state: JobState, inputs: Inputs) -> bool:
     """Whether to end it now: it has shown enough, and is not about to exit with a checkpoint."""
-    return enough(state, seen) and state.unloading.phase == "none"
+    return enough(state, inputs) and state.unloading.phase == "none"
 
 
 def said(state: JobState) -> Statement:
@@ -41,24 +41,24 @@ def said(state: JobState) -> Statement:
     return statement("trying", steps=STEPS, most_s=TRY_S)
 
 
-def saw(state: JobState, seen: Inputs) -> JobState:
+def saw(state: JobState, inputs: Inputs) -> JobState:
     """The state one tick later: the progress of an unload and of a try."""
-    state = unload_rules.saw(state, seen)
+    state = unload_rules.saw(state, inputs)
     tried = state.tried
-    if seen.child.trying:
+    if inputs.child.trying:
         first = tried.stepped_s is None and state.progress.steps_done > 0
-        tried = replace(tried, under_way=True, stepped_s=seen.mono_s if first else tried.stepped_s)
+        tried = replace(tried, under_way=True, stepped_s=inputs.mono_s if first else tried.stepped_s)
         state = replace(state, tried=tried)
-        leader = seen.leader
+        leader = inputs.leader
         # what it saved at its end is resumed at the real start; if that fails, training starts from scratch
         fresh = state.unloading.phase == "none" and state.unloading.held is None
-        if enough(state, seen) and fresh and leader is not None and leader.can_unload:
-            return replace(state, unloading=unload_rules.begun(unloading.TRY, seen))
+        if enough(state, inputs) and fresh and leader is not None and leader.can_unload:
+            return replace(state, unloading=unload_rules.begun(unloading.TRY, inputs))
         return state
-    if tried.under_way and seen.child.state in ("waiting", "unloaded"):
-        result = _result(state, kept=seen.child.state == "unloaded")
-        state = replace(state, tried=Tried(result, ended_s=seen.now_s))
-    if state.tried.result is not None and seen.child.state == "waiting" and state.progress.step:
+    if tried.under_way and inputs.child.state in ("waiting", "unloaded"):
+        result = _result(state, kept=inputs.child.state == "unloaded")
+        state = replace(state, tried=Tried(result, ended_s=inputs.now_s))
+    if state.tried.result is not None and inputs.child.state == "waiting" and state.progress.step:
         # this also discards counts of an exited process that arrive only now
         state = replace(state, progress=progress.begun_again(state.progress, 0))
     return state

@@ -30,9 +30,9 @@ SLACK_S = 1800.0
 """A rehearsal is offered only if the budget leaves this much room for pauses."""
 
 
-def refusal(state: JobState, seen: Inputs) -> Statement | None:
+def refusal(state: JobState, inputs: Inputs) -> Statement | None:
     """Why no rehearsal can begin now; None when it can."""
-    leader, known, done_s = seen.leader, state.unloading, state.progress.done_s
+    leader, known, done_s = inputs.leader, state.unloading, state.progress.done_s
     if awaits_start(known):
         return statement("unloaded_until_start", step=known.step)
     if known.rehearsing:
@@ -48,7 +48,7 @@ def refusal(state: JobState, seen: Inputs) -> Statement | None:
     now = state.decision
     if now.state not in ("running", "throttled") and (now.state, now.why.code) != ("paused", "plan"):
         return statement("job_is_because", state=now.state, why=now.why.said)
-    if not seen.guarded:
+    if not inputs.guarded:
         return statement("nothing_restarts_it")
     if done_s > REPEAT_MOST_S:
         worked = (statement("resumed_before"),) if known.held else ()
@@ -56,83 +56,83 @@ def refusal(state: JobState, seen: Inputs) -> Statement | None:
     return None
 
 
-def begun(by: str, seen: Inputs) -> Unloading:
+def begun(by: str, inputs: Inputs) -> Unloading:
     """A rehearsal requested by `by`."""
-    return Unloading("asked", by, since_s=seen.mono_s)
+    return Unloading("asked", by, since_s=inputs.mono_s)
 
 
-def offered(state: JobState, seen: Inputs) -> bool:
+def offered(state: JobState, inputs: Inputs) -> bool:
     """Whether to offer one: it could be unloaded, that was never tried, and there is slack for pauses."""
     left, deadline = state.progress.left_s, state.deadline_s
     if state.unloading.held is not None or state.clock.replay or left is None or deadline is None:
         return False
-    return deadline - seen.now_s - left > SLACK_S and not refusal(state, seen)
+    return deadline - inputs.now_s - left > SLACK_S and not refusal(state, inputs)
 
 
-def given_up(known: Unloading, seen: Inputs) -> bool:
+def given_up(known: Unloading, inputs: Inputs) -> bool:
     """Whether a start without a step for too long is to be ended, and restarted without its checkpoint."""
-    return known.rehearsing and known.phase == "returning" and seen.mono_s - known.since_s > RETURN_S
+    return known.rehearsing and known.phase == "returning" and inputs.mono_s - known.since_s > RETURN_S
 
 
 # --- from inputs to knowledge -------------------------------------------------------------------------------------
 
 
-def saw(state: JobState, seen: Inputs) -> JobState:
+def saw(state: JobState, inputs: Inputs) -> JobState:
     """The state one tick later: the phase of the unload, its cost and its result."""
     known = state.unloading
     if known.phase == "asked":
-        return _asked(state, seen)
+        return _asked(state, inputs)
     if known.phase == "leaving":
-        return _leaving(state, seen)
-    if known.phase == "none" and seen.child.state == "unloaded":
-        return replace(state, unloading=_left(state, replace(known, by="", starts=seen.starts), seen))
-    if known.phase == "away" and seen.child.state == "running":
-        return replace(state, unloading=_turn(state, known, "returning", seen))
-    return _returning(state, seen) if known.phase == "returning" else state
+        return _leaving(state, inputs)
+    if known.phase == "none" and inputs.child.state == "unloaded":
+        return replace(state, unloading=_left(state, replace(known, by="", starts=inputs.starts), inputs))
+    if known.phase == "away" and inputs.child.state == "running":
+        return replace(state, unloading=_turn(state, known, "returning", inputs))
+    return _returning(state, inputs) if known.phase == "returning" else state
 
 
-def _turn(state: JobState, known: Unloading, phase: Phase, seen: Inputs) -> Unloading:
-    return replace(known, phase=phase, since_s=seen.mono_s, since_kwh=state.totals.wall_kwh)
+def _turn(state: JobState, known: Unloading, phase: Phase, inputs: Inputs) -> Unloading:
+    return replace(known, phase=phase, since_s=inputs.mono_s, since_kwh=state.totals.wall_kwh)
 
 
-def _asked(state: JobState, seen: Inputs) -> JobState:
+def _asked(state: JobState, inputs: Inputs) -> JobState:
     known = state.unloading
     if state.override.current is not None:
         return _over(state, None, _given_up(state.override.current))
-    if seen.child.retry:
-        turned = _turn(state, known, "leaving", seen)
-        return replace(state, unloading=replace(turned, starts=seen.starts, loss=state.last_loss))
-    if seen.mono_s - known.since_s > ARM_S:
+    if inputs.child.retry:
+        turned = _turn(state, known, "leaving", inputs)
+        return replace(state, unloading=replace(turned, starts=inputs.starts, loss=state.last_loss))
+    if inputs.mono_s - known.since_s > ARM_S:
         return _over(state, None, statement("unload_keeper_too_old"))
     return state
 
 
-def _leaving(state: JobState, seen: Inputs) -> JobState:
-    known, leader, asked = state.unloading, seen.leader, state.asked
+def _leaving(state: JobState, inputs: Inputs) -> JobState:
+    known, leader, asked = state.unloading, inputs.leader, state.asked
     if leader is not None:
         known = replace(known, step=state.progress.step, loss=leader.loss if leader.loss is not None else known.loss)
-    if seen.child.state == "unloaded":
-        return replace(state, unloading=_left(state, known, seen))
-    if seen.child.state not in ("running", "unloaded"):
+    if inputs.child.state == "unloaded":
+        return replace(state, unloading=_left(state, known, inputs))
+    if inputs.child.state not in ("running", "unloaded"):
         return _over(replace(state, unloading=known), False, statement("unload_ended"))
     if state.override.current is not None:
         return _over(state, None, _given_up(state.override.current))
     stands = leader is not None and leader.state == "paused" and leader.want_gen == asked.gen and asked.mode == "unload"
     if stands:
         return _over(state, False, statement("unload_checkpoint_failed"))
-    if seen.mono_s - known.since_s > LEAVE_S:
+    if inputs.mono_s - known.since_s > LEAVE_S:
         return _over(state, False, statement("unload_no_checkpoint", within_s=LEAVE_S))
     return replace(state, unloading=known)
 
 
-def _left(state: JobState, known: Unloading, seen: Inputs) -> Unloading:
+def _left(state: JobState, known: Unloading, inputs: Inputs) -> Unloading:
     """It has written its checkpoint and exited."""
     asked = state.asked
     began_s = known.since_s if known.phase == "leaving" else asked.asked_mono_s
-    took = max(0.0, seen.mono_s - began_s) if known.phase == "leaving" or asked.mode == "unload" else None
+    took = max(0.0, inputs.mono_s - began_s) if known.phase == "leaving" or asked.mode == "unload" else None
     joules = _joules(state, known) if known.phase == "leaving" else None
     known = replace(known, step=state.progress.step, loss=known.loss if known.loss is not None else state.last_loss)
-    return _turn(state, replace(known, save_s=took, save_j=joules), "away", seen)
+    return _turn(state, replace(known, save_s=took, save_j=joules), "away", inputs)
 
 
 def _joules(state: JobState, known: Unloading) -> float:
@@ -140,31 +140,31 @@ def _joules(state: JobState, known: Unloading) -> float:
     return max(0.0, state.totals.wall_kwh - known.since_kwh) * units.J_PER_KWH / state.spec.pue
 
 
-def _returning(state: JobState, seen: Inputs) -> JobState:
-    known, leader = state.unloading, seen.leader
-    if known.by and seen.child.retried:
-        why = statement("unload_restart_ended", how=seen.child.retried, step=known.step)
+def _returning(state: JobState, inputs: Inputs) -> JobState:
+    known, leader = state.unloading, inputs.leader
+    if known.by and inputs.child.retried:
+        why = statement("unload_restart_ended", how=inputs.child.retried, step=known.step)
         return _over(state, False, why, anew=True)
-    if seen.child.state == "unloaded":
-        return replace(state, unloading=_turn(state, known, "away", seen))
-    if seen.child.state != "running":
+    if inputs.child.state == "unloaded":
+        return replace(state, unloading=_turn(state, known, "away", inputs))
+    if inputs.child.state != "running":
         return _over(state, False, statement("unload_restarted_ended"))
-    if leader is None or seen.starts <= known.starts or leader.step < ENOUGH_STEPS:
+    if leader is None or inputs.starts <= known.starts or leader.step < ENOUGH_STEPS:
         return state
-    return _back(state, seen, leader)
+    return _back(state, inputs, leader)
 
 
-def _back(state: JobState, seen: Inputs, leader: Rank) -> JobState:
+def _back(state: JobState, inputs: Inputs, leader: Rank) -> JobState:
     """It trains again: check that it continues where it stopped."""
     known, began = state.unloading, leader.start_step
-    failed = seen.child.fell_back
+    failed = inputs.child.fell_back
     if failed or (leader.start_known and began < known.step):
         if failed:
             why = statement("unload_fell_back", how=failed, left=known.step, began=began)
         else:
             why = statement("unload_resumed_elsewhere", left=known.step, began=began)
         return _over(state, False, why, anew=True, began=began)
-    took_s = seen.mono_s - known.since_s
+    took_s = inputs.mono_s - known.since_s
     joules, measured = _joules(state, known), state.measured
     measured = replace(measured, reload_j=measured.reload_j.plus(joules))
     if known.save_s is not None:
@@ -215,14 +215,14 @@ LEAD_S = 60.0
 """Time reserved to submit the successor, besides the time for a checkpoint."""
 
 
-def holds(state: JobState, seen: Inputs) -> Chosen | None:
+def holds(state: JobState, inputs: Inputs) -> Chosen | None:
     """The unload required by the approaching end of the scheduler's job, and why; None if not required."""
-    ends_s, leader = state.spec.ends_s, seen.leader
+    ends_s, leader = state.spec.ends_s, inputs.leader
     if ends_s is None or state.clock.replay or leader is None or not leader.can_unload:
         return None
     measured = state.measured.unload_s.value
     takes_s = DEFAULT_UNLOAD_S if measured is None else measured
     # a long step must end first
-    if seen.now_s < ends_s - LEAD_S - takes_s - 2.0 * leader.quiet_s:
+    if inputs.now_s < ends_s - LEAD_S - takes_s - 2.0 * leader.quiet_s:
         return None
     return Chosen(levels.UNLOAD, Why("plan", statement("time_limit", ends_s=ends_s)))

@@ -66,15 +66,15 @@ def of_spec(spec: Options) -> Allowances:
     return Allowances(given=given, order=order_of(spec.on_budget))
 
 
-def to_kept(held: Allowances) -> dict[str, Any]:
+def to_kept(allowances: Allowances) -> dict[str, Any]:
     """For the journal's `state` table."""
     return {
-        "given": [[entry.kind, entry.most] for entry in held.given],
-        "order": list(held.order),
-        "cap_w": held.cap_w,
-        "asked_s": held.asked_s,
-        "act": held.act,
-        "spent": held.spent,
+        "given": [[entry.kind, entry.most] for entry in allowances.given],
+        "order": list(allowances.order),
+        "cap_w": allowances.cap_w,
+        "asked_s": allowances.asked_s,
+        "act": allowances.act,
+        "spent": allowances.spent,
     }
 
 

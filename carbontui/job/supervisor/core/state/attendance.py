@@ -28,52 +28,52 @@ class Attendance:
     """Host of each rank heard so far."""
 
 
-def saw(known: Attendance, seen: Inputs) -> Attendance:
+def saw(known: Attendance, inputs: Inputs) -> Attendance:
     """Updated with the ranks heard in this tick."""
-    if seen.starts != known.starts or seen.child.state != "running" or _ended(known, seen):
-        known = Attendance(seen.starts)
-    if seen.leader is not None and not known.leader:
-        known = replace(known, leader=seen.leader.process)
-    world = max([known.world, *(rank.world for rank in seen.ranks)])
+    if inputs.starts != known.starts or inputs.child.state != "running" or _ended(known, inputs):
+        known = Attendance(inputs.starts)
+    if inputs.leader is not None and not known.leader:
+        known = replace(known, leader=inputs.leader.process)
+    world = max([known.world, *(rank.world for rank in inputs.ranks)])
     if world < 2:
         return known
-    last = {rank: known.last_mono_s.get(rank, seen.mono_s) for rank in range(world)}
-    last |= {rank.rank: seen.mono_s - rank.unheard_s for rank in seen.ranks}
-    hosts = {**known.hosts, **{rank.rank: rank.host for rank in seen.ranks}}
+    last = {rank: known.last_mono_s.get(rank, inputs.mono_s) for rank in range(world)}
+    last |= {rank.rank: inputs.mono_s - rank.unheard_s for rank in inputs.ranks}
+    hosts = {**known.hosts, **{rank.rank: rank.host for rank in inputs.ranks}}
     return replace(known, world=world, last_mono_s=last, hosts=hosts)
 
 
-def _ended(known: Attendance, seen: Inputs) -> bool:
+def _ended(known: Attendance, inputs: Inputs) -> bool:
     """A command may run several trainings in sequence. The ranks of the previous one are no longer expected once
     another process has replaced its rank 0, or once rank 0 has left this machine and no rank is heard."""
-    if not known.leader or known.leader in seen.alive:
+    if not known.leader or known.leader in inputs.alive:
         return False
-    if seen.ranks:
-        leaders = {rank.process for rank in seen.ranks if rank.rank == 0}
+    if inputs.ranks:
+        leaders = {rank.process for rank in inputs.ranks if rank.rank == 0}
         return bool(leaders) and known.leader not in leaders
-    return known.leader.partition(" ")[0] not in {node.host for node in seen.nodes}
+    return known.leader.partition(" ")[0] not in {node.host for node in inputs.nodes}
 
 
-def silent_nodes(seen: Inputs) -> tuple[str, ...]:
+def silent_nodes(inputs: Inputs) -> tuple[str, ...]:
     """Machines of the job that are not heard."""
-    return tuple(node.name for node in seen.nodes if node.quiet_s >= SILENT_NODE_S)
+    return tuple(node.name for node in inputs.nodes if node.quiet_s >= SILENT_NODE_S)
 
 
-def unread_nodes(seen: Inputs) -> tuple[str, ...]:
+def unread_nodes(inputs: Inputs) -> tuple[str, ...]:
     """Machines of the job whose boards have no recent reading."""
-    return tuple(node.name for node in seen.nodes if node.unread_s >= SILENT_NODE_S)
+    return tuple(node.name for node in inputs.nodes if node.unread_s >= SILENT_NODE_S)
 
 
-def silent(known: Attendance, seen: Inputs) -> tuple[str | Statement, ...]:
+def silent(known: Attendance, inputs: Inputs) -> tuple[str | Statement, ...]:
     """Machines by name, and ranks, that are not heard: n2, rank 3 of n4, ranks 8 to 15.
 
     A silent machine stands for its ranks. Machines are expected as long as the job lives, ranks while it runs.
     """
-    nodes = {node.host or node.name: node.name for node in seen.nodes}
-    quiet = silent_nodes(seen)
-    if seen.child.state != "running":
+    nodes = {node.host or node.name: node.name for node in inputs.nodes}
+    quiet = silent_nodes(inputs)
+    if inputs.child.state != "running":
         return quiet
-    missing = [rank for rank, at in known.last_mono_s.items() if seen.mono_s - at >= SILENT_RANK_S]
+    missing = [rank for rank, at in known.last_mono_s.items() if inputs.mono_s - at >= SILENT_RANK_S]
     at_node = {rank: nodes.get(known.hosts.get(rank, ""), known.hosts.get(rank, "")) for rank in missing}
     named = [rank for rank in missing if at_node[rank] and at_node[rank] not in quiet]
     nameless = [rank for rank in missing if not at_node[rank]]
@@ -84,17 +84,17 @@ def silent(known: Attendance, seen: Inputs) -> tuple[str | Statement, ...]:
     )
 
 
-def lost(known: Attendance, seen: Inputs) -> bool:
+def lost(known: Attendance, inputs: Inputs) -> bool:
     """Whether a lease has expired somewhere: a rank heard before, or a machine of a training that has begun, has been
     silent for longer than one lasts. Training resumes there and waits for the held ranks, at full watts, until its
     own collective timeout. Ranks that exit for an unload do not count."""
-    if any(rank.state in ("checkpointing", "unloading") for rank in seen.ranks):
+    if any(rank.state in ("checkpointing", "unloading") for rank in inputs.ranks):
         return False
-    world = max((rank.world for rank in seen.ranks), default=0)
+    world = max((rank.world for rank in inputs.ranks), default=0)
     ranks = any(
-        rank < world and rank in known.hosts and seen.mono_s - at >= LEASE_S for rank, at in known.last_mono_s.items()
+        rank < world and rank in known.hosts and inputs.mono_s - at >= LEASE_S for rank, at in known.last_mono_s.items()
     )
-    return ranks or (bool(known.hosts) and any(node.quiet_s >= LEASE_S for node in seen.nodes))
+    return ranks or (bool(known.hosts) and any(node.quiet_s >= LEASE_S for node in inputs.nodes))
 
 
 def _runs(numbers: Iterable[int]) -> list[list[int]]:

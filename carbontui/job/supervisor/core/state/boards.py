@@ -54,12 +54,12 @@ def named(boards: Boards, ranks: tuple[Rank, ...], mono_s: float) -> Boards:
     return replace(boards, named=said, named_mono_s=mono_s) if said and said != boards.named else boards
 
 
-def shown(boards: Boards, seen: Inputs) -> Boards:
+def shown(boards: Boards, inputs: Inputs) -> Boards:
     """Where the training names no board: the boards on which the driver shows its processes."""
-    if boards.named is not None or not seen.readings.by_process:
+    if boards.named is not None or not inputs.readings.by_process:
         return boards
-    uuids = tuple(reading.uuid for reading in seen.devices)
-    return replace(boards, shown=uuids, shown_mono_s=seen.mono_s) if uuids != boards.shown else boards
+    uuids = tuple(reading.uuid for reading in inputs.devices)
+    return replace(boards, shown=uuids, shown_mono_s=inputs.mono_s) if uuids != boards.shown else boards
 
 
 def known(boards: Boards) -> tuple[frozenset[str], float] | None:
@@ -69,27 +69,27 @@ def known(boards: Boards) -> tuple[frozenset[str], float] | None:
     return (frozenset(boards.shown), boards.shown_mono_s) if boards.shown else None
 
 
-def settled(boards: Boards, seen: Inputs) -> Boards:
+def settled(boards: Boards, inputs: Inputs) -> Boards:
     """Boards still watched NAMED_S after they were named become the job's own."""
     certain = known(boards)
-    if certain is None or seen.mono_s - certain[1] < NAMED_S or seen.readings_age_s >= NAMED_S / 2:
+    if certain is None or inputs.mono_s - certain[1] < NAMED_S or inputs.readings_age_s >= NAMED_S / 2:
         return boards
-    own = boards.own | {reading.uuid for reading in seen.devices}
+    own = boards.own | {reading.uuid for reading in inputs.devices}
     return replace(boards, own=own) if own != boards.own else boards
 
 
-def strangers(boards: Boards, seen: Inputs, after_s: float = NAMED_S) -> tuple[str, ...]:
+def strangers(boards: Boards, inputs: Inputs, after_s: float = NAMED_S) -> tuple[str, ...]:
     """Boards counted only because it was not yet known which ones the training uses."""
     certain = known(boards)
-    if certain is None or seen.mono_s - certain[1] < after_s:
+    if certain is None or inputs.mono_s - certain[1] < after_s:
         return ()
-    watched = {reading.uuid for reading in seen.devices}
-    return tuple(sorted(seen.metered - watched - boards.own - certain[0])) if watched else ()
+    watched = {reading.uuid for reading in inputs.devices}
+    return tuple(sorted(inputs.metered - watched - boards.own - certain[0])) if watched else ()
 
 
-def unseen(boards: Boards, seen: Inputs) -> frozenset[str]:
+def unseen(boards: Boards, inputs: Inputs) -> frozenset[str]:
     """Boards metered for this job that the driver no longer shows."""
-    gone = seen.metered - {reading.uuid for reading in seen.readings.devices}
+    gone = inputs.metered - {reading.uuid for reading in inputs.readings.devices}
     certain = known(boards)
     return gone if certain is None else gone & (boards.own | certain[0])
 
@@ -100,11 +100,11 @@ def take_limits(devices: Sequence[Reading]) -> bool:
     return bool(devices) and all(support in ("yes", "unknown") for support in known)
 
 
-def refused_cap(limit_w: float | None, seen: Inputs) -> RefusedCap:
+def refused_cap(limit_w: float | None, inputs: Inputs) -> RefusedCap:
     """Whether the requested cap, `limit_w` per GPU, holds on no board."""
-    outcomes = [seen.limits.outcomes.get(reading.uuid) for reading in seen.devices]
+    outcomes = [inputs.limits.outcomes.get(reading.uuid) for reading in inputs.devices]
     failed = [outcome for outcome in outcomes if outcome is not None and not outcome.ok]
-    if not seen.limits.asked or seen.limits.pending or not outcomes or len(failed) < len(outcomes):
+    if not inputs.limits.asked or inputs.limits.pending or not outcomes or len(failed) < len(outcomes):
         return RefusedCap()
     return RefusedCap(limit_w, failed[0].code, failed[0].text or failed[0].code)
 

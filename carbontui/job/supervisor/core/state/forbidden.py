@@ -96,23 +96,23 @@ def _moment(text: str, now_s: float) -> float:
     return found
 
 
-def added(held: tuple[ForbiddenHours, ...], new: ForbiddenHours) -> tuple[ForbiddenHours, ...]:
+def added(hours: tuple[ForbiddenHours, ...], new: ForbiddenHours) -> tuple[ForbiddenHours, ...]:
     """With `new` added, replacing the same hours. Raises ValueError when there are too many."""
-    others = tuple(one for one in held if (one.start_s, one.end_s, one.daily) != (new.start_s, new.end_s, new.daily))
+    others = tuple(one for one in hours if (one.start_s, one.end_s, one.daily) != (new.start_s, new.end_s, new.daily))
     if len(others) >= MOST:
         raise ValueError(f"{MOST} stretches of forbidden hours are the most; allow some of them first")
     return tuple(sorted((*others, new), key=lambda one: one.start_s))
 
 
-def current(held: tuple[ForbiddenHours, ...], now_s: float) -> tuple[ForbiddenHours, ...]:
+def current(hours: tuple[ForbiddenHours, ...], now_s: float) -> tuple[ForbiddenHours, ...]:
     """Without those that are over."""
-    return held if not any(one.over(now_s) for one in held) else tuple(one for one in held if not one.over(now_s))
+    return hours if not any(one.over(now_s) for one in hours) else tuple(one for one in hours if not one.over(now_s))
 
 
-def stretches(held: tuple[ForbiddenHours, ...], from_s: float, to_s: float) -> list[tuple[float, float]]:
+def stretches(hours: tuple[ForbiddenHours, ...], from_s: float, to_s: float) -> list[tuple[float, float]]:
     """All windows that touch [from_s, to_s), in order, overlapping or adjacent ones merged."""
     found: list[tuple[float, float]] = []
-    for start_s, end_s in sorted(window for one in held for window in one.windows(from_s, to_s)):
+    for start_s, end_s in sorted(window for one in hours for window in one.windows(from_s, to_s)):
         if found and start_s <= found[-1][1]:
             found[-1] = found[-1][0], max(found[-1][1], end_s)
         else:
@@ -120,22 +120,22 @@ def stretches(held: tuple[ForbiddenHours, ...], from_s: float, to_s: float) -> l
     return found
 
 
-def until_s(held: tuple[ForbiddenHours, ...], now_s: float) -> float | None:
+def until_s(hours: tuple[ForbiddenHours, ...], now_s: float) -> float | None:
     """When the forbidden hours in force now end; None if none are."""
-    return next((end for start, end in stretches(held, now_s, now_s + 1.0) if start <= now_s < end), None)
+    return next((end for start, end in stretches(hours, now_s, now_s + 1.0) if start <= now_s < end), None)
 
 
-def between_s(held: tuple[ForbiddenHours, ...], from_s: float, to_s: float) -> float:
+def between_s(hours: tuple[ForbiddenHours, ...], from_s: float, to_s: float) -> float:
     """Forbidden seconds within [from_s, to_s)."""
-    return sum(min(end, to_s) - max(start, from_s) for start, end in stretches(held, from_s, to_s))
+    return sum(min(end, to_s) - max(start, from_s) for start, end in stretches(hours, from_s, to_s))
 
 
-def soonest_s(held: tuple[ForbiddenHours, ...], from_s: float, work_s: float) -> float:
+def soonest_s(hours: tuple[ForbiddenHours, ...], from_s: float, work_s: float) -> float:
     """When `work_s` of running is done, waiting through forbidden hours."""
     at, left = from_s, work_s
-    if not held:
+    if not hours:
         return at + left
-    for start, end in stretches(held, from_s, from_s + work_s + budgets.LONGEST_S):
+    for start, end in stretches(hours, from_s, from_s + work_s + budgets.LONGEST_S):
         if start - at >= left - 1e-6:
             break
         left -= max(0.0, start - at)

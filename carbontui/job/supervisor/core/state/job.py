@@ -157,11 +157,11 @@ class JobState:
 # --- from inputs to knowledge -------------------------------------------------------------------------------------
 
 
-def absorb(state: JobState, seen: Inputs) -> JobState:
+def absorb(state: JobState, inputs: Inputs) -> JobState:
     """The state updated with the inputs of a tick, before any decision."""
-    for rank in seen.ranks:
-        state = hear(state, rank, seen)
-    settled = seen.mono_s - state.changed_mono_s > SETTLE_WALL_S
+    for rank in inputs.ranks:
+        state = hear(state, rank, inputs)
+    settled = inputs.mono_s - state.changed_mono_s > SETTLE_WALL_S
     plain_full = state.decision.state == "running" and state.asked.limit_w is None and state.asked.duty is None
     running = state.decision.state in ("running", "throttled", "pausing")
     if running:
@@ -171,28 +171,28 @@ def absorb(state: JobState, seen: Inputs) -> JobState:
         capped = settled and state.decision.state == "throttled" and state.asked.duty is None
         work = progress.ran(
             state.progress,
-            seen.dt_s,
-            seen.dt_wall_s,
+            inputs.dt_s,
+            inputs.dt_wall_s,
             speed,
             reference=reference,
             capped=capped,
-            core_wait_s=seen.core_wait_s,
+            core_wait_s=inputs.core_wait_s,
         )
     else:
         work = progress.rested(state.progress)
     known = state.measured
     # the reading itself must be from the new state, not the time of looking at it
-    if seen.readings.mono_s - state.changed_mono_s > SETTLE_WALL_S and seen.readings_age_s < FRESH_WATTS_S:
-        known = _learn_watts(state, seen, plain_full=plain_full)
-    leader = seen.leader
+    if inputs.readings.mono_s - state.changed_mono_s > SETTLE_WALL_S and inputs.readings_age_s < FRESH_WATTS_S:
+        known = _learn_watts(state, inputs, plain_full=plain_full)
+    leader = inputs.leader
     return replace(
         state,
-        child=seen.child,
+        child=inputs.child,
         progress=work,
         measured=known,
-        boards=_see_boards(state, seen),
-        attendance=attendance.saw(state.attendance, seen),
-        caps_hold=state.spec.cap and boards.take_limits(seen.devices),
+        boards=_see_boards(state, inputs),
+        attendance=attendance.saw(state.attendance, inputs),
+        caps_hold=state.spec.cap and boards.take_limits(inputs.devices),
         epoch=int(leader.epoch) if leader and leader.epoch is not None and leader.epoch >= 0 else state.epoch,
         last_metrics=leader.metrics if leader and leader.metrics else state.last_metrics,
         trial=(leader.trial if leader else None) or state.trial,
@@ -200,21 +200,21 @@ def absorb(state: JobState, seen: Inputs) -> JobState:
     )
 
 
-def hear(state: JobState, rank: Rank, seen: Inputs) -> JobState:
+def hear(state: JobState, rank: Rank, inputs: Inputs) -> JobState:
     """The state after one training process has reported its steps; an exiting one sends its last count on leaving."""
     if rank.state == "running" and state.resume_asked_mono_s is not None:
-        took = min(RESUME_MAX_S, seen.mono_s - state.resume_asked_mono_s)
+        took = min(RESUME_MAX_S, inputs.mono_s - state.resume_asked_mono_s)
         known = replace(state.measured, resume_s=state.measured.resume_s.plus(took))
         state = replace(state, measured=known, resume_asked_mono_s=None)
     if rank.rank != 0:
         return state
     known, work = state.measured, state.progress
-    if seen.starts > work.starts and rank.step > 0:
-        known = replace(known, reload_s=known.reload_s.plus(seen.child.age_s))
-    fresh = seen.starts <= work.starts and rank.restart == 0 and rank.start_step == 0
-    work = progress.saw_start(work, seen.starts)
-    work = progress.saw_process(work, rank.process, seen.alive, fresh=fresh)
-    if seen.starts > state.progress.starts and rank.start_known:
+    if inputs.starts > work.starts and rank.step > 0:
+        known = replace(known, reload_s=known.reload_s.plus(inputs.child.age_s))
+    fresh = inputs.starts <= work.starts and rank.restart == 0 and rank.start_step == 0
+    work = progress.saw_start(work, inputs.starts)
+    work = progress.saw_process(work, rank.process, inputs.alive, fresh=fresh)
+    if inputs.starts > state.progress.starts and rank.start_known:
         # it reports its start step, earlier than its last one if it resumes from an older checkpoint or from none
         began = work.before + rank.start_step
         work = structs.replace(work, step=min(work.step, began), base=began)
@@ -225,38 +225,38 @@ def hear(state: JobState, rank: Rank, seen: Inputs) -> JobState:
     return replace(state, measured=known, progress=work)
 
 
-def hear_left(state: JobState, rank: Rank, seen: Inputs) -> JobState:
+def hear_left(state: JobState, rank: Rank, inputs: Inputs) -> JobState:
     """Count the steps that a training process left in a file, unless another process has been heard since."""
     if rank.rank != 0 or rank.process in state.progress.past:
         return state
-    work = progress.saw_process(state.progress, rank.process, seen.alive, fresh=not (rank.restart or rank.start_step))
+    work = progress.saw_process(state.progress, rank.process, inputs.alive, fresh=not (rank.restart or rank.start_step))
     return replace(state, progress=progress.saw_step(work, rank.step, rank.start_step, rank.total))
 
 
-def _learn_watts(state: JobState, seen: Inputs, *, plain_full: bool) -> Measured:
-    known, host = state.measured, seen.readings.host
+def _learn_watts(state: JobState, inputs: Inputs, *, plain_full: bool) -> Measured:
+    known, host = state.measured, inputs.readings.host
     kind: measured.PowerState
-    if state.decision.state == "throttled" and seen.ranks and host.cpu_w is not None and known.rest_w.value is None:
+    if state.decision.state == "throttled" and inputs.ranks and host.cpu_w is not None and known.rest_w.value is None:
         # under a cap the host does the same work
         return measured.saw_rest(known, host.cpu_w + (host.dram_w or 0.0), parked=False)
-    if plain_full and seen.ranks:
+    if plain_full and inputs.ranks:
         kind = "full"
     elif state.decision.state in ("paused", "waiting"):
         kind = "parked" if state.decision.state == "paused" else "idle"
     else:
         return known
-    read = [(r.uuid, r.own_w) for r in seen.devices if r.own_w is not None and not r.lost]
+    read = [(r.uuid, r.own_w) for r in inputs.devices if r.own_w is not None and not r.lost]
     known = measured.saw_watts(known, kind, read)
     if host.cpu_w is not None and kind in ("full", "parked"):
         known = measured.saw_rest(known, host.cpu_w + (host.dram_w or 0.0), parked=kind == "parked")
     return known
 
 
-def _see_boards(state: JobState, seen: Inputs) -> Boards:
+def _see_boards(state: JobState, inputs: Inputs) -> Boards:
     if state.spec.simulated is not None:
         return state.boards
-    named = boards.named(state.boards, seen.ranks, seen.mono_s)
-    return boards.settled(boards.shown(named, seen), seen)
+    named = boards.named(state.boards, inputs.ranks, inputs.mono_s)
+    return boards.settled(boards.shown(named, inputs), inputs)
 
 
 # --- from decision to state ----------------------------------------------------------------------------------------
@@ -268,7 +268,7 @@ def expire(state: JobState, now_s: float) -> JobState:
     return state if held is state.override else replace(state, override=held)
 
 
-def enter(state: JobState, asked: Asked, decision: Decision, seen: Inputs) -> JobState:
+def enter(state: JobState, asked: Asked, decision: Decision, inputs: Inputs) -> JobState:
     """The state after `decision`, with the latencies measured and timers started by a change of state."""
     before = state.decision.state
     new = replace(state, asked=asked, decision=decision)
@@ -276,13 +276,13 @@ def enter(state: JobState, asked: Asked, decision: Decision, seen: Inputs) -> Jo
         new = replace(new, boards=replace(new.boards, left=boards.NONE_LEFT))
     still = decision.state in ("waiting", "unloaded", "paused", "pausing") or decision.level.still
     if still != state.still:
-        new = replace(new, still=still, still_changed_s=seen.now_s)
+        new = replace(new, still=still, still_changed_s=inputs.now_s)
     if decision.state == before:
         return new
-    new = replace(new, changed_mono_s=seen.mono_s)
+    new = replace(new, changed_mono_s=inputs.mono_s)
     if decision.state == "paused":
-        took = min(PAUSE_MAX_S, seen.mono_s - asked.asked_mono_s)
+        took = min(PAUSE_MAX_S, inputs.mono_s - asked.asked_mono_s)
         new = replace(new, measured=replace(new.measured, pause_s=new.measured.pause_s.plus(took)))
     if before in ("paused", "pausing") and decision.state in ("running", "throttled"):
-        new = replace(new, resume_asked_mono_s=seen.mono_s)
+        new = replace(new, resume_asked_mono_s=inputs.mono_s)
     return new

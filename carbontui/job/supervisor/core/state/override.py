@@ -43,7 +43,7 @@ def restored(kept: Any) -> Overrides:
 
 
 def apply(
-    held: Overrides,
+    overrides: Overrides,
     verb: str,
     *,
     by: str,
@@ -52,12 +52,12 @@ def apply(
     value_w: float | None = None,
 ) -> Overrides:
     """The overrides after `verb` (pause, boost, cap, resume). Raises OverrideError on a concurrent change."""
-    if expected_gen is not None and expected_gen != held.gen:
-        if held.current is None:
+    if expected_gen is not None and expected_gen != overrides.gen:
+        if overrides.current is None:
             raise OverrideError(statement("cleared_first"))
-        raise OverrideError(statement("changed_first", by=held.current.by, mode=held.current.mode))
+        raise OverrideError(statement("changed_first", by=overrides.current.by, mode=overrides.current.mode))
     if verb == "resume":
-        return Overrides(None, held.gen + 1)
+        return Overrides(None, overrides.gen + 1)
     if verb not in ("pause", "boost", "cap"):
         raise OverrideError(statement("not_an_override", verb=verb))
     if verb == "cap" and value_w is None:
@@ -65,10 +65,10 @@ def apply(
     mode: Any = verb
     shown = None if until_s is None else units.iso(until_s)
     override = protocol.Override(mode, value_w if verb == "cap" else None, shown, by)
-    return Overrides(override, held.gen + 1, until_s)
+    return Overrides(override, overrides.gen + 1, until_s)
 
 
-def expire(held: Overrides, now_s: float) -> Overrides:
+def expire(overrides: Overrides, now_s: float) -> Overrides:
     """The overrides at `now_s`: cleared when expired."""
-    over = held.current is not None and held.until_s is not None and now_s >= held.until_s
-    return Overrides(None, held.gen + 1) if over else held
+    over = overrides.current is not None and overrides.until_s is not None and now_s >= overrides.until_s
+    return Overrides(None, overrides.gen + 1) if over else overrides

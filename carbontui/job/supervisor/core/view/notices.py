@@ -18,7 +18,7 @@ UNREAD_S = 10.0
 """Agents of other machines may take this long to come up before their watts are reported missing."""
 
 
-def notices(state: JobState, seen: Inputs, ours: Iterable[Statement]) -> list[Statement]:
+def notices(state: JobState, inputs: Inputs, ours: Iterable[Statement]) -> list[Statement]:
     """Caveats on the numbers first, then `ours` (faults of carbontui itself), then the rest."""
     found: list[Statement] = []
     if state.spec.simulated:
@@ -26,35 +26,35 @@ def notices(state: JobState, seen: Inputs, ours: Iterable[Statement]) -> list[St
     if state.clock.replay:
         found.append(statement("replay", times=state.clock.speed))
     # the consequence of the user's own command comes before standing conditions
-    if late := finish.unreachable_by_pause(state, seen.now_s):
+    if late := finish.unreachable_by_pause(state, inputs.now_s):
         found.append(late)
-    found += allowance_rules.notices(state, seen.now_s)
-    if not seen.guarded:
+    found += allowance_rules.notices(state, inputs.now_s)
+    if not inputs.guarded:
         found.append(statement("unguarded"))
     if state.spec.nodes is not None and state.spec.nodes.fault:
         found.append(written(state.spec.nodes.fault))
-    if silent := attendance.silent(state.attendance, seen):
+    if silent := attendance.silent(state.attendance, inputs):
         found.append(statement("silent", names=silent))
-    unread = attendance.unread_nodes(seen)
-    if unread and seen.uptime_s >= UNREAD_S:
+    unread = attendance.unread_nodes(inputs)
+    if unread and inputs.uptime_s >= UNREAD_S:
         found.append(statement("nodes_unread", names=unread))
     if beyond := site_claim.notice(state.site):
         found.append(beyond)
     # the screen has room for the first only: wrong watts come before the source of the grid data
-    found += board_notices(seen.devices, seen.readings_age_s, unread)
-    if missing := boards.unseen(state.boards, seen):
+    found += board_notices(inputs.devices, inputs.readings_age_s, unread)
+    if missing := boards.unseen(state.boards, inputs):
         found.append(statement("boards_unseen", count=len(missing)))
-    if state.tried.result is not None and (seen.child.state != "running" or seen.child.age_s < TRIED_S):
+    if state.tried.result is not None and (inputs.child.state != "running" or inputs.child.age_s < TRIED_S):
         found.append(state.tried.result)
-    if unload_rules.offered(state, seen):
+    if unload_rules.offered(state, inputs):
         found.append(statement("rehearsal_offered", job=state.spec.job))
-    found += [*ours, *(written(line) for line in seen.readings.notices if line)]
+    found += [*ours, *(written(line) for line in inputs.readings.notices if line)]
     if state.plan_fault is not None:
         found.append(state.plan_fault)
-    several = len(seen.readings.devices) > 1
-    label = {reading.uuid: reading.label for reading in seen.readings.devices if several}
-    shared = {reading.uuid for reading in seen.devices if reading.foreign_pids}
-    for outcome in seen.limits.outcomes.values():
+    several = len(inputs.readings.devices) > 1
+    label = {reading.uuid: reading.label for reading in inputs.readings.devices if several}
+    shared = {reading.uuid for reading in inputs.devices if reading.foreign_pids}
+    for outcome in inputs.limits.outcomes.values():
         if outcome.ok or not outcome.text or (outcome.code == "foreign" and outcome.uuid in shared):
             continue
         board = label.get(outcome.uuid)

@@ -37,15 +37,15 @@ class ShownPlan(NamedTuple):
     curve: Statement | None = None
 
 
-def view(state: JobState, seen: Inputs) -> ShownPlan | None:
+def view(state: JobState, inputs: Inputs) -> ShownPlan | None:
     """None without a plan."""
-    planned, now_s = state.plan, seen.now_s
+    planned, now_s = state.plan, inputs.now_s
     if planned is None:
         return None
-    ahead = course(state, seen)
-    if follows_plan(state, seen) and state.allowances.cap_w is None:
+    ahead = course(state, inputs)
+    if follows_plan(state, inputs) and state.allowances.cap_w is None:
         return ShownPlan(_of_now(planned, ahead), _as_planned(state, planned, now_s), _curve(state, now_s))
-    shown = _carried_out(state, seen, planned, ahead)
+    shown = _carried_out(state, inputs, planned, ahead)
     by_person = state.decision.held_by == "person" and state.decision.refused is None
     said = _overridden(state, planned, now_s) if by_person else ()
     if ahead.finish_s is not None and shown.late_s > finish.late_tolerance_s(state):
@@ -161,10 +161,10 @@ def _curve(state: JobState, now_s: float) -> Statement | None:
 # --- as carried out -----------------------------------------------------------------------------------------------
 
 
-def _carried_out(state: JobState, seen: Inputs, planned: Plan, ahead: CourseAhead) -> protocol.PlanView:
+def _carried_out(state: JobState, inputs: Inputs, planned: Plan, ahead: CourseAhead) -> protocol.PlanView:
     """The plan's slots with the levels of the course, from the slot that holds now on: what is past stays as it was
     planned. No figure compares it with other policies, and none is proved: those were of the plan."""
-    was, now_s = planned.view, seen.now_s
+    was, now_s = planned.view, inputs.now_s
     end_s = ahead.finish_s or max(units.from_iso(was.deadline), now_s + was.slot_s)
     names, known, start_s = list[str](), dict(planned.table), units.from_iso(was.start)
     at, slot = start_s, 0
@@ -181,7 +181,7 @@ def _carried_out(state: JobState, seen: Inputs, planned: Plan, ahead: CourseAhea
         else:
             break  # beyond this nothing is known
         at, slot = until, slot + 1
-    rest = expected_end.at_end(state, seen)
+    rest = expected_end.at_end(state, inputs)
     grams = {} if rest is None else {"gco2_g": rest.gco2_g - (state.totals.gco2_g or 0.0)}
     kwh = {} if rest is None else {"kwh": rest.energy_wall_kwh - state.totals.wall_kwh}
     return structs.replace(

@@ -18,23 +18,23 @@ from carbontui.job.supervisor.core.view import provenance, work_estimate
 from carbontui.power.messages import Reading
 
 
-def status(state: JobState, seen: Inputs, *, host: str, pids: protocol.Pids) -> protocol.Status:
-    """The Status at the time of `seen`, without what is told in words: notices, provenance, and the texts of the
+def status(state: JobState, inputs: Inputs, *, host: str, pids: protocol.Pids) -> protocol.Status:
+    """The Status at the time of `inputs`, without what is told in words: notices, provenance, and the texts of the
     reason, of forbidden hours and of boards. `host` and `pids` name the machine and our processes."""
-    gpus = tuple(_gpu(reading, state.measured.parked_w.get(reading.uuid, (None, 0))[0]) for reading in seen.devices)
-    fresh = seen.readings_age_s < FRESH_S
-    leader, totals, work, held = seen.leader, state.totals, state.progress, state.override
-    ahead = course(state, seen)
+    gpus = tuple(_gpu(reading, state.measured.parked_w.get(reading.uuid, (None, 0))[0]) for reading in inputs.devices)
+    fresh = inputs.readings_age_s < FRESH_S
+    leader, totals, work, held = inputs.leader, state.totals, state.progress, state.override
+    ahead = course(state, inputs)
     expected = ahead.finish_s
-    power_w = _power_w(state, seen, gpus if fresh else ())
-    now = of(state, seen, ahead, power_w)
-    (account, at_end), estimate = expected_end.statement(state, seen, ahead), work_estimate.estimate(state, seen)
+    power_w = _power_w(state, inputs, gpus if fresh else ())
+    now = of(state, inputs, ahead, power_w)
+    (account, at_end), estimate = expected_end.statement(state, inputs, ahead), work_estimate.estimate(state, inputs)
     used = account.so_far
     return protocol.Status(
         job=state.spec.job,
         name=state.spec.name,
         host=host,
-        measured_at=units.iso(seen.now_s),
+        measured_at=units.iso(inputs.now_s),
         state=state.decision.state,
         reason=protocol.Reason(state.decision.why.code, ""),
         level=state.decision.level.name,
@@ -42,11 +42,11 @@ def status(state: JobState, seen: Inputs, *, host: str, pids: protocol.Pids) -> 
         next=now.ahead[0] if now.ahead else None,
         override=held.current,
         override_gen=held.gen,
-        forbidden=tuple(one.to_wire(seen.now_s) for one in forbidden.current(state.forbidden, seen.now_s)),
+        forbidden=tuple(one.to_wire(inputs.now_s) for one in forbidden.current(state.forbidden, inputs.now_s)),
         budget=_budget(state),
         finish_expected=None if expected is None else units.iso(expected),
         pids=pids,
-        clients=len(seen.ranks),
+        clients=len(inputs.ranks),
         step=work.step,
         steps_total=work.steps_total,
         work_done_s=None if work.total_s is None else round(work.done_s, 1),
@@ -69,9 +69,9 @@ def status(state: JobState, seen: Inputs, *, host: str, pids: protocol.Pids) -> 
         at_end=at_end,
         estimate=estimate,
         allowances=allowance_rules.on_wire(state),
-        intensity=_intensity(state.outlook, seen.now_s),
+        intensity=_intensity(state.outlook, inputs.now_s),
         forecast_errors=_forecast_errors(state.outlook),
-        exit=_exit(state, seen),
+        exit=_exit(state, inputs),
         certificate=state.plan.view.certificate if state.plan else None,
     )
 
@@ -84,11 +84,15 @@ def _guess(state: JobState) -> protocol.Guess | None:
     return protocol.Guess(*work.guess, agreed=work.guessed)
 
 
-def _power_w(state: JobState, seen: Inputs, gpus: tuple[protocol.Gpu, ...]) -> float | None:
+def _power_w(state: JobState, inputs: Inputs, gpus: tuple[protocol.Gpu, ...]) -> float | None:
     """Watts of boards, CPU and memory; a finished job draws nothing, whatever its boards do."""
-    host = seen.readings.host
+    host = inputs.readings.host
     known = [gpu.power_w if gpu.own_w is None else gpu.own_w for gpu in gpus if gpu.power_w is not None]
-    if not state.live or provenance.blind(state, seen) or not (known or (not seen.devices and host.cpu_w is not None)):
+    if (
+        not state.live
+        or provenance.blind(state, inputs)
+        or not (known or (not inputs.devices and host.cpu_w is not None))
+    ):
         return None
     return sum(known) + (host.cpu_w or 0.0) + (host.dram_w or 0.0)
 
@@ -112,8 +116,8 @@ def _forecast_errors(outlook: Outlook | None) -> tuple[protocol.ForecastError, .
     return tuple(protocol.ForecastError(x.lead_h, x.hours, round(x.error, 4), x.naive, x.coverage) for x in found)
 
 
-def _exit(state: JobState, seen: Inputs) -> protocol.Exit | None:
-    child = seen.child
+def _exit(state: JobState, inputs: Inputs) -> protocol.Exit | None:
+    child = inputs.child
     if child.state != "exited" or child.unloaded:
         return None
     at_s = child.ended_s(state.clock)
@@ -179,11 +183,11 @@ def prices(outlook: Outlook) -> protocol.PriceSlots | None:
     )
 
 
-def of(state: JobState, seen: Inputs, ahead: CourseAhead, watts: float | None) -> protocol.Situation:
+def of(state: JobState, inputs: Inputs, ahead: CourseAhead, watts: float | None) -> protocol.Situation:
     """`ahead` is the state's course, `watts` its power now."""
     decided = state.decision
     if not state.live:
-        ended_s = seen.child.ended_s(state.clock)
+        ended_s = inputs.child.ended_s(state.clock)
         return situation.over(None if ended_s is None else units.iso(ended_s))
     since_s = state.asked.since_s
     return protocol.Situation(
