@@ -29,7 +29,7 @@ class Stretch(NamedTuple):
     start_s: float
     end_s: float
     watts: float
-    held: bool = True
+    gpus_kept: bool = True
     """The job holds the boards meanwhile, so their rent is due."""
     error: float = 0.0
     """Relative standard error of its energy, where speeds are not measured on this job."""
@@ -140,7 +140,7 @@ def to_come(
     known = _held(per_kwh)
     if not known:
         return None
-    held_s = math.fsum(part.end_s - part.start_s for part in rest if part.held)
+    held_s = math.fsum(part.end_s - part.start_s for part in rest if part.gpus_kept)
     return _sum(_kwh(rest, start_s, step_s, len(known)), known) + rent_per_h * held_s / 3600.0
 
 
@@ -163,7 +163,7 @@ def used_up_at(
             return at
         while at < part.end_s - 1e-6:
             index, until = _slot(at, part.end_s, start_s, step_s, len(known))
-            per_s = joules_to_kwh(part.watts) * known[index] + (rent_per_h / 3600.0 if part.held else 0.0)
+            per_s = joules_to_kwh(part.watts) * known[index] + (rent_per_h / 3600.0 if part.gpus_kept else 0.0)
             if per_s > 0 and per_s * (until - at) >= left:
                 return at + left / per_s
             left -= per_s * (until - at)

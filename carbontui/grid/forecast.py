@@ -50,11 +50,11 @@ class _Band:
 
     factor: Array
     given: dict[int, tuple[Array, Array]] = field(default_factory=dict)
-    seen: int | None = None
+    last_slot: int | None = None
 
     def learn(self, slot: int, values: Array) -> None:
         """Score earlier bands on the values that are new. values[-1] is the slot before `slot`."""
-        first = slot - 1 if self.seen is None else max(self.seen, slot - values.size)
+        first = slot - 1 if self.last_slot is None else max(self.last_slot, slot - values.size)
         for target in range(first, slot):
             value = values[values.size - (slot - target)]
             if not np.isfinite(value):
@@ -65,7 +65,7 @@ class _Band:
                     missed = not lo[ahead] <= value <= hi[ahead]
                     self.factor[ahead] *= np.exp(STEP_OF_ADAPTATION * (missed - MISS) / MISS)
         np.clip(self.factor, 0.5, 3.0, out=self.factor)
-        self.seen = slot
+        self.last_slot = slot
         for origin in [origin for origin, (lo, _) in self.given.items() if origin + lo.size <= slot or origin > slot]:
             del self.given[origin]
 

@@ -38,13 +38,13 @@ class JobsFeed:
         self._pictures: dict[str, Picture] = {}
         self._lost: set[str] = set()
         self._errors: dict[str, str] = {}
-        self.seen: Seen | None = None
+        self.listing: Seen | None = None
         self.looked = asyncio.Event()
         """Set once the jobs are known."""
 
     def jobs(self) -> tuple[ListedJob, ...]:
         """Every job with its newest known status."""
-        return tuple(self._listed(target) for target in self.seen.jobs) if self.seen else ()
+        return tuple(self._listed(target) for target in self.listing.jobs) if self.listing else ()
 
     async def request(self, job: str, message: link.Request) -> link.Answer:
         """A live job's answer. Raises LinkError."""
@@ -55,8 +55,8 @@ class JobsFeed:
     async def run(self) -> None:
         try:
             while True:
-                self.seen = await asyncio.to_thread(self._once)
-                self._follow({target.job: target for target in self.seen.jobs if not target.over})
+                self.listing = await asyncio.to_thread(self._once)
+                self._follow({target.job: target for target in self.listing.jobs if not target.over})
                 self._changed()
                 self.looked.set()
                 await asyncio.sleep(LOOK_EVERY_S)

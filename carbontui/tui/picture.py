@@ -81,32 +81,32 @@ class Choice:
     point: protocol.FrontierPoint | None = None
     deadline_s: float | None = None
     """What `budget` says where the slider made it."""
-    found: protocol.Previewed | None = None
+    previewed: protocol.Previewed | None = None
     error: str = ""
 
     def finish_s(self, start_s: float) -> float | None:
         """Epoch seconds at which the work would be done; `start_s` is the budget's start."""
-        if self.found is not None and self.found.finish is not None:
-            return units.from_iso(self.found.finish)
+        if self.previewed is not None and self.previewed.finish is not None:
+            return units.from_iso(self.previewed.finish)
         return None if self.point is None else start_s + self.point.finish_s
 
     def due_s(self) -> float | None:
         """The deadline it means, epoch seconds; of a typed one, as the supervisor read it."""
-        if self.deadline_s is None and self.found is not None and self.found.plan is not None:
-            return units.from_iso(self.found.plan.deadline)
+        if self.deadline_s is None and self.previewed is not None and self.previewed.plan is not None:
+            return units.from_iso(self.previewed.plan.deadline)
         return self.deadline_s
 
     def gco2_g(self) -> float | None:
         """Of the whole job."""
-        return self.found.gco2_g if self.found is not None else self.point.gco2_g if self.point else None
+        return self.previewed.gco2_g if self.previewed is not None else self.point.gco2_g if self.point else None
 
     def cost(self) -> float | None:
-        return self.found.cost if self.found is not None else self.point.cost if self.point else None
+        return self.previewed.cost if self.previewed is not None else self.point.cost if self.point else None
 
     def plan(self, picture: Picture) -> protocol.PlanView | None:
         """The plan a chart draws for it; None while unknown."""
-        if self.found is not None:
-            return self.found.plan
+        if self.previewed is not None:
+            return self.previewed.plan
         if self.point is None or self.deadline_s is None or picture.plan is None:
             return None
         finish, due = units.iso(picture.start_s + self.point.finish_s), units.iso(self.deadline_s)

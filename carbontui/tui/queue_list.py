@@ -21,7 +21,7 @@ class QueueRow:
     user: str
     where: str
     state: protocol.State
-    told: str
+    message: str
     watts: float | None = None
     mark: str = ""
     ours: bool = False
@@ -33,7 +33,7 @@ class QueueRow:
 
     @property
     def sought(self) -> str:
-        return f"{self.id} {self.name} {self.user} {self.where} {self.told}"
+        return f"{self.id} {self.name} {self.user} {self.where} {self.message}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +70,13 @@ class QueueList(RowList[QueueRow]):
 
     ORDERS: ClassVar[Orders] = SORTS
 
-    seen: QueueSeen = QueueSeen()
+    listing: QueueSeen = QueueSeen()
     nodes: bool = False
 
     def looked(self, listing: QueueSeen) -> QueueList:
         """The same list after another look; the cursor keeps its job."""
-        return replace(self, seen=listing).now(listing.nodes if self.nodes else listing.jobs)
+        return replace(self, listing=listing).now(listing.nodes if self.nodes else listing.jobs)
 
     def turned(self) -> QueueList:
         """Nodes instead of jobs, or jobs again."""
-        return replace(self, nodes=not self.nodes, place=0, cursor=None).looked(self.seen)
+        return replace(self, nodes=not self.nodes, place=0, cursor=None).looked(self.listing)

@@ -50,7 +50,7 @@ def test_nothing_is_expected_of_a_grid_nobody_knows_and_gaps_do_not_look_clean()
     assert to_come([Stretch(0, HOUR, 2000.0)], 0.0, 900.0, (None,)) is None
     assert to_come([Stretch(0, HOUR, 2000.0)], 0.0, 900.0, (0.3,)) == pytest.approx(0.6)
     rented = to_come(
-        [Stretch(0, HOUR, 2000.0), Stretch(HOUR, 2 * HOUR, 0.0, held=False)], 0.0, 900.0, (0.3,), rent_per_h=2.5
+        [Stretch(0, HOUR, 2000.0), Stretch(HOUR, 2 * HOUR, 0.0, gpus_kept=False)], 0.0, 900.0, (0.3,), rent_per_h=2.5
     )
     assert rented == pytest.approx(3.1)
 

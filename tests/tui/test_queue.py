@@ -23,18 +23,18 @@ from carbontui.tui.widgets.queue_table import QueueTable, SiteChart
 
 
 def row(job: str, state: Any = "waiting", **more: Any) -> QueueRow:
-    fields = {"name": f"train-{job}", "user": "ann", "where": "n1", "told": "waits for free nodes"}
+    fields = {"name": f"train-{job}", "user": "ann", "where": "n1", "message": "waits for free nodes"}
     return QueueRow(job, state=state, **(fields | more))
 
 
 ROWS = (
-    row("12_3", ours=True, watts=2800.0, mark="~", ends_s=NOW + 9000, deadline_s=NOW + 4000, told="begins 14:30"),
-    row("13", "running", told="running"),
-    row("14", "paused", ours=True, watts=246.0, grams=1234.0, told="paused until 17:00", user="bob", where="n[2-5]"),
+    row("12_3", ours=True, watts=2800.0, mark="~", ends_s=NOW + 9000, deadline_s=NOW + 4000, message="begins 14:30"),
+    row("13", "running", message="running"),
+    row("14", "paused", ours=True, watts=246.0, grams=1234.0, message="paused until 17:00", user="bob", where="n[2-5]"),
 )
 SEEN = QueueSeen(
     jobs=ROWS,
-    nodes=(row("n1", "running", told="in use"), row("n2", "failed", told="down")),
+    nodes=(row("n1", "running", message="in use"), row("n2", "failed", message="down")),
     start_s=NOW,
     now_w=30_000.0,
     watts=(30_000.0,) * 24 + (45_000.0,) * 24,

@@ -270,7 +270,7 @@ class Keeper:
         elif isinstance(order, EndStart):
             self.end_start()
         elif isinstance(order, RelayedSignal):
-            self.relay.told(order.number, order.pid, time.monotonic())
+            self.relay.relayed(order.number, order.pid, time.monotonic())
         elif isinstance(order, BooksClosed):
             self.books_closed = True
 

@@ -81,7 +81,7 @@ class SignalRelay:
         if caught.sender not in TO_ALL:
             self._deliver(caught)
 
-    def told(self, number: int, pid: int, now: float) -> None:
+    def relayed(self, number: int, pid: int, now: float) -> None:
         """`run` received a signal from process `pid`; whether the keeper received it too is known in a moment."""
         if number in PASSED_ON:
             self._told.append((Caught(number, pid, "carbontui run"), now + PATIENCE_S))

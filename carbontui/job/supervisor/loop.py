@@ -335,7 +335,7 @@ class Supervisor:
 
     def _show(self, inputs: Inputs, *, shown: bool, changed: bool) -> None:
         """Show the current state to viewers; a change of state reaches all of them, and the disk, at once."""
-        self.requests.told = told = self.snapshots.describe(self.door.state, inputs) if shown else None
+        self.requests.status = told = self.snapshots.describe(self.door.state, inputs) if shown else None
         self.server.show(everyone=changed)
         if changed and told is not None:
             self.snapshots.write(told)
@@ -345,7 +345,7 @@ class Supervisor:
         now, leader = self.door.state, inputs.leader
         if leader is not None:
             self.journal.steps(inputs.now_s, now.progress.step, leader.rate, leader.loss, now.decision.level.name)
-        told = self.requests.told
+        told = self.requests.status
         self.handover.keep(now, inputs, None if told is None else told.account)
         if self.journal.commit():
             self.last_counts.forget()

@@ -87,7 +87,7 @@ class BudgetChoice:
             found = replace(choice, error=str(error))
         else:
             assert isinstance(answer, protocol.Previewed)
-            found = replace(choice, found=answer if answer.plan else choice.found, error=answer.error or "")
+            found = replace(choice, previewed=answer if answer.plan else choice.previewed, error=answer.error or "")
         if self.choice is choice:
             self.choice = found
             self._changed()

@@ -125,7 +125,7 @@ class Jobs(ListPage[JobList]):
     @property
     def ready(self) -> bool:
         """Whether the jobs are known yet."""
-        return self.feed.seen is not None
+        return self.feed.listing is not None
 
     async def settle(self) -> None:
         """Wait until the jobs are known: the next key moves among them."""
@@ -134,7 +134,7 @@ class Jobs(ListPage[JobList]):
     # --- what arrives ---
 
     def _something_new(self) -> None:
-        first = not self.listed.rows and self.feed.seen is not None
+        first = not self.listed.rows and self.feed.listing is not None
         self._new = True
         if first and not self._covered:
             self._tick()
@@ -157,13 +157,13 @@ class Jobs(ListPage[JobList]):
             self.refresh_bindings()
 
     def draw_rows(self) -> None:
-        if self.feed.seen is None:
+        if self.feed.listing is None:
             return
         with self.app.batch_update():
             table, pointed, wanted = self.query_one(JobTable), self.listed.pointed(), self.listed.wanted
             table.show(self.listed, self._now())
             shown = (table.position(), f"with {wanted!r}" if wanted else "", f"sorted by {self.listed.sort}")
-            self.query_one(MachineFacts).show(self.feed.seen, self.listed.rows, " · ".join(filter(None, shown)))
+            self.query_one(MachineFacts).show(self.feed.listing, self.listed.rows, " · ".join(filter(None, shown)))
             hidden = pointed is not None and not table.tells_why()
             self.query_one(StatusLine).show((), f"{pointed.name}: {pointed.why}" if pointed and hidden else "")
 

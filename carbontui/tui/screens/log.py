@@ -31,7 +31,7 @@ class LogPage(Cells):
 
     rows: list[LogRow] = []
     top = 0
-    found: int | None = None
+    match: int | None = None
     """The row that the search found."""
     title = ""
     place = ""
@@ -41,7 +41,7 @@ class LogPage(Cells):
         head = spread(width, [(f" {self.title}", "title")], [(f"{self.place} ", "dim")])
         rows: list[CellRow] = [head]
         for number, row in enumerate(shown, self.top):
-            rows.append([(self.glyphs.now if number == self.found else " ", "preview"), *row])
+            rows.append([(self.glyphs.now if number == self.match else " ", "preview"), *row])
         return rows
 
 
@@ -133,7 +133,7 @@ class LogScreen(Screen[None]):
         self._lines.feed(text)
         self._begin, self._next, self._size_b = answer.offset, answer.next, answer.size
         page = self.query_one(LogPage)
-        page.rows, page.found = self._lines.rows(20_000), None
+        page.rows, page.match = self._lines.rows(20_000), None
 
     async def settle(self) -> None:
         """Wait until what is being read is on the page: the next key moves through it."""
@@ -233,7 +233,7 @@ class LogScreen(Screen[None]):
         """Find the nearest matching row in the part that was read, else in the pages of the file beyond it."""
         page = self.query_one(LogPage)
         self._following = False
-        at = page.found if from_here and page.found is not None else page.top if from_here else len(page.rows)
+        at = page.match if from_here and page.match is not None else page.top if from_here else len(page.rows)
         rows = range(at + 1, len(page.rows)) if way > 0 else range(min(at, len(page.rows)) - 1, -1, -1)
         for number in rows:
             if fits(text_of(page.rows[number])):
@@ -272,7 +272,7 @@ class LogScreen(Screen[None]):
 
     def _point(self, number: int) -> None:
         page = self.query_one(LogPage)
-        page.found = number
+        page.match = number
         page.top = max(0, number - self._height // 3)
         self._show()
 

@@ -65,7 +65,7 @@ class Queue(ListPage[QueueList]):
     async def follow(self) -> None:
         while True:
             seen = await asyncio.to_thread(self._look)
-            if seen.faults and not seen.jobs and self.listed.seen.jobs:
+            if seen.faults and not seen.jobs and self.listed.listing.jobs:
                 self.answer(f"{seen.faults[0]}; shown as last seen", ok=False)
             else:
                 self.change(self.listed.looked(seen))
@@ -75,7 +75,7 @@ class Queue(ListPage[QueueList]):
 
     def draw_rows(self) -> None:
         with self.app.batch_update():
-            self.query_one(SiteChart).show(self.listed.seen, self._now())
+            self.query_one(SiteChart).show(self.listed.listing, self._now())
             self.query_one(QueueTable).show(self.listed, self._now())
         self.query_one(StatusLine).expire(self._monotonic())
 

@@ -32,7 +32,7 @@ class Page(Cells):
     """Rows under a heading, wrapped to the width, of which a window is shown."""
 
     title = ""
-    found = ""
+    matches = ""
     rows: list[CellRow] = []
     top = 0
 
@@ -44,7 +44,7 @@ class Page(Cells):
         part = f"{self.top + 1}-{last} of {len(lines)}" if len(lines) > len(shown) else ""
         moves = f"{part} · up and down" if part else ""
         room = width - len(self.title) - 4
-        rights = (" · ".join(filter(None, (self.found, moves, "esc returns"))), part or "esc returns", "")
+        rights = (" · ".join(filter(None, (self.matches, moves, "esc returns"))), part or "esc returns", "")
         right = next(words for words in rights if len(words) <= room or not words)
         return [
             spread(width, [(f" {self.title}", "strong")], [(f"{right} ", "dim")]),
@@ -132,7 +132,7 @@ class Read(Screen[None]):
         self._wanted = wanted.strip().lower()
         page = self.query_one(Page)
         page.rows = [row for row in self._all if self._wanted in "".join(text for text, _ in row).lower()]
-        page.found = f"with {self._wanted!r}: {len(page.rows)}" if self._wanted else "/ filters"
+        page.matches = f"with {self._wanted!r}: {len(page.rows)}" if self._wanted else "/ filters"
         page.redraw()
 
     def on_mount(self) -> None:

@@ -100,13 +100,13 @@ class BudgetSlider(FrontierChart):
         finish = choice.finish_s(picture.start_s)
         if finish is None:
             return [[(f" {choice.budget}: asking …", "dim")]]
-        now = choice.found.instead if choice.found is not None else None
+        now = choice.previewed.instead if choice.previewed is not None else None
         ends: CellRow = [(" ends ", "dim"), (words.clock(finish, picture.now_s), "preview")]
         second = spread(width, ends, self._deadline(ends, width))
-        if choice.found is not None and now is not None and same_course(choice.found.plan, now.plan):
+        if choice.previewed is not None and now is not None and same_course(choice.previewed.plan, now.plan):
             return [[(" the same plan", "text")], second]
         # an answer is compared with what was solved beside it, a point of the frontier with the frontier's own
-        held = now if choice.found is not None else words.in_force(picture)
+        held = now if choice.previewed is not None else words.in_force(picture)
         if held is None:
             return [[], second]
         changes: list[tuple[str, str, Ink]] = []

@@ -29,7 +29,7 @@ class JobTable(RowTable):
         columns, label = fitting(COLUMNS, width), listed.labels()
         name, why = _widths([label(job) for job in listed.shown], width)
         rows = [self.head(set_cell_size("JOB", name), columns, "WHY" if why else "")]
-        for at in self.seen(height - 1):
+        for at in self.visible_rows(height - 1):
             job, pointed = listed.shown[at], at == listed.place
             row = self._row(job, label(job), columns, name, why, pointed=pointed)
             rows.append(self.under_cursor(row, width) if pointed else row)

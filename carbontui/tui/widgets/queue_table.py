@@ -39,14 +39,14 @@ class QueueTable(RowTable):
         told = left - name - 2
         titles = f"{'NODE' if listed.nodes else 'JOB':<{ID_CELLS}}{set_cell_size('' if listed.nodes else 'NAME', name)}"
         rows = [self.head(titles, columns, "STATE" if told >= TOLD_LEAST else "")]
-        for at in self.seen(height - 1):
+        for at in self.visible_rows(height - 1):
             pointed = at == listed.place
             row = self._row(listed.shown[at], columns, name, told, pointed=pointed)
             rows.append(self.under_cursor(row, width) if pointed else row)
         return rows
 
     def _why_empty(self) -> str:
-        seen = self.listed.seen
+        seen = self.listed.listing
         if not (seen.start_s or seen.jobs):
             return "the queue cannot be read" if seen.faults else f"asking Slurm {self.glyphs.ellipsis}"
         return "no row contains the word" if self.listed.wanted else "the queue is empty"
@@ -60,7 +60,7 @@ class QueueTable(RowTable):
             text, how = _value(column.title, row, self.now_s)
             cells.append((" " + self.cut(text, column.cells - 1, right=True), how))
         if count >= TOLD_LEAST:
-            cells.append((f"  {self.cut(row.told, count)}", ink if row.ours else "dim"))
+            cells.append((f"  {self.cut(row.message, count)}", ink if row.ours else "dim"))
         return cells
 
 
@@ -92,7 +92,7 @@ class SiteChart(Cells):
     now_s = 0.0
 
     def show(self, listing: QueueSeen, now_s: float) -> None:
-        self.seen, self.now_s = listing, now_s
+        self.listing, self.now_s = listing, now_s
         self.redraw()
 
     def draw(self, width: int, height: int) -> list[CellRow]:
@@ -131,7 +131,7 @@ class SiteChart(Cells):
 
     def _strip(self, view: TimeScale) -> CellRow:
         """The intensity in one row: the taller, the dirtier."""
-        values = means(self.seen.intensity, self.seen.start_s, self.seen.slot_s, view)
+        values = means(self.listing.intensity, self.listing.start_s, self.listing.slot_s, view)
         top = top_of([value for value in values if value is not None])
         row: CellRow = [(f"{'g/kWh':>{GUTTER - 1}} ", "dim")]
         return row + [(self.glyphs.bar[eighths(value, top, 1)], "past") for value in values]

@@ -30,7 +30,7 @@ class RowTable(Cells):
         self.listed, self.now_s = listed, now_s
         self.redraw()
 
-    def seen(self, room: int) -> range:
+    def visible_rows(self, room: int) -> range:
         """The rows that fit."""
         count, place = len(self.listed.shown), self.listed.place
         self._top = max(0, min(self._top, place, count - room), place - room + 1)

@@ -11,7 +11,7 @@ class StatusLine(Cells):
 
     notices: tuple[str, ...] = ()
     event = ""
-    told: tuple[str, str] | None = None
+    message: tuple[str, str] | None = None
     until_s = float("inf")
 
     def show(self, notices: tuple[str, ...], event: str = "") -> None:
@@ -19,20 +19,20 @@ class StatusLine(Cells):
         self.redraw()
 
     def answer(self, text: str, ok: bool = True, until_s: float = float("inf")) -> None:
-        self.told, self.until_s = (text, "strong" if ok else "fault"), until_s
+        self.message, self.until_s = (text, "strong" if ok else "fault"), until_s
         self.redraw()
 
     def expire(self, mono_s: float) -> None:
-        if self.told is not None and mono_s >= self.until_s:
+        if self.message is not None and mono_s >= self.until_s:
             self.clear()
 
     def clear(self) -> None:
-        self.told = None
+        self.message = None
         self.redraw()
 
     def draw(self, width: int, height: int) -> list[CellRow]:
-        if self.told is not None:
-            return [[(" " + self.told[0], self.told[1])]]
+        if self.message is not None:
+            return [[(" " + self.message[0], self.message[1])]]
         last: CellRow = [(f"{self.event} ", "dim")] if self.event else []
         if not self.notices:
             return [[(f" {self.event}", "dim")] if self.event else []]

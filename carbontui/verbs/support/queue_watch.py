@@ -138,7 +138,7 @@ class QueueWatch:
             user=job.user,
             where=job.node_list or (f"{job.nodes} nodes" if job.nodes > 1 else "1 node"),
             state=state,
-            told=told,
+            message=told,
             watts=watts,
             mark=mark,
             ours=known is not None or job.asked is not None,
@@ -194,7 +194,7 @@ def _node(
         user="",
         where="" if not here else f"{len(here)} jobs" if len(here) > 1 else "1 job",
         state=kind,
-        told=told,
+        message=told,
         watts=sum(watts) if metered else None,
         ours=ours_all,
     )

@@ -103,8 +103,8 @@ def test_an_unload_is_possible_once_one_has_held_and_while_unloaded():
     assert not machine.machine(job_state(), inputs(ranks=(rank(),))).can_unload
     saves = inputs(ranks=(rank(can_unload=True),))
     assert not machine.machine(job_state(), saves).can_unload, "nobody has seen it come back"
-    assert not machine.machine(job_state(unloading=Unloading(held=False)), saves).can_unload
-    assert machine.machine(job_state(unloading=Unloading(held=True)), saves).can_unload
+    assert not machine.machine(job_state(unloading=Unloading(resumes=False)), saves).can_unload
+    assert machine.machine(job_state(unloading=Unloading(resumes=True)), saves).can_unload
     assert machine.machine(unloaded, inputs()).can_unload
 
 

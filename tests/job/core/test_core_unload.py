@@ -94,7 +94,7 @@ def test_one_that_comes_back_holds_and_its_cost_is_measured():
     back = rank(can_unload=True, step=4, start_step=500, start_known=True, loss=2.4)
     state = replace(returning(), totals=Totals(wall_kwh=1.003))
     state, asked = told(state, at(27, ranks=(back,), starts=2))
-    assert state.unloading.held is True and "it works: left at step 500 and resumed there" in drawn(
+    assert state.unloading.resumes is True and "it works: left at step 500 and resumed there" in drawn(
         state.unloading.result
     )
     assert "loss 2.5 before, 2.4 after" in drawn(state.unloading.result)
@@ -108,7 +108,7 @@ def test_one_that_comes_back_holds_and_its_cost_is_measured():
 def test_one_that_begins_elsewhere_does_not_hold_and_is_counted_from_there():
     back = rank(can_unload=True, step=4, start_step=0, start_known=True)
     state, _ = told(returning(), at(27, ranks=(back,), starts=2))
-    assert state.unloading.held is False and "left at step 500, resumed from step 0" in drawn(state.unloading.result)
+    assert state.unloading.resumes is False and "left at step 500, resumed from step 0" in drawn(state.unloading.result)
     assert not state.may_unload
     assert told(state, at(28, ranks=(structs.replace(back, step=9),), starts=2))[0].progress.step == 9
 
@@ -116,7 +116,7 @@ def test_one_that_begins_elsewhere_does_not_hold_and_is_counted_from_there():
 def test_one_whose_start_fails_is_begun_again_by_the_keeper():
     again = Child("running", age_s=1.0, retried="exit code 1")
     state, asked = told(returning(), at(20, ranks=(), child=again, starts=3))
-    assert state.unloading.held is False and "exit code 1" in drawn(state.unloading.result)
+    assert state.unloading.resumes is False and "exit code 1" in drawn(state.unloading.result)
     assert state.progress.step == 0 and effects.Retry(True) not in asked
 
 
@@ -131,7 +131,7 @@ def test_a_checkpoint_function_that_fails_is_told_of_and_it_trains_on():
     state = leaving()
     held = rank("paused", state.asked.gen, can_unload=True, step=500)
     state, asked = told(state, at(3, ranks=(held,)))
-    assert state.unloading.held is False and "checkpoint function failed" in drawn(state.unloading.result)
+    assert state.unloading.resumes is False and "checkpoint function failed" in drawn(state.unloading.result)
     assert state.asked.mode == "run" and effects.Retry(False) in asked
 
 
@@ -139,13 +139,15 @@ def test_a_person_s_word_gives_a_rehearsal_up():
     state = leaving()
     state = replace(state, override=replace(state.override, current=Override("pause", None, None, "her@tty")))
     state, _ = told(state, at(3))
-    assert "given up" in drawn(state.unloading.result) and state.unloading.held is None and state.asked.mode == "pause"
+    assert (
+        "given up" in drawn(state.unloading.result) and state.unloading.resumes is None and state.asked.mode == "pause"
+    )
 
 
 def test_one_is_offered_only_where_it_could_be_of_use():
     assert unload_rules.offered(running(), at(0))
     assert not unload_rules.offered(running(budget="1x"), at(0)), "no slack"
-    assert not unload_rules.offered(running(unloading=Unloading(held=True)), at(0))
+    assert not unload_rules.offered(running(unloading=Unloading(resumes=True)), at(0))
     assert not unload_rules.offered(running(), at(0, ranks=(rank(),)))
 
 
@@ -155,7 +157,7 @@ def test_an_unload_by_the_plan_or_a_scheduler_that_comes_back_counts_as_held():
     state, _ = told(state, at(5, ranks=(), child=Child("running"), starts=2))
     back = rank(can_unload=True, step=3, start_step=500)
     state, _ = told(state, at(15, ranks=(back,), child=Child("running"), starts=2))
-    assert state.unloading.held is True and not state.unloading.by
+    assert state.unloading.resumes is True and not state.unloading.by
 
 
 def test_an_unload_by_the_plan_whose_resume_fails_goes_on_from_an_earlier_checkpoint_and_is_the_last():

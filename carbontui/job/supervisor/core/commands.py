@@ -171,7 +171,7 @@ def _guess(state: JobState, cmd: protocol.Cmd, by: str) -> tuple[JobState, Reply
 def _rehearse(state: JobState, cmd: protocol.Cmd, inputs: Inputs, by: str) -> tuple[JobState, Reply]:
     known = state.unloading
     if cmd.args.get("show"):
-        data = {"phase": known.phase, "held": known.held, "verdict": known.result or "", **unloading.facts(known)}
+        data = {"phase": known.phase, "held": known.resumes, "verdict": known.result or "", **unloading.facts(known)}
         said = unloading.said(known) if known.rehearsing else known.result or statement("never_unloaded")
         return state, Reply(Answered(said, data=data))
     if why := unload_rules.refusal(state, inputs):

@@ -95,8 +95,9 @@ class EnergyLedger:
             self._shut(device, held)
         self._open[device] = _Open(t0, t1, joules, how, state, wall_s)
 
-    def _shut(self, device: str, held: _Open) -> None:
-        self.rows.append((held.t0, held.t1, device, held.joules, held.how, held.state))
+    def _shut(self, device: str, open_row: _Open) -> None:
+        row = open_row
+        self.rows.append((row.t0, row.t1, device, row.joules, row.how, row.state))
 
     def drain(self, *, everything: bool = False) -> list[tuple[float, float, str, float, str, str]]:
         """Closed rows for the journal; with `everything`, the open ones too."""

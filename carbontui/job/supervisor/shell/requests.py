@@ -82,7 +82,7 @@ class Requests:
         self._losses = LossHistory()
         self._band: tuple[Outlook | None, protocol.Band | None, protocol.PriceSlots | None] = (None, None, None)
         self._plan: protocol.PlanView | None = None
-        self.told: protocol.Status | None = None
+        self.status: protocol.Status | None = None
         """The Status of the last tick."""
 
     # --- ranks ---
@@ -114,10 +114,10 @@ class Requests:
 
     def sections(self) -> Sections:
         """What viewers see now; equal parts keep their identity, so that deltas stay small."""
-        if self.told is None:
+        if self.status is None:
             self._book()
         state, seen = self._door.state, self._look()
-        told = self.told or self._describe(state, seen)
+        told = self.status or self._describe(state, seen)
         if self._band[0] is not state.outlook:
             known = state.outlook
             self._band = (known, *((status.band(known), status.prices(known)) if known else (None, None)))

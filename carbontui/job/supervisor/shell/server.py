@@ -77,7 +77,7 @@ class Peer:
 class Answering(Protocol):
     """The supervisor's answers to peers."""
 
-    told: protocol.Status | None
+    status: protocol.Status | None
     """The Status of the current tick, if one was made."""
 
     def override_gen(self) -> int: ...
@@ -305,7 +305,7 @@ class Server:
 
     def _tell_ranks(self, now: float) -> None:
         """Send the account to the training, every few seconds."""
-        told = self.answers.told
+        told = self.answers.status
         if told is None or now < self._figures_due or not self.ranks:
             return
         self._figures_due = now + FIGURES_EVERY_S

@@ -80,9 +80,9 @@ class Snapshots:
 
 
 def described(
-    status: protocol.Status, state: JobState, inputs: Inputs, found: Iterable[Statement] = ()
+    status: protocol.Status, state: JobState, inputs: Inputs, ours: Iterable[Statement] = ()
 ) -> protocol.Status:
-    """The Status of the core with all that is told in words; `found` are notices of the shell."""
+    """The Status of the core with all that is told in words; `ours` are notices of the shell."""
     now_s, replace = inputs.now_s, msgspec.structs.replace
     hours = zip(status.forbidden, forbidden.current(state.forbidden, now_s), strict=True)
     boards = zip(status.gpus, inputs.devices, strict=True)
@@ -93,7 +93,7 @@ def described(
         reason=statements.reason(state.decision.why, now_s),
         forbidden=tuple(replace(one, text=words(its.said, now_s)) for one, its in hours),
         gpus=tuple(replace(gpu, slowed=slowed(reading.reasons)) if fresh else gpu for gpu, reading in boards),
-        notices=tuple(dict.fromkeys(words(line, now_s) for line in notices.notices(state, inputs, list(found)))),
+        notices=tuple(dict.fromkeys(words(line, now_s) for line in notices.notices(state, inputs, list(ours)))),
         provenance={name: protocol.Provenance(x.how, words(x.said, now_s), x.age_s, x.ahead) for name, x in sources},
     )
 

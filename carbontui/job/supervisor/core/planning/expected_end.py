@@ -129,7 +129,7 @@ def at_the_wall(state: JobState, inputs: Inputs, ahead: CourseAhead) -> tuple[St
             one.start_s,
             one.end_s,
             0.0 if one.level.kind == "off" else (one.level.power_w + known.rest_w) * known.pue,
-            held=one.level.kind not in ("off", "unload"),
+            gpus_kept=one.level.kind not in ("off", "unload"),
             error=curves.energy_error(state.curve, one.level.cap_w),
         )
         for one in ahead.segments

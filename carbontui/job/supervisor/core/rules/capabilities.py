@@ -78,8 +78,8 @@ def of_training(state: JobState, inputs: Inputs) -> tuple[Skill, ...]:
     unload = Skill("unload", "not_supported", statement("no_checkpoint_function"), "carbontui.on_checkpoint(save)")
     if any(rank.can_unload for rank in inputs.ranks):
         known = state.unloading
-        tried = known.result if known.held is not None and known.result else statement("never_tried")
-        fix = "" if known.held else f"carbontui rehearse {state.spec.job}"
+        tried = known.result if known.resumes is not None and known.result else statement("never_tried")
+        fix = "" if known.resumes else f"carbontui rehearse {state.spec.job}"
         unload = Skill("unload", "yes", statement("can_unload", tried=tried), fix)
     return (
         Skill("pause", "yes", statement("can_pause", processes=many, took_s=took_s)),

@@ -51,7 +51,7 @@ def saw(state: JobState, inputs: Inputs) -> JobState:
         state = replace(state, tried=tried)
         leader = inputs.leader
         # what it saved at its end is resumed at the real start; if that fails, training starts from scratch
-        fresh = state.unloading.phase == "none" and state.unloading.held is None
+        fresh = state.unloading.phase == "none" and state.unloading.resumes is None
         if enough(state, inputs) and fresh and leader is not None and leader.can_unload:
             return replace(state, unloading=unload_rules.begun(unloading.TRY, inputs))
         return state

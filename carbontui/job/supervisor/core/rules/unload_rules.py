@@ -51,7 +51,7 @@ def refusal(state: JobState, inputs: Inputs) -> Statement | None:
     if not inputs.guarded:
         return statement("nothing_restarts_it")
     if done_s > REPEAT_MOST_S:
-        worked = (statement("resumed_before"),) if known.held else ()
+        worked = (statement("resumed_before"),) if known.resumes else ()
         return statement("too_much_to_repeat", done_s=done_s, most_s=REPEAT_MOST_S, worked=worked)
     return None
 
@@ -64,7 +64,7 @@ def begun(by: str, inputs: Inputs) -> Unloading:
 def offered(state: JobState, inputs: Inputs) -> bool:
     """Whether to offer one: it could be unloaded, that was never tried, and there is slack for pauses."""
     left, deadline = state.progress.left_s, state.deadline_s
-    if state.unloading.held is not None or state.clock.replay or left is None or deadline is None:
+    if state.unloading.resumes is not None or state.clock.replay or left is None or deadline is None:
         return False
     return deadline - inputs.now_s - left > SLACK_S and not refusal(state, inputs)
 
@@ -194,7 +194,7 @@ def _back(state: JobState, inputs: Inputs, leader: Rank) -> JobState:
         "reload_s": took_s,
         "reload_j": joules,
     }
-    over = Unloading(held=True, result=result, facts=facts)
+    over = Unloading(resumes=True, result=result, facts=facts)
     return replace(state, measured=measured, unloading=over)
 
 
@@ -202,13 +202,13 @@ def _given_up(override: protocol.Override) -> Statement:
     return statement("unload_given_up", mode=override.mode, by=override.by)
 
 
-def _over(state: JobState, held: bool | None, why: Statement, *, anew: bool = False, began: int = 0) -> JobState:
+def _over(state: JobState, resumes: bool | None, why: Statement, *, anew: bool = False, began: int = 0) -> JobState:
     """End the rehearsal. `anew`: the training counts from step `began` again."""
     was = state.unloading
-    held = was.held if held is None else held
-    facts = {"held": held, "step": was.step}
+    resumes = was.resumes if resumes is None else resumes
+    facts = {"resumes": resumes, "step": was.step}
     work = progress.begun_again(state.progress, began) if anew else state.progress
-    return replace(state, progress=work, unloading=Unloading(held=held, result=why, facts=facts))
+    return replace(state, progress=work, unloading=Unloading(resumes=resumes, result=why, facts=facts))
 
 
 LEAD_S = 60.0

@@ -148,7 +148,7 @@ class JobState:
     @property
     def may_unload(self) -> bool:
         """Whether a plan may unload. The training of a replay is known to resume."""
-        return self.unloading.held is True or self.clock.replay
+        return self.unloading.resumes is True or self.clock.replay
 
     def level_named(self, name: str) -> Level | None:
         return self.plan.table.get(name) if self.plan else None

@@ -29,7 +29,7 @@ class Unloading:
     starts: int = 0
     step: int = 0
     loss: float | None = None
-    held: bool | None = None
+    resumes: bool | None = None
     """Whether it resumed the last time this was tried; None: never tried."""
     result: Statement | None = None
     """How the last one went."""
