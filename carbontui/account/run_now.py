@@ -49,10 +49,6 @@ def to_kept(found: RunNow | None) -> dict[str, object]:
 
 
 def kept(told: Mapping[str, Any]) -> RunNow | None:
-    """From the journal. Earlier versions kept the work done and the watts at full speed, which were run-now to them."""
-    seconds, watts = told.get("run_now_s"), told.get("run_now_w")
-    if "run_now_s" not in told and told.get("avoided_g") is not None:
-        seconds, watts = told.get("done_s"), told.get("full_wall_w")
-    if seconds is None or watts is None:
-        return None
-    return RunNow(float(seconds), float(watts), bool(told.get("lever_acted", True)))
+    """From the journal."""
+    seconds, watts = told["run_now_s"], told["run_now_w"]
+    return None if seconds is None else RunNow(float(seconds), float(watts), bool(told["lever_acted"]))

@@ -19,7 +19,7 @@ from carbontui.verbs.support import grid_data as ahead_of
 from carbontui.verbs.support.command import Failure
 
 if TYPE_CHECKING:
-    from carbontui.slurm.window import StartWindow
+    from carbontui.grid.best_start import StartWindow
 
 AHEAD_MOST_S = 14 * 86400.0
 AT_ONCE_S = 60.0
@@ -106,12 +106,12 @@ def _window(
     zone: str | None, grid_file: str | None, now: float, work_s: float, deadline_s: float
 ) -> tuple[StartWindow, str]:
     """The chosen start, and where the intensities come from. Raises Failure."""
-    from carbontui.slurm import window
+    from carbontui.grid.best_start import STEP_S, best_start
 
-    ahead = min(AHEAD_MOST_S, max(deadline_s - now, work_s) + window.STEP_S)
-    start = now // window.STEP_S * window.STEP_S
-    mean, start, source = ahead_of.intensity(zone, grid_file, start, ahead, window.STEP_S)
-    found = window.best(mean, start, window.STEP_S, now_s=now, work_s=work_s, deadline_s=deadline_s)
+    ahead = min(AHEAD_MOST_S, max(deadline_s - now, work_s) + STEP_S)
+    start = now // STEP_S * STEP_S
+    mean, start, source = ahead_of.intensity(zone, grid_file, start, ahead, STEP_S)
+    found = best_start(mean, start, STEP_S, now_s=now, work_s=work_s, deadline_s=deadline_s)
     if found is None:
         raise Failure(f"no grid data until then ({source}); submit it with sbatch", 3)
     return found, source
