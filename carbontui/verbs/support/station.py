@@ -150,8 +150,7 @@ class StationWatch:
 
     async def _follow_grid(self) -> None:
         from carbontui.grid import opening
-        from carbontui.verbs.grid import settings_of
-        from carbontui.verbs.support.grid_data import sure_zone
+        from carbontui.verbs.support.grid_data import settings_of, sure_zone
 
         try:
             settings = config.load().settings
