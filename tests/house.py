@@ -158,7 +158,7 @@ class Job:
 
     def tell(self, verb):
         """A verb's answer, without the third of a second a new process takes to ask."""
-        return talk.ask(store.load(self.dir), protocol.Cmd(1, verb, {})).text
+        return talk.ask(store.load(self.dir), protocol.Cmd(1, verb, {}), protocol.Result).text
 
     def served(self):
         """The status as a supervisor gives it now; None while none answers. `status` would fall back on the files."""

@@ -48,11 +48,7 @@ def to_kept(run_now: RunNow | None) -> dict[str, object]:
     return {"run_now_s": run_now.seconds, "run_now_w": run_now.watts, "lever_acted": run_now.acted}
 
 
-def kept(data: Mapping[str, Any]) -> RunNow | None:
-    """From the journal. Earlier versions kept the work done and the watts at full speed, which were run-now to them."""
-    seconds, watts = data.get("run_now_s"), data.get("run_now_w")
-    if "run_now_s" not in data and data.get("avoided_g") is not None:
-        seconds, watts = data.get("done_s"), data.get("full_wall_w")
-    if seconds is None or watts is None:
-        return None
-    return RunNow(float(seconds), float(watts), bool(data.get("lever_acted", True)))
+def kept(told: Mapping[str, Any]) -> RunNow | None:
+    """From the journal."""
+    seconds, watts = told["run_now_s"], told["run_now_w"]
+    return None if seconds is None else RunNow(float(seconds), float(watts), bool(told["lever_acted"]))

@@ -250,8 +250,7 @@ def zone(story: RunStory) -> str:
     known, file = story.status.intensity, story.options.grid
     if known is None:
         return story.options.zone or ""
-    # earlier versions labelled every file as direct emissions, whatever it holds
-    if file is not None and known.signal != "marginal" and not story.options.replay:
+    if file is not None and known.signal == "given":
         return f"{known.zone}, as given in {units.printable(PurePath(file).name)}"
     return f"{known.zone}, {SIGNAL_WORDS.get(known.signal, known.signal)}"
 

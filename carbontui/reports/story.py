@@ -24,7 +24,7 @@ from carbontui.job.spec import Options
 from carbontui.reports import parts
 from carbontui.reports.curves import Chart, EnergyRow, draw
 from carbontui.reports.doubt import GridRow, doubt
-from carbontui.reports.parts import GRAM_DIGITS, KWH_DIGITS, DayPart, EpochPart, Part
+from carbontui.reports.parts import DayPart, EpochPart, Part
 
 STEP_ROWS = 4000
 """Most step reports read: enough to place a month's work to within ten minutes."""
@@ -182,7 +182,7 @@ def _read(db: sqlite3.Connection, options: Options, status: protocol.Status, ver
         done_s=done_s,
         full_wall_w=said.get("full_wall_w"),
         run_now=run_now,
-        account=_account(said, status),
+        account=msgspec.convert(said["account"], protocol.Account),
         excluded=msgspec.convert(said.get("excluded") or (), tuple[protocol.Excluded, ...]),
         gaps=tuple(Part(reason, float(seconds), 0.0, None) for reason, seconds in lived.get("gaps", {}).items()),
         energy_gpu_kwh=float(said["energy_gpu_kwh"]),
@@ -344,24 +344,6 @@ def _parked_w(db: sqlite3.Connection, status: protocol.Status, options: Options)
         return None
     rest = (learned.get("rest_parked_w") or [None])[0] or 0.0
     return (math.fsum(boards) + float(rest) + options.host_w) * options.pue
-
-
-def _account(said: dict[str, Any], status: protocol.Status) -> protocol.Account:
-    """As the supervisor kept it; of an earlier version, what it had told."""
-    if said.get("account"):
-        return msgspec.convert(said["account"], protocol.Account)
-    grams, avoided = said.get("gco2_g"), said.get("avoided_g")
-    return protocol.Account(
-        so_far=protocol.Amounts(
-            elapsed_s=max(0.0, units.from_iso(status.ended_at) - float(said["start_s"])),
-            steps=status.step,
-            energy_gpu_kwh=round(float(said["energy_gpu_kwh"]), KWH_DIGITS),
-            energy_wall_kwh=round(float(said["energy_wall_kwh"]), KWH_DIGITS),
-            gco2_g=None if grams is None else round(grams, GRAM_DIGITS),
-            run_now_g=None if grams is None or avoided is None else round(grams + avoided, GRAM_DIGITS),
-            avoided_g=None if avoided is None else round(avoided, GRAM_DIGITS),
-        )
-    )
 
 
 def _state(db: sqlite3.Connection, key: str) -> dict[str, Any]:

@@ -56,8 +56,9 @@ class OfAdministrator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 def ledger_dir() -> Path:
-    """The ledger's directory, next to the power-limit leases: it belongs to the machine, not to a state directory."""
-    return paths.limit_lease_dir().parent / "site"
+    """The ledger's directory, inside that of the power-limit leases: both belong to the machine, not to a state
+    directory."""
+    return paths.limit_lease_dir() / "site"
 
 
 class Ledger:

@@ -10,7 +10,7 @@ import click
 from carbontui import units
 from carbontui.text import figures
 from carbontui.verbs.support import streams
-from carbontui.verbs.support.command import Failure, Finite
+from carbontui.verbs.support.command import Finite, refused
 
 if TYPE_CHECKING:
     from carbontui.backtest.run import BacktestReport
@@ -50,15 +50,13 @@ def backtest(
         if done == starts:
             streams.over_itself("")
 
-    try:
+    with refused():
         grid = Grid(recorded.load(actual))
         issues = load_issues(issued) if issued else None
         job = load_job(levels_file) if levels_file else assumed(watts, caps=False, running=False)
         report = run(
             grid, job, units.parse_duration(work), slack, starts, seed=seed, issues=issues, own=own, progress=progress
         )
-    except ValueError as error:
-        raise Failure(str(error), 2) from None
     if as_json:
         click.echo(json.dumps(report.to_dict(), allow_nan=False))
     else:

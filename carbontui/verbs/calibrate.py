@@ -7,11 +7,10 @@ from pathlib import Path
 import click
 import msgspec
 
-from carbontui import protocol
 from carbontui.job import store
 from carbontui.text import figures
 from carbontui.verbs.support import talk
-from carbontui.verbs.support.command import Failure, live_jobs
+from carbontui.verbs.support.command import Failure, live_jobs, refused
 
 
 @click.command(short_help="Measure speed against watts on the running job.")
@@ -38,12 +37,7 @@ def calibrate(job: str | None, show: bool, as_json: bool, target: Path | None, s
     if target is not None:
         click.echo(_export(talk.find(job), target))
         return
-    answer = talk.ask(talk.find(job), protocol.Cmd(1, "calibrate", {"show": True} if show else {}))
-    if not isinstance(answer, protocol.Result) or not answer.ok:
-        error = answer.error if isinstance(answer, protocol.Result) else None
-        raise Failure(error or "refused", getattr(answer, "exit_code", 0) or 1)
-    if as_json and answer.data is None:
-        raise Failure("the supervisor is of another version and sends no data; leave out --json to see the curve", 3)
+    answer = talk.order(talk.find(job), "calibrate", {"show": True} if show else {})
     click.echo(talk.as_json(answer.data) if as_json else answer.text)
 
 
@@ -54,26 +48,18 @@ def _export(job: store.Job, target: Path) -> str:
     found = files.of_script(files.fingerprint(job.argv, Path(str(record.get("cwd", "/")))))
     if found is None:
         raise Failure("no curve has been measured here for this script yet; measure one: carbontui calibrate", 3)
-    try:
+    with refused(f"{target} cannot be written: ", OSError, code=1):
         target.write_bytes(msgspec.json.format(msgspec.json.encode(found)) + b"\n")
-    except OSError as error:
-        raise Failure(f"{target} cannot be written ({error.strerror})", 1) from None
     return f"{target}: {found.gpu} x {found.gpus}, {len(found.levels)} levels"
 
 
 def _import(source: Path) -> str:
-    from carbontui.power.curves import curve, files
+    from carbontui.power.curves import curve
 
-    try:
+    with refused(f"{source}: ", (OSError, ValueError)):
         found = files.read(source)
-    except OSError as error:
-        raise Failure(f"{source} cannot be read ({error.strerror})", 2) from None
-    except ValueError as error:
-        raise Failure(f"{source}: {error}", 2) from None
-    try:
+    with refused("not imported: ", OSError, code=1):
         files.save(found)
-    except OSError as error:
-        raise Failure(f"not imported: {error.strerror or error}", 1) from None
     gpu = "".join(letter if letter.isprintable() else "?" for letter in found.gpu)
     worst = max(curve.energy_error(found, point.cap_w) for point in found.levels)
     return (

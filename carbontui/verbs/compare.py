@@ -274,8 +274,8 @@ def _clouds(work: Work, rows: list[Elsewhere], offers: list[Rented]) -> Comparis
 def _zones(run: story.RunStory, work: Work) -> Comparison:
     """Zones by what their grids emit now, in the signal of the job's own account; where no source answers, countries by
     their yearly mean, the job's own among them."""
-    from carbontui.verbs.grid import settings_of
     from carbontui.verbs.support import grid_data
+    from carbontui.verbs.support.grid_data import settings_of
 
     live = grid_data.now_on(settings_of(run_values.settings_for().settings))
     zone, known, yearly = run.options.zone, run.status.intensity, comparing.on_grids(work, tables.countries())
@@ -325,8 +325,7 @@ def _outlook(run: story.RunStory, work: Work, zone: str | None, intensity: float
     from dataclasses import replace
 
     from carbontui.grid import opening
-    from carbontui.verbs.grid import settings_of
-    from carbontui.verbs.support.grid_data import sure_zone
+    from carbontui.verbs.support.grid_data import settings_of, sure_zone
 
     options = run.options
     value = intensity if intensity is not None else options.intensity_g_per_kwh if zone is None else None

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from carbontui import link, paths, units
-from carbontui.verbs.support.command import Failure, Finite
+from carbontui.verbs.support.command import Failure, Finite, refused
 
 WORK_S = 24 * 3600.0
 BUDGET = "2x"
@@ -77,17 +77,13 @@ def demo(seconds: float, detach: bool) -> None:
     steps = max(50, round(flat_wall_s / (per_step * HEADROOM)))
     speed = WORK_S / (steps * per_step * HEADROOM)
     origin = time.time() + startup
-    try:
-        job, directory = launch.prepare_dir("demo")
+    with refused("", launch.LaunchError):
+        home = run.claim("demo", ())
         real = has_nvidia()
         spec = options.Options(
-            job=job,
-            name="demo",
-            dir=str(directory),
+            **home,
             argv=(sys.executable, str(script), "--steps", str(steps)),
-            cwd=str(directory),
-            log=str(directory / "run.log"),
-            socket=str(paths.socket_path(job)),
+            cwd=home["dir"],
             created_s=origin,
             by=link.whoami(),
             zone="DE",
@@ -107,5 +103,3 @@ def demo(seconds: float, detach: bool) -> None:
             err=True,
         )
         run.start_and_follow(spec, detach=detach, hold=False)
-    except launch.LaunchError as error:
-        raise Failure(str(error), 2) from None

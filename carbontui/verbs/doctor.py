@@ -15,7 +15,7 @@ import click
 
 from carbontui import __version__, config, paths
 from carbontui.verbs.support import streams, talk
-from carbontui.verbs.support.command import Failure
+from carbontui.verbs.support.command import Failure, refused
 
 Verdict = Literal["ok", "note", "missing"]
 FIRST_LOOK_S = 6.0
@@ -110,10 +110,8 @@ def command_findings(command: tuple[str, ...]) -> list[Finding]:
     """What would be detected in a command, without running it."""
     from carbontui.client.detection import probe
 
-    try:
+    with refused("", probe.NotAsked):
         said = probe.look(command, os.environ, str(Path.cwd()))
-    except probe.NotAsked as error:
-        raise Failure(str(error), 2) from None
     return [Finding("command", "ok" if one.ok else "missing", one.text, one.fix) for one in said]
 
 

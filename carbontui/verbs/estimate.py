@@ -13,13 +13,13 @@ from typing import Any
 import click
 import msgspec
 
-from carbontui import paths, protocol
+from carbontui import protocol
 from carbontui.job import launch, store
 from carbontui.job import spec as job_spec
 from carbontui.text import account as account_words
 from carbontui.verbs import overrule, run
 from carbontui.verbs.support import run_values, streams, talk
-from carbontui.verbs.support.command import Failure, Finite, overrides
+from carbontui.verbs.support.command import Failure, Finite, overrides, refused
 
 LONGEST_S = 90.0
 LEAST_S = 20.0
@@ -101,10 +101,8 @@ def _options(
     **given: Any,
 ) -> job_spec.Options:
     common = run_values.common(run_values.settings_for(**given), command, grid_file)
-    try:
+    with refused("", launch.LaunchError):
         launch.executable(command)
-    except launch.LaunchError as error:
-        raise Failure(str(error), 2) from None
     # nothing is planned by it: a guess with its source beside it tells more than 90 s for nothing
     planned: dict[str, Any] = {"steps": steps, "guess": steps is None, "cap": False, "spool": False, "estimate": True}
     name = f"estimate-{run_values.job_name(command).removesuffix('.py')}.py"
@@ -113,28 +111,15 @@ def _options(
 
 def _claimed(options: job_spec.Options) -> job_spec.Options:
     """The options with a job id and directory; only once the user has agreed, as every directory is a listed job."""
-    try:
-        job, directory, title = run.claim("", ("", options.name))
-    except launch.LaunchError as error:
-        raise Failure(str(error), 2) from None
-    return msgspec.structs.replace(
-        options,
-        job=job,
-        name=title,
-        dir=str(directory),
-        log=str(directory / "run.log"),
-        socket=str(paths.socket_path(job)),
-        created_s=time.time(),
-    )
+    with refused("", launch.LaunchError):
+        return msgspec.structs.replace(options, **run.claim("", ("", options.name)), created_s=time.time())
 
 
 def _tried(options: job_spec.Options) -> protocol.Status:
     """The last status before the command was stopped, or its final status if it ended by itself."""
     os.environ[VARIABLE] = "1"
-    try:
+    with refused("", launch.LaunchError):
         launch.start(options, hold=False)
-    except launch.LaunchError as error:
-        raise Failure(str(error), 2) from None
     found = store.load(Path(options.dir))
     assert found is not None
     status, began = talk.live_status(found), time.monotonic()

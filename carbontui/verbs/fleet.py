@@ -13,9 +13,9 @@ import click
 
 from carbontui import units
 from carbontui.text import figures
-from carbontui.verbs.site import watts as watts_of
 from carbontui.verbs.support import grid_data
-from carbontui.verbs.support.command import Failure
+from carbontui.verbs.support.command import Failure, refused
+from carbontui.verbs.support.run_values import power
 
 if TYPE_CHECKING:
     from carbontui.slurm.fleet import Assumed, Cap, Move, QueueProblem
@@ -59,13 +59,11 @@ def fleet(
     """
     from carbontui.slurm import fleet as fleet_queue
 
-    try:
+    with refused():
         budget = [fleet_queue.parse(text) for text in caps]
         slot_s = units.parse_duration(slot)
         if not 10.0 <= slot_s <= 86400.0:
             raise ValueError(f"--slot {slot}: must be between 10 s and one day")
-    except ValueError as error:
-        raise Failure(str(error), 2) from None
     if not budget and not look:
         raise Failure("fleet needs the site's budget: carbontui fleet --cap 120kW, or --look to see the queue only", 2)
     assumed = fleet_queue.Assumed(_watts(gpu_w, "--gpu-w"), _watts(node_w, "--node-w"))
@@ -94,7 +92,7 @@ def fleet(
 
 
 def _watts(text: str, option: str) -> float:
-    return 0.0 if text == "0" else watts_of(text, option)
+    return 0.0 if text == "0" else power(text, option)
 
 
 def _page(budget: list[Cap], zone: str | None, grid_file: str | None, assumed: Assumed) -> int:
@@ -131,18 +129,16 @@ def _round(
     slots, now = fleet_queue.SLOTS, time.time()
     due = frozenset(job for job, at in values.items() if at <= now)
     mean, source = grid_data.filled(zone, grid_file, start_s, slot_s, slots)
-    try:
+    with refused("", (SlurmError, given.PricesError), code=1):
         cap_w = fleet_queue.per_slot(budget, start_s, slot_s, slots)
         machine, jobs = slurm_queue.size(slurm_queue.nodes()), slurm_queue.queue()
         made = fleet_queue.problem(jobs, machine, mean, cap_w, assumed, start_s=start_s, slot_s=slot_s, due=due)
         plan = planned(made.problem)
         moves = fleet_queue.moves(made, plan)
-        refused = [] if dry_run else slurm_queue.move((move.job.id, move.at_s) for move in moves)
+        unmoved = [] if dry_run else slurm_queue.move((move.job.id, move.at_s) for move in moves)
         if prices is not None and not dry_run:
             given.write(prices, start_s, slot_s, made.price_g_per_kwh(plan), now_s=now)
-    except (SlurmError, given.PricesError) as error:
-        raise Failure(str(error), 1) from None
-    _tell(made, plan, moves, source, refused, dry_run=dry_run, as_json=as_json)
+    _tell(made, plan, moves, source, unmoved, dry_run=dry_run, as_json=as_json)
     return fleet_queue.starts_s(made, plan)
 
 
@@ -151,7 +147,7 @@ def _tell(
     plan: FleetPlan,
     moves: list[Move],
     source: str,
-    refused: list[str],
+    unmoved: list[str],
     *,
     dry_run: bool,
     as_json: bool,
@@ -177,11 +173,11 @@ def _tell(
         }
         click.echo(json.dumps(told))
         return
-    done = "would move" if dry_run else "moved" if not refused else "asked Slurm, which refused some, to move"
+    done = "would move" if dry_run else "moved" if not unmoved else "asked Slurm, which refused some, to move"
     click.echo(f"{figures.named_clock(now, now)}  {done} {len(moves)} starts ({source})")
     for move in moves if dry_run else ():
         click.echo(f"  {move.job.id}  {move.job.name:<24} begins {figures.clock(move.at_s, now)}")
     for line in fleet_queue.told(made, plan):
         click.echo(f"  {line}")
-    for line in sorted({units.printable(line) for line in refused})[:5]:
+    for line in sorted({units.printable(line) for line in unmoved})[:5]:
         click.echo(f"  Slurm: {line}")

@@ -12,41 +12,26 @@ from typing import Any
 
 import click
 
-from carbontui import config
 from carbontui.grid import choose, opening, typical
 from carbontui.grid import zones as places
 from carbontui.grid.feed import Feed
 from carbontui.grid.http import Http
 from carbontui.grid.live import SourceState
 from carbontui.grid.recording import BLOTTED, BodyRecorder, Replayed
-from carbontui.grid.settings import KEY_NAMES, GridSettings, KeyFileError
+from carbontui.grid.settings import KEY_NAMES
 from carbontui.grid.types import Outlook
 from carbontui.text import sources
 from carbontui.text.figures import duration as fmt_duration
 from carbontui.tui.words import SIGNALS
 from carbontui.units import iso
-from carbontui.verbs.support.command import Failure, zone_keys
-from carbontui.verbs.support.grid_data import sure_zone
+from carbontui.verbs.support.command import Failure, refused, zone_keys
+from carbontui.verbs.support.grid_data import settings_of, sure_zone
+from carbontui.verbs.support.run_values import settings_for
 
 AHEAD_S = 24 * 3600.0
 BARS = "▁▂▃▄▅▆▇█"
 UNRECORDED = frozenset(kind.name for kind in choose.EVERY if not kind.recorded)
 """Sources written from their documentation alone: no recorded answer of the real service was available."""
-
-
-def settings_of(loaded: config.Settings) -> GridSettings:
-    """The settings of a feed for a verb. Raises Failure for keys and URLs that cannot be used."""
-    try:
-        return opening.settings(
-            signal=loaded.signal,
-            currency=loaded.currency,
-            price_zone=loaded.price_zone,
-            price_per_kwh=loaded.price_per_kwh,
-        )
-    except KeyFileError as error:
-        raise Failure(str(error), 4) from None
-    except ValueError as error:
-        raise Failure(str(error), 2) from None
 
 
 @click.command(
@@ -66,16 +51,14 @@ def settings_of(loaded: config.Settings) -> GridSettings:
     help="Read what --record saved, as of that moment.",
 )
 def grid(zone: str | None, signal: str | None, as_json: bool, record: Path | None, replayed: Path | None) -> None:
-    try:
-        loaded = config.load({"signal": signal}).settings
-    except config.ConfigError as error:
-        raise Failure(str(error), 2) from None
+    loaded = settings_for(signal=signal).settings
     if record is not None and replayed is not None:
         raise Failure("--record and --replay exclude each other", 2)
     http: Http | None = None
     clock: Callable[[], float] = time.time
     if replayed is not None:
-        http = answers = _replayed(replayed)
+        with refused("--replay: "):
+            http = answers = Replayed(replayed)
         place = sure_zone(zone or answers.zone)
         # the recorded answers include what a key gave access to; replaying them needs none
         settings = replace(settings_of(loaded), offline=False, keys=dict.fromkeys(KEY_NAMES, BLOTTED))
@@ -84,10 +67,8 @@ def grid(zone: str | None, signal: str | None, as_json: bool, record: Path | Non
         place = sure_zone(zone or loaded.zone)
         settings = settings_of(loaded)
     if record is not None:
-        try:
+        with refused(f"--record: {record}: cannot be written: ", OSError):
             http = Http(record=BodyRecorder(record, settings.keys.values(), place.key, clock()))
-        except OSError as error:
-            raise Failure(f"--record: {record}: cannot be written ({error.strerror})", 2) from None
     # a recording needs fresh answers, so it bypasses the cache
     feed, other = (
         opening.open_feed(
@@ -111,13 +92,6 @@ def grid(zone: str | None, signal: str | None, as_json: bool, record: Path | Non
         click.echo(line)
     if record:
         click.echo(f"raw answers saved in {record}")
-
-
-def _replayed(folder: Path) -> Replayed:
-    try:
-        return Replayed(folder)
-    except ValueError as error:
-        raise Failure(f"--replay: {error}", 2) from None
 
 
 def _other(beside: Outlook | None) -> dict[str, Any] | None:

@@ -11,7 +11,7 @@ from click.shell_completion import get_completion_class
 
 from carbontui import paths
 from carbontui.client.detection import pth
-from carbontui.verbs.support.command import Failure
+from carbontui.verbs.support.command import refused
 
 
 def installed() -> list[Path]:
@@ -45,7 +45,7 @@ def hook(what: str | None, python: str) -> None:
 
     Without --install or --remove: say whether it is installed.
     """
-    try:
+    with refused("", pth.HookRefused, code=4):
         where = pth.place(python)
         if what == "install":
             pth.install(where)
@@ -57,10 +57,6 @@ def hook(what: str | None, python: str) -> None:
             click.echo(f"removed: {where.pth}" if there else f"it was not installed in {where.site}")
         else:
             click.echo(f"{where.pth}: {'installed' if where.installed else 'not installed'}")
-    except pth.HookRefused as error:
-        raise Failure(str(error), 4) from None
-    except OSError as error:
-        raise Failure(f"{error.filename}: {error.strerror}", 4) from None
 
 
 INTO = {"bash": "~/.bashrc", "zsh": "~/.zshrc", "fish": "~/.config/fish/config.fish"}

@@ -12,7 +12,7 @@ from carbontui import link, protocol, units
 from carbontui.job import store
 from carbontui.text.plan import difference
 from carbontui.verbs.support import talk
-from carbontui.verbs.support.command import Failure, live_jobs
+from carbontui.verbs.support.command import Failure, live_jobs, refused
 
 STOP_WAIT_S = 90.0
 STOP_ANSWER_S = 3.0
@@ -24,33 +24,23 @@ def until(for_text: str | None, until_text: str | None) -> dict[str, Any]:
     if for_text and until_text:
         raise Failure("--for and --until exclude each other", 2)
     if for_text:
-        try:
+        with refused("--for: "):
             seconds = units.parse_duration(for_text)
             if seconds <= 0:
                 raise ValueError(f"{for_text!r} is not longer than zero")
             return {"for_s": seconds}
-        except ValueError as error:
-            raise Failure(f"--for: {error}", 2) from None
     if until_text:
         from carbontui.job.budget import parse_until
 
-        try:
+        with refused("--until: "):
             parse_until(until_text, time.time())
-        except ValueError as error:
-            raise Failure(f"--until: {error}", 2) from None
         return {"until": until_text}
     return {}
 
 
 def command(job: str | None, verb: protocol.Verb, args: dict[str, Any]) -> None:
     """Send one command; prints the answer. Raises Failure with the supervisor's reason and exit code when refused."""
-    found = talk.find(job)
-    answer = talk.ask(found, protocol.Cmd(1, verb, args))
-    if not isinstance(answer, protocol.Result):
-        raise Failure(f"job {found.id} gave an unexpected answer", 1)
-    if not answer.ok:
-        raise Failure(answer.error or "refused", answer.exit_code or 1)
-    click.echo(answer.text)
+    click.echo(talk.order(talk.find(job), verb, args).text)
 
 
 _for = click.option("--for", "for_text", help="How long, like 30m.")
@@ -83,10 +73,8 @@ def boost(job: str | None, for_text: str | None, until_text: str | None) -> None
 @_until
 def cap(watts: str, job: str | None, for_text: str | None, until_text: str | None) -> None:
     """Cap every GPU of the job: carbontui cap 300W"""
-    try:
+    with refused():
         value = units.parse_watts(watts)
-    except ValueError as error:
-        raise Failure(str(error), 2) from None
     command(job, "cap", {"value_w": value, **until(for_text, until_text)})
 
 
@@ -109,10 +97,8 @@ def budget(value: str, job: str | None) -> None:
     from carbontui.job.budget import parse
 
     if not allowance.is_amount(value):
-        try:
+        with refused():
             parse(value, time.time())
-        except ValueError as error:
-            raise Failure(str(error), 2) from None
     command(job, "budget", {"budget": value})
 
 
@@ -185,8 +171,8 @@ def order_stop(job: store.Job, *, now: bool) -> bool:
         except link.LinkError:
             pass
         else:
-            if isinstance(answer, protocol.Result) and not answer.ok:
-                raise Failure(answer.error or "refused", answer.exit_code or 1)
+            if isinstance(answer, protocol.Result):
+                talk.accepted(answer)
             return True
     if stopping.by_keeper(job, now=now):
         return True
@@ -221,16 +207,12 @@ def wait_gone(job: store.Job) -> None:
 def price(job: store.Job, hours: str) -> str:
     """'22:00 to Mon 06:00: CO2 +38 g, finish +2 h 10'. Raises Failure where the hours cannot be read."""
     snap = talk.snap(job)
-    found = talk.ask(job, protocol.Preview(1, forbid=hours))
-    if not isinstance(found, protocol.Previewed):
-        raise Failure(f"job {job.id} gave an unexpected answer", 1)
+    found = talk.ask(job, protocol.Preview(1, forbid=hours), protocol.Previewed)
     if found.error and found.plan is None:
         known = snap.plan is not None
         # without a plan the hours still apply; only their cost is unknown
         if known or found.misread:
             raise Failure(found.error, 2)
         return f"{hours}: what it costs is not known ({found.error})"
-    if not found.text:
-        return f"{hours}: {link.OLDER}"
     cost = snap.status.cost
     return f"{found.text}: {difference(found, cost.currency if cost else None)}"

@@ -11,7 +11,6 @@ from carbontui import protocol
 from carbontui.job import store
 from carbontui.text import situation
 from carbontui.verbs.support import talk
-from carbontui.verbs.support.command import Failure
 
 POLL_S = 0.5
 
@@ -39,7 +38,7 @@ def rehearse(job: str | None, yes: bool, as_json: bool) -> None:
     told = ""
     while True:
         time.sleep(POLL_S)
-        shown = _answer(found, {"show": True})
+        shown = talk.order(found, "rehearse", {"show": True})
         data = shown.data or {}
         if data.get("phase") == "none":
             break
@@ -55,27 +54,11 @@ def _begun(job: store.Job) -> protocol.Result:
     """The supervisor's answer; the order is repeated until a first step has been seen."""
     told = ""
     while True:
-        try:
-            return _answer(job, {})
-        except _NoStepYet:
-            status = talk.live_status(job)
-            why = f"waiting for its first step; {situation.stated(status)}"
-            if why != told:
-                told = why
-                click.echo(f"carbontui: {why}", err=True)
-            time.sleep(POLL_S)
-
-
-class _NoStepYet(Failure):
-    """Refused because no training step has been seen yet."""
-
-
-def _answer(job: store.Job, args: dict[str, bool]) -> protocol.Result:
-    answer = talk.ask(job, protocol.Cmd(1, "rehearse", args))
-    if not isinstance(answer, protocol.Result):
-        raise Failure("the supervisor is of another version and cannot rehearse", 3)
-    if not answer.ok and (answer.data or {}).get("awaits") == "step":
-        raise _NoStepYet(answer.error or "no step yet", answer.exit_code or 1)
-    if not answer.ok:
-        raise Failure(answer.error or "refused", answer.exit_code or 1)
-    return answer
+        answer = talk.ask(job, protocol.Cmd(1, "rehearse", {}), protocol.Result)
+        if (answer.data or {}).get("awaits") != "step":
+            return talk.accepted(answer)
+        why = f"waiting for its first step; {situation.stated(talk.live_status(job))}"
+        if why != told:
+            told = why
+            click.echo(f"carbontui: {why}", err=True)
+        time.sleep(POLL_S)

@@ -23,17 +23,15 @@ from carbontui.reports import card, figures, forms, page, prose, story, totals, 
 from carbontui.reports.export import codecarbon, sacct
 from carbontui.text import figures as form
 from carbontui.verbs.support import streams, talk
-from carbontui.verbs.support.command import Failure, any_jobs
+from carbontui.verbs.support.command import Failure, any_jobs, refused
 
 
 def _told(wanted: str | None) -> story.RunStory:
     """The story of the job meant. Raises Failure."""
     found = talk.live_or_last(wanted)
     talk.warn_lost(found)
-    try:
+    with refused("", story.NoStory, code=3):
         return story.build(found, status=talk.live_status(found), version=__version__)
-    except story.NoStory as error:
-        raise Failure(str(error), 3) from None
 
 
 def _revise(job: store.Job) -> None:
@@ -44,12 +42,11 @@ def _revise(job: store.Job) -> None:
     if job.live or job.foreign:
         where = f"is of host {job.host}" if job.foreign else "is running: revisions are applied as they come"
         raise Failure(f"job {job.id} {where}; --revise is for jobs of this machine that are over", 2)
-    try:
+    unrevised = f"job {job.id} cannot be revised, its account stays as it was: "
+    with refused(unrevised, (GridError, OSError, ValueError, sqlite3.Error), code=1):
         options = spec.load(job.dir)
         feed = open_feed(options, Clock(), lambda line: click.echo(f"carbontui: {line}", err=True))
         told = asyncio.run(afterwards.rebook(job, options, feed))
-    except (GridError, OSError, ValueError, sqlite3.Error) as error:
-        raise Failure(f"job {job.id} cannot be revised, its account stays as it was: {error}", 1) from None
     click.echo(f"carbontui: {told.words}", err=True)
 
 
@@ -57,10 +54,8 @@ def _write(path: str, text: str) -> None:
     if path == "-":
         click.echo(text, nl=False)
         return
-    try:
+    with refused(f"{path}: ", OSError, code=1):
         Path(path).write_text(units.printable(text, streams.LAYOUT), encoding="utf-8")
-    except OSError as error:
-        raise Failure(f"{path}: {error.strerror}", 1) from None
 
 
 @click.command()
@@ -117,12 +112,8 @@ def _emissions(path: str, run: story.RunStory) -> None:
     if path == "-":
         click.echo(codecarbon.text(run), nl=False)
         return
-    try:
+    with refused("", codecarbon.NotThatFile), refused(f"{path}: ", OSError, code=1):
         codecarbon.append(Path(path), run)
-    except codecarbon.NotThatFile as error:
-        raise Failure(str(error), 2) from None
-    except OSError as error:
-        raise Failure(f"{path}: {error.strerror or error}", 1) from None
 
 
 def _print(run: story.RunStory) -> None:
@@ -203,10 +194,8 @@ def _model_wording(run: story.RunStory, model: str, *, dry_run: bool) -> None:
     base = os.environ.get("OPENAI_BASE_URL", "")
     if not base:
         raise Failure("--llm needs OPENAI_BASE_URL, like https://host/v1, and the key in OPENAI_API_KEY", 2)
-    try:
+    with refused("", wording.EndpointError):
         address = wording.endpoint(base)
-    except wording.EndpointError as error:
-        raise Failure(str(error), 2) from None
     import httpx
 
     key = os.environ.get("OPENAI_API_KEY", "").strip()

@@ -13,7 +13,7 @@ from carbontui.job import restart_unit, store
 from carbontui.system import proc
 from carbontui.text import situation
 from carbontui.verbs.support import talk
-from carbontui.verbs.support.command import Failure, any_jobs
+from carbontui.verbs.support.command import Failure, any_jobs, refused
 
 
 @click.command()
@@ -44,10 +44,8 @@ def _restart(job: store.Job) -> None:
     from carbontui.job import launch
     from carbontui.job import restart as restarting
 
-    try:
+    with refused("", launch.LaunchError, code=3 if job.exit is not None else 1):
         restarting.restart(job)
-    except launch.LaunchError as error:
-        raise Failure(str(error), 3 if job.exit is not None else 1) from None
     fresh = talk.live_status(talk.find(job.id))
     click.echo(f"job {job.id} {situation.stated(fresh)}")
 
@@ -58,10 +56,8 @@ SYSTEMCTL_S = 30.0
 def install(*, dry_run: bool) -> None:
     """Write and enable it. Raises Failure."""
     place = restart_unit.place()
-    try:
+    with refused():
         unit = restart_unit.text()
-    except ValueError as error:
-        raise Failure(str(error), 2) from None
     if dry_run:
         click.echo(f"# {place}\n{unit}", nl=False)
         return

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from carbontui import config, paths
-from carbontui.verbs.support.command import Failure, Finite, overrides, zone_keys
+from carbontui.verbs.support.command import Failure, Finite, overrides, refused, zone_keys
 from carbontui.verbs.support.run_values import (
     allowances,
     check_log,
@@ -44,17 +44,24 @@ def warn_of_keys() -> None:
         click.echo(f"carbontui: {error} (until then only sources without a key are asked)", err=True)
 
 
-def claim(name: str, command: tuple[str, ...]) -> tuple[str, Path, str]:
-    """A job's id, directory and name; without a name the script's, renumbered as long as others take it meanwhile."""
+def claim(name: str, command: tuple[str, ...], *, every_node: bool = False) -> dict[str, Any]:
+    """Where a new job lives: id, name and paths of its options. Without a name it is the script's, renumbered as long
+    as others take it meanwhile."""
     from carbontui.job import launch
 
     while True:
         title = name or free_name(job_name(command))
         try:
-            return *launch.prepare_dir(title), title
+            return at_home(*launch.prepare_dir(title), title, every_node=every_node)
         except launch.NameTaken:
             if name:
                 raise
+
+
+def at_home(job: str, directory: Path, name: str, *, every_node: bool = False) -> dict[str, Any]:
+    """Id, name and paths of a job's options; its socket where every node of it has such a folder."""
+    socket = paths.socket_path(job, paths.socket_dir(every_node=every_node))
+    return {"job": job, "name": name, "dir": str(directory), "log": str(directory / "run.log"), "socket": str(socket)}
 
 
 @click.command(
@@ -119,27 +126,23 @@ def run(command: tuple[str, ...], name: str | None = None, detach: bool = False,
     before = requeue.earlier(scheduled, command, chosen["cwd"]) if scheduled else None
     if scheduled:
         chosen |= {"scheduler": scheduled.key, "attempt": scheduled.attempt}
-    try:
+    with refused("", launch.LaunchError):
         launch.executable(command)
         nodes = machines(given.get("hosts"))
-        job, directory, title = (before.id, before.dir, before.name) if before else claim(title, command)
-        started = spec.Options(
-            job=job,
-            name=title,
-            dir=str(directory),
-            log=str(Path(log_path).absolute() if log_path else directory / "run.log"),
-            socket=str(paths.socket_path(job, paths.socket_dir(every_node=nodes is not None))),
-            nodes=nodes,
-            created_s=time.time(),
-            **chosen,
+        every_node = nodes is not None
+        home = (
+            at_home(before.id, before.dir, before.name, every_node=every_node)
+            if before
+            else claim(title, command, every_node=every_node)
         )
+        if log_path:
+            home["log"] = str(Path(log_path).absolute())
+        started = spec.Options(**home, nodes=nodes, created_s=time.time(), **chosen)
         warn_of_keys()
         if before is not None:
             started = requeue.taken_up(before, started, log=started.log if log_path else None)
         try_first = bool(given.get("try_first"))
         start_and_follow(started, detach=detach, before=before, try_first=try_first, resubmit=resubmit)
-    except launch.LaunchError as error:
-        raise Failure(str(error), 2) from None
 
 
 def options_of(command: tuple[str, ...], given: dict[str, Any]) -> dict[str, Any]:
@@ -155,10 +158,8 @@ def options_of(command: tuple[str, ...], given: dict[str, Any]) -> dict[str, Any
     limit = hour_limit(given.get("not_above"), given.get("max_wait"))
     may_wait = (settings.objective == "time" or limit) and loaded.origin["budget"] == "default"
     budget = WAITING_BUDGET if may_wait else settings.budget
-    try:
+    with refused("--budget: "):
         budgets.parse(budget, time.time())
-    except ValueError as error:
-        raise Failure(f"--budget: {error}", 2) from None
     common_fields = common(loaded, command, given.get("grid_file"))
     work_s = duration(work, "--work") if work else None
     if work_s == 0:

@@ -6,18 +6,15 @@ import json
 import time
 
 import click
+import msgspec
 
 from carbontui import link, units
+from carbontui.job import budget as budgets
+from carbontui.site.ledger import Ledger, LedgerError
+from carbontui.site.sharing import RAMP_W_PER_S, SiteBudget
 from carbontui.text import figures
-from carbontui.verbs.support.command import Failure
-
-
-def watts(text: str, option: str) -> float:
-    """'1200W', '1.2kW' or '1200' as watts. Raises Failure."""
-    try:
-        return units.parse_power(text)
-    except ValueError as error:
-        raise Failure(f"{option}: {error}", 2) from None
+from carbontui.verbs.support.command import Failure, refused
+from carbontui.verbs.support.run_values import power
 
 
 @click.command(short_help="One power budget for all jobs of this machine.")
@@ -32,44 +29,28 @@ def site(cap: str | None, until: str | None, ramp: str | None, clear: bool, as_j
     All supervisors keep it together: by power limits, else by pauses. It counts the boards that your jobs use; across
     users only an administrator's /etc/carbontui/site.toml applies.
     """
-    from carbontui.job import budget as budgets
-    from carbontui.site.ledger import Ledger, LedgerError
-    from carbontui.site.sharing import RAMP_W_PER_S, SiteBudget
-
     ledger = Ledger()
     now = time.time()
     if clear and (cap or until or ramp):
         raise Failure("--clear takes no other options", 2)
     if (until or ramp) and not cap:
         raise Failure("--until and --ramp go with --cap, like carbontui site --cap 1200W --until 18:00", 2)
-    try:
+    with refused("", LedgerError, code=1):
         if clear:
             ledger.set_budget(None)
         elif cap:
-            until_s = None
-            if until:
-                try:
-                    ends = budgets.parse_until(until, now)
-                except ValueError as error:
-                    raise Failure(f"--until: {error}", 2) from None
-                if isinstance(ends, str):
-                    raise Failure("--until: a site budget needs a time of day, like 18:00", 2)
-                until_s = ends
-            rise = watts(ramp, "--ramp") if ramp else RAMP_W_PER_S
+            with refused("--until: "):
+                until_s = budgets.parse_until(until, now) if until else None
+            if isinstance(until_s, str):
+                raise Failure("--until: a site budget needs a time of day, like 18:00", 2)
+            rise = power(ramp, "--ramp") if ramp else RAMP_W_PER_S
             ledger.set_budget(
-                SiteBudget(cap_w=watts(cap, "--cap"), ramp_w_per_s=rise, until_s=until_s, by=link.whoami())
+                SiteBudget(cap_w=power(cap, "--cap"), ramp_w_per_s=rise, until_s=until_s, by=link.whoami())
             )
         _show(ledger, now, as_json=as_json)
-    except LedgerError as error:
-        raise Failure(str(error), 1) from None
 
 
-def _show(ledger: object, now: float, *, as_json: bool) -> None:
-    import msgspec
-
-    from carbontui.site.ledger import Ledger
-
-    assert isinstance(ledger, Ledger)
+def _show(ledger: Ledger, now: float, *, as_json: bool) -> None:
     budget, claims = ledger.budget(now), ledger.claims(time.monotonic())
     if as_json:
         shown = {"budget": msgspec.to_builtins(budget), "claims": msgspec.to_builtins(claims)}

@@ -8,18 +8,17 @@ import os
 import shlex
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import click
 
 from carbontui import units
+from carbontui.grid.best_start import STEP_S, StartWindow, best_start
+from carbontui.job import budget as budgets
+from carbontui.slurm import commands
 from carbontui.text import figures
-from carbontui.verbs.site import watts as watts_of
 from carbontui.verbs.support import grid_data as ahead_of
-from carbontui.verbs.support.command import Failure
-
-if TYPE_CHECKING:
-    from carbontui.slurm.window import StartWindow
+from carbontui.verbs.support.command import Failure, refused
+from carbontui.verbs.support.run_values import power
 
 AHEAD_MOST_S = 14 * 86400.0
 AT_ONCE_S = 60.0
@@ -55,19 +54,14 @@ def submit(
     Everything after -- goes to sbatch. The job starts in the cleanest hours that the budget leaves, or later if the
     queue is busy. A script that uses `carbontui run` gets the deadline as its budget.
     """
-    from carbontui.job import budget as budgets
-    from carbontui.slurm import commands
-
     if not arguments:
         raise Failure("submit needs a script: carbontui submit --work 8h -- job.sh", 2)
     now = time.time()
-    try:
+    with refused():
         work_s = units.parse_duration(work)
         if work_s <= 0:
             raise ValueError(f"--work {work!r}: must be longer than zero")
         deadline = budgets.parse(budget, now).deadline_s(now, work_s)
-    except ValueError as error:
-        raise Failure(str(error), 2) from None
     assert deadline is not None
     window, source = _window(zone, grid_file, now, work_s, deadline)
     wait_s = window.begin_s - now
@@ -84,16 +78,14 @@ def submit(
         "work_s": round(work_s),
     }
     if watts:
-        noted["watts"] = watts_of(watts, "--watts")
+        noted["watts"] = power(watts, "--watts")
     options.append(f"--comment=carbontui:{json.dumps(noted)}")
     command = [*options, *arguments]
     job = ""
     if not dry_run:
         os.environ.setdefault("CARBONTUI_BUDGET", units.iso(deadline))
-        try:
+        with refused("", commands.SlurmError, code=1):
             job = commands.submitted(command)
-        except commands.SlurmError as error:
-            raise Failure(str(error), 1) from None
     if as_json:
         click.echo(json.dumps({"job": job or None, **noted, "saved": round(window.saved, 4), "source": source}))
         return
@@ -106,12 +98,10 @@ def _window(
     zone: str | None, grid_file: str | None, now: float, work_s: float, deadline_s: float
 ) -> tuple[StartWindow, str]:
     """The chosen start, and where the intensities come from. Raises Failure."""
-    from carbontui.slurm import window
-
-    ahead = min(AHEAD_MOST_S, max(deadline_s - now, work_s) + window.STEP_S)
-    start = now // window.STEP_S * window.STEP_S
-    mean, start, source = ahead_of.intensity(zone, grid_file, start, ahead, window.STEP_S)
-    found = window.best(mean, start, window.STEP_S, now_s=now, work_s=work_s, deadline_s=deadline_s)
+    ahead = min(AHEAD_MOST_S, max(deadline_s - now, work_s) + STEP_S)
+    start = now // STEP_S * STEP_S
+    mean, start, source = ahead_of.intensity(zone, grid_file, start, ahead, STEP_S)
+    found = best_start(mean, start, STEP_S, now_s=now, work_s=work_s, deadline_s=deadline_s)
     if found is None:
         raise Failure(f"no grid data until then ({source}); submit it with sbatch", 3)
     return found, source

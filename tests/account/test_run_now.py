@@ -94,11 +94,9 @@ def test_a_successor_goes_on_with_the_time_and_a_journal_of_before_begins_one():
     assert lived.restored(None, Lived(7.0)) == Lived(7.0)
 
 
-def test_the_account_of_an_earlier_version_is_read_as_it_was_told():
-    told = {"done_s": 100.0, "full_wall_w": 500.0, "avoided_g": 1.0}
-    assert kept(told) == RunNow(100.0, 500.0, True) and kept({**told, "avoided_g": None}) is None
+def test_run_now_is_read_from_the_journal_as_it_was_kept():
     for one in (RunNow(5.0, 7.0, False), None):
-        assert kept({**told, **to_kept(one)}) == one
+        assert kept(to_kept(one)) == one
 
 
 def test_nothing_is_measured_that_came_out_of_an_estimate():

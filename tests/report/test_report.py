@@ -55,6 +55,8 @@ def test_a_stranger_finds_the_same_energy_co2_and_avoided_in_the_journal(job, to
 
 def test_values_of_a_persons_file_are_not_called_direct_emissions(tmp_path):
     made = story.build(runs.make(tmp_path, grid="/data/my curve.csv"))
+    of_file = protocol.Intensity(300.0, "given", "DE")
+    made = replace(made, status=structs.replace(made.status, intensity=of_file))
     assert figures.zone(made) == "DE, as given in my curve.csv"
     texts = (page.html(made), forms.markdown(made), card.terminal(made), " ".join(prose.story_of(made)))
     assert not any("direct" in text for text in texts) and all("as given in my curve.csv" in text for text in texts)

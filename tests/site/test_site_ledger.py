@@ -38,6 +38,15 @@ def test_without_a_budget_nothing_is_written(house_of):
     assert not ledger.directory.exists()
 
 
+def test_lease_folders_side_by_side_have_each_a_budget_of_its_own(tmp_path, monkeypatch):
+    for name, cap_w in (("one", 400.0), ("other", 900.0)):
+        monkeypatch.setenv("CARBONTUI_LEASE_DIR", str(tmp_path / name))
+        Ledger(administrator=tmp_path / "none").set_budget(SiteBudget(cap_w=cap_w))
+    for name, cap_w in (("one", 400.0), ("other", 900.0)):
+        monkeypatch.setenv("CARBONTUI_LEASE_DIR", str(tmp_path / name))
+        assert Ledger(administrator=tmp_path / "none").budget(0.0).cap_w == cap_w
+
+
 def test_two_jobs_share_a_budget_and_files_are_private(house_of):
     ledger = house_of[0]()
     ledger.set_budget(SiteBudget(cap_w=1000.0, ramp_w_per_s=1e6))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,10 @@ from fake import NOW, FakeSupervisor, scene
 from house import until
 from msgspec import structs
 
-from carbontui import protocol
-from carbontui.grid.compose import best_start
+from carbontui import protocol, units
 from carbontui.grid.types import Outlook
 from carbontui.job.keeper.trial import TRY_OVER
+from carbontui.text import figures
 from carbontui.tui.app import CarbonApp
 from carbontui.tui.glyphs import ASCII, BLOCKS, Glyphs
 from carbontui.tui.job_list import JobList, ListedJob
@@ -27,6 +28,7 @@ from carbontui.tui.screens.dashboard import Dashboard
 from carbontui.tui.screens.jobs import Jobs, drawn_w
 from carbontui.tui.target import Target
 from carbontui.tui.widgets.job_table import JobTable, summed_w
+from carbontui.verbs.support.station import gain_words
 
 FACTS = (
     ("gpu 0", "NVIDIA H100 80GB HBM3  71 W of 700 W, 0.5 GiB in use", True),
@@ -103,13 +105,16 @@ def test_a_failed_training_says_what_it_said_last(log: str, said: str) -> None:
     assert last_error(log) == said
 
 
-def test_a_start_later_today_gains_what_its_hours_are_cleaner() -> None:
-    values = (400.0,) * 4 + (100.0,) * 4 + (300.0,) * 8
+def test_the_table_says_what_a_job_gains_by_starting_later_today() -> None:
+    values = (400.0,) * 4 + (100.0,) * 8 + (300.0,) * 8
     outlook = Outlook("DE", "average_direct", 0.0, 900.0, values, values, values, 0, "", "default", 0.0)
-    found = best_start(outlook, 10.0, 1.0)
-    assert found is not None and found.start_s == 3600.0 and found.gain == 0.75
-    assert best_start(outlook, 3700.0, 1.0) == (1.0, 3700.0, 0.0)
-    assert best_start(outlook, 0.0, 5.0) is None
+    hour = units.from_iso("2026-06-21T10:00:00Z")
+    outlook = replace(outlook, start_s=hour)
+    cleaner = figures.clock(hour + 3600.0, hour)
+    assert gain_words(outlook, hour) == f"a job of 2 h emits {figures.percent(0.6)} less if started {cleaner}"
+    assert gain_words(outlook, hour + 3600.0) == "a job of 2 h emits least if started now"
+    assert gain_words(replace(outlook, mean=(*values, None)), hour) == "no forecast reaches far enough"
+    assert gain_words(replace(outlook, mean=values[:6]), hour) == "no forecast reaches far enough"
 
 
 @asynccontextmanager

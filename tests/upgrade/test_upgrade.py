@@ -81,7 +81,7 @@ def settle(job) -> None:
 
 def refused_cap(job) -> str:
     """Why no cap can be set: there is no board, or nobody has looked yet."""
-    return talk.ask(store.load(job.dir), protocol.Cmd(1, "cap", {"value_w": 50.0})).error or ""
+    return talk.ask(store.load(job.dir), protocol.Cmd(1, "cap", {"value_w": 50.0}), protocol.Result).error or ""
 
 
 def replace(job, role: str) -> None:

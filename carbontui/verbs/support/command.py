@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import click
@@ -53,6 +54,19 @@ class Failure(click.ClickException):
 
     def show(self, file: object = None) -> None:
         click.echo(f"carbontui: {self.message}", err=True)
+
+
+Kinds = type[Exception] | tuple[type[Exception], ...]
+
+
+@contextlib.contextmanager
+def refused(said: str = "", kinds: Kinds = ValueError, *, code: int = 2) -> Iterator[None]:
+    """An error of these kinds as a Failure: `said`, and what the error says."""
+    try:
+        yield
+    except kinds as error:
+        why = error.strerror or error if isinstance(error, OSError) else error
+        raise Failure(f"{said}{why}", code) from None
 
 
 class Finite(click.FloatRange):

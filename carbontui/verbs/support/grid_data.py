@@ -10,10 +10,11 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from carbontui import config
 from carbontui.grid import choose, opening, zones
 from carbontui.grid.http import Http
-from carbontui.grid.settings import GridSettings
-from carbontui.verbs.support.command import Failure
+from carbontui.grid.settings import GridSettings, KeyFileError
+from carbontui.verbs.support.command import Failure, refused
 
 NAMED = 6
 """Candidates named where the time zone has several."""
@@ -25,10 +26,8 @@ def find_zone(wanted: str | None) -> tuple[zones.Zone | None, str]:
     Raises Failure (wrong use) for an unknown zone, naming the nearest ones.
     """
     if wanted:
-        try:
+        with refused("--zone: "):
             return zones.resolve(wanted), ""
-        except ValueError as error:
-            raise Failure(f"--zone: {error}", 2) from None
     candidates, confidence = zones.guess(zones.local_time_zone())
     if confidence == "high":
         return candidates[0], ""
@@ -45,6 +44,17 @@ def sure_zone(wanted: str | None) -> zones.Zone:
     if found is None:
         raise Failure(why, 2)
     return found
+
+
+def settings_of(loaded: config.Settings) -> GridSettings:
+    """The settings of a feed for a verb. Raises Failure for keys and URLs that cannot be used."""
+    with refused(), refused("", KeyFileError, code=4):
+        return opening.settings(
+            signal=loaded.signal,
+            currency=loaded.currency,
+            price_zone=loaded.price_zone,
+            price_per_kwh=loaded.price_per_kwh,
+        )
 
 
 AT_ONCE = 6
@@ -130,13 +140,9 @@ def _expected(
     zone: str | None, start_s: float, ahead_s: float, step_s: float
 ) -> tuple[Sequence[float | None], float, str]:
     """The zone's forecast."""
-    from carbontui.grid import opening, settings
-
     place = sure_zone(zone or os.environ.get("CARBONTUI_ZONE"))
-    try:
+    with refused():  # a KeyFileError is one as well
         feed = opening.open_feed(place.key, settings=opening.settings(), now=time.time)
-    except (settings.KeyFileError, ValueError) as error:
-        raise Failure(str(error), 2) from None
     asyncio.run(feed.refresh())
     seen = feed.outlook(start_s, 0.0, ahead_s, step_s)
     if seen is None:

@@ -16,7 +16,7 @@ from carbontui.job import spec as job_spec
 from carbontui.job.keeper import resume
 from carbontui.slurm import commands, successor
 from carbontui.system import bounded_command, ssh
-from carbontui.verbs.support.command import Failure
+from carbontui.verbs.support.command import Failure, refused
 from carbontui.verbs.support.foreground import UNLOADED_EXIT, say
 
 ANSWER_S = 20.0
@@ -29,10 +29,8 @@ def named(text: str) -> job_spec.Nodes:
     here = socket.gethostname()
     names: list[str] = []
     for word in filter(None, (part.strip() for part in text.split(","))):
-        try:
+        with refused("--hosts: "):
             found = ssh.place(word)
-        except ValueError as error:
-            raise Failure(f"--hosts: {error}", 2) from None
         if found.job is not None:
             raise Failure(f"--hosts: {units.printable(word)!r} names a job; give machines alone, like a,b", 2)
         if found.host not in (here, "localhost", *names):

@@ -11,7 +11,7 @@ import click
 from carbontui import protocol
 from carbontui.system import ssh
 from carbontui.tui.target import Target
-from carbontui.verbs.support.command import Failure
+from carbontui.verbs.support.command import Failure, refused
 
 LOOK_EVERY_S = 5.0
 there_option = click.option(
@@ -30,10 +30,8 @@ def is_remote(text: str) -> bool:
 
 def host_of(text: str, there: str) -> ssh.SshHost:
     """The machine of `user@host[:job]`. Raises Failure (2)."""
-    try:
+    with refused():
         return ssh.SshHost(ssh.place(text).host, carbontui=there)
-    except ValueError as error:
-        raise Failure(str(error), 2) from None
 
 
 def job_of(text: str) -> str | None:
@@ -43,10 +41,8 @@ def job_of(text: str) -> str | None:
 
 def only_job(host: ssh.SshHost, job: str | None) -> protocol.Status:
     """The job meant; ssh may ask for a password. Raises Failure: 2 for an ambiguous name, 3 for none."""
-    try:
+    with refused("", ssh.SshError, code=3):
         found = host.statuses(job, ask=True)
-    except ssh.SshError as error:
-        raise Failure(str(error), 3) from None
     if job is None:
         found = tuple(status for status in found if status.state in protocol.LIVE_STATES)
     if not found:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from carbontui import config, link, units
-from carbontui.verbs.support.command import Failure
+from carbontui.verbs.support.command import Failure, refused
 
 if TYPE_CHECKING:
     from carbontui.job.allowance import AllowanceKind
@@ -20,10 +20,14 @@ SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish"})
 
 
 def duration(text: str, option: str) -> float:
-    try:
+    with refused(f"{option}: "):
         return units.parse_duration(text)
-    except ValueError as error:
-        raise Failure(f"{option}: {error}", 2) from None
+
+
+def power(text: str, option: str) -> float:
+    """'1200W', '1.2kW' or '1200' as watts."""
+    with refused(f"{option}: "):
+        return units.parse_power(text)
 
 
 def current_directory() -> str:
@@ -56,10 +60,8 @@ def checked_name(name: str) -> str:
 
 
 def settings_for(**given: Any) -> config.Loaded:
-    try:
+    with refused("", config.ConfigError):
         return config.load(given)
-    except config.ConfigError as error:
-        raise Failure(str(error), 2) from None
 
 
 def zone_for(wanted: str | None, recorded: bool) -> tuple[str | None, str]:
@@ -141,16 +143,12 @@ def allowances(given: dict[str, Any], settings: config.Settings) -> dict[str, An
     for kind, field in fields.items():
         if (text := given.get(f"{kind}_budget")) is None:
             continue
-        try:
+        with refused(f"--{kind}-budget: "):
             found[field] = allowance.parse(text, kind, settings.currency).most
-        except ValueError as error:
-            raise Failure(f"--{kind}-budget: {error}", 2) from None
         if kind == "cost" and not settings.currency:
             raise Failure("--cost-budget needs --currency, like EUR", 2)
-    try:
+    with refused("--on-budget: "):
         order = allowance.parse_order(settings.on_budget)
-    except ValueError as error:
-        raise Failure(f"--on-budget: {error}", 2) from None
     if settings.objective == "time" and not found:
         raise Failure("--objective time needs a budget to use: --carbon-budget, --cost-budget or --energy-budget", 2)
     return {**found, "on_budget": order}
@@ -172,10 +170,8 @@ def split_resume_args(text: str | None, command: tuple[str, ...]) -> tuple[str, 
     """The arguments, split as a shell would. Raises Failure where they could not reach the training."""
     if text is None:
         return ()
-    try:
+    with refused(f"--resume-args: {text!r} cannot be split: "):
         added = tuple(shlex.split(text))
-    except ValueError as error:
-        raise Failure(f"--resume-args: {text!r} cannot be split: {error}", 2) from None
     for word, after in itertools.pairwise(command):
         if Path(word).name in SHELLS and after.startswith("-") and not after.startswith("--") and "c" in after:
             why = f"what is added to `{Path(word).name} {after}` does not reach the command inside it"
@@ -184,11 +180,8 @@ def split_resume_args(text: str | None, command: tuple[str, ...]) -> tuple[str, 
 
 
 def check_log(path: str) -> None:
-    try:
-        with Path(path).open("ab"):
-            pass
-    except OSError as error:
-        raise Failure(f"--log: {path}: {error.strerror}", 2) from None
+    with refused(f"--log: {path}: ", OSError), Path(path).open("ab"):
+        pass
 
 
 def metrics_place(where: str | None) -> str | None:
@@ -208,8 +201,6 @@ def metrics_place(where: str | None) -> str | None:
 def check_grid(path: str) -> None:
     from carbontui.grid import recorded
 
-    try:
+    with refused("--grid: "):
         recorded.load(Path(path))
         recorded.load_price(Path(path))
-    except ValueError as error:
-        raise Failure(f"--grid: {error}", 2) from None

@@ -31,7 +31,6 @@ LEAVE_WAIT_S = 5.0
 AHEAD_S = 48 * 3600.0
 """How far ahead a better start is searched for: a forecast beyond that is a guess."""
 GAIN_HOURS = (2.0, 8.0, 24.0)
-GAIN_LEAST = 0.01
 Fact = tuple[str, str, bool]
 
 
@@ -152,8 +151,7 @@ class StationWatch:
 
     async def _follow_grid(self) -> None:
         from carbontui.grid import opening
-        from carbontui.verbs.grid import settings_of
-        from carbontui.verbs.support.grid_data import sure_zone
+        from carbontui.verbs.support.grid_data import settings_of, sure_zone
 
         try:
             settings = config.load().settings
@@ -194,15 +192,19 @@ _HOW = {"default": "typical", "forecast": "forecast", "estimated": "estimated", 
 
 def gain_words(outlook: Outlook, now_s: float) -> str:
     """'a job of 2 h emits 31% less if started 12:00; of 8 h: 12% less, 09:00; of 24 h: now is as good'."""
-    from carbontui.grid.compose import best_start
+    from carbontui.grid.best_start import best_start
 
     told: list[str] = []
+    end_s = outlook.start_s + len(outlook.mean) * outlook.step_s
     for hours in GAIN_HOURS:
-        best = best_start(outlook, now_s, hours)
+        work_s = hours * 3600.0
+        if None in outlook.mean or now_s + work_s > end_s:
+            continue
+        best = best_start(outlook.mean, outlook.start_s, outlook.step_s, now_s=now_s, work_s=work_s, deadline_s=end_s)
         if best is None:
             continue
-        gains = best.gain >= GAIN_LEAST
-        when, less = figures.clock(best.start_s, now_s), f"{figures.percent(best.gain)} less"
+        gains = best.begin_s > now_s
+        when, less = figures.clock(best.begin_s, now_s), f"{figures.percent(best.saved)} less"
         if not told:
             lead = f"a job of {hours:.0f} h emits"
             told.append(f"{lead} {less} if started {when}" if gains else f"{lead} least if started now")

@@ -36,9 +36,24 @@ def live_or_last(wanted: str | None) -> store.Job:
     return find(wanted)
 
 
-def ask(job: store.Job, message: Any, timeout_s: float = 10.0) -> Any:
+def ask(job: store.Job, message: Any, kind: type[T]) -> T:
     """One request and its answer. Waits RETRY_S for a supervisor that is being replaced, then raises Failure (3)."""
-    return _patiently(job, lambda: link.ask(job.socket, message, timeout_s))
+    answer = _patiently(job, lambda: link.ask(job.socket, message, 10.0))
+    if not isinstance(answer, kind):
+        raise Failure(f"job {job.id} gave an unexpected answer", 1)
+    return answer
+
+
+def order(job: store.Job, verb: protocol.Verb, args: dict[str, Any] | None = None) -> protocol.Result:
+    """Send a command; the supervisor's answer. Raises Failure with its reason and exit code where it refuses."""
+    return accepted(ask(job, protocol.Cmd(1, verb, args or {}), protocol.Result))
+
+
+def accepted(answer: protocol.Result) -> protocol.Result:
+    """The answer to a command. Raises Failure for a refusal."""
+    if not answer.ok:
+        raise Failure(answer.error or "refused", answer.exit_code or 1)
+    return answer
 
 
 def snap(job: store.Job) -> protocol.Snap:

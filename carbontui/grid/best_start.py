@@ -1,4 +1,4 @@
-"""The cleanest start for work that runs in one piece: usable for a queue before the job exists."""
+"""The cleanest start for work that runs in one piece, as for a job that does not exist yet."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class StartWindow(NamedTuple):
         return 1.0 - self.mean_g / self.now_g if self.now_g > 0 else 0.0
 
 
-def best(
+def best_start(
     mean_g: Sequence[float | None], start_s: float, step_s: float, *, now_s: float, work_s: float, deadline_s: float
 ) -> StartWindow | None:
     """The start from `now_s` on with the lowest mean intensity, so that `work_s` seconds end by `deadline_s`; the
