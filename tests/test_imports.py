@@ -89,7 +89,6 @@ PURE = {
     "carbontui.power.agent.view",
     "carbontui.power.curves.curve",
     "carbontui.power.messages",
-    "carbontui.power.metering.metrics",
     "carbontui.power.backends.simulated",
     "carbontui.openmetrics.text",
     "carbontui.protocol",

@@ -121,14 +121,14 @@ class StationWatch:
 
     async def _follow(self) -> None:
         from carbontui.openmetrics.text import render
+        from carbontui.power.agent import processes, view
         from carbontui.power.agent.handle import AgentHandle
         from carbontui.power.limit import leases
-        from carbontui.power.metering import metrics
         from carbontui.power.metering.meter import Meter
 
         place = _metrics()
         if leases.stale_leases():
-            outcomes = await asyncio.to_thread(leases.restore_stale)
+            outcomes = await asyncio.to_thread(processes.restore_stale)
             self._restored = tuple(("limits", f"{o.uuid}: {o.text or o.code}", o.ok) for o in outcomes)
         grid = asyncio.ensure_future(self._follow_grid())
         handle = AgentHandle(log=lambda _line: None, cwd=Path("/"), job="station", monitor=True)
@@ -141,7 +141,7 @@ class StationWatch:
                     meter.add(sample)
                 if place is not None and place.due():
                     joules = {uuid: meter.joules(uuid) for uuid in meter.devices}
-                    place.tell(render(metrics.station(handle.readings, joules)))
+                    place.tell(render(view.metrics(handle.readings, joules)))
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(self._leave.wait(), 0.5)
         finally:
