@@ -1,6 +1,6 @@
 """Boundaries of unmodified scripts: the end of an optimizer step.
 
-A boundary is the end of an outermost optimizer step, never inside backward. One optimizer counts the steps (leader.py);
+A boundary is the end of an outermost optimizer step, never inside backward. One optimizer counts the steps (detection/leader.py);
 those of others are boundaries but not steps. An explicit carbontui.step() switches all of this off, and so does a
 framework whose own loop reports the end of a step (frameworks/) while it trains.
 """

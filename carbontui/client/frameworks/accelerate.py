@@ -8,7 +8,7 @@ for epoch in range(epochs):
             ...
         saved.batch_ended()                     # at the very end of the body
 
-The previous one is kept as state.before, in case the newest cannot be resumed from: see client/checkpoint.py.
+The previous one is kept as state.before, in case the newest cannot be resumed from: see client/checkpoint.
 """
 
 from __future__ import annotations

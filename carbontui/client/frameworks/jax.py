@@ -3,7 +3,7 @@
 saved = Checkpoint("run.npz", lambda: {"params": params, "opt": opt_state, "key": key})
 step, state = saved.resume()      # (0, None), or what was saved
 
-The previous one is kept as run.npz.before, in case the newest cannot be resumed from (client/checkpoint.py).
+The previous one is kept as run.npz.before, in case the newest cannot be resumed from (client/checkpoint).
 """
 
 from __future__ import annotations
