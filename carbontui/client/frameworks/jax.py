@@ -45,8 +45,7 @@ class Checkpoint:
             return step
 
         step = self.kept.load(read) or 0
-        with api.gate.cond:
-            api.gate.facts["start_step"], api.gate.facts["start_known"] = step - api.gate.counter.done(), True
+        api.gate.starts_at(step)
         return step, tree
 
     def save(self) -> None:
