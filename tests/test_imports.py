@@ -71,7 +71,6 @@ PURE = {
     "carbontui.power.agent.view",
     "carbontui.power.curves.curve",
     "carbontui.power.messages",
-    "carbontui.power.metering.metrics",
     "carbontui.power.backends.simulated",
     "carbontui.system.openmetrics",
     "carbontui.protocol",

@@ -48,7 +48,7 @@ def to_kept(run_now: RunNow | None) -> dict[str, object]:
     return {"run_now_s": run_now.seconds, "run_now_w": run_now.watts, "lever_acted": run_now.acted}
 
 
-def kept(told: Mapping[str, Any]) -> RunNow | None:
+def kept(data: Mapping[str, Any]) -> RunNow | None:
     """From the journal."""
-    seconds, watts = told["run_now_s"], told["run_now_w"]
-    return None if seconds is None else RunNow(float(seconds), float(watts), bool(told["lever_acted"]))
+    seconds, watts = data["run_now_s"], data["run_now_w"]
+    return None if seconds is None else RunNow(float(seconds), float(watts), bool(data["lever_acted"]))

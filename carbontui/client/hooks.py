@@ -1,8 +1,8 @@
 """Boundaries of unmodified scripts: the end of an optimizer step.
 
-A boundary is the end of an outermost optimizer step, never inside backward. One optimizer counts the steps (leader.py);
-those of others are boundaries but not steps. An explicit carbontui.step() switches all of this off, and so does a
-framework whose own loop reports the end of a step (frameworks/) while it trains.
+A boundary is the end of an outermost optimizer step, never inside backward. One optimizer counts the steps
+(detection/leader.py); those of others are boundaries but not steps. An explicit carbontui.step() switches all of this
+off, and so does a framework whose own loop reports the end of a step (frameworks/) while it trains.
 """
 
 from __future__ import annotations
@@ -115,8 +115,8 @@ WATCHED = {
     "pytorch_lightning.trainer.trainer": _later("lightning"),
     "lightning.pytorch.trainer.trainer": _later("lightning"),
     "keras.src.models.model": _later("keras"),
-    "xgboost.training": _later("xgboost"),
-    "lightgbm.engine": _later("lightgbm"),
+    "xgboost.training": _later("boosting", "on_xgboost"),
+    "lightgbm.engine": _later("boosting", "on_lightgbm"),
     "wandb.sdk.wandb_run": _tracker("on_wandb"),
     "mlflow.tracking.fluent": _tracker("on_mlflow"),
     "torch.utils.tensorboard.writer": _tracker("on_tensorboard"),

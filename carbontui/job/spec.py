@@ -26,7 +26,7 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Simulated(msgspec.Struct, frozen=True, kw_only=True):
-    """A simulated GPU, for demo and tests only. `points` are those of `power.simulated.SimulatedSpec`."""
+    """A simulated GPU, for demo and tests only. `points` are those of `power.backends.simulated.SimulatedSpec`."""
 
     count: int = 1
     points: tuple[tuple[float, float, float], ...] = ()

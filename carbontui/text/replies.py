@@ -14,7 +14,7 @@ def _curve(*, curve: Any, now_s: float) -> str:
 
 
 def curve_lines(curve: Any) -> list[str]:
-    """A speed curve (`power.curve.Curve`), one line per level."""
+    """A speed curve (`power.curves.curve.Curve`), one line per level."""
     rate = f"{curve.rate_steps_per_s:.3g} steps/s at full speed" if curve.rate_steps_per_s else "not measured here"
     lines = [f"{curve.gpu} x {curve.gpus}: {rate}", *(_level(point) for point in curve.points)]
     if curve.parked_w is not None:

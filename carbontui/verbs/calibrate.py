@@ -54,7 +54,7 @@ def _export(job: store.Job, target: Path) -> str:
 
 
 def _import(source: Path) -> str:
-    from carbontui.power.curves import curve
+    from carbontui.power.curves import curve, files
 
     with refused(f"{source}: ", (OSError, ValueError)):
         found = files.read(source)

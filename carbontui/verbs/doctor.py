@@ -135,13 +135,13 @@ def grid_findings() -> list[Finding]:
 async def power_findings(mend: bool) -> list[Finding]:
     """GPUs, CPU and what may be set, as the agent finds them; stale limits, restored with --mend."""
     from carbontui.job import store
-    from carbontui.power.agent import view
+    from carbontui.power.agent import processes, view
     from carbontui.power.agent.handle import AgentHandle
     from carbontui.power.limit import leases
 
     found: list[Finding] = []
     if mend:
-        for outcome in leases.restore_stale():
+        for outcome in processes.restore_stale():
             verdict: Verdict = "ok" if outcome.ok else "missing"
             back = "restored" if outcome.watts is None else f"restored, {outcome.watts:.0f} W"
             found.append(Finding("limits", verdict, f"{outcome.uuid}: {outcome.text or back}", outcome.fix))

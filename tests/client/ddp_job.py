@@ -39,7 +39,7 @@ if len(sys.argv) > 3:
         json.dump({"done": done}, open(path, "w"))
 rng = random.Random(rank)
 if os.environ.get("ADVERSE"):  # proposals three steps ahead that reach the others up to 30 ms late
-    from carbontui.client import ranks
+    from carbontui.client.pausing import ranks
     slow, ranks.LEAD_S = random.Random(100 + rank), 0.0
     plain = ranks.Store.take
     def late(self, key):

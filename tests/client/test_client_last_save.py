@@ -9,7 +9,7 @@ import pytest
 
 LOOP = """
 import carbontui, os, signal, sys, time
-from carbontui.client import last_save
+from carbontui.client.pausing import signals as last_save
 {before}
 @carbontui.on_checkpoint
 def save():

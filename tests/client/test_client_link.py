@@ -103,7 +103,7 @@ def test_a_training_over_before_its_link_has_run_is_told_of(supervisor, launch, 
     process = launch(
         """
         import carbontui, threading
-        from carbontui.client import link
+        from carbontui.client.pausing import link
         link.Link.start = lambda self: None
         for _ in range(5):
             carbontui.step()

@@ -101,7 +101,7 @@ def test_a_tracker_that_is_closed_ends_with_the_newest_figures(told, monkeypatch
 LAST = """\
 import json, sys, time
 import carbontui
-from carbontui.client import trackers
+from carbontui.client.frameworks import trackers
 module = type(sys)("wandb_run")
 class Run:
     def log(self, data, step=None, commit=None):

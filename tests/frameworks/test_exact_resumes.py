@@ -42,7 +42,7 @@ def test_lightgbm_is_left_where_its_trees_are_all_that_decides_the_next_round():
     import lightgbm
     import numpy as np
 
-    from carbontui.client.frameworks.lightgbm import _is_exact
+    from carbontui.client.frameworks.boosting import _is_exact
 
     draw = np.random.default_rng(1)
     inputs = draw.normal(size=(500, 6))

@@ -97,8 +97,8 @@ def test_a_limit_without_effect_goes_back_and_the_clock_does_it(bench: Callable[
     lease = board.store.read(board.uuid)
     assert limit_w == 700 and lease is not None and (lease.clocks_mhz, lease.before_mw) == (locked_mhz, 700_000)
     assert board.looks(12) == [] and 0.95 * 400 <= board.power_w <= 1.02 * 400
-    assert board.limiter.clocks_w(board.uuid) == 400 and not board.limiter.proving(board.uuid)
-    assert board.limiter.cap(board.uuid).support == "yes"
+    assert board.limiter.boards[board.uuid].clocks_w == 400 and not board.limiter.boards[board.uuid].proving
+    assert board.limiter.boards[board.uuid].shown().support == "yes"
     assert "cannot be restored" in board.limiter.notices[board.uuid]
     assert board.limiter.release(board.uuid).code == "given_back"
     assert board.standing() == (700, 0) and board.store.all() == [] and board.limiter.notices == {}
@@ -110,7 +110,7 @@ def test_a_cap_is_not_called_proven_before_the_watts_are_there(bench: Callable[.
     proven_at_w = []
     for _ in range(30):
         board.look()
-        if not board.limiter.proving(board.uuid):
+        if not board.limiter.boards[board.uuid].proving:
             proven_at_w.append(board.power_w)
     assert proven_at_w and max(proven_at_w) <= 1.03 * 300
 
@@ -174,7 +174,7 @@ def test_clocks_without_effect_either(bench: Callable[..., Bench]) -> None:
     assert board.until_told().ok, "the lock was accepted"
     told = board.until_told()
     assert (told.ok, told.code) == (False, "no_effect") and "ran above" in told.text
-    assert board.limiter.clocks_cap(board.uuid).support == "no_effect"
+    assert board.limiter.boards[board.uuid].clocks_cap().support == "no_effect"
     assert board.standing() == (700, 0) and board.store.all() == []
     assert board.cap(300).code == "no_effect"
 
@@ -266,7 +266,10 @@ def test_a_board_whose_limit_cannot_be_set_is_capped_by_its_clock(bench: Callabl
     fresh = Limiter(board.backend, board.store, "job", board.lines.append)
     fresh.know(board.backend.devices()[0])
     fresh.probe(board.uuid)
-    assert fresh.cap(board.uuid).support == "unknown" and "clocks are locked" in fresh.cap(board.uuid).why
+    assert (
+        fresh.boards[board.uuid].shown().support == "unknown"
+        and "clocks are locked" in fresh.boards[board.uuid].shown().why
+    )
     told = fresh.apply(board.uuid, 400, allow_raise=False, power_w=680.0, now_s=0.0)
     assert told.code == "applied" and board.standing()[1] > 0
     fresh.release_all()
@@ -275,16 +278,16 @@ def test_a_board_whose_limit_cannot_be_set_is_capped_by_its_clock(bench: Callabl
 
 def test_the_capability_table_says_what_is_known_of_clock_locks(bench: Callable[..., Bench]) -> None:
     board = bench(limit_works=0)
-    said = board.limiter.clocks_cap(board.uuid)
+    said = board.limiter.boards[board.uuid].clocks_cap()
     assert said.support == "yes" and "up to 1980 MHz; used only" in said.why and board.standing()[1] == 0, (
         "never probed"
     )
     board.cap(400)
     board.until_told()
-    assert board.limiter.clocks_cap(board.uuid).support == "yes"
+    assert board.limiter.boards[board.uuid].clocks_cap().support == "yes"
     board.limiter.release(board.uuid)
     denied = bench(permission=2)
-    assert denied.limiter.clocks_cap(denied.uuid).support == "no_permission"
+    assert denied.limiter.boards[denied.uuid].clocks_cap().support == "no_permission"
 
 
 def test_a_monitor_locks_no_clock(bench: Callable[..., Bench]) -> None:
@@ -355,8 +358,8 @@ def calibrated(board: Bench) -> Curve:
             uuid=board.uuid,
             name="board",
             limit_w=(look.limit_mw or 0) / 1000,
-            clocks_w=board.limiter.clocks_w(board.uuid),
-            proving=board.limiter.proving(board.uuid),
+            clocks_w=board.limiter.boards[board.uuid].clocks_w,
+            proving=board.limiter.boards[board.uuid].proving,
         )
         action = calibration.next(
             CalibrationInput(

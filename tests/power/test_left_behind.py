@@ -20,6 +20,7 @@ from test_limits_live import until as until_async
 
 from carbontui import paths
 from carbontui.power.agent import processes
+from carbontui.power.agent.processes import restore_stale
 from carbontui.power.limit.leases import LeaseStore, restore_stale, stale_leases
 from carbontui.system import proc
 from carbontui.verbs.support import talk
@@ -43,7 +44,7 @@ def orphan(machine_with: Callable) -> Iterator[tuple[object, int]]:
 def test_an_orphaned_agent_is_named_stale_and_ended_by_who_restores(orphan: tuple) -> None:
     sim, agent_pid = orphan
     (stale,) = stale_leases()
-    assert (stale.job, stale.ours_w) == ("doomed", 400.0)
+    assert (stale.job, stale.ours_mw) == ("doomed", (400_000,))
     (outcome,) = restore_stale()
     assert outcome.ok and sim.get("limit_mw") == 700_000
     assert gone(agent_pid) and stale_leases() == ()

@@ -17,6 +17,7 @@ from nvml_machine import machine_with  # noqa: F401
 
 from carbontui.power.agent import handle as handle_module
 from carbontui.power.agent.handle import AgentHandle
+from carbontui.power.agent.processes import restore_stale
 from carbontui.power.limit.leases import LeaseStore, restore_stale, stale_leases
 from carbontui.system import proc
 
@@ -192,7 +193,7 @@ def test_stopped_supervisor_then_killed_agent_leaves_a_lease_that_mend_honours(m
     wait_for(lambda: gone(agent_pid))
     assert sim.get("limit_mw") == 400_000
     (stale,) = stale_leases()
-    assert (stale.before_w, stale.ours_w, stale.job) == (700.0, 400.0, "doomed")
+    assert (stale.before_mw, stale.ours_mw, stale.job) == (700_000, (400_000,), "doomed")
     assert stale.fix == f"sudo nvidia-smi -i {stale.uuid} -pl 700"
     (outcome,) = restore_stale()
     assert outcome.code == "given_back" and sim.get("limit_mw") == 700_000

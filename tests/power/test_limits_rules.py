@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from carbontui.power.agent.core import Agent
-from carbontui.power.backends.base import DeviceError, DeviceInfo, Look
+from carbontui.power.backends.base import Backend, DeviceError, DeviceInfo, Look
 from carbontui.power.limit import leases
 from carbontui.power.limit.leases import LeaseRecord, LeaseStore, is_stale, new_record, stale_leases
 from carbontui.power.limit.limiter import Limiter
@@ -20,7 +20,7 @@ from carbontui.power.metering.rapl import Host
 UUID = "GPU-fake"
 
 
-class FakeBoard:
+class FakeBoard(Backend):
     """One board that notes what the lease on disk said at each write."""
 
     name, driver = "fake", "1"
@@ -31,10 +31,6 @@ class FakeBoard:
         self.writes: list[tuple[int, LeaseRecord | None]] = []
         self.refuse: int | None = None
         self.rounding = 0
-
-    def open(self) -> None: ...
-
-    def close(self) -> None: ...
 
     def devices(self) -> tuple[DeviceInfo, ...]:
         return (DeviceInfo(uuid=UUID, name="Fake", index=0, limit_min_mw=200_000, limit_max_mw=700_000),)
@@ -50,9 +46,6 @@ class FakeBoard:
             raise DeviceError(self.refuse, "refused")
         self.writes.append((milliwatts, self.store.read(uuid)))
         self.now_mw = milliwatts - self.rounding
-
-    def processes(self, uuid: str) -> dict[int, int]:
-        return {}
 
 
 @pytest.fixture
@@ -151,7 +144,7 @@ def test_a_lease_of_another_boot_is_dropped(board: FakeBoard, store: LeaseStore)
     store.write(msgspec.structs.replace(new_record(UUID, 1, 500_000, (400_000,), "old"), boot_id="another"))
     assert stale_leases(store.directory) == ()
     made = limiter(board, store)
-    assert made.found_w(UUID) == 700.0
+    assert made.boards[UUID].found_w == 700.0
     made.restore_stale()
     assert store.all() == [] and board.writes == []
 
@@ -166,7 +159,7 @@ def test_a_stale_lease_restores_only_a_value_that_is_ours(board: FakeBoard, stor
     pid, started = dead_owner()
     lease = msgspec.structs.replace(new_record(UUID, 3, 700_000, (400_000,), "old"), agent_pid=pid, agent_start=started)
     store.write(lease)
-    assert is_stale(lease) and stale_leases(store.directory)[0].before_w == 700
+    assert is_stale(lease) and stale_leases(store.directory)[0].before_mw == 700_000
     board.now_mw = 350_000  # someone has set another value since
     (outcome,) = limiter(board, store).restore_stale()
     assert outcome.code == "outside" and board.now_mw == 350_000 and store.all() == []
@@ -214,18 +207,18 @@ def test_permission_dropped_while_running_is_said_once_and_nothing_is_forgotten(
 def test_a_board_that_draws_less_than_its_cap_proves_nothing(board: FakeBoard, store: LeaseStore) -> None:
     made = limiter(board, store)
     cap(made, 400)  # it drew 300 W, as while the job was paused
-    assert [seen(made, 300, t) for t in (4.0, 5.0, 6.0, 7.0)] == [None] * 4 and not made.proving(UUID)
+    assert [seen(made, 300, t) for t in (4.0, 5.0, 6.0, 7.0)] == [None] * 4 and not made.boards[UUID].proving
     # now it is put to work, and draws what it likes
     happened = [seen(made, 450, t) for t in (60.0, 61.0, 62.0)]
     assert [outcome and outcome.code for outcome in happened] == [None, None, "no_effect"]
-    assert made.cap(UUID).support == "no_effect" and board.now_mw == 700_000
-    assert "450 W under 400 W" in made.cap(UUID).why
+    assert made.boards[UUID].shown().support == "no_effect" and board.now_mw == 700_000
+    assert "450 W under 400 W" in made.boards[UUID].shown().why
 
 
 def test_a_cap_that_must_bind_is_proven_or_given_up(board: FakeBoard, store: LeaseStore) -> None:
     made = limiter(board, store)
     cap(made, 250)
-    assert seen(made, 300, 2.0, limit_mw=250_000) is None and made.proving(UUID), "control loops take a while"
+    assert seen(made, 300, 2.0, limit_mw=250_000) is None and made.boards[UUID].proving, "control loops take a while"
     happened = [seen(made, 300, t, limit_mw=250_000) for t in (4.0, 5.0, 6.5)]
     assert happened[-1] is not None and happened[-1].code == "no_effect" and board.now_mw == 700_000
     assert cap(made, 250).code == "no_effect" and board.now_mw == 700_000, "not tried again and again"
@@ -234,14 +227,14 @@ def test_a_cap_that_must_bind_is_proven_or_given_up(board: FakeBoard, store: Lea
 def test_a_cap_that_was_seen_to_hold_is_not_judged_by_a_later_burst(board: FakeBoard, store: LeaseStore) -> None:
     made = limiter(board, store)
     cap(made, 250)
-    assert seen(made, 249, 4.0, limit_mw=250_000) is None and not made.proving(UUID)
+    assert seen(made, 249, 4.0, limit_mw=250_000) is None and not made.boards[UUID].proving
     assert [seen(made, 290, t, limit_mw=250_000) for t in (60.0, 61.0, 63.0)] == [None] * 3
 
 
 def test_a_pause_between_two_bursts_proves_no_cap(board: FakeBoard, store: LeaseStore) -> None:
     made = limiter(board, store)
     cap(made, 250)
-    assert seen(made, 80, 4.0, limit_mw=250_000) is None and made.proving(UUID)
+    assert seen(made, 80, 4.0, limit_mw=250_000) is None and made.boards[UUID].proving
     happened = [seen(made, 300, t, limit_mw=250_000) for t in (5.0, 6.0, 7.5)]
     assert happened[-1] is not None and happened[-1].code == "no_effect"
 
@@ -251,7 +244,7 @@ def test_watts_of_a_whole_module_judge_no_limit_of_its_gpu(board: FakeBoard, sto
     cap(made, 250)
     looks = (Look(power_w=450.0, kind="module", limit_mw=250_000) for _ in range(6))
     assert [made.observe(UUID, look, 4.0 + t) for t, look in enumerate(looks)] == [None] * 6
-    assert board.now_mw == 250_000 and not made.proving(UUID)
+    assert board.now_mw == 250_000 and not made.boards[UUID].proving
 
 
 def test_a_board_that_names_its_cap_as_the_reason_is_believed(board: FakeBoard, store: LeaseStore) -> None:
@@ -367,7 +360,7 @@ def test_a_cap_above_what_may_be_set_says_what_stands(board: FakeBoard, store: L
     board.now_mw = 500_000
     assert seen(made, 490.0, 1.0, limit_mw=500_000).code == "outside"
     outcome = cap(made, 620)
-    assert (outcome.watts, made.top_w(UUID)) == (500.0, 500.0) and "500 W" in outcome.text
+    assert (outcome.watts, made.boards[UUID].top_w) == (500.0, 500.0) and "500 W" in outcome.text
     board.now_mw = 650_000
     assert cap(made, 620).watts == 620.0, "raised again by its owner, below the start"
     assert made.release(UUID).ok and board.now_mw == 650_000

@@ -16,9 +16,10 @@ from nvml_machine import machine_with  # noqa: F401
 from nvmlsim import Sim
 
 from carbontui.power.agent.core import RETRY_S, Agent
+from carbontui.power.agent.processes import restore_stale
 from carbontui.power.backends.base import DeviceError, Look
 from carbontui.power.backends.nvml import NvmlBackend
-from carbontui.power.limit.leases import LeaseStore, new_record, restore_stale, stale_leases
+from carbontui.power.limit.leases import LeaseStore, new_record, stale_leases
 from carbontui.power.messages import Done, Outcome, Wish
 from carbontui.power.metering.rapl import Host
 from carbontui.system import proc

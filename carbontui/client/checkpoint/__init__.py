@@ -49,13 +49,9 @@ class Checkpoint:
         """
         _sweep(self.path)
         step = self.kept.load(self._read)
-        if step is None:
-            with api.gate.cond:  # a fresh start here, even if another script of the command was resumed
-                api.gate.facts["start_step"], api.gate.facts["start_known"] = 0, True
-            return 0
-        with api.gate.cond:
-            api.gate.facts["start_step"], api.gate.facts["start_known"] = step - api.gate.counter.done(), True
-        return step
+        # a fresh start here is one even if another script of the command was resumed
+        api.gate.starts_at(api.gate.counter.done() if step is None else step)
+        return step or 0
 
     def _read(self, path: str) -> int:
         state = _torch().load(path, map_location="cpu", weights_only=True)

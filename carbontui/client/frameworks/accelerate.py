@@ -8,7 +8,7 @@ for epoch in range(epochs):
             ...
         saved.batch_ended()                     # at the very end of the body
 
-The previous one is kept as state.before, in case the newest cannot be resumed from: see client/checkpoint.py.
+The previous one is kept as state.before, in case the newest cannot be resumed from: see client/checkpoint.
 """
 
 from __future__ import annotations
@@ -43,8 +43,7 @@ class Resumable:
         """Load the saved state, if any; returns the optimizer steps done."""
         self.kept.load(self._read)
         self._skip = (self.epoch, self.batch)
-        with api.gate.cond:
-            api.gate.facts["start_step"], api.gate.facts["start_known"] = self.steps - api.gate.counter.done(), True
+        api.gate.starts_at(self.steps)
         return self.steps
 
     def _read(self, path: str) -> int:

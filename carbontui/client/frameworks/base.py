@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
 import time
@@ -44,7 +43,7 @@ class Loop:
             Loop.loops += 1
             self.began_at = time.time()
             if gate.counter.done() == 0:
-                gate.facts["start_step"], gate.facts["start_known"] = done, True
+                gate.starts_at(done)
             if steps and steps > 0 and not gate.told_total:
                 gate.facts["total"] = gate.step_total() + max(0, int(steps) - done)
 
@@ -151,22 +150,3 @@ def _is_ours(path: str) -> bool:
 def in_job_directory(name: str) -> str:
     """The default place of a checkpoint: next to the job's journal."""
     return os.path.join(os.path.dirname(os.environ["CARBONTUI_MARKER"]), name)
-
-
-def wrap_train(module: Any, prepared: Callable[[Any, Any, Any], Any]) -> None:
-    """Wrap a boosting library's train() with our callback: `prepared` returns that and the bound arguments of a call,
-    or None to leave the call unchanged."""
-    inner = module.train
-
-    @functools.wraps(inner)
-    def train(*args: Any, **kwargs: Any) -> Any:
-        found = quietly(lambda: prepared(inner, args, kwargs))
-        if found is None:
-            return inner(*args, **kwargs)
-        mine, bound = found
-        try:
-            return inner(*bound.args, **bound.kwargs)
-        finally:
-            mine.loop.end()
-
-    module.train = train

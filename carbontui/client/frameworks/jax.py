@@ -3,7 +3,7 @@
 saved = Checkpoint("run.npz", lambda: {"params": params, "opt": opt_state, "key": key})
 step, state = saved.resume()      # (0, None), or what was saved
 
-The previous one is kept as run.npz.before, in case the newest cannot be resumed from (client/checkpoint.py).
+The previous one is kept as run.npz.before, in case the newest cannot be resumed from (client/checkpoint).
 """
 
 from __future__ import annotations
@@ -45,8 +45,7 @@ class Checkpoint:
             return step
 
         step = self.kept.load(read) or 0
-        with api.gate.cond:
-            api.gate.facts["start_step"], api.gate.facts["start_known"] = step - api.gate.counter.done(), True
+        api.gate.starts_at(step)
         return step, tree
 
     def save(self) -> None:

@@ -6,9 +6,10 @@ from it, not from an older ckpt_path of the script, which was meant for the firs
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
-from typing import Any, Callable, Iterator, Tuple
+from typing import Any, Iterator, Tuple
 
 from carbontui.client import api
 from carbontui.client.frameworks.base import Loop, left_behind, quietly
@@ -60,6 +61,7 @@ def install(module: Any) -> None:
     package = module.__name__.rsplit(".trainer.", 1)[0]
     inner = module.Trainer.fit
 
+    @functools.wraps(inner)
     def fit(self: Any, *args: Any, **kwargs: Any) -> Any:
         quietly(lambda: _add(self, package))
         given = kwargs.get("ckpt_path", args[4] if len(args) > 4 else None)
@@ -73,17 +75,7 @@ def install(module: Any) -> None:
                 if getattr(one, "is_carbontui", False):
                     one.loop.end()
 
-    fit.__wrapped__ = inner  # type: ignore[attr-defined]
-    fit.__doc__, fit.__name__ = inner.__doc__, inner.__name__
     module.Trainer.fit = fit
-
-
-def save_with(trainer: Any, path: str) -> Callable[[], Any]:
-    """Let a Lightning trainer be unloaded with a checkpoint at `path`; the script resumes with fit(ckpt_path=path).
-
-    A collective in a distributed job, as trainer.save_checkpoint is.
-    """
-    return api.on_checkpoint(lambda: trainer.save_checkpoint(path))
 
 
 def _add(trainer: Any, package: str) -> None:

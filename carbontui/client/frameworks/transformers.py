@@ -7,6 +7,7 @@ start.
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 from typing import Any, Iterator, List, Optional, Tuple
@@ -73,6 +74,7 @@ def install(module: Any) -> None:
         return  # another version: the step then ends at on_step_end, and cannot be unloaded there
     train = trainer.train
 
+    @functools.wraps(after)
     def _maybe_log_save_evaluate(self: Any, *args: Any, **kwargs: Any) -> Any:
         result = after(self, *args, **kwargs)
         mine = _mine(self)
@@ -80,6 +82,7 @@ def install(module: Any) -> None:
             mine.settle(self.state)
         return result
 
+    @functools.wraps(train)
     def resumed(self: Any, resume_from_checkpoint: Any = None, *args: Any, **kwargs: Any) -> Any:
         mine = _mine(self)
         if mine is None:
@@ -92,8 +95,6 @@ def install(module: Any) -> None:
             mine.trainer = None
             mine.loop.end()
 
-    for ours, theirs in ((_maybe_log_save_evaluate, after), (resumed, train)):
-        ours.__name__, ours.__doc__, ours.__wrapped__ = theirs.__name__, theirs.__doc__, theirs  # type: ignore[attr-defined]
     trainer._maybe_log_save_evaluate, trainer.train = _maybe_log_save_evaluate, resumed
 
 

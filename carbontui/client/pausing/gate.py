@@ -295,6 +295,11 @@ class Gate:
         where = self.counter is self.explicit or self.framework or self.counter.done() > 1
         return bool(self.savers) and bool(where)
 
+    def starts_at(self, step: int) -> None:
+        """The training goes on from this step of the whole."""
+        with self.cond:
+            self.facts["start_step"], self.facts["start_known"] = step - self.counter.done(), True
+
     def step_total(self) -> int:
         """Steps of the whole training: those before this process started plus its own."""
         start: Union[int, Any] = self.facts.get("start_step", 0)

@@ -260,15 +260,9 @@ class Agent:
                 view.reading(
                     info,
                     look,
+                    self._limiter.boards[info.uuid],
                     watched=info.uuid in self._boards.uuids,
-                    limit=self._limiter.cap(info.uuid),
-                    power_limit=self._limiter.limit_cap(info.uuid),
-                    clocks=self._limiter.clocks_cap(info.uuid),
-                    found_w=self._limiter.found_w(info.uuid),
-                    top_w=self._limiter.top_w(info.uuid),
                     pids=self._pids.get(info.uuid),
-                    clocks_w=self._limiter.clocks_w(info.uuid),
-                    proving=self._limiter.proving(info.uuid),
                     foreign=self._foreign.get(info.uuid, ()),
                     share=self._use.shares.get(info.uuid),
                 )

@@ -11,7 +11,6 @@ import contextlib
 import hashlib
 import os
 import socket
-import sys
 import time
 from asyncio.subprocess import DEVNULL, Process
 from collections import deque
@@ -142,7 +141,7 @@ class AgentHandle:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
-        processes.end(self._job)
+        processes.end_orphans(self._job)
         return (*outcomes, *self._left_behind(outcomes))
 
     def _left_behind(self, outcomes: tuple[Outcome, ...]) -> tuple[Outcome, ...]:
@@ -153,17 +152,13 @@ class AgentHandle:
         refused = {outcome.uuid for outcome in outcomes if outcome.code == "no_permission"}
         if any(lease.uuid not in refused for lease in left):
             try:
-                leases.wait_for_driver(self._cwd)
+                processes.wait_for_driver(self._cwd)
             except OSError as error:
                 self._log(f"no process can be left behind to restore limits ({error})")
         known = {outcome.uuid for outcome in outcomes if not outcome.ok}
-        tries = f"a process tries again for {leases.WAIT_S // 60} min"
+        tries = f"a process tries again for {processes.WAIT_S // 60} min"
         text = f"limit not restored yet: the driver is not answering; {tries}"
-        made = tuple(
-            Outcome(lease.uuid, False, "error", lease.ours_mw[-1] / 1000, text, leases.command(lease))
-            for lease in left
-            if lease.uuid not in known
-        )
+        made = processes.not_restored(tuple(lease for lease in left if lease.uuid not in known), text)
         self._note(made)
         return made
 
@@ -260,10 +255,7 @@ class AgentHandle:
             arguments.append("--probing")
         try:
             process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                processes.MODULE,
-                *arguments,
+                *processes.command(*arguments),
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,
                 cwd=self._cwd,
@@ -321,7 +313,7 @@ class AgentHandle:
     async def _bury(self) -> None:
         """Kill agents of earlier supervisors that are still alive: stopped, or hanging in the driver."""
         await asyncio.sleep(processes.GRACE_S)
-        for pid in processes.end(self._job):
+        for pid in processes.end_orphans(self._job):
             self._log(f"agent: {pid} has outlived its supervisor; killed")
 
     async def _read(self, reader: asyncio.StreamReader) -> None:

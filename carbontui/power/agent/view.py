@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 from msgspec import Struct
 
 from carbontui import paths
 from carbontui.power.backends.base import DeviceInfo, Look, measure_caps
+from carbontui.power.limit.board import BoardLimit
 from carbontui.power.messages import Capability, Reading, Readings, Support
 from carbontui.system import proc
+from carbontui.system.openmetrics import Family
 
 
 def foreign(pids: tuple[int, ...], own: tuple[int, ...], *, hidden_too: bool = False) -> tuple[int, ...]:
@@ -44,25 +47,19 @@ def _job_name(job_id: str) -> str:
 def reading(
     info: DeviceInfo,
     look: Look,
+    board: BoardLimit,
     *,
     watched: bool,
-    limit: Capability,
-    power_limit: Capability,
-    clocks: Capability,
-    found_w: float | None,
-    top_w: float | None,
     pids: tuple[int, ...] | None,
-    clocks_w: float | None,
-    proving: bool,
     foreign: tuple[int, ...],
     share: float | None = None,
 ) -> Reading:
     """Everything known of one GPU now, with the reason for every missing field."""
     caps = measure_caps(look)
-    caps.setdefault("limit", limit)
-    if not look.lost and power_limit != limit:
-        caps["power_limit"] = power_limit
-    caps["clocks"] = caps["limit"] if look.lost else clocks
+    caps.setdefault("limit", board.shown())
+    if not look.lost and board.limit not in (None, board.shown()):
+        caps["power_limit"] = board.limit
+    caps["clocks"] = caps["limit"] if look.lost else board.clocks_cap()
     why = look.why()
     if info.mig:
         why["util"] = "MIG: utilisation exists per slice only"
@@ -78,10 +75,10 @@ def reading(
         power_w=look.power_w,
         power_kind=look.kind,
         limit_w=_watts(look.limit_mw),
-        limit_found_w=found_w,
-        limit_top_w=top_w,
-        clocks_w=clocks_w,
-        proving=proving,
+        limit_found_w=board.found_w,
+        limit_top_w=board.top_w,
+        clocks_w=board.clocks_w,
+        proving=board.proving,
         limit_min_w=_watts(info.limit_min_mw),
         limit_max_w=_watts(info.limit_max_mw),
         limit_default_w=_watts(info.limit_default_mw),
@@ -163,3 +160,20 @@ def _gpu(reading: Reading) -> list[CapabilityRow]:
             why = f"{why}; left alone while other processes use it (pid {pids})"
         rows.append(CapabilityRow(device, label, cap.support, why, cap.fix))
     return rows
+
+
+def metrics(readings: Readings, joules: Mapping[str, float]) -> tuple[Family, ...]:
+    """All boards of a machine and its host; `joules` counts from the station's start."""
+    host = readings.host
+    parts = (({"part": "cpu", "how": host.how}, host.cpu_w), ({"part": "dram", "how": host.how}, host.dram_w))
+    boards = [({"gpu": board.uuid, "index": str(board.index)}, board) for board in readings.devices]
+    power = tuple((labels, board.power_w) for labels, board in boards)
+    energy = tuple((labels, joules.get(board.uuid)) for labels, board in boards)
+    limit = tuple((labels, board.limit_w) for labels, board in boards)
+    drawn = "What each board has drawn since the station was opened."
+    return (
+        Family("carbontui_station_board_power_watts", "gauge", "watts", "What each board draws now.", power),
+        Family("carbontui_station_board_energy_joules", "counter", "joules", drawn, energy),
+        Family("carbontui_station_board_limit_watts", "gauge", "watts", "The power limit in force.", limit),
+        Family("carbontui_station_host_power_watts", "gauge", "watts", "What CPU packages and memory draw now.", parts),
+    )

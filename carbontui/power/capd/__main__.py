@@ -25,7 +25,6 @@ from carbontui.power.backends.base import INVALID, UNKNOWN, DeviceError
 from carbontui.power.capd import wire
 from carbontui.power.capd.core import Caller, Capd
 from carbontui.power.limit.leases import LeaseStore
-from carbontui.power.metering import metrics
 from carbontui.system.metrics_place import MetricsPlace
 from carbontui.system.openmetrics import render
 
@@ -80,8 +79,7 @@ class Server:
                 self._drop(caller)
         self._capd.tick()
         if self._place is not None and self._place.due():
-            seen = metrics.capd(self._capd.held(), self._capd.changes, self._capd.refused, len(self._callers))
-            self._place.tell(render(seen))
+            self._place.tell(render(self._capd.metrics(len(self._callers))))
 
     def _accept(self) -> None:
         try:

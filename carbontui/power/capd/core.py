@@ -27,7 +27,7 @@ from carbontui.power.capd import wire
 from carbontui.power.limit.leases import LeaseStore
 from carbontui.power.limit.limiter import Limiter
 from carbontui.power.messages import Code
-from carbontui.power.metering.metrics import Held
+from carbontui.system.openmetrics import Family
 
 WRITE_GAP_S = 1.0
 """Minimum interval between two requested writes on one board; a restore is never delayed, but counts as a write."""
@@ -83,9 +83,7 @@ class Capd:
 
     def open(self) -> None:
         """Open the driver and restore what an earlier capd left. Raises DeviceError."""
-        self._backend.open()
-        for info in self._backend.devices():
-            self._limiter.know(info)
+        self._open()
         for outcome in self._limiter.restore_stale():
             self._say(f"{outcome.uuid}: left by an earlier capd: {outcome.text or outcome.code}")
 
@@ -95,17 +93,20 @@ class Capd:
         self.refused += not found.ok
         return found
 
-    def held(self) -> list[Held]:
-        """The present state of every board, for metrics."""
-        found = []
-        for info in self._backend.devices():
-            limit_mw = None
-            with contextlib.suppress(DeviceError):
-                limit_mw = self._backend.limit_mw(info.uuid)
-            holder = self._holders.get(info.uuid)
-            limit_w = None if limit_mw is None else limit_mw / 1000
-            found.append(Held(info.uuid, limit_w, self._limiter.found_w(info.uuid), holder.uid if holder else None))
-        return found
+    def metrics(self, callers: int) -> tuple[Family, ...]:
+        """What it holds and has done since its start."""
+        boards = self._boards()
+        limits = tuple(({"gpu": one.uuid}, one.limit_mw and one.limit_mw / 1000) for one in boards)
+        found = tuple(({"gpu": one.uuid}, self._limiter.boards[one.uuid].found_w) for one in boards)
+        held = tuple(({"gpu": one.uuid, "uid": str(one.holder)}, 1.0) for one in boards if one.holder is not None)
+        return (
+            Family("carbontui_capd_limit_watts", "gauge", "watts", "The power limit in force.", limits),
+            Family("carbontui_capd_found_watts", "gauge", "watts", "The power limit that is restored.", found),
+            Family("carbontui_capd_held", "gauge", "", "1 where a limit is set for a user.", held),
+            Family("carbontui_capd_changes", "counter", "", "Limits and clock locks set.", (({}, self.changes),)),
+            Family("carbontui_capd_refusals", "counter", "", "Requests refused.", (({}, self.refused),)),
+            Family("carbontui_capd_callers", "gauge", "", "Connections open.", (({}, callers),)),
+        )
 
     def _answer(self, caller: Caller, request: wire.CapdRequest) -> wire.CapdAnswer:
         caller.heard_s = self._clock()
@@ -137,17 +138,16 @@ class Capd:
             return self._limit(caller, uuid, request.limit_mw)
         except DeviceError as error:
             if error.code == UNINITIALIZED:  # the driver was reloaded, and has forgotten every limit
-                self._open_again()
+                try:
+                    self._open()
+                except DeviceError as again:
+                    self._say(f"the driver cannot be opened again: {again}")
             return wire.CapdAnswer(False, error.code, str(error))
         except OSError as error:
             return wire.CapdAnswer(False, UNKNOWN, f"no lease can be kept ({error})")
 
-    def _open_again(self) -> None:
-        try:
-            self._backend.open()
-        except DeviceError as error:
-            self._say(f"the driver cannot be opened again: {error}")
-            return
+    def _open(self) -> None:
+        self._backend.open()
         for info in self._backend.devices():
             self._limiter.know(info)
 
@@ -226,7 +226,7 @@ class Capd:
             return wire.CapdAnswer(False, CODES.get(outcome.code, UNKNOWN), outcome.text)
         self._holders[uuid] = caller
         self.changes += 1
-        found_w = self._limiter.found_w(uuid) or 0.0
+        found_w = self._limiter.boards[uuid].found_w or 0.0
         self._say(f"{uuid}: {limit_mw / 1000:.0f} W for uid {caller.uid} (pid {caller.pid}), found {found_w:.0f} W")
         return wire.CapdAnswer()
 
@@ -234,7 +234,7 @@ class Capd:
         """Whether the request removes the caller's limit or lock from the board."""
         if isinstance(request, wire.Lock):
             return request.mhz is None
-        return request.limit_mw >= 1000 * (self._limiter.found_w(request.uuid) or float("inf"))
+        return request.limit_mw >= 1000 * (self._limiter.boards[request.uuid].found_w or float("inf"))
 
     def _lock(self, caller: Caller, uuid: str, mhz: int) -> wire.CapdAnswer:
         self._limiter.lock(uuid, mhz)

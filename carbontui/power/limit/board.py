@@ -133,6 +133,11 @@ class BoardLease:
         except OSError as error:
             self._say(f"{self._uuid}: its lease cannot be removed ({error})")
 
+    def let_go_unless_in_force(self) -> None:
+        """Free the lock unless a limit of ours is in force."""
+        if self.record is None:
+            self.let_go()
+
     def let_go(self) -> None:
         """Free the lock; the lease on disk stays."""
         self.record = None
@@ -210,6 +215,30 @@ class BoardLimit:
         """Upper bound without allow_raise: the limit at the start, or less if another program has lowered it."""
         known = [limit for limit in (self.start_mw, self.found_mw) if limit]
         return min(known, default=None)
+
+    @property
+    def found_w(self) -> float | None:
+        return self.found_mw / 1000 if self.found_mw else None
+
+    @property
+    def top_w(self) -> float | None:
+        """The highest limit that is set here without an explicit request to raise it."""
+        return self.ceiling_mw / 1000 if self.ceiling_mw else None
+
+    @property
+    def clocks_w(self) -> float | None:
+        """Watts that a clock lock of ours is steered to."""
+        return self.steering.wanted_w if self.steering else None
+
+    @property
+    def proving(self) -> bool:
+        """Whether a cap is in force whose effect has not been seen yet."""
+        return self.steering.proving if self.steering else self.binding
+
+    @property
+    def warning(self) -> str:
+        """The notice, or that its limit was low before us; "" without either."""
+        return self.notice or (self.left_low.text if self.left_low else "")
 
     def shown(self) -> Capability:
         """`cap`, or why it is not known yet."""

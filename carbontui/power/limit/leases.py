@@ -10,8 +10,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -19,8 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from carbontui import paths
-from carbontui.power.messages import Outcome
-from carbontui.system import isolation, proc, untrusted
+from carbontui.system import proc, untrusted
 
 
 class LeaseRecord(Struct, frozen=True, kw_only=True):
@@ -39,7 +36,23 @@ class LeaseRecord(Struct, frozen=True, kw_only=True):
     """The clock lock used instead of a limit; it can only be lifted, since a lock cannot be read."""
     owner_pid: int = 0
     owner_start: int = 0
-    """The supervisor that started the agent: once it is gone the limit is no longer wanted. 0: not recorded."""
+    """The supervisor that started the agent: once it is gone the limit is no longer wanted. 0: it had gone before."""
+
+    @property
+    def fix(self) -> str:
+        """The exact command that restores the limit by hand."""
+        if self.clocks_mhz is not None:
+            return f"sudo nvidia-smi -i {self.uuid} -rgc"
+        return limit_command(self.uuid, self.before_mw)
+
+    @property
+    def text(self) -> str:
+        """What was left, if this lease is stale."""
+        left = f"job {self.job} left {self.uuid}"
+        if self.clocks_mhz is not None:
+            return f"{left} with its clock locked at {self.clocks_mhz} MHz"
+        watts = " or ".join(f"{ours / 1000:.0f}" for ours in dict.fromkeys(self.ours_mw))
+        return f"{left} at {watts} W (found {self.before_mw / 1000:.0f} W)"
 
 
 class LowLimit(Struct, frozen=True):
@@ -60,27 +73,7 @@ class LowLimit(Struct, frozen=True):
         )
 
 
-class StaleLease(Struct, frozen=True):
-    """A limit that was never restored: the board is still at `ours_w`; before, it was `before_w`. `text` says so."""
-
-    uuid: str
-    before_w: float
-    ours_w: float
-    job: str
-    fix: str
-    text: str
-
-
-WAIT_S = 900
-"""How long a process left behind waits for a hung driver: temporary stalls end within minutes."""
 DAMAGED = "look whether that GPU's limit is as it should be (nvidia-smi -q -d POWER), then remove the file"
-
-
-def command(lease: LeaseRecord) -> str:
-    """The exact command that restores a limit by hand."""
-    if lease.clocks_mhz is not None:
-        return f"sudo nvidia-smi -i {lease.uuid} -rgc"
-    return limit_command(lease.uuid, lease.before_mw)
 
 
 def limit_command(uuid: str, before_mw: int) -> str:
@@ -108,13 +101,7 @@ class LeaseStore:
 
     def damaged(self, uuid: str) -> bool:
         """Whether this GPU's lease file cannot be read: from another version, or cut short."""
-        try:
-            lease = untrusted.decode(self.path(uuid).read_bytes(), LeaseRecord)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        except (OSError, ValueError):
-            return True
-        return lease.uuid != uuid
+        return self.path(uuid).exists() and self.read(uuid) is None
 
     def write(self, lease: LeaseRecord) -> None:
         """Write the lease. Raises OSError; then no limit may be set."""
@@ -219,68 +206,9 @@ def damaged_leases(directory: Path | None = None) -> tuple[str, ...]:
     )
 
 
-def stale_leases(directory: Path | None = None) -> tuple[StaleLease, ...]:
-    """The stale leases of this machine; starts no process and changes nothing."""
-    return tuple(
-        StaleLease(
-            lease.uuid,
-            lease.before_mw / 1000,
-            lease.ours_mw[-1] / 1000,
-            lease.job,
-            command(lease),
-            _text(lease),
-        )
-        for lease in LeaseStore(directory).all()
-        if is_stale(lease)
-    )
-
-
-def _text(lease: LeaseRecord) -> str:
-    left = f"job {lease.job} left {lease.uuid}"
-    if lease.clocks_mhz is not None:
-        return f"{left} with its clock locked at {lease.clocks_mhz} MHz"
-    watts = " or ".join(f"{ours / 1000:.0f}" for ours in dict.fromkeys(lease.ours_mw))
-    return f"{left} at {watts} W (found {lease.before_mw / 1000:.0f} W)"
-
-
-def restore_stale(timeout_s: float = 20.0) -> tuple[Outcome, ...]:
-    """Restore every stale limit, through a separate agent (NVML is loaded nowhere else).
-
-    Returns one outcome per lease; a failed one carries the command for the user to run.
-    """
-    stale = stale_leases()
-    if not stale:
-        return ()
-    try:
-        run = subprocess.run(
-            [sys.executable, "-m", "carbontui.power.agent", "--mend"],
-            capture_output=True,
-            timeout=timeout_s,
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-            env=isolation.environment(os.environ),
-            cwd="/",  # -m would import from the user's current directory
-        )
-        return msgspec.json.decode(run.stdout, type=tuple[Outcome, ...])
-    except (subprocess.SubprocessError, OSError, ValueError) as error:
-        why = f"could not be restored ({type(error).__name__})"
-        return tuple(Outcome(lease.uuid, False, "error", lease.ours_w, why, lease.fix) for lease in stale)
-
-
-def wait_for_driver(cwd: Path) -> None:
-    """Start a detached process that restores stale limits as soon as the driver answers, or gives up after a while.
-
-    Raises OSError if no process can be started.
-    """
-    subprocess.Popen(
-        [sys.executable, "-m", "carbontui.power.agent", "--mend", "--wait", str(WAIT_S)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        env=isolation.environment(os.environ),
-        cwd=cwd,
-    )
+def stale_leases(directory: Path | None = None) -> tuple[LeaseRecord, ...]:
+    """The leases of limits that were never restored on this machine; starts no process and changes nothing."""
+    return tuple(filter(is_stale, LeaseStore(directory).all()))
 
 
 def new_record(

@@ -19,12 +19,10 @@ from carbontui.power.backends.base import (
 )
 from carbontui.power.limit import clocks, power_limit
 from carbontui.power.limit.board import CODES, BoardLease, BoardLimit
-from carbontui.power.limit.leases import LeaseStore, command, is_stale, restore_stale, stale_leases
+from carbontui.power.limit.leases import LeaseStore, is_stale
 from carbontui.power.limit.power_limit import Ineffective
 from carbontui.power.messages import Capability, Outcome
 from carbontui.system import proc
-
-__all__ = ["Limiter", "restore_stale", "stale_leases"]
 
 
 class Limiter:
@@ -52,17 +50,17 @@ class Limiter:
         self._tell = tell
         self._monitor = monitor
         self._probing = probing
-        self._boards: dict[str, BoardLimit] = {}
+        self.boards: dict[str, BoardLimit] = {}
 
     # --- probing ----------------------------------------------------------------------------------------------
 
     def know(self, info: DeviceInfo) -> None:
         """A device appeared: its limit is the original one, unless a lease records an earlier one."""
-        if info.uuid in self._boards:
-            self._boards[info.uuid].info = info
+        if info.uuid in self.boards:
+            self.boards[info.uuid].info = info
             return
         board = BoardLimit(info, self._backend, self._board_lease(info.uuid), self._say, self._tell)
-        self._boards[info.uuid] = board
+        self.boards[info.uuid] = board
         try:
             current: int | None = self._backend.limit_mw(info.uuid)
         except DeviceError as error:
@@ -84,7 +82,7 @@ class Limiter:
 
     def probe(self, uuid: str) -> None:
         """Probe the driver by writing back the limit in force, which changes nothing: only on a GPU of the child."""
-        board = self._boards[uuid]
+        board = self.boards[uuid]
         if board.cap.support == "unknown" and board.lease.record is None and not board.because:
             board.cap = self._probe(board)
             if board.cap.support == "not_supported" and board.info.clock_max_mhz:
@@ -121,53 +119,18 @@ class Limiter:
     def _board_lease(self, uuid: str) -> BoardLease:
         return BoardLease(self._store, uuid, self._job, self._say)
 
-    def cap(self, uuid: str) -> Capability:
-        """Whether watts can be capped here, by any actuator."""
-        board = self._boards.get(uuid)
-        return board.shown() if board else Capability("unknown", "not seen")
-
-    def limit_cap(self, uuid: str) -> Capability:
-        """Whether the power limit itself works."""
-        board = self._boards.get(uuid)
-        return board.limit if board and board.limit else self.cap(uuid)
-
-    def clocks_cap(self, uuid: str) -> Capability:
-        """Whether a clock lock can replace the limit."""
-        board = self._boards.get(uuid)
-        return board.clocks_cap() if board else Capability("unknown", "not seen")
-
-    def found_w(self, uuid: str) -> float | None:
-        board = self._boards.get(uuid)
-        return board.found_mw / 1000 if board and board.found_mw else None
-
-    def top_w(self, uuid: str) -> float | None:
-        """The highest limit that is set here without an explicit request to raise it."""
-        board = self._boards.get(uuid)
-        return board.ceiling_mw / 1000 if board and board.ceiling_mw else None
-
-    def clocks_w(self, uuid: str) -> float | None:
-        """Watts that a clock lock of ours is steered to."""
-        board = self._boards.get(uuid)
-        return board.steering.wanted_w if board and board.steering else None
-
-    def proving(self, uuid: str) -> bool:
-        """Whether a cap is in force whose effect has not been seen yet."""
-        board = self._boards.get(uuid)
-        return board is not None and (board.steering.proving if board.steering else board.binding)
-
     def active(self) -> tuple[str, ...]:
         """GPUs on which a limit of ours is in force."""
-        return tuple(uuid for uuid, board in self._boards.items() if board.lease.record is not None)
+        return tuple(uuid for uuid, board in self.boards.items() if board.lease.record is not None)
 
     @property
     def notices(self) -> dict[str, str]:
         """Notices for the user, per GPU."""
-        low = {uuid: board.left_low.text for uuid, board in self._boards.items() if board.left_low}
-        return low | {uuid: board.notice for uuid, board in self._boards.items() if board.notice}
+        return {uuid: board.warning for uuid, board in self.boards.items() if board.warning}
 
     def check_low(self, uuid: str) -> None:
         """Detect a limit below the driver's default without any lease."""
-        board = self._boards[uuid]
+        board = self.boards[uuid]
         try:
             current_mw = self._backend.limit_mw(uuid)
         except DeviceError:
@@ -186,44 +149,40 @@ class Limiter:
 
     def apply(self, uuid: str, watts: float, *, allow_raise: bool, power_w: float | None, now_s: float) -> Outcome:
         """Cap one GPU. Idempotent; `power_w` is its present draw, used later to judge the effect."""
-        board = self._boards[uuid]
+        board = self.boards[uuid]
         if self._monitor:
             return board.outcome(False, "not_supported", board.cap.why)
         if board.cap.support not in ("yes", "unknown"):
             return board.outcome(False, board.cap.support, board.cap.why, board.cap.fix)  # type: ignore[arg-type]
-        try:
-            if not board.own():
-                return board.outcome(False, "held", board.lease.holder())
-            lease = board.lease.record
-            if lease is not None and lease.clocks_mhz is not None and not board.because:
-                # the agent that left this lease had found that its power limit does not work
-                clocks.switch_to(
-                    board, "its power limit did not work", Capability("no_effect", "it did not work before")
-                )
-            if board.because:
-                return self._by_clocks(board, watts, power_w, now_s)
-            try:
-                return power_limit.apply(board, watts, allow_raise=allow_raise, power_w=power_w, now_s=now_s)
-            except DeviceError as error:
-                return self._limit_refused(board, error, watts, power_w, now_s)
-        except OSError as error:
-            return board.outcome(False, "error", f"no lease can be written ({error}): the limit is left alone")
-        finally:
-            if board.lease.record is None:
-                board.lease.let_go()
+        return self._owning(board, "the limit is", lambda: self._set(board, watts, allow_raise, power_w, now_s))
 
-    def _limit_refused(
-        self, board: BoardLimit, error: DeviceError, watts: float, power_w: float | None, now_s: float
-    ) -> Outcome:
-        """The driver refused. Once our limit is gone, try a clock lock, once."""
-        refused = board.refusal(error, watts)
+    def _owning(self, board: BoardLimit, what: str, act: Callable[[], Outcome]) -> Outcome:
+        """Act while the board's lock is ours; it is kept as long as a limit of ours is in force."""
+        try:
+            return act() if board.own() else board.outcome(False, "held", board.lease.holder())
+        except OSError as error:
+            return board.outcome(False, "error", f"no lease can be written ({error}): {what} left alone")
+        finally:
+            board.lease.let_go_unless_in_force()
+
+    def _set(self, board: BoardLimit, watts: float, allow_raise: bool, power_w: float | None, now_s: float) -> Outcome:
+        lease = board.lease.record
+        if lease is not None and lease.clocks_mhz is not None and not board.because:
+            # the agent that left this lease had found that its power limit does not work
+            clocks.switch_to(board, "its power limit did not work", Capability("no_effect", "it did not work before"))
+        if board.because:
+            return self._by_clocks(board, watts, power_w, now_s)
+        try:
+            return power_limit.apply(board, watts, allow_raise=allow_raise, power_w=power_w, now_s=now_s)
+        except DeviceError as error:
+            refused, code = board.refusal(error, watts), CODES.get(error.code, "error")
         back = self.release(board.info.uuid)
-        if back.ok and error.code in (NO_PERMISSION, NOT_SUPPORTED):
+        if back.ok and code in ("no_permission", "not_supported"):
             outcome = self._switch_to_clocks(board, "its power limit cannot be set", refused, watts, power_w, now_s)
             if outcome is not None and outcome.ok:
                 return outcome
         board.cap = refused
-        return board.outcome(False, CODES.get(error.code, "error"), refused.why, refused.fix)
+        return board.outcome(False, code, refused.why, refused.fix)
 
     def _switch_to_clocks(
         self, board: BoardLimit, because: str, limit: Capability, watts: float, power_w: float | None, now_s: float
@@ -232,15 +191,7 @@ class Limiter:
         if not board.info.clock_max_mhz:
             return None
         clocks.switch_to(board, because, limit)
-        try:
-            if not board.own():
-                return board.outcome(False, "held", board.lease.holder())
-            return self._by_clocks(board, watts, power_w, now_s)
-        except OSError as error:
-            return board.outcome(False, "error", f"no lease can be written ({error}): clocks are left alone")
-        finally:
-            if board.lease.record is None:
-                board.lease.let_go()
+        return self._owning(board, "clocks are", lambda: self._by_clocks(board, watts, power_w, now_s))
 
     def _by_clocks(self, board: BoardLimit, watts: float, power_w: float | None, now_s: float) -> Outcome:
         outcome = clocks.apply(board, watts, power_w, now_s)
@@ -250,13 +201,13 @@ class Limiter:
 
     def begin(self, uuid: str) -> None:
         """No process has set a limit here: take the limit in force as the original. Raises DeviceError."""
-        board = self._boards[uuid]
+        board = self.boards[uuid]
         if board.lease.record is None and board.lease.on_disk() is None:
             board.found_mw = board.start_mw = self._backend.limit_mw(uuid)
 
     def lock(self, uuid: str, mhz: int) -> None:
         """Lock one GPU's clock at a given value, in place of any limit of ours. Raises DeviceError, OSError."""
-        board = self._boards[uuid]
+        board = self.boards[uuid]
         record = board.lease.record
         if record is not None and record.clocks_mhz is None and not self.release(uuid).ok:
             raise DeviceError(NOT_SUPPORTED, "its limit could not be restored first")
@@ -267,14 +218,13 @@ class Limiter:
         try:
             clocks.lock_at(board, mhz)
         finally:
-            if board.lease.record is None:
-                board.lease.let_go()
+            board.lease.let_go_unless_in_force()
 
     # --- restoring ------------------------------------------------------------------------------------------
 
     def release(self, uuid: str) -> Outcome:
         """Restore one GPU's limit; compare first. Without permission the lease stays and the command is printed."""
-        board = self._boards[uuid]
+        board = self.boards[uuid]
         lease = board.lease.record
         if lease is None:
             board.lease.let_go()
@@ -282,7 +232,7 @@ class Limiter:
         try:
             outcome = clocks.lift(board) if lease.clocks_mhz is not None else power_limit.restore(board)
         except DeviceError as error:
-            fix = "" if error.code == GPU_IS_LOST else command(lease)
+            fix = "" if error.code == GPU_IS_LOST else lease.fix
             repair = f"run: {fix}" if fix else "a reset of the GPU or a reboot does that"
             notice = f"limit not restored ({error}); {repair}"
             if notice != board.notice:  # a stale lease is retried repeatedly
@@ -295,7 +245,7 @@ class Limiter:
     def leave(self, uuid: str) -> Outcome:
         """Another program has changed this limit since our request: leave it."""
         self.release(uuid)
-        board = self._boards[uuid]
+        board = self.boards[uuid]
         return board.outcome(False, "outside", board.notice or "the limit was changed outside: left alone")
 
     def release_all(self) -> tuple[Outcome, ...]:
@@ -313,10 +263,10 @@ class Limiter:
                 continue
             if uuid in keep or not is_stale(lease):
                 continue
-            board = self._boards.get(uuid)
+            board = self.boards.get(uuid)
             if board is None:
-                text = f"{uuid} is not here now; when it is: {command(lease)}"
-                outcomes.append(Outcome(uuid, False, "lost", None, text, command(lease)))
+                text = f"{uuid} is not here now; when it is: {lease.fix}"
+                outcomes.append(Outcome(uuid, False, "lost", None, text, lease.fix))
                 continue
             try:
                 owned = not self._monitor and board.own()
@@ -329,7 +279,7 @@ class Limiter:
 
     def returned(self, uuid: str) -> None:
         """A lost board is back. Its reset has lifted any limit or lock of ours."""
-        board = self._boards[uuid]
+        board = self.boards[uuid]
         if board.cap.support == "lost":
             board.cap = Capability("unknown", "not tried yet")
         board.passing, board.notice = None, ""
@@ -347,7 +297,7 @@ class Limiter:
 
     def observe(self, uuid: str, look: Look, now_s: float) -> Outcome | None:
         """Evaluate a look: adopt a changed limit, give up a cap without effect. Returns the outcome, if any."""
-        board = self._boards[uuid]
+        board = self.boards[uuid]
         board.sm_mhz, board.module = look.sm_mhz, look.kind == "module"
         if board.steering is not None:
             return self._steer(board, look, now_s)

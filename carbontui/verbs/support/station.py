@@ -119,15 +119,15 @@ class StationWatch:
             self._fault = f"cannot be read: {error}"
 
     async def _follow(self) -> None:
+        from carbontui.power.agent import processes, view
         from carbontui.power.agent.handle import AgentHandle
         from carbontui.power.limit import leases
-        from carbontui.power.metering import metrics
         from carbontui.power.metering.meter import Meter
         from carbontui.system.openmetrics import render
 
         place = _metrics()
         if leases.stale_leases():
-            outcomes = await asyncio.to_thread(leases.restore_stale)
+            outcomes = await asyncio.to_thread(processes.restore_stale)
             self._restored = tuple(("limits", f"{o.uuid}: {o.text or o.code}", o.ok) for o in outcomes)
         grid = asyncio.ensure_future(self._follow_grid())
         handle = AgentHandle(log=lambda _line: None, cwd=Path("/"), job="station", monitor=True)
@@ -140,7 +140,7 @@ class StationWatch:
                     meter.add(sample)
                 if place is not None and place.due():
                     joules = {uuid: meter.joules(uuid) for uuid in meter.devices}
-                    place.tell(render(metrics.station(handle.readings, joules)))
+                    place.tell(render(view.metrics(handle.readings, joules)))
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(self._leave.wait(), 0.5)
         finally:

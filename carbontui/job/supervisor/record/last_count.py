@@ -1,4 +1,4 @@
-"""Last step counts that training processes left in the job's directory without a listener (client/last_count.py)."""
+"""Last step counts that training processes left in the job's directory without a listener (client/pausing/link.py)."""
 
 from __future__ import annotations
 
