@@ -8,10 +8,11 @@ from bisect import bisect_right
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from carbontui.grid import typical
 from carbontui.grid.types import Series
+from carbontui.plan import Schedule, solve
 from carbontui.plan.problem import Problem, ProblemError, ProblemLevel, problem_from_dict
 
 PAUSE_S, RESUME_S, SWITCH_W = 20.0, 45.0, 300.0
@@ -33,6 +34,41 @@ class AssumedJob:
     def problem(self, dur_s: list[float], ci_g_per_kwh: list[float], work_s: float) -> Problem:
         """The problem of `work_s` seconds of full-speed work on these slots (seconds and gCO2/kWh of each)."""
         return replace(self.shape, dur_s=tuple(dur_s), ci_g_per_kwh=tuple(ci_g_per_kwh), work_s=work_s)
+
+
+class Hours(Protocol):
+    """Where intensities come from: a recorded grid, typical days, a live source's outlook."""
+
+    def slots(self, edges: list[float]) -> list[float]:
+        """gCO2/kWh of each slot between the edges (epoch seconds). Raises ProblemError or ValueError."""
+
+
+def on_hours(job: AssumedJob, grid: Hours, work_s: float, start_s: float, end_s: float) -> Problem:
+    """The problem of `work_s` seconds of full-speed work from `start_s` to `end_s`. Raises ValueError."""
+    edges = boundaries(start_s, end_s, slot_length_s(start_s, end_s))
+    return job.problem([b - a for a, b in pairwise(edges)], grid.slots(edges), work_s)
+
+
+def planned(
+    job: AssumedJob, grid: Hours, work_s: float, start_s: float, deadline_s: float, *, tol: float
+) -> tuple[Problem, Schedule]:
+    """The problem and its plan; work that does not fit is done after the deadline, on the intensity of those hours, not
+    on that of the last hour before it. Raises ValueError."""
+    problem = on_hours(job, grid, work_s, start_s, deadline_s)
+    found = solve(problem, tol=tol)
+    if not found.late_s:
+        return problem, found
+    longer = on_hours(job, grid, work_s, start_s, deadline_s + found.late_s)
+    return longer, _late_by(problem.deadline_s, solve(longer, tol=tol))
+
+
+def _late_by(deadline_s: float, plan: Schedule) -> Schedule:
+    """The plan and its baselines, each late by the time it needs beyond `deadline_s` (seconds from the start)."""
+    baselines = tuple(
+        replace(rival, evaluation=replace(rival.evaluation, late_s=max(0.0, rival.evaluation.finish_s - deadline_s)))
+        for rival in plan.baselines
+    )
+    return replace(plan, late_s=max(0.0, plan.finish_s - deadline_s), baselines=baselines)
 
 
 def load_job(path: str | Path) -> AssumedJob:

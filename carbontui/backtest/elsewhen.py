@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
-from itertools import pairwise
 from typing import NamedTuple
 
 from msgspec import structs
@@ -13,7 +12,7 @@ from msgspec import structs
 from carbontui import units
 from carbontui.account.compare import Elsewhere, Work
 from carbontui.account.expected_end import Slots, Stretch, flat_out, to_come
-from carbontui.backtest.assumed_job import AssumedJob, assumed, boundaries, slot_length_s
+from carbontui.backtest.assumed_job import AssumedJob, assumed, on_hours
 from carbontui.backtest.signals import ExpectedSignal
 from carbontui.grid.types import Outlook
 from carbontui.plan import solve
@@ -70,8 +69,7 @@ def within_budgets(work: Work, outlook: Outlook, factors: Iterable[float], now_s
     grid = ExpectedSignal(outlook)
     found = []
     for factor in factors:
-        edges = boundaries(now_s, now_s + factor * work.work_s, slot_length_s(now_s, now_s + factor * work.work_s))
-        plan = solve(_job(work).problem([b - a for a, b in pairwise(edges)], grid.slots(edges), work.work_s))
+        plan = solve(on_hours(_job(work), grid, work.work_s, now_s, now_s + factor * work.work_s))
         how = f"certified within {figures.percent(plan.gap, 2)}; {outlook.how}: {outlook.source}"
         found.append(Elsewhere(f"{factor:g}x", work.work_s / plan.finish_s, plan.finish_s, plan.kwh, plan.gco2, how))
     return found

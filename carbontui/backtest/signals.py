@@ -4,8 +4,10 @@ signal; they are never added or averaged."""
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from itertools import accumulate
 from typing import Any
 
+from carbontui.backtest.assumed_job import TypicalDays
 from carbontui.grid.types import Outlook
 from carbontui.plan import evaluate, solve
 from carbontui.plan.problem import Problem, ProblemError
@@ -51,6 +53,18 @@ def side_by_side(
         own_g, other_g = (evaluate(here, made.levels).gco2 for made in (mine, theirs))
         found.append(BySignal(names[k], sources[k], own_g, other_g, now.evaluation.gco2))
     return found[0], found[1]
+
+
+def beside_average(
+    problem: Problem, plan: Schedule, start_s: float, zone: str, source: str
+) -> tuple[BySignal, BySignal] | None:
+    """The plan by the marginal signal and one by the zone's typical days; None where those are not known."""
+    days = TypicalDays(zone)
+    try:
+        average = days.slots([start_s, *(start_s + at for at in accumulate(problem.dur_s))])
+    except ValueError:
+        return None
+    return side_by_side(problem, plan, average, ("marginal", "average"), (source, days.source))
 
 
 def to_json(judged: tuple[BySignal, BySignal]) -> list[dict[str, Any]]:

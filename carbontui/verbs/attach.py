@@ -9,8 +9,10 @@ import time
 
 import click
 
-from carbontui import __version__, link
+from carbontui import __version__, link, tui
 from carbontui.job import store
+from carbontui.tui import terminal
+from carbontui.tui.target import Target
 from carbontui.verbs.support import remote, talk
 from carbontui.verbs.support.command import Failure, any_jobs
 
@@ -48,8 +50,6 @@ def offer_restart(job: store.Job) -> None:
 def open_screen(job: str | None, *, readonly: bool = False, mouse: bool = True, ascii_only: bool = False) -> int:
     """Show the dashboard of one job until the user leaves it; the exit code. Raises Failure for an unknown or foreign
     job."""
-    from carbontui import tui
-    from carbontui.tui.target import Target
     from carbontui.verbs.support.station import StationWatch
 
     found = talk.find(job)
@@ -63,7 +63,6 @@ def open_screen(job: str | None, *, readonly: bool = False, mouse: bool = True, 
 
 def open_remote(wanted: str, there: str, *, readonly: bool, mouse: bool, ascii_only: bool) -> int:
     """Show the dashboard of a job on another machine until the user leaves it; the exit code. Raises Failure."""
-    from carbontui import tui
     from carbontui.verbs.support.station import StationWatch
 
     with remote.host_of(wanted, there) as host:
@@ -91,8 +90,6 @@ def attach(ctx: click.Context, job: str | None, there: str, readonly: bool, no_m
 
 def open_hosts(names: list[str], there: str, *, readonly: bool) -> int:
     """Show one table of this machine's jobs and those of other hosts."""
-    from carbontui import tui
-    from carbontui.tui import terminal
     from carbontui.verbs.support.station import StationWatch
 
     if why := terminal.why_plain():
@@ -106,8 +103,6 @@ def open_default(*, readonly: bool) -> int:
 
     Without a terminal nobody can choose: Failure with exit 2 and the list for several jobs, exit 3 for none.
     """
-    from carbontui import tui
-    from carbontui.tui import terminal
 
     live = [job for job in store.jobs() if job.live and not job.foreign]
     if len(live) == 1 or terminal.why_plain():

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from carbontui import units
+from carbontui.grid import recorded
 from carbontui.text import figures
 from carbontui.verbs.support import streams
 from carbontui.verbs.support.command import Finite, refused
@@ -43,7 +44,6 @@ def backtest(
     from carbontui.backtest.assumed_job import Grid, assumed, load_job
     from carbontui.backtest.issued import load_issues
     from carbontui.backtest.run import run
-    from carbontui.grid import recorded
 
     def progress(done: int) -> None:
         streams.over_itself(f"{done} of {starts}")

@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from carbontui.job import store
+from carbontui.power.curves import curve, files
 from carbontui.text import figures
 from carbontui.verbs.support import talk
 from carbontui.verbs.support.command import Failure, live_jobs, refused
@@ -42,7 +43,6 @@ def calibrate(job: str | None, show: bool, as_json: bool, target: Path | None, s
 
 
 def _export(job: store.Job, target: Path) -> str:
-    from carbontui.power.curves import files
 
     record = store.read_json(job.dir / "job.json") or {}
     found = files.of_script(files.fingerprint(job.argv, Path(str(record.get("cwd", "/")))))
@@ -54,7 +54,6 @@ def _export(job: store.Job, target: Path) -> str:
 
 
 def _import(source: Path) -> str:
-    from carbontui.power.curves import curve, files
 
     with refused(f"{source}: ", (OSError, ValueError)):
         found = files.read(source)

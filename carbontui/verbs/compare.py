@@ -13,12 +13,14 @@ from carbontui import __version__, config, units
 from carbontui.account import compare as comparing
 from carbontui.account.compare import BoardSpec, Elsewhere, PublishedPrecision, Rented, Used, Work
 from carbontui.account.provenance import worst
+from carbontui.grid import opening
 from carbontui.grid.types import Outlook
 from carbontui.reports import story
 from carbontui.text import figures
 from carbontui.verbs.support import compare_table as table
-from carbontui.verbs.support import run_values, tables, talk
+from carbontui.verbs.support import grid_data, run_values, tables, talk
 from carbontui.verbs.support.command import Failure, Finite, any_jobs, zone_keys
+from carbontui.verbs.support.grid_data import settings_of, sure_zone
 
 MOVES_NOTHING = "carbontui moves no job: this is what the same work would take elsewhere"
 BUDGETS = (1.0, 1.5, 2.0, 3.0)
@@ -274,8 +276,6 @@ def _clouds(work: Work, rows: list[Elsewhere], offers: list[Rented]) -> Comparis
 def _zones(run: story.RunStory, work: Work) -> Comparison:
     """Zones by what their grids emit now, in the signal of the job's own account; where no source answers, countries by
     their yearly mean, the job's own among them."""
-    from carbontui.verbs.support import grid_data
-    from carbontui.verbs.support.grid_data import settings_of
 
     live = grid_data.now_on(settings_of(run_values.settings_for().settings))
     zone, known, yearly = run.options.zone, run.status.intensity, comparing.on_grids(work, tables.countries())
@@ -323,9 +323,6 @@ def _times(run: story.RunStory, work: Work, zone: str | None, settings: config.S
 def _outlook(run: story.RunStory, work: Work, zone: str | None, intensity: float | None, now_s: float) -> Outlook:
     """The grid's forecast from now on. Raises Failure where the zone is unknown or nothing is known of its grid."""
     from dataclasses import replace
-
-    from carbontui.grid import opening
-    from carbontui.verbs.support.grid_data import settings_of, sure_zone
 
     options = run.options
     value = intensity if intensity is not None else options.intensity_g_per_kwh if zone is None else None

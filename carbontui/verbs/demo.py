@@ -12,6 +12,12 @@ from pathlib import Path
 import click
 
 from carbontui import link, paths, units
+from carbontui.grid import recorded
+from carbontui.job import launch, store
+from carbontui.job import spec as options
+from carbontui.power.backends.simulated import SimulatedSpec
+from carbontui.power.curves import public
+from carbontui.verbs import run
 from carbontui.verbs.support.command import Failure, Finite, refused
 
 WORK_S = 24 * 3600.0
@@ -60,12 +66,6 @@ def demo(seconds: float, detach: bool) -> None:
     """
     if importlib.util.find_spec("torch") is None:
         raise Failure('the demo trains with PyTorch: pip install "carbontui[demo]"', 2)
-    from carbontui.grid import recorded
-    from carbontui.job import launch, store
-    from carbontui.job import spec as options
-    from carbontui.power.backends.simulated import SimulatedSpec
-    from carbontui.power.curves import public
-    from carbontui.verbs import run
 
     running = next((job for job in store.jobs() if job.name == "demo" and job.live and not job.foreign), None)
     if running is not None:

@@ -14,8 +14,18 @@ from typing import Literal
 import click
 
 from carbontui import __version__, config, paths
+from carbontui.client.detection import probe
+from carbontui.grid import zones
+from carbontui.job import journal, launch, store
+from carbontui.power.agent import processes, view
+from carbontui.power.agent.handle import AgentHandle
+from carbontui.power.limit import leases
+from carbontui.verbs import restart
+from carbontui.verbs.hook import installed
 from carbontui.verbs.support import streams, talk
 from carbontui.verbs.support.command import Failure, refused
+from carbontui.verbs.support.grid_data import find_zone
+from carbontui.verbs.support.run_values import settings_for
 
 Verdict = Literal["ok", "note", "missing"]
 FIRST_LOOK_S = 6.0
@@ -36,7 +46,6 @@ class Finding:
 
 def state_findings() -> list[Finding]:
     """The state directory; on a network file system the journal works without its write-ahead log."""
-    from carbontui.job import journal, launch
 
     where = paths.state_dir()
     if why := launch.why_not(where):
@@ -101,14 +110,12 @@ def settings_findings() -> list[Finding]:
 
 def hook_findings() -> list[Finding]:
     """Environments that `carbontui hook` has installed the hook into."""
-    from carbontui.verbs.hook import installed
 
     return [Finding("hook", "ok", f"installed: {path}") for path in installed()]
 
 
 def command_findings(command: tuple[str, ...]) -> list[Finding]:
     """What would be detected in a command, without running it."""
-    from carbontui.client.detection import probe
 
     with refused("", probe.NotAsked):
         said = probe.look(command, os.environ, str(Path.cwd()))
@@ -117,9 +124,6 @@ def command_findings(command: tuple[str, ...]) -> list[Finding]:
 
 def grid_findings() -> list[Finding]:
     """The grid zone; nothing is fetched."""
-    from carbontui.grid import zones
-    from carbontui.verbs.support.grid_data import find_zone
-    from carbontui.verbs.support.run_values import settings_for
 
     try:
         zone, why = find_zone(settings_for().settings.zone)
@@ -134,10 +138,6 @@ def grid_findings() -> list[Finding]:
 
 async def power_findings(mend: bool) -> list[Finding]:
     """GPUs, CPU and what may be set, as the agent finds them; stale limits, restored with --mend."""
-    from carbontui.job import store
-    from carbontui.power.agent import processes, view
-    from carbontui.power.agent.handle import AgentHandle
-    from carbontui.power.limit import leases
 
     found: list[Finding] = []
     if mend:
@@ -192,8 +192,6 @@ def doctor(mend: bool, as_json: bool, install: bool, uninstall: bool, dry_run: b
     would be detected. It is not run.
     """
     if install or uninstall:
-        from carbontui.verbs import restart
-
         if install and uninstall:
             raise Failure("--install or --uninstall, not both", 2)
         (restart.install if install else restart.uninstall)(dry_run=dry_run)

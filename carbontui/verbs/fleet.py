@@ -11,8 +11,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from carbontui import units
+from carbontui import tui, units
+from carbontui.site import given
+from carbontui.slurm import queue as slurm_queue
+from carbontui.slurm.commands import SlurmError
 from carbontui.text import figures
+from carbontui.tui import terminal
 from carbontui.verbs.support import grid_data
 from carbontui.verbs.support.command import Failure, refused
 from carbontui.verbs.support.run_values import power
@@ -96,8 +100,6 @@ def _watts(text: str, option: str) -> float:
 
 
 def _page(budget: list[Cap], zone: str | None, grid_file: str | None, assumed: Assumed) -> int:
-    from carbontui import tui
-    from carbontui.tui import terminal
     from carbontui.verbs.support.queue_watch import QueueWatch
 
     if why := terminal.why_plain():
@@ -120,10 +122,7 @@ def _round(
     as_json: bool,
 ) -> dict[str, float]:
     """Read the queue, plan, move; each job's start time. `values`: the times set by earlier rounds. Raises Failure."""
-    from carbontui.site import given
     from carbontui.slurm import fleet as fleet_queue
-    from carbontui.slurm import queue as slurm_queue
-    from carbontui.slurm.commands import SlurmError
     from carbontui.slurm.placing import planned
 
     slots, now = fleet_queue.SLOTS, time.time()

@@ -9,7 +9,9 @@ from typing import Any
 import click
 
 from carbontui import link, protocol, units
-from carbontui.job import store
+from carbontui.job import allowance, stopping, store
+from carbontui.job.budget import parse, parse_until
+from carbontui.power.limit import leases
 from carbontui.text.plan import difference
 from carbontui.verbs.support import talk
 from carbontui.verbs.support.command import Failure, live_jobs, refused
@@ -30,8 +32,6 @@ def until(for_text: str | None, until_text: str | None) -> dict[str, Any]:
                 raise ValueError(f"{for_text!r} is not longer than zero")
             return {"for_s": seconds}
     if until_text:
-        from carbontui.job.budget import parse_until
-
         with refused("--until: "):
             parse_until(until_text, time.time())
         return {"until": until_text}
@@ -93,8 +93,6 @@ auto = resume
 @_job
 def budget(value: str, job: str | None) -> None:
     """Change the budget of a running job: 1.8x, 18h or "fri 09:00"; 3kg, 8kWh or 20EUR."""
-    from carbontui.job import allowance
-    from carbontui.job.budget import parse
 
     if not allowance.is_amount(value):
         with refused():
@@ -163,7 +161,6 @@ def order_stop(job: store.Job, *, now: bool) -> bool:
 
     False where other processes of ours hang: they are not waited for.
     """
-    from carbontui.job import stopping
 
     if job.alive("supervisor"):
         try:
@@ -197,7 +194,6 @@ def wait_gone(job: store.Job) -> None:
     click.echo(f"job {job.id} {state}")
     for text in talk.lease_warnings():
         click.echo(f"carbontui: {text}", err=True)
-    from carbontui.power.limit import leases
 
     if left := leases.left_by(job.id):
         watts = ", ".join(f"{lease.uuid} at {lease.ours_mw[-1] / 1000:.0f} W" for lease in left)

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import click
 
-from carbontui.job import restart_unit, store
+from carbontui.job import launch, restart_unit, store
+from carbontui.job import restart as restarting
 from carbontui.system import proc
 from carbontui.text import situation
 from carbontui.verbs.support import talk
@@ -41,8 +42,6 @@ def restart(job: str | None, every: bool) -> None:
 
 
 def _restart(job: store.Job) -> None:
-    from carbontui.job import launch
-    from carbontui.job import restart as restarting
 
     with refused("", launch.LaunchError, code=3 if job.exit is not None else 1):
         restarting.restart(job)

@@ -6,11 +6,16 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from carbontui import config, paths
+from carbontui.grid.settings import KeyFileError, keys_file, read_keys
+from carbontui.job import budget as budgets
+from carbontui.job import launch, requeue, spec, spool, store
+from carbontui.job.spec import slurm_job
+from carbontui.slurm import successor
 from carbontui.verbs.support.command import Failure, Finite, overrides, refused, zone_keys
 from carbontui.verbs.support.run_values import (
     allowances,
@@ -26,17 +31,12 @@ from carbontui.verbs.support.run_values import (
     split_resume_args,
 )
 
-if TYPE_CHECKING:
-    from carbontui.job import spec as options
-    from carbontui.job import store
-
 WAITING_BUDGET = "3x"
 """Default budget of a job that may have to wait (--objective time, --not-above)."""
 
 
 def warn_of_keys() -> None:
     """Warn now, not only on the screen, that the job runs without the keys of this file."""
-    from carbontui.grid.settings import KeyFileError, keys_file, read_keys
 
     try:
         read_keys(keys_file())
@@ -47,7 +47,6 @@ def warn_of_keys() -> None:
 def claim(name: str, command: tuple[str, ...], *, every_node: bool = False) -> dict[str, Any]:
     """Where a new job lives: id, name and paths of its options. Without a name it is the script's, renumbered as long
     as others take it meanwhile."""
-    from carbontui.job import launch
 
     while True:
         title = name or free_name(job_name(command))
@@ -113,7 +112,6 @@ def run(command: tuple[str, ...], name: str | None = None, detach: bool = False,
     On a terminal the job starts detached and the screen attaches; without one it stays in front, copies the
     command's output to stdout and exits with its code.
     """
-    from carbontui.job import launch, requeue, spec
 
     if not command:
         raise Failure("run needs a command: carbontui run [options] -- python train.py ...", 2)
@@ -147,9 +145,6 @@ def run(command: tuple[str, ...], name: str | None = None, detach: bool = False,
 
 def options_of(command: tuple[str, ...], given: dict[str, Any]) -> dict[str, Any]:
     """The fields of a job's options that the command line and the settings decide. Raises Failure."""
-    from carbontui.job import budget as budgets
-    from carbontui.job.spec import slurm_job
-    from carbontui.slurm import successor
     from carbontui.verbs.support import machines
 
     loaded = settings_for(**{name: value for name, value in given.items() if name in config.Settings.__struct_fields__})
@@ -188,15 +183,14 @@ def options_of(command: tuple[str, ...], given: dict[str, Any]) -> dict[str, Any
     }
 
 
-def machines(hosts: str | None) -> options.Nodes | None:
+def machines(hosts: str | None) -> spec.Nodes | None:
     from carbontui.verbs.support import machines
 
     return machines.named(hosts) if hosts else machines.of_slurm()
 
 
-def warn_unspooled(job: options.Options) -> None:
+def warn_unspooled(job: spec.Options) -> None:
     """Say what a reboot loses when no environment is kept to start the job again."""
-    from carbontui.job import spool
 
     if job.spool and (spool.kept(Path(job.dir)) or (Path(job.dir) / "exit.json").exists()):
         return
@@ -206,7 +200,7 @@ def warn_unspooled(job: options.Options) -> None:
 
 
 def start_and_follow(
-    job: options.Options,
+    job: spec.Options,
     *,
     detach: bool,
     hold: bool | None = None,
@@ -216,7 +210,6 @@ def start_and_follow(
 ) -> None:
     """Start the job, or continue what an earlier start of the scheduler's job left; then print its id, attach the
     screen, or stay in front. Raises LaunchError."""
-    from carbontui.job import launch, requeue, store
     from carbontui.verbs.support import machines, trying
     from carbontui.verbs.support.foreground import Foreground, say
 

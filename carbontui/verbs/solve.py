@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import replace
-from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 import click
 from msgspec import structs
 
 from carbontui import units
+from carbontui.grid import opening, recorded
+from carbontui.job import budget as budgets
 from carbontui.text import figures as form
 from carbontui.verbs.support import streams
-from carbontui.verbs.support.command import Failure, Finite, zone_keys
-from carbontui.verbs.support.grid_data import sure_zone
+from carbontui.verbs.support.command import Failure, Finite, refused, zone_keys
+from carbontui.verbs.support.grid_data import looked, sure_zone, zone_key
 
 if TYPE_CHECKING:
-    from carbontui.backtest import signals
     from carbontui.backtest.assumed_job import Grid, TypicalDays
     from carbontui.backtest.signals import ExpectedSignal
     from carbontui.plan import Evaluation, Frontier, Problem, Schedule
@@ -68,35 +66,30 @@ def solve(
     """Plan a problem file, or --work on a --zone; shows the frontier when no file is given."""
     from carbontui import plan
     from carbontui.backtest import signals
-    from carbontui.plan import Infeasible, ProblemError
+    from carbontui.backtest.assumed_job import Grid, assumed, load_job, planned
 
     beside = None
-    try:
+    with refused(f"{problem_file}: ", OSError), refused(), refused("infeasible: ", plan.Infeasible):
         if problem_file:
             if zone or work or grid_file or signal != "average":
                 raise Failure("give a problem file or --work with --zone, not both", 2)
-            problem, start_s, about = plan.load_problem(problem_file), None, problem_file
+            problem, start_s, about = plan.load_problem(problem_file), 0.0, problem_file
             found = plan.solve(problem, tol=tol)
         else:
-            asked = (zone, grid_file, signal, work, budget, start, watts, levels_file)
-            problem, start_s, about = _assumed_problem(*asked, now_s := time.time())
+            if not work or not (zone or grid_file):
+                raise Failure("nothing to plan: give a problem file, or --work 8h with --zone DE or --grid FILE", 2)
+            job = load_job(levels_file) if levels_file else assumed(watts, caps=True, running=False)
+            speeds = f"speeds under caps of public measurements, {watts:.0f} W at full speed"
+            begin_s = units.from_iso(start) if start else None
+            grid = _grid_of(zone, grid_file, signal, begin_s)
+            start_s = begin_s if begin_s is not None else grid.start_s if isinstance(grid, Grid) else time.time()
+            problem, found = planned(job, grid, *_budgeted(work, budget, start_s), tol=tol)
+            about = f"{grid.source}; {f'levels of {levels_file}' if levels_file else speeds}"
             with_frontier = True
-            found = plan.solve(problem, tol=tol)
-            if found.late_s:
-                # work after the deadline is charged with the intensity of its own hours, not of the last hour before it
-                deadline_s = problem.deadline_s
-                problem, _, _ = _assumed_problem(*asked, now_s, found.late_s)
-                found = _late_by(deadline_s, plan.solve(problem, tol=tol))
-            elif signal == "marginal" and zone:
-                beside = _beside_average(problem, found, start_s, zone, about)
+            if signal == "marginal" and zone and not found.late_s:
+                beside = signals.beside_average(problem, found, start_s, zone_key(zone), grid.source)
         curve = plan.frontier(problem) if with_frontier else None
         text = _explanation(problem, found, start_s)
-    except Infeasible as error:
-        raise Failure(f"infeasible: {error}", 2) from None
-    except ProblemError as error:
-        raise Failure(str(error), 2) from None
-    except OSError as error:
-        raise Failure(f"{problem_file}: {error.strerror}", 2) from None
     if as_json:
         answer = found.to_dict() | {"explanation": text}
         if curve is not None:
@@ -112,54 +105,23 @@ def solve(
         click.echo(f"By the {one.signal} signal ({one.source}): {rest}")
 
 
-def _beside_average(
-    problem: Problem, schedule: Schedule, start_s: float, zone: str, about: str
-) -> tuple[signals.BySignal, signals.BySignal] | None:
-    """The plan by the marginal signal and one by the zone's typical days; None where those are not known."""
-    from carbontui.backtest import signals
-    from carbontui.backtest.assumed_job import TypicalDays
-    from carbontui.plan import ProblemError
-
-    edges = [start_s, *(start_s + at for at in accumulate(problem.dur_s))]
-    days = TypicalDays(_key(zone))
-    try:
-        average = days.slots(edges)
-    except (ProblemError, ValueError):
-        return None
-    sources = (about.partition(";")[0], days.source)
-    return signals.side_by_side(problem, schedule, average, ("marginal", "average"), sources)
-
-
-def _key(zone: str) -> str:
-    """The zone's key for any of its names; an unknown name unchanged, which the lookup will refuse."""
-    from carbontui.grid import zones
-
-    try:
-        return zones.resolve(zone).key
-    except ValueError:
-        return zone
-
-
 def _grid_of(
     zone: str | None, grid_file: str | None, signal: str, start_s: float | None
 ) -> Grid | TypicalDays | ExpectedSignal:
     """Where the intensities come from. Raises ValueError or Failure."""
     from carbontui.backtest.assumed_job import Grid, TypicalDays
     from carbontui.backtest.signals import ExpectedSignal
-    from carbontui.grid import opening, recorded
-    from carbontui.grid.types import Signal
 
-    held: Signal | None = "marginal" if signal == "marginal" else None
     if grid_file:
-        return Grid(recorded.load(grid_file, zone=zone or "recorded", signal=held))
+        return Grid(
+            recorded.load(grid_file, zone=zone or "recorded", signal="marginal" if signal == "marginal" else None)
+        )
     if signal == "average":
-        return TypicalDays(_key(zone or ""))
+        return TypicalDays(zone_key(zone or ""))
     if start_s is not None:
         raise Failure("--start: marginal rates are known from now on; give --grid FILE for another time", 2)
     place = sure_zone(zone)
-    feed = opening.open_feed(place.key, settings=opening.settings(signal=signal), now=time.time)
-    asyncio.run(feed.refresh())
-    seen = feed.outlook(time.time(), 0.0, MARGINAL_AHEAD_S, 900.0)
+    seen, feed = looked(place.key, opening.settings(signal=signal), MARGINAL_AHEAD_S)
     if seen is None:
         keys = "; ".join(f"{state.title}: {state.note}" for state in feed.sources if state.note)
         raise Failure(
@@ -168,73 +130,25 @@ def _grid_of(
     return ExpectedSignal(seen)
 
 
-def _assumed_problem(
-    zone: str | None,
-    grid_file: str | None,
-    signal: str,
-    work: str | None,
-    budget: str,
-    start: str | None,
-    watts: float,
-    levels_file: str | None,
-    now_s: float,
-    beyond_s: float = 0.0,
-) -> tuple[Problem, float, str]:
-    """Problem, epoch seconds of its start, and one line on the source of its numbers.
-
-    The problem ends `beyond_s` after the deadline. Raises Failure (2) for options that cannot be used.
-    """
-    from carbontui.backtest.assumed_job import Grid, assumed, boundaries, load_job, slot_length_s
-    from carbontui.job import budget as budgets
-
-    if not work or not (zone or grid_file):
-        raise Failure("nothing to plan: give a problem file, or --work 8h with --zone DE or --grid FILE", 2)
-    job = load_job(levels_file) if levels_file else assumed(watts, caps=True, running=False)
-    about = (
-        f"levels of {levels_file}"
-        if levels_file
-        else f"speeds under caps of public measurements, {watts:.0f} W at full speed"
-    )
-    try:
-        work_s = units.parse_duration(work)
-        begin_s = units.from_iso(start) if start else None
-        grid = _grid_of(zone, grid_file, signal, begin_s)
-        start_s = begin_s if begin_s is not None else grid.start_s if isinstance(grid, Grid) else now_s
-        deadline_s = budgets.parse(budget, start_s).deadline_s(start_s, work_s)
-    except ValueError as error:
-        raise Failure(str(error), 2) from None
+def _budgeted(work: str, budget: str, start_s: float) -> tuple[float, float, float]:
+    """Seconds of work, when they start, and when they are to be done. Raises ValueError or Failure."""
+    work_s = units.parse_duration(work)
+    deadline_s = budgets.parse(budget, start_s).deadline_s(start_s, work_s)
     assert deadline_s is not None
     if deadline_s <= start_s:
         raise Failure(f"budget {budget!r} ends before the start", 2)
-    deadline_s += beyond_s
     if deadline_s - start_s > LONGEST_S:
         raise Failure(f"budget {budget!r} is longer than {LONGEST_S / 86400:.0f} days", 2)
-    edges = boundaries(start_s, deadline_s, slot_length_s(start_s, deadline_s))
-    try:
-        values = grid.slots(edges)
-    except ValueError as error:
-        raise Failure(str(error), 2) from None
-    durations = [b - a for a, b in pairwise(edges)]
-    return job.problem(durations, values, work_s), start_s, f"{grid.source}; {about}"
+    return work_s, start_s, deadline_s
 
 
-def _explanation(problem: Problem, schedule: Schedule, start_s: float | None) -> str:
-    """The plan in words, with clock times where its start is known."""
+def _explanation(problem: Problem, schedule: Schedule, begin_s: float) -> str:
+    """The plan in words, with clock times."""
     from carbontui import plan
     from carbontui.text.plan import explained
 
-    begin_s = start_s or 0.0
     stretches = [(name, still, begin_s + end_s) for name, still, end_s in plan.stretches(problem, schedule)]
     return explained(now_s=begin_s, stretches=stretches, **structs.asdict(plan.explain(problem, schedule)))
-
-
-def _late_by(deadline_s: float, plan: Schedule) -> Schedule:
-    """The plan and its baselines, each late by the time it needs beyond `deadline_s` (seconds from the start)."""
-    baselines = tuple(
-        replace(rival, evaluation=replace(rival.evaluation, late_s=max(0.0, rival.evaluation.finish_s - deadline_s)))
-        for rival in plan.baselines
-    )
-    return replace(plan, late_s=max(0.0, plan.finish_s - deadline_s), baselines=baselines)
 
 
 def _show(problem: Problem, plan: Schedule, curve: Frontier | None, text: str, about: str) -> None:

@@ -12,8 +12,10 @@ from pathlib import Path
 
 from carbontui import config
 from carbontui.grid import choose, opening, zones
+from carbontui.grid.feed import Feed
 from carbontui.grid.http import Http
 from carbontui.grid.settings import GridSettings, KeyFileError
+from carbontui.grid.types import Outlook
 from carbontui.verbs.support.command import Failure, refused
 
 NAMED = 6
@@ -44,6 +46,23 @@ def sure_zone(wanted: str | None) -> zones.Zone:
     if found is None:
         raise Failure(why, 2)
     return found
+
+
+def zone_key(zone: str) -> str:
+    """The zone's key for any of its names; an unknown name unchanged, which the lookup will refuse."""
+    with contextlib.suppress(ValueError):
+        return zones.resolve(zone).key
+    return zone
+
+
+def looked(
+    key: str | None, settings: GridSettings, ahead_s: float, step_s: float = 900.0, *, start_s: float | None = None
+) -> tuple[Outlook | None, Feed]:
+    """The outlook of a zone from now on, once its sources were asked, and the feed that gave it. Raises Failure."""
+    with refused():
+        feed = opening.open_feed(key, settings=settings, now=time.time)
+    asyncio.run(feed.refresh())
+    return feed.outlook(time.time() if start_s is None else start_s, 0.0, ahead_s, step_s), feed
 
 
 def settings_of(loaded: config.Settings) -> GridSettings:
@@ -142,9 +161,8 @@ def _expected(
     """The zone's forecast."""
     place = sure_zone(zone or os.environ.get("CARBONTUI_ZONE"))
     with refused():  # a KeyFileError is one as well
-        feed = opening.open_feed(place.key, settings=opening.settings(), now=time.time)
-    asyncio.run(feed.refresh())
-    seen = feed.outlook(start_s, 0.0, ahead_s, step_s)
+        settings = opening.settings()
+    seen, _ = looked(place.key, settings, ahead_s, step_s, start_s=start_s)
     if seen is None:
         raise Failure(f"no grid data for {place.key}; submit it with sbatch", 3)
     return seen.mean, seen.start_s, f"{seen.source} ({seen.how})"

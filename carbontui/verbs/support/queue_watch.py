@@ -7,14 +7,13 @@ import math
 import sys
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from carbontui import protocol, units
 from carbontui.job import store
 from carbontui.slurm import commands
 from carbontui.slurm import fleet as fleet_queue
 from carbontui.slurm import queue as slurm_queue
-from carbontui.slurm.fleet import Assumed
+from carbontui.slurm.fleet import Assumed, Cap
 from carbontui.slurm.queue import QueuedJob
 from carbontui.system import ssh
 from carbontui.text import figures, marks
@@ -22,9 +21,6 @@ from carbontui.tui.queue_list import QueueRow, QueueSeen
 from carbontui.tui.target import Target
 from carbontui.verbs.support import grid_data
 from carbontui.verbs.support.command import Failure
-
-if TYPE_CHECKING:
-    from carbontui.slurm.fleet import Cap
 
 SLOTS, SLOT_S = 48, 1800.0
 GRID_EVERY_S = 900.0

@@ -6,14 +6,16 @@ import itertools
 import re
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from carbontui import config, link, units
+from carbontui.grid import recorded
+from carbontui.job import allowance, store
+from carbontui.job.allowance import AllowanceKind
+from carbontui.power.backends.declared import DeclaredBoards
+from carbontui.verbs.support import tables
 from carbontui.verbs.support.command import Failure, refused
-
-if TYPE_CHECKING:
-    from carbontui.job.allowance import AllowanceKind
-    from carbontui.power.backends.declared import DeclaredBoards
+from carbontui.verbs.support.grid_data import find_zone
 
 NAME_MAX = 80
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish"})
@@ -46,7 +48,6 @@ def job_name(argv: tuple[str, ...]) -> str:
 
 def free_name(name: str) -> str:
     """The name; while a job of that name runs, the first free one of 'name-2', 'name-3' ..."""
-    from carbontui.job import store
 
     taken = {job.name for job in store.jobs() if job.live and not job.foreign}
     return next(found for n in itertools.count(1) if (found := name if n == 1 else f"{name}-{n}") not in taken)
@@ -68,7 +69,6 @@ def zone_for(wanted: str | None, recorded: bool) -> tuple[str | None, str]:
     """(zone key, why it is not known). A recorded grid needs no zone, and accepts any name for one."""
     if recorded:
         return wanted or None, ""
-    from carbontui.verbs.support.grid_data import find_zone
 
     found, why = find_zone(wanted)
     return (found.key if found else None), why
@@ -111,8 +111,6 @@ def common(loaded: config.Loaded, command: tuple[str, ...], grid_file: str | Non
 def declared_boards(settings: config.Settings) -> DeclaredBoards | None:
     """The user's declaration of boards whose power cannot be read: a TDP, or the name of a known board. Raises
     Failure."""
-    from carbontui.power.backends.declared import DeclaredBoards
-    from carbontui.verbs.support import tables
 
     name, watts = settings.gpu, settings.board_w
     if name is not None and watts is None:
@@ -132,7 +130,6 @@ def declared_boards(settings: config.Settings) -> DeclaredBoards | None:
 
 def allowances(given: dict[str, Any], settings: config.Settings) -> dict[str, Any]:
     """The fields of a job's options for its carbon, cost and energy budgets. Raises Failure."""
-    from carbontui.job import allowance
 
     fields: dict[AllowanceKind, str] = {
         "carbon": "carbon_budget_g",
@@ -199,7 +196,6 @@ def metrics_place(where: str | None) -> str | None:
 
 
 def check_grid(path: str) -> None:
-    from carbontui.grid import recorded
 
     with refused("--grid: "):
         recorded.load(Path(path))

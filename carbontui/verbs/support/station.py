@@ -11,20 +11,25 @@ import contextlib
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from carbontui import config
+from carbontui.grid import opening
+from carbontui.grid.best_start import best_start
+from carbontui.grid.types import Outlook
 from carbontui.job import spec, store
+from carbontui.power.agent import processes, view
+from carbontui.power.agent.handle import AgentHandle
+from carbontui.power.limit import leases
+from carbontui.power.messages import Reading, Readings
+from carbontui.power.metering.meter import Meter
+from carbontui.system.metrics_place import MetricsPlace
+from carbontui.system.openmetrics import render
 from carbontui.text import figures
+from carbontui.tui.jobs_feed import Seen
 from carbontui.tui.target import Target
 from carbontui.verbs.support.command import Failure
-
-if TYPE_CHECKING:
-    from carbontui.grid.types import Outlook
-    from carbontui.power.messages import Reading, Readings
-    from carbontui.system.metrics_place import MetricsPlace
-    from carbontui.tui.jobs_feed import Seen
-    from carbontui.verbs.support.remote import RemoteJobs
+from carbontui.verbs.support.grid_data import settings_of, sure_zone
+from carbontui.verbs.support.remote import RemoteJobs
 
 FINISHED_SHOWN = 50
 LEAVE_WAIT_S = 5.0
@@ -62,7 +67,6 @@ class StationWatch:
 
     def seen(self) -> Seen:
         """What the screen shows now: jobs from disk, the rest as last read."""
-        from carbontui.tui.jobs_feed import Seen
 
         if self._thread.ident is None:
             self._thread.start()
@@ -119,11 +123,6 @@ class StationWatch:
             self._fault = f"cannot be read: {error}"
 
     async def _follow(self) -> None:
-        from carbontui.power.agent import processes, view
-        from carbontui.power.agent.handle import AgentHandle
-        from carbontui.power.limit import leases
-        from carbontui.power.metering.meter import Meter
-        from carbontui.system.openmetrics import render
 
         place = _metrics()
         if leases.stale_leases():
@@ -150,8 +149,6 @@ class StationWatch:
             await handle.close()
 
     async def _follow_grid(self) -> None:
-        from carbontui.grid import opening
-        from carbontui.verbs.support.grid_data import settings_of, sure_zone
 
         try:
             settings = config.load().settings
@@ -192,7 +189,6 @@ _HOW = {"default": "typical", "forecast": "forecast", "estimated": "estimated", 
 
 def gain_words(outlook: Outlook, now_s: float) -> str:
     """'a job of 2 h emits 31% less if started 12:00; of 8 h: 12% less, 09:00; of 24 h: now is as good'."""
-    from carbontui.grid.best_start import best_start
 
     told: list[str] = []
     end_s = outlook.start_s + len(outlook.mean) * outlook.step_s
@@ -215,7 +211,6 @@ def gain_words(outlook: Outlook, now_s: float) -> str:
 
 def _metrics() -> MetricsPlace | None:
     """Where the settings want metrics written, if anywhere."""
-    from carbontui.system.metrics_place import MetricsPlace
 
     with contextlib.suppress(config.ConfigError):
         where = config.load().settings.metrics
