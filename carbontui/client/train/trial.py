@@ -163,7 +163,7 @@ def _made(
         busy = f"busy machine: it waited {100 * core_wait:.0f} % of the time for a core"
         note = "; ".join(filter(None, (note, busy)))
     half = math.hypot(half, epochs * spread, core_wait * seconds)
-    kwh = None if watts is None else watts * seconds / 3.6e6
+    kwh = None if watts is None else watts * seconds / 3.6e6  # the client imports nothing, and so no constant, of ours
     return TrainEstimate(
         seconds=seconds,
         lo_s=max(0.0, seconds - half),
