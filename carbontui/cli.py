@@ -13,15 +13,16 @@ import os
 import sys
 from typing import NoReturn
 
-from carbontui import __version__, isolation
+from carbontui import __version__
+from carbontui.system import isolation
 
 isolation.forget_pythonpath()  # before anything else is imported: `module load` may have put another click there
 
 import click  # noqa: E402
 from click.shell_completion import CompletionItem  # noqa: E402
 
-from carbontui.verbs import streams  # noqa: E402
-from carbontui.verbs.failure import Failure  # noqa: E402
+from carbontui.verbs.support import streams  # noqa: E402
+from carbontui.verbs.support.command import Failure  # noqa: E402
 
 # heading of the help -> verb -> module of carbontui.verbs that defines a click command of that name
 GROUPS: dict[str, dict[str, str]] = {
@@ -74,7 +75,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "capd": "capd",
         "site": "site",
         "fleet": "fleet",
-        "completion": "completion",
+        "completion": "hook",
         "serve": "serve",
     },
 }

@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from carbontui import paths, proc, units
+from carbontui import paths, units
+from carbontui.system import proc
 from carbontui.text import figures
 
 SHAPES = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import NoReturn
 
-from carbontui import isolation
+from carbontui.system import isolation
 
 
 def main() -> NoReturn:

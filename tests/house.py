@@ -16,7 +16,7 @@ import msgspec
 
 from carbontui import link, protocol, units
 from carbontui.job import store
-from carbontui.verbs import talk
+from carbontui.verbs.support import talk
 
 SCRIPT = """\
 import os, sys, time

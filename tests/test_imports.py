@@ -14,18 +14,7 @@ import carbontui
 pytestmark = together("imports")  # every file of the package is read once
 ROOT = Path(carbontui.__file__).parent
 
-ANYONE = {
-    "config",
-    "bounded_command",
-    "isolation",
-    "line",
-    "local_socket",
-    "openmetrics",
-    "paths",
-    "proc",
-    "units",
-    "untrusted",
-}
+ANYONE = {"config", "line", "paths", "system", "units"}
 """Rooms that everyone but the client may enter; so is the root, for its version alone."""
 FIGURES = "carbontui.text.figures"
 """The form of numbers, which needs nothing: everyone but the client and the supervisor's core may write one."""
@@ -33,36 +22,29 @@ ROOMS = {
     "start": {"cli"},
     "cli": {"verbs"},
     "verbs": {
-        *("tui", "backtest", "job", "cluster", "grid", "power", "plan", "account", "reports", "export"),
-        *("protocol", "link", "ssh", "site", "fleet", "text"),
+        *("tui", "backtest", "job", "slurm", "grid", "power", "plan", "account", "reports"),
+        *("protocol", "link", "site", "text"),
         "client",  # hook: puts it into an environment; nothing of a training runs there
     },
     "tui": {"protocol", "link", "text"},
     "backtest": {"account", "grid", "plan", "text"},
-    "job": {"text", "cluster", "site", "grid", "power", "plan", "account", "protocol", "client"},
-    "cluster": {"power"},
+    "job": {"text", "nodes", "slurm", "site", "grid", "power", "plan", "account", "protocol", "client"},
+    "nodes": {"power"},
+    "slurm": {"plan"},
     "site": {"plan"},
-    "fleet": {"cluster", "plan"},
     "grid": set(),
     "power": set(),
     "plan": set(),
     "account": {"protocol", "client"},  # the statistics of an estimate, which a training script uses as well
     "text": {"protocol"},
     "reports": {"account", "job", "protocol", "grid", "text"},
-    "export": {"account", "reports", "job", "protocol", "text"},
     "link": {"protocol"},
-    "ssh": {"protocol"},
     "protocol": set(),
     "config": {"paths"},
     "paths": set(),
-    "proc": set(),
-    "isolation": set(),
-    "local_socket": {"paths"},
-    "bounded_command": set(),
+    "system": {"protocol", "paths"},
     "units": set(),
-    "untrusted": set(),
     "line": set(),
-    "openmetrics": set(),
     "client": set(),
     "data": set(),
     "examples": set(),
@@ -90,11 +72,11 @@ PURE = {
     "carbontui.power.curves.curve",
     "carbontui.power.messages",
     "carbontui.power.backends.simulated",
-    "carbontui.openmetrics.text",
+    "carbontui.system.openmetrics",
     "carbontui.protocol",
     "carbontui.site.sharing",
     "carbontui.units",
-    "carbontui.untrusted",
+    "carbontui.system.untrusted",
 }
 """What the supervisor's core may import, for its values and pure functions."""
 IMPURE = {
@@ -125,6 +107,18 @@ FILES = {
 }
 MESSAGES = ("keeper.messages", "worker.messages")
 CORE, RECORD, SHELL = (f"{JOB}.supervisor.{name}" for name in ("core", "record", "shell"))
+CORE_STATE, PLANNING, RULES, VIEW = (f"{CORE}.{name}" for name in ("state", "planning", "rules", "view"))
+INSIDE_CORE = {
+    CORE_STATE: set(),
+    PLANNING: {CORE_STATE},
+    RULES: {CORE_STATE, PLANNING},
+    f"{CORE}.effects": {CORE_STATE, PLANNING, RULES},
+    f"{CORE}.commands": {CORE_STATE, PLANNING, RULES, f"{CORE}.effects"},
+    f"{CORE}.advance": {CORE_STATE, PLANNING, RULES, f"{CORE}.effects", f"{CORE}.commands"},
+    VIEW: {CORE_STATE, PLANNING, RULES},
+}
+"""The rooms of the supervisor's core and what each may import of the others: values, what they are planned with, the
+rules, and above them what is done and what is shown. Nothing decides on what is shown."""
 INSIDE_JOB = {
     f"{JOB}.supervisor.loop": {CORE, RECORD, SHELL, f"{JOB}.keeper.messages", f"{JOB}.worker.handle", *FILES},
     f"{JOB}.supervisor.__main__": {f"{JOB}.supervisor.loop", f"{JOB}.spec"},
@@ -172,8 +166,8 @@ HEAVY = {
     "tui": {"torch", "numpy", "httpx", "pynvml"},
     "job": {"textual", "torch", "numpy", "pynvml"},
     "reports": {"textual", "torch", "numpy", "pynvml", "httpx"},
-    "export": {"textual", "torch", "numpy", "pynvml", "httpx"},
-    "cluster": {"textual", "torch", "numpy", "pynvml", "httpx"},
+    "nodes": {"textual", "torch", "numpy", "pynvml", "httpx"},
+    "slurm": {"textual", "torch", "pynvml", "httpx"},
     "account": {"textual", "torch", "numpy", "pynvml", "httpx"},
     # numpy is the training's own, and only its random state is saved; that the import is lazy is seen below
     "client": {"textual", "httpx", "msgspec", "click", "platformdirs", "pynvml"},
@@ -320,6 +314,15 @@ def test_only_backends_load_the_driver_and_only_the_room_of_limits_writes_to_it(
     assert {m for m in writing if not within(m, [f"{POWER}.limit"])} == {f"{POWER}.capd.client"}, "which passes it on"
 
 
+def test_inside_the_core_nothing_imports_what_is_above_it():
+    broken = []
+    for module in (m for m in FILE_OF if within(m, [CORE]) and m != CORE):
+        room = next(room for room in INSIDE_CORE if within(module, [room]))
+        others = {other for other in imports()[module] if within(other, [CORE])}
+        broken += [f"{module} imports {other}" for other in others if not within(other, {room, *INSIDE_CORE[room]})]
+    assert broken == []
+
+
 @pytest.mark.parametrize("module", sorted(m for m in FILE_OF if within(m, [CORE])))
 def test_the_core_of_the_supervisor_knows_no_clock_no_files_and_no_sockets(module):
     impure = {name for name in names()[module] if name.split(".")[0] in IMPURE}
@@ -344,7 +347,7 @@ def test_the_state_of_a_job_is_replaced_by_an_event_and_by_a_restore_alone():
 
 @pytest.mark.parametrize("module", sorted(m for m in FILE_OF if within(m, [f"{JOB}.keeper"])))
 def test_the_keeper_imports_the_standard_library_alone(module):
-    known = {f"{JOB}.keeper", "carbontui.client.inject", "carbontui.isolation", "carbontui.proc"}
+    known = {f"{JOB}.keeper", "carbontui.client.inject", "carbontui.system.isolation", "carbontui.system.proc"}
     foreign = {name for name in names()[module] if not module_of(name)}
     foreign = {name for name in foreign if name.split(".")[0] not in sys.stdlib_module_names}
     assert foreign | {other for other in imports()[module] if not within(other, known)} == set()

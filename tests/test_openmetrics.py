@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from carbontui.openmetrics.place import STALE_S, MetricsPlace
+from carbontui.system.metrics_place import STALE_S, MetricsPlace
 
 
 def asked(path: Path, request: bytes = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n") -> bytes:

@@ -12,7 +12,7 @@ from house import ordinary_user
 
 from carbontui import cli, paths
 from carbontui.job import launch, restart_unit, spec
-from carbontui.verbs.restart_unit import install
+from carbontui.verbs.restart import install
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from carbontui import untrusted
 from carbontui.job import spec, spool, store
 from carbontui.job.journal import Journal
 from carbontui.job.supervisor.record.first_count import FirstCounts
@@ -12,6 +11,7 @@ from carbontui.power.curves import files
 from carbontui.power.limit.leases import LeaseStore
 from carbontui.power.messages import Sample
 from carbontui.site.ledger import Ledger, LedgerError
+from carbontui.system import untrusted
 
 DEEP = b'{"more":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
 DAMAGED = {

@@ -19,11 +19,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from carbontui import paths, untrusted
+from carbontui import paths
 from carbontui.grid import issues
 from carbontui.grid.faults import GridError, Unreachable
 from carbontui.grid.http import in_thread
 from carbontui.grid.types import Answer, Series
+from carbontui.system import untrusted
 
 T = TypeVar("T")
 

@@ -15,11 +15,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from carbontui import isolation, paths, proc
+from carbontui import paths
 from carbontui.client import inject
 from carbontui.grid import settings
 from carbontui.job import spec as opts
 from carbontui.job import spool, store
+from carbontui.system import isolation, proc
 
 READY_S = 15.0
 GRID_KEYS = frozenset({*settings.KEY_NAMES, *settings.ALSO_CALLED.values()})

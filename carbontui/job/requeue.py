@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from carbontui import paths
-from carbontui.cluster import successor
 from carbontui.job import spec as opts
 from carbontui.job import store
+from carbontui.slurm import successor
 
 
 class Scheduled(NamedTuple):

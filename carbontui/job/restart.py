@@ -11,9 +11,10 @@ from typing import Any
 
 import msgspec
 
-from carbontui import paths, proc
+from carbontui import paths
 from carbontui.job import launch, spool, store
 from carbontui.job import spec as opts
+from carbontui.system import proc
 
 
 def restart(job: store.Job) -> int:

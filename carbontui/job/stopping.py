@@ -8,11 +8,11 @@ import signal
 import socket
 import time
 
-from carbontui import proc
 from carbontui.job import store
 from carbontui.job.keeper import files
 from carbontui.job.keeper.messages import RelayedSignal, Stop, encode
 from carbontui.job.keeper.stop_order import StopOrder
+from carbontui.system import proc
 
 ANSWER_S = 3.0
 KEEPER_S = 8.0

@@ -15,9 +15,10 @@ from typing import Any
 
 import msgspec
 
-from carbontui import paths, proc, protocol, units, untrusted
+from carbontui import paths, protocol, units
 from carbontui.job import child as children
 from carbontui.job import history, runlog, situation, spool
+from carbontui.system import proc, untrusted
 from carbontui.text import statements
 
 LAST_S = 32_503_680_000.0

@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from carbontui import untrusted
+from carbontui.system import untrusted
 
 LINE_MAX = 1024 * 1024
 BEAT_S = 2.0

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from carbontui import units
 from carbontui.account.split import Split
-from carbontui.reports.epochs import EpochPart
+from carbontui.reports.parts import EpochPart
 from carbontui.reports.story import RunStory
 from carbontui.text import account as words
 from carbontui.text import figures as form

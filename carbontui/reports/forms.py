@@ -13,8 +13,7 @@ import msgspec
 from carbontui import units
 from carbontui.account.split import Split
 from carbontui.reports import figures, page, prose
-from carbontui.reports.days import DayPart
-from carbontui.reports.epochs import GRAM_DIGITS, KWH_DIGITS, EpochPart, rounded
+from carbontui.reports.parts import GRAM_DIGITS, KWH_DIGITS, DayPart, EpochPart, rounded
 from carbontui.reports.story import RunStory
 
 SCHEMA = "carbontui.report/1"

@@ -21,12 +21,10 @@ from carbontui.account.run_now import RunNow, kept
 from carbontui.account.split import EnergyBin, Split, StateSpan, intensity_of, split_avoided
 from carbontui.job import journal, spec, store
 from carbontui.job.spec import Options
-from carbontui.reports import days, epochs, parts
+from carbontui.reports import parts
 from carbontui.reports.curves import Chart, EnergyRow, draw
-from carbontui.reports.days import DayPart
 from carbontui.reports.doubt import GridRow, doubt
-from carbontui.reports.epochs import GRAM_DIGITS, KWH_DIGITS, EpochPart
-from carbontui.reports.parts import Part
+from carbontui.reports.parts import GRAM_DIGITS, KWH_DIGITS, DayPart, EpochPart, Part
 
 STEP_ROWS = 4000
 """Most step reports read: enough to place a month's work to within ten minutes."""
@@ -86,7 +84,7 @@ class RunStory:
     chart: Chart
     epochs: tuple[EpochPart, ...] = ()
     days: tuple[DayPart, ...] = ()
-    """Of a run of more than two days."""
+    """Of a run of more than two parts."""
     revisions: tuple[str, ...] = ()
     """Later corrections by grid sources to values already booked, as text."""
     revised_g: float = 0.0
@@ -203,8 +201,8 @@ def _read(db: sqlite3.Connection, options: Options, status: protocol.Status, ver
         plans=plans,
         worst_gap=worst_gap,
         chart=draw(counted, options.pue, bins, grams_of, steps, start_s, end_s, run_now if acted else None),
-        epochs=epochs.parts(
-            epochs.begins(db),
+        epochs=parts.by_epoch(
+            parts.begins(db),
             cells,
             grams_of,
             steps,
@@ -214,7 +212,7 @@ def _read(db: sqlite3.Connection, options: Options, status: protocol.Status, ver
             kwh=energy_kwh,
             gco2_g=gco2_g,
         ),
-        days=days.parts(cells, grams_of, spans, decisions, kwh=energy_kwh, gco2_g=gco2_g),
+        days=parts.by_day(cells, grams_of, spans, decisions, kwh=energy_kwh, gco2_g=gco2_g),
         revisions=tuple(text for text, _ in revisions),
         revised_g=math.fsum(grams for _, grams in revisions),
         version=version,

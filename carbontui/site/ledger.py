@@ -19,8 +19,9 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct, structs
 
-from carbontui import config, paths, proc, units, untrusted
+from carbontui import config, paths, units
 from carbontui.site.sharing import Claim, Ramp, Share, SiteBudget, settle
+from carbontui.system import proc, untrusted
 
 LOCK_S = 0.5
 """How long to wait for the lock; a holder is done within milliseconds."""

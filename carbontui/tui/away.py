@@ -8,7 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from carbontui import protocol, units, untrusted
+from carbontui import protocol, units
+from carbontui.system import untrusted
 from carbontui.text import figures
 from carbontui.tui import words
 from carbontui.tui.picture import Picture

@@ -11,9 +11,8 @@ import click
 
 from carbontui import __version__, link
 from carbontui.job import store
-from carbontui.verbs import remote, talk
-from carbontui.verbs.completion import any_jobs
-from carbontui.verbs.failure import Failure
+from carbontui.verbs.support import remote, talk
+from carbontui.verbs.support.command import Failure, any_jobs
 
 RESTART_WAIT_S = 20.0
 """Seconds the keeper has to start a supervisor of the new version."""
@@ -51,7 +50,7 @@ def open_screen(job: str | None, *, readonly: bool = False, mouse: bool = True, 
     job."""
     from carbontui import tui
     from carbontui.tui.target import Target
-    from carbontui.verbs.station import StationWatch
+    from carbontui.verbs.support.station import StationWatch
 
     found = talk.find(job)
     if found.foreign:
@@ -65,7 +64,7 @@ def open_screen(job: str | None, *, readonly: bool = False, mouse: bool = True, 
 def open_remote(wanted: str, there: str, *, readonly: bool, mouse: bool, ascii_only: bool) -> int:
     """Show the dashboard of a job on another machine until the user leaves it; the exit code. Raises Failure."""
     from carbontui import tui
-    from carbontui.verbs.station import StationWatch
+    from carbontui.verbs.support.station import StationWatch
 
     with remote.host_of(wanted, there) as host:
         status = remote.only_job(host, remote.job_of(wanted))
@@ -94,7 +93,7 @@ def open_hosts(names: list[str], there: str, *, readonly: bool) -> int:
     """Show one table of this machine's jobs and those of other hosts."""
     from carbontui import tui
     from carbontui.tui import terminal
-    from carbontui.verbs.station import StationWatch
+    from carbontui.verbs.support.station import StationWatch
 
     if why := terminal.why_plain():
         raise Failure(f"{why}: the table of several hosts needs a terminal; ssh HOST carbontui ls --json prints one", 2)
@@ -115,7 +114,7 @@ def open_default(*, readonly: bool) -> int:
         if not live:
             raise Failure("no job is running; start one: carbontui run -- python train.py, or see: carbontui demo", 3)
         return open_screen(live[0].id if len(live) == 1 else None, readonly=readonly)
-    from carbontui.verbs.station import StationWatch
+    from carbontui.verbs.support.station import StationWatch
 
     with StationWatch() as watch:
         return tui.jobs(watch.seen, readonly=readonly)

@@ -9,8 +9,8 @@ import click
 
 from carbontui import units
 from carbontui.text import figures
-from carbontui.verbs import streams
-from carbontui.verbs.failure import Failure, Finite
+from carbontui.verbs.support import streams
+from carbontui.verbs.support.command import Failure, Finite
 
 if TYPE_CHECKING:
     from carbontui.backtest.run import BacktestReport

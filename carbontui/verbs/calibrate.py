@@ -10,9 +10,8 @@ import msgspec
 from carbontui import protocol
 from carbontui.job import store
 from carbontui.text import figures
-from carbontui.verbs import talk
-from carbontui.verbs.completion import live_jobs
-from carbontui.verbs.failure import Failure
+from carbontui.verbs.support import talk
+from carbontui.verbs.support.command import Failure, live_jobs
 
 
 @click.command(short_help="Measure speed against watts on the running job.")

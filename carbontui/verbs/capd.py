@@ -16,7 +16,7 @@ from carbontui.power.capd import client, wire
 from carbontui.power.capd import install as unit_files
 from carbontui.power.messages import encode
 from carbontui.units import printable
-from carbontui.verbs.failure import Failure
+from carbontui.verbs.support.command import Failure
 
 ALLOWS = (
     "It lowers the power limit or locks the clock of a GPU, within the driver's range and below what it found, for a "

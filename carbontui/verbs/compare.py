@@ -16,10 +16,9 @@ from carbontui.account.provenance import worst
 from carbontui.grid.types import Outlook
 from carbontui.reports import story
 from carbontui.text import figures
-from carbontui.verbs import compare_table as table
-from carbontui.verbs import run_values, tables, talk
-from carbontui.verbs.completion import any_jobs, zone_keys
-from carbontui.verbs.failure import Failure, Finite
+from carbontui.verbs.support import compare_table as table
+from carbontui.verbs.support import run_values, tables, talk
+from carbontui.verbs.support.command import Failure, Finite, any_jobs, zone_keys
 
 MOVES_NOTHING = "carbontui moves no job: this is what the same work would take elsewhere"
 BUDGETS = (1.0, 1.5, 2.0, 3.0)
@@ -275,10 +274,10 @@ def _clouds(work: Work, rows: list[Elsewhere], offers: list[Rented]) -> Comparis
 def _zones(run: story.RunStory, work: Work) -> Comparison:
     """Zones by what their grids emit now, in the signal of the job's own account; where no source answers, countries by
     their yearly mean, the job's own among them."""
-    from carbontui.verbs import zones_now
     from carbontui.verbs.grid import settings_of
+    from carbontui.verbs.support import grid_data
 
-    live = zones_now.now_on(settings_of(run_values.settings_for().settings))
+    live = grid_data.now_on(settings_of(run_values.settings_for().settings))
     zone, known, yearly = run.options.zone, run.status.intensity, comparing.on_grids(work, tables.countries())
     if not live:
         own = next((row for row in yearly if row.name.split()[0] == (zone or "").partition("-")[0]), None)
@@ -327,7 +326,7 @@ def _outlook(run: story.RunStory, work: Work, zone: str | None, intensity: float
 
     from carbontui.grid import opening
     from carbontui.verbs.grid import settings_of
-    from carbontui.verbs.place import sure_zone
+    from carbontui.verbs.support.grid_data import sure_zone
 
     options = run.options
     value = intensity if intensity is not None else options.intensity_g_per_kwh if zone is None else None

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from carbontui import link, paths, units
-from carbontui.verbs.failure import Failure, Finite
+from carbontui.verbs.support.command import Failure, Finite
 
 WORK_S = 24 * 3600.0
 BUDGET = "2x"

@@ -14,8 +14,8 @@ from typing import Literal
 import click
 
 from carbontui import __version__, config, paths
-from carbontui.verbs import streams, talk
-from carbontui.verbs.failure import Failure
+from carbontui.verbs.support import streams, talk
+from carbontui.verbs.support.command import Failure
 
 Verdict = Literal["ok", "note", "missing"]
 FIRST_LOOK_S = 6.0
@@ -120,8 +120,8 @@ def command_findings(command: tuple[str, ...]) -> list[Finding]:
 def grid_findings() -> list[Finding]:
     """The grid zone; nothing is fetched."""
     from carbontui.grid import zones
-    from carbontui.verbs.place import find_zone
-    from carbontui.verbs.run_values import settings_for
+    from carbontui.verbs.support.grid_data import find_zone
+    from carbontui.verbs.support.run_values import settings_for
 
     try:
         zone, why = find_zone(settings_for().settings.zone)
@@ -194,11 +194,11 @@ def doctor(mend: bool, as_json: bool, install: bool, uninstall: bool, dry_run: b
     would be detected. It is not run.
     """
     if install or uninstall:
-        from carbontui.verbs import restart_unit
+        from carbontui.verbs import restart
 
         if install and uninstall:
             raise Failure("--install or --uninstall, not both", 2)
-        (restart_unit.install if install else restart_unit.uninstall)(dry_run=dry_run)
+        (restart.install if install else restart.uninstall)(dry_run=dry_run)
         return
     if dry_run:
         raise Failure("--dry-run belongs to --install or --uninstall", 2)

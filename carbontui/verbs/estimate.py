@@ -17,9 +17,9 @@ from carbontui import paths, protocol
 from carbontui.job import launch, store
 from carbontui.job import spec as job_spec
 from carbontui.text import account as account_words
-from carbontui.verbs import overrule, run, run_values, streams, talk
-from carbontui.verbs.failure import Failure, Finite
-from carbontui.verbs.overrides import overrides
+from carbontui.verbs import overrule, run
+from carbontui.verbs.support import run_values, streams, talk
+from carbontui.verbs.support.command import Failure, Finite, overrides
 
 LONGEST_S = 90.0
 LEAST_S = 20.0

@@ -13,14 +13,13 @@ import click
 
 from carbontui import units
 from carbontui.text import figures
-from carbontui.verbs import expected_grid
-from carbontui.verbs.failure import Failure
 from carbontui.verbs.site import watts as watts_of
+from carbontui.verbs.support import grid_data
+from carbontui.verbs.support.command import Failure
 
 if TYPE_CHECKING:
-    from carbontui.fleet.caps import Cap
-    from carbontui.fleet.placing import FleetPlan
-    from carbontui.fleet.queue import Assumed, Move, QueueProblem
+    from carbontui.slurm.fleet import Assumed, Cap, Move, QueueProblem
+    from carbontui.slurm.placing import FleetPlan
 
 RETRY_S = 60.0
 
@@ -58,11 +57,10 @@ def fleet(
     ends, they start at the times last set. Slurm lets you move your own jobs; an operator moves everyone's. Running
     jobs follow the prices in the --prices file if their settings name it as site_prices.
     """
-    from carbontui.fleet import caps as caps_of
-    from carbontui.fleet.queue import Assumed, next_plan_s, next_slot_s
+    from carbontui.slurm import fleet as fleet_queue
 
     try:
-        budget = [caps_of.parse(text) for text in caps]
+        budget = [fleet_queue.parse(text) for text in caps]
         slot_s = units.parse_duration(slot)
         if not 10.0 <= slot_s <= 86400.0:
             raise ValueError(f"--slot {slot}: must be between 10 s and one day")
@@ -70,12 +68,12 @@ def fleet(
         raise Failure(str(error), 2) from None
     if not budget and not look:
         raise Failure("fleet needs the site's budget: carbontui fleet --cap 120kW, or --look to see the queue only", 2)
-    assumed = Assumed(_watts(gpu_w, "--gpu-w"), _watts(node_w, "--node-w"))
+    assumed = fleet_queue.Assumed(_watts(gpu_w, "--gpu-w"), _watts(node_w, "--node-w"))
     if look:
         sys.exit(_page(budget, zone or os.environ.get("CARBONTUI_ZONE"), grid_file, assumed))
     told: dict[str, float] = {}
     while True:
-        start = next_slot_s(time.time(), slot_s)
+        start = fleet_queue.next_slot_s(time.time(), slot_s)
         try:
             told |= _round(
                 *(budget, zone, grid_file, assumed, start, slot_s, told),
@@ -92,7 +90,7 @@ def fleet(
             continue
         if once or dry_run:
             return
-        time.sleep(max(1.0, next_plan_s(start, slot_s) - time.time()))
+        time.sleep(max(1.0, fleet_queue.next_plan_s(start, slot_s) - time.time()))
 
 
 def _watts(text: str, option: str) -> float:
@@ -102,7 +100,7 @@ def _watts(text: str, option: str) -> float:
 def _page(budget: list[Cap], zone: str | None, grid_file: str | None, assumed: Assumed) -> int:
     from carbontui import tui
     from carbontui.tui import terminal
-    from carbontui.verbs.queue_watch import QueueWatch
+    from carbontui.verbs.support.queue_watch import QueueWatch
 
     if why := terminal.why_plain():
         raise Failure(f"{why}: the queue page needs a terminal; --dry-run --json prints the plan", 2)
@@ -124,18 +122,17 @@ def _round(
     as_json: bool,
 ) -> dict[str, float]:
     """Read the queue, plan, move; each job's start time. `told`: the times set by earlier rounds. Raises Failure."""
-    from carbontui.cluster import queue as slurm_queue
-    from carbontui.cluster.slurm import SlurmError
-    from carbontui.fleet import caps as caps_of
-    from carbontui.fleet import queue as fleet_queue
-    from carbontui.fleet.placing import planned
     from carbontui.site import given
+    from carbontui.slurm import fleet as fleet_queue
+    from carbontui.slurm import queue as slurm_queue
+    from carbontui.slurm.commands import SlurmError
+    from carbontui.slurm.placing import planned
 
     slots, now = fleet_queue.SLOTS, time.time()
     due = frozenset(job for job, at in told.items() if at <= now)
-    mean, source = expected_grid.filled(zone, grid_file, start_s, slot_s, slots)
+    mean, source = grid_data.filled(zone, grid_file, start_s, slot_s, slots)
     try:
-        cap_w = caps_of.per_slot(budget, start_s, slot_s, slots)
+        cap_w = fleet_queue.per_slot(budget, start_s, slot_s, slots)
         machine, jobs = slurm_queue.size(slurm_queue.nodes()), slurm_queue.queue()
         made = fleet_queue.problem(jobs, machine, mean, cap_w, assumed, start_s=start_s, slot_s=slot_s, due=due)
         plan = planned(made.problem)
@@ -159,7 +156,7 @@ def _tell(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    from carbontui.fleet import queue as fleet_queue
+    from carbontui.slurm import fleet as fleet_queue
 
     now = time.time()
     if as_json:

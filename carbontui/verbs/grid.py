@@ -25,9 +25,8 @@ from carbontui.text import sources
 from carbontui.text.figures import duration as fmt_duration
 from carbontui.tui.words import SIGNALS
 from carbontui.units import iso
-from carbontui.verbs.completion import zone_keys
-from carbontui.verbs.failure import Failure
-from carbontui.verbs.place import sure_zone
+from carbontui.verbs.support.command import Failure, zone_keys
+from carbontui.verbs.support.grid_data import sure_zone
 
 AHEAD_S = 24 * 3600.0
 BARS = "▁▂▃▄▅▆▇█"

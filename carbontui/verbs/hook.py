@@ -1,4 +1,4 @@
-"""`carbontui hook`: installs the hook into a training's own environment, where PYTHONPATH does not load it."""
+"""`hook` and `completion`: what is installed outside carbontui: into a training's own Python, into a shell."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import json
 from pathlib import Path
 
 import click
+from click.shell_completion import get_completion_class
 
 from carbontui import paths
 from carbontui.client.detection import pth
-from carbontui.verbs.failure import Failure
+from carbontui.verbs.support.command import Failure
 
 
 def installed() -> list[Path]:
@@ -60,3 +61,22 @@ def hook(what: str | None, python: str) -> None:
         raise Failure(str(error), 4) from None
     except OSError as error:
         raise Failure(f"{error.filename}: {error.strerror}", 4) from None
+
+
+INTO = {"bash": "~/.bashrc", "zsh": "~/.zshrc", "fish": "~/.config/fish/config.fish"}
+USE = {
+    "bash": 'eval "$(carbontui completion bash)"',
+    "zsh": 'eval "$(carbontui completion zsh)"',
+    "fish": "carbontui completion fish | source",
+}
+
+
+@click.command(short_help="Print the script that completes verbs and jobs in your shell.")
+@click.argument("shell", type=click.Choice(list(USE)))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print the completion script of a shell; its first line says where to put it."""
+    kind = get_completion_class(shell)
+    assert kind is not None
+    click.echo(f"# carbontui: add this line to {INTO[shell]}:  {USE[shell]}")
+    click.echo(kind(ctx.find_root().command, {}, "carbontui", "_CARBONTUI_COMPLETE").source())

@@ -8,7 +8,7 @@ import msgspec
 from carbontui import line as shared
 from carbontui import protocol
 from carbontui.job import store
-from carbontui.verbs import talk
+from carbontui.verbs.support import talk
 
 
 def words(status: protocol.Status) -> str:

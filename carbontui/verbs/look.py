@@ -21,10 +21,9 @@ from carbontui.text import account as account_words
 from carbontui.text import figures, marks, situation
 from carbontui.text.plan import certificate
 from carbontui.tui import words
-from carbontui.verbs import streams, talk
-from carbontui.verbs.avoided import avoided_split
-from carbontui.verbs.completion import any_jobs
-from carbontui.verbs.failure import Failure
+from carbontui.verbs.support import streams, talk
+from carbontui.verbs.support.avoided import avoided_split
+from carbontui.verbs.support.command import Failure, any_jobs
 
 FOLLOW_S = 0.3
 LOG_LINE_MAX = 1 << 20
@@ -68,7 +67,8 @@ def report(status: protocol.Status, means: str = "") -> list[str]:
         parked = f", parked {gpu.parked_w:.0f} W" if gpu.parked_w is not None else ""
         how = "" if gpu.power_w is None else _how(status, f"gpus.{index}.power_w")
         number = index if gpu.index is None else gpu.index
-        rows.append((f"gpu {number}", f"{gpu.name}  {figures.watts(gpu.power_w)}{cap}{parked}{how}"))
+        own = f"; {part}" if (part := situation.own_part(gpu)) else ""
+        rows.append((f"gpu {number}", f"{gpu.name}  {figures.watts(gpu.power_w)}{cap}{parked}{own}{how}"))
     if not status.gpus and live:
         rows.append(("power", f"{figures.watts(status.power_w)}{_how(status, 'power_w')}"))
     unmetered = account_words.unmetered(status)

@@ -1,4 +1,4 @@
-"""Verbs that override the plan: pause, boost, cap, resume (auto), budget, guess, stop."""
+"""Verbs that override the plan: pause, boost, cap, resume (auto), budget, forbid, allow, guess, stop."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import click
 
 from carbontui import link, protocol, units
 from carbontui.job import store
-from carbontui.verbs import talk
-from carbontui.verbs.completion import live_jobs
-from carbontui.verbs.failure import Failure
+from carbontui.text.plan import difference
+from carbontui.verbs.support import talk
+from carbontui.verbs.support.command import Failure, live_jobs
 
 STOP_WAIT_S = 90.0
 STOP_ANSWER_S = 3.0
@@ -140,10 +140,9 @@ def forbid(hours: str, job: str | None, preview: bool) -> None:
 
     Shows what they cost in CO2, time and money, and plans around them; `carbontui allow` removes them.
     """
-    from carbontui.verbs import forbidding
 
     found = talk.find(job)
-    click.echo(forbidding.price(found, hours))
+    click.echo(price(found, hours))
     if not preview:
         command(found.id, "forbid", {"hours": hours})
 
@@ -217,3 +216,21 @@ def wait_gone(found: store.Job) -> None:
     if left := leases.left_by(found.id):
         watts = ", ".join(f"{lease.uuid} at {lease.ours_mw[-1] / 1000:.0f} W" for lease in left)
         raise Failure(f"the training has ended, but its power limit is still set: {watts}", 1)
+
+
+def price(job: store.Job, hours: str) -> str:
+    """'22:00 to Mon 06:00: CO2 +38 g, finish +2 h 10'. Raises Failure where the hours cannot be read."""
+    snap = talk.snap(job)
+    found = talk.ask(job, protocol.Preview(1, forbid=hours))
+    if not isinstance(found, protocol.Previewed):
+        raise Failure(f"job {job.id} gave an unexpected answer", 1)
+    if found.error and found.plan is None:
+        known = snap.plan is not None
+        # without a plan the hours still apply; only their cost is unknown
+        if known or found.misread:
+            raise Failure(found.error, 2)
+        return f"{hours}: what it costs is not known ({found.error})"
+    if not found.text:
+        return f"{hours}: {link.OLDER}"
+    cost = snap.status.cost
+    return f"{found.text}: {difference(found, cost.currency if cost else None)}"

@@ -10,8 +10,8 @@ import click
 from carbontui import protocol
 from carbontui.job import store
 from carbontui.text import situation
-from carbontui.verbs import talk
-from carbontui.verbs.failure import Failure
+from carbontui.verbs.support import talk
+from carbontui.verbs.support.command import Failure
 
 POLL_S = 0.5
 

@@ -15,16 +15,15 @@ import click
 import msgspec
 
 from carbontui import __version__, protocol, units
-from carbontui.export import codecarbon, sacct
 from carbontui.grid.faults import GridError
 from carbontui.job import runlog, spec, store
 from carbontui.job.clock import Clock
 from carbontui.reports import against as comparing
 from carbontui.reports import card, figures, forms, page, prose, story, totals, wording
+from carbontui.reports.export import codecarbon, sacct
 from carbontui.text import figures as form
-from carbontui.verbs import streams, talk
-from carbontui.verbs.completion import any_jobs
-from carbontui.verbs.failure import Failure
+from carbontui.verbs.support import streams, talk
+from carbontui.verbs.support.command import Failure, any_jobs
 
 
 def _told(wanted: str | None) -> story.RunStory:

@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from carbontui import config, paths
-from carbontui.verbs.completion import zone_keys
-from carbontui.verbs.failure import Failure, Finite
-from carbontui.verbs.overrides import overrides
-from carbontui.verbs.run_values import (
+from carbontui.verbs.support.command import Failure, Finite, overrides, zone_keys
+from carbontui.verbs.support.run_values import (
     allowances,
     check_log,
     checked_name,
@@ -146,10 +144,10 @@ def run(command: tuple[str, ...], name: str | None = None, detach: bool = False,
 
 def options_of(command: tuple[str, ...], given: dict[str, Any]) -> dict[str, Any]:
     """The fields of a job's options that the command line and the settings decide. Raises Failure."""
-    from carbontui.cluster import successor
     from carbontui.job import budget as budgets
     from carbontui.job.spec import slurm_job
-    from carbontui.verbs import within_slurm
+    from carbontui.slurm import successor
+    from carbontui.verbs.support import machines
 
     loaded = settings_for(**{name: value for name, value in given.items() if name in config.Settings.__struct_fields__})
     settings, resubmit, work = loaded.settings, bool(given.get("resubmit")), given.get("work")
@@ -166,7 +164,7 @@ def options_of(command: tuple[str, ...], given: dict[str, Any]) -> dict[str, Any
     if work_s == 0:
         raise Failure("--work: must be longer than zero; leave it out when it is not known", 2)
     if resubmit:
-        within_slurm.check_resubmit()
+        machines.check_resubmit()
     return {
         **common_fields,
         **wanted,
@@ -190,9 +188,9 @@ def options_of(command: tuple[str, ...], given: dict[str, Any]) -> dict[str, Any
 
 
 def machines(hosts: str | None) -> options.Nodes | None:
-    from carbontui.verbs import other_machines, within_slurm
+    from carbontui.verbs.support import machines
 
-    return other_machines.nodes(hosts) if hosts else within_slurm.nodes()
+    return machines.named(hosts) if hosts else machines.of_slurm()
 
 
 def warn_unspooled(job: options.Options) -> None:
@@ -218,8 +216,8 @@ def start_and_follow(
     """Start the job, or continue what an earlier start of the scheduler's job left; then print its id, attach the
     screen, or stay in front. Raises LaunchError."""
     from carbontui.job import launch, requeue, store
-    from carbontui.verbs import trying, within_slurm
-    from carbontui.verbs.foreground import Foreground, say
+    from carbontui.verbs.support import machines, trying
+    from carbontui.verbs.support.foreground import Foreground, say
 
     on_screen = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
     tries = before is None and trying.wanted(try_first, job, offer=hold is None and on_screen and not detach)
@@ -260,4 +258,4 @@ def start_and_follow(
     goes_on = "" if before is None else f" goes on (start {job.attempt + 1} of the scheduler's job)"
     say(f"job {job.job} ({job.name}){goes_on}; look with: carbontui attach {job.job}")
     code = front.follow()
-    sys.exit(within_slurm.resubmit(Path(job.dir), code) if resubmit else code)
+    sys.exit(machines.resubmit(Path(job.dir), code) if resubmit else code)

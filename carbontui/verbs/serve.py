@@ -9,9 +9,8 @@ import sys
 import click
 
 from carbontui import protocol
-from carbontui.verbs import talk
-from carbontui.verbs.completion import any_jobs
-from carbontui.verbs.failure import Failure
+from carbontui.verbs.support import talk
+from carbontui.verbs.support.command import Failure, any_jobs
 
 CHUNK_B = 65536
 

@@ -9,7 +9,7 @@ import click
 
 from carbontui import link, units
 from carbontui.text import figures
-from carbontui.verbs.failure import Failure
+from carbontui.verbs.support.command import Failure
 
 
 def watts(text: str, option: str) -> float:

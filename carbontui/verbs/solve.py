@@ -15,10 +15,9 @@ from msgspec import structs
 
 from carbontui import units
 from carbontui.text import figures as form
-from carbontui.verbs import streams
-from carbontui.verbs.completion import zone_keys
-from carbontui.verbs.failure import Failure, Finite
-from carbontui.verbs.place import sure_zone
+from carbontui.verbs.support import streams
+from carbontui.verbs.support.command import Failure, Finite, zone_keys
+from carbontui.verbs.support.grid_data import sure_zone
 
 if TYPE_CHECKING:
     from carbontui.backtest import signals

@@ -14,12 +14,12 @@ import click
 
 from carbontui import units
 from carbontui.text import figures
-from carbontui.verbs import expected_grid as ahead_of
-from carbontui.verbs.failure import Failure
 from carbontui.verbs.site import watts as watts_of
+from carbontui.verbs.support import grid_data as ahead_of
+from carbontui.verbs.support.command import Failure
 
 if TYPE_CHECKING:
-    from carbontui.fleet.window import StartWindow
+    from carbontui.slurm.window import StartWindow
 
 AHEAD_MOST_S = 14 * 86400.0
 AT_ONCE_S = 60.0
@@ -55,8 +55,8 @@ def submit(
     Everything after -- goes to sbatch. The job starts in the cleanest hours that the budget leaves, or later if the
     queue is busy. A script that uses `carbontui run` gets the deadline as its budget.
     """
-    from carbontui.cluster import slurm
     from carbontui.job import budget as budgets
+    from carbontui.slurm import commands
 
     if not arguments:
         raise Failure("submit needs a script: carbontui submit --work 8h -- job.sh", 2)
@@ -91,8 +91,8 @@ def submit(
     if not dry_run:
         os.environ.setdefault("CARBONTUI_BUDGET", units.iso(deadline))
         try:
-            job = slurm.submitted(command)
-        except slurm.SlurmError as error:
+            job = commands.submitted(command)
+        except commands.SlurmError as error:
             raise Failure(str(error), 1) from None
     if as_json:
         click.echo(json.dumps({"job": job or None, **noted, "saved": round(window.saved, 4), "source": source}))
@@ -106,7 +106,7 @@ def _window(
     zone: str | None, grid_file: str | None, now: float, work_s: float, deadline_s: float
 ) -> tuple[StartWindow, str]:
     """The chosen start, and where the intensities come from. Raises Failure."""
-    from carbontui.fleet import window
+    from carbontui.slurm import window
 
     ahead = min(AHEAD_MOST_S, max(deadline_s - now, work_s) + window.STEP_S)
     start = now // window.STEP_S * window.STEP_S

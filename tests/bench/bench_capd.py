@@ -30,10 +30,10 @@ sys.path[:0] = [str(HERE.parent), str(HERE.parent / "nvmlsim")]
 from house import House, until
 from nvmlsim import Sim, build
 
-from carbontui import proc
 from carbontui.power.capd import client, wire
 from carbontui.power.capd.wire import Limit, Lock
 from carbontui.power.messages import encode
+from carbontui.system import proc
 
 UUID = "GPU-51a00000-7c1d-4e55-9d3a-000000000000"
 NOBODY = 65534

@@ -22,8 +22,8 @@ from pathlib import Path
 import numpy as np
 from fleet_rivals import FULL, Site, Trace, fifo, fleet, greedy, windows
 
-from carbontui.fleet.placing import planned
-from carbontui.fleet.problem import NEVER, FleetJobs, FleetProblem, FleetSite
+from carbontui.slurm.placing import planned
+from carbontui.slurm.problem import NEVER, FleetJobs, FleetProblem, FleetSite
 
 HERE = Path(__file__).parent
 DATA = Path(os.environ.get("CARBONTUI_SHARED", HERE.parents[1] / ".." / "shared" / "data"))

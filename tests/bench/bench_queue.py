@@ -25,8 +25,8 @@ sys.path[:0] = [str(HERE.parent / "slurm")]
 from cluster import Cluster, missing
 
 from carbontui import units
-from carbontui.fleet import caps
-from carbontui.fleet.queue import Assumed
+from carbontui.slurm import fleet
+from carbontui.slurm.fleet import Assumed
 from carbontui.tui.queue_list import QueueList
 from carbontui.tui.widgets.queue_table import QueueTable, SiteChart
 
@@ -72,11 +72,11 @@ def main() -> None:
         os.environ.update(cluster.env)
         home = tempfile.mkdtemp(prefix="ct-home-")
         os.environ["CARBONTUI_HOME"] = home
-        from carbontui.verbs.queue_watch import QueueWatch
+        from carbontui.verbs.support.queue_watch import QueueWatch
 
         took, drew = [], []
         table, chart, listed = QueueTable(), SiteChart(), QueueList()
-        with QueueWatch([caps.parse("2MW")], None, None, Assumed(0.0, 0.0)) as watch:
+        with QueueWatch([fleet.parse("2MW")], None, None, Assumed(0.0, 0.0)) as watch:
             for _ in range(LOOKS):
                 began = time.perf_counter()
                 seen = watch.look()

@@ -39,7 +39,8 @@ from fake import GRID, FakeSupervisor, past_levels, prices, scene
 from msgspec import structs
 from test_terminals import SHOW, Terminal, tick
 
-from carbontui import proc, protocol
+from carbontui import protocol
+from carbontui.system import proc
 
 BARE = (
     "from textual.app import App\n"

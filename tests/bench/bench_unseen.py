@@ -22,7 +22,7 @@ sys.path[:0] = [str(HERE), str(HERE / "job")]
 from house import House, Job
 from test_unseen import ACCUMULATION, ADAM, CASES, LAYER
 
-from carbontui import proc
+from carbontui.system import proc
 
 WORK = "\nwhile True: sum(range(100_000))\n"
 STEPS = "for _ in range(200):\n    grad(); optimizer.step(); time.sleep(0.05)\n"

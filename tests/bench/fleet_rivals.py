@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from carbontui.fleet.placing import planned
-from carbontui.fleet.problem import NEVER, FleetJobs, FleetProblem, FleetSite
+from carbontui.slurm.placing import planned
+from carbontui.slurm.problem import NEVER, FleetJobs, FleetProblem, FleetSite
 
 FULL = 0
 Forecast = Callable[[int, int], np.ndarray]

@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from carbontui import line, proc, protocol
+from carbontui import line, protocol
 from carbontui.job import history, restart, spec, spool, store
 from carbontui.job.journal import Journal
 from carbontui.job.keeper import resume
@@ -29,6 +29,7 @@ from carbontui.job.keeper.messages import ChildFacts
 from carbontui.job.supervisor.loop import Supervisor
 from carbontui.job.supervisor.record import history_thread
 from carbontui.reports import forms, page, story
+from carbontui.system import proc
 
 DEEP = "[" * 100_000 + "]" * 100_000
 LEVELS = "[" * 500 + "]" * 500

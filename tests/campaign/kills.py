@@ -15,8 +15,9 @@ from pathlib import Path
 
 from house import House, Job, until
 
-from carbontui import link, proc, protocol
+from carbontui import link, protocol
 from carbontui.job import store
+from carbontui.system import proc
 
 sys.path[:0] = [str(Path(__file__).parents[1] / "nvmlsim")]
 from nvmlsim import Sim, built

@@ -11,7 +11,7 @@ from pathlib import Path
 from house import House, Job, until
 from kills import Found, hit, order
 
-from carbontui import proc
+from carbontui.system import proc
 
 SCRIPT = """\
 import json, os, sys, time

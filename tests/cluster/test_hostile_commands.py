@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from carbontui import cli, ssh
-from carbontui.cluster import queue as slurm_queue
-from carbontui.cluster import slurm, successor
-from carbontui.cluster.handle import NodeHandle
-from carbontui.verbs import other_machines
-from carbontui.verbs.failure import Failure
+from carbontui import cli
+from carbontui.nodes.handle import NodeHandle
+from carbontui.slurm import commands, successor
+from carbontui.slurm import queue as slurm_queue
+from carbontui.system import ssh
+from carbontui.verbs.support import machines
+from carbontui.verbs.support.command import Failure
 
 MARK = "0123456789abcdef"
 SAYS = {
@@ -40,8 +41,8 @@ def fake(tmp_path, monkeypatch):
         (tmp_path / name).chmod(0o755)
 
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    monkeypatch.setattr(slurm, "ASK_S", 1.0)
-    monkeypatch.setattr(slurm, "ANSWER_B", 2**20)
+    monkeypatch.setattr(commands, "ASK_S", 1.0)
+    monkeypatch.setattr(commands, "ANSWER_B", 2**20)
     yield put
     for process in Path("/proc").glob("[0-9]*"):  # what a wrapper has left running
         with contextlib.suppress(OSError):
@@ -53,7 +54,7 @@ def fake(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("says", "told"), SAYS.values(), ids=SAYS.keys())
 def test_a_command_that_says_what_no_slurm_does_is_given_up_in_one_line(fake, says, told):
     fake("squeue", says)
-    with pytest.raises(slurm.SlurmError, match=told) as caught:
+    with pytest.raises(commands.SlurmError, match=told) as caught:
         slurm_queue.queue()
     assert str(caught.value).isprintable()
 
@@ -63,12 +64,12 @@ def test_rubbish_is_neither_an_empty_queue_nor_a_cluster_without_nodes(fake):
     assert slurm_queue.queue() == []
     for says in (r"printf 'a\037b\n\0\377 {} 99999999999999999999999'", "echo all is well", "echo ${5%%,*}"):
         fake("squeue", says)
-        with pytest.raises(slurm.SlurmError, match="squeue: its answer cannot be read") as caught:
+        with pytest.raises(commands.SlurmError, match="squeue: its answer cannot be read") as caught:
             slurm_queue.queue()
         assert str(caught.value).isprintable()
     for says in (":", "echo all is well"):
         fake("sinfo", says)
-        with pytest.raises(slurm.SlurmError, match="sinfo: "):
+        with pytest.raises(commands.SlurmError, match="sinfo: "):
             slurm_queue.nodes()
     fake("sinfo", r"printf 'n1\037idle\03799999999999999999999\037gpu:99999999999999999\n'")
     assert slurm_queue.nodes()[0].cpus < 1e16
@@ -78,9 +79,9 @@ def test_rubbish_is_neither_an_empty_queue_nor_a_cluster_without_nodes(fake):
 @pytest.mark.parametrize("says", ["cat /dev/zero", "sleep 1000 & wait"])
 def test_another_machine_that_never_ends_its_answer_is_given_up(fake, monkeypatch, says):
     fake("ssh", says)
-    monkeypatch.setattr(other_machines, "ANSWER_S", 1.0)
+    monkeypatch.setattr(machines, "ANSWER_S", 1.0)
     with pytest.raises(Failure, match="far"):
-        other_machines.nodes("far")
+        machines.named("far")
     monkeypatch.setattr(ssh, "ANSWER_S", 1.0)
     with ssh.SshHost("far") as host, pytest.raises(ssh.SshError, match="far"):
         host.statuses()
@@ -132,7 +133,7 @@ def test_a_number_that_slurm_does_not_write_is_none(text):
 def test_a_successor_of_a_job_that_slurm_does_not_show_is_refused_and_its_end_is_unknown(fake):
     job = {"SLURM_JOB_ID": "7"}
     fake("scontrol", "echo rubbish")
-    with pytest.raises(slurm.SlurmError, match="shows no job 7"):
+    with pytest.raises(commands.SlurmError, match="shows no job 7"):
         successor.submit(job, not_before_s=0.0, now_s=0.0)
     for left in ("9" * 400 + ":00", "soon", ""):
         fake("squeue", f"echo {left}")
@@ -143,18 +144,18 @@ def test_a_successor_of_a_job_that_slurm_does_not_show_is_refused_and_its_end_is
 @pytest.mark.parametrize("says", ["echo all is well", "printf '\\377\\033[2J\\n'", ":"])
 def test_an_sbatch_that_ends_well_and_names_no_job_has_submitted_none(fake, says):
     fake("sbatch", says)
-    with pytest.raises(slurm.SlurmError, match=r"sbatch: named no job, but said .*squeue --me") as caught:
-        slurm.submitted(("sbatch", "--parsable", "x.sh"))
+    with pytest.raises(commands.SlurmError, match=r"sbatch: named no job, but said .*squeue --me") as caught:
+        commands.submitted(("sbatch", "--parsable", "x.sh"))
     assert str(caught.value).isprintable()
     asked = ["submit", "--zone", "DE", "--work", "1h", "--", "x.sh"]
     refused = CliRunner().invoke(cli.cli, asked, env={"CARBONTUI_OFFLINE": "1"})
     assert refused.exit_code == 1 and "named no job" in refused.output and len(refused.output.splitlines()) == 1
     fake("scontrol", "echo JobId=7 JobName=x")
-    with pytest.raises(slurm.SlurmError, match="named no job"):
+    with pytest.raises(commands.SlurmError, match="named no job"):
         successor.submit({**os.environ, "SLURM_JOB_ID": "7"}, not_before_s=0.0, now_s=0.0)
     for told in ("4711", "4711;cluster", r"the site says hello\n4711", "4711;c\nsbatch: thanks"):
         fake("sbatch", f"printf '%b\\n' '{told}'")
-        assert slurm.submitted(("sbatch", "x.sh")) == "4711"
+        assert commands.submitted(("sbatch", "x.sh")) == "4711"
 
 
 @pytest.mark.timeout(120)
@@ -169,7 +170,7 @@ def test_an_sbatch_that_ends_well_and_names_no_job_has_submitted_none(fake, says
 )
 def test_starts_that_no_scontrol_has_set_are_not_called_moved(fake, says, told):
     fake("scontrol", says)
-    with pytest.raises(slurm.SlurmError, match=told):
+    with pytest.raises(commands.SlurmError, match=told):
         slurm_queue.move([("7", 1.9e9)])
     fake("scontrol", "cat >/dev/null; printf 'slurm_update error: Invalid \\033[2Jjob id\\n' >&2; exit 1")
     assert slurm_queue.move([("7", 1.9e9)]) == ["slurm_update error: Invalid ?[2Jjob id"]
@@ -178,11 +179,11 @@ def test_starts_that_no_scontrol_has_set_are_not_called_moved(fake, says, told):
 def test_nodes_that_are_not_as_many_as_slurm_promised_are_none(fake):
     job = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_NODELIST": "n[1-2]"}
     fake("scontrol", "printf 'n1\\nn2\\n'")
-    assert slurm.promised_nodes(job) == ("n1", "n2")
+    assert commands.promised_nodes(job) == ("n1", "n2")
     for says in ("echo all is well", ":", r"printf '\033[2J'"):
         fake("scontrol", says)
-        with pytest.raises(slurm.SlurmError, match=r"scontrol: names \d nodes of 2"):
-            slurm.promised_nodes(job)
+        with pytest.raises(commands.SlurmError, match=r"scontrol: names \d nodes of 2"):
+            commands.promised_nodes(job)
 
 
 @pytest.mark.timeout(120)

@@ -118,7 +118,7 @@ def test_all_machines_stop_at_one_step_and_a_lost_wire_is_said_and_ends_the_paus
     agents = [
         int(entry.name)
         for entry in Path("/proc").glob("[0-9]*")
-        if b"carbontui.cluster.node" in _arguments(entry)
+        if b"carbontui.nodes.node" in _arguments(entry)
         and str(job.socket).encode() in _arguments(entry)
         and (entry / "ns" / "uts").readlink() == Path(f"/proc/{server.process.pid}/ns/uts").readlink()
     ]
@@ -165,11 +165,11 @@ def test_a_machine_that_cannot_be_is_one_line_before_anything_starts(house, host
 
 
 def test_a_machine_without_carbontui_is_said(far, monkeypatch, capsys):
-    from carbontui.verbs import other_machines
-    from carbontui.verbs.failure import Failure
+    from carbontui.verbs.support import machines
+    from carbontui.verbs.support.command import Failure
 
     house, _ = far
     monkeypatch.setenv("PATH", house.env["PATH"])
     monkeypatch.setattr(sys, "executable", "/no/such/python")
     with pytest.raises(Failure, match="b has no carbontui at /no/such/python"):
-        other_machines.nodes("b")
+        machines.named("b")

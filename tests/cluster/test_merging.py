@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from carbontui.cluster import slurm
-from carbontui.cluster.agents import merged
-from carbontui.cluster.handle import NodeHandle
+from carbontui.nodes.agents import merged
+from carbontui.nodes.handle import NodeHandle
 from carbontui.power.messages import HostReading, Reading, Readings, Report, Sample
+from carbontui.slurm import commands
 
 
 def readings(uuid: str, mono_s: float, **fields) -> Readings:
@@ -68,33 +68,33 @@ def test_a_batch_script_speaks_for_all_nodes_and_a_task_for_none(tmp_path, monke
     (tmp_path / "scontrol").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     job = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "3", "SLURM_JOB_NODELIST": "n[1-3]"}
-    assert slurm.promised_nodes(job) == ("n1", "n2", "n3")
-    assert slurm.promised_nodes({**job, "SLURM_STEP_ID": "4294967291"}) == ("n1", "n2", "n3")
-    assert slurm.promised_nodes({**job, "SLURM_STEP_ID": "0"}) == ()
-    assert slurm.promised_nodes({**job, "SLURM_JOB_NUM_NODES": "1"}) == ()
-    assert slurm.own_node({"SLURMD_NODENAME": "n2"}, ("n1", "n2"), "host") == "n2"
-    assert slurm.own_node({}, ("n1", "n2"), "n1.cluster.org") == "n1"
-    assert slurm.own_node({}, ("n1", "n2"), "login") == ""
+    assert commands.promised_nodes(job) == ("n1", "n2", "n3")
+    assert commands.promised_nodes({**job, "SLURM_STEP_ID": "4294967291"}) == ("n1", "n2", "n3")
+    assert commands.promised_nodes({**job, "SLURM_STEP_ID": "0"}) == ()
+    assert commands.promised_nodes({**job, "SLURM_JOB_NUM_NODES": "1"}) == ()
+    assert commands.own_node({"SLURMD_NODENAME": "n2"}, ("n1", "n2"), "host") == "n2"
+    assert commands.own_node({}, ("n1", "n2"), "n1.cluster.org") == "n1"
+    assert commands.own_node({}, ("n1", "n2"), "login") == ""
 
 
 def test_a_list_of_nodes_is_read_as_slurm_writes_it():
-    assert slurm.nodes_of("n[1-3,07-08],gpu2") == {"n1", "n2", "n3", "n07", "n08", "gpu2"}
-    assert slurm.nodes_of("n1") == {"n1"} and slurm.nodes_of("") == frozenset()
-    assert slurm.nodes_of("n[9-11]") == {"n9", "n10", "n11"}
+    assert commands.nodes_of("n[1-3,07-08],gpu2") == {"n1", "n2", "n3", "n07", "n08", "gpu2"}
+    assert commands.nodes_of("n1") == {"n1"} and commands.nodes_of("") == frozenset()
+    assert commands.nodes_of("n[9-11]") == {"n9", "n10", "n11"}
 
 
 def test_a_command_of_slurm_that_fails_is_told_in_one_line(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(slurm.SlurmError, match="scontrol: not found"):
-        slurm.ask("scontrol", "ping")
+    with pytest.raises(commands.SlurmError, match="scontrol: not found"):
+        commands.ask("scontrol", "ping")
     (tmp_path / "scontrol").write_text("#!/bin/sh\necho 'slurm_load: Unable to\ncontact controller' >&2\nexit 1\n")
     (tmp_path / "scontrol").chmod(0o755)
-    with pytest.raises(slurm.SlurmError, match=r"^scontrol: slurm_load: Unable to contact controller$"):
-        slurm.ask("scontrol", "ping")
+    with pytest.raises(commands.SlurmError, match=r"^scontrol: slurm_load: Unable to contact controller$"):
+        commands.ask("scontrol", "ping")
 
 
 def test_a_step_of_ours_takes_over_none_of_the_jobs_options():
-    kept = slurm.step_environment(
+    kept = commands.step_environment(
         {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "8", "SBATCH_EXPORT": "NONE", "PATH": "/bin", "SLURM_CONF": "/c"}
     )
     assert kept == {"SLURM_JOB_ID": "7", "PATH": "/bin", "SLURM_CONF": "/c"}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from carbontui.cluster import successor
-from carbontui.cluster.successor import Chain
+from carbontui.slurm import successor
+from carbontui.slurm.successor import Chain
 
 SHOWN = (
     "JobId=12 JobName=my train UserId=ada(1000) Account=(null) QOS=normal JobState=RUNNING TimeLimit=02:00:00 "

@@ -11,9 +11,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
 import runs
 
 from carbontui import cli
-from carbontui.export import codecarbon, sacct
 from carbontui.job import spec
 from carbontui.reports import story
+from carbontui.reports.export import codecarbon, sacct
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import importlib
 import pytest
 from click.testing import CliRunner
 
-from carbontui.verbs.failure import Failure
+from carbontui.verbs.support.command import Failure
 
 verb = importlib.import_module("carbontui.verbs.fleet")
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from later import Later, together
 
-from carbontui.fleet.placing import bound_g, planned, priced
-from carbontui.fleet.problem import NEVER, FleetJobs, FleetProblem, FleetSite
+from carbontui.slurm.placing import bound_g, planned, priced
+from carbontui.slurm.problem import NEVER, FleetJobs, FleetProblem, FleetSite
 
 optimize = Later("scipy.optimize")
 pytestmark = together("scipy")

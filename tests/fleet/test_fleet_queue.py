@@ -8,13 +8,13 @@ import time
 import numpy as np
 import pytest
 
-from carbontui.cluster import queue as slurm_queue
-from carbontui.cluster.queue import ClusterSize
-from carbontui.fleet import caps
-from carbontui.fleet import queue as fleet_queue
-from carbontui.fleet.placing import planned
-from carbontui.fleet.queue import Assumed
-from carbontui.verbs import queue_watch
+from carbontui.slurm import fleet
+from carbontui.slurm import fleet as fleet_queue
+from carbontui.slurm import queue as slurm_queue
+from carbontui.slurm.fleet import Assumed
+from carbontui.slurm.placing import planned
+from carbontui.slurm.queue import ClusterSize
+from carbontui.verbs.support import queue_watch
 
 MARK = "0123456789abcdef"
 NOW = 1_800_000_000.0
@@ -135,14 +135,14 @@ def test_gpus_are_counted_as_slurm_writes_them(gres, count):
 def test_a_budget_may_be_lower_in_some_hours_of_the_day(monkeypatch):
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
-    parsed = [caps.parse("120kW"), caps.parse("80 kW 17:00-20:00"), caps.parse("50000 23:30-00:30")]
+    parsed = [fleet.parse("120kW"), fleet.parse("80 kW 17:00-20:00"), fleet.parse("50000 23:30-00:30")]
     midnight = NOW // 86400 * 86400
-    day = caps.per_slot(parsed, midnight, 1800.0, 48)
+    day = fleet.per_slot(parsed, midnight, 1800.0, 48)
     assert (day[0], day[1], day[33], day[34], day[39], day[40], day[47]) == (5e4, 1.2e5, 1.2e5, 8e4, 8e4, 1.2e5, 5e4)
-    assert caps.per_slot(parsed[1:2], midnight, 1800.0, 1) == [float("inf")]
+    assert fleet.per_slot(parsed[1:2], midnight, 1800.0, 1) == [float("inf")]
     for wrong in ("", "much", "0", "80kW 25:00-26:00", "80kW 17:00", "80kW 17:00-17:00"):
         with pytest.raises(ValueError, match=r"kW|hours"):
-            caps.parse(wrong)
+            fleet.parse(wrong)
 
 
 def test_slots_begin_at_their_multiples_with_time_to_tell_slurm():

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carbontui.fleet import window
+from carbontui.slurm import window
 
 
 def test_the_cleanest_hours_within_the_budget_are_chosen():

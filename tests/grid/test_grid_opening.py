@@ -17,9 +17,9 @@ from carbontui.job.spec import Options
 from carbontui.job.supervisor.shell.grid import open_feed
 from carbontui.verbs import doctor
 from carbontui.verbs import grid as grid_verb
-from carbontui.verbs.failure import Failure
-from carbontui.verbs.place import find_zone, sure_zone
 from carbontui.verbs.run import run as run_verb
+from carbontui.verbs.support.command import Failure
+from carbontui.verbs.support.grid_data import find_zone, sure_zone
 
 
 @pytest.fixture(autouse=True)

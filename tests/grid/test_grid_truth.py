@@ -9,10 +9,10 @@ import msgspec
 import pytest
 from grid_site import Request, Site, good, level
 
-from carbontui import untrusted
 from carbontui.grid import truth
 from carbontui.grid.feed import Feed
 from carbontui.grid.types import Outlook, Row
+from carbontui.system import untrusted
 from carbontui.text import sources
 
 HOUR = 3600.0

@@ -14,7 +14,7 @@ from grid_site import Answer, good, served
 
 from carbontui.verbs import grid as verbs
 from carbontui.verbs import solve
-from carbontui.verbs.failure import Failure
+from carbontui.verbs.support.command import Failure
 
 
 @pytest.fixture

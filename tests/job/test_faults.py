@@ -14,7 +14,7 @@ import time
 import pytest
 from house import House, until
 
-from carbontui import proc
+from carbontui.system import proc
 
 LEASE_S = 15.0
 

@@ -14,12 +14,14 @@ import pytest
 from drawn import drawn
 from house import until
 
-from carbontui import proc, protocol
+from carbontui import protocol
 from carbontui.job.child import Child
 from carbontui.job.keeper.sigstop import Freezer
-from carbontui.job.supervisor.core.control import Asked, decide
-from carbontui.job.supervisor.core.levels import Level
-from carbontui.job.supervisor.core.observation import Observation, Rank
+from carbontui.job.supervisor.core.rules.control import Observation, decide
+from carbontui.job.supervisor.core.state.decision import Asked
+from carbontui.job.supervisor.core.state.inputs import Rank
+from carbontui.job.supervisor.core.state.levels import Level
+from carbontui.system import proc
 
 PAUSE = Level("pause", "pause", 90, 0.0)
 LOOP = "i=0; while true; do i=$((i+1)); echo $i > count; sleep 0.02; done"

@@ -8,8 +8,8 @@ from click.testing import CliRunner
 from test_plan_schema_examples import EXAMPLE_1
 
 from carbontui.plan import Problem, ProblemError, problem_from_dict
-from carbontui.verbs.failure import Failure
 from carbontui.verbs.solve import solve as verb
+from carbontui.verbs.support.command import Failure
 
 
 def broken(path, value):

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simjob import SimulatedJob, drive
 
-from carbontui.job.supervisor.core.calibration import failures
+from carbontui.job.supervisor.core.rules.calibration import failures
 from carbontui.power.curves.calibration import (
     Calibration,
     CalibrationInput,

@@ -12,7 +12,7 @@ import pytest
 from nvml_machine import machine_with  # noqa: F401
 from nvmlsim import Sim
 
-from carbontui.job.supervisor.core.calibration import in_force_w
+from carbontui.job.supervisor.core.rules.calibration import in_force_w
 from carbontui.power.backends.nvml import NvmlBackend
 from carbontui.power.backends.simulated import SimulatedSpec
 from carbontui.power.curves.calibration import (

@@ -18,10 +18,11 @@ from nvml_machine import machine_with  # noqa: F401
 from test_limits_live import agent, doomed, gone
 from test_limits_live import until as until_async
 
-from carbontui import paths, proc
+from carbontui import paths
 from carbontui.power.agent import processes
 from carbontui.power.agent.processes import restore_stale
 from carbontui.power.limit.leases import LeaseStore, stale_leases
+from carbontui.system import proc
 from carbontui.verbs import talk
 
 pytestmark = together("doomed")  # its agents are found by the name of their job, all over the machine

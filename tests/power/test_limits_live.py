@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 from nvml_machine import machine_with  # noqa: F401
 
-from carbontui import proc
 from carbontui.power.agent import handle as handle_module
 from carbontui.power.agent.handle import AgentHandle
 from carbontui.power.agent.processes import restore_stale
 from carbontui.power.limit.leases import LeaseStore, stale_leases
+from carbontui.system import proc
 
 
 @asynccontextmanager

@@ -15,7 +15,6 @@ from house import until
 from nvml_machine import machine_with  # noqa: F401
 from nvmlsim import Sim
 
-from carbontui import proc
 from carbontui.power.agent.core import RETRY_S, Agent
 from carbontui.power.agent.processes import restore_stale
 from carbontui.power.backends.base import DeviceError, Look
@@ -23,6 +22,7 @@ from carbontui.power.backends.nvml import NvmlBackend
 from carbontui.power.limit.leases import LeaseStore, new_record, stale_leases
 from carbontui.power.messages import Done, Outcome, Wish
 from carbontui.power.metering.rapl import Host
+from carbontui.system import proc
 
 GIB = 2**30
 TIMEOUT = 10

@@ -18,7 +18,7 @@ from test_ownership import process  # noqa: F401
 from carbontui.job.clock import Clock
 from carbontui.job.journal import Journal
 from carbontui.job.spec import Options
-from carbontui.job.supervisor.core import notices
+from carbontui.job.supervisor.core.view import notices
 from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.power.agent.core import Agent
 from carbontui.power.backends.nvml import NvmlBackend

@@ -11,7 +11,8 @@ import pytest
 import runs
 from click.testing import CliRunner
 
-from carbontui.verbs import look, overrule, report, streams
+from carbontui.verbs import look, overrule, report
+from carbontui.verbs.support import streams
 
 
 @pytest.fixture

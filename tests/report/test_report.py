@@ -17,11 +17,12 @@ from msgspec import structs
 
 from carbontui import cli, protocol, units
 from carbontui.account.accounts import BIN_S
-from carbontui.export import codecarbon, sacct
 from carbontui.job.journal import Journal
-from carbontui.reports import against, card, charts, epochs, figures, forms, page, prose, story, totals
+from carbontui.reports import against, card, charts, figures, forms, page, parts, prose, story, totals
+from carbontui.reports.export import codecarbon, sacct
 from carbontui.text import figures as form
-from carbontui.verbs import foreground, look
+from carbontui.verbs import look
+from carbontui.verbs.support import foreground
 
 
 @pytest.fixture(scope="module")
@@ -99,9 +100,9 @@ def test_how_far_off_the_forecasts_have_been_is_in_the_report(told):
 
 
 def test_tables_of_states_devices_and_time_add_up_to_the_totals(told):
-    for parts in (told.by_state, told.by_device):
-        assert sum(part.kwh for part in parts) == pytest.approx(told.energy_wall_kwh)
-        assert sum(part.gco2_g for part in parts) == pytest.approx(told.gco2_g)
+    for rows in (told.by_state, told.by_device):
+        assert sum(part.kwh for part in rows) == pytest.approx(told.energy_wall_kwh)
+        assert sum(part.gco2_g for part in rows) == pytest.approx(told.gco2_g)
     assert sum(part.seconds for part in told.by_state) == pytest.approx(told.elapsed_s)
     rows = list(csv.DictReader(io.StringIO(forms.table(told))))
     assert sum(float(row["kwh"]) for row in rows) == pytest.approx(told.energy_wall_kwh, abs=1e-6)
@@ -363,7 +364,7 @@ def test_a_short_run_gives_its_last_epoch_no_more_than_its_time(home):
 def test_epochs_that_were_not_heard_of_one_by_one_are_told_together():
     marks = [(0.0, 0, 0), (10.0, 2, 20), (20.0, 3, 30)]
     known = {"start_s": 0.0, "end_s": 30.0, "steps": 40, "kwh": 0.0, "gco2_g": None}
-    found = epochs.parts(marks, [], None, [], **known)
+    found = parts.by_epoch(marks, [], None, [], **known)
     assert [(part.number, part.last) for part in found] == [(0, 1), (2, None), (3, None)]
 
 

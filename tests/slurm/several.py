@@ -99,7 +99,7 @@ class Several:
         found = []
         for pid in self.cluster.processes_of(name):
             try:
-                if b"carbontui.cluster.node" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                if b"carbontui.nodes.node" in Path(f"/proc/{pid}/cmdline").read_bytes():
                     found.append(pid)
             except OSError:
                 pass

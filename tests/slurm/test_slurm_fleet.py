@@ -16,13 +16,13 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "nvmlsim"))
 from nvmlsim import Sim, built
 
 from carbontui import link, protocol
-from carbontui.cluster import note as slurm_note
-from carbontui.cluster import queue as slurm_queue
-from carbontui.cluster.queue import JobNote
-from carbontui.cluster.slurm import SlurmError
-from carbontui.fleet import caps
-from carbontui.fleet.queue import Assumed
-from carbontui.verbs.queue_watch import QueueWatch
+from carbontui.slurm import fleet
+from carbontui.slurm import queue as slurm_note
+from carbontui.slurm import queue as slurm_queue
+from carbontui.slurm.commands import SlurmError
+from carbontui.slurm.fleet import Assumed
+from carbontui.slurm.queue import JobNote
+from carbontui.verbs.support.queue_watch import QueueWatch
 
 pytestmark = [pytest.mark.xdist_group("slurm"), pytest.mark.timeout(180)]
 
@@ -116,7 +116,7 @@ def test_a_comment_of_somebody_else_stays(cluster, monkeypatch):
         monkeypatch.setenv(name, value)
     job = cluster.submit("sleep 1\n", "--begin=now+1hour", "--comment=do not touch")
     with pytest.raises(SlurmError, match=f"the comment of job {job} is not carbontui's: do not touch"):
-        slurm_note.add(job, {"levels": []})
+        slurm_note.add_to_comment(job, {"levels": []})
     assert cluster.run("squeue", "-h", "-j", job, "-o", "%k").strip() == "do not touch"
     cluster.run("scancel", job)
 
@@ -179,7 +179,7 @@ def test_the_queue_page_knows_our_job_and_opens_it_on_its_node(house, tmp_path, 
         stranger = nodes.submit("sleep 600\n", "--nodelist=n1", "--job-name=theirs")
         for name, value in house.env.items():
             monkeypatch.setenv(name, value)
-        with QueueWatch([caps.parse("4kW")], None, None, Assumed(0.0, 500.0)) as watch:
+        with QueueWatch([fleet.parse("4kW")], None, None, Assumed(0.0, 500.0)) as watch:
 
             def rows():
                 return {row.id: row for row in watch.look().jobs}

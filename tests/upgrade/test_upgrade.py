@@ -19,7 +19,7 @@ from house import until
 import carbontui
 from carbontui import protocol
 from carbontui.job import store
-from carbontui.verbs import talk
+from carbontui.verbs.support import talk
 
 NEW = Path(carbontui.__file__).parent
 WHEEL = Path(__file__).parent / "carbontui-0.1.0-py3-none-any.whl"

@@ -46,7 +46,8 @@ def test_a_status_bar_is_answered_without_loading_the_command_line(tmp_path, mon
     import socket
     import threading
 
-    from carbontui import line, proc
+    from carbontui import line
+    from carbontui.system import proc
 
     monkeypatch.setenv("CARBONTUI_HOME", str(tmp_path))
     assert line.quickly([]) == "" and line.quickly(["--json"]) is None

@@ -9,9 +9,10 @@ import pytest
 from house import until
 from sshd import WHY_NOT, Sshd
 
-from carbontui import link, protocol, ssh
-from carbontui.verbs import remote
-from carbontui.verbs.failure import Failure
+from carbontui import link, protocol
+from carbontui.system import ssh
+from carbontui.verbs.support import remote
+from carbontui.verbs.support.command import Failure
 
 THERE = f"{sys.executable} -m carbontui.cli"
 

@@ -13,7 +13,8 @@ import click
 import pytest
 
 from carbontui.job import launch, store
-from carbontui.verbs import attach, run, trying
+from carbontui.verbs import attach, run
+from carbontui.verbs.support import trying
 
 
 @pytest.mark.parametrize("live", [True, False])

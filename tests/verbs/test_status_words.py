@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from carbontui import protocol
-from carbontui.verbs.foreground import narrate
 from carbontui.verbs.look import report
+from carbontui.verbs.support.foreground import narrate
 
 
 def status(state: protocol.State, watts: float | None) -> protocol.Status:

@@ -19,7 +19,7 @@ from textual.strip import Strip
 from carbontui import units
 from carbontui.job.supervisor.record import recorder
 from carbontui.tui.terminal_diff import TerminalDiff
-from carbontui.verbs import streams
+from carbontui.verbs.support import streams
 
 HOSTILE = "a\x1b[2J\x1b]0;owned\x07\x9b31mb\u202ec\u2066d\re"
 SEEN = units.printable(HOSTILE)

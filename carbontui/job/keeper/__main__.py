@@ -6,9 +6,9 @@ import json
 import os
 import sys
 
-from carbontui import isolation
 from carbontui.job.keeper import files
 from carbontui.job.keeper.process import Keeper, log
+from carbontui.system import isolation
 
 
 def main() -> None:

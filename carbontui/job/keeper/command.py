@@ -9,8 +9,8 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from carbontui import isolation
 from carbontui.job.keeper import signals
+from carbontui.system import isolation
 
 
 class CannotStart(Exception):

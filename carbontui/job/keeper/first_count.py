@@ -6,8 +6,8 @@ import contextlib
 import subprocess
 import sys
 
-from carbontui import isolation
 from carbontui.job.keeper import signals
+from carbontui.system import isolation
 
 SCRIPT = f"{isolation.ROOT}/carbontui/power/backends/first_count.py"
 

@@ -17,7 +17,6 @@ import time
 from functools import partial
 from typing import Any
 
-from carbontui import proc
 from carbontui.client import inject
 from carbontui.job.keeper import command, files, first_count, signals
 from carbontui.job.keeper import resume as resuming
@@ -40,6 +39,7 @@ from carbontui.job.keeper.stop_order import StopOrder
 from carbontui.job.keeper.stop_socket import StopSocket
 from carbontui.job.keeper.supervisor_handle import SupervisorHandle
 from carbontui.job.keeper.trial import ESTIMATE_OVER, TRY_MOST_S, TRY_OVER, Trial, over
+from carbontui.system import proc
 
 ALONE_S = 60.0
 """A held child (not yet started, or unloaded) is started after this long without a message from a supervisor."""

@@ -14,7 +14,7 @@ import signal
 from collections.abc import Callable
 from typing import NamedTuple
 
-from carbontui import proc
+from carbontui.system import proc
 
 PASSED_ON = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2})
 BLOCKED = PASSED_ON | {signal.SIGHUP}

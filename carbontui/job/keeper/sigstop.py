@@ -13,8 +13,8 @@ import signal
 import subprocess
 from collections.abc import Callable
 
-from carbontui import proc
 from carbontui.job.keeper import signals
+from carbontui.system import proc
 
 GUARD = 'read -r _; kill -s CONT -- "-$0"'
 

@@ -7,7 +7,7 @@ import os
 import signal
 from collections.abc import Callable
 
-from carbontui import proc
+from carbontui.system import proc
 
 
 class StopOrder:

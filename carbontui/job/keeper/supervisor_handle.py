@@ -14,9 +14,9 @@ import sys
 import time
 from collections.abc import Callable
 
-from carbontui import proc
 from carbontui.job.keeper import signals
 from carbontui.job.keeper.messages import ChildFacts, Order, decode_order, encode
+from carbontui.system import proc
 
 SILENT_S = 6.0
 FIRST_WORD_S = 30.0

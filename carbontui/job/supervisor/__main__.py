@@ -8,9 +8,9 @@ import signal
 import sys
 from pathlib import Path
 
-from carbontui import isolation
 from carbontui.job import spec
 from carbontui.job.supervisor.loop import Supervisor
+from carbontui.system import isolation
 
 CYCLES = 10_000
 """Objects made before cycles among them are looked for. What a tick makes is freed by itself; the few cycles (a

@@ -13,17 +13,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from carbontui import proc, protocol
+from carbontui import protocol
 from carbontui.job import budget as budgets
 from carbontui.job import store
 from carbontui.job.journal import Journal
 from carbontui.job.keeper.messages import Beat, BooksClosed
 from carbontui.job.spec import Options, clock_of
-from carbontui.job.supervisor.core import allowances, boards, progress
 from carbontui.job.supervisor.core.advance import Booked, LastCount, Tick
-from carbontui.job.supervisor.core.booking import booked_as
-from carbontui.job.supervisor.core.observation import Inputs
-from carbontui.job.supervisor.core.state import JobState
+from carbontui.job.supervisor.core.rules.booking import booked_as
+from carbontui.job.supervisor.core.state import allowances, boards, progress
+from carbontui.job.supervisor.core.state.inputs import Inputs
+from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.job.supervisor.record.handover import Handover
 from carbontui.job.supervisor.record.history_thread import HistoryThread
@@ -48,6 +48,7 @@ from carbontui.job.supervisor.shell.unseen_watch import UnseenWatch
 from carbontui.job.worker.handle import WorkerHandle
 from carbontui.protocol import Statement, statement, written
 from carbontui.site.ledger import Ledger
+from carbontui.system import proc
 from carbontui.text.statements import words
 
 TICK_S = 1.0

@@ -15,7 +15,6 @@ from typing import TypeVar
 
 import msgspec
 
-from carbontui import isolation
 from carbontui.job.worker.messages import (
     Answer,
     Ask,
@@ -26,6 +25,7 @@ from carbontui.job.worker.messages import (
     PreviewAnswer,
     PreviewAsk,
 )
+from carbontui.system import isolation
 
 IDLE_S = 60.0
 ANSWER_S = 30.0

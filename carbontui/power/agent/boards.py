@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from carbontui import proc
 from carbontui.power.backends.base import DeviceInfo, Look
+from carbontui.system import proc
 
 GRACE_S = 30.0
 """A training process has opened its boards this long after its start, or will be seen when it does."""

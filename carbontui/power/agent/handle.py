@@ -20,7 +20,6 @@ from pathlib import Path
 import msgspec
 from msgspec import structs
 
-from carbontui import isolation
 from carbontui.power.agent import processes
 from carbontui.power.backends.declared import DeclaredBoards
 from carbontui.power.backends.simulated import SimulatedSpec
@@ -46,6 +45,7 @@ from carbontui.power.messages import (
     decode_to_supervisor,
     encode,
 )
+from carbontui.system import isolation
 
 BACKOFF_S = (0.0, 1.0, 2.0, 5.0, 15.0)
 LIVED_S = 30.0

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import msgspec
 
-from carbontui import isolation, proc
 from carbontui.power.limit import leases
 from carbontui.power.messages import Outcome
+from carbontui.system import isolation, proc
 
 MODULE = "carbontui.power.agent"
 GRACE_S = 5.0

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from carbontui import paths, proc
-from carbontui.openmetrics.text import Family
+from carbontui import paths
 from carbontui.power.backends.base import DeviceInfo, Look, measure_caps
 from carbontui.power.limit.board import BoardLimit
 from carbontui.power.messages import Capability, Reading, Readings, Support
+from carbontui.system import proc
+from carbontui.system.openmetrics import Family
 
 
 def foreign(pids: tuple[int, ...], own: tuple[int, ...], *, hidden_too: bool = False) -> tuple[int, ...]:

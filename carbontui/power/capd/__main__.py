@@ -21,13 +21,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from carbontui.openmetrics.place import MetricsPlace
-from carbontui.openmetrics.text import render
 from carbontui.power.backends.base import INVALID, UNKNOWN, DeviceError
 from carbontui.power.capd import wire
 from carbontui.power.capd.core import Caller, Capd
 from carbontui.power.limit.leases import LeaseStore
 from carbontui.power.messages import encode
+from carbontui.system.metrics_place import MetricsPlace
+from carbontui.system.openmetrics import render
 
 CONNECTIONS, CONNECTIONS_OF_ONE = 128, 16
 OUT_MAX = 65536

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from carbontui.openmetrics.text import Family
 from carbontui.power.backends.base import (
     HELD,
     INVALID,
@@ -28,6 +27,7 @@ from carbontui.power.capd import wire
 from carbontui.power.limit.leases import LeaseStore
 from carbontui.power.limit.limiter import Limiter
 from carbontui.power.messages import Code
+from carbontui.system.openmetrics import Family
 
 WRITE_GAP_S = 1.0
 """Minimum interval between two requested writes on one board; a restore is never delayed, but counts as a write."""

@@ -13,7 +13,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from carbontui import local_socket, untrusted
+from carbontui.system import local_socket, untrusted
 
 SOCKET = Path("/run/carbontui/capd.sock")
 LINE_MAX = 4096

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import msgspec
 
-from carbontui import paths, untrusted
+from carbontui import paths
 from carbontui.power.curves import curve as curves
 from carbontui.power.curves.curve import SCHEMA, Curve
+from carbontui.system import untrusted
 
 IMPORT_MAX_B = 1 << 20
 POINTS_MAX = 64

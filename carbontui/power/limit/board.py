@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from carbontui import proc
 from carbontui.power.backends.base import (
     GPU_IS_LOST,
     HELD,
@@ -28,6 +27,7 @@ from carbontui.power.backends.base import (
 from carbontui.power.limit.leases import DAMAGED, LeaseRecord, LeaseStore, LowLimit, is_orphaned, new_record
 from carbontui.power.limit.steering import Steering
 from carbontui.power.messages import Capability, Code, Outcome
+from carbontui.system import proc
 
 LEAVING_S = 0.5
 """An agent that has lost its supervisor restores and exits within this, unless it hangs."""

@@ -16,7 +16,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from carbontui import paths, proc, untrusted
+from carbontui import paths
+from carbontui.system import proc, untrusted
 
 
 class LeaseRecord(Struct, frozen=True, kw_only=True):

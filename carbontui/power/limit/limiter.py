@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from carbontui import proc
 from carbontui.power.backends.base import (
     GPU_IS_LOST,
     NO_PERMISSION,
@@ -23,6 +22,7 @@ from carbontui.power.limit.board import CODES, BoardLease, BoardLimit
 from carbontui.power.limit.leases import LeaseStore, is_stale
 from carbontui.power.limit.power_limit import Ineffective
 from carbontui.power.messages import Capability, Outcome
+from carbontui.system import proc
 
 
 class Limiter:

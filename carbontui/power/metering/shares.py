@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from carbontui import proc
 from carbontui.power.backends.base import Backend, DeviceError, DeviceInfo, Look
+from carbontui.system import proc
 
 IDLE_OF_LIMIT = 0.15
 """Watts of a board with contexts but no running kernel, as a share of its highest limit, until observed: H100 118 of

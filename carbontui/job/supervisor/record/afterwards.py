@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from carbontui import proc, protocol
+from carbontui import protocol
 from carbontui.account import run_now
 from carbontui.account.accounts import BIN_S
 from carbontui.grid.faults import NoData
@@ -23,8 +23,9 @@ from carbontui.grid.types import Row
 from carbontui.job import journal, store
 from carbontui.job.clock import Clock
 from carbontui.job.spec import Options
-from carbontui.job.supervisor.core.state import Totals
+from carbontui.job.supervisor.core.state.job import Totals
 from carbontui.job.supervisor.record.accounting import PRICE, Accounting
+from carbontui.system import proc
 from carbontui.text import figures
 
 ASKED_MOST_S = 60.0

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from carbontui import untrusted
 from carbontui.power.messages import Sample
+from carbontui.system import untrusted
 
 FILE = "first-count.json"
 NEAR_S = 60.0

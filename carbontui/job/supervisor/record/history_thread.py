@@ -8,10 +8,11 @@ import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from carbontui import protocol, untrusted
+from carbontui import protocol
 from carbontui.job import journal
 from carbontui.job.history import SHORT_S, UNUSABLE, HistoryError, Past, read
 from carbontui.job.journal import Journal
+from carbontui.system import untrusted
 from carbontui.text import events
 
 

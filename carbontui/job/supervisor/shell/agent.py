@@ -10,15 +10,15 @@ from pathlib import Path
 
 import msgspec
 
-from carbontui import isolation
-from carbontui.cluster import slurm
-from carbontui.cluster.agents import Agents
-from carbontui.cluster.handle import NodeHandle
 from carbontui.job.clock import Clock
 from carbontui.job.spec import Nodes, Options
 from carbontui.job.supervisor.record.recorder import say
+from carbontui.nodes.agents import Agents
+from carbontui.nodes.handle import NodeHandle
 from carbontui.power.agent.handle import AgentHandle
 from carbontui.power.backends.simulated import SimulatedSpec
+from carbontui.slurm import commands
+from carbontui.system import isolation
 
 RETRY_S = 30.0
 
@@ -38,7 +38,7 @@ def agent_of(spec: Options, clock: Clock) -> AgentHandle:
 
 
 def _on_node(name: str, nodes: Nodes, spec: Options, simulated: SimulatedSpec | None, monitor: bool) -> NodeHandle:
-    command = [sys.executable, "-m", "carbontui.cluster.node", "--socket", spec.socket, "--job", spec.job]
+    command = [sys.executable, "-m", "carbontui.nodes.node", "--socket", spec.socket, "--job", spec.job]
     if simulated is not None:
         command += ["--simulated", msgspec.json.encode(simulated).decode()]
     if spec.declared is not None:
@@ -46,7 +46,7 @@ def _on_node(name: str, nodes: Nodes, spec: Options, simulated: SimulatedSpec | 
     if monitor:
         command.append("--monitor")
     command = [*nodes.reach[name], *([shlex.join(command)] if nodes.by_shell else command)]
-    environment = slurm.step_environment(isolation.environment(os.environ))
+    environment = commands.step_environment(isolation.environment(os.environ))
     return NodeHandle(
         name,
         command,

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import msgspec
 
-from carbontui.job.supervisor.core import calibration
 from carbontui.job.supervisor.core.advance import CalibrationSaid, CurveMeasured
-from carbontui.job.supervisor.core.levels import FULL, PAUSE, Level, cap
-from carbontui.job.supervisor.core.observation import Inputs
-from carbontui.job.supervisor.core.state import JobState
+from carbontui.job.supervisor.core.rules import calibration
+from carbontui.job.supervisor.core.state.inputs import Inputs
+from carbontui.job.supervisor.core.state.job import JobState
+from carbontui.job.supervisor.core.state.levels import FULL, PAUSE, Level, cap
 from carbontui.job.supervisor.record.recorder import Recorder
 from carbontui.job.supervisor.shell.door import Door
 from carbontui.power.curves import calibration as power

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import socket
 
-from carbontui import proc, protocol
+from carbontui import protocol
+from carbontui.system import proc
 
 
 class CoreWait:

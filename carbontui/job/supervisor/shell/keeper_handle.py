@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from carbontui import proc
 from carbontui.job import launch, restart, spool
 from carbontui.job.child import Child, exited
 from carbontui.job.keeper.messages import ChildFacts, Order, Stop, decode_child, encode
 from carbontui.protocol import statement
+from carbontui.system import proc
 from carbontui.text.statements import words
 
 SAME = ("retry", "retried", "fall_back", "fell_back", "trying", "freeze_why")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from carbontui import protocol, units
-from carbontui.openmetrics.text import Family, Rising, counters
+from carbontui.system.openmetrics import Family, Rising, counters
 
 JOULES = "carbontui_job_energy_joules"
 BOARD_JOULES = "carbontui_board_energy_joules"

@@ -17,7 +17,8 @@ from typing import Protocol
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from carbontui import __version__, local_socket, protocol
+from carbontui import __version__, protocol
+from carbontui.system import local_socket
 
 BAD_LINES_MAX = 100
 QUEUE_MAX_B = 1024 * 1024

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from carbontui import proc
 from carbontui.client.detection import unseen
 from carbontui.client.detection.unseen import Cause, Process
+from carbontui.system import proc
 
 AGE_S = 20.0
 CPU_S = 15.0

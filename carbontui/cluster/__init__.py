@@ -1,1 +1,0 @@
-"""The nodes of one job, and access to them through schedulers and ssh."""

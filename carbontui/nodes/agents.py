@@ -1,0 +1,148 @@
+"""The boards of all nodes of a job behind the interface of a single machine's agent."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from msgspec import structs
+
+from carbontui.nodes.handle import NodeHandle
+from carbontui.power.agent.handle import AgentHandle
+from carbontui.power.messages import SILENT_NODE_S, HostReading, Node, Outcome, Reading, Readings, Sample
+
+
+class Agents(AgentHandle):
+    """`local` has the boards of this machine, node `own`; None if it is not a node of the job. `others`: the rest."""
+
+    def __init__(self, local: AgentHandle | None, own: str, others: tuple[NodeHandle, ...]) -> None:
+        self._local, self._own, self._others = local, own, others
+        self._running: set[AgentHandle] = set()
+
+    @property
+    def _all(self) -> tuple[AgentHandle, ...]:
+        return ((self._local,) if self._local else ()) + self._others
+
+    @property
+    def pid(self) -> int | None:
+        return self._local.pid if self._local else None
+
+    def on_report(self, heard: Callable[[], None]) -> None:
+        """With every report of one of them."""
+        self._all[0].on_report(heard)
+
+    async def start(self) -> None:
+        for each in self._all:
+            if each not in self._running:
+                await each.start()
+                self._running.add(each)
+
+    async def close(self, timeout_s: float = 3.0) -> tuple[Outcome, ...]:
+        told = await asyncio.gather(*(each.close(timeout_s) for each in self._all))
+        return tuple(outcome for outcomes in told for outcome in outcomes)
+
+    def nodes(self) -> tuple[Node, ...]:
+        now = time.monotonic()
+        return tuple(node.news(now) for node in self._others)
+
+    # --- readings ---
+
+    @property
+    def readings(self) -> Readings:  # type: ignore[override]
+        found = [] if self._local is None else [(self._own, self._local.readings)]
+        return merged([*found, *((node.name, node.readings) for node in self._others)], time.monotonic())
+
+    @property
+    def outcomes(self) -> dict[str, Outcome]:  # type: ignore[override]
+        return {uuid: outcome for each in self._all for uuid, outcome in each.outcomes.items()}
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        return tuple(sorted({uuid for each in self._all for uuid in each.left}))
+
+    def drain(self) -> list[Sample]:
+        return [sample for each in self._all for sample in each.drain()]
+
+    def happened(self) -> list[Outcome]:
+        return [outcome for each in self._all for outcome in each.happened()]
+
+    async def refresh(self, timeout_s: float = 0.3) -> Readings:
+        await asyncio.gather(*(each.refresh(timeout_s) for each in self._all))
+        return self.readings
+
+    # --- wishes ---
+
+    def watch(
+        self,
+        uuids: tuple[str, ...] | None,
+        own_pids: tuple[int, ...] = (),
+        elsewhere: tuple[tuple[str, tuple[int, ...]], ...] = (),
+    ) -> None:
+        if self._local is not None:
+            self._local.watch(uuids, own_pids)
+        of_node = dict(elsewhere)
+        for node in self._others:
+            node.watch(uuids, of_node.get(node.name, ()))
+
+    async def set_limit(
+        self, watts_per_gpu: float | None, *, allow_raise: bool = False, left: tuple[str, ...] = ()
+    ) -> tuple[Outcome, ...]:
+        told = await asyncio.gather(
+            *(each.set_limit(watts_per_gpu, allow_raise=allow_raise, left=left) for each in self._all)
+        )
+        return tuple(outcome for outcomes in told for outcome in outcomes)
+
+    def drive_simulated(self, activity: float | None, duty: float = 1.0) -> None:
+        for each in self._all:
+            each.drive_simulated(activity, duty)
+
+    def set_fast(self, fast: bool) -> None:
+        for each in self._all:
+            each.set_fast(fast)
+
+
+def merged(found: list[tuple[str, Readings]], now_mono_s: float) -> Readings:
+    """The readings of all nodes, given by name, as one. The newest time stamp applies.
+
+    A board of a silent node stays in the list, with unknown watts.
+    """
+    known = [readings for _, readings in found if readings.mono_s]
+    if not known:
+        return Readings()
+    devices: list[Reading] = []
+    for name, readings in found:
+        stale = readings.age_s(now_mono_s) >= SILENT_NODE_S
+        for device in readings.devices:
+            device = structs.replace(device, node=name)
+            if stale and len(found) > 1:
+                device = structs.replace(device, power_w=None, util=None, why={})
+            devices.append(device)
+    some = any(readings.devices for _, readings in found)
+    bare = [name for name, readings in found if some and readings.mono_s and not (readings.devices or readings.notices)]
+    notices = [notice for readings in known for notice in readings.notices]
+    notices += [f"{name}: no GPU is seen there: only its CPU and memory are counted" for name in bare]
+    heard = [readings for readings in known if readings.age_s(now_mono_s) < SILENT_NODE_S]
+    newest = max(known, key=lambda readings: readings.mono_s)
+    return structs.replace(
+        newest,
+        devices=tuple(devices),
+        by_process=all(readings.by_process for readings in known),
+        host=_hosts([readings.host for readings in heard]),
+        notices=tuple(dict.fromkeys(notices)),
+        absent=tuple(gone for readings in known for gone in readings.absent),
+    )
+
+
+def _hosts(hosts: list[HostReading]) -> HostReading:
+    """CPU and memory of several machines: watts are sums, with the weakest provenance among them."""
+    if not hosts:
+        return HostReading()
+    cpu, dram = [host.cpu_w for host in hosts], [host.dram_w for host in hosts if host.dram_w is not None]
+    return structs.replace(
+        hosts[0],
+        cpu_w=None if None in cpu else sum(watts for watts in cpu if watts is not None),
+        dram_w=sum(dram) if dram else None,
+        how="measured" if all(host.how == "measured" for host in hosts) else "estimated",
+        source="; ".join(dict.fromkeys(host.source for host in hosts if host.source)),
+    )

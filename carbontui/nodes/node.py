@@ -1,0 +1,232 @@
+"""The agent of one node of a job: `python -m carbontui.nodes.node`, started through srun or ssh by the supervisor.
+
+It opens the node's job.sock for the ranks there and carries their lines to the supervisor, and it runs the node's power
+agent. Its standard input and output are the wire. It decides nothing: when the wire is lost it exits, limits are
+restored, and the ranks, whose leases expire, continue training.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct, structs
+
+from carbontui import __version__
+from carbontui.nodes.messages import BEAT_S, DEAF_S, LINE_MAX, Line, Open, Relay, Shut, Up, decode_to_node
+from carbontui.power.agent.handle import AgentHandle
+from carbontui.power.backends.declared import DeclaredBoards
+from carbontui.power.backends.simulated import SimulatedSpec
+from carbontui.power.messages import AgentLine, Bye, Done, Gone, Poke, Report, Wish, encode
+from carbontui.system import isolation, local_socket
+
+RANK_LINE_MAX = 64 * 1024
+BEHIND_B = 1024 * 1024
+"""With more than this unsent, readings are skipped: later ones contain the same information."""
+REBIND_S = 2.0
+REPORT_S = 0.5
+
+
+class NodeAgent:
+    """Between the wire (`reader`, `writer`) and this node."""
+
+    def __init__(self, path: Path, boards: AgentHandle, wire: tuple[asyncio.StreamReader, asyncio.StreamWriter]):
+        self._path = path
+        self._boards = boards
+        self._reader, self._writer = wire
+        self._relays: dict[int, Relay] = {}
+        self._numbers = 0
+        self._inode: int | None = None
+        self._server: asyncio.Server | None = None
+        self._heard_s = time.monotonic()
+        self._limit: tuple[object, ...] | None = None
+        self._limiting: asyncio.Task[None] | None = None
+        self._told = 0.0
+        self._ending = False
+        """The scheduler has announced the end: limits are restored now, since later may be too late."""
+        self._wish = Wish()
+
+    async def run(self) -> None:
+        """Run until the wire ends or has been silent for too long."""
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._end_announced)
+        await self._boards.start()
+        chores = [asyncio.ensure_future(part()) for part in (self._beat, self._report, self._keep_open)]
+        listening = asyncio.ensure_future(self._listen())
+        try:
+            while not listening.done() and time.monotonic() - self._heard_s < DEAF_S:
+                await asyncio.wait([listening], timeout=BEAT_S)
+        finally:
+            for task in (listening, *chores):
+                task.cancel()
+            await self._leave()
+
+    async def _leave(self) -> None:
+        outcomes = await self._boards.close()
+        self._send(Gone(outcomes))
+        local_socket.remove(self._path, self._inode)
+        for relay in list(self._relays.values()):
+            relay.end()
+        with contextlib.suppress(OSError, asyncio.TimeoutError):
+            await asyncio.wait_for(self._writer.drain(), 0.5)
+
+    def _end_announced(self) -> None:
+        self._ending = True
+        self._obey(self._wish)
+
+    # --- what comes ---
+
+    async def _listen(self) -> None:
+        while line := await self._reader.readline():
+            self._heard_s = time.monotonic()
+            try:
+                message = decode_to_node(line)
+            except ValueError as error:
+                self._send(AgentLine(f"not a valid message: {error}"))
+                continue
+            if isinstance(message, Bye):
+                return
+            if isinstance(message, Wish):
+                self._wish = message
+                self._obey(message)
+            elif isinstance(message, Poke):
+                await self._boards.refresh()
+                self._report_now()
+            elif (relay := self._relays.get(message.c)) is not None:
+                relay.hear(message.text) if isinstance(message, Line) else relay.end()
+
+    def _obey(self, wish: Wish) -> None:
+        self._boards.watch(wish.watch, wish.own_pids)
+        self._boards.drive_simulated(wish.activity, wish.duty)
+        self._boards.set_fast(wish.fast)
+        watts = None if self._ending else wish.limit_w
+        limit = (wish.gen, watts, wish.allow_raise)
+        if limit == self._limit:
+            return
+        first, self._limit = self._limit is None, limit
+        if first and watts is None:
+            self._send(Done(wish.gen))  # no limit of ours is in force here
+            return
+        if self._limiting is not None:
+            self._limiting.cancel()
+        self._limiting = asyncio.ensure_future(self._set_limit(structs.replace(wish, limit_w=watts)))
+
+    async def _set_limit(self, wish: Wish) -> None:
+        outcomes = await self._boards.set_limit(wish.limit_w, allow_raise=wish.allow_raise, left=wish.left)
+        self._send(Done(wish.gen, outcomes))
+
+    # --- what goes ---
+
+    def _send(self, message: Struct) -> None:
+        if not self._writer.is_closing():
+            self._writer.write(encode(message))
+
+    async def _say(self, message: Line | Shut) -> None:
+        """Send a line of a connection, waiting while the wire is full."""
+        if isinstance(message, Shut):
+            self._relays.pop(message.c, None)
+        self._send(message)
+        await self._writer.drain()
+
+    async def _beat(self) -> None:
+        while True:
+            self._send(Up(__version__, socket.gethostname(), os.getpid()))
+            await asyncio.sleep(BEAT_S)
+
+    async def _report(self) -> None:
+        while True:
+            await asyncio.sleep(REPORT_S)
+            self._report_now()
+            if happened := self._boards.happened():
+                self._send(Done(0, tuple(happened), asked=False))
+
+    def _report_now(self) -> None:
+        readings = self._boards.readings
+        if readings.mono_s == self._told or self._writer.transport.get_write_buffer_size() > BEHIND_B:
+            return
+        self._told = readings.mono_s
+        self._send(Report(readings, tuple(self._boards.drain())))
+
+    # --- the node's job.sock ---
+
+    async def _keep_open(self) -> None:
+        """Bind, and rebind if the socket has vanished or an older agent has removed it."""
+        while True:
+            try:
+                if self._inode is None or self._path.stat().st_ino != self._inode:
+                    raise FileNotFoundError
+            except OSError:
+                await self._bind()
+            await asyncio.sleep(REBIND_S)
+
+    async def _bind(self) -> None:
+        try:
+            listener, self._inode = local_socket.listen(self._path)
+        except OSError as error:
+            self._send(AgentLine(f"{self._path} cannot be bound, no rank here can connect: {error}"))
+            return
+        old = self._server
+        self._server = await asyncio.start_unix_server(self._serve, sock=listener, limit=RANK_LINE_MAX)
+        if old is not None:
+            old.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if not local_socket.may_speak(writer.get_extra_info("socket")):
+            writer.close()
+            return
+        self._numbers += 1
+        relay = self._relays[self._numbers] = Relay(self._numbers, self._say)
+        self._send(Open(relay.c))
+        await relay.carry(reader, writer)
+        self._relays.pop(relay.c, None)
+
+
+async def _wire() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=LINE_MAX)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    transport, protocol = await loop.connect_write_pipe(
+        lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), sys.stdout
+    )
+    return reader, asyncio.StreamWriter(transport, protocol, None, loop)
+
+
+async def _main(options: argparse.Namespace) -> None:
+    reader, writer = await _wire()
+    simulated = msgspec.json.decode(options.simulated, type=SimulatedSpec) if options.simulated else None
+
+    def log(text: str) -> None:
+        if not writer.is_closing():
+            writer.write(encode(AgentLine(text)))
+
+    declared = msgspec.json.decode(options.declared, type=DeclaredBoards) if options.declared else None
+    boards = AgentHandle(
+        simulated=simulated, declared=declared, log=log, cwd=Path("/"), job=options.job, monitor=options.monitor
+    )
+    await NodeAgent(Path(options.socket), boards, (reader, writer)).run()
+
+
+def main() -> None:
+    """Parse and serve."""
+    parser = argparse.ArgumentParser(prog="carbontui.nodes.node")
+    parser.add_argument("--socket", required=True)
+    parser.add_argument("--job", required=True)
+    parser.add_argument("--simulated", help="a SimulatedSpec as JSON")
+    parser.add_argument("--declared", help="DeclaredBoards as JSON")
+    parser.add_argument("--monitor", action="store_true", help="never write a limit")
+    options = parser.parse_args()
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    isolation.first_to_go()
+    asyncio.run(_main(options))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,332 @@
+"""A power budget, Slurm's queue as a fleet problem within it, its plan as changed start times: pure functions."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from carbontui.slurm.placing import FleetPlan
+from carbontui.slurm.problem import NEVER, FleetJobs, FleetProblem, FleetSite, Floats
+from carbontui.slurm.queue import ClusterSize, QueuedJob
+from carbontui.text import figures
+from carbontui.units import J_PER_KWH
+
+_FORM = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(k|m)?w?\s*(?:(\d{1,2}):(\d{2})\s*-\s*(\d{1,2}):(\d{2}))?\s*", re.IGNORECASE)
+_SCALE = {"": 1.0, "k": 1e3, "m": 1e6}
+
+
+class Cap(NamedTuple):
+    """Watts, and the minutes of the local day in which they hold; None: all day."""
+
+    watts: float
+    minutes: tuple[int, int] | None
+
+    def holds(self, start_s: float, end_s: float) -> bool:
+        """Whether it holds at any moment of a slot."""
+        if self.minutes is None or end_s - start_s >= 86400.0:
+            return True
+        begin, end = self.minutes
+        at = time.localtime(start_s)
+        first = at.tm_hour * 60 + at.tm_min + at.tm_sec / 60
+        last = first + (end_s - start_s) / 60
+        spans = [(begin, end)] if begin < end else [(begin, 1440), (0, end)]
+        return any(first < e + day and last > b + day for b, e in spans for day in (0, 1440))
+
+
+def parse(text: str) -> Cap:
+    """Raises ValueError naming the value and the form."""
+    found = _FORM.fullmatch(text)
+    watts = float(found[1]) * _SCALE[(found[2] or "").lower()] if found else 0.0
+    if found is None or watts <= 0:
+        raise ValueError(f"{text!r} is not a power budget; write it like 120kW, or 80kW 17:00-20:00 for some hours")
+    if found[3] is None:
+        return Cap(watts, None)
+    minutes = (int(found[3]) * 60 + int(found[4]), int(found[5]) * 60 + int(found[6]))
+    if max(minutes) > 1440 or minutes[0] == minutes[1]:
+        raise ValueError(f"{text!r}: hours are from 00:00 to 24:00, the end after the begin")
+    return Cap(watts, minutes)
+
+
+def per_slot(caps: Sequence[Cap], start_s: float, slot_s: float, slots: int) -> list[float]:
+    """Watts of every slot: the lowest of those that hold at any moment of it."""
+    edges = [start_s + i * slot_s for i in range(slots + 1)]
+    return [
+        min((cap.watts for cap in caps if cap.holds(begin, end)), default=float("inf"))
+        for begin, end in itertools.pairwise(edges)
+    ]
+
+
+SLOTS = 96
+SLOT_S = 1800.0
+UNDONE = 20.0
+"""Leaving a job undone costs this multiple of its own CO2: it is done whenever possible."""
+EARLIER = 1e-6
+"""Each later slot counts as this much dirtier: among equals the earliest is taken."""
+LEAD_S = 60.0
+"""How long before its start a slot is planned and sent to Slurm."""
+
+
+class Assumed(NamedTuple):
+    """Watts assumed where no comment states them: per GPU and per node of a running job."""
+
+    gpu_w: float
+    node_w: float
+
+
+class Move(NamedTuple):
+    """A job whose start is to be changed."""
+
+    job: QueuedJob
+    at_s: float
+
+
+class QueueProblem(NamedTuple):
+    """The problem, the jobs that it moves in its order, then the running ones that follow its prices, and the other
+    running or waiting jobs."""
+
+    problem: FleetProblem
+    jobs: tuple[QueuedJob, ...]
+    running: tuple[QueuedJob, ...]
+    start_s: float
+    slot_s: float
+    cap_w: Floats
+    """The budget per slot; infinite without one."""
+    fixed_w: Floats
+    """Watts per slot of everything else that runs."""
+    others: int
+    """Waiting jobs that did not ask to be moved: Slurm starts them at a time not known here."""
+    faults: tuple[str, ...]
+
+    def price_g_per_kwh(self, plan: FleetPlan) -> list[float]:
+        """Shadow price of the budget per slot: the cost of a kWh on top of its own CO2."""
+        prices: list[float] = (plan.prices.watt * J_PER_KWH / self.slot_s).tolist()
+        return prices
+
+
+def watts(job: QueuedJob, assumed: Assumed) -> float:
+    """A job's draw while it runs: from its comment, else as assumed."""
+    if job.asked is not None and job.asked.watts is not None:
+        return job.asked.watts
+    return job.gpus * assumed.gpu_w + job.nodes * assumed.node_w
+
+
+def problem(
+    queue: Sequence[QueuedJob],
+    machine: ClusterSize,
+    intensity: Sequence[float],
+    cap_w: Sequence[float],
+    assumed: Assumed,
+    *,
+    start_s: float,
+    slot_s: float = SLOT_S,
+    due: frozenset[str] = frozenset(),
+) -> QueueProblem:
+    """The waiting jobs that asked to be moved, within the capacity left by the others. `intensity` (g/kWh) and `cap_w`
+    are per slot from `start_s` on. Jobs that are `due` should have started by now: they count as running. Of two jobs
+    that cannot both be done, the one with the higher Slurm priority (its fair share) is done."""
+    slots = len(cap_w)
+    by_gpu = machine.gpus > 0
+    room = np.full(slots, float(machine.gpus if by_gpu else machine.cpus))
+    power = np.array(cap_w, dtype=float)
+    weight = np.array(intensity, dtype=float) * slot_s / J_PER_KWH * (1.0 + EARLIER * np.arange(slots))
+    fixed = np.zeros(slots)
+    mine, running, faults = [], [], []
+    for job in queue:
+        if job.runs and job.asked is not None and job.asked.levels:
+            running.append(job)
+        elif job.runs or job.id in due:
+            n = min(slots, math.ceil(max(1.0, _end_s(job, start_s) - start_s) / slot_s))
+            fixed[:n] += watts(job, assumed)
+            room[:n] -= job.gpus if by_gpu else job.cpus
+        elif job.asked is not None and job.asked.fault:
+            faults.append(f"job {job.id} is left as it is: {job.asked.fault}")
+        elif job.asked is not None and job.asked.movable and job.reason != "Dependency":
+            if watts(job, assumed) > 0:
+                mine.append(job)
+            else:
+                faults.append(f"job {job.id} is left as it is: nothing says what it draws (--gpu-w, --node-w)")
+    rows = [_LevelRow(watts(job, assumed), _work_s(job) / slot_s) for job in mine]
+    levels = [
+        [_LevelRow(drawn, _left_s(job, start_s) / speed / slot_s) for drawn, speed in _levels(job)] for job in running
+    ]
+    rows_of = [[row] for row in rows] + levels
+    drawn, length = _table(rows_of, slots)
+    work = length.min(axis=1, initial=np.inf)
+    by = np.array([_deadline_s(job, slots, start_s, slot_s) - start_s for job in (*mine, *running)]) / slot_s
+    # a job that is late at any start has no deadline to keep: it is started where there is room
+    by = np.where(by < work, slots, np.minimum(by, slots))
+    most = max((job.priority for job in mine), default=0.0) or 1.0
+    urgency = np.array([1.0 + job.priority / most for job in mine])
+    undone = UNDONE * urgency * drawn[: len(mine), 0] * work[: len(mine)] * float(weight.mean())
+    waits = np.arange(len(rows_of)) < len(mine)
+    jobs = FleetJobs(
+        gpus=np.array([float(job.gpus if by_gpu else job.cpus) for job in (*mine, *running)]),
+        watts=drawn,
+        length=length,
+        first=np.zeros(len(rows_of), dtype=np.int64),
+        end=by,
+        undone_g=np.concatenate([undone, np.full(len(running), np.inf)]),
+        last=np.where(waits, slots, 0),
+    )
+    power = np.minimum(power, fixed + drawn.max(axis=1, initial=0.0).sum() + 1.0)  # an hour without a budget
+    site = FleetSite(weight, np.maximum(power - fixed, 0.0), np.maximum(room, 0.0))
+    others = sum(not job.runs and job.id not in due and (job.asked is None or not job.asked.movable) for job in queue)
+    made = FleetProblem(site, jobs)
+    cap = np.array(cap_w, dtype=float)
+    return QueueProblem(made, tuple(mine), tuple(running), start_s, slot_s, cap, fixed, others, tuple(faults))
+
+
+class _LevelRow(NamedTuple):
+    """A level of a job: watts, and how many slots it takes."""
+
+    watts: float
+    length: float
+
+
+def _table(levels: Sequence[Sequence[_LevelRow]], slots: int) -> tuple[Floats, Floats]:
+    """Watts and lengths, one row per job; infinitely long if it has no such level. Lengths are cut at the number of
+    slots: the rest is planned later."""
+    most = max(map(len, levels), default=1)
+    drawn, length = np.zeros((len(levels), most)), np.full((len(levels), most), np.inf)
+    for number, rows in enumerate(levels):
+        for level, row in enumerate(rows):
+            drawn[number, level], length[number, level] = row.watts, row.length
+    if len(levels):
+        length = np.where(np.isfinite(length) & (drawn > 0), np.minimum(length, slots), length)
+    return drawn, length
+
+
+def _levels(job: QueuedJob) -> tuple[tuple[float, float], ...]:
+    return job.asked.levels if job.asked is not None else ()
+
+
+def _left_s(job: QueuedJob, now_s: float) -> float:
+    """A running job's remaining work, assuming full speed since its last statement; at least a second."""
+    assert job.asked is not None
+    return max(1.0, job.asked.left_s - max(0.0, now_s - job.asked.left_at_s))
+
+
+def _deadline_s(job: QueuedJob, slots: int, start_s: float, slot_s: float) -> float:
+    deadline = job.asked.deadline_s if job.asked is not None else None
+    return start_s + slots * slot_s if deadline is None else deadline
+
+
+def _work_s(job: QueuedJob) -> float:
+    work = (job.asked.work_s if job.asked else None) or 0.0
+    return work if job.limit_s is None else min(work, job.limit_s)
+
+
+def _end_s(job: QueuedJob, now_s: float) -> float:
+    """When a running job ends: as it stated, else at its time limit."""
+    end = math.inf if job.end_s is None else job.end_s
+    if job.asked is not None and job.asked.work_s is not None:
+        begun = job.start_s if job.runs and job.start_s is not None else now_s
+        end = min(end, begun + job.asked.work_s)
+    return now_s + SLOTS * SLOT_S if math.isinf(end) else end
+
+
+def expected_w(
+    queue: Sequence[QueuedJob], assumed: Assumed, *, now_s: float, start_s: float, slot_s: float, slots: int
+) -> tuple[float, ...]:
+    """Mean watts per slot of running jobs, and of waiting ones from their planned start, as far as known."""
+    known = [(job, now_s if job.runs else job.start_s) for job in queue]
+    spans = [
+        (
+            begin,
+            _end_s(job, now_s) if job.runs else begin + (_work_s(job) or job.limit_s or slot_s),
+            watts(job, assumed),
+        )
+        for job, begin in known
+        if begin is not None
+    ]
+    if not spans:
+        return (0.0,) * slots
+    begins, ends, drawn = np.array(spans).T
+    edges = start_s + slot_s * np.arange(slots + 1)
+    within = np.clip(edges[None, :], begins[:, None], np.maximum(begins, ends)[:, None])
+    return tuple((drawn @ np.diff(within, axis=1) / slot_s).tolist())
+
+
+def next_slot_s(now_s: float, slot_s: float) -> float:
+    """When the slots of a plan made now begin."""
+    lead = min(LEAD_S, slot_s / 4)
+    return math.ceil((now_s + lead) / slot_s) * slot_s
+
+
+def next_plan_s(start_s: float, slot_s: float) -> float:
+    """When to plan again after the plan whose slots begin at `start_s`: once its first jobs have started."""
+    return start_s + slot_s - 2 * min(LEAD_S, slot_s / 4)
+
+
+def starts_s(made: QueueProblem, plan: FleetPlan) -> dict[str, float]:
+    """The start of each job that has a place in the plan."""
+    placed = zip(made.jobs, plan.start.tolist(), strict=False)  # the running ones come after these
+    return {job.id: made.start_s + start * made.slot_s for job, start in placed if start != NEVER}
+
+
+def moves(made: QueueProblem, plan: FleetPlan) -> list[Move]:
+    """The starts that differ from Slurm's. A job without room within the slots is put after them."""
+    found = []
+    for job, start in zip(made.jobs, plan.start.tolist(), strict=False):
+        slot = made.problem.site.slots if start == NEVER else start
+        wanted = made.start_s + slot * made.slot_s
+        held = job.reason == "BeginTime" and job.start_s is not None
+        if abs(job.start_s - wanted) >= 1.0 if held and job.start_s is not None else slot > 0:
+            found.append(Move(job, wanted))
+    return found
+
+
+def running_w(made: QueueProblem, plan: FleetPlan) -> dict[str, float]:
+    """Planned watts of the running jobs that follow the prices."""
+    first = len(made.jobs)
+    levels = plan.level[first:].tolist()
+    return {
+        job.id: float(made.problem.jobs.watts[first + row, level])
+        for row, (job, level) in enumerate(zip(made.running, levels, strict=True))
+    }
+
+
+def told(made: QueueProblem, plan: FleetPlan) -> list[str]:
+    """The plan as text, in lines."""
+    jobs = len(made.jobs)
+    start = np.where(np.arange(len(plan.start)) < jobs, plan.start, NEVER)  # of the waiting jobs
+    begun = int((start != NEVER).sum())
+    drawn = plan.watts + made.fixed_w
+    budgeted = np.isfinite(made.cap_w).any()
+    fullest = int(np.argmax(drawn / np.maximum(made.cap_w, 1e-9) if budgeted else drawn))
+    room = "" if np.isinf(made.cap_w[fullest]) else f" of {figures.watts(float(made.cap_w[fullest]))}"
+    many = "1 job waits" if jobs == 1 else f"{jobs} jobs wait"
+    begin = "starts" if begun == 1 else "start"
+    lines = [f"{many} and may be moved; {begun} {begin} within {figures.duration(_span_s(made))}"]
+    if begun:
+        grams = float(made.problem.grams(start, plan.level).sum())
+        at_once_g = float(made.problem.grams(np.where(start == NEVER, NEVER, 0), plan.level).sum())
+        lines.append(
+            f"planned {figures.grams(grams)}; started at once without the budget: {figures.grams(at_once_g)}; "
+            f"fullest {figures.watts(float(drawn[fullest]))}{room}"
+        )
+        lines.append(f"certificate: no plan of these is better by more than {figures.percent(plan.gap, 2)}")
+    if made.running:
+        now_w, most_w = sum(running_w(made, plan).values()), sum(max(_levels(job))[0] for job in made.running)
+        many = f"{len(made.running)} jobs run and follow" if len(made.running) > 1 else "1 job runs and follows"
+        lines.append(f"{many} the prices: {figures.watts(now_w)} of {figures.watts(most_w)} are planned")
+    if begun < jobs:
+        late = jobs - begun
+        they = "has no room before its deadline: it is" if late == 1 else "have no room before their deadline: they are"
+        lines.append(f"{late} {they} put behind the others")
+    if made.others:
+        them = "1 other job waits that" if made.others == 1 else f"{made.others} other jobs wait that"
+        lines.append(f"{them} did not ask: Slurm alone decides when, beyond this plan")
+    if np.any(made.fixed_w > made.cap_w + 1e-6) or np.any(made.problem.site.power_w <= 0):
+        lines.append("what runs already draws more than the budget: it cannot be kept until that ends")
+    return [*lines, *made.faults]
+
+
+def _span_s(made: QueueProblem) -> float:
+    return made.problem.site.slots * made.slot_s

@@ -1,0 +1,252 @@
+"""Places jobs into slots within the watts and GPUs available, at the dual prices: large ones first, in rounds.
+
+After each round the rest is repriced within the remaining capacity, so that the small jobs fill the gaps that the
+large ones left.
+
+Prices per watt and per GPU and slot, under which the jobs' individual choices fit together, come first: every pair of
+prices gives a lower bound on the cost of any schedule; the best (`plan.ascent`) is the certificate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import NamedTuple
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from carbontui.plan.ascent import Response, climb
+from carbontui.slurm.problem import NEVER, FleetJobs, FleetProblem, FleetSite, Floats, Ints
+
+PASSES_MOST = 80
+
+
+class Priced(NamedTuple):
+    """Prices in grams per watt and slot, and per GPU and slot; no schedule costs less than `bound_g`."""
+
+    watt: Floats
+    gpu: Floats
+    bound_g: float
+
+
+def bound_g(problem: FleetProblem, watt: Floats, gpu: Floats) -> float:
+    """The lower bound given by any non-negative prices."""
+    cost = float(problem.best(watt, gpu).cost.sum())
+    return cost - float(watt @ problem.site.power_w) - float(gpu @ problem.site.gpus)
+
+
+def priced(problem: FleetProblem, *, passes: int = PASSES_MOST, start: Priced | None = None) -> Priced:
+    """The prices with the highest bound found; `start` are those of an earlier plan of the same slots."""
+    site, t = problem.site, problem.site.slots
+    # prices are per whole slot budget, so that watts and GPUs have the same scale
+    whole = np.maximum(np.concatenate([site.power_w, site.gpus]), 1e-9)
+
+    def answer(worth: Floats) -> Response:
+        choice = problem.best(worth[:t] / whole[:t], worth[t:] / whole[t:])
+        return Response(float(choice.cost.sum()), np.concatenate(problem.loads(choice.start, choice.level)) / whole)
+
+    worth = np.zeros(2 * t) if start is None else np.concatenate([start.watt, start.gpu]) * whole
+    best = climb(answer, worth, passes)
+    return Priced(best.worth[:t] / whole[:t], best.worth[t:] / whole[t:], best.bound)
+
+
+CANDIDATES = 24
+"""How many of a job's cheapest choices are tried in order before all its choices are searched."""
+ROUND_SHARE = 0.3
+"""Share of the remaining work that one round places."""
+ROUND_LEAST = 200
+"""A round has at least this many jobs: fewer are too few for meaningful prices."""
+ROUND_PASSES = 20
+SEVERAL_MOST = 1000
+"""Up to this many jobs are placed in several orders, and the best result is taken."""
+AGAIN_ROUNDS, AGAIN_MOST = 600, 6
+"""Number of re-placement rounds, and jobs per round at most: half a second for a hundred jobs."""
+GAP_ENOUGH = 0.002
+TOLERANCE = 1e-6
+
+
+_NO_CHOICE = (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0))
+"""No preferred choices: search all of them."""
+
+
+class FleetPlan(NamedTuple):
+    """Per job its first slot (NEVER: not within the slots) and its level; `prices` are those of the whole problem, with
+    the bound that no plan can beat."""
+
+    start: Ints
+    level: Ints
+    prices: Priced
+    total_g: float
+    """The objective: grams, plus the penalty for undone work."""
+    watts: Floats
+    gpus: Floats
+
+    @property
+    def gap(self) -> float:
+        """Optimality gap: the largest share of the total that a better plan could save."""
+        return max(0.0, 1.0 - self.prices.bound_g / self.total_g) if self.total_g > 0 else 0.0
+
+    def _with_loads(self, problem: FleetProblem) -> FleetPlan:
+        watts, gpus = problem.loads(self.start, self.level)
+        return self._replace(watts=watts, gpus=gpus)
+
+
+def planned(problem: FleetProblem) -> FleetPlan:
+    """A plan of all jobs. Deterministic; small sets of jobs are placed in several orders, then improved. Running jobs
+    may already draw more than the capacity: the slots are then enlarged to that, and nothing is started in them."""
+    jobs, count = problem.jobs, len(problem.jobs)
+    runs = np.isinf(jobs.undone_g)
+    least = np.argmin(np.where(problem.touched > 0, jobs.watts, np.inf), axis=1)
+    watts, gpus = problem.loads(np.where(runs, 0, NEVER), least)
+    site = problem.site
+    problem = FleetProblem(FleetSite(site.weight, np.maximum(site.power_w, watts), np.maximum(site.gpus, gpus)), jobs)
+    whole = priced(problem)
+    size = jobs.gpus * jobs.length.min(axis=1, initial=np.inf)
+    shortest = np.maximum(jobs.length.min(axis=1, initial=np.inf), 1e-9)
+    slack = (jobs.end - jobs.first - shortest) / shortest
+    large = np.lexsort((np.arange(count), -jobs.undone_g, -size, -jobs.gpus, ~runs))
+    orders = [large]
+    if count <= SEVERAL_MOST:
+        # among few jobs deadlines matter more than size
+        orders += [np.lexsort((-size, slack, ~runs)), np.lexsort((-size, jobs.end, ~runs))]
+    best = min((_in_order(problem, whole, order, size, least) for order in orders), key=lambda plan: plan.total_g)
+    return _put_again(problem, best) if count <= SEVERAL_MOST and best.gap > GAP_ENOUGH else best
+
+
+def _put_again(problem: FleetProblem, plan: FleetPlan) -> FleetPlan:
+    """Remove a few jobs at a time and place them again, keeping improvements (ruin and recreate, Schrimpf et al. 2000,
+    10.1006/jcph.1999.6413). With few jobs whole gaps decide, which prices do not capture."""
+    dice = np.random.default_rng(0)
+    placed = _Placed(problem)
+    for job in np.nonzero(plan.start != NEVER)[0]:
+        placed.put(int(job), int(plan.start[job]), int(plan.level[job]))
+    movable = np.nonzero(np.isfinite(problem.jobs.undone_g))[0]
+    total, level = plan.total_g, float(problem.site.weight.mean())
+    free = np.zeros(problem.site.slots)
+    for _ in range(AGAIN_ROUNDS if len(movable) else 0):
+        out = dice.choice(movable, min(len(movable), int(dice.integers(1, AGAIN_MOST + 1))), replace=False)
+        missing = np.nonzero(placed.start == NEVER)[0]
+        if len(missing) and dice.integers(0, 2):
+            # an unplaced job goes first; the job that occupied its room looks for another place
+            first = dice.choice(missing, 1)
+            out = np.concatenate([first, out[out != first]])
+        before = placed.start.copy(), placed.level.copy(), placed.room_w.copy(), placed.room_gpus.copy()
+        for job in out:
+            placed.take(int(job))
+        # random prices every second time: a job's second-best place may be better for all together
+        watt = level * dice.exponential(0.3, len(free)) * dice.integers(0, 2)
+        for job in out:
+            placed.place(int(job), *_NO_CHOICE, Priced(watt, free, 0.0))
+        found = problem.total_g(placed.start, placed.level)
+        if found <= total:
+            total = found
+        else:
+            placed.start, placed.level, placed.room_w, placed.room_gpus = before
+    return plan._replace(start=placed.start, level=placed.level, total_g=total)._with_loads(problem)
+
+
+def _in_order(problem: FleetProblem, whole: Priced, left: Ints, size: Floats, least: Ints) -> FleetPlan:
+    """Place all jobs in a given order, round by round. `least`: the levels at which running jobs are placed first."""
+    placed, price, count = _Placed(problem), whole, len(left)
+    runs = np.isinf(problem.jobs.undone_g)
+    for job in np.nonzero(runs)[0]:
+        placed.put(int(job), 0, int(least[job]))
+    while len(left):
+        part = _rest(problem, placed, left)
+        if len(left) < count:
+            price = priced(part, passes=ROUND_PASSES, start=price)
+        done = np.cumsum(size[left])
+        many = max(ROUND_LEAST, int(np.searchsorted(done, ROUND_SHARE * done[-1])) + 1, int(runs[left].sum()))
+        if len(left) - many < ROUND_LEAST:
+            many = len(left)
+        starts, levels, costs = part.cheapest(price.watt, price.gpu, CANDIDATES)
+        for row in range(many):
+            placed.place(int(left[row]), starts[row], levels[row], costs[row], price)
+        left = left[many:]
+    total = problem.total_g(placed.start, placed.level)
+    return FleetPlan(placed.start, placed.level, whole, total, *problem.loads(placed.start, placed.level))
+
+
+def _rest(problem: FleetProblem, placed: _Placed, left: Ints) -> FleetProblem:
+    """The remaining problem within the remaining capacity."""
+    jobs, site = problem.jobs, problem.site
+    return FleetProblem(
+        FleetSite(site.weight, np.maximum(placed.room_w, 0.0), np.maximum(placed.room_gpus, 0.0)),
+        FleetJobs(**{field.name: getattr(jobs, field.name)[left] for field in fields(jobs)}),
+    )
+
+
+class _Placed:
+    """Placements so far, and the remaining capacity of every slot. A running job is placed from the beginning at its
+    lowest level: it draws that regardless of capacity."""
+
+    def __init__(self, problem: FleetProblem) -> None:
+        self._problem = problem
+        self.room_w = problem.site.power_w.copy()
+        self.room_gpus = problem.site.gpus.copy()
+        self.start = np.full(len(problem.jobs), NEVER)
+        self.level = np.zeros(len(problem.jobs), dtype=np.int64)
+
+    def put(self, job: int, start: int, level: int) -> None:
+        self._occupy(job, start, level, 1.0)
+        self.start[job], self.level[job] = start, level
+
+    def take(self, job: int) -> None:
+        if self.start[job] >= 0:
+            self._occupy(job, int(self.start[job]), int(self.level[job]), -1.0)
+            self.start[job] = NEVER
+
+    def place(self, job: int, starts: Ints, levels: Ints, costs: Floats, price: Priced) -> None:
+        """Place the job at its cheapest choice that fits; if none fits, leave it where it is."""
+        before = int(self.start[job]), int(self.level[job])
+        if before[0] >= 0:
+            self._occupy(job, *before, -1.0)
+        chosen = self._first_that_fits(job, starts, levels, costs, price)
+        start, level = before if chosen is None else chosen
+        if start >= 0:
+            self.put(job, start, level)
+
+    def _first_that_fits(
+        self, job: int, starts: Ints, levels: Ints, costs: Floats, price: Priced
+    ) -> tuple[int, int] | None:
+        worth = self._problem.jobs.undone_g[job]
+        for start, level, cost in zip(starts.tolist(), levels.tolist(), costs.tolist(), strict=True):
+            if start < 0 or cost > worth:
+                return None
+            span = slice(start, start + int(self._problem.touched[job, level]))
+            if self._fits(job, level, self.room_w[span].min(), self.room_gpus[span].min()):
+                return start, level
+        return self._any_that_fits(job, price)
+
+    def _any_that_fits(self, job: int, price: Priced) -> tuple[int, int] | None:
+        """The cheapest of all choices that fit."""
+        problem, first = self._problem, int(self._problem.jobs.first[job])
+        best, found = float(problem.jobs.undone_g[job]), None
+        for level, n in enumerate(problem.touched[job].tolist()):
+            last = int(problem.last_start[job, level])
+            if last < first:
+                continue
+            span = slice(first, last + n)
+            least_w = sliding_window_view(self.room_w[span], n).min(axis=1)
+            least_gpus = sliding_window_view(self.room_gpus[span], n).min(axis=1)
+            fits = self._fits(job, level, least_w, least_gpus)
+            if fits.any():
+                cost = np.where(fits, problem.cost_of(job, level, price.watt, price.gpu), np.inf)
+                at = int(cost.argmin())
+                if cost[at] <= best:
+                    best, found = float(cost[at]), (first + at, level)
+        return found
+
+    def _fits(self, job: int, level: int, least_w: Floats, least_gpus: Floats) -> NDArray[np.bool_]:
+        jobs = self._problem.jobs
+        fits: NDArray[np.bool_] = (least_w >= jobs.watts[job, level] - TOLERANCE) & (
+            least_gpus >= jobs.gpus[job] - TOLERANCE
+        )
+        return fits
+
+    def _occupy(self, job: int, start: int, level: int, sign: float) -> None:
+        jobs = self._problem.jobs
+        span = slice(start, start + int(self._problem.touched[job, level]))
+        self.room_w[span] -= sign * jobs.watts[job, level]
+        self.room_gpus[span] -= sign * jobs.gpus[job]

@@ -1,0 +1,251 @@
+"""Slurm's queue and nodes, read with its commands; what a job of ours states in its comment."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+import secrets
+import time
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from carbontui import units
+from carbontui.slurm import commands
+
+NOBODYS = frozenset({"", "(null)", "N/A"})
+
+
+def add_to_comment(job: str, facts: Mapping[str, object]) -> None:
+    """Add these facts to the comment. Raises SlurmError, also for a comment that is not ours, which is left
+    unchanged."""
+    comment = commands.ask("squeue", "--noheader", f"--jobs={job}", "--format=%k").strip()
+    noted: object = {}
+    if comment not in NOBODYS:
+        try:
+            noted = json.loads(comment.removeprefix(MARK)) if comment.startswith(MARK) else None
+        except ValueError:
+            noted = None
+    if not isinstance(noted, dict):
+        raise commands.SlurmError(f"the comment of job {job} is not carbontui's: {units.printable(comment)[:80]}")
+    told = json.dumps({**noted, **facts}, separators=(",", ":"))
+    commands.ask("scontrol", "update", f"JobId={job}", f"Comment={MARK}{told}")
+
+
+MARK = "carbontui:"
+"""Prefix of the comment of a job that carbontui submitted."""
+COLUMNS = ("%i", "%T", "%u", "%D", "%C", "%b", "%S", "%e", "%l", "%Q", "%r", "%N", "%j", "%k")
+RUNS = frozenset({"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED"})
+OUT = ("down", "drain", "fail", "maint", "unknown", "power")
+DAY_S = 86400.0
+WATTS_MOST = 1e9
+"""More than any cluster draws."""
+LEVELS_MOST, SPEED_MOST = 8, 10.0
+
+
+class JobNote(NamedTuple):
+    """What `submit` wrote into a job's comment; `fault` says why a comment of ours cannot be used."""
+
+    work_s: float | None = None
+    deadline_s: float | None = None
+    watts: float | None = None
+    """Total of its boards and nodes while it runs."""
+    chain: str | None = None
+    levels: tuple[tuple[float, float], ...] = ()
+    """For a running job that follows the fleet's prices: watts and speed of each of its levels."""
+    left_s: float = 0.0
+    """Its remaining work at `left_at_s`, in seconds at full speed."""
+    left_at_s: float = 0.0
+    fault: str = ""
+
+    @property
+    def movable(self) -> bool:
+        """Whether it asked to be started when that is best."""
+        return self.work_s is not None and self.deadline_s is not None
+
+
+class QueuedJob(NamedTuple):
+    """A row of squeue. Times are epoch seconds."""
+
+    id: str
+    state: str
+    user: str
+    nodes: int
+    cpus: int
+    gpus: int
+    start_s: float | None
+    """When it started; for a waiting job when it is to start, or is expected to."""
+    end_s: float | None
+    limit_s: float | None
+    priority: float
+    reason: str
+    node_list: str
+    name: str
+    asked: JobNote | None
+    """None: not submitted by carbontui."""
+
+    @property
+    def runs(self) -> bool:
+        return self.state in RUNS
+
+
+class ClusterSize(NamedTuple):
+    """All usable nodes."""
+
+    nodes: int
+    cpus: int
+    gpus: int
+
+
+def queue() -> list[QueuedJob]:
+    """All waiting and running jobs, each array task separately. Raises SlurmError."""
+    # names and comments are user-supplied: a random separator cannot be forged
+    mark = secrets.token_hex(8)
+    told = commands.ask(
+        *("squeue", "--noheader", "--array", "--all", "--states=PENDING,RUNNING,COMPLETING,SUSPENDED,CONFIGURING"),
+        f"--format={mark}:{f'{mark},'.join(COLUMNS)}",
+        # a time without a zone could not be read on another machine
+        environment={**os.environ, "SLURM_TIME_FORMAT": "%s"},
+    )
+    return rows(told, mark)
+
+
+def rows(told: str, mark: str) -> list[QueuedJob]:
+    """Parse squeue's answer: `mark` and ':' begin a row, `mark` and ',' separate its fields. No name or comment,
+    whatever characters it contains, can imitate another job's row. Raises SlurmError for any other answer, which must
+    not be taken for an empty queue."""
+    found, (_, *parts) = [], told.split(f"{mark}:")
+    if told.strip() and not parts:
+        raise _nonsense("squeue", told)
+    for row in parts:
+        fields = row.removesuffix("\n").split(f"{mark},")
+        if len(fields) != len(COLUMNS):
+            raise _nonsense("squeue", row.replace(mark, ""))
+        nodes = _whole(fields[3])
+        found.append(
+            QueuedJob(
+                id=units.printable(fields[0]),
+                state=units.printable(fields[1]),
+                user=units.printable(fields[2]),
+                nodes=nodes,
+                cpus=_whole(fields[4]),
+                gpus=max(nodes, 1) * gpus_of(fields[5]),
+                start_s=_time(fields[6]),
+                end_s=_time(fields[7]),
+                limit_s=limit_s(fields[8]),
+                priority=float(_whole(fields[9])),
+                reason=units.printable(fields[10]),
+                node_list=units.printable(fields[11]),
+                name=units.printable(fields[12]),
+                asked=asked(fields[13]),
+            )
+        )
+    return found
+
+
+@functools.lru_cache(maxsize=4096)  # the tasks of an array have one comment
+def asked(comment: str) -> JobNote | None:
+    """Parse a comment, which its owner may have edited."""
+    if not comment.startswith(MARK):
+        return None
+    try:
+        noted = json.loads(comment[len(MARK) :])
+        work, watts, deadline = noted.get("work_s"), noted.get("watts"), noted.get("deadline")
+        chain, left = noted.get("chain"), noted.get("left")
+        levels = tuple((_above_zero(w, WATTS_MOST), _above_zero(s, SPEED_MOST)) for w, s in noted.get("levels", ()))
+        found = JobNote(
+            work_s=None if work is None else _above_zero(work, units.LONGEST_S),
+            deadline_s=None if deadline is None else units.from_iso(str(deadline)),
+            watts=None if watts is None else _above_zero(watts, WATTS_MOST),
+            chain=None if chain is None else str(chain),
+            levels=levels[:LEVELS_MOST] if left else (),
+            left_s=_above_zero(left["s"], units.LONGEST_S) if left else 0.0,
+            left_at_s=units.from_iso(str(left["at"])) if left else 0.0,
+        )
+    except (ValueError, TypeError, AttributeError, LookupError, OverflowError, RecursionError):
+        return JobNote(fault=f"its comment cannot be read: {units.printable(comment)[:80]}")
+    return found
+
+
+def _above_zero(value: object, most: float) -> float:
+    number = float(value)  # type: ignore[arg-type]  # anything that is not a number is refused here
+    if not 0 < number <= most:
+        raise ValueError(f"{value!r} is not a value that a job can have")
+    return number
+
+
+class NodeState(NamedTuple):
+    """A node as sinfo lists it."""
+
+    name: str
+    state: str
+    cpus: int
+    gpus: int
+
+
+def nodes() -> list[NodeState]:
+    """All nodes of the cluster: one at least. Raises SlurmError."""
+    told = commands.ask("sinfo", "--noheader", "--Node", "--format=%N\x1f%T\x1f%c\x1f%G")
+    found = {}
+    for line in told.splitlines():
+        fields = [units.printable(field) for field in line.split("\x1f")]
+        if len(fields) == 4:
+            # a node is listed once per partition
+            found[fields[0]] = NodeState(fields[0], fields[1], _whole(fields[2]), gpus_of(fields[3]))
+    if not found:
+        raise _nonsense("sinfo", told)
+    return list(found.values())
+
+
+def _nonsense(command: str, told: str) -> commands.SlurmError:
+    said = units.printable(" ".join(told[:4096].split()))[:80]
+    return commands.SlurmError(f"{command}: {f'its answer cannot be read: {said!r}' if said else 'lists nothing'}")
+
+
+def size(all_nodes: Iterable[NodeState]) -> ClusterSize:
+    """The size of the usable cluster."""
+    up = [node for node in all_nodes if not node.state.startswith(OUT)]
+    return ClusterSize(len(up), sum(node.cpus for node in up), sum(node.gpus for node in up))
+
+
+@functools.lru_cache(maxsize=1024)
+def gpus_of(gres: str) -> int:
+    """GPUs named by 'gres:gpu:a100:4', 'gpu:4(S:0-1)', 'gres/gpu=2', ...; 0 for anything else."""
+    count = 0
+    for part in gres.split(","):
+        found = re.match(r"(?:gres[:/])?gpu(?::[^:=(]*[^\d:=(][^:=(]*)?(?:[:=](\d{1,9}))?(?:\(|$)", part.strip())
+        if found:
+            count += int(found[1] or 1)
+    return count
+
+
+@functools.lru_cache(maxsize=1024)
+def limit_s(text: str) -> float | None:
+    """'2-03:00:00', '3:00:00', '30:00', '30' as seconds; None for no limit."""
+    found = re.fullmatch(r"(?:(\d{1,6})-)?(?:(\d{1,6}):)?(\d{1,6}):(\d{1,6})", text.strip())
+    if not found:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    return days * DAY_S + hours * 3600.0 + minutes * 60.0 + seconds
+
+
+def move(starts: Iterable[tuple[str, float]]) -> list[str]:
+    """Set when waiting jobs may start (epoch seconds), through one scontrol; returns its messages for those refused:
+    started or gone meanwhile, or another user's. Raises SlurmError."""
+    lines = [f"update JobId={job} StartTime={_local(at)}" for job, at in starts]
+    return commands.orders(lines) if lines else []
+
+
+def _local(at_s: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(at_s))
+
+
+def _whole(text: str) -> int:
+    """A count; '2K' and '1-4' as Slurm writes them."""
+    found = re.match(r"\s*(\d{1,15})", text)
+    return int(found[1]) if found else 0
+
+
+def _time(text: str) -> float | None:
+    return float(text) if re.fullmatch(r"\s*[0-9]{1,11}\s*", text) else None

@@ -1,0 +1,1 @@
+"""The operating system: processes, sockets, namespaces, ssh, bounded commands, and untrusted files."""

@@ -1,0 +1,240 @@
+"""Jobs on other machines, over the user's own ssh.
+
+A remote job gets a local socket, in a private folder; behind it `ssh HOST carbontui serve --stdio JOB` connects to the
+supervisor there. A client of job.sock can use such a job in the same way. One connection per host is shared (OpenSSH's
+ControlMaster): a password is asked once, before the screen is opened, and never by the screen.
+
+    SshError: the host does not answer, or not as requested; one line, with control characters removed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from carbontui import protocol, units
+from carbontui.system import bounded_command
+
+CHUNK_B = 65536
+ANSWER_S = 20.0
+ANSWER_B = 16 * 2**20
+"""Upper bound of one answer in bytes; the table of a thousand jobs is a tenth of it."""
+LINGER_S = 60
+"""How long the shared connection outlives a program that could not close it."""
+PLACE = re.compile(r"(?P<host>[^\s:/]+)(?::(?P<job>.+))?")
+
+
+class SshError(Exception):
+    """One line for the user; `why` is the same without the name of the host it begins with."""
+
+    def __init__(self, why: str, host: str = "") -> None:
+        super().__init__(f"{host}: {why}" if host else why)
+        self.why = why
+
+
+@dataclass(frozen=True, slots=True)
+class SshPlace:
+    """`user@host` or a name from ~/.ssh/config, and a job there; None: its only live one."""
+
+    host: str
+    job: str | None = None
+
+
+def place(text: str) -> SshPlace:
+    """Parse `user@host[:job]`. Raises ValueError otherwise; a host that begins with a dash would be an option."""
+    match = PLACE.fullmatch(text)
+    if match is None or not text.isprintable():
+        raise ValueError(f"{units.printable(text)!r} is not user@host or user@host:job")
+    if match["host"].startswith("-") or "@-" in match["host"]:
+        raise ValueError(f"{text!r}: a host does not begin with a dash")
+    return SshPlace(match["host"], match["job"])
+
+
+def begins_there(host: str, ssh: str = "ssh") -> tuple[str, ...]:
+    """Command prefix that runs a command on another machine with its pipes connected here, for as long as both live.
+    No password can be asked for: there is no terminal."""
+    options = ("BatchMode=yes", "ConnectTimeout=10", "ServerAliveInterval=5", "ServerAliveCountMax=3", "LogLevel=ERROR")
+    return (ssh, "-T", *(word for option in options for word in ("-o", option)), "--", host)
+
+
+class SshHost:
+    """One machine. Use it as a context manager: leaving it closes the shared connection."""
+
+    def __init__(self, name: str, *, carbontui: str = "carbontui", ssh: str = "ssh") -> None:
+        """`carbontui`: the command there, as found by its login shell."""
+        self.name = name
+        self._there = carbontui
+        self._ssh = ssh
+        self._folder = Path(tempfile.mkdtemp(prefix="ct-"))
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name=f"ssh {name}", daemon=True)
+        self._sockets: dict[str, Path] = {}
+        self._calls: set[asyncio.Task[None]] = set()
+
+    def __enter__(self) -> SshHost:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._thread.ident is not None:
+            asyncio.run_coroutine_threadsafe(self._hang_up(), self._loop).result(ANSWER_S)
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(ANSWER_S)
+        self.close_shared()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def close_shared(self) -> None:
+        """Close the shared connection; the next request opens another."""
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            subprocess.run(
+                [self._ssh, "-o", f"ControlPath={self._shared}", "-O", "exit", "--", self.name],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                timeout=ANSWER_S,
+                check=False,
+            )
+
+    def statuses(self, job: str | None = None, *, ask: bool = False) -> tuple[protocol.Status, ...]:
+        """The jobs there, finished ones included; only `job` if one is named. Raises SshError.
+
+        `ask`: ssh may ask for a password on the terminal.
+        """
+        text = self._run(["ls", "--json", "--all"], ask=ask)
+        try:
+            found = tuple(msgspec.json.decode(text, type=list[protocol.Status]))
+        except (ValueError, RecursionError):
+            raise SshError("carbontui there does not answer as this version understands", self.name) from None
+        if job is None:
+            return found
+        named = [status for status in found if status.job == job] or [status for status in found if status.name == job]
+        live = [status for status in named if status.state in protocol.LIVE_STATES]
+        return tuple(live[:1] or named[:1])
+
+    def socket(self, job: str) -> Path:
+        """A socket on this machine connected to the supervisor of the job there."""
+        if self._thread.ident is None:
+            self._thread.start()
+        if job not in self._sockets:
+            path = self._folder / f"{len(self._sockets)}.sock"
+            asyncio.run_coroutine_threadsafe(self._serve(path, job), self._loop).result(ANSWER_S)
+            self._sockets[job] = path
+        return self._sockets[job]
+
+    @property
+    def _shared(self) -> Path:
+        return self._folder / "shared"
+
+    def _command(self, words: list[str], *, ask: bool) -> list[str]:
+        there = " ".join((self._there, *map(shlex.quote, words)))
+        options = {
+            "BatchMode": "no" if ask else "yes",
+            "ControlMaster": "auto",
+            "ControlPath": str(self._shared),
+            "ControlPersist": str(LINGER_S),
+            "ServerAliveInterval": "5",
+            "ServerAliveCountMax": "3",
+            "ConnectTimeout": "10",
+        }
+        said = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
+        return [self._ssh, "-T", *said, "--", self.name, there]
+
+    def _run(self, words: list[str], *, ask: bool) -> str:
+        try:
+            # no timeout while a user may be typing a password
+            done = bounded_command.answer(
+                self._command(words, ask=ask), within_s=None if ask else ANSWER_S, most_b=ANSWER_B
+            )
+        except FileNotFoundError:
+            raise SshError(f"{self._ssh} is not installed here") from None
+        except subprocess.TimeoutExpired:
+            raise SshError(f"{self.name} has not answered for {ANSWER_S:.0f} s") from None
+        except OverflowError:
+            raise SshError(f"the answer of {self.name} is too long: more than {ANSWER_B // 2**20} MiB") from None
+        if done.returncode == 127:
+            raise SshError(
+                f"{self.name} does not find {units.printable(self._there)!r}: name it with --there, "
+                "like --there '~/venv/bin/carbontui'"
+            )
+        if done.returncode != 0:
+            raise SshError(_last_line(done.stderr) or f"ssh ended with {done.returncode}", self.name)
+        return done.stdout.decode(errors="replace")
+
+    async def _serve(self, path: Path, job: str) -> None:
+        async def call(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            self._calls.add(task)
+            try:
+                await self._bridge(job, reader, writer)
+            finally:
+                self._calls.discard(task)
+                writer.close()
+
+        await asyncio.start_unix_server(call, str(path))
+
+    async def _bridge(self, job: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Copy both ways until either end closes; the remote process ends with its input."""
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self._command(["serve", "--stdio", job], ask=False),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.DEVNULL,
+            )
+        except OSError:
+            return
+        assert process.stdin is not None and process.stdout is not None
+        ways = [
+            asyncio.ensure_future(_copy(reader, process.stdin)),
+            asyncio.ensure_future(_copy(process.stdout, writer)),
+        ]
+        try:
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for way in ways:
+                way.cancel()
+            with contextlib.suppress(ProcessLookupError):
+                process.terminate()
+            await process.wait()
+
+    async def _hang_up(self) -> None:
+        for task in list(self._calls):
+            task.cancel()
+        await asyncio.gather(*self._calls, return_exceptions=True)
+
+
+async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while data := await source.read(CHUNK_B):
+            target.write(data)
+            await target.drain()
+
+
+def _last_line(said: bytes) -> str:
+    lines = [line for line in said.decode(errors="replace").splitlines() if line.strip()]
+    return units.printable(lines[-1].strip()).removeprefix("carbontui: ")[:300] if lines else ""
+
+
+class SlurmNode(SshHost):
+    """A node of a Slurm job, reached as its owner is always allowed to: by a job step alongside what runs there."""
+
+    def __init__(self, name: str, step: tuple[str, ...], *, carbontui: tuple[str, ...]) -> None:
+        """`step`: the srun that begins a command on the node; `carbontui`: the command there."""
+        super().__init__(name)
+        self._step = (*step, *carbontui)
+
+    def _command(self, words: list[str], *, ask: bool) -> list[str]:
+        return [*self._step, *words]
+
+    def close_shared(self) -> None:
+        """No shared connection here."""

@@ -1,0 +1,101 @@
+"""The machines of a job: of `run --hosts`, or of its Slurm job, with the successor of an unloaded one."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from carbontui import units
+from carbontui.job import spec as job_spec
+from carbontui.job.keeper import resume
+from carbontui.slurm import commands, successor
+from carbontui.system import bounded_command, ssh
+from carbontui.verbs.support.command import Failure
+from carbontui.verbs.support.foreground import UNLOADED_EXIT, say
+
+ANSWER_S = 20.0
+ANSWER_B = 2**20
+
+
+def named(text: str) -> job_spec.Nodes:
+    """The machines of `--hosts a,b`; this one need not be named. Each is asked once whether carbontui is installed at
+    the same path as here. Raises Failure."""
+    here = socket.gethostname()
+    names: list[str] = []
+    for word in filter(None, (part.strip() for part in text.split(","))):
+        try:
+            found = ssh.place(word)
+        except ValueError as error:
+            raise Failure(f"--hosts: {error}", 2) from None
+        if found.job is not None:
+            raise Failure(f"--hosts: {units.printable(word)!r} names a job; give machines alone, like a,b", 2)
+        if found.host not in (here, "localhost", *names):
+            names.append(found.host)
+    if not names:
+        raise Failure(f"--hosts {units.printable(text)!r}: names no other machine", 2)
+    for name in names:
+        _check(name)
+    reach = {name: ssh.begins_there(name) for name in names}
+    return job_spec.Nodes(own=here, others=tuple(names), reach=reach, by_shell=True)
+
+
+def _check(name: str) -> None:
+    """Whether an agent can be started there. Raises Failure."""
+    command = [*ssh.begins_there(name), f"{sys.executable} -c 'import carbontui.nodes.node'"]
+    try:
+        done = bounded_command.answer(command, within_s=ANSWER_S, most_b=ANSWER_B)
+    except FileNotFoundError:
+        raise Failure("--hosts: ssh is not installed here", 1) from None
+    except subprocess.TimeoutExpired:
+        raise Failure(f"--hosts: {name} has not answered for {ANSWER_S:.0f} s", 1) from None
+    except OverflowError:
+        raise Failure(f"--hosts: {name} sends output without end", 1) from None
+    if done.returncode == 255:
+        said = units.printable(" ".join(done.stderr.decode(errors="replace").split()))[:200]
+        raise Failure(f"--hosts: {name}: {said or 'ssh cannot reach it without a password'}", 1)
+    if done.returncode:
+        raise Failure(f"--hosts: {name} has no carbontui at {sys.executable}: install it at the same path there", 1)
+
+
+def of_slurm() -> job_spec.Nodes | None:
+    """The machines of this Slurm job if there are several; an error in finding them is printed, and kept."""
+    try:
+        names = commands.promised_nodes(os.environ)
+    except commands.SlurmError as error:
+        fault = f"the other nodes of this job cannot be listed ({error}): they are neither metered nor controlled"
+        click.echo(f"carbontui: {fault}", err=True)
+        return job_spec.Nodes(own="", others=(), fault=fault)
+    if not names:
+        return None
+    own = commands.own_node(os.environ, names, socket.gethostname())
+    job = os.environ["SLURM_JOB_ID"]
+    others = tuple(name for name in names if name != own)
+    return job_spec.Nodes(own=own, others=others, reach={name: commands.on_node(job, name) for name in others})
+
+
+def check_resubmit() -> None:
+    """Refuse --resubmit where there is no batch script to submit again. Raises Failure."""
+    if successor.chain(os.environ) is None or commands.in_step(os.environ):
+        raise Failure("--resubmit: only in a Slurm batch script, outside srun; elsewhere leave it out", 2)
+
+
+def resubmit(directory: Path, code: int) -> int:
+    """After the job's end: submit the successor of one that was unloaded; the exit code for this process."""
+    if code != UNLOADED_EXIT:
+        return code
+    now = time.time()
+    not_before = resume.not_before(str(directory / "resume.json")) or now
+    try:
+        new = successor.submit(os.environ, not_before_s=not_before, now_s=now)
+    except commands.SlurmError as error:
+        say(f"unloaded, but its successor cannot be submitted ({error}); submit it again by hand: it resumes")
+        return code
+    wait = max(0.0, not_before - now)
+    say(f"unloaded; continues as Slurm job {new}, starting in {wait:.0f} s")
+    return 0

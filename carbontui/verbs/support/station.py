@@ -1,0 +1,230 @@
+"""The table of all jobs, and the data shown beside it: boards, host, grid, and what waiting would gain a job now.
+
+An agent reads the boards in its own process, as it does for a job; it only monitors, and ends with the
+screen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from carbontui import config
+from carbontui.job import spec, store
+from carbontui.text import figures
+from carbontui.tui.target import Target
+from carbontui.verbs.support.command import Failure
+
+if TYPE_CHECKING:
+    from carbontui.grid.types import Outlook
+    from carbontui.power.messages import Reading, Readings
+    from carbontui.system.metrics_place import MetricsPlace
+    from carbontui.tui.jobs_feed import Seen
+    from carbontui.verbs.support.remote import RemoteJobs
+
+FINISHED_SHOWN = 50
+LEAVE_WAIT_S = 5.0
+AHEAD_S = 48 * 3600.0
+"""How far ahead a better start is searched for: a forecast beyond that is a guess."""
+GAIN_HOURS = (2.0, 8.0, 24.0)
+GAIN_LEAST = 0.01
+Fact = tuple[str, str, bool]
+
+
+class StationWatch:
+    """Jobs, boards and grid, kept up to date from the first `seen()` on while the context is open."""
+
+    def __init__(self, remote: RemoteJobs | None = None) -> None:
+        """`remote`: jobs of other machines, which the table shows as well."""
+        self._remote = remote
+        self._readings: Readings | None = None
+        self._grid: tuple[Fact, ...] = (("grid", "connecting ...", True),)
+        self._headline = ""
+        self._restored: tuple[Fact, ...] = ()
+        self._fault = ""
+        self._over: dict[str, Target] = {}
+        self._loop = asyncio.new_event_loop()
+        self._leave = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="station watch", daemon=True)
+
+    def __enter__(self) -> StationWatch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._thread.ident is None:
+            return
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._leave.set)
+        self._thread.join(LEAVE_WAIT_S)
+
+    def seen(self) -> Seen:
+        """What the screen shows now: jobs from disk, the rest as last read."""
+        from carbontui.tui.jobs_feed import Seen
+
+        if self._thread.ident is None:
+            self._thread.start()
+        facts = (*self._boards(), *self._restored, *self._grid, *(self._remote.facts() if self._remote else ()))
+        jobs = (*self._jobs(), *(self._remote.jobs() if self._remote else ()))
+        return Seen(facts, jobs, self._power_w(), self._headline)
+
+    def _jobs(self) -> tuple[Target, ...]:
+        """Live jobs, then finished ones, newest first; a finished job is read once."""
+        found = [self._over.get(name) or self._read(name) for name in store.names()]
+        known = sorted((job for job in found if job is not None), key=lambda job: -job.started_s)
+        live = [job for job in known if not job.over]
+        return (*live, *[job for job in known if job.over][:FINISHED_SHOWN])
+
+    def _read(self, name: str) -> Target | None:
+        job = store.named(name)
+        if job is None or job.foreign:
+            return None
+        target = Target.of(job)
+        if target.over and not job.live:
+            self._over[name] = target
+        return target
+
+    def _power_w(self) -> float | None:
+        """Total metered watts of the machine; None where a board or the host is not metered."""
+        if self._readings is None or not self._readings.mono_s:
+            return None
+        host = self._readings.host
+        watts = [reading.power_w for reading in self._readings.devices]
+        known = [value for value in watts if value is not None]
+        if host.cpu_w is None or len(known) < len(watts):
+            return None
+        return sum(known) + host.cpu_w + (host.dram_w or 0.0)
+
+    def _boards(self) -> tuple[Fact, ...]:
+        if self._fault:
+            return (("boards", self._fault, False),)
+        if self._readings is None or not self._readings.mono_s:
+            return (("boards", "reading ...", True),)
+        found = [_board(reading) for reading in self._readings.devices]
+        host = self._readings.host
+        if host.cpu_w is not None:
+            watts = host.cpu_w + (host.dram_w or 0.0)
+            found.append(("host", f"{figures.watts(watts)} CPU and memory, {host.how} ({host.source})", True))
+        if not self._readings.devices:
+            found.insert(0, ("boards", "no NVIDIA GPU answers", True))
+        return tuple(found)
+
+    def _run(self) -> None:
+        try:
+            self._loop.run_until_complete(self._follow())
+        except Exception as error:
+            # a sensor's fault is shown; it must not end the screen
+            self._fault = f"cannot be read: {error}"
+
+    async def _follow(self) -> None:
+        from carbontui.power.agent import processes, view
+        from carbontui.power.agent.handle import AgentHandle
+        from carbontui.power.limit import leases
+        from carbontui.power.metering.meter import Meter
+        from carbontui.system.openmetrics import render
+
+        place = _metrics()
+        if leases.stale_leases():
+            outcomes = await asyncio.to_thread(processes.restore_stale)
+            self._restored = tuple(("limits", f"{o.uuid}: {o.text or o.code}", o.ok) for o in outcomes)
+        grid = asyncio.ensure_future(self._follow_grid())
+        handle = AgentHandle(log=lambda _line: None, cwd=Path("/"), job="station", monitor=True)
+        try:
+            await handle.start()
+            meter = Meter()
+            while not self._leave.is_set():
+                self._readings = handle.readings
+                for sample in handle.drain():
+                    meter.add(sample)
+                if place is not None and place.due():
+                    joules = {uuid: meter.joules(uuid) for uuid in meter.devices}
+                    place.tell(render(view.metrics(handle.readings, joules)))
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(self._leave.wait(), 0.5)
+        finally:
+            grid.cancel()
+            if place is not None:
+                place.close()
+            await handle.close()
+
+    async def _follow_grid(self) -> None:
+        from carbontui.grid import opening
+        from carbontui.verbs.grid import settings_of
+        from carbontui.verbs.support.grid_data import sure_zone
+
+        try:
+            settings = config.load().settings
+            configured = settings.zone or ""
+            wanted = configured or await asyncio.to_thread(_zone_of_last_job)
+            place = sure_zone(wanted or None)
+            feed = opening.open_feed(place.key, settings=settings_of(settings), now=time.time)
+        except (config.ConfigError, Failure) as error:
+            self._grid = (("grid", getattr(error, "message", str(error)), False),)
+            return
+        while True:
+            await feed.refresh()
+            now = time.time()
+            seen = feed.outlook(now, 0.0, AHEAD_S, 900.0)
+            value = None if seen is None else seen.value_at(now)
+            told = "not known" if value is None or seen is None else f"{value:.0f} gCO2/kWh ({seen.how}: {seen.source})"
+            whose = "" if configured or not wanted else ", the zone of the last job"
+            self._grid = (("grid", f"{place.key} {told}{whose}", value is not None),)
+            if value is not None and seen is not None:
+                self._headline = f"{place.key} {value:.0f} g/kWh {_HOW[seen.how]}"
+                self._grid += (("waiting", gain_words(seen, now), True),)
+            if feed.note:
+                self._grid += (("", feed.note, True),)
+            await asyncio.sleep(max(60.0, min(900.0, feed.next_refresh_s() - time.time())))
+
+
+def _zone_of_last_job() -> str:
+    """Where no zone is configured: that of the newest job here which has one."""
+    for job in store.jobs():
+        with contextlib.suppress(OSError, ValueError):
+            if zone := spec.load(job.dir).zone:
+                return zone
+    return ""
+
+
+_HOW = {"default": "typical", "forecast": "forecast", "estimated": "estimated", "replay": "recorded"}
+
+
+def gain_words(outlook: Outlook, now_s: float) -> str:
+    """'a job of 2 h emits 31% less if started 12:00; of 8 h: 12% less, 09:00; of 24 h: now is as good'."""
+    from carbontui.grid.compose import best_start
+
+    told: list[str] = []
+    for hours in GAIN_HOURS:
+        best = best_start(outlook, now_s, hours)
+        if best is None:
+            continue
+        gains = best.gain >= GAIN_LEAST
+        when, less = figures.clock(best.start_s, now_s), f"{figures.percent(best.gain)} less"
+        if not told:
+            lead = f"a job of {hours:.0f} h emits"
+            told.append(f"{lead} {less} if started {when}" if gains else f"{lead} least if started now")
+        else:
+            told.append(f"of {hours:.0f} h: {f'{less}, {when}' if gains else 'now is as good'}")
+    return "; ".join(told) or "no forecast reaches far enough"
+
+
+def _metrics() -> MetricsPlace | None:
+    """Where the settings want metrics written, if anywhere."""
+    from carbontui.system.metrics_place import MetricsPlace
+
+    with contextlib.suppress(config.ConfigError):
+        where = config.load().settings.metrics
+        return MetricsPlace(where, "station") if where else None
+    return None
+
+
+def _board(reading: Reading) -> Fact:
+    limit = "" if reading.limit_w is None else f" of {reading.limit_w:.0f} W"
+    memory = "" if reading.memory_used_b is None else f", {reading.memory_used_b / 2**30:.1f} GiB in use"
+    others = f", {len(reading.foreign_pids)} processes" if reading.foreign_pids else ""
+    lost = ", lost" if reading.lost else ""
+    watts = figures.watts(reading.power_w)
+    return (f"gpu {reading.index}", f"{reading.name}  {watts}{limit}{memory}{others}{lost}", not reading.lost)

@@ -1,0 +1,107 @@
+"""Shared by every verb that talks to a job: finding it, asking its supervisor, retrying while one is respawned."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+import msgspec
+
+from carbontui import link, protocol
+from carbontui.job import store
+from carbontui.verbs.support import streams
+from carbontui.verbs.support.command import Failure
+
+RETRY_S = 15.0
+"""Seconds a verb waits for a supervisor that is being replaced; the keeper needs about six to notice and restart it."""
+T = TypeVar("T")
+
+
+def find(wanted: str | None) -> store.Job:
+    """The job meant. Raises Failure: 2 with the list for an unknown or ambiguous name, 3 when none runs."""
+    try:
+        return store.find(wanted)
+    except store.NoSuchJob as error:
+        raise Failure(str(error), 3 if str(error) == "no job is running" else 2) from None
+
+
+def live_or_last(wanted: str | None) -> store.Job:
+    """The job meant, for looking: of none named the live one, else the last. Raises Failure as `find` does."""
+    every = [] if wanted or os.environ.get("CARBONTUI_JOB") else [job for job in store.jobs() if not job.foreign]
+    if every and not any(job.live for job in every):
+        return every[0]
+    return find(wanted)
+
+
+def ask(job: store.Job, message: Any, timeout_s: float = 10.0) -> Any:
+    """One request and its answer. Waits RETRY_S for a supervisor that is being replaced, then raises Failure (3)."""
+    return _patiently(job, lambda: link.ask(job.socket, message, timeout_s))
+
+
+def snap(job: store.Job) -> protocol.Snap:
+    """Everything a screen would show of a live job. Raises Failure (3) when no supervisor answers."""
+    return _patiently(job, lambda: link.snap(job.socket))
+
+
+def _patiently(job: store.Job, once: Callable[[], T]) -> T:
+    if job.foreign:
+        reach = f", like: srun --jobid=ID --overlap --nodelist={job.host} carbontui" if job.scheduler else ""
+        raise Failure(f"job {job.id} runs on {job.host}; run this command there{reach}", 3)
+    due = time.monotonic() + RETRY_S
+    while True:
+        try:
+            return once()
+        except link.LinkError as error:
+            fresh = store.load(job.dir) or job
+            if not fresh.live:
+                over = fresh.status()
+                why = f": {over.reason.text}" if over.state == "lost" else ""
+                raise Failure(f"job {job.id} is over ({over.state}{why})", 3) from None
+            if time.monotonic() >= due:
+                raise Failure(f"no supervisor of job {job.id} answers ({error})", 3) from None
+        time.sleep(0.2)
+
+
+def warn_lost(job: store.Job) -> None:
+    """Name the command that resumes a job whose processes are gone, as after a reboot."""
+    if not job.live and not job.foreign and job.restart_command:
+        click.echo(f"carbontui: {job.status().reason.text}", err=True)
+
+
+def live_status(job: store.Job) -> protocol.Status:
+    """Sampled now if the supervisor answers at once, else from the last snapshot."""
+    if not job.foreign and job.live:
+        try:
+            answer = link.ask(job.socket, protocol.StatusAsk(1), 1.5)
+            if isinstance(answer, protocol.StatusAnswer):
+                return answer.status
+        except link.LinkError:
+            pass
+    return job.status()
+
+
+def as_json(value: Any) -> str:
+    """Indented JSON of a struct or builtin."""
+    return streams.json_for_terminals(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+
+
+def lease_warnings() -> list[str]:
+    """Power limits that a dead job left behind on this machine, one line each.
+
+    A job whose supervisor lives leaves none: the next agent takes over the lease of a dead one.
+    """
+    from carbontui.power.limit import leases
+
+    guarded = {job.id for job in store.jobs() if job.alive("supervisor")}
+    stale = (lease for lease in leases.stale_leases() if lease.job not in guarded)
+    return [f"{lease.text}; to restore it: carbontui doctor --mend, or {lease.fix}" for lease in stale]
+
+
+def low_limits() -> list[str]:
+    """Limits below the driver's default that no lease accounts for, as jobs and doctor last saw them."""
+    from carbontui.power.limit import leases
+
+    return [f"{low.uuid}: {low.text}" for low in leases.LeaseStore().low()]
