@@ -139,6 +139,29 @@ INSIDE_JOB = {
 }
 """Each part of a job and what it may import of the others; the first that fits a module is meant."""
 
+POWER, CLIENT = "carbontui.power", "carbontui.client"
+INSIDE = {
+    f"{POWER}.messages": set(),
+    f"{POWER}.curves": set(),
+    f"{POWER}.backends": {f"{POWER}.messages"},
+    f"{POWER}.limit": {f"{POWER}.{name}" for name in ("messages", "backends")},
+    f"{POWER}.metering": {f"{POWER}.{name}" for name in ("messages", "backends")},
+    f"{POWER}.capd": {f"{POWER}.{name}" for name in ("messages", "backends", "limit")},
+    f"{POWER}.agent": {f"{POWER}.{name}" for name in ("messages", "backends", "limit", "metering", "capd")},
+    **{f"{CLIENT}.{name}": set() for name in ("version", "marker", "device", "around", "inject")},
+    f"{CLIENT}.detection": {f"{CLIENT}.inject"},
+    f"{CLIENT}.pausing": {f"{CLIENT}.{name}" for name in ("detection", "device", "marker")},
+    f"{CLIENT}.api": {f"{CLIENT}.{name}" for name in ("pausing", "device", "marker", "version")},
+    f"{CLIENT}.checkpoint": {f"{CLIENT}.{name}" for name in ("api", "device", "marker")},
+    f"{CLIENT}.frameworks": {f"{CLIENT}.{name}" for name in ("api", "checkpoint", "marker")},
+    f"{CLIENT}.train": {f"{CLIENT}.{name}" for name in ("api", "checkpoint", "device")},
+    f"{CLIENT}.hooks": {f"{CLIENT}.{name}" for name in ("api", "around", "detection", "device", "frameworks")},
+    f"{CLIENT}.sitecustomize": {f"{CLIENT}.hooks"},
+    POWER: set(),
+    CLIENT: set(),
+}
+"""Each part of these two rooms and what it may import of the others; the first that fits a module is meant."""
+
 HEAVY = {
     "tui": {"torch", "numpy", "httpx", "pynvml"},
     "job": {"textual", "torch", "numpy", "pynvml"},
@@ -265,6 +288,30 @@ def test_inside_a_job_nothing_imports_what_is_above_it():
             if within(other, [JOB]) and not within(other, allowed):
                 broken.append(f"{module} imports {other}")
     assert broken == []
+
+
+@pytest.mark.parametrize("room", [POWER, CLIENT])
+def test_inside_power_and_the_client_a_file_s_folder_says_what_it_may_touch(room):
+    broken = []
+    for module, others in imports().items():
+        if not within(module, [room]):
+            continue
+        part = next(part for part in INSIDE if within(module, [part]))
+        for other in others:
+            if within(other, [room]) and not within(other, {part, *INSIDE[part]}):
+                broken.append(f"{module} imports {other}")
+    assert broken == []
+
+
+def test_only_backends_load_the_driver_and_only_the_room_of_limits_writes_to_it():
+    loading = {module for module, bound in names().items() if "pynvml" in bound}
+    writing = set()
+    for module in (m for m in FILE_OF if within(m, ["carbontui"])):
+        for node in ast.walk(ast.parse(FILE_OF[module].read_text())):
+            if isinstance(node, ast.Attribute) and node.attr in ("set_limit_mw", "lock_clocks"):
+                writing.add(module)
+    assert loading == {f"{POWER}.backends.nvml", f"{POWER}.capd.install"}, "capd's installer asks where it lies"
+    assert {m for m in writing if not within(m, [f"{POWER}.limit"])} == {f"{POWER}.capd.client"}, "which passes it on"
 
 
 def test_inside_the_core_nothing_imports_what_is_above_it():

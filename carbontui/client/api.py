@@ -8,7 +8,7 @@ import math
 import os
 import socket
 import sys
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from carbontui.client import device, marker
 from carbontui.client.pausing import signals
@@ -146,15 +146,15 @@ def _first_step() -> None:
             "carbontui: an earlier part of this command was unloaded; this one begins when that has ended\n"
         )
         gate.depart()
-    dist = device.distributed()
+    rank, world = _rank_of_world()
     gate.facts.setdefault("start_step", _env_count("CARBONTUI_START_STEP"))
     hello = {
         "version": __version__,
         "pid": os.getpid(),
         "start_time": start_time(),
         "host": socket.gethostname(),
-        "rank": dist.get_rank() if dist else _env_count("RANK"),
-        "world": max(1, dist.get_world_size() if dist else _env_count("WORLD_SIZE", 1)),
+        "rank": rank,
+        "world": max(1, world),
         "restart": _env_count("TORCHELASTIC_RESTART_COUNT"),
     }
     _link = Link(gate, path, hello)
@@ -178,14 +178,17 @@ def _distribute() -> None:
     """
     if _link is None or _ranks:
         return
-    dist = device.distributed()
-    rank = dist.get_rank() if dist else _env_count("RANK")
-    world = dist.get_world_size() if dist else _env_count("WORLD_SIZE", 1)
+    rank, world = _rank_of_world()
     if world > 1:
         from carbontui.client.pausing.ranks import Ranks
 
         _ranks.append(Ranks(gate, rank, world, _link.speed))
         _ranks[0].start()
+
+
+def _rank_of_world() -> Tuple[int, int]:
+    dist = device.distributed()
+    return (dist.get_rank(), dist.get_world_size()) if dist else (_env_count("RANK"), _env_count("WORLD_SIZE", 1))
 
 
 def _unloaded_before() -> bool:

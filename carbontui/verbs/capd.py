@@ -14,6 +14,7 @@ import click
 
 from carbontui.power.capd import client, wire
 from carbontui.power.capd import install as unit_files
+from carbontui.power.messages import encode
 from carbontui.units import printable
 from carbontui.verbs.support.command import Failure
 
@@ -98,8 +99,8 @@ def status() -> None:
     """Whether it answers, and whose limits it holds."""
     path = wire.socket_path()
     try:
-        with client.connect() as link:
-            link.sendall(wire.encode(wire.CapdAsk()))
+        with wire.connect(wire.socket_path()) as link:
+            link.sendall(encode(wire.CapdAsk()))
             answer = client.receive(link, bytearray())
     except OSError as error:
         raise Failure(

@@ -32,6 +32,7 @@ from nvmlsim import Sim, build
 
 from carbontui.power.capd import client, wire
 from carbontui.power.capd.wire import Limit, Lock
+from carbontui.power.messages import encode
 from carbontui.system import proc
 
 UUID = "GPU-51a00000-7c1d-4e55-9d3a-000000000000"
@@ -57,7 +58,7 @@ class Capd:
         os.environ["CARBONTUI_CAPD"] = str(self.socket)
 
         def answers() -> bool:
-            with contextlib.suppress(OSError), client.connect() as link:
+            with contextlib.suppress(OSError), wire.connect(wire.socket_path()) as link:
                 link.sendall(b'{"t":"beat"}\n')
                 return bool(link.recv(100))
             return False
@@ -70,7 +71,7 @@ class Capd:
 
 
 def ask(link: socket.socket, request: wire.CapdRequest) -> wire.CapdAnswer:
-    link.sendall(wire.encode(request))
+    link.sendall(encode(request))
     return client.receive(link, bytearray())
 
 
@@ -79,8 +80,9 @@ def holding(sim: Sim) -> Iterator[subprocess.Popen[bytes]]:
     """A caller that holds 400 W, with a process of its own on the board."""
     code = (
         "import socket,sys,time\nfrom carbontui.power.capd import client, wire\n"
-        "link = client.connect()\n"
-        f"link.sendall(wire.encode(wire.Limit('{UUID}', 400_000)))\n"
+        "from carbontui.power.messages import encode\n"
+        "link = wire.connect(wire.socket_path())\n"
+        f"link.sendall(encode(wire.Limit('{UUID}', 400_000)))\n"
         "print(client.receive(link, bytearray()).ok, flush=True)\ntime.sleep(600)"
     )
     sim.process(os.getpid(), level=0.5)

@@ -26,6 +26,7 @@ from carbontui.power.capd import client, wire
 from carbontui.power.capd.core import DRIVER_CALLS_PER_S, Caller, Capd
 from carbontui.power.capd.wire import SOON, Beat, CapdAnswer, CapdAsk, Limit, Lock
 from carbontui.power.limit.leases import LeaseStore
+from carbontui.power.messages import encode
 
 NOBODY = 65534
 
@@ -91,7 +92,7 @@ def asked(path: Path) -> bytes:
 
 
 def ask(link: socket.socket, request: wire.CapdRequest) -> CapdAnswer:
-    link.sendall(wire.encode(request))
+    link.sendall(encode(request))
     return client.receive(link, bytearray())
 
 
@@ -374,12 +375,12 @@ def test_what_an_earlier_capd_left_is_restored_at_the_start(bench: Callable[...,
 
 def test_a_caller_that_falls_silent_or_hangs_up_has_its_limit_restored(service: Service) -> None:
     sim = service.sim
-    with client.connect() as link:
+    with wire.connect(wire.socket_path()) as link:
         assert ask(link, Limit(UUID, 400_000)).ok and sim.get("limit_mw") == 400_000
         told = until(lambda: b" 400.0" in (text := asked(service.metrics)) and text, 60, "the figures").decode()
         assert f'carbontui_capd_held{{gpu="{UUID}",uid="{os.getuid()}"}} 1.0' in told
     until(lambda: sim.get("limit_mw") == 700_000, 2, "the limit after the hang-up")
-    link = client.connect()
+    link = wire.connect(wire.socket_path())
     time.sleep(1.1)
     assert ask(link, Limit(UUID, 400_000)).ok
     until(lambda: sim.get("limit_mw") == 700_000, wire.SILENCE_S + 60, "the limit after the silence")
@@ -445,7 +446,7 @@ def test_fuzz_neither_ends_it_nor_touches_a_board(service: Service) -> None:
             link.sendall(b"x" * 5000)  # a line without an end: it hangs up
             assert link.recv(10) == b""
     assert service.process.poll() is None
-    with client.connect() as link:
+    with wire.connect(wire.socket_path()) as link:
         assert ask(link, Beat()).ok
     assert service.sim.get("writes") == 0 and service.sim.get("locked_mhz") == 0
 

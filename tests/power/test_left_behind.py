@@ -21,7 +21,7 @@ from test_limits_live import until as until_async
 from carbontui import paths
 from carbontui.power.agent import processes
 from carbontui.power.agent.processes import restore_stale
-from carbontui.power.limit.leases import LeaseStore, restore_stale, stale_leases
+from carbontui.power.limit.leases import LeaseStore, stale_leases
 from carbontui.system import proc
 from carbontui.verbs.support import talk
 

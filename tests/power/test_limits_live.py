@@ -18,7 +18,7 @@ from nvml_machine import machine_with  # noqa: F401
 from carbontui.power.agent import handle as handle_module
 from carbontui.power.agent.handle import AgentHandle
 from carbontui.power.agent.processes import restore_stale
-from carbontui.power.limit.leases import LeaseStore, restore_stale, stale_leases
+from carbontui.power.limit.leases import LeaseStore, stale_leases
 from carbontui.system import proc
 
 

@@ -143,6 +143,11 @@ def quietly(call: Callable[[], Any]) -> Any:
         return None
 
 
+def mine(callbacks: Optional[Iterable[Any]]) -> Any:
+    """Our callback among a trainer's; None if it has none."""
+    return next((one for one in callbacks or () if getattr(one, "is_carbontui", False)), None)
+
+
 def _is_ours(path: str) -> bool:
     return path == in_job_directory(os.path.basename(path))
 

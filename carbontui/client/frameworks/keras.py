@@ -13,7 +13,7 @@ from typing import Any, Iterator, Optional
 
 from carbontui.client import api
 from carbontui.client.frameworks import keras_fit
-from carbontui.client.frameworks.base import Loop, left_behind, quietly
+from carbontui.client.frameworks.base import Loop, left_behind, mine, quietly
 
 _entering: Any = None
 """The callback whose fit() begins an epoch: the next data iterated over is its training data."""
@@ -96,15 +96,15 @@ def install(module: Any) -> None:
         added = quietly(lambda: _added(inner, self, args, kwargs))
         if added is None:
             return inner(self, *args, **kwargs)
-        mine, bound = added
-        left = left_behind("keras") if mine.fit is not None else None
+        reporter, bound = added
+        left = left_behind("keras") if reporter.fit is not None else None
         if left is not None:
-            mine.fit.left = keras_fit.load(left)
-            bound.arguments["initial_epoch"] = mine.fit.left["epoch"]
+            reporter.fit.left = keras_fit.load(left)
+            bound.arguments["initial_epoch"] = reporter.fit.left["epoch"]
         try:
             return inner(*bound.args, **bound.kwargs)
         finally:
-            mine.loop.end()
+            reporter.loop.end()
 
     module.Model.fit = fit
     data = sys.modules.get("keras.src.trainers.epoch_iterator")
@@ -119,8 +119,8 @@ def _watch(iterator: Any) -> None:
     @functools.wraps(inner)
     def _enumerate_iterator(self: Any) -> Any:
         global _entering
-        mine, _entering = _entering, None
-        return inner(self) if mine is None else mine.batches(self, inner(self))
+        reporter, _entering = _entering, None
+        return inner(self) if reporter is None else reporter.batches(self, inner(self))
 
     iterator._enumerate_iterator = _enumerate_iterator
 
@@ -131,11 +131,11 @@ def _added(inner: Any, model: Any, args: Any, kwargs: Any) -> Any:
     given = bound.arguments.get("callbacks")
     if given is not None and not isinstance(given, (list, tuple)):
         return None  # a CallbackList of the script's own
-    mine = next((one for one in given or () if getattr(one, "is_carbontui", False)), None)
-    if mine is None:
-        mine = callback()
-        bound.arguments["callbacks"] = [*(given or ()), mine]
-    mine.first_epoch = bound.arguments.get("initial_epoch", 0)
+    reporter = mine(given)
+    if reporter is None:
+        reporter = callback()
+        bound.arguments["callbacks"] = [*(given or ()), reporter]
+    reporter.first_epoch = bound.arguments.get("initial_epoch", 0)
     if keras_fit.can_be_kept(given or ()):
-        mine.fit = keras_fit.Fit([one for one in given or () if one is not mine])
-    return mine, bound
+        reporter.fit = keras_fit.Fit([one for one in given or () if one is not reporter])
+    return reporter, bound

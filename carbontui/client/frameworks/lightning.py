@@ -12,7 +12,7 @@ import os
 from typing import Any, Iterator, Tuple
 
 from carbontui.client import api
-from carbontui.client.frameworks.base import Loop, left_behind, quietly
+from carbontui.client.frameworks.base import Loop, left_behind, mine, quietly
 
 LOSS_EVERY = 50
 """Batches between two readings of the loss: reading it waits for the device."""
@@ -71,15 +71,15 @@ def install(module: Any) -> None:
         try:
             return inner(self, *args, **kwargs)
         finally:
-            for one in self.callbacks:
-                if getattr(one, "is_carbontui", False):
-                    one.loop.end()
+            reporter = mine(self.callbacks)
+            if reporter is not None:
+                reporter.loop.end()
 
     module.Trainer.fit = fit
 
 
 def _add(trainer: Any, package: str) -> None:
-    if not any(getattr(one, "is_carbontui", False) for one in trainer.callbacks):
+    if mine(trainer.callbacks) is None:
         trainer.callbacks.append(callback(importlib.import_module(package).Callback))
 
 

@@ -47,10 +47,11 @@ def wanted() -> bool:
     return os.environ.get("CARBONTUI_TRACKERS", "1") != "0"
 
 
-def _beside(inner: Callable[..., Any], add: Callable[..., None]) -> Callable[..., Any]:
-    """`inner`, with `add` called before it with the same arguments, except in nested calls."""
-    if hasattr(inner, "_carbontui"):
-        return inner
+def _beside(owner: Any, name: str, add: Callable[..., None]) -> None:
+    """From now on `add` is called before this function with the same arguments, except in nested calls."""
+    inner = getattr(owner, name, None)
+    if inner is None or hasattr(inner, "_carbontui"):
+        return
 
     @functools.wraps(inner)
     def logged(*args: Any, **kwargs: Any) -> Any:
@@ -64,7 +65,7 @@ def _beside(inner: Callable[..., Any], add: Callable[..., None]) -> Callable[...
         return inner(*args, **kwargs)
 
     logged._carbontui = True  # type: ignore[attr-defined]
-    return logged
+    setattr(owner, name, logged)
 
 
 def on_wandb(module: Any) -> None:
@@ -83,9 +84,8 @@ def on_wandb(module: Any) -> None:
         if figures := due.take(last=True):
             plain(run, figures)
 
-    module.Run.log = _beside(plain, add)
-    if hasattr(module.Run, "finish"):
-        module.Run.finish = _beside(module.Run.finish, end)
+    _beside(module.Run, "log", add)
+    _beside(module.Run, "finish", end)
 
 
 def on_mlflow(module: Any) -> None:
@@ -109,11 +109,8 @@ def on_mlflow(module: Any) -> None:
     def add_one(key: Any = None, value: Any = None, step: Optional[int] = None, *rest: Any, **kwargs: Any) -> None:
         add_many(None, step, **kwargs)
 
-    for name, add in (("log_metrics", add_many), ("log_metric", add_one)):
-        wrapped = _beside(getattr(module, name), add)
-        setattr(module, name, wrapped)
-    if hasattr(module, "end_run"):
-        module.end_run = _beside(module.end_run, end)
+    for name, add in (("log_metrics", add_many), ("log_metric", add_one), ("end_run", end)):
+        _beside(module, name, add)
 
 
 def on_tensorboard(module: Any) -> None:
@@ -133,5 +130,5 @@ def on_tensorboard(module: Any) -> None:
             for name, number in due.take(last=True).items():
                 plain(writer, name, number, at.get("step"))
 
-    module.SummaryWriter.add_scalar = _beside(plain, add)
-    module.SummaryWriter.close = _beside(module.SummaryWriter.close, end)
+    _beside(module.SummaryWriter, "add_scalar", add)
+    _beside(module.SummaryWriter, "close", end)

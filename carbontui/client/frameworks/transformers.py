@@ -10,10 +10,10 @@ from __future__ import annotations
 import functools
 import os
 import shutil
-from typing import Any, Iterator, List, Optional, Tuple
+from typing import Any, Iterator, Optional, Tuple
 
 from carbontui.client import api
-from carbontui.client.frameworks.base import Loop, left_behind, quietly
+from carbontui.client.frameworks.base import Loop, left_behind, mine, quietly
 
 FOLDER = "carbontui"
 
@@ -77,30 +77,29 @@ def install(module: Any) -> None:
     @functools.wraps(after)
     def _maybe_log_save_evaluate(self: Any, *args: Any, **kwargs: Any) -> Any:
         result = after(self, *args, **kwargs)
-        mine = _mine(self)
-        if mine is not None:
-            mine.settle(self.state)
+        reporter = _reporter(self)
+        if reporter is not None:
+            reporter.settle(self.state)
         return result
 
     @functools.wraps(train)
     def resumed(self: Any, resume_from_checkpoint: Any = None, *args: Any, **kwargs: Any) -> Any:
-        mine = _mine(self)
-        if mine is None:
+        reporter = _reporter(self)
+        if reporter is None:
             return train(self, resume_from_checkpoint, *args, **kwargs)
-        mine.trainer = self
+        reporter.trainer = self
         left = left_behind("transformers", resume_from_checkpoint)
         try:
             return train(self, left if left is not None else resume_from_checkpoint, *args, **kwargs)
         finally:
-            mine.trainer = None
-            mine.loop.end()
+            reporter.trainer = None
+            reporter.loop.end()
 
     trainer._maybe_log_save_evaluate, trainer.train = _maybe_log_save_evaluate, resumed
 
 
-def _mine(trainer: Any) -> Optional[Any]:
-    handler: List[Any] = getattr(getattr(trainer, "callback_handler", None), "callbacks", [])
-    return next((one for one in handler if getattr(one, "is_carbontui", False)), None)
+def _reporter(trainer: Any) -> Optional[Any]:
+    return mine(getattr(getattr(trainer, "callback_handler", None), "callbacks", None))
 
 
 def _others(trainer: Any) -> Iterator[Tuple[str, int]]:

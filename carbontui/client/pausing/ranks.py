@@ -19,7 +19,7 @@ import json
 import math
 import sys
 import threading
-from typing import Callable, Dict, List, Optional
+from typing import Callable, Dict, Iterator, List, Optional
 
 from carbontui.client.pausing.accord import FAIL_OPEN_S, UNDECIDED_S, Accord, StopAt
 from carbontui.client.pausing.gate import Gate
@@ -157,16 +157,20 @@ class Ranks:
 
     def _get(self, key: str, timeout_s: float) -> Optional[str]:
         """The value, polled at increasing intervals; None on timeout."""
-        end, nap_s = self.gate.clock() + timeout_s, NAP_S[0]
-        while True:
+        end = self.gate.clock() + timeout_s
+        for _ in self._polls():
             value = self.store.get(key)
             if value is not None or self.gate.clock() >= end:
                 return value
-            self._nap(nap_s)
-            nap_s = min(NAP_S[1], nap_s * 1.5)
+        return None
 
-    def _nap(self, nap_s: float) -> None:
-        self._until(lambda: False, nap_s)
+    def _polls(self) -> Iterator[None]:
+        """For ever, at increasing intervals."""
+        nap_s = NAP_S[0]
+        while True:
+            yield
+            self._until(lambda: False, nap_s)
+            nap_s = min(NAP_S[1], nap_s * 1.5)
 
     def _follow(self, e: int) -> None:
         with self.gate.cond:
@@ -204,7 +208,7 @@ class Ranks:
                 self._turn(order, "leave")
                 self._until(lambda: False, SAVE_S)
             if said_at and (said_saved or not order.saves):
-                self._wait_for_run(e, order, 2.0 if order.kind == "leave" else BEAT_S)
+                self._get(*((f"go/{e}", 2.0) if order.kind == "leave" else (f"run/{e}", BEAT_S)))
             else:
                 self._until(lambda: order.arrived and (not order.saves or order.saved is not None), 0.25)
             now = self.gate.clock()
@@ -215,9 +219,6 @@ class Ranks:
                     self._beat(order)
             if now - heard > FAIL_OPEN_S:
                 self.store.first(f"run/{e}", "silence")
-
-    def _wait_for_run(self, e: int, order: StopAt, timeout_s: float) -> None:
-        self._get(f"go/{e}" if order.kind == "leave" else f"run/{e}", timeout_s)
 
     # --- rank 0 ------------------------------------------------------------------------------------------------
 
@@ -328,11 +329,13 @@ class Ranks:
         self, e: int, order: StopAt, mine: Callable[[], bool], others: range, key: str, timeout_s: float
     ) -> bool:
         """Wait for this rank and the keys of the others; False on timeout or if the stop is no longer wanted."""
-        end, nap_s, pulse_at = self.gate.clock() + timeout_s, NAP_S[0], 0.0
+        end, pulse_at = self.gate.clock() + timeout_s, 0.0
         keys = [f"{key}/{e}/{r}" for r in others]
         stands: List[int] = []
         look_at = moved_at = self.gate.clock()
-        while not (mine() and (not keys or self.store.has(*keys))):
+        for _ in self._polls():
+            if mine() and (not keys or self.store.has(*keys)):
+                break
             now = self.gate.clock()
             if now >= end or (not order.arrived and self._asked() is None):
                 return False
@@ -347,8 +350,6 @@ class Ranks:
                     e, order, others, counts
                 ):
                     return False
-            self._nap(nap_s)
-            nap_s = min(NAP_S[1], nap_s * 1.5)
         return True
 
     def _counts(self, e: int, order: StopAt, others: range) -> List[int]:

@@ -7,6 +7,7 @@ part as well. The interval covers the noise of the steps (batch means, as they a
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 from typing import Any, Callable, List, NamedTuple, Optional, Tuple
@@ -79,16 +80,9 @@ def estimate(
     gate.framework += 1  # optimizer steps here are not steps of the training
     try:
         with kept(model, optimizer):
-            sizes, times, steps = _timed(
-                model,
-                optimizer,
-                criterion,
-                dataset,
-                train_step or _plain,
-                loader or _loader(batch_size),
-                batch_size,
-                due,
-            )
+            step = functools.partial(train_step or _plain, model, optimizer, criterion)
+            model.train()
+            sizes, times, steps = _timed(step, dataset, loader or _loader(batch_size), batch_size, due)
             validation_s = 0.0 if validate is None else _validation(model, validate)
     finally:
         gate.framework -= 1
@@ -97,24 +91,16 @@ def estimate(
 
 
 def _timed(
-    model: Any,
-    optimizer: Any,
-    criterion: Callable[..., Any],
-    dataset: Any,
-    train_step: Callable[[Any, Any, Any, Any], Any],
-    loader: Callable[[Any], Any],
-    batch_size: int,
-    due: float,
+    step: Callable[[Any], Any], dataset: Any, loader: Callable[[Any], Any], batch_size: int, due: float
 ) -> Tuple[List[int], List[float], List[float]]:
     """(samples, seconds) of each short epoch, and the seconds of every step within them."""
     from torch.utils.data import Subset
 
     total, whole = len(dataset), max(1, len(dataset) // batch_size)
     counts = sorted({min(count, whole) for count in SIZES})
-    model.train()
     warm = list(range(min(total, WARMUP_STEPS * batch_size)))
     for batch in loader(Subset(dataset, warm)):
-        train_step(model, optimizer, criterion, batch)
+        step(batch)
     sizes: List[int] = []
     times: List[float] = []
     steps: List[float] = []
@@ -126,7 +112,7 @@ def _timed(
             device.quiesce()
             began = last = time.perf_counter()
             for batch in loader(part):
-                train_step(model, optimizer, criterion, batch)
+                step(batch)
                 device.quiesce()
                 now = time.perf_counter()
                 steps.append(now - last)
@@ -177,7 +163,7 @@ def _made(
         busy = f"busy machine: it waited {100 * core_wait:.0f} % of the time for a core"
         note = "; ".join(filter(None, (note, busy)))
     half = math.hypot(half, epochs * spread, core_wait * seconds)
-    kwh = None if watts is None else watts * seconds / 3.6e6
+    kwh = None if watts is None else watts * seconds / 3.6e6  # the client imports nothing, and so no constant, of ours
     return TrainEstimate(
         seconds=seconds,
         lo_s=max(0.0, seconds - half),

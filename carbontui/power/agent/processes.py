@@ -36,10 +36,10 @@ def orphans(job: str) -> list[int]:
     """Pids of this job's agents whose supervisor is gone. They exit by themselves unless stopped or hung."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
-        words = proc.arguments(int(entry.name))
-        if MODULE not in words or _after(words, "--job") != job:
+        argv = proc.arguments(int(entry.name))
+        if MODULE not in argv or _after(argv, "--job") != job:
             continue
-        pid, _, started = _after(words, "--owner").partition(":")
+        pid, _, started = _after(argv, "--owner").partition(":")
         if pid.isdigit() and started.isdigit() and not proc.same_process(int(pid), int(started)):
             found.append(int(entry.name))
     return found
@@ -54,8 +54,8 @@ def end_orphans(job: str) -> list[int]:
     return found
 
 
-def _after(words: list[str], option: str) -> str:
-    return words[words.index(option) + 1] if option in words[:-1] else ""
+def _after(argv: list[str], option: str) -> str:
+    return argv[argv.index(option) + 1] if option in argv[:-1] else ""
 
 
 def restore_stale(timeout_s: float = 20.0) -> tuple[Outcome, ...]:

@@ -13,7 +13,7 @@ from msgspec import Struct, structs
 from carbontui.power.backends.base import Backend, DeviceInfo, Look
 
 UUID = "GPU-declared-"
-PARKED_SHARE, PARKED_MOST_W = 1 / 3, 90.0
+PARKED_SHARE, PARKED_AT_MOST_W = 1 / 3, 90.0
 IDLE_SHARE = 1 / 6
 """Idle watts as a share of the limit, with and without a model in memory; a plan assumes the same until measured."""
 
@@ -36,7 +36,7 @@ class DeclaredBoards(Struct, frozen=True, kw_only=True, omit_defaults=True):
             at_work_w = self.tdp_w * self.utilisation
         else:
             at_work_w = self.tdp_w if driver_util is None else max(idle_w, self.tdp_w * driver_util)
-        parked_w = min(PARKED_MOST_W, self.tdp_w * PARKED_SHARE, at_work_w)
+        parked_w = min(PARKED_AT_MOST_W, self.tdp_w * PARKED_SHARE, at_work_w)
         return parked_w + activity * duty * (at_work_w - parked_w)
 
 

@@ -25,6 +25,7 @@ from carbontui.power.backends.base import INVALID, UNKNOWN, DeviceError
 from carbontui.power.capd import wire
 from carbontui.power.capd.core import Caller, Capd
 from carbontui.power.limit.leases import LeaseStore
+from carbontui.power.messages import encode
 from carbontui.system.metrics_place import MetricsPlace
 from carbontui.system.openmetrics import render
 
@@ -111,7 +112,7 @@ class Server:
             self._drop(caller)
             return
         for line in lines:
-            caller.outbox += wire.encode(self._answer(caller, line))
+            caller.outbox += encode(self._answer(caller, line))
         self._send(caller)
 
     def _answer(self, caller: Caller, line: bytes) -> wire.CapdAnswer:

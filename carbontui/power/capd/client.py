@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import select
 import socket
-import struct
 import time
 from collections.abc import Callable
 
@@ -14,8 +12,8 @@ from carbontui.power.backends.nvml import NvmlBackend
 from carbontui.power.capd import wire
 from carbontui.power.capd import zeusd as zeusd_client
 from carbontui.power.capd.zeusd import Zeusd
+from carbontui.power.messages import encode
 
-ANSWER_S = 2.0
 SOON_S = 1.5
 """How long to retry a write that comes too soon after the last one."""
 AGAIN_S = 0.05
@@ -105,8 +103,8 @@ class CapdBackend(NvmlBackend):
         for _ in range(1 + again):
             try:
                 if self._link is None:
-                    self._link = connect()
-                self._link.sendall(wire.encode(request))
+                    self._link = wire.connect(wire.socket_path())
+                self._link.sendall(encode(request))
                 return receive(self._link, self._inbox)
             except (OSError, ValueError):
                 self._hang_up()
@@ -117,21 +115,6 @@ class CapdBackend(NvmlBackend):
         if self._link is not None:
             self._link.close()
             self._link = None
-
-
-def connect() -> socket.socket:
-    """A connection to capd. Raises OSError if none runs, or if the listener belongs to neither root nor us."""
-    link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-    link.settimeout(ANSWER_S)
-    try:
-        link.connect(os.fspath(wire.socket_path()))
-        uid = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
-        if uid not in (0, os.geteuid()):
-            raise PermissionError(f"{wire.socket_path()} is answered by uid {uid}, not by root")
-    except OSError:
-        link.close()
-        raise
-    return link
 
 
 def receive(link: socket.socket, inbox: bytearray) -> wire.CapdAnswer:

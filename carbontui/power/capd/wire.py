@@ -7,19 +7,20 @@ field is bounded before it is used.
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import msgspec
 from msgspec import Meta, Struct
 
-from carbontui.system import untrusted
+from carbontui.system import local_socket, untrusted
 
 SOCKET = Path("/run/carbontui/capd.sock")
 LINE_MAX = 4096
 SILENCE_S = 10.0
 """A caller that is silent for longer has its limits restored."""
 BEAT_S = 3.0
+ANSWER_S = 2.0
 
 SOON = 1003
 """The board's limit was written a moment ago: ask again."""
@@ -70,15 +71,6 @@ class CapdAnswer(Struct, frozen=True, omit_defaults=True):
 
 CapdRequest = Limit | Lock | Beat | CapdAsk
 
-_encoder = msgspec.json.Encoder()
-_request: Any = msgspec.json.Decoder(CapdRequest)
-_answer: Any = msgspec.json.Decoder(CapdAnswer)
-
-
-def encode(message: Struct) -> bytes:
-    """One line, newline included."""
-    return _encoder.encode(message) + b"\n"
-
 
 def decode_request(line: bytes) -> CapdRequest:
     """Raises ValueError for anything else."""
@@ -93,3 +85,20 @@ def decode_answer(line: bytes) -> CapdAnswer:
 def socket_path() -> Path:
     """Where capd listens on this machine."""
     return Path(os.environ.get("CARBONTUI_CAPD") or SOCKET)
+
+
+def connect(path: Path) -> socket.socket:
+    """A connection to a service that sets limits for us: capd, zeusd.
+
+    Raises OSError if none runs, or if the listener belongs to neither root nor us.
+    """
+    link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    link.settimeout(ANSWER_S)
+    try:
+        link.connect(os.fspath(path))
+        if not local_socket.may_speak(link):
+            raise PermissionError(f"{path} is answered by uid {local_socket.peer_uid(link)}, not by root")
+    except OSError:
+        link.close()
+        raise
+    return link

@@ -10,16 +10,14 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import socket
-import struct
 from pathlib import Path
 from urllib.parse import urlencode
 
 from carbontui.power.backends.base import INVALID, NO_PERMISSION, UNKNOWN, DeviceError, DeviceInfo
+from carbontui.power.capd.wire import connect
 
 SOCKETS = (Path("/run/zeusd/zeusd.sock"), Path("/var/run/zeusd.sock"))
 """Where it listens unless ZEUSD_SOCK_PATH says otherwise."""
-ANSWER_S = 2.0
 ANSWER_MAX_B = 65536
 CODES = {400: INVALID, 401: NO_PERMISSION, 403: NO_PERMISSION, 404: NO_PERMISSION}
 
@@ -28,16 +26,11 @@ class _Connection(http.client.HTTPConnection):
     """HTTP to a Unix socket whose server runs as root or as us."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__("localhost", timeout=ANSWER_S)
+        super().__init__("localhost")
         self._path = path
 
     def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-        self.sock.settimeout(ANSWER_S)
-        self.sock.connect(os.fspath(self._path))
-        uid = struct.unpack("3i", self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
-        if uid not in (0, os.geteuid()):
-            raise PermissionError(f"{self._path} is answered by uid {uid}, not by root")
+        self.sock = connect(self._path)
 
 
 class Zeusd:

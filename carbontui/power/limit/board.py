@@ -155,7 +155,7 @@ TOLERANCE_MW = 1000
 """Drivers round; a limit within one watt of ours counts as ours."""
 EXAMPLE_SHARE = 0.8
 """Of the default limit: the cap in an example command. Training keeps most of its speed there."""
-OVERSHOOT = 1.03
+LIMIT_OVERSHOOT = 1.03
 """A board that draws more than this multiple of its limit is not held by it."""
 CODES: dict[int, Code] = {
     NO_PERMISSION: "no_permission",
@@ -274,7 +274,7 @@ class BoardLimit:
     def judge_from(self, limit_mw: int, power_w: float | None, now_s: float) -> None:
         """A limit was set: judge its effect from now on."""
         self.set_at_s, self.over_since_s, self.proven = now_s, None, False
-        self.binding = power_w is not None and power_w * 1000 > limit_mw * OVERSHOOT
+        self.binding = power_w is not None and power_w * 1000 > limit_mw * LIMIT_OVERSHOOT
 
     def forget(self) -> None:
         """Clear the state of our limit, which is gone."""

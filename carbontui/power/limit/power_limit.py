@@ -9,16 +9,15 @@ from __future__ import annotations
 from msgspec import Struct
 
 from carbontui.power.backends.base import REASON_POWER_CAP, DeviceError, DeviceInfo, Look
-from carbontui.power.limit.board import OVERSHOOT, TOLERANCE_MW, BoardLimit
+from carbontui.power.limit.board import LIMIT_OVERSHOOT, TOLERANCE_MW, BoardLimit
+from carbontui.power.limit.steering import SETTLE_S
 from carbontui.power.messages import Capability, Outcome
 
-SETTLE_S = 3.0
-"""Enforcement is a control loop and the reading a 1 s average: judge the effect only after this."""
 JUDGE_S = 2.0
 """Settled and still above the limit for this long: it has no effect."""
 NAMED = 1.3
 """A board that reports a power cap as clock reason is trusted up to this multiple; above, it means another cap."""
-IDLE_SHARE = 0.5
+AT_WORK_SHARE = 0.5
 """Share of the limit: a board that draws less is between two bursts, or parked."""
 NO_RANGE = "this GPU names no range for its power limit"
 
@@ -112,12 +111,12 @@ def judge(board: BoardLimit, look: Look, now_s: float) -> Ineffective | Outcome 
         return None
     named = bool((look.reasons or 0) & REASON_POWER_CAP)
     capped = named and look.power_w * 1000 <= look.limit_mw * NAMED
-    if look.kind == "module" or (not capped and look.power_w * 1000 < IDLE_SHARE * look.limit_mw):
+    if look.kind == "module" or (not capped and look.power_w * 1000 < AT_WORK_SHARE * look.limit_mw):
         # watts that include a CPU cannot judge a GPU limit; and between two bursts any limit seems to hold
         board.binding = board.binding and look.kind != "module"
         board.over_since_s = None
         return None
-    if capped or look.power_w * 1000 <= look.limit_mw * OVERSHOOT:
+    if capped or look.power_w * 1000 <= look.limit_mw * LIMIT_OVERSHOOT:
         # watts below a limit that did not bind prove nothing: more may be drawn later
         board.proven = capped or board.binding
         board.binding, board.over_since_s = False, None

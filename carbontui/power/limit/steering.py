@@ -11,7 +11,7 @@ from typing import Literal
 from msgspec import Struct
 
 SETTLE_S = 3.0
-"""Power readings are 1 s averages: a lock is visible in them only after this."""
+"""Power readings are 1 s averages and limits a control loop: an effect is visible in them only after this."""
 RAISE_S = 6.0
 """A lock is raised one step only if no look in this time came near the wanted watts."""
 BLIND = 10

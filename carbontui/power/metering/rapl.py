@@ -18,11 +18,10 @@ from pathlib import Path
 from msgspec import structs
 
 from carbontui.power.messages import Capability, HostReading, How, Sample
-from carbontui.power.metering.shares import CpuTime
+from carbontui.power.metering.shares import IDLE_CPU, CpuTime
 from carbontui.text import figures
 
 CPU_W_PER_THREAD = 4.0
-IDLE_SHARE = 0.1
 DIMM_W = 5.0
 DIMM_B = 32 * 2**30
 SOON_S = 0.2
@@ -124,33 +123,25 @@ class Host:
         watts: dict[str, float | None] = {}
         rules: list[str] = []
         caps: dict[str, Capability] = {}
-        for kind in ("cpu", "dram"):
+        for kind, share_of in share.items():
+            sample = Sample(uuid=kind, mono_s=mono_s, wall_s=wall_s, share=share_of)
             if kind in totals:
                 last = self._last_uj.get(kind)
                 self._last_uj[kind] = totals[kind]
-                watts[kind] = (totals[kind] - last) / 1e6 / dt if last is not None and dt else None
-                energy: int | None = totals[kind]
-                if kind in set_back:
-                    energy, watts[kind] = None, self._last_w.get(kind)
-                self._last_w[kind] = watts[kind]
-                whole = Sample(uuid=kind, mono_s=mono_s, wall_s=wall_s, energy_uj=energy, power_w=watts[kind])
-                samples.append(structs.replace(whole, share=share[kind]))
+                if kind not in set_back:
+                    self._last_w[kind] = (totals[kind] - last) / 1e6 / dt if last is not None and dt else None
+                watts[kind] = self._last_w.get(kind)
+                energy = None if kind in set_back else totals[kind]
+                sample = structs.replace(sample, energy_uj=energy, power_w=watts[kind])
                 caps[kind] = Capability("yes", "RAPL energy counter")
                 rules.append(f"{kind}: RAPL, the whole machine")
             else:
                 watts[kind] = self._cpu_w() if kind == "cpu" else self._dimm_w
-                model = Sample(uuid=kind, mono_s=mono_s, wall_s=wall_s, how="estimated", power_w=watts[kind])
-                samples.append(structs.replace(model, kind="model", share=share[kind]))
-                permission = kind == "cpu" and "root" in self._why
-                why = self._why if not totals else f"no readable {kind} counter"
-                caps[kind] = Capability(
-                    "no_permission" if permission else "not_supported", why, FIX if permission else ""
-                )
-                rules.append(
-                    f"cpu: {CPU_W_PER_THREAD:g} W per thread by utilisation of {self._whose()}"
-                    if kind == "cpu"
-                    else f"dram: {DIMM_W:g} W per 32 GB of the machine"
-                )
+                sample = structs.replace(sample, how="estimated", power_w=watts[kind], kind="model")
+                caps[kind] = self._why_estimated(kind, anything=bool(totals))
+                by_threads = f"{CPU_W_PER_THREAD:g} W per thread by utilisation of {self._whose()}"
+                rules.append(f"cpu: {by_threads}" if kind == "cpu" else f"dram: {DIMM_W:g} W per 32 GB of the machine")
+            samples.append(sample)
         how: How = "measured" if "cpu" in totals else "estimated"
         if part.share is not None:
             many = f"{part.jobs} {'job' if part.jobs == 1 else 'jobs'}"
@@ -158,6 +149,11 @@ class Host:
         own_w = {kind: w if w is None or (s := share[kind]) is None else w * s for kind, w in watts.items()}
         self._reading = HostReading(own_w["cpu"], own_w["dram"], how, "; ".join(rules), caps, part.jobs)
         return tuple(samples), self._reading
+
+    def _why_estimated(self, kind: str, *, anything: bool) -> Capability:
+        if kind == "cpu" and "root" in self._why:
+            return Capability("no_permission", f"no readable {kind} counter" if anything else self._why, FIX)
+        return Capability("not_supported", f"no readable {kind} counter" if anything else self._why)
 
     def _whose(self) -> str:
         """Names the threads whose utilisation counts, because other programs on them are included."""
@@ -171,7 +167,7 @@ class Host:
             was_used, was_all = before.get(cpu, (used, all_))
             busy, total = busy + used - was_used, total + all_ - was_all
         share = min(1.0, max(0.0, busy / total)) if total > 0 else 0.0
-        return CPU_W_PER_THREAD * len(self._busy) * (IDLE_SHARE + (1.0 - IDLE_SHARE) * share)
+        return CPU_W_PER_THREAD * len(self._busy) * (IDLE_CPU + (1.0 - IDLE_CPU) * share)
 
     def _machine_ticks(self) -> tuple[int, int]:
         """All and busy ticks of the CPUs that the watts refer to: the machine's packages, or our threads."""
