@@ -49,7 +49,7 @@ else:  # a helper of the job on an old Python, 2.7 even: it runs as if nothing o
     def paused():
         return False
 
-    def report(**told):
+    def report(**values):
         pass
 
     def step(n=1):

@@ -167,7 +167,7 @@ class Cache:
     async def add_issue(self, key: str, issue: issues.Issue) -> issues.Issues:
         """The recent issues of `key` with this one, including those other jobs of the machine saw; never raises."""
         own = [*self._kept.get(key, []), issue]
-        return await self.keep(key, issues.Issues, lambda found: issues.merged([*(found or []), *own], self._now()))
+        return await self.keep(key, issues.Issues, lambda kept: issues.merged([*(kept or []), *own], self._now()))
 
     async def _store(self, key: str, entry: Entry) -> None:
         self._memory[key] = entry

@@ -102,24 +102,26 @@ class Agents(AgentHandle):
             each.set_fast(fast)
 
 
-def merged(found: list[tuple[str, Readings]], now_mono_s: float) -> Readings:
+def merged(nodes_read: list[tuple[str, Readings]], now_mono_s: float) -> Readings:
     """The readings of all nodes, given by name, as one. The newest time stamp applies.
 
     A board of a silent node stays in the list, with unknown watts.
     """
-    known = [readings for _, readings in found if readings.mono_s]
+    known = [readings for _, readings in nodes_read if readings.mono_s]
     if not known:
         return Readings()
     devices: list[Reading] = []
-    for name, readings in found:
+    for name, readings in nodes_read:
         stale = readings.age_s(now_mono_s) >= SILENT_NODE_S
         for device in readings.devices:
             device = structs.replace(device, node=name)
-            if stale and len(found) > 1:
+            if stale and len(nodes_read) > 1:
                 device = structs.replace(device, power_w=None, util=None, why={})
             devices.append(device)
-    some = any(readings.devices for _, readings in found)
-    bare = [name for name, readings in found if some and readings.mono_s and not (readings.devices or readings.notices)]
+    some = any(readings.devices for _, readings in nodes_read)
+    bare = [
+        name for name, readings in nodes_read if some and readings.mono_s and not (readings.devices or readings.notices)
+    ]
     notices = [notice for readings in known for notice in readings.notices]
     notices += [f"{name}: no GPU is seen there: only its CPU and memory are counted" for name in bare]
     heard = [readings for readings in known if readings.age_s(now_mono_s) < SILENT_NODE_S]

@@ -89,7 +89,7 @@ def _break(
     problem: Problem,
     levels: Sequence[int],
     rests: Collection[int],
-    held: Mapping[int, int],
+    fixed_levels: Mapping[int, int],
     max_pause_s: float,
     still_s: float,
 ) -> int | None:
@@ -111,7 +111,7 @@ def _break(
         if not still or ends[-1] <= max_pause_s + 1.0:
             continue
         reach = [(k, begin, ends[-1] - end) for k, begin, end in zip(slots, ends, ends[1:], strict=False)]
-        free = [entry for entry in reach if entry[0] not in held]
+        free = [entry for entry in reach if entry[0] not in fixed_levels]
         soon = [entry for entry in free if entry[1] <= max_pause_s + 1.0]
         both = [entry for entry in soon if entry[2] <= max_pause_s]
         if both:

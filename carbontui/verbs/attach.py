@@ -58,7 +58,7 @@ def open_screen(job: str | None, *, readonly: bool = False, mouse: bool = True, 
     if not readonly and found.live:
         offer_restart(found)
     with StationWatch() as watch:
-        return tui.run(Target.of(found), look=watch.seen, readonly=readonly, mouse=mouse, ascii=ascii_only)
+        return tui.run(Target.of(found), look=watch.listing, readonly=readonly, mouse=mouse, ascii=ascii_only)
 
 
 def open_remote(wanted: str, there: str, *, readonly: bool, mouse: bool, ascii_only: bool) -> int:
@@ -69,7 +69,7 @@ def open_remote(wanted: str, there: str, *, readonly: bool, mouse: bool, ascii_o
         status = remote.only_job(host, remote.job_of(wanted))
         with remote.RemoteJobs([host]) as jobs, StationWatch(jobs) as watch:
             target = remote.target_of(host, status)
-            return tui.run(target, look=watch.seen, readonly=readonly, mouse=mouse, ascii=ascii_only)
+            return tui.run(target, look=watch.listing, readonly=readonly, mouse=mouse, ascii=ascii_only)
 
 
 @click.command(short_help="Open the screen of a job, here or on another machine.")
@@ -95,7 +95,7 @@ def open_hosts(names: list[str], there: str, *, readonly: bool) -> int:
     if why := terminal.why_plain():
         raise Failure(f"{why}: the table of several hosts needs a terminal; ssh HOST carbontui ls --json prints one", 2)
     with remote.opened(names, there) as jobs, StationWatch(jobs) as watch:
-        return tui.jobs(watch.seen, readonly=readonly)
+        return tui.jobs(watch.listing, readonly=readonly)
 
 
 def open_default(*, readonly: bool) -> int:
@@ -112,4 +112,4 @@ def open_default(*, readonly: bool) -> int:
     from carbontui.verbs.support.station import StationWatch
 
     with StationWatch() as watch:
-        return tui.jobs(watch.seen, readonly=readonly)
+        return tui.jobs(watch.listing, readonly=readonly)

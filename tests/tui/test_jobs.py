@@ -215,7 +215,7 @@ def test_the_watch_reads_this_machine_and_leaves_nothing_behind(
     from carbontui.verbs.support.station import StationWatch
 
     with StationWatch() as watch:
-        seen = until(lambda: (s := watch.seen()) and not any("..." in fact[1] for fact in s.facts) and s, 60)
+        seen = until(lambda: (s := watch.listing()) and not any("..." in fact[1] for fact in s.facts) and s, 60)
         thread = watch._thread
     assert not thread.is_alive()
     told = {what: text for what, text, _ in seen.facts}

@@ -71,7 +71,7 @@ def test_rows_fit_and_say_whose_watts_they_are(width: int, glyphs: Glyphs) -> No
 
 def test_hours_above_the_budget_and_late_jobs_are_coloured() -> None:
     chart = SiteChart(BLOCKS)
-    chart.seen, chart.now_s = SEEN, NOW
+    chart.listing, chart.now_s = SEEN, NOW
     rows = chart.draw(106, 10)
     inks = {ink for cells in rows for text, ink in cells if text.strip()}
     assert "warning" in inks and "running" in inks

@@ -56,8 +56,8 @@ def on_xgboost(module: Any) -> None:
     library = Library(
         "xgboost",
         "xgb_model",
-        lambda told: int(told["num_boost_round"]),
-        lambda told, given: not given and not told["early_stopping_rounds"] and told["evals_result"] is None,
+        lambda given: int(given["num_boost_round"]),
+        lambda bound, given: not given and not bound["early_stopping_rounds"] and bound["evals_result"] is None,
         xgboost_callback,
     )
     _wrap_train(module, library)

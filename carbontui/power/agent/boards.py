@@ -50,7 +50,7 @@ class JobBoards:
         self.uuids = self.visible = tuple(info.uuid for info in infos)
         self.certain, self.by_process, self.seeking = True, False, False
 
-    def found(
+    def find(
         self,
         infos: tuple[DeviceInfo, ...],
         environment: Mapping[str, str],

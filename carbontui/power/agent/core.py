@@ -315,7 +315,7 @@ class Agent:
             self._boards.every(self._infos)
         else:
             now, sought = self._clock(), self._boards.seeking
-            self._boards.found(self._infos, os.environ, wish.own_pids, self._pids, self._looks, now)
+            self._boards.find(self._infos, os.environ, wish.own_pids, self._pids, self._looks, now)
             if self._boards.seeking and not sought:
                 self._slow_at = now  # its processes may already be on the boards
         for uuid in self._boards.uuids:

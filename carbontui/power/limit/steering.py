@@ -45,7 +45,7 @@ class Steering:
     over: int = 0
     above: int = 0
     blind: int = 0
-    held: bool = False
+    worked: bool = False
     """The clock has been seen to follow a lock."""
     proving: bool = True
     """The wanted watts have not been seen to hold yet."""
@@ -64,13 +64,13 @@ class Steering:
             over=self.over + 1 if over else 0,
             above=self.above + 1 if above else 0,
             blind=self.blind + 1 if power_w is None else 0,
-            held=self.held or came_down,
+            worked=self.worked or came_down,
             proving=self.proving and (power_w is None or over),
         )
 
     def failure(self) -> LockGivenUp | None:
         """What the looks so far prove against this lock."""
-        if self.above >= LOOKS and self.held:
+        if self.above >= LOOKS and self.worked:
             return LockGivenUp("outside", "the clock lock was changed outside (nvidia-smi?)")
         if self.blind >= BLIND:
             return LockGivenUp("no_effect", "its watts cannot be read, by which its clock would be steered")

@@ -65,7 +65,7 @@ class StationWatch:
             self._loop.call_soon_threadsafe(self._leave.set)
         self._thread.join(LEAVE_WAIT_S)
 
-    def seen(self) -> Seen:
+    def listing(self) -> Seen:
         """What the screen shows now: jobs from disk, the rest as last read."""
 
         if self._thread.ident is None:
