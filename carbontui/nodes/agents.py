@@ -119,9 +119,7 @@ def merged(nodes_read: list[tuple[str, Readings]], now_mono_s: float) -> Reading
                 device = structs.replace(device, power_w=None, util=None, why={})
             devices.append(device)
     some = any(readings.devices for _, readings in nodes_read)
-    bare = [
-        name for name, readings in nodes_read if some and readings.mono_s and not (readings.devices or readings.notices)
-    ]
+    bare = [name for name, one in nodes_read if some and one.mono_s and not (one.devices or one.notices)]
     notices = [notice for readings in known for notice in readings.notices]
     notices += [f"{name}: no GPU is seen there: only its CPU and memory are counted" for name in bare]
     heard = [readings for readings in known if readings.age_s(now_mono_s) < SILENT_NODE_S]
