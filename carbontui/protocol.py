@@ -252,7 +252,7 @@ class Provenance(Struct, frozen=True):
     ahead: str = ""
 
 
-class ForbiddenHours(Struct, frozen=True):
+class ForbiddenStatus(Struct, frozen=True):
     """Hours in which the user forbids training; for daily ones the next occurrence. `text` describes them."""
 
     start: Time
@@ -380,7 +380,7 @@ class Guess(Struct, frozen=True):
     """The user has accepted it: `steps_total` follows it until the script says otherwise."""
 
 
-class Allowance(Struct, frozen=True, kw_only=True):
+class AllowanceStatus(Struct, frozen=True, kw_only=True):
     """A carbon, cost or energy budget of the job: `most`, `used` and `expected` (at the end; null while unknown) in
     `unit`. `used_up_at` is when nothing will be left, null if it lasts to the end."""
 
@@ -410,7 +410,7 @@ class Status(Struct, frozen=True, kw_only=True):
     next: Next | None = None
     override: Override | None = None
     override_gen: int = 0
-    forbidden: tuple[ForbiddenHours, ...] = ()
+    forbidden: tuple[ForbiddenStatus, ...] = ()
     budget: BudgetStatus | None = None
     finish_expected: Time | None = None
     pids: Pids = Pids(None, None, None, None)
@@ -442,7 +442,7 @@ class Status(Struct, frozen=True, kw_only=True):
     """Expected totals at the end of the work; null while unknown, and once the job is over."""
     estimate: Estimate | None = None
     """Null while the number of steps is unknown, or too few were timed."""
-    allowances: tuple[Allowance, ...] = ()
+    allowances: tuple[AllowanceStatus, ...] = ()
     intensity: Intensity | None = None
     forecast_errors: tuple[ForecastError, ...] = ()
     """Empty while too few forecasts have been judged."""
@@ -650,7 +650,7 @@ class Welcome(Struct, tag_field="t", tag="welcome", frozen=True):
 # --- ranks -----------------------------------------------------------------------------------------------------
 
 
-class Obs(Struct, tag_field="t", tag="obs", frozen=True):
+class RankReport(Struct, tag_field="t", tag="obs", frozen=True):
     """rank -> supervisor, about once a second and at every change: the state of the training loop."""
 
     step: Count
@@ -964,7 +964,7 @@ class Refused(Struct, tag_field="t", tag="refused", frozen=True):
 
 FromPeer = (
     Hello
-    | Obs
+    | RankReport
     | Ack
     | View
     | Cmd

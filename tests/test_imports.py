@@ -376,11 +376,8 @@ def test_a_process_never_loads_what_it_does_not_need(module, never):
     assert done.stdout.strip() == "[]"
 
 
-TWINS = {
-    "Allowance", "BadMessage", "Baseline", "Beat", "Checkpoint", "EndStart", "FallBack", "Figures", "ForbiddenHours",
-    "Freeze", "Frontier", "FrontierPoint", "Guess", "Hold", "Retry", "Server", "Thaw", "Want", "Welcome",
-}  # fmt: skip
-"""One notion in two forms: on the wire and inside, an effect and the message it becomes, at either end of a socket."""
+TWINS = {"Checkpoint"}
+"""One notion in two libraries: of torch, and of JAX."""
 
 
 def test_a_class_has_its_name_alone():

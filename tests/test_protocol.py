@@ -72,7 +72,9 @@ STATUS = p.Status(
         steps_seen=1204,
     ),
     allowances=(
-        p.Allowance(kind="carbon", most=1200.0, unit="gCO2", used=432.1, expected=1300.0, used_up_at=T, act="cap"),
+        p.AllowanceStatus(
+            kind="carbon", most=1200.0, unit="gCO2", used=432.1, expected=1300.0, used_up_at=T, act="cap"
+        ),
     ),
     intensity=p.Intensity(301.5, "average_direct", "DE"),
     certificate=p.Certificate(400.0, 0.0004, 2),
@@ -103,7 +105,7 @@ FRONTIER = p.Frontier((p.FrontierPoint(86400.0, 1400.0, 0.0, 4.2, (("full", 96),
 FROM_PEER = [
     p.Hello(1, "0.1.0", "rank", 4242, 99, "box", 0, 2, 0),
     p.Hello(1, "0.1.0", "viewer", by="ada@pts/1"),
-    p.Obs(
+    p.RankReport(
         1204,
         "running",
         3,
@@ -223,7 +225,7 @@ def test_numbers_that_get_through_are_finite_and_in_range(fields):
         message = p.decode_from_peer(json.dumps(fields).encode())
     except p.BadMessage:
         return
-    if isinstance(message, p.Obs):
+    if isinstance(message, p.RankReport):
         assert 0 <= message.step <= 2**53 and (message.rate is None or 0 <= message.rate <= 1e18)
     if isinstance(message, p.View):
         assert 0 < message.rate_hz <= 10

@@ -14,7 +14,7 @@ from carbontui.account.compare import Elsewhere, Work
 from carbontui.account.expected_end import Slots, Stretch, flat_out, to_come
 from carbontui.backtest.assumed_job import AssumedJob, assumed, on_hours
 from carbontui.backtest.signals import ExpectedSignal
-from carbontui.grid.types import Outlook
+from carbontui.grid.types import GridForecast
 from carbontui.plan import solve
 from carbontui.text import figures
 
@@ -39,7 +39,7 @@ def start_hours(now_s: float) -> list[StartHour]:
     return sorted(found)
 
 
-def at_hours(work: Work, outlook: Outlook, hours: Iterable[StartHour], now_s: float) -> list[Elsewhere]:
+def at_hours(work: Work, outlook: GridForecast, hours: Iterable[StartHour], now_s: float) -> list[Elsewhere]:
     """The work started at each hour, at full speed; its time includes the waiting. Cost in the outlook's currency,
     where every price is known."""
     slots = Slots(outlook.start_s, outlook.step_s, outlook.mean, outlook.lo, outlook.hi)
@@ -63,7 +63,7 @@ def at_hours(work: Work, outlook: Outlook, hours: Iterable[StartHour], now_s: fl
     return found
 
 
-def within_budgets(work: Work, outlook: Outlook, factors: Iterable[float], now_s: float) -> list[Elsewhere]:
+def within_budgets(work: Work, outlook: GridForecast, factors: Iterable[float], now_s: float) -> list[Elsewhere]:
     """The best plan of the work, started now or later, within each multiple of its time at full speed. Levels are those
     expected of any board from public measurements. Raises ProblemError where the forecast is too short."""
     grid = ExpectedSignal(outlook)

@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import Any
 
 from carbontui.backtest.assumed_job import TypicalDays
-from carbontui.grid.types import Outlook
+from carbontui.grid.types import GridForecast
 from carbontui.plan import evaluate, solve
 from carbontui.plan.problem import Problem, ProblemError
 from carbontui.plan.results import Schedule
@@ -28,7 +28,7 @@ class BySignal:
 class ExpectedSignal:
     """A live source's outlook (gCO2/kWh of equal slots) instead of a recorded grid."""
 
-    def __init__(self, outlook: Outlook) -> None:
+    def __init__(self, outlook: GridForecast) -> None:
         self._outlook = outlook
         self.source = outlook.source
 

@@ -17,7 +17,7 @@ from carbontui.grid.faults import NoData
 from carbontui.grid.http import Http
 from carbontui.grid.live import Live, SourceState
 from carbontui.grid.settings import GridSettings
-from carbontui.grid.types import YOURS, Accuracy, Outlook, Row, Series, Signal
+from carbontui.grid.types import YOURS, Accuracy, GridForecast, Row, Series, Signal
 
 ADOPTED_FRESH_S = 3 * 3600.0
 """Our own forecast is not used once it is older than this."""
@@ -160,7 +160,7 @@ class Feed:
 
     # --- answers ---------------------------------------------------------------------------------------------
 
-    def outlook(self, now_s: float, back_s: float, ahead_s: float, step_s: float) -> Outlook | None:
+    def outlook(self, now_s: float, back_s: float, ahead_s: float, step_s: float) -> GridForecast | None:
         """Slots of `step_s` (aligned to UTC) from `back_s` before to `ahead_s` after now; None without a zone or data.
 
         The first `realised` slots are over; the slot that contains `now_s` counts as expected. Past slots without a
@@ -178,7 +178,7 @@ class Feed:
         mean, lo, hi = zip(*(past + future), strict=True)
         made_s = self._adopted["now_s"] if self._adopted and self._fresh(now_s) else now_s
         price = self._prices(start_s, step_s, realised + slots)
-        return Outlook(
+        return GridForecast(
             self.zone if self._yours is None else YOURS,
             self.signal,
             start_s,

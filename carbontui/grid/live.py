@@ -15,7 +15,7 @@ from carbontui.grid.faults import GridError, NoData, Unreachable
 from carbontui.grid.http import Http, in_thread
 from carbontui.grid.providers.base import Provider
 from carbontui.grid.settings import GridSettings
-from carbontui.grid.types import Answer, Outlook, Row, Series, Signal
+from carbontui.grid.types import Answer, GridForecast, Row, Series, Signal
 
 T = TypeVar("T")
 
@@ -97,7 +97,7 @@ class Live:
         except Exception as error:  # a bug here must never end a job
             self.note = f"the grid feed failed ({type(error).__name__}); the last known values are kept"
 
-    async def keep_truth(self, said: Outlook | None) -> None:
+    async def keep_truth(self, said: GridForecast | None) -> None:
         """Compare earlier forecasts with the values since, and record the current one (None: none); never raises."""
         if self.source is None:
             return

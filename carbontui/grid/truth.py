@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from carbontui.grid import compose
-from carbontui.grid.types import Accuracy, Outlook, Row
+from carbontui.grid.types import Accuracy, GridForecast, Row
 
 LEADS_H = (1, 6, 24, 48)
 HOUR_S = 3600.0
@@ -59,7 +59,7 @@ class ForecastRecord:
     judged: tuple[Judged, ...] = ()
 
 
-def issued(record: ForecastRecord, outlook: Outlook, now_s: float) -> ForecastRecord:
+def issued(record: ForecastRecord, outlook: GridForecast, now_s: float) -> ForecastRecord:
     """The record with this outlook's hours added, unless this hour is already in it; the outlook has hourly slots."""
     hour_s = math.floor(now_s / HOUR_S) * HOUR_S
     if hour_s <= record.issued_s <= now_s:

@@ -71,7 +71,7 @@ class Accuracy:
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class GridForecast:
     """Intensity per equal slot from `start_s` on, past and future, for the planner, accounts and charts.
 
     The first `realised` slots are realised values, the rest is a forecast: a conditional mean and an 80 % band. None

@@ -14,7 +14,7 @@ from functools import lru_cache
 from importlib import resources
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from carbontui.grid.types import Outlook, Signal
+from carbontui.grid.types import GridForecast, Signal
 
 YEAR_OF_DATA = {"GB": 2023, "DE": 2020, "ES": 2021, "NL": 2021, "PL": 2021, "SE": 2021, "US-NE-ISNE": 2021}
 YEAR_OF_DATA["US-FLA-FPL"] = 2021
@@ -147,7 +147,7 @@ def utc_offset_h(zone: str) -> int:
     return 0
 
 
-def outlook(zone: str, start_s: float, step_s: float, slots: int, made_at_s: float | None = None) -> Outlook:
+def outlook(zone: str, start_s: float, step_s: float, slots: int, made_at_s: float | None = None) -> GridForecast:
     """`slots` typical values from `start_s` on: mean and, as the 80 % band, 10th to 90th percentile.
 
     A slot takes the mean of the hours it touches. Raises ValueError for a zone without typical days.
@@ -158,7 +158,7 @@ def outlook(zone: str, start_s: float, step_s: float, slots: int, made_at_s: flo
     columns = [slot_values(typical, start_s + k * step_s, step_s) for k in range(slots)]
     mean, lo, hi = zip(*columns, strict=True) if columns else ((), (), ())
     made = start_s if made_at_s is None else made_at_s
-    return Outlook(zone, typical.signal, start_s, step_s, mean, lo, hi, 0, typical.source, "default", made)
+    return GridForecast(zone, typical.signal, start_s, step_s, mean, lo, hi, 0, typical.source, "default", made)
 
 
 def slot_values(typical: Profile, start_s: float, step_s: float) -> ValueAndBand:

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
 
-from carbontui.power.messages import AgentLine, Bye, Done, Gone, Poke, Report, Wish
+from carbontui.power.messages import AgentLine, Bye, DesiredPower, Done, Gone, Poke, Report
 from carbontui.system import untrusted
 
 LINE_MAX = 4 * 1024 * 1024
@@ -50,7 +50,7 @@ class Shut(Struct, tag_field="t", tag="shut", frozen=True):
     c: int
 
 
-ToNode = Wish | Poke | Bye | Line | Shut
+ToNode = DesiredPower | Poke | Bye | Line | Shut
 FromNode = Up | Open | Line | Shut | Report | Done | Gone | AgentLine
 
 

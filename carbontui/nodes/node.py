@@ -25,7 +25,7 @@ from carbontui.nodes.messages import BEAT_S, DEAF_S, LINE_MAX, Line, Open, Relay
 from carbontui.power.agent.handle import AgentHandle
 from carbontui.power.backends.declared import DeclaredBoards
 from carbontui.power.backends.simulated import SimulatedSpec
-from carbontui.power.messages import AgentLine, Bye, Done, Gone, Poke, Report, Wish, encode
+from carbontui.power.messages import AgentLine, Bye, DesiredPower, Done, Gone, Poke, Report, encode
 from carbontui.system import isolation, local_socket
 
 RANK_LINE_MAX = 64 * 1024
@@ -52,7 +52,7 @@ class NodeAgent:
         self._told = 0.0
         self._ending = False
         """The scheduler has announced the end: limits are restored now, since later may be too late."""
-        self._wish = Wish()
+        self._wish = DesiredPower()
 
     async def run(self) -> None:
         """Run until the wire ends or has been silent for too long."""
@@ -93,7 +93,7 @@ class NodeAgent:
                 continue
             if isinstance(message, Bye):
                 return
-            if isinstance(message, Wish):
+            if isinstance(message, DesiredPower):
                 self._wish = message
                 self._obey(message)
             elif isinstance(message, Poke):
@@ -102,7 +102,7 @@ class NodeAgent:
             elif (relay := self._relays.get(message.c)) is not None:
                 relay.hear(message.text) if isinstance(message, Line) else relay.end()
 
-    def _obey(self, wish: Wish) -> None:
+    def _obey(self, wish: DesiredPower) -> None:
         self._boards.watch(wish.watch, wish.own_pids)
         self._boards.drive_simulated(wish.activity, wish.duty)
         self._boards.set_fast(wish.fast)
@@ -118,7 +118,7 @@ class NodeAgent:
             self._limiting.cancel()
         self._limiting = asyncio.ensure_future(self._set_limit(structs.replace(wish, limit_w=watts)))
 
-    async def _set_limit(self, wish: Wish) -> None:
+    async def _set_limit(self, wish: DesiredPower) -> None:
         outcomes = await self._boards.set_limit(wish.limit_w, allow_raise=wish.allow_raise, left=wish.left)
         self._send(Done(wish.gen, outcomes))
 

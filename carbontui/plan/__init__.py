@@ -24,14 +24,23 @@ if TYPE_CHECKING:
         problem_from_dict,
         shortened,
     )
-    from carbontui.plan.results import Baseline, Evaluation, Explanation, Frontier, FrontierPoint, Schedule, Violation
+    from carbontui.plan.results import (
+        Evaluation,
+        Explanation,
+        PlanFrontier,
+        PlanFrontierPoint,
+        PolicyResult,
+        Schedule,
+        Violation,
+    )
     from carbontui.plan.rivals import baselines
     from carbontui.plan.rolling import broken, replan
 
 __all__ = [
-    "Baseline", "Evaluation", "Explanation", "Frontier", "FrontierPoint", "Infeasible", "Problem", "ProblemError",
-    "ProblemLevel", "Schedule", "Violation", "Window", "baselines", "broken", "evaluate", "explain", "frontier",
-    "load_problem", "problem_from_dict", "replan", "shortened", "solve", "stretches", "windows",
+    "Evaluation", "Explanation", "Infeasible", "PlanFrontier", "PlanFrontierPoint", "PolicyResult", "Problem",
+    "ProblemError", "ProblemLevel", "Schedule", "Violation", "Window", "baselines", "broken", "evaluate",
+    "explain", "frontier", "load_problem", "problem_from_dict", "replan", "shortened", "solve", "stretches",
+    "windows",
 ]  # fmt: skip
 # those without numpy come first
 _MODULES = (

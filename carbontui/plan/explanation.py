@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from carbontui.plan.level_windows import walk
 from carbontui.plan.problem import Problem
-from carbontui.plan.results import Baseline, Explanation, Runner, Schedule, Verdict
+from carbontui.plan.results import Explanation, PolicyResult, Runner, Schedule, Verdict
 from carbontui.plan.rivals import baselines
 from carbontui.units import J_PER_KWH
 
@@ -78,8 +78,8 @@ def _with_runner_up(
     explanation: Explanation,
     problem: Problem,
     plan: Schedule,
-    rivals: Sequence[Baseline],
-    now: Baseline,
+    rivals: Sequence[PolicyResult],
+    now: PolicyResult,
     labels: Sequence[str],
     money: bool,
 ) -> Explanation:
@@ -110,7 +110,7 @@ def _waits(problem: Problem, levels: Sequence[int]) -> bool:
     return any(level >= 0 and not problem.levels[level].running for level in levels)
 
 
-def _value(baseline: Baseline, money: bool) -> float:
+def _value(baseline: PolicyResult, money: bool) -> float:
     return baseline.evaluation.cost if money else baseline.evaluation.gco2
 
 

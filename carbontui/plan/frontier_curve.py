@@ -16,14 +16,14 @@ from carbontui.plan.dual import search_price
 from carbontui.plan.evaluation import evaluate
 from carbontui.plan.graph import Fixed, Floats, Graph, Ints, build
 from carbontui.plan.problem import Problem, ProblemError
-from carbontui.plan.results import Frontier, FrontierPoint, run_lengths
+from carbontui.plan.results import PlanFrontier, PlanFrontierPoint, run_lengths
 
 FINEST, GOOD, COARSEST = 512, 16, 4
 """Buckets in a slot at full speed: `GOOD` resolves a resume; short horizons allow more, long ones fewer."""
 CELLS_CAP = 24_000_000
 
 
-def frontier(problem: Problem, fixed: Fixed = None) -> Frontier:
+def frontier(problem: Problem, fixed: Fixed = None) -> PlanFrontier:
     """The best schedule for each deadline at a slot boundary up to the horizon, constant levels included.
 
     Points rise in finish time and fall in objective. No points when the work does not fit in the horizon. Raises
@@ -32,12 +32,12 @@ def frontier(problem: Problem, fixed: Fixed = None) -> Frontier:
     slots = len(problem.dur_s)
     if problem.work_s <= problem.finish_tolerance:
         figures = evaluate(problem, ())
-        point = FrontierPoint(0.0, figures.gco2, figures.cost, figures.kwh, figures.objective, ())
-        return Frontier((point,), (0,) * slots)
+        point = PlanFrontierPoint(0.0, figures.gco2, figures.cost, figures.kwh, figures.objective, ())
+        return PlanFrontier((point,), (0,) * slots)
     graph = build(problem, fixed)
     if not graph.work.any():
         # fixed to levels that do no work
-        return Frontier((), (-1,) * slots)
+        return PlanFrontier((), (-1,) * slots)
     simple = _simple(graph) if fixed is None else np.empty((0, slots), dtype=np.int64)
     prices = search_price(graph, np.inf, 0.0, rounds=2)
     tables = fill(
@@ -62,7 +62,7 @@ def frontier(problem: Problem, fixed: Fixed = None) -> Frontier:
     # of several finishes in one slot, keep only the last, which is the best
     kept = kept[np.append(kept_slots[1:] != kept_slots[:-1], True)] if len(kept) else kept
     points = tuple(
-        FrontierPoint(
+        PlanFrontierPoint(
             finish_s=float(sums.finish_s[i]),
             gco2_g=float(sums.gco2[i]),
             cost=float(sums.cost[i]),
@@ -73,7 +73,7 @@ def frontier(problem: Problem, fixed: Fixed = None) -> Frontier:
         for i in kept
     )
     at = np.searchsorted(sums.slot[kept], np.arange(slots), side="right") - 1
-    return Frontier(points, tuple(at.tolist()))
+    return PlanFrontier(points, tuple(at.tolist()))
 
 
 def _fineness(graph: Graph) -> int:

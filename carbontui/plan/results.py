@@ -43,7 +43,7 @@ class Evaluation:
 
 
 @dataclass(frozen=True, slots=True)
-class Baseline:
+class PolicyResult:
     """A simple policy's schedule and its figures; `name` is 'run now', 'constant NAME', 'best window', ..."""
 
     name: str
@@ -68,7 +68,7 @@ class Schedule(Evaluation):
     gap: float
     stage: int
     certified: bool
-    baselines: tuple[Baseline, ...] = ()
+    baselines: tuple[PolicyResult, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self) | {"baselines": [baseline.to_dict() for baseline in self.baselines]}
@@ -80,7 +80,7 @@ def plan_of(
     lower: float,
     stage: int,
     tol: float,
-    compared: tuple[Baseline, ...] = (),
+    compared: tuple[PolicyResult, ...] = (),
 ) -> Schedule:
     """A schedule with its figures and the bound `lower` as a Schedule; `tol` is the gap up to which it is certified."""
     lower = min(lower, figures.objective)
@@ -103,7 +103,7 @@ def run_lengths(levels: tuple[int, ...] | list[int]) -> tuple[tuple[int, int], .
 
 
 @dataclass(frozen=True, slots=True)
-class FrontierPoint:
+class PlanFrontierPoint:
     """The best schedule for a deadline: `finish_s` seconds from the start of slot 0, `levels` run-length coded."""
 
     finish_s: float
@@ -115,15 +115,15 @@ class FrontierPoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Frontier:
+class PlanFrontier:
     """Objective against deadline: `points` by rising finish and falling objective; for the deadline at the end of
     slot k the best is points[at[k]], -1 where no schedule finishes by then. Each point is within the planner's
     quantisation (0.1 %) of the optimum, not certified; solve the chosen one."""
 
-    points: tuple[FrontierPoint, ...]
+    points: tuple[PlanFrontierPoint, ...]
     at: tuple[int, ...]
 
-    def __iter__(self) -> Iterator[FrontierPoint]:
+    def __iter__(self) -> Iterator[PlanFrontierPoint]:
         return iter(self.points)
 
     def __len__(self) -> int:

@@ -12,24 +12,24 @@ import numpy as np
 from carbontui.plan.evaluation import evaluate
 from carbontui.plan.graph import Floats, Graph, Ints, build
 from carbontui.plan.problem import Problem
-from carbontui.plan.results import Baseline
+from carbontui.plan.results import PolicyResult
 
 SUSPEND_ABOVE, RESUME_BELOW = 0.7, 0.3
 """Quantiles of the horizon's intensity between which a threshold policy keeps its state (hysteresis)."""
 
 
-def baselines(problem: Problem) -> tuple[Baseline, ...]:
+def baselines(problem: Problem) -> tuple[PolicyResult, ...]:
     """'run now', 'constant NAME' for each running level, 'best window', 'cheapest slots', 'threshold', each
     evaluated."""
     if problem.work_s <= problem.finish_tolerance:
-        return (Baseline("run now", (), evaluate(problem, ())),)
+        return (PolicyResult("run now", (), evaluate(problem, ())),)
     return evaluated(problem, schedules(build(problem)))
 
 
-def evaluated(problem: Problem, named: list[tuple[str, Ints]]) -> tuple[Baseline, ...]:
+def evaluated(problem: Problem, named: list[tuple[str, Ints]]) -> tuple[PolicyResult, ...]:
     """The named schedules with their figures."""
     plain = ((name, tuple(levels.tolist())) for name, levels in named)
-    return tuple(Baseline(name, levels, evaluate(problem, levels)) for name, levels in plain)
+    return tuple(PolicyResult(name, levels, evaluate(problem, levels)) for name, levels in plain)
 
 
 def schedules(graph: Graph) -> list[tuple[str, Ints]]:

@@ -1,7 +1,7 @@
 """Messages between supervisor and agent: JSON lines over a socket pair, level-triggered.
 
-The supervisor repeats one `Wish` (everything it wants) every two seconds as a heartbeat; the agent sends a `Report`
-(everything it knows) with every sample and a `Done` once per wish generation. Nothing is ever replayed.
+The supervisor repeats one `DesiredPower` (everything it wants) every two seconds as a heartbeat; the agent sends a
+`Report` (everything it knows) with every sample and a `Done` once per wish generation. Nothing is ever replayed.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ class Outcome(Struct, frozen=True, omit_defaults=True):
     fix: str = ""
 
 
-class Wish(Struct, tag_field="t", tag="wish", frozen=True, kw_only=True, omit_defaults=True):
+class DesiredPower(Struct, tag_field="t", tag="wish", frozen=True, kw_only=True, omit_defaults=True):
     """supervisor -> agent, at every change and every BEAT_S: everything wanted now."""
 
     gen: int = 0
@@ -245,7 +245,7 @@ class AgentLine(Struct, tag_field="t", tag="say", frozen=True):
     text: str
 
 
-ToAgent = Wish | Poke | Bye
+ToAgent = DesiredPower | Poke | Bye
 ToSupervisor = Report | Done | Gone | AgentLine
 
 _encoder = msgspec.json.Encoder()

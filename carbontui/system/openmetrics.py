@@ -52,7 +52,7 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-class Rising:
+class MonotonicCounter:
     """Totals that never fall, as counters must not: after a downward revision a total holds until it is exceeded."""
 
     def __init__(self) -> None:

@@ -138,7 +138,7 @@ def estimate_rows(estimate: protocol.Estimate) -> list[tuple[str, str]]:
     return rows
 
 
-def allowance(allowance: protocol.Allowance, now_s: float) -> str:
+def allowance(allowance: protocol.AllowanceStatus, now_s: float) -> str:
     """'1.20 of 2.00 kg CO2 so far, 2.40 kg CO2 expected, used up at Fri 14:00'."""
 
     def amount(value: float) -> str:

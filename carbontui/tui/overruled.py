@@ -9,7 +9,7 @@ OVERRULES = frozenset({"pause", "boost", "cap", "resume"})
 _HOLDS = {"pause": "paused it", "boost": "boosts it", "cap": "caps it"}
 
 
-class LastWord:
+class PendingOverride:
     """`me` is user@tty as others see it. Compare-and-set: a command names the override generation last seen."""
 
     def __init__(self, me: str) -> None:

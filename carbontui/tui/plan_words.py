@@ -60,7 +60,7 @@ def why(one: protocol.PlanWindow, picture: Picture) -> str:
     return "cleaner than where it stands still" if cleaner else "the time is needed"
 
 
-def _meets(hours: protocol.ForbiddenHours, start_s: float, end_s: float) -> bool:
+def _meets(hours: protocol.ForbiddenStatus, start_s: float, end_s: float) -> bool:
     return units.from_iso(hours.start) < end_s and units.from_iso(hours.end) > start_s
 
 

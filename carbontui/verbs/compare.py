@@ -14,7 +14,7 @@ from carbontui.account import compare as comparing
 from carbontui.account.compare import BoardSpec, Elsewhere, PublishedPrecision, Rented, Used, Work
 from carbontui.account.provenance import worst
 from carbontui.grid import opening
-from carbontui.grid.types import Outlook
+from carbontui.grid.types import GridForecast
 from carbontui.reports import story
 from carbontui.text import figures
 from carbontui.verbs.support import compare_table as table
@@ -320,7 +320,7 @@ def _times(run: story.RunStory, work: Work, zone: str | None, settings: config.S
     return Comparison(rows, own, said=tuple(said))
 
 
-def _outlook(run: story.RunStory, work: Work, zone: str | None, intensity: float | None, now_s: float) -> Outlook:
+def _outlook(run: story.RunStory, work: Work, zone: str | None, intensity: float | None, now_s: float) -> GridForecast:
     """The grid's forecast from now on. Raises Failure where the zone is unknown or nothing is known of its grid."""
     from dataclasses import replace
 

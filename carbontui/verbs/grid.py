@@ -19,7 +19,7 @@ from carbontui.grid.http import Http
 from carbontui.grid.live import SourceState
 from carbontui.grid.recording import BLOTTED, BodyRecorder, Replayed
 from carbontui.grid.settings import KEY_NAMES
-from carbontui.grid.types import Outlook
+from carbontui.grid.types import GridForecast
 from carbontui.text import sources
 from carbontui.text.figures import duration as fmt_duration
 from carbontui.tui.words import SIGNALS
@@ -94,7 +94,7 @@ def grid(zone: str | None, signal: str | None, as_json: bool, record: Path | Non
         click.echo(f"raw answers saved in {record}")
 
 
-def _other(beside: Outlook | None) -> dict[str, Any] | None:
+def _other(beside: GridForecast | None) -> dict[str, Any] | None:
     """The other signal, where known: shown beside the chosen one, never mixed with it."""
     if beside is None:
         return None
@@ -102,7 +102,7 @@ def _other(beside: Outlook | None) -> dict[str, Any] | None:
     return {**told, "mean": beside.mean}
 
 
-def _data(place: places.Zone, feed: Feed, outlook: Outlook | None, now_s: float) -> dict[str, Any]:
+def _data(place: places.Zone, feed: Feed, outlook: GridForecast | None, now_s: float) -> dict[str, Any]:
     return {
         "schema": "carbontui.grid/1",
         "zone": place.key,
@@ -140,7 +140,9 @@ def _source(state: SourceState, now_s: float) -> dict[str, Any]:
     return {**told, "age_s": age_s, "note": state.note, "documentation_only": state.name in UNRECORDED}
 
 
-def _lines(place: places.Zone, feed: Feed, outlook: Outlook | None, beside: Outlook | None, now_s: float) -> list[str]:
+def _lines(
+    place: places.Zone, feed: Feed, outlook: GridForecast | None, beside: GridForecast | None, now_s: float
+) -> list[str]:
     lines = [f"{place.key}  {place.name}"]
     if outlook is None:
         lines.append("no data for this zone: work is not shifted in time, caps only")

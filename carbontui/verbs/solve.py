@@ -21,7 +21,7 @@ from carbontui.verbs.support.grid_data import looked, sure_zone, zone_key
 if TYPE_CHECKING:
     from carbontui.backtest.assumed_job import Grid, TypicalDays
     from carbontui.backtest.signals import ExpectedSignal
-    from carbontui.plan import Evaluation, Frontier, Problem, Schedule
+    from carbontui.plan import Evaluation, PlanFrontier, Problem, Schedule
 
 LONGEST_S = 60 * 86400.0
 """Typical days say little about a job that takes longer."""
@@ -151,7 +151,7 @@ def _explanation(problem: Problem, schedule: Schedule, begin_s: float) -> str:
     return explained(now_s=begin_s, stretches=stretches, **structs.asdict(plan.explain(problem, schedule)))
 
 
-def _show(problem: Problem, plan: Schedule, curve: Frontier | None, text: str, about: str) -> None:
+def _show(problem: Problem, plan: Schedule, curve: PlanFrontier | None, text: str, about: str) -> None:
     from rich.table import Table
 
     console = streams.console()
@@ -183,7 +183,7 @@ def _show(problem: Problem, plan: Schedule, curve: Frontier | None, text: str, a
             console.print(draw([(p.finish_s / 3600, p.gco2_g) for p in curve]), markup=False)
 
 
-def _frontier_table(problem: Problem, curve: Frontier, with_cost: bool) -> object:
+def _frontier_table(problem: Problem, curve: PlanFrontier, with_cost: bool) -> object:
     from rich.table import Table
 
     table = Table(title="Frontier: a later finish emits less", title_justify="left")

@@ -7,7 +7,7 @@ import pytest
 from carbontui.account.compare import Work
 from carbontui.backtest import elsewhen
 from carbontui.backtest.elsewhen import StartHour
-from carbontui.grid.types import Outlook
+from carbontui.grid.types import GridForecast
 from carbontui.plan import ProblemError
 
 NOW_S = 1_800_000_000.0
@@ -17,7 +17,9 @@ WORK = Work(7200.0, 500.0, 100.0, 1, 300.0)
 def outlook(*by_hour, price=()):
     mean = tuple(value for value in by_hour for _ in range(4))
     prices = tuple(value for value in price for _ in range(4))
-    return Outlook("DE", "average_direct", NOW_S, 900.0, mean, mean, mean, 0, "a test", "forecast", NOW_S, price=prices)
+    return GridForecast(
+        "DE", "average_direct", NOW_S, 900.0, mean, mean, mean, 0, "a test", "forecast", NOW_S, price=prices
+    )
 
 
 def test_hours_are_weighed_by_the_grid_in_which_they_work_and_count_the_wait():

@@ -20,7 +20,7 @@ from states import decided
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from carbontui import units
-from carbontui.grid.types import Outlook
+from carbontui.grid.types import GridForecast
 from carbontui.job.allowance import Allowance
 from carbontui.job.supervisor.core.planning import answers, machine, plan_request, problem
 from carbontui.job.supervisor.core.rules import allowance_rules, control
@@ -50,7 +50,7 @@ def grid(rng: random.Random, slots: int) -> list[float]:
     return found
 
 
-def forecast(rng: random.Random, truth: list[float], now: int) -> Outlook:
+def forecast(rng: random.Random, truth: list[float], now: int) -> GridForecast:
     """What is expected from slot `now` on; the past is known."""
     fade, error, mean, lo, hi = math.exp(-1 / MEMORY_SLOTS), 0.0, [], [], []
     for k, value in enumerate(truth):
@@ -65,7 +65,7 @@ def forecast(rng: random.Random, truth: list[float], now: int) -> Outlook:
         mean.append(told)
         lo.append(max(0.0, told * (1 - 1.2816 * spread)))
         hi.append(told * (1 + 1.2816 * spread))
-    return Outlook(
+    return GridForecast(
         "DE", "average_direct", NOW_S, SLOT_S, tuple(mean), tuple(lo), tuple(hi), now + 1, "bench", "forecast", NOW_S
     )
 

@@ -139,10 +139,10 @@ def client(seconds: float, seed: int, found: Found) -> None:
             found.client_lines += 1
             try:
                 got = wire.decode(line)
-            except wire.BadMessage:
+            except wire.BadLine:
                 continue
             except Exception as error:
                 found.faults.append(f"client: {type(error).__name__} on {line[:80]!r}")
                 continue
-            if isinstance(got, wire.Want) and not 0 < got.lease_s <= wire.LEASE_MAX_S:
+            if isinstance(got, wire.WantLine) and not 0 < got.lease_s <= wire.LEASE_MAX_S:
                 found.faults.append(f"client: a lease of {got.lease_s}")

@@ -20,7 +20,7 @@ class Rank:
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         self.hello: p.Hello | None = None
-        self.obs: list[p.Obs] = []
+        self.obs: list[p.RankReport] = []
         self.acks: list[p.Ack] = []
         self.bad: list[str] = []
         self.open = True
@@ -82,7 +82,7 @@ class FakeSupervisor:
     def live(self) -> list[Rank]:
         return [rank for rank in self.ranks if rank.open and rank.hello]
 
-    def last(self, rank: int = 0) -> p.Obs | None:
+    def last(self, rank: int = 0) -> p.RankReport | None:
         for r in reversed(self.ranks):
             if r.hello and r.hello.rank == rank and r.obs:
                 return r.obs[-1]
@@ -160,7 +160,7 @@ class FakeSupervisor:
                 if self.welcomes:
                     rank.send(p.encode(p.Welcome(self.version, "test")))
                 self._tell(rank)
-            elif isinstance(message, p.Obs):
+            elif isinstance(message, p.RankReport):
                 rank.obs.append(message)
             elif isinstance(message, p.Ack):
                 rank.acks.append(message)

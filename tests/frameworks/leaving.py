@@ -11,7 +11,7 @@ import sys
 
 from carbontui.client.api import gate
 from carbontui.client.pausing.lease import Lease
-from carbontui.client.pausing.wire import Want
+from carbontui.client.pausing.wire import WantLine
 
 STEPS = int(sys.argv[1])
 
@@ -24,7 +24,7 @@ class Leaving(Lease):
     def act(self, now, done, can_save):
         if done >= STEPS and not self.told:
             self.told = True
-            self.accept(Want("unload", 1, 600.0), now)
+            self.accept(WantLine("unload", 1, 600.0), now)
         return super().act(now, done, can_save)
 
     def limit(self, now, can_save):

@@ -11,7 +11,7 @@ from grid_site import Request, Site, good, level
 
 from carbontui.grid import truth
 from carbontui.grid.feed import Feed
-from carbontui.grid.types import Outlook, Row
+from carbontui.grid.types import GridForecast, Row
 from carbontui.system import untrusted
 from carbontui.text import sources
 
@@ -27,12 +27,12 @@ class Clock:
         return self.now_s
 
 
-def outlook(now_s: float, off: float = 1.1, band: float = 0.15) -> Outlook:
+def outlook(now_s: float, off: float = 1.1, band: float = 0.15) -> GridForecast:
     """A forecast that is a tenth too high, its band a little wider than that."""
     start_s = math.floor(now_s / HOUR) * HOUR
     mean = tuple(off * level(start_s + k * HOUR) for k in range(50))
     lo, hi = (tuple(value * factor for value in mean) for factor in (1 - band, 1 + band))
-    return Outlook("GB", "average_direct", start_s, HOUR, mean, lo, hi, 0, "x", "forecast", now_s)
+    return GridForecast("GB", "average_direct", start_s, HOUR, mean, lo, hi, 0, "x", "forecast", now_s)
 
 
 def rows(until_s: float, days: float = 4) -> list[Row]:
@@ -94,7 +94,9 @@ def test_a_constant_bias_is_no_error_of_a_difference_but_noise_is() -> None:
         flat = truth.judged(flat, past, now_s)
         flat = truth.issued(
             flat,
-            Outlook(said.zone, said.signal, said.start_s, HOUR, noisy, said.lo, said.hi, 0, "x", "forecast", now_s),
+            GridForecast(
+                said.zone, said.signal, said.start_s, HOUR, noisy, said.lo, said.hi, 0, "x", "forecast", now_s
+            ),
             now_s,
         )
     constant = lived(24 * 4)

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from carbontui import protocol
-from carbontui.job.supervisor.core.advance import Command, Event, LastCount, RankReport, Tick, advance
+from carbontui.job.supervisor.core.advance import Command, Event, LastCount, RankChanged, Tick, advance
 from carbontui.job.supervisor.core.state import decision, job
 from carbontui.job.supervisor.core.state.inputs import Inputs, Rank
 from carbontui.job.supervisor.core.state.job import Calibrating, JobState
@@ -36,9 +36,10 @@ IN_WORDS: dict[type, dict[str, str]] = {Unloading: {"verdict": "result"}, Tried:
 
 RENAMED: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "Hold": lambda it: {"effect": "Hold", "until": it.get("until", it.get("until_wall_s"))},
+    "Disown": lambda it: {**it, "effect": "ReverseBooking"},
     "StopChild": lambda it: {**it, "effect": "Stop"},
 }
-"""Orders to the keeper, as they are sent since; the first recordings have them under names of their own."""
+"""Effects that the first recordings have under other names."""
 
 # --- the events ---------------------------------------------------------------------------------------------------
 
@@ -189,7 +190,7 @@ def read(path: Path) -> Iterator[JobState | Recorded]:
                 event = Tick(seen)
             case "hear" | "left":
                 yield Recorded(number, change := Changed(of_state), _outcome(change, told))
-                event = (RankReport if kind == "hear" else LastCount)(rank, seen)
+                event = (RankChanged if kind == "hear" else LastCount)(rank, seen)
             case "command":
                 yield Recorded(number, change := Changed(of_state), _outcome(change, told))
                 event = Command(built(told["cmd"], protocol.Cmd), told["by"], seen)
@@ -258,6 +259,8 @@ def built(value: Any, kind: Any) -> Any:
         level = Level(value["level"], value["level"].split()[0], cap_w=None)
         value = {"state": value["state"], "hold_until_s": value["hold_until_s"], "wanted": value["wanted"]}
         return decision.Decision(why=why, level=level, **{n: built(v, hints(kind)[n]) for n, v in value.items()})
+    if isinstance(value, dict) and kind is Unloading and "held" in value:
+        value = {**{name: one for name, one in value.items() if name != "held"}, "resumes": value["held"]}
     if isinstance(value, dict) and kind is Rank and "timed_mono" not in value:
         value = {**value, "timed_mono": value["timed"], "timed": None}
     if isinstance(value, dict) and kind in IN_WORDS:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from carbontui.grid.types import Outlook
+from carbontui.grid.types import GridForecast
 from carbontui.job import budget as budgets
 from carbontui.job.child import Child
 from carbontui.job.clock import Clock
@@ -52,9 +52,9 @@ def spec(**fields) -> Options:
     return Options(**{**known, "socket": "/nowhere/s", "created_s": NOW_S, "zone": "DE", "work_s": 7200.0, **fields})
 
 
-def outlook(*mean_g: float | None, realised: int = 0, price=(), start_s: float = NOW_S) -> Outlook:
+def outlook(*mean_g: float | None, realised: int = 0, price=(), start_s: float = NOW_S) -> GridForecast:
     values = mean_g or (300.0,) * 96
-    return Outlook("DE", "average_direct", start_s, 900.0, values, values, values, realised, "a test", "forecast",
+    return GridForecast("DE", "average_direct", start_s, 900.0, values, values, values, realised, "a test", "forecast",
                    start_s, price=price)  # fmt: skip
 
 

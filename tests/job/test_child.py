@@ -4,7 +4,7 @@ import pytest
 
 from carbontui.job import child, store
 from carbontui.job.supervisor.core.rules.control import Observation, decide
-from carbontui.job.supervisor.core.state.decision import Asked
+from carbontui.job.supervisor.core.state.decision import Desired
 from carbontui.text.statements import reason
 
 RECORDS = [
@@ -18,7 +18,7 @@ RECORDS = [
 
 @pytest.mark.parametrize(("record", "state"), RECORDS)
 def test_supervisor_and_reader_of_the_exit_record_say_the_same(record, state):
-    _, decision = decide(Asked(), Observation(now_s=0.0, mono_s=0.0, child=child.exited(record)))
+    _, decision = decide(Desired(), Observation(now_s=0.0, mono_s=0.0, child=child.exited(record)))
     told = store.ended(record)
     assert (told["state"], told["reason"]) == (decision.state, reason(decision.why, 0.0))
     assert told["state"] == state

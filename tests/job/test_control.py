@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from carbontui import protocol
 from carbontui.job.child import Child
 from carbontui.job.supervisor.core.rules.control import Observation, decide
-from carbontui.job.supervisor.core.state.decision import Asked
+from carbontui.job.supervisor.core.state.decision import Desired
 from carbontui.job.supervisor.core.state.inputs import Rank
 from carbontui.job.supervisor.core.state.levels import Level
 
@@ -34,7 +34,7 @@ def override(mode, value=None, until=None):
 
 
 def test_a_planned_pause_is_asked_for_and_observed_only_when_every_rank_stands():
-    asked, decision = decide(Asked(), seen(PAUSE))
+    asked, decision = decide(Desired(), seen(PAUSE))
     assert (asked.mode, asked.gen, decision.state) == ("pause", 1, "pausing")
     ranks = [rank("paused", 1), rank("asked", 1, rank=1)]
     assert decide(asked, seen(PAUSE, ranks))[1].state == "pausing"
@@ -44,35 +44,35 @@ def test_a_planned_pause_is_asked_for_and_observed_only_when_every_rank_stands()
 
 
 def test_a_person_wins_over_the_plan_and_is_named():
-    asked, decision = decide(Asked(), seen(PAUSE, override=override("boost")))
+    asked, decision = decide(Desired(), seen(PAUSE, override=override("boost")))
     assert asked.mode == "run" and decision.state == "running"
     assert decision.why.code == "override" and "ada@pts/1" in drawn(decision)
-    assert decide(Asked(), seen(FULL, override=override("pause")))[0].mode == "pause"
+    assert decide(Desired(), seen(FULL, override=override("pause")))[0].mode == "pause"
 
 
 def test_unknown_work_or_zone_never_pauses_but_keeps_a_cap():
     why = protocol.Why("no_work", protocol.statement("work_unknown"))
-    asked, decision = decide(Asked(), seen(PAUSE, no_shifting=why))
+    asked, decision = decide(Desired(), seen(PAUSE, no_shifting=why))
     assert asked.mode == "run" and decision.why.code == "no_work"
-    assert decide(Asked(), seen(CAP, no_shifting=why, can_cap=True))[0].limit_w == 300
+    assert decide(Desired(), seen(CAP, no_shifting=why, can_cap=True))[0].limit_w == 300
 
 
 def test_no_plan_yet_means_flat_out():
-    asked, decision = decide(Asked(), seen(None))
+    asked, decision = decide(Desired(), seen(None))
     assert asked.mode == "run" and decision.state == "running"
 
 
 def test_no_slack_left_runs_whatever_the_plan_says():
-    asked, decision = decide(Asked(), seen(PAUSE, must_run=True))
+    asked, decision = decide(Desired(), seen(PAUSE, must_run=True))
     assert asked.mode == "run" and decision.why.code == "deadline"
 
 
 def test_a_person_may_pause_beyond_the_deadline():
-    assert decide(Asked(), seen(FULL, must_run=True, override=override("pause")))[0].mode == "pause"
+    assert decide(Desired(), seen(FULL, must_run=True, override=override("pause")))[0].mode == "pause"
 
 
 def test_the_longest_pause_ends_and_is_not_begun_again_until_the_plan_ran():
-    asked, _ = decide(Asked(), seen(PAUSE, max_pause_s=600))
+    asked, _ = decide(Desired(), seen(PAUSE, max_pause_s=600))
     late = replace(seen(PAUSE, [rank("paused", 1)], max_pause_s=600), now_s=1000 + 601)
     asked, decision = decide(asked, late)
     assert asked.mode == "run" and decision.why.code == "max_pause"
@@ -85,47 +85,47 @@ def test_the_longest_pause_ends_and_is_not_begun_again_until_the_plan_ran():
 
 def test_a_start_that_waits_is_no_pause():
     waiting = Child("waiting")
-    asked, _ = decide(Asked(), seen(OFF, (), waiting, next_at_s=90_000.0, max_pause_s=600))
+    asked, _ = decide(Desired(), seen(OFF, (), waiting, next_at_s=90_000.0, max_pause_s=600))
     _, decision = decide(asked, replace(seen(OFF, (), waiting, next_at_s=90_000.0, max_pause_s=600), now_s=50_000.0))
     assert decision.state == "waiting" and decision.hold_until_s == 90_000.0
 
 
 def test_unload_needs_a_checkpoint_function_else_it_is_a_pause():
-    assert decide(Asked(), seen(UNLOAD))[0].mode == "pause"
-    asked, _ = decide(Asked(), seen(UNLOAD, [rank(can_unload=True)], next_at_s=5000.0))
+    assert decide(Desired(), seen(UNLOAD))[0].mode == "pause"
+    asked, _ = decide(Desired(), seen(UNLOAD, [rank(can_unload=True)], next_at_s=5000.0))
     assert asked.mode == "unload" and asked.not_before_s == 5000.0
 
 
 def test_a_start_that_waits_is_held_until_the_plan_begins_and_released_by_boost():
     waiting = Child("waiting")
-    _, decision = decide(Asked(), seen(OFF, (), waiting, next_at_s=4000.0, next_level="full"))
+    _, decision = decide(Desired(), seen(OFF, (), waiting, next_at_s=4000.0, next_level="full"))
     assert decision.state == "waiting" and decision.hold_until_s == 4000.0 and decision.why.code == "plan_wait"
-    _, decision = decide(Asked(), seen(OFF, (), waiting, next_at_s=4000.0, override=override("boost")))
+    _, decision = decide(Desired(), seen(OFF, (), waiting, next_at_s=4000.0, override=override("boost")))
     assert decision.hold_until_s is None
 
 
 def test_a_rank_that_heard_a_predecessor_is_outranked():
-    asked, _ = decide(Asked(gen=3), seen(FULL, [rank("paused", 9)]))
+    asked, _ = decide(Desired(gen=3), seen(FULL, [rank("paused", 9)]))
     assert asked.gen == 10 and asked.mode == "run"
 
 
 def test_no_boundary_is_said_after_a_while():
-    asked, _ = decide(Asked(), seen(PAUSE))
+    asked, _ = decide(Desired(), seen(PAUSE))
     stuck = replace(seen(PAUSE, [rank("asked", 1, quiet_s=42.0)]), mono_s=50 + 42)
     _, decision = decide(asked, stuck)
     assert decision.state == "pausing" and decision.why.code == "no_boundary" and "42 s" in drawn(decision)
 
 
 def test_a_cap_is_a_limit_only_where_it_can_be_set():
-    asked, decision = decide(Asked(), seen(CAP, can_cap=True))
+    asked, decision = decide(Desired(), seen(CAP, can_cap=True))
     assert asked.limit_w == 300 and decision.state == "throttled"
-    asked, decision = decide(Asked(), seen(CAP, can_cap=False))
+    asked, decision = decide(Desired(), seen(CAP, can_cap=False))
     assert asked.limit_w is None and decision.state == "running"
 
 
 def test_a_cap_that_no_board_holds_is_not_called_one():
     capped = override("cap", 300.0)
-    asked, _ = decide(Asked(), seen(FULL, override=capped, can_cap=True))
+    asked, _ = decide(Desired(), seen(FULL, override=capped, can_cap=True))
     refused = seen(FULL, override=capped, can_cap=True, refused_w=300.0, refused_why="no effect")
     _, decision = decide(asked, refused)
     assert decision.state == "running" and drawn(decision) == "cap of 300 W per GPU refused: no effect"
@@ -134,7 +134,7 @@ def test_a_cap_that_no_board_holds_is_not_called_one():
 
 
 def test_the_end_gives_everything_back():
-    asked, _ = decide(Asked(), seen(CAP, can_cap=True))
+    asked, _ = decide(Desired(), seen(CAP, can_cap=True))
     asked, decision = decide(asked, seen(CAP, (), Child("exited", code=0), can_cap=True))
     assert asked.limit_w is None and decision.state == "done"
     assert decide(asked, seen(CAP, (), Child("exited", signal=9)))[1].state == "failed"
@@ -157,7 +157,7 @@ rank_states = st.sampled_from(["running", "asked", "paused", "checkpointing", "u
     )
 )
 def test_whatever_happens_generations_grow_and_a_pause_has_a_cause(events):
-    asked = Asked()
+    asked = Desired()
     for step, (planned, word, state, gen, must, free, can_cap) in enumerate(events):
         why = protocol.Why("no_zone", protocol.statement("no_zone_known")) if free else None
         observed = Observation(

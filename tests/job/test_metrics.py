@@ -12,7 +12,7 @@ from carbontui.job.supervisor.core.state.job import Totals
 from carbontui.job.supervisor.shell import metrics
 from carbontui.power.messages import HostReading, Readings
 from carbontui.power.metering import metrics as power_metrics
-from carbontui.system.openmetrics import Rising, render
+from carbontui.system.openmetrics import MonotonicCounter, render
 
 NAMES = {
     "carbontui_job_info": "gauge",
@@ -54,7 +54,7 @@ def told(grams=12.5, kwh=0.25, **fields):
 
 
 def exposition(status=None, totals=None, joules=None):
-    return render(metrics.families(status or told(), joules or {"GPU-a": 900_000.0}, totals or Rising()))
+    return render(metrics.families(status or told(), joules or {"GPU-a": 900_000.0}, totals or MonotonicCounter()))
 
 
 def parsed(text):
@@ -97,11 +97,11 @@ def test_what_is_not_known_is_left_out_and_a_hostile_name_stays_a_label():
 
 
 def test_a_counter_never_falls_not_even_across_supervisors():
-    totals = Rising()
+    totals = MonotonicCounter()
     first = exposition(told(grams=12.5), totals)
     lowered = parsed(exposition(told(grams=11.0, kwh=0.2), totals))
     assert lowered["carbontui_job_emissions_grams"].samples[0].value == 11.0, "no counter: grid values are revised"
-    successor = Rising()
+    successor = MonotonicCounter()
     metrics.resume(successor, first)
     after = parsed(exposition(told(grams=11.0, kwh=0.2), successor, {"GPU-a": 1.0}))
     assert {s.labels["scope"]: s.value for s in after["carbontui_job_energy_joules"].samples} == {

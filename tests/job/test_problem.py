@@ -12,7 +12,7 @@ from carbontui.job.supervisor.core.planning.finish import why_no_shifting
 from carbontui.job.supervisor.core.rules.capabilities import sigstop_refusal
 from carbontui.job.supervisor.core.rules.control import Observation, decide
 from carbontui.job.supervisor.core.state.boards import take_limits
-from carbontui.job.supervisor.core.state.decision import Asked
+from carbontui.job.supervisor.core.state.decision import Desired
 from carbontui.job.supervisor.core.state.inputs import Rank
 from carbontui.job.supervisor.core.state.levels import Level
 from carbontui.power.messages import Capability, Reading
@@ -41,7 +41,7 @@ def test_a_planned_duty_cycle_is_asked_of_the_training():
     duty = Level("duty 50 %", "duty", 250, 0.5, duty=0.5)
     ranks = (Rank(10, "running", 0, quiet_s=0.1),)
     child = Child("running", age_s=100)
-    asked, decision = decide(Asked(), Observation(now_s=0, mono_s=0, child=child, ranks=ranks, planned=duty))
+    asked, decision = decide(Desired(), Observation(now_s=0, mono_s=0, child=child, ranks=ranks, planned=duty))
     assert (asked.mode, asked.duty) == ("run", 0.5)
     assert decision.state == "throttled" and "not energy" in drawn(decision)
 
@@ -108,7 +108,7 @@ def test_who_is_cautious_plans_with_dearer_hours_where_a_price_is_only_expected(
         "deadline_s": NOW_S + 1800.0,
         "outlook": seen,
         "machine": problem.Machine(),
-        "aim": problem.Aim(),
+        "aim": problem.Objective(),
     }
     more = {"work_left_s": 900.0, "started": True, "level_now": "full", "age_s": 60.0}
     plain = problem.build(**known, **more).problem["slots"]["price_per_kwh"]

@@ -14,7 +14,7 @@ from replayed_events import patched, replayed
 from states import CAP, FULL, PAUSE, board, door, inputs, job_state, plan_of, rank
 
 from carbontui import protocol
-from carbontui.job.supervisor.core.advance import Booked, CalibrationSaid, Command, RankReport, Tick
+from carbontui.job.supervisor.core.advance import Booked, CalibrationSaid, Command, RankChanged, Tick
 from carbontui.job.supervisor.core.rules import control
 from carbontui.job.supervisor.core.state.job import Totals
 from carbontui.job.supervisor.record import events_file
@@ -107,7 +107,7 @@ def test_a_recording_made_now_is_replayed_to_the_same(monkeypatch, tmp_path):
         job.take(Command(cmd, "ada", seen))
     job.take(Booked(Totals(1.0, float("inf"), None)))
     job.take(CalibrationSaid(CAP, statement("calibration_starts")))
-    job.take(RankReport(seen.ranks[0], seen))
+    job.take(RankChanged(seen.ranks[0], seen))
     job.take(Tick(seen))
     (made,) = tmp_path.iterdir()
     packed = tmp_path / "made.jsonl.gz"

@@ -30,19 +30,19 @@ def test_a_timed_step_is_placed_on_the_clock_of_this_side(tmp_path: Path) -> Non
         await server.open()
         _, writer = await asyncio.open_unix_connection(server.path)
 
-        async def told(obs: p.Obs) -> tuple[float, int] | None:
+        async def told(obs: p.RankReport) -> tuple[float, int] | None:
             listener.news.clear()
             writer.write(p.encode(obs))
             await asyncio.wait_for(listener.news.wait(), 30)
             return server.ranks[0].timed
 
         writer.write(p.encode(p.Hello(p.VERSION, "0.1.0", "rank")))
-        assert await told(p.Obs(7, "running", 0)) is None
+        assert await told(p.RankReport(7, "running", 0)) is None
         before = time.monotonic()
-        timed = await told(p.Obs(9, "asked", 1, timed=(8, 0.25)))
+        timed = await told(p.RankReport(9, "asked", 1, timed=(8, 0.25)))
         assert timed is not None and timed[1] == 8
         assert before - 0.25 <= timed[0] <= time.monotonic() - 0.25
-        assert await told(p.Obs(9, "paused", 1)) == timed, "what an obs does not say stays"
+        assert await told(p.RankReport(9, "paused", 1)) == timed, "what an obs does not say stays"
         writer.close()
         await server.close()
 

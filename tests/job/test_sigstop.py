@@ -18,7 +18,7 @@ from carbontui import protocol
 from carbontui.job.child import Child
 from carbontui.job.keeper.sigstop import Freezer
 from carbontui.job.supervisor.core.rules.control import Observation, decide
-from carbontui.job.supervisor.core.state.decision import Asked
+from carbontui.job.supervisor.core.state.decision import Desired
 from carbontui.job.supervisor.core.state.inputs import Rank
 from carbontui.job.supervisor.core.state.levels import Level
 from carbontui.system import proc
@@ -51,26 +51,26 @@ def seen(age_s=100.0, ranks=(), child=None, **extra):
 
 
 def test_only_on_request_only_without_steps_and_never_at_once_by_the_plan():
-    assert decide(Asked(), seen(can_freeze=True))[0].freeze
-    assert not decide(Asked(), seen())[0].freeze
-    assert not decide(Asked(), seen(can_freeze=True, stepped=True))[0].freeze
-    assert not decide(Asked(), seen(can_freeze=True, ranks=[Rank(1, "running", 0, quiet_s=0.1)]))[0].freeze
-    assert not decide(Asked(), seen(can_freeze=True, freeze_why="2 processes use it"))[0].freeze
-    assert not decide(Asked(), seen(can_freeze=True, age_s=3))[0].freeze, "its first step may be on its way"
+    assert decide(Desired(), seen(can_freeze=True))[0].freeze
+    assert not decide(Desired(), seen())[0].freeze
+    assert not decide(Desired(), seen(can_freeze=True, stepped=True))[0].freeze
+    assert not decide(Desired(), seen(can_freeze=True, ranks=[Rank(1, "running", 0, quiet_s=0.1)]))[0].freeze
+    assert not decide(Desired(), seen(can_freeze=True, freeze_why="2 processes use it"))[0].freeze
+    assert not decide(Desired(), seen(can_freeze=True, age_s=3))[0].freeze, "its first step may be on its way"
     person = protocol.Override("pause", None, None, "ada@pts/1")
-    assert decide(Asked(), seen(can_freeze=True, age_s=3, override=person))[0].freeze
+    assert decide(Desired(), seen(can_freeze=True, age_s=3, override=person))[0].freeze
 
 
 def test_it_is_paused_only_once_it_stands_and_a_refusal_says_why():
-    asked, decision = decide(Asked(), seen(can_freeze=True))
+    asked, decision = decide(Desired(), seen(can_freeze=True))
     assert decision.state == "pausing"
     standing = seen(can_freeze=True, child=Child("running", age_s=100, frozen=True))
     _, decision = decide(asked, standing)
     assert decision.state == "paused" and "SIGSTOP" in drawn(decision)
     asked, decision = decide(asked, replace(standing, freeze_why="2 processes use H100"))
     assert not asked.freeze and "2 processes use H100" in drawn(decision)
-    assert "--sigstop" in drawn(decide(Asked(), seen())[1]), "without it the way to get it is named"
-    refused = drawn(decide(Asked(), seen(freeze_why="the keeper is gone"))[1])
+    assert "--sigstop" in drawn(decide(Desired(), seen())[1]), "without it the way to get it is named"
+    refused = drawn(decide(Desired(), seen(freeze_why="the keeper is gone"))[1])
     assert "keeper is gone" in refused and "--sigstop" not in refused, "who asked for it is not told to"
 
 

@@ -17,7 +17,7 @@ from carbontui import cli, protocol
 from carbontui.job import spec as options
 from carbontui.job.clock import Clock
 from carbontui.job.journal import Journal
-from carbontui.job.supervisor.core.advance import Command, CurveMeasured, LastCount, RankReport, Tick
+from carbontui.job.supervisor.core.advance import Command, CurveMeasured, LastCount, RankChanged, Tick
 from carbontui.job.supervisor.core.state.override import Overrides
 from carbontui.job.supervisor.loop import Supervisor
 from carbontui.job.supervisor.record.accounting import Accounting
@@ -99,7 +99,7 @@ async def test_a_broken_plan_neither_ends_the_supervisor_nor_is_acted_upon(job, 
 
 EVENTS = {
     Tick: ("core.rules.control.decide", lambda seen: Tick(seen)),
-    RankReport: ("core.state.progress.saw_step", lambda seen: RankReport(states.rank(), seen)),
+    RankChanged: ("core.state.progress.saw_step", lambda seen: RankChanged(states.rank(), seen)),
     LastCount: ("core.state.progress.saw_process", lambda seen: LastCount(states.rank(), seen)),
     Command: ("core.state.override.apply", lambda seen: Command(protocol.Cmd(1, "boost"), "ada", seen)),
 }

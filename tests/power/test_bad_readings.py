@@ -12,7 +12,7 @@ from nvmlsim import Sim
 from carbontui.power.agent.core import Agent
 from carbontui.power.backends.nvml import NvmlBackend
 from carbontui.power.limit.leases import LeaseStore
-from carbontui.power.messages import Reading, Report, Wish
+from carbontui.power.messages import DesiredPower, Reading, Report
 from carbontui.power.metering.meter import Meter
 from carbontui.power.metering.rapl import Host
 
@@ -42,7 +42,7 @@ class Bench:
         self.gen += 1
         for _ in range(count):
             self.sim.advance(1)
-            self.agent.wish(Wish(gen=self.gen, limit_w=watts, watch=self.uuids))
+            self.agent.wish(DesiredPower(gen=self.gen, limit_w=watts, watch=self.uuids))
             self.agent.sample()
             self.agent.tick()
 

@@ -13,7 +13,7 @@ from carbontui.power.agent import view
 from carbontui.power.agent.core import Agent
 from carbontui.power.backends.nvml import NvmlBackend
 from carbontui.power.limit.leases import LeaseStore
-from carbontui.power.messages import Report, Wish
+from carbontui.power.messages import DesiredPower, Report
 from carbontui.power.metering.rapl import Host
 
 WORDS = {"supported", "no permission", "not supported", "no effect", "lost"}
@@ -29,9 +29,9 @@ class Bench:
         clock = lambda: sim.get("clock_s")  # noqa: E731
         self.agent = Agent(self.told.append, NvmlBackend(), Host(), self.store, "job", clock=clock, **kind)
         self.agent.open()
-        self.wish(Wish(gen=1))
+        self.wish(DesiredPower(gen=1))
 
-    def wish(self, wish: Wish) -> None:
+    def wish(self, wish: DesiredPower) -> None:
         self.agent.wish(wish)
         self.agent.sample()
 
@@ -92,7 +92,7 @@ def test_a_limit_without_effect_is_called_that_while_clocks_stand_in(machine_wit
     sim.advance(5)
     bench = Bench(sim, tmp_path, probing=False)
     for _second in range(12):
-        bench.wish(Wish(gen=2, limit_w=400.0))
+        bench.wish(DesiredPower(gen=2, limit_w=400.0))
         sim.advance(1)
         bench.agent.sample()
         bench.agent.tick()

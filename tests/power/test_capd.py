@@ -24,7 +24,7 @@ from carbontui.power.backends.base import HELD, NOT_YET, REFUSED
 from carbontui.power.backends.nvml import NvmlBackend
 from carbontui.power.capd import client, wire
 from carbontui.power.capd.core import DRIVER_CALLS_PER_S, Caller, Capd
-from carbontui.power.capd.wire import SOON, Beat, CapdAnswer, CapdAsk, Limit, Lock
+from carbontui.power.capd.wire import SOON, CapdAnswer, CapdAsk, CapdBeat, Limit, Lock
 from carbontui.power.limit.leases import LeaseStore
 from carbontui.power.messages import encode
 
@@ -447,7 +447,7 @@ def test_fuzz_neither_ends_it_nor_touches_a_board(service: Service) -> None:
             assert link.recv(10) == b""
     assert service.process.poll() is None
     with wire.connect(wire.socket_path()) as link:
-        assert ask(link, Beat()).ok
+        assert ask(link, CapdBeat()).ok
     assert service.sim.get("writes") == 0 and service.sim.get("locked_mhz") == 0
 
 

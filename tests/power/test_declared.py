@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from carbontui.power.agent.core import Agent
 from carbontui.power.backends.base import Backend, DeviceError, DeviceInfo, Look
 from carbontui.power.backends.declared import DeclaredBackend, DeclaredBoards
-from carbontui.power.messages import Report, Wish
+from carbontui.power.messages import DesiredPower, Report
 from carbontui.power.metering.meter import Meter
 from carbontui.power.metering.rapl import Host
 
@@ -69,7 +69,7 @@ def test_without_a_driver_the_boards_are_those_that_were_named_whatever_the_trai
         backend.set_limit_mw("GPU-declared-0", 100_000)
     now, sent = [100.0], []
     agent = Agent(sent.append, backend, Host(), None, "j", clock=lambda: now[0], wall=lambda: 1e9 + now[0])
-    agent.wish(Wish(gen=1, watch=("GPU-of-rocm",), activity=1.0))
+    agent.wish(DesiredPower(gen=1, watch=("GPU-of-rocm",), activity=1.0))
     agent.open()
     meter = Meter()
     for _ in range(4):

@@ -14,7 +14,7 @@ from carbontui.power.backends.base import Backend, DeviceError, DeviceInfo, Look
 from carbontui.power.limit import leases
 from carbontui.power.limit.leases import LeaseRecord, LeaseStore, is_stale, new_record, stale_leases
 from carbontui.power.limit.limiter import Limiter
-from carbontui.power.messages import DEAD_MAN_S, Outcome, Wish
+from carbontui.power.messages import DEAD_MAN_S, DesiredPower, Outcome
 from carbontui.power.metering.rapl import Host
 
 UUID = "GPU-fake"
@@ -265,7 +265,7 @@ def test_dead_man_and_return(board: FakeBoard, store: LeaseStore) -> None:
     said: list[object] = []
     agent = Agent(said.append, board, Host(), store, "job", clock=lambda: clock[0])
     agent.open()
-    wish = Wish(gen=1, limit_w=400.0, watch=(UUID,), own_pids=(os.getpid(),))
+    wish = DesiredPower(gen=1, limit_w=400.0, watch=(UUID,), own_pids=(os.getpid(),))
     agent.wish(wish)
     assert board.now_mw == 400_000
     clock[0] += DEAD_MAN_S - 1

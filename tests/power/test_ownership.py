@@ -13,7 +13,7 @@ from nvmlsim import Sim
 from carbontui.power.agent.core import Agent
 from carbontui.power.backends.nvml import NvmlBackend
 from carbontui.power.limit.leases import LeaseStore
-from carbontui.power.messages import Done, Outcome, Readings, Report, Wish
+from carbontui.power.messages import DesiredPower, Done, Outcome, Readings, Report
 from carbontui.power.metering.rapl import Host
 
 
@@ -53,7 +53,7 @@ class Bench:
     def seconds(self, count: int, own: tuple[int, ...], watts: float | None = None) -> None:
         for _ in range(count):
             self.sim.advance(1)
-            self.agent.wish(Wish(gen=1 if watts is None else 2, limit_w=watts, own_pids=own))
+            self.agent.wish(DesiredPower(gen=1 if watts is None else 2, limit_w=watts, own_pids=own))
             self.agent.sample()
             self.agent.tick()
 

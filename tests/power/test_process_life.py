@@ -20,7 +20,7 @@ from carbontui.power.agent.processes import restore_stale
 from carbontui.power.backends.base import DeviceError, Look
 from carbontui.power.backends.nvml import NvmlBackend
 from carbontui.power.limit.leases import LeaseStore, new_record, stale_leases
-from carbontui.power.messages import Done, Outcome, Wish
+from carbontui.power.messages import DesiredPower, Done, Outcome
 from carbontui.power.metering.rapl import Host
 from carbontui.system import proc
 
@@ -61,7 +61,7 @@ class Bench:
         self.uuid = self.backend.devices()[0].uuid
 
     def wish(self, watts: float | None, gen: int = 1) -> None:
-        self.agent.wish(Wish(gen=gen, limit_w=watts, watch=(self.uuid,), own_pids=(self.own,)))
+        self.agent.wish(DesiredPower(gen=gen, limit_w=watts, watch=(self.uuid,), own_pids=(self.own,)))
 
     def seconds(self, count: int, watts: float | None) -> None:
         """The agent's life: a look, a tick and the supervisor's repeated wish each second."""

@@ -23,7 +23,7 @@ from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.power.agent.core import Agent
 from carbontui.power.backends.nvml import NvmlBackend
 from carbontui.power.limit.leases import LeaseStore
-from carbontui.power.messages import Readings, Report, Wish
+from carbontui.power.messages import DesiredPower, Readings, Report
 from carbontui.power.metering import shares
 from carbontui.power.metering.rapl import Host
 from carbontui.power.metering.shares import CpuSeconds, CpuTime, board_share, cpu_share
@@ -54,7 +54,7 @@ class Job:
             self.account.meter_samples(boards, "running", watched)
 
     def second(self) -> None:
-        self.agent.wish(Wish(gen=1, own_pids=(self.own,)))
+        self.agent.wish(DesiredPower(gen=1, own_pids=(self.own,)))
         self.agent.sample()
 
     @property

@@ -16,7 +16,7 @@ from house import until
 from msgspec import structs
 
 from carbontui import protocol, units
-from carbontui.grid.types import Outlook
+from carbontui.grid.types import GridForecast
 from carbontui.job.keeper.trial import TRY_OVER
 from carbontui.text import figures
 from carbontui.tui.app import CarbonApp
@@ -107,7 +107,7 @@ def test_a_failed_training_says_what_it_said_last(log: str, said: str) -> None:
 
 def test_the_table_says_what_a_job_gains_by_starting_later_today() -> None:
     values = (400.0,) * 4 + (100.0,) * 8 + (300.0,) * 8
-    outlook = Outlook("DE", "average_direct", 0.0, 900.0, values, values, values, 0, "", "default", 0.0)
+    outlook = GridForecast("DE", "average_direct", 0.0, 900.0, values, values, values, 0, "", "default", 0.0)
     hour = units.from_iso("2026-06-21T10:00:00Z")
     outlook = replace(outlook, start_s=hour)
     cleaner = figures.clock(hour + 3600.0, hour)

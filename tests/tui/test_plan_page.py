@@ -15,7 +15,7 @@ from carbontui.tui.picture import fold
 from carbontui.tui.screens.dashboard import Dashboard
 from carbontui.tui.screens.plan import PlanPage
 
-HOURS = protocol.ForbiddenHours(
+HOURS = protocol.ForbiddenStatus(
     "2020-04-16T02:00:00Z", "2020-04-16T04:15:00Z", False, "ada@pts/3", "Thu 02:00 to Thu 04:15"
 )
 

@@ -9,13 +9,13 @@ from typing import Optional
 
 from carbontui.client.pausing.counter import FAR
 from carbontui.client.pausing.lease import GO, Act, Lease
-from carbontui.client.pausing.wire import Want
+from carbontui.client.pausing.wire import WantLine
 
 UNDECIDED_S = 65.0
 """Longest wait of a rank for a decision; its thread aborts the proposal before that."""
 FAIL_OPEN_S = 20.0
 """A committed hold ends when the coordinator has been silent for this long (the lease plus five seconds)."""
-NOBODY = Want("unload", 0, 0.0)
+NOBODY = WantLine("unload", 0, 0.0)
 """Stands for the want of a rank without a supervisor of its own; its lease of 0 s is never acknowledged."""
 
 
@@ -52,7 +52,7 @@ class Accord(Lease):
         """An unwritable marker must count as a failed checkpoint while all ranks can still stay."""
         return self.order is not None and self.order.kind == "leave"
 
-    def running(self, now: float) -> Optional[Want]:
+    def running(self, now: float) -> Optional[WantLine]:
         want = self.in_force(now)
         return want if want is not None and want.mode == "run" and not want.checkpoint else None
 
@@ -75,12 +75,12 @@ class Accord(Lease):
             want = None
         return Act("idle" if order.kind == "rest" else "hold", order.until, want)
 
-    def _held(self, want: Want, can_save: bool) -> bool:
+    def _held(self, want: WantLine, can_save: bool) -> bool:
         """True if being held fulfils this want: not for an unload that is still to be tried, nor if the supervisor of
         this host did not ask for it."""
         return want.mode == "pause" or (want.mode == "unload" and (not can_save or self.saved == want.want_gen))
 
-    def outcome(self, want: Want, well: bool) -> None:
+    def outcome(self, want: WantLine, well: bool) -> None:
         super().outcome(want, well)
         if self.order is not None:
             self.order.saved = well

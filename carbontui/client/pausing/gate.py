@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, List, Optional, Union
 
 from carbontui.client.pausing.counter import FAR, Counter
 from carbontui.client.pausing.lease import Act, Lease
-from carbontui.client.pausing.wire import Want
+from carbontui.client.pausing.wire import WantLine
 
 
 class Gate:
@@ -44,7 +44,7 @@ class Gate:
         """Running framework loops that report the end of a step themselves: the optimizer hook is inactive."""
         self.told_total = False
         """The script has stated its total steps; a framework's figure does not replace it."""
-        self.acked: Optional[Want] = None  # without its lease
+        self.acked: Optional[WantLine] = None  # without its lease
         self.seen_gen = 0
         self.connected = False
         self.on_first: Optional[Callable[[], None]] = None
@@ -164,7 +164,7 @@ class Gate:
             finally:
                 duty.wake(self.clock())
 
-    def _save(self, want: Want) -> None:
+    def _save(self, want: WantLine) -> None:
         self._set_state("checkpointing")
         self._busy, well, before_b = True, True, self.written()
         try:
@@ -185,7 +185,7 @@ class Gate:
                 if well and before_b is not None:
                     self.facts["saved_b"] = (self.written() or before_b) - before_b
 
-    def _leave(self, want: Want) -> None:
+    def _leave(self, want: WantLine) -> None:
         try:
             self.on_mark(want.not_before, self.step_total())
         except OSError as error:
@@ -217,7 +217,7 @@ class Gate:
             os._exit(0)
         raise SystemExit(0)
 
-    def _ack(self, want: Optional[Want]) -> None:
+    def _ack(self, want: Optional[WantLine]) -> None:
         if want is not None and want.lease_s > 0 and want.asked != self.acked:
             self.acked = want.asked
             self.on_ack(want.want_gen, self.step_total())
@@ -242,7 +242,7 @@ class Gate:
         """Connected: the present state is sent again."""
         self._new_peer = True
 
-    def accept(self, want: Want) -> None:
+    def accept(self, want: WantLine) -> None:
         """A want has arrived."""
         with self.cond:
             if self.dying:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, Optional
 
 from carbontui.client.pausing.counter import FAR
-from carbontui.client.pausing.wire import Want
+from carbontui.client.pausing.wire import WantLine
 
 PERIOD_S = 2.0
 """Length of one on-and-off cycle unless a step is longer; clocks and fans do not follow millisecond sleeps."""
@@ -77,7 +77,7 @@ class Act(NamedTuple):
 
     kind: str
     until: float = 0.0
-    want: Optional[Want] = None
+    want: Optional[WantLine] = None
 
 
 GO = Act("go")
@@ -90,14 +90,14 @@ class Lease:
     """The marker is written when the process leaves, not when it saves."""
 
     def __init__(self) -> None:
-        self.want: Optional[Want] = None
+        self.want: Optional[WantLine] = None
         self.until = 0.0
         self.duty = Duty()
         self.saved: Optional[int] = None
         """want_gen of the last requested checkpoint that was tried."""
         self.saved_well = False
 
-    def accept(self, want: Want, now: float) -> bool:
+    def accept(self, want: WantLine, now: float) -> bool:
         """Take a want; True if it differs from the one in force."""
         before = self.in_force(now)
         self.want, self.until = want, now + want.lease_s
@@ -106,13 +106,13 @@ class Lease:
             self.duty.set(share, now)
         return before is None or want.asked != before.asked
 
-    def in_force(self, now: float) -> Optional[Want]:
+    def in_force(self, now: float) -> Optional[WantLine]:
         if self.want is not None and now >= self.until:
             self.want = None
             self.duty.set(None, now)
         return self.want
 
-    def running(self, now: float) -> Optional[Want]:
+    def running(self, now: float) -> Optional[WantLine]:
         """The want to acknowledge while training goes on."""
         return self.in_force(now)
 
@@ -137,7 +137,7 @@ class Lease:
         rest_s = self.duty.due(now)
         return Act("rest", min(now + rest_s, self.until), want) if rest_s > 0 else GO
 
-    def outcome(self, want: Want, well: bool) -> None:
+    def outcome(self, want: WantLine, well: bool) -> None:
         """The checkpoint functions have run for this want."""
         self.saved, self.saved_well = want.want_gen, well
 

@@ -179,7 +179,7 @@ class Link:
         while True:
             try:
                 self._turn()
-            except (OSError, Untrusted, wire.BadMessage):
+            except (OSError, Untrusted, wire.BadLine):
                 with self._talk:
                     self._drop()
                     self._leave_count()
@@ -310,24 +310,24 @@ class Link:
             raise ConnectionResetError("the supervisor is gone")
         *lines, self._in = (self._in + data).split(b"\n")
         if len(self._in) > wire.LINE_MAX:
-            raise wire.BadMessage("a line without end")
+            raise wire.BadLine("a line without end")
         for line in lines:
-            with contextlib.suppress(wire.BadMessage):
+            with contextlib.suppress(wire.BadLine):
                 self._take(wire.decode(line))
         if len(lines) > FLOOD_LINES:
             time.sleep(0.005)  # a flood of messages waits in the socket, not in the interpreter
 
     def _take(self, message: Any) -> None:
-        if isinstance(message, wire.Welcome):
+        if isinstance(message, wire.WelcomeLine):
             self._welcome = self.gate.connected = message.v == wire.VERSION
             self._knock_s = 0.05
             if self._left_at is not None and self._left is not None:
                 marker.remove(self._left_at)
                 self._left = None
             self.gate.welcomed()
-        elif isinstance(message, wire.Figures) and self._welcome:
+        elif isinstance(message, wire.FiguresLine) and self._welcome:
             self.gate.figures = message.values
-        elif isinstance(message, wire.Want) and self._welcome:
+        elif isinstance(message, wire.WantLine) and self._welcome:
             self.gate.accept(message)
 
 

@@ -16,7 +16,7 @@ import time
 from typing import Any, Optional
 
 from carbontui.client.pausing.gate import Gate
-from carbontui.client.pausing.wire import Want
+from carbontui.client.pausing.wire import WantLine
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 BOUNDARY_S = 20.0
@@ -75,7 +75,7 @@ class LastSave:
             gate.dying = number
             self._begin(number)
             # every rank accepts it; rank 0's makes all of them save at the same step
-            gate.authority.accept(Want("unload", gate.seen_gen + 1, SAVING_S), gate.clock())
+            gate.authority.accept(WantLine("unload", gate.seen_gen + 1, SAVING_S), gate.clock())
             gate.counter.arm(0)
             gate.cond.notify_all()
         gate.on_change()

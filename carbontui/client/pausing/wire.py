@@ -21,17 +21,17 @@ _COUNT_MAX = 2**53
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)\Z", re.IGNORECASE)
 
 
-class BadMessage(ValueError):
+class BadLine(ValueError):
     """A line that is not a valid message."""
 
 
-class Welcome(NamedTuple):
+class WelcomeLine(NamedTuple):
     """The answer to hello; with another major version this process runs unsteered."""
 
     v: int
 
 
-class Want(NamedTuple):
+class WantLine(NamedTuple):
     """What is wanted until the lease expires; see carbontui.protocol.Want."""
 
     mode: str
@@ -42,7 +42,7 @@ class Want(NamedTuple):
     not_before: Optional[str] = None
 
     @property
-    def asked(self) -> Want:
+    def asked(self) -> WantLine:
         """The want without its lease: two wants that differ only in the lease ask for the same."""
         return self._replace(lease_s=0.0)
 
@@ -53,7 +53,7 @@ def encode(kind: str, fields: Dict[str, Any]) -> bytes:
     return json.dumps(body, separators=(",", ":"), allow_nan=False).encode() + b"\n"
 
 
-class Figures(NamedTuple):
+class FiguresLine(NamedTuple):
     """The supervisor's figures of the job: numbers and texts by name."""
 
     values: Dict[str, Union[float, str]]
@@ -65,37 +65,37 @@ def _plain(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def decode(line: bytes) -> Union[Welcome, Want, Figures, None]:
+def decode(line: bytes) -> Union[WelcomeLine, WantLine, FiguresLine, None]:
     """The message of one line; None for a type this version does not know. Raises BadMessage, nothing else."""
     if len(line) > LINE_MAX or line.count(b"[") + line.count(b"{") > NESTING_MAX:
-        raise BadMessage("too long or too deep")
+        raise BadLine("too long or too deep")
     try:
         body = json.loads(line.decode("utf-8"), parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
-        raise BadMessage(str(error)) from None
+        raise BadLine(str(error)) from None
     if not isinstance(body, dict) or not isinstance(body.get("t"), str):
-        raise BadMessage("not an object with a type")
+        raise BadLine("not an object with a type")
     if body["t"] == "welcome":
-        return Welcome(_count(body, "v"))
+        return WelcomeLine(_count(body, "v"))
     if body["t"] == "want":
         return _want(body)
     if body["t"] == "figures":
-        return Figures({name: value for name, value in body.items() if name != "t" and _plain(value)})
+        return FiguresLine({name: value for name, value in body.items() if name != "t" and _plain(value)})
     return None
 
 
-def _want(body: Dict[str, Any]) -> Want:
+def _want(body: Dict[str, Any]) -> WantLine:
     mode = body.get("mode")
     if mode not in ("run", "pause", "unload"):
-        raise BadMessage("unknown mode")
+        raise BadLine("unknown mode")
     duty = None if body.get("duty") is None else _number(body, "duty", 1.0)
     checkpoint = body.get("checkpoint")
     if checkpoint is not None and not isinstance(checkpoint, bool):
-        raise BadMessage("checkpoint is not a boolean")
+        raise BadLine("checkpoint is not a boolean")
     not_before = body.get("not_before")
     if not_before is not None and not (isinstance(not_before, str) and _RFC3339.match(not_before)):
-        raise BadMessage("not_before is not a time")
-    return Want(
+        raise BadLine("not_before is not a time")
+    return WantLine(
         mode=mode,
         want_gen=_count(body, "want_gen"),
         lease_s=_number(body, "lease_s", LEASE_MAX_S),
@@ -109,20 +109,20 @@ def _number(body: Dict[str, Any], key: str, most: float) -> float:
     """A finite number in (0, most]."""
     value = body.get(key)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise BadMessage(f"{key} is not a number")
+        raise BadLine(f"{key} is not a number")
     try:
         number = float(value)
     except OverflowError:
-        raise BadMessage(f"{key} is out of range") from None
+        raise BadLine(f"{key} is out of range") from None
     if not (math.isfinite(number) and 0 < number <= most):
-        raise BadMessage(f"{key} is out of range")
+        raise BadLine(f"{key} is out of range")
     return number
 
 
 def _count(body: Dict[str, Any], key: str) -> int:
     value = body.get(key)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _COUNT_MAX:
-        raise BadMessage(f"{key} is not a count")
+        raise BadLine(f"{key} is not a count")
     return value
 
 

@@ -80,11 +80,11 @@ class RelayedSignal:
 
 
 @dataclass(frozen=True, slots=True)
-class BooksClosed:
+class AccountsClosed:
     """The accounts are closed: the keeper may exit."""
 
 
-Order = Beat | Hold | Freeze | Thaw | Stop | Last | Retry | FallBack | EndStart | RelayedSignal | BooksClosed
+Order = Beat | Hold | Freeze | Thaw | Stop | Last | Retry | FallBack | EndStart | RelayedSignal | AccountsClosed
 
 _KINDS: dict[str, type[Order]] = {
     "beat": Beat,
@@ -97,7 +97,7 @@ _KINDS: dict[str, type[Order]] = {
     "fall_back": FallBack,
     "end_start": EndStart,
     "signal": RelayedSignal,
-    "done": BooksClosed,
+    "done": AccountsClosed,
 }
 _NAMES = {kind: name for name, kind in _KINDS.items()}
 

@@ -21,7 +21,7 @@ from carbontui.client import inject
 from carbontui.job.keeper import command, files, first_count, signals
 from carbontui.job.keeper import resume as resuming
 from carbontui.job.keeper.messages import (
-    BooksClosed,
+    AccountsClosed,
     ChildFacts,
     EndStart,
     FallBack,
@@ -271,7 +271,7 @@ class Keeper:
             self.end_start()
         elif isinstance(order, RelayedSignal):
             self.relay.relayed(order.number, order.pid, time.monotonic())
-        elif isinstance(order, BooksClosed):
+        elif isinstance(order, AccountsClosed):
             self.books_closed = True
 
     def facts(self) -> ChildFacts:

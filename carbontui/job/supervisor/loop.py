@@ -17,7 +17,7 @@ from carbontui import protocol
 from carbontui.job import budget as budgets
 from carbontui.job import store
 from carbontui.job.journal import Journal
-from carbontui.job.keeper.messages import Beat, BooksClosed
+from carbontui.job.keeper.messages import AccountsClosed, Beat
 from carbontui.job.spec import Options, clock_of
 from carbontui.job.supervisor.core.advance import Booked, LastCount, Tick
 from carbontui.job.supervisor.core.rules.booking import booked_as
@@ -242,7 +242,7 @@ class Supervisor:
             await self.server.close()
             self.history.close()
         if ended:
-            self.keeper.send(BooksClosed())
+            self.keeper.send(AccountsClosed())
         unkept = self.keeper.to_replace
         self.keeper.close()
         if unkept:

@@ -12,7 +12,7 @@ import math
 import msgspec
 from msgspec import Struct
 
-from carbontui.plan.results import Explanation, FrontierPoint, Violation
+from carbontui.plan.results import Explanation, PlanFrontierPoint, Violation
 from carbontui.site.sharing import SharedWatts
 
 ProblemFile = dict[str, object]
@@ -31,7 +31,7 @@ class Pauses(Struct, frozen=True, omit_defaults=True):
     pausing: tuple[int, ...] | None = None
 
 
-class Most(Struct, frozen=True, omit_defaults=True):
+class Limits(Struct, frozen=True, omit_defaults=True):
     """What the rest of the work may use at most; None: unlimited."""
 
     gco2_g: float | None = None
@@ -56,7 +56,7 @@ class PlanAsk(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="
     pauses: Pauses = Pauses()
     closed: dict[int, int] = {}
     """Level index by slot, where the intensity is above the user's limit; `fixed` takes precedence."""
-    soonest: Most | None = None
+    soonest: Limits | None = None
     """If given: return the plan that finishes soonest within these limits, or the best one if none does."""
     shared: SharedWatts | None = None
     """A power budget shared with other jobs, over the slots of `curve`."""
@@ -71,7 +71,7 @@ class PreviewAsk(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fiel
     fixed: dict[int, int] = {}
     pauses: Pauses = Pauses()
     closed: dict[int, int] = {}
-    soonest: Most | None = None
+    soonest: Limits | None = None
     shared: SharedWatts | None = None
 
 
@@ -100,7 +100,7 @@ class Solved(Struct, frozen=True):
     stage: int
 
 
-class Rival(Struct, frozen=True):
+class PolicyFigures(Struct, frozen=True):
     """The result of a simple policy on the same problem."""
 
     name: str
@@ -127,9 +127,9 @@ class PlanAnswer(Struct, frozen=True, kw_only=True):
 
     plan: Solved
     changed: bool = True
-    baselines: tuple[Rival, ...] = ()
+    baselines: tuple[PolicyFigures, ...] = ()
     explanation: Explanation | None = None
-    frontier: tuple[FrontierPoint, ...] = ()
+    frontier: tuple[PlanFrontierPoint, ...] = ()
     free_gco2: float | None = None
     """Grams of the best plan without the `fixed` slots; None if there are none."""
     windows: tuple[PlannedWindow, ...] = ()

@@ -20,14 +20,14 @@ from carbontui.job.worker.messages import (
     Ask,
     ForecastAsk,
     GridData,
-    Most,
+    Limits,
     Pauses,
     PlanAnswer,
     PlanAsk,
     PlannedWindow,
+    PolicyFigures,
     PreviewAnswer,
     PreviewAsk,
-    Rival,
     Solved,
 )
 from carbontui.plan.results import run_lengths
@@ -85,7 +85,7 @@ def _chosen(
 
 
 def _least_energy(
-    whole: plan.Problem, ask: PlanAsk | PreviewAsk, most: Most, fixed: Mapping[int, int]
+    whole: plan.Problem, ask: PlanAsk | PreviewAsk, most: Limits, fixed: Mapping[int, int]
 ) -> tuple[plan.Problem, plan.Schedule, bool]:
     """With an energy allowance: plan for least energy, because a least-carbon plan runs faster in clean hours and uses
     more. Certificate and gap refer to energy; all figures are those of the problem itself."""
@@ -117,7 +117,7 @@ def _as_energy(problem: plan.Problem) -> tuple[tuple[float, ...], ...] | None:
     return tuple(tuple(value / worth if worth > 0 else 0.0 for value in row) for row in problem.shadow_per_h)
 
 
-def soonest(problem: plan.Problem, most: Most, fixed: Mapping[int, int], pauses: Pauses) -> plan.Problem:
+def soonest(problem: plan.Problem, most: Limits, fixed: Mapping[int, int], pauses: Pauses) -> plan.Problem:
     """The problem cut after the first slot in which the work can be done within `most`; uncut if there is none."""
     try:
         points = plan.frontier(problem, fixed or None).points
@@ -130,14 +130,14 @@ def soonest(problem: plan.Problem, most: Most, fixed: Mapping[int, int], pauses:
     return problem
 
 
-def _within(point: plan.FrontierPoint, most: Most) -> bool:
+def _within(point: plan.PlanFrontierPoint, most: Limits) -> bool:
     pairs = ((point.gco2_g, most.gco2_g), (point.cost, most.cost), (point.kwh, most.kwh))
     return all(limit is None or value <= limit for value, limit in pairs)
 
 
 def curve(
     whole: plan.Problem, fixed: Mapping[int, int] | None = None, pauses: Pauses | None = None
-) -> list[plan.FrontierPoint]:
+) -> list[plan.PlanFrontierPoint]:
     """The frontier of a problem around the `fixed` slots, no point with a pause longer than allowed.
 
     Empty if the problem is too large for one; the plan itself is still made.
@@ -147,7 +147,7 @@ def curve(
     except plan.ProblemError:
         return []
     points = [_allowed(whole, point, pauses or Pauses(), fixed) for point in thin(found)]
-    kept: list[plan.FrontierPoint] = []
+    kept: list[plan.PlanFrontierPoint] = []
     for point in sorted(filter(None, points), key=lambda point: (point.finish_s, point.objective)):
         if not kept or point.objective < kept[-1].objective:
             kept.append(point)
@@ -155,8 +155,8 @@ def curve(
 
 
 def _allowed(
-    problem: plan.Problem, point: plan.FrontierPoint, pauses: Pauses, fixed: Mapping[int, int] | None
-) -> plan.FrontierPoint | None:
+    problem: plan.Problem, point: plan.PlanFrontierPoint, pauses: Pauses, fixed: Mapping[int, int] | None
+) -> plan.PlanFrontierPoint | None:
     """The point with overlong pauses broken up; None if that is infeasible."""
     levels = tuple(level for level, count in point.levels for _ in range(count))
     levels += (-1,) * (len(problem.dur_s) - len(levels))
@@ -168,7 +168,7 @@ def _allowed(
         return None
     starts = accumulate(problem.dur_s, initial=0.0)
     runs = run_lengths([level for level, start in zip(shorter, starts, strict=False) if start < did.finish_s - 1e-9])
-    return plan.FrontierPoint(did.finish_s, did.gco2, did.cost, did.kwh, did.objective, runs)
+    return plan.PlanFrontierPoint(did.finish_s, did.gco2, did.cost, did.kwh, did.objective, runs)
 
 
 def preview_plan(ask: PreviewAsk) -> PreviewAnswer:
@@ -210,12 +210,12 @@ def _solved(chosen: plan.Schedule) -> Solved:
     return Solved(**{name: getattr(chosen, name) for name in Solved.__struct_fields__})
 
 
-def _rival(baseline: plan.Baseline) -> Rival:
+def _rival(baseline: plan.PolicyResult) -> PolicyFigures:
     did = baseline.evaluation
-    return Rival(baseline.name, did.finish_s, did.gco2, did.cost, did.violations)
+    return PolicyFigures(baseline.name, did.finish_s, did.gco2, did.cost, did.violations)
 
 
-def thin(points: Sequence[plan.FrontierPoint]) -> list[plan.FrontierPoint]:
+def thin(points: Sequence[plan.PlanFrontierPoint]) -> list[plan.PlanFrontierPoint]:
     """The frontier thinned to what a chart shows besides the plan in force, ends included."""
     most = FRONTIER_POINTS_MAX - 1
     if len(points) <= most:

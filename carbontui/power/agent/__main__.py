@@ -27,7 +27,7 @@ from carbontui.power.backends.base import Backend
 from carbontui.power.backends.declared import DeclaredBackend, DeclaredBoards
 from carbontui.power.backends.simulated import SimulatedBackend, SimulatedSpec
 from carbontui.power.limit.leases import LeaseStore, stale_leases
-from carbontui.power.messages import Bye, Gone, Outcome, Poke, Wish, decode_to_agent, encode
+from carbontui.power.messages import Bye, DesiredPower, Gone, Outcome, Poke, decode_to_agent, encode
 from carbontui.power.metering.rapl import Host
 
 BUFFER_MAX = 1024 * 1024
@@ -107,7 +107,7 @@ def _listen(agent: Agent, wire: Wire, link: socket.socket) -> None:
             if not data:
                 break
             buffer += data
-            latest: Wish | None = None
+            latest: DesiredPower | None = None
             while (end := buffer.find(b"\n")) >= 0:
                 line = bytes(buffer[:end])
                 del buffer[: end + 1]
@@ -116,7 +116,7 @@ def _listen(agent: Agent, wire: Wire, link: socket.socket) -> None:
                 except ValueError as error:
                     agent.say(f"not a valid message: {error}")
                     continue
-                if isinstance(message, Wish):
+                if isinstance(message, DesiredPower):
                     latest = message
                 elif isinstance(message, Poke):
                     agent.sampler.poke.set()

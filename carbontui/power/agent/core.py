@@ -23,13 +23,13 @@ from carbontui.power.messages import (
     DEAD_MAN_S,
     AgentLine,
     Code,
+    DesiredPower,
     Done,
     HostReading,
     Outcome,
     Readings,
     Report,
     Sample,
-    Wish,
 )
 from carbontui.power.metering.rapl import Host
 from carbontui.power.metering.shares import BoardUse
@@ -94,7 +94,7 @@ class Agent:
         self._wall = wall
         self._limiter = Limiter(backend, store, job, self.say, tell=self._tell, monitor=monitor, probing=probing)
         self._guard = threading.RLock()
-        self._wish: Wish | None = None
+        self._wish: DesiredPower | None = None
         self._opened = False
         self._ready = threading.Event()
         self._settled = False
@@ -277,7 +277,7 @@ class Agent:
 
     # --- the supervisor's wishes ------------------------------------------------------------------------------
 
-    def wish(self, wish: Wish) -> None:
+    def wish(self, wish: DesiredPower) -> None:
         """Take the current wish; only a new generation, or a wish after silence, causes actions."""
         with self._guard:
             before, self._wish = self._wish, wish
@@ -287,7 +287,7 @@ class Agent:
                 self._take(wish, fresh=before is None or wish.gen != before.gen)
         self.sampler.poke.set()
 
-    def _take(self, wish: Wish, *, fresh: bool) -> None:
+    def _take(self, wish: DesiredPower, *, fresh: bool) -> None:
         before = self._boards.uuids
         self._resolve(wish)
         moved = before != self._boards.uuids and (wish.limit_w is not None or bool(self._limiter.active()))
@@ -306,7 +306,7 @@ class Agent:
             elif not codes & set(RETRY_S):
                 self._tell(*outcomes)
 
-    def _resolve(self, wish: Wish) -> None:
+    def _resolve(self, wish: DesiredPower) -> None:
         """Find the child's boards: reported by its client, else those with its processes, else visible to CUDA."""
         stands_alone = self._backend.stands_alone
         if wish.watch is not None and not stands_alone:
@@ -321,7 +321,7 @@ class Agent:
         for uuid in self._boards.uuids:
             self._limiter.probe(uuid)
 
-    def _act(self, wish: Wish) -> tuple[Outcome, ...]:
+    def _act(self, wish: DesiredPower) -> tuple[Outcome, ...]:
         outcomes = [self._limiter.release(uuid) for uuid in self._limiter.active() if uuid not in self._boards.uuids]
         for uuid in self._boards.uuids:
             if wish.limit_w is None:

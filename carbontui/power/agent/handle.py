@@ -31,6 +31,7 @@ from carbontui.power.messages import (
     AgentLine,
     Bye,
     Code,
+    DesiredPower,
     Done,
     Gone,
     Node,
@@ -41,7 +42,6 @@ from carbontui.power.messages import (
     Sample,
     ToAgent,
     ToSupervisor,
-    Wish,
     decode_to_supervisor,
     encode,
 )
@@ -89,7 +89,7 @@ class AgentHandle:
         self._job = job
         self._monitor = monitor
         self._probing = probing
-        self._wish = Wish()
+        self._wish = DesiredPower()
         self._process: Process | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._tasks: list[asyncio.Task[None]] = []

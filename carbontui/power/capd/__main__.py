@@ -36,7 +36,7 @@ LISTEN_FD = 3
 """The socket passed by systemd (sd_listen_fds)."""
 
 
-class Server:
+class CapdServer:
     """The socket of a Capd: bounded lines in, one answer each; never waits for a caller."""
 
     def __init__(
@@ -182,7 +182,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"carbontui capd: {error}", file=sys.stderr)
         return 1
     place = MetricsPlace(options.metrics, "capd") if options.metrics else None
-    Server(capd, listener, place=place).serve(lambda: bool(stopped))
+    CapdServer(capd, listener, place=place).serve(lambda: bool(stopped))
     return 0
 
 

@@ -64,7 +64,7 @@ class CapdBackend(NvmlBackend):
             return False
         self._beat_at = time.monotonic() + wire.BEAT_S
         was_away = self._away
-        self._away = self._ask(wire.Beat(), again=False) is None
+        self._away = self._ask(wire.CapdBeat(), again=False) is None
         return was_away and not self._away
 
     def close(self) -> None:
@@ -87,7 +87,7 @@ class CapdBackend(NvmlBackend):
                     by_zeusd(zeusd)
                     self._zeusd = zeusd
                     return
-                if self._ask(wire.Beat()) is None:
+                if self._ask(wire.CapdBeat()) is None:
                     raise
             self.through_capd = True
         until = time.monotonic() + SOON_S

@@ -110,7 +110,7 @@ class Capd:
 
     def _answer(self, caller: Caller, request: wire.CapdRequest) -> wire.CapdAnswer:
         caller.heard_s = self._clock()
-        if isinstance(request, wire.Beat):
+        if isinstance(request, wire.CapdBeat):
             return wire.CapdAnswer()
         if isinstance(request, wire.CapdAsk):
             if self._busy(caller.uid):

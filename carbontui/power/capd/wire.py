@@ -43,7 +43,7 @@ class Lock(Struct, tag_field="t", tag="lock", frozen=True, forbid_unknown_fields
     mhz: Annotated[int, Meta(gt=0, le=100_000)] | None = None
 
 
-class Beat(Struct, tag_field="t", tag="beat", frozen=True, forbid_unknown_fields=True):
+class CapdBeat(Struct, tag_field="t", tag="beat", frozen=True, forbid_unknown_fields=True):
     """Heartbeat of the caller."""
 
 
@@ -69,7 +69,7 @@ class CapdAnswer(Struct, frozen=True, omit_defaults=True):
     boards: tuple[Board, ...] = ()
 
 
-CapdRequest = Limit | Lock | Beat | CapdAsk
+CapdRequest = Limit | Lock | CapdBeat | CapdAsk
 
 
 def decode_request(line: bytes) -> CapdRequest:

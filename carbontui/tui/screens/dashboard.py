@@ -25,7 +25,7 @@ from carbontui.tui import away, keys, notify, words
 from carbontui.tui.feed import JobFeed
 from carbontui.tui.glyphs import Glyphs
 from carbontui.tui.messages import Connection, ConnectionChanged, LogArrived, PictureArrived
-from carbontui.tui.overruled import LastWord
+from carbontui.tui.overruled import PendingOverride
 from carbontui.tui.picture import Choice, Picture, offline
 from carbontui.tui.screens import layout
 from carbontui.tui.screens.budget_choice import BudgetChoice
@@ -85,7 +85,7 @@ class Dashboard(PaintsOnce, OpensPages, Overruling):
         self.connection = Connection("connecting", f"connecting to {target.name or target.job}")
         self.budget = BudgetChoice(self.feed.request, self._choice_changed)
         self.past: PastLevels | None = None
-        self._overrides = LastWord(link.whoami())
+        self._overrides = PendingOverride(link.whoami())
         self._covered = False
         self._monotonic = monotonic
         self._arrived_s = monotonic()

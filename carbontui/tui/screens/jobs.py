@@ -16,7 +16,7 @@ from carbontui.text import figures
 from carbontui.tui.glyphs import Glyphs
 from carbontui.tui.job_list import SORTS, JobList, ListedJob
 from carbontui.tui.jobs_feed import JobsFeed, Seen
-from carbontui.tui.overruled import LastWord
+from carbontui.tui.overruled import PendingOverride
 from carbontui.tui.screens.list_page import MOVES, ListPage
 from carbontui.tui.screens.read import folded
 from carbontui.tui.target import Target
@@ -107,7 +107,7 @@ class Jobs(ListPage[JobList]):
         super().__init__(JobList(), glyphs, open_job, now, monotonic)
         self.readonly = readonly
         self.feed = JobsFeed(look, self._something_new)
-        self._overrides: dict[str, LastWord] = {}
+        self._overrides: dict[str, PendingOverride] = {}
         self._new = False
 
     def compose(self) -> ComposeResult:
@@ -206,8 +206,8 @@ class Jobs(ListPage[JobList]):
             self.answer("the job is over: nothing to do", ok=False)
         return meant
 
-    def _said(self, job: ListedJob) -> LastWord:
-        return self._overrides.setdefault(job.id, LastWord(link.whoami()))
+    def _said(self, job: ListedJob) -> PendingOverride:
+        return self._overrides.setdefault(job.id, PendingOverride(link.whoami()))
 
     def _send(
         self, verb: protocol.Verb, args: dict[str, Any] | None = None, meant: tuple[ListedJob, ...] | None = None

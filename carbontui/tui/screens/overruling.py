@@ -10,7 +10,7 @@ from textual.screen import Screen
 from carbontui import link, protocol, units
 from carbontui.tui import keys
 from carbontui.tui.feed import JobFeed
-from carbontui.tui.overruled import LastWord
+from carbontui.tui.overruled import PendingOverride
 from carbontui.tui.picture import Picture
 from carbontui.tui.target import Target
 from carbontui.tui.widgets.status_line import StatusLine
@@ -27,7 +27,7 @@ class Overruling(Screen[str | None]):
     target: Target
     feed: JobFeed
     picture: Picture | None
-    _overrides: LastWord
+    _overrides: PendingOverride
     _monotonic: Callable[[], float]
 
     def action_pause(self) -> None:

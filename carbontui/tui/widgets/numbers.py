@@ -102,7 +102,7 @@ class Numbers(Cells):
         rows += [self._allowance(entry, status) for entry in status.allowances]
         return rows
 
-    def _allowance(self, entry: protocol.Allowance, status: protocol.Status) -> CellRow:
+    def _allowance(self, entry: protocol.AllowanceStatus, status: protocol.Status) -> CellRow:
         """The job's allowance, how much of it is used, and whether it will suffice."""
         label = {"carbon": "CO₂ max", "cost": "cost max", "energy": "kWh max"}[entry.kind]
         shown = {"carbon": form.grams, "energy": form.kwh}.get(entry.kind)

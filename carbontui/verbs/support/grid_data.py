@@ -15,7 +15,7 @@ from carbontui.grid import choose, opening, zones
 from carbontui.grid.feed import Feed
 from carbontui.grid.http import Http
 from carbontui.grid.settings import GridSettings, KeyFileError
-from carbontui.grid.types import Outlook
+from carbontui.grid.types import GridForecast
 from carbontui.verbs.support.command import Failure, refused
 
 NAMED = 6
@@ -57,7 +57,7 @@ def zone_key(zone: str) -> str:
 
 def looked(
     key: str | None, settings: GridSettings, ahead_s: float, step_s: float = 900.0, *, start_s: float | None = None
-) -> tuple[Outlook | None, Feed]:
+) -> tuple[GridForecast | None, Feed]:
     """The outlook of a zone from now on, once its sources were asked, and the feed that gave it. Raises Failure."""
     with refused():
         feed = opening.open_feed(key, settings=settings, now=time.time)

@@ -15,7 +15,7 @@ from pathlib import Path
 from carbontui import config
 from carbontui.grid import opening
 from carbontui.grid.best_start import best_start
-from carbontui.grid.types import Outlook
+from carbontui.grid.types import GridForecast
 from carbontui.job import spec, store
 from carbontui.power.agent import processes, view
 from carbontui.power.agent.handle import AgentHandle
@@ -187,7 +187,7 @@ def _zone_of_last_job() -> str:
 _HOW = {"default": "typical", "forecast": "forecast", "estimated": "estimated", "replay": "recorded"}
 
 
-def gain_words(outlook: Outlook, now_s: float) -> str:
+def gain_words(outlook: GridForecast, now_s: float) -> str:
     """'a job of 2 h emits 31% less if started 12:00; of 8 h: 12% less, 09:00; of 24 h: now is as good'."""
 
     told: list[str] = []

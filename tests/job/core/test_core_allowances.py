@@ -58,7 +58,7 @@ def judged(state, seen=SEEN):
 
 
 def decided(state, seen=SEEN):
-    return control.decide(decision.Asked(), observe(state, seen))
+    return control.decide(decision.Desired(), observe(state, seen))
 
 
 @pytest.mark.parametrize(

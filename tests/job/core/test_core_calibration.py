@@ -11,7 +11,7 @@ from carbontui import protocol
 from carbontui.job.clock import Clock
 from carbontui.job.supervisor.core.rules import calibration
 from carbontui.job.supervisor.core.state.boards import Boards
-from carbontui.job.supervisor.core.state.decision import Asked
+from carbontui.job.supervisor.core.state.decision import Desired
 from carbontui.job.supervisor.core.state.measured import Mean, Measured
 from carbontui.job.supervisor.core.state.override import Overrides
 from carbontui.job.supervisor.core.state.progress import Progress
@@ -58,8 +58,8 @@ def test_a_calibration_is_refused_with_its_reason(fields, seen, why):
 def test_a_training_warms_up_flat_out_or_under_a_cap_of_the_plan():
     assert calibration.runs_warm(RUNNING, SEEN)
     capped = decided("throttled", "cap 300 W", "plan", "x")
-    assert calibration.runs_warm(replace(RUNNING, decision=capped, asked=Asked(limit_w=300.0)), SEEN)
-    assert not calibration.runs_warm(replace(RUNNING, asked=Asked(duty=0.5)), SEEN)
+    assert calibration.runs_warm(replace(RUNNING, decision=capped, asked=Desired(limit_w=300.0)), SEEN)
+    assert not calibration.runs_warm(replace(RUNNING, asked=Desired(duty=0.5)), SEEN)
     assert not calibration.runs_warm(RUNNING, inputs(boards=(board(),)))
 
 

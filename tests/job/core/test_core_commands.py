@@ -17,7 +17,7 @@ from carbontui.job.supervisor.core import commands
 from carbontui.job.supervisor.core import effects as fx
 from carbontui.job.supervisor.core.planning import finish
 from carbontui.job.supervisor.core.state.boards import Boards, LeftAlone
-from carbontui.job.supervisor.core.state.decision import Asked
+from carbontui.job.supervisor.core.state.decision import Desired
 from carbontui.job.supervisor.core.state.job import Calibrating
 from carbontui.job.supervisor.core.state.override import Overrides
 from carbontui.job.supervisor.core.view import status
@@ -171,7 +171,7 @@ def test_a_boost_with_an_end_says_when():
 
 def test_a_cap_said_again_after_a_board_gave_it_up_is_set_on_it_again():
     left = Boards(left=LeftAlone(300.0, ("GPU-b",)))
-    known = replace(RUNNING, asked=Asked(limit_w=300.0), boards=left)
+    known = replace(RUNNING, asked=Desired(limit_w=300.0), boards=left)
     after, reply = do("cap", known, value_w=300)
     assert after.boards.left.boards == () and fx.SetLimit(300.0) in reply.effects
     assert "SetLimit" not in kinds(do("cap", known, value_w=350)[1]), "a new one is set by the tick"
@@ -233,7 +233,7 @@ def test_a_pause_that_holds_names_the_step_or_the_signal():
     paused = job_state(decision=decision("paused"))
     paused = replace(paused, progress=structs.replace(paused.progress, step=1204))
     assert drawn(commands.pause_held(paused, SEEN)) == "paused at step 1,204"
-    frozen = replace(paused, asked=Asked("pause", 1, freeze=True))
+    frozen = replace(paused, asked=Desired("pause", 1, freeze=True))
     assert drawn(commands.pause_held(frozen, SEEN)) == "paused (SIGSTOP)"
     waiting = job_state(decision=decision("waiting"))
     assert drawn(commands.pause_held(waiting, SEEN)) == "waiting"
@@ -248,7 +248,7 @@ def test_a_pause_nobody_can_hold_says_why():
 
 def cap_said(state=None, **news):
     seen = inputs(boards=(board(),), limits=limits(asked=True, **news))
-    found = commands.cap_held(state or replace(RUNNING, asked=Asked(limit_w=300.0)), seen, 300.0)
+    found = commands.cap_held(state or replace(RUNNING, asked=Desired(limit_w=300.0)), seen, 300.0)
     return found and drawn(found)
 
 

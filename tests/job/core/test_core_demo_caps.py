@@ -13,7 +13,7 @@ from carbontui.job.spec import Simulated
 from carbontui.job.supervisor.core.effects import want_of
 from carbontui.job.supervisor.core.planning import machine
 from carbontui.job.supervisor.core.rules import calibration, capabilities
-from carbontui.job.supervisor.core.state.decision import Asked
+from carbontui.job.supervisor.core.state.decision import Desired
 from carbontui.power.backends.simulated import SimulatedSpec, fresh, target_w
 from carbontui.power.curves import public as public_curves
 
@@ -41,9 +41,9 @@ def test_its_caps_are_planned_and_slow_the_training_by_as_much():
     state = replace(state, curve=curve)
     caps = machine.caps(state)
     assert [cap.cap_w for cap in caps] == [limit for limit, _, _ in POINTS[:-1]]
-    capped = replace(state, asked=Asked(limit_w=POINTS[1][0]))
+    capped = replace(state, asked=Desired(limit_w=POINTS[1][0]))
     assert want_of(capped).duty == pytest.approx(POINTS[1][2])
-    assert want_of(replace(state, asked=Asked(limit_w=690.0))).duty is None
+    assert want_of(replace(state, asked=Desired(limit_w=690.0))).duty is None
     assert "simulated, from public measurements" in drawn_plan(replace(state, plan=plan_of(CAP)), inputs()).curve_note
 
 

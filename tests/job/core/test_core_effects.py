@@ -12,7 +12,7 @@ from carbontui.job.supervisor.core import effects as fx
 from carbontui.job.supervisor.core.effects import effects
 from carbontui.job.supervisor.core.state import override
 from carbontui.job.supervisor.core.state.boards import Boards, LeftAlone
-from carbontui.job.supervisor.core.state.decision import Asked
+from carbontui.job.supervisor.core.state.decision import Desired
 from carbontui.protocol import statement
 
 FREEZE = fx.Freeze(protocol.LEASE_S)
@@ -41,20 +41,20 @@ def test_a_lease_is_renewed_when_it_is_due_and_at_no_other_tick():
 
 
 def test_a_new_word_goes_out_at_once():
-    after = replace(RUNNING, asked=Asked("pause", 1))
+    after = replace(RUNNING, asked=Desired("pause", 1))
     (sent,) = found(fx.SendWants, RUNNING, after)
     assert (sent.want.mode, sent.want.want_gen) == ("pause", 1)
 
 
 def test_the_training_is_told_the_time_of_its_return_on_the_machines_clock():
     clock = Clock(speed=100.0, wall_origin_s=NOW_S, job_origin_s=0.0)
-    after = job_state(clock=clock, asked=Asked("unload", 3, not_before_s=1000.0))
+    after = job_state(clock=clock, asked=Desired("unload", 3, not_before_s=1000.0))
     assert fx.want_of(after).not_before == "2027-01-15T08:00:10.000Z"
 
 
 def test_a_simulated_cap_slows_the_training_itself_and_is_told_when_it_changes():
     before = job_state(simulated=Simulated(), decision=decision())
-    after = replace(before, asked=Asked(limit_w=300.0))
+    after = replace(before, asked=Desired(limit_w=300.0))
     (sent,) = found(fx.SendWants, before, after)
     assert sent.want.duty is not None and 0.3 < sent.want.duty < 1.0
     assert found(fx.SendWants, after, after) == []
@@ -63,13 +63,13 @@ def test_a_simulated_cap_slows_the_training_itself_and_is_told_when_it_changes()
 
 
 def test_a_cap_on_real_boards_asks_nothing_of_the_training():
-    after = replace(RUNNING, asked=Asked(limit_w=300.0))
+    after = replace(RUNNING, asked=Desired(limit_w=300.0))
     assert found(fx.SendWants, RUNNING, after) == []
     assert fx.want_of(after).duty is None
 
 
 def test_a_duty_cycle_is_asked_as_it_is_on_simulated_boards_too():
-    asked = Asked(duty=0.5, limit_w=300.0)
+    asked = Desired(duty=0.5, limit_w=300.0)
     assert fx.want_of(job_state(simulated=Simulated(), asked=asked)).duty == 0.5
 
 
@@ -113,7 +113,7 @@ def test_a_hold_in_a_replay_ends_on_the_machines_clock():
 
 
 def test_a_freeze_is_a_lease_and_its_end_a_thaw():
-    frozen = replace(RUNNING, asked=Asked("pause", 1, freeze=True))
+    frozen = replace(RUNNING, asked=Desired("pause", 1, freeze=True))
     assert found(fx.Freeze, RUNNING, frozen) == [FREEZE]
     assert found(fx.Freeze, frozen, frozen) == [] and found(fx.Freeze, frozen, frozen, renew=True) == [FREEZE]
     assert found(fx.Thaw, frozen, RUNNING) == [fx.Thaw()]
@@ -128,7 +128,7 @@ def test_a_child_that_a_predecessor_froze_is_thawed():
 
 
 def test_a_limit_is_set_when_it_changes_and_given_back_at_its_end():
-    capped = replace(RUNNING, asked=Asked(limit_w=300.0))
+    capped = replace(RUNNING, asked=Desired(limit_w=300.0))
     assert found(fx.SetLimit, RUNNING, capped) == [fx.SetLimit(300.0)]
     assert found(fx.SetLimit, capped, capped, renew=True) == []
     assert found(fx.SetLimit, capped, RUNNING) == [fx.SetLimit(None)]
@@ -136,7 +136,7 @@ def test_a_limit_is_set_when_it_changes_and_given_back_at_its_end():
 
 def test_a_successor_leaves_boards_alone_that_someone_else_has_set_under_the_same_cap():
     before = replace(RUNNING, boards=Boards(left=LeftAlone(300.0, ("GPU-b",))))
-    same, other = (replace(before, asked=Asked(limit_w=watts)) for watts in (300.0, 250.0))
+    same, other = (replace(before, asked=Desired(limit_w=watts)) for watts in (300.0, 250.0))
     assert found(fx.SetLimit, before, same) == [fx.SetLimit(300.0, ("GPU-b",))]
     assert found(fx.SetLimit, before, other) == [fx.SetLimit(250.0)], "another cap is another wish"
 
@@ -147,19 +147,19 @@ def test_a_successor_leaves_boards_alone_that_someone_else_has_set_under_the_sam
 def test_energy_of_boards_the_training_does_not_name_is_taken_back_after_half_a_minute():
     known = replace(RUNNING, boards=Boards(named=("GPU-a",), named_mono_s=1080.0))
     early = inputs(boards=(board("GPU-a"),), metered=frozenset({"GPU-a", "GPU-z"}), ranks=(rank(),))
-    assert found(fx.Disown, known, known, early) == []
-    assert found(fx.Disown, known, known, replace(early, mono_s=1110.0)) == [fx.Disown(("GPU-z",))]
+    assert found(fx.ReverseBooking, known, known, early) == []
+    assert found(fx.ReverseBooking, known, known, replace(early, mono_s=1110.0)) == [fx.ReverseBooking(("GPU-z",))]
 
 
 def test_energy_of_boards_the_training_once_named_is_never_taken_back():
     known = replace(RUNNING, boards=Boards(named=("GPU-a",), named_mono_s=0.0, own=frozenset({"GPU-b"})))
     seen = inputs(boards=(board("GPU-a"),), metered=frozenset({"GPU-a", "GPU-b"}))
-    assert found(fx.Disown, known, known, seen) == []
+    assert found(fx.ReverseBooking, known, known, seen) == []
 
 
 def test_nothing_is_taken_back_while_no_board_can_be_seen():
     known = replace(RUNNING, boards=Boards(named=("GPU-a",), named_mono_s=0.0))
-    assert found(fx.Disown, known, known, inputs(metered=frozenset({"GPU-z"}))) == []
+    assert found(fx.ReverseBooking, known, known, inputs(metered=frozenset({"GPU-z"}))) == []
 
 
 def test_the_trainings_processes_are_no_strangers_on_its_boards():
@@ -183,7 +183,7 @@ def test_a_simulated_board_follows_the_training():
 
 
 def test_a_simulated_board_rests_as_often_as_the_training():
-    job = job_state(simulated=Simulated(), decision=decision("throttled", "duty 50 %"), asked=Asked(duty=0.5))
+    job = job_state(simulated=Simulated(), decision=decision("throttled", "duty 50 %"), asked=Desired(duty=0.5))
     assert found(fx.Simulate, job, job, inputs(ranks=(rank(),))) == [fx.Simulate(1.0, 0.5)]
 
 
@@ -213,7 +213,7 @@ def test_a_plan_is_made_anew_when_caps_become_possible_or_impossible():
 
 
 def test_a_change_of_state_is_journaled_and_logged_once():
-    after = replace(RUNNING, decision=decision("throttled", CAP.name), asked=Asked(gen=4))
+    after = replace(RUNNING, decision=decision("throttled", CAP.name), asked=Desired(gen=4))
     (event,) = found(fx.Record, RUNNING, after)
     assert event.kind == "state" and event.facts["state"] == "throttled" and event.facts["want_gen"] == 4
     assert found(fx.LogLine, RUNNING, after) == [

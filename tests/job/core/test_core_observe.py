@@ -10,7 +10,7 @@ from carbontui import protocol
 from carbontui.job.child import Child
 from carbontui.job.supervisor.core.rules import control
 from carbontui.job.supervisor.core.rules.observe import observe
-from carbontui.job.supervisor.core.state.decision import Asked
+from carbontui.job.supervisor.core.state.decision import Desired
 from carbontui.job.supervisor.core.state.job import Calibrating
 from carbontui.job.supervisor.core.state.levels import cap
 from carbontui.job.supervisor.core.state.override import Overrides
@@ -42,7 +42,7 @@ def test_a_cap_can_be_asked_where_there_is_a_board_and_caps_are_wanted():
 
 
 def test_a_cap_that_every_board_refused_is_not_called_in_force():
-    known = job_state(plan=plan_of(CAP), asked=Asked(limit_w=300.0))
+    known = job_state(plan=plan_of(CAP), asked=Desired(limit_w=300.0))
     no = limits(asked=True, outcomes={"GPU-a": Outcome("GPU-a", False, "no_permission", text="only root may")})
     asked, decision = decided(known, inputs(boards=(board(),), ranks=(rank(),), limits=no))
     assert asked.limit_w == 300.0 and decision.state == "running"

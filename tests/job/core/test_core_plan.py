@@ -13,7 +13,7 @@ from carbontui.job import budget as budgets
 from carbontui.job.child import Child
 from carbontui.job.supervisor.core.planning import answers, finish, plan_request
 from carbontui.job.supervisor.core.state import plan
-from carbontui.job.supervisor.core.state.decision import Asked
+from carbontui.job.supervisor.core.state.decision import Desired
 from carbontui.job.supervisor.core.state.levels import Level
 from carbontui.job.supervisor.core.state.override import Overrides
 from carbontui.job.supervisor.core.state.plan import Plan
@@ -50,7 +50,7 @@ def test_a_slot_ends_where_the_next_begins():
 
 @pytest.mark.parametrize("at_s", [NOW_S - 1, NOW_S + 1800, NOW_S + 1e9])
 def test_a_plan_says_nothing_of_times_it_was_not_made_for(at_s):
-    assert plan_of(FULL, PAUSE).at(at_s) == plan.Says()
+    assert plan_of(FULL, PAUSE).at(at_s) == plan.PlannedLevel()
 
 
 def test_work_is_expected_at_the_speed_of_each_level():
@@ -192,7 +192,7 @@ def test_the_planner_starts_from_what_the_job_really_does(observed, child, level
 
 
 def test_how_much_of_the_longest_pause_is_over_is_told_to_the_planner():
-    known = job_state(budget="4h", asked=Asked("pause", 1, still_since_s=NOW_S - 500.0), max_pause_s=3600.0)
+    known = job_state(budget="4h", asked=Desired("pause", 1, still_since_s=NOW_S - 500.0), max_pause_s=3600.0)
     pauses = plan_request.plan_request(known, inputs()).ask.pauses
     assert (pauses.max_pause_s, pauses.still_s) == (3600.0, 600.0)
     assert pauses.pausing == (0,), "full is no pause"
@@ -205,9 +205,9 @@ def test_the_outlook_reaches_a_day_and_the_end_of_the_frontier():
 
 
 def test_money_is_money_per_hour_of_each_gpu_and_grams_by_their_price():
-    assert plan_request.aim(job_state(), 2) == plan_request.problem.Aim(0.0, 1.0, 0.0)
+    assert plan_request.aim(job_state(), 2) == plan_request.problem.Objective(0.0, 1.0, 0.0)
     priced = job_state(objective="cost", gpu_price=2.5, carbon_price=100.0)
-    assert plan_request.aim(priced, 2) == plan_request.problem.Aim(1.0, 1e-4, 5.0)
+    assert plan_request.aim(priced, 2) == plan_request.problem.Objective(1.0, 1e-4, 5.0)
     assert plan_request.aim(priced, 0).rent_per_h == 2.5, "a job on a CPU rents one"
 
 
@@ -238,4 +238,4 @@ def test_a_preview_of_a_budget_that_cannot_be_met_says_how_late():
 
 
 def test_a_plan_without_slots_says_nothing():
-    assert Plan((), (NOW_S,), {}, plan_of(FULL).view).at(NOW_S) == plan.Says()
+    assert Plan((), (NOW_S,), {}, plan_of(FULL).view).at(NOW_S) == plan.PlannedLevel()

@@ -9,7 +9,7 @@ from carbontui.job.child import Child
 from carbontui.job.spec import Simulated
 from carbontui.job.supervisor.core.state import job, override
 from carbontui.job.supervisor.core.state.boards import Boards, LeftAlone
-from carbontui.job.supervisor.core.state.decision import Asked
+from carbontui.job.supervisor.core.state.decision import Desired
 from carbontui.job.supervisor.core.state.measured import Mean
 from carbontui.job.supervisor.core.state.progress import Progress
 from carbontui.power.messages import Capability, HostReading, Readings
@@ -25,7 +25,7 @@ def running(**fields):
 
 
 def held(mono_s=1000.0, gen=1):
-    return Asked(mode="pause", gen=gen, asked_mono_s=mono_s)
+    return Desired(mode="pause", gen=gen, asked_mono_s=mono_s)
 
 
 # --- watts ---
@@ -65,7 +65,7 @@ def test_what_a_board_draws_is_learned_under_the_name_of_what_the_job_did(observ
     assert found == ({table} if table else set())
 
 
-@pytest.mark.parametrize("asked", [Asked(limit_w=300.0), Asked(duty=0.5)])
+@pytest.mark.parametrize("asked", [Desired(limit_w=300.0), Desired(duty=0.5)])
 def test_a_job_that_is_held_back_does_not_teach_what_flat_out_draws(asked):
     seen = inputs(boards=(board(power_w=300.0),), ranks=(rank(),))
     assert job.absorb(running(asked=asked), seen).measured.full_w == {}
@@ -106,7 +106,7 @@ def test_only_rank_0_counts_steps():
 
 
 def test_work_under_a_cap_counts_at_the_speed_of_its_level():
-    known = job_state(decision=decision("throttled", CAP.name), plan=plan_of(CAP), asked=Asked(limit_w=300.0))
+    known = job_state(decision=decision("throttled", CAP.name), plan=plan_of(CAP), asked=Desired(limit_w=300.0))
     assert job.absorb(known, inputs(dt_s=10.0)).progress.plain_done_s == 8.0
 
 
@@ -143,7 +143,7 @@ def test_a_pause_that_waited_for_something_else_counts_as_a_minute_at_most():
 
 def test_going_on_is_timed_to_the_first_word_of_a_running_rank_and_once():
     known = job_state(decision=decision("paused"), asked=held())
-    asked = job.enter(known, Asked(gen=2), decision("running"), inputs())
+    asked = job.enter(known, Desired(gen=2), decision("running"), inputs())
     assert asked.resume_asked_mono_s == 1100.0
     still = job.hear(asked, rank("paused", 1), inputs(NOW_S + 102.0))
     assert still.measured.resume_s.value is None and still.resume_asked_mono_s is not None
@@ -194,8 +194,8 @@ def test_an_open_pause_never_expires():
 
 def test_a_change_of_state_unsettles_the_readings_and_its_return_every_second_does_not():
     known = running(changed_mono_s=5.0)
-    assert job.enter(known, Asked(), decision(), inputs()).changed_mono_s == 5.0
-    assert job.enter(known, Asked(), decision("throttled"), inputs()).changed_mono_s == 1100.0
+    assert job.enter(known, Desired(), decision(), inputs()).changed_mono_s == 5.0
+    assert job.enter(known, Desired(), decision("throttled"), inputs()).changed_mono_s == 1100.0
 
 
 def test_standing_still_begins_with_the_word_to_pause_and_lasts_through_the_pause():
@@ -203,22 +203,22 @@ def test_standing_still_begins_with_the_word_to_pause_and_lasts_through_the_paus
     pausing = job.enter(known, held(), decision("pausing"), inputs(NOW_S + 200))
     paused = job.enter(pausing, held(), decision("paused"), inputs(NOW_S + 203))
     assert paused.still and paused.still_changed_s == NOW_S + 200
-    on = job.enter(paused, Asked(gen=2), decision(), inputs(NOW_S + 900))
+    on = job.enter(paused, Desired(gen=2), decision(), inputs(NOW_S + 900))
     assert on.still is False and on.still_changed_s == NOW_S + 900
 
 
 def test_a_cap_is_no_change_between_standing_and_running():
     known = running(still=False, still_changed_s=1.0)
-    after = job.enter(known, Asked(limit_w=300.0), decision("throttled", CAP.name), inputs())
+    after = job.enter(known, Desired(limit_w=300.0), decision("throttled", CAP.name), inputs())
     assert after.still_changed_s == 1.0
 
 
 def test_boards_that_someone_else_has_set_are_left_alone_until_another_cap_is_asked():
     known = running(boards=Boards(left=LeftAlone(300.0, ("GPU-b",))))
-    restored = replace(known, asked=Asked(limit_w=300.0))
-    none = job.enter(restored, Asked(), decision(), inputs())
+    restored = replace(known, asked=Desired(limit_w=300.0))
+    none = job.enter(restored, Desired(), decision(), inputs())
     assert none.boards.left.boards == ("GPU-b",), "a successor asks for no limit until it has seen a board"
-    assert job.enter(known, Asked(limit_w=300.0), decision("throttled"), inputs()).boards.left.boards == ()
+    assert job.enter(known, Desired(limit_w=300.0), decision("throttled"), inputs()).boards.left.boards == ()
 
 
 def test_the_deadline_of_a_factor_counts_from_run_and_moves_with_the_measured_work():

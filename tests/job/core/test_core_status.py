@@ -45,13 +45,13 @@ def read(*devices, host=HostReading(), age_s=0.5, **fields):
 
 
 def test_the_power_of_a_job_is_that_of_its_boards_cpu_and_memory():
-    told = status(inputs=read(board(power_w=600.0), board("GPU-b", power_w=400.0), host=CPU))
+    told = status(seen=read(board(power_w=600.0), board("GPU-b", power_w=400.0), host=CPU))
     assert told.power_w == 1092.0
     assert told.provenance["power_w"] == protocol.Provenance("measured", "nvml; CPU and memory measured", 0.5)
 
 
 def test_a_board_that_is_not_the_jobs_is_neither_shown_nor_summed():
-    told = status(inputs=read(board(power_w=600.0), board("GPU-z", power_w=400.0, watched=False)))
+    told = status(seen=read(board(power_w=600.0), board("GPU-z", power_w=400.0, watched=False)))
     assert [gpu.uuid for gpu in told.gpus] == ["GPU-a"] and told.power_w == 600.0
 
 
@@ -72,26 +72,26 @@ def test_no_power_is_told_where_it_would_be_wrong(state, seen):
 
 
 def test_energy_without_a_board_that_cannot_be_read_says_so():
-    told = status(inputs=read(board(), board("GPU-b", power_w=None)))
+    told = status(seen=read(board(), board("GPU-b", power_w=None)))
     assert told.provenance["energy_gpu_kwh"].source.endswith("; a board that cannot be read is not in it")
     assert told.provenance["energy_wall_kwh"].source.endswith("; a board that cannot be read is not in it")
 
 
 def test_boards_of_a_silent_driver_are_known_by_name_alone():
-    (gpu,) = status(inputs=read(board(power_w=600.0, util=0.9, memory_used_b=5), age_s=6.0)).gpus
+    (gpu,) = status(seen=read(board(power_w=600.0, util=0.9, memory_used_b=5), age_s=6.0)).gpus
     assert (gpu.power_w, gpu.util, gpu.memory_used_b) == (None, None, None)
     assert (gpu.uuid, gpu.name, gpu.limit_w) == ("GPU-a", "H100", 700.0)
 
 
 def test_without_a_gpu_the_cpus_watts_are_the_jobs():
-    told = status(inputs=read(host=CPU))
+    told = status(seen=read(host=CPU))
     assert told.power_w == 92.0 and told.provenance["power_w"] == protocol.Provenance("measured", "RAPL", 0.5)
     guess = read(host=HostReading(cpu_w=65.0, how="estimated", source="load x 65 W"))
-    assert status(inputs=guess).provenance["power_w"].how == "estimated"
+    assert status(seen=guess).provenance["power_w"].how == "estimated"
 
 
 def test_the_limit_of_a_clock_lock_is_what_it_is_steered_to_and_an_estimate():
-    told = status(inputs=read(board(limit_w=700.0, clocks_w=310.0)))
+    told = status(seen=read(board(limit_w=700.0, clocks_w=310.0)))
     assert told.gpus[0].limit_w == 310.0 and told.provenance["gpus.0.limit_w"].how == "estimated"
     assert "gpus.0.limit_w" not in status().provenance
 
@@ -139,7 +139,7 @@ def test_energy_before_anything_was_metered_says_so():
 
 
 def test_the_energy_of_a_machine_without_a_gpu_is_an_estimate_at_the_wall():
-    assert how(status(inputs=read(host=CPU)), "energy_wall_kwh") == "estimated"
+    assert how(status(seen=read(host=CPU)), "energy_wall_kwh") == "estimated"
 
 
 def test_grams_by_a_default_intensity_are_estimated():
@@ -246,8 +246,8 @@ def test_a_training_that_left_has_its_last_loss_and_no_rate():
 
 def test_an_exit_is_told_and_an_unload_is_none():
     ended = read(board(), child=Child("exited", code=3))
-    assert status(inputs=ended).exit == protocol.Exit(3, None)
-    assert status(inputs=read(board(), child=Child("exited", code=85, unloaded=True))).exit is None
+    assert status(seen=ended).exit == protocol.Exit(3, None)
+    assert status(seen=read(board(), child=Child("exited", code=85, unloaded=True))).exit is None
     assert status().exit is None
 
 

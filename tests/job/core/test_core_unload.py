@@ -17,7 +17,7 @@ from carbontui.job.supervisor.core.rules import control, trying, unload_rules
 from carbontui.job.supervisor.core.rules.observe import observe
 from carbontui.job.supervisor.core.state import progress as rules
 from carbontui.job.supervisor.core.state import unloading
-from carbontui.job.supervisor.core.state.decision import Asked
+from carbontui.job.supervisor.core.state.decision import Desired
 from carbontui.job.supervisor.core.state.job import Totals, absorb
 from carbontui.job.supervisor.core.state.unloading import Tried, Unloading
 from carbontui.protocol import Override
@@ -152,7 +152,7 @@ def test_one_is_offered_only_where_it_could_be_of_use():
 
 
 def test_an_unload_by_the_plan_or_a_scheduler_that_comes_back_counts_as_held():
-    gone = job_state(decision=RUNNING, progress=progress(500), asked=Asked("unload", 3, asked_mono_s=1000.0))
+    gone = job_state(decision=RUNNING, progress=progress(500), asked=Desired("unload", 3, asked_mono_s=1000.0))
     state, _ = told(gone, at(4, ranks=(), child=Child("unloaded"), starts=1))
     state, _ = told(state, at(5, ranks=(), child=Child("running"), starts=2))
     back = rank(can_unload=True, step=3, start_step=500)
@@ -161,7 +161,7 @@ def test_an_unload_by_the_plan_or_a_scheduler_that_comes_back_counts_as_held():
 
 
 def test_an_unload_by_the_plan_whose_resume_fails_goes_on_from_an_earlier_checkpoint_and_is_the_last():
-    gone = job_state(decision=RUNNING, progress=progress(500), asked=Asked("unload", 3, asked_mono_s=1000.0))
+    gone = job_state(decision=RUNNING, progress=progress(500), asked=Desired("unload", 3, asked_mono_s=1000.0))
     state, asked = told(gone, at(4, ranks=(), child=Child("unloaded"), starts=1))
     assert effects.FallBack(True) in asked
     tries = Child("running", fall_back=True, fell_back="signal 9")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from carbontui import protocol
-from carbontui.grid.types import Outlook
+from carbontui.grid.types import GridForecast
 from carbontui.job.supervisor.core import commands
 from carbontui.job.supervisor.core.commands import Reply
 from carbontui.job.supervisor.core.effects import Effect, Replan, effects
@@ -35,7 +35,7 @@ class Tick:
 
 
 @dataclass(frozen=True, slots=True)
-class RankReport:
+class RankChanged:
     """A training process came, left or changed its state between two ticks."""
 
     rank: Rank
@@ -94,7 +94,7 @@ class CalibrationSaid:
 class ForecastRead:
     """Past and expected intensity and price; None: no source has any."""
 
-    outlook: Outlook | None
+    outlook: GridForecast | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class SiteShare:
 
 Event = (
     Tick
-    | RankReport
+    | RankChanged
     | LastCount
     | Command
     | PlanMade
@@ -131,7 +131,7 @@ def advance(now: JobState, event: Event) -> tuple[JobState, tuple[Effect | Reply
     match event:
         case Tick(inputs):
             return _tick(now, inputs)
-        case RankReport(rank, inputs):
+        case RankChanged(rank, inputs):
             return job.hear(now, rank, inputs), ()
         case LastCount(rank, inputs):
             return job.hear_left(now, rank, inputs), ()

@@ -51,7 +51,7 @@ class WatchBoards:
 
 
 @dataclass(frozen=True, slots=True)
-class Disown:
+class ReverseBooking:
     """Subtract energy booked for boards that turned out not to be the job's."""
 
     boards: tuple[str, ...]
@@ -108,7 +108,7 @@ Effect = (
     | SetLimit
     | Simulate
     | WatchBoards
-    | Disown
+    | ReverseBooking
     | Record
     | LogLine
     | Replan
@@ -222,7 +222,7 @@ def _boards(after: JobState, inputs: Inputs) -> tuple[Effect, ...]:
         (name, tuple(sorted(rank.pid for rank in inputs.ranks if rank.host == host))) for host, name in node_of.items()
     )
     strangers = boards.strangers(after.boards, inputs)
-    disown = (Disown(strangers),) if strangers else ()
+    disown = (ReverseBooking(strangers),) if strangers else ()
     declared = () if after.spec.declared is None else (_at_work(after, inputs),)
     return (*disown, *declared, WatchBoards(after.boards.named, tuple(sorted(own)), elsewhere))
 

@@ -15,7 +15,7 @@ from carbontui.account import lived as living
 from carbontui.account.lived import EXCLUDED, Gap, Lived
 from carbontui.account.revision import Revision, revision
 from carbontui.account.run_now import RunNow
-from carbontui.grid.types import Outlook, Row
+from carbontui.grid.types import GridForecast, Row
 from carbontui.job.clock import Clock
 from carbontui.job.journal import Journal
 from carbontui.job.spec import Options
@@ -258,7 +258,7 @@ class Accounting:
             wall = time.time()
             self.journal.event(self.clock.at_wall(wall), wall, "revised", text=found.words, **found._asdict())
 
-    def prices(self, outlook: Outlook) -> None:
+    def prices(self, outlook: GridForecast) -> None:
         """Book prices of slots that have begun: exact once published, else forecast and marked so."""
         fresh: list[tuple[float, float, float, str, str, str]] = []
         for index, value in enumerate(outlook.price[: outlook.realised + 1]):

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from carbontui.job.supervisor.core.advance import Command, Event, LastCount, RankReport, Tick
+from carbontui.job.supervisor.core.advance import Command, Event, LastCount, RankChanged, Tick
 from carbontui.job.supervisor.core.commands import Reply
 from carbontui.job.supervisor.core.effects import Effect
 from carbontui.job.supervisor.core.state.job import JobState
@@ -63,7 +63,7 @@ class EventsFile:
         match event:
             case Tick(inputs):
                 kind, facts = "advance", {"seen": inputs, "effects": effects}
-            case RankReport(rank, inputs):
+            case RankChanged(rank, inputs):
                 kind, facts = "hear", {"rank": rank, "seen": inputs}
             case LastCount(rank, inputs):
                 kind, facts = "left", {"rank": rank, "seen": inputs}

@@ -18,15 +18,15 @@ class LastCounts:
         self._read: dict[Path, int] = {}
         """Files already read, with their modification time (mtime, ns)."""
 
-    def read(self) -> list[tuple[protocol.Hello, protocol.Obs]]:
+    def read(self) -> list[tuple[protocol.Hello, protocol.RankReport]]:
         """Their contents, oldest first. Files without usable content are left for `forget`."""
-        found: list[tuple[int, protocol.Hello, protocol.Obs]] = []
+        found: list[tuple[int, protocol.Hello, protocol.RankReport]] = []
         for path in self._dir.glob(PATTERN):
             with contextlib.suppress(OSError):
                 written_ns = self._read[path] = path.stat().st_mtime_ns
                 with contextlib.suppress(protocol.BadMessage, ValueError):
                     hello, obs = map(protocol.decode_from_peer, path.read_bytes()[: 2 * protocol.LINE_MAX].splitlines())
-                    if isinstance(hello, protocol.Hello) and isinstance(obs, protocol.Obs):
+                    if isinstance(hello, protocol.Hello) and isinstance(obs, protocol.RankReport):
                         found.append((written_ns, hello, obs))
         return [(hello, obs) for _, hello, obs in sorted(found, key=lambda row: row[0])]
 

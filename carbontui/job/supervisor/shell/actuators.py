@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable
 
 from carbontui.job.keeper.messages import Last, Stop
 from carbontui.job.supervisor.core.effects import (
-    Disown,
     Effect,
     Keep,
     LastRun,
     LogLine,
     Record,
     Replan,
+    ReverseBooking,
     SendWants,
     SetLimit,
     Simulate,
@@ -80,7 +80,7 @@ class Actuators:
                 self._agent.drive_simulated(activity, duty)
             case WatchBoards(boards, own_pids, elsewhere):
                 self._agent.watch(boards, own_pids=own_pids, elsewhere=elsewhere)
-            case Disown(boards):
+            case ReverseBooking(boards):
                 self.disown(boards)
             case Record(kind, facts, at_s):
                 self._recorder.event(kind, at_s, **facts)

@@ -14,7 +14,7 @@ from carbontui.job.supervisor.core.advance import (
     LastCount,
     PlanFailed,
     PlanMade,
-    RankReport,
+    RankChanged,
     SiteShare,
     Tick,
     advance,
@@ -27,7 +27,7 @@ from carbontui.job.supervisor.shell.faults import Faults
 
 PARTS: dict[type[Event], str] = {
     Tick: "deciding",
-    RankReport: "rank_message",
+    RankChanged: "rank_message",
     LastCount: "last_counts",
     Command: "command",
     PlanMade: "plan_made",

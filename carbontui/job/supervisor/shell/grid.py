@@ -11,7 +11,7 @@ from carbontui.account.revision import Revision
 from carbontui.grid import opening
 from carbontui.grid.feed import Feed
 from carbontui.grid.live import SourceState
-from carbontui.grid.types import Outlook
+from carbontui.grid.types import GridForecast
 from carbontui.job.clock import Clock
 from carbontui.job.spec import Options
 from carbontui.job.supervisor.core.advance import ForecastRead
@@ -115,7 +115,7 @@ class GridReader:
         if outlook is None or now_s >= outlook.start_s + (outlook.realised + 1) * outlook.step_s:
             self.look(now_s)
 
-    def look(self, now_s: float, *, closing: bool = False) -> Outlook | None:
+    def look(self, now_s: float, *, closing: bool = False) -> GridForecast | None:
         """Take a fresh outlook and book realised values; `closing`: for the final account of a finished job."""
         state = self._door.state
         most_s = BACK_MOST_S if state.live else WHOLE_MOST_S

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from carbontui import protocol, units
-from carbontui.system.openmetrics import Family, Rising, counters
+from carbontui.system.openmetrics import Family, MonotonicCounter, counters
 
 JOULES = "carbontui_job_energy_joules"
 BOARD_JOULES = "carbontui_board_energy_joules"
@@ -13,7 +13,7 @@ JOB = "carbontui_job"
 """The label with the job's id: `job` is Prometheus's own."""
 
 
-def resume(totals: Rising, exposition: str) -> None:
+def resume(totals: MonotonicCounter, exposition: str) -> None:
     """Continue from the counters of an earlier supervisor of this job: a counter that fell would count twice."""
     for (name, labels), value in counters(exposition).items():
         if name == JOULES:
@@ -23,7 +23,7 @@ def resume(totals: Rising, exposition: str) -> None:
             totals.at_least(labels.partition('gpu="')[2].partition('"')[0], value)
 
 
-def families(status: protocol.Status, joules: Mapping[str, float], totals: Rising) -> tuple[Family, ...]:
+def families(status: protocol.Status, joules: Mapping[str, float], totals: MonotonicCounter) -> tuple[Family, ...]:
     """Metrics of one job. `joules` are the job's own so far, by board."""
     ident = {JOB: status.job}
     job = {**ident, "name": status.name}

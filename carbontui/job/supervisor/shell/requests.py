@@ -13,11 +13,11 @@ import msgspec
 
 from carbontui import protocol, units
 from carbontui.grid.live import SourceState
-from carbontui.grid.types import Outlook
+from carbontui.grid.types import GridForecast
 from carbontui.job import runlog, store
 from carbontui.job.history import HistoryError
 from carbontui.job.supervisor.core import commands
-from carbontui.job.supervisor.core.advance import Command, RankReport
+from carbontui.job.supervisor.core.advance import Command, RankChanged
 from carbontui.job.supervisor.core.effects import want_of
 from carbontui.job.supervisor.core.rules import capabilities
 from carbontui.job.supervisor.core.state.inputs import Inputs
@@ -80,7 +80,7 @@ class Requests:
         self._rank_left = rank_left
         self._sources = sources
         self._losses = LossHistory()
-        self._band: tuple[Outlook | None, protocol.Band | None, protocol.PriceSlots | None] = (None, None, None)
+        self._band: tuple[GridForecast | None, protocol.Band | None, protocol.PriceSlots | None] = (None, None, None)
         self._plan: protocol.PlanView | None = None
         self.status: protocol.Status | None = None
         """The Status of the last tick."""
@@ -102,7 +102,7 @@ class Requests:
             return
         seen = self._look()
         # also for a rank that left between two ticks: its last steps came with its bye message
-        self._door.take(RankReport(rank_of(peer, seen.mono_s), seen))
+        self._door.take(RankChanged(rank_of(peer, seen.mono_s), seen))
         state = self._door.state
         if connected and peer.obs.want_gen < state.asked.gen:
             peer.send(want_of(state))

@@ -98,7 +98,7 @@ def rank_of(peer: Peer, mono_s: float) -> Rank:
 
 def rank_told(
     hello: protocol.Hello,
-    obs: protocol.Obs,
+    obs: protocol.RankReport,
     quiet_s: float = 0.0,
     timed: tuple[float, int] | None = None,
     unheard_s: float = 0.0,

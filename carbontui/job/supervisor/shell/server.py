@@ -46,7 +46,7 @@ class Peer:
 
     writer: asyncio.StreamWriter
     hello: protocol.Hello | None = None
-    obs: protocol.Obs | None = None
+    obs: protocol.RankReport | None = None
     heard_mono_s: float = 0.0
     step_mono_s: float = 0.0
     timed: tuple[float, int] | None = None
@@ -226,7 +226,7 @@ class Server:
 
     def _hear_rank(self, peer: Peer, message: protocol.FromPeer) -> None:
         now = peer.heard_mono_s = time.monotonic()
-        if isinstance(message, protocol.Obs):
+        if isinstance(message, protocol.RankReport):
             if peer.obs is None or message.step != peer.obs.step:
                 peer.step_mono_s = now
             if message.timed is not None:

@@ -22,7 +22,7 @@ from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
 from carbontui.power.agent.handle import AgentHandle
 from carbontui.protocol import Statement, statement, written
 from carbontui.system.metrics_place import MetricsPlace
-from carbontui.system.openmetrics import Rising, render
+from carbontui.system.openmetrics import MonotonicCounter, render
 from carbontui.text import statements
 from carbontui.text.sources import slowed
 from carbontui.text.statements import words
@@ -46,7 +46,7 @@ class Snapshots:
         self._path = Path(spec.dir) / "snapshot.json"
         self._log_dir = Path(spec.log).parent
         self._joules, self._recent = joules, recent
-        self._totals = Rising()
+        self._totals = MonotonicCounter()
         self._metrics = MetricsPlace(spec.metrics, spec.job) if spec.metrics else None
         if self._metrics is not None:
             metrics.resume(self._totals, self._metrics.before())

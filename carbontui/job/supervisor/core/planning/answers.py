@@ -11,16 +11,16 @@ from typing import Any
 import msgspec
 
 from carbontui import protocol, units
-from carbontui.job.supervisor.core.planning.problem import Setup
+from carbontui.job.supervisor.core.planning.problem import PlanningProblem
 from carbontui.job.supervisor.core.state import levels
 from carbontui.job.supervisor.core.state.levels import Level
 from carbontui.job.supervisor.core.state.plan import Plan
-from carbontui.job.worker.messages import PlanAnswer, PlannedWindow, PreviewAnswer, Rival
-from carbontui.plan.results import FrontierPoint
+from carbontui.job.worker.messages import PlanAnswer, PlannedWindow, PolicyFigures, PreviewAnswer
+from carbontui.plan.results import PlanFrontierPoint
 
 
 def from_answer(
-    setup: Setup,
+    setup: PlanningProblem,
     answer: PlanAnswer | PreviewAnswer,
     made_at_s: float,
     deadline_s: float | None = None,
@@ -63,13 +63,13 @@ def from_answer(
     return replace(made, free_gco2_g=answer.free_gco2, explanation=answer.explanation)
 
 
-def _window(one: PlannedWindow, setup: Setup) -> protocol.PlanWindow:
+def _window(one: PlannedWindow, setup: PlanningProblem) -> protocol.PlanWindow:
     start, end = (units.iso(setup.start_s + at) for at in (one.start_s, one.end_s))
     figures = (round(one.ci_g_per_kwh, 2), round(one.kwh, 6), round(one.gco2, 4), round(one.gain, 4))
     return protocol.PlanWindow(start, end, setup.levels[one.level].name, *figures)
 
 
-def _baseline(entry: Rival, start_s: float, deadline_s: float) -> protocol.Baseline:
+def _baseline(entry: PolicyFigures, start_s: float, deadline_s: float) -> protocol.Baseline:
     finish_s = start_s + entry.finish_s
     feasible = finish_s <= deadline_s + 1.0 and not entry.violations
     return protocol.Baseline(entry.name, entry.gco2, entry.cost, units.iso(finish_s), feasible)
@@ -115,8 +115,8 @@ class Spent:
 
 
 def frontier_view(
-    points: Sequence[FrontierPoint],
-    setup: Setup,
+    points: Sequence[PlanFrontierPoint],
+    setup: PlanningProblem,
     plan: protocol.PlanView,
     budget_start_s: float,
     reference_s: float | None,
@@ -143,7 +143,7 @@ def frontier_view(
     return protocol.Frontier(tuple(shown), shown.index(chosen), reference_s)
 
 
-def fixed_slots(override: protocol.Override | None, until_s: float | None, setup: Setup) -> dict[int, int]:
+def fixed_slots(override: protocol.Override | None, until_s: float | None, setup: PlanningProblem) -> dict[int, int]:
     """The slots fixed by a user's override: slot index -> level index.
 
     Without an end only the current slot is fixed: the rest is planned as if the override ended soon, anew every slot.
@@ -172,7 +172,7 @@ def level_under(override: protocol.Override, known: Iterable[Level]) -> Level | 
     return next((level for level in known if level.kind == "cap" and level.cap_w == override.value_w), None)
 
 
-def with_price(setup: Setup, carbon_price: float | None) -> Setup:
+def with_price(setup: PlanningProblem, carbon_price: float | None) -> PlanningProblem:
     """The same problem at another carbon price (currency per tonne)."""
     if carbon_price is None:
         return setup
@@ -185,7 +185,7 @@ def slot_boundary(now_s: float, slot_s: float) -> float:
     return (math.floor(now_s / slot_s) + 1) * slot_s
 
 
-def kept_levels(plan: Plan, setup: Setup) -> tuple[int, ...] | None:
+def kept_levels(plan: Plan, setup: PlanningProblem) -> tuple[int, ...] | None:
     """The plan's levels on the slots of a new problem; None when a level no longer exists."""
     index_of = {level.name: index for index, level in enumerate(setup.levels)}
     kept: list[int] = []

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from carbontui.job.supervisor.core.planning.problem import DEFAULT_START_S, Machine, Setup
+from carbontui.job.supervisor.core.planning.problem import DEFAULT_START_S, Machine, PlanningProblem
 from carbontui.job.supervisor.core.state.forbidden import ForbiddenHours, stretches
 from carbontui.plan.problem import STANDS_STILL
 
@@ -19,7 +19,7 @@ RESUME_ROOM_S = 120.0
 
 
 def closed_slots(
-    setup: Setup,
+    setup: PlanningProblem,
     machine: Machine,
     *,
     limit_g: float,
@@ -66,7 +66,7 @@ def _that_leave_room(
     return sorted(kept)
 
 
-def _held_at(closed: Sequence[int], setup: Setup, machine: Machine) -> dict[int, int]:
+def _held_at(closed: Sequence[int], setup: PlanningProblem, machine: Machine) -> dict[int, int]:
     """Each wait at the level that uses the least energy over its length: off before the start, unloaded where exiting
     and resuming cost less than staying in memory."""
     index: dict[str, int] = {level.kind: k for k, level in enumerate(setup.levels)}
@@ -84,7 +84,7 @@ def _held_at(closed: Sequence[int], setup: Setup, machine: Machine) -> dict[int,
     return found
 
 
-def slots(hours: tuple[ForbiddenHours, ...], setup: Setup) -> dict[int, int]:
+def slots(hours: tuple[ForbiddenHours, ...], setup: PlanningProblem) -> dict[int, int]:
     """The slots of a problem that they touch: each is idle as a whole, at the still level that costs least."""
     found: dict[int, int] = {}
     windows = stretches(hours, setup.start_s, setup.start_s + sum(setup.durations)) if hours else []

@@ -7,7 +7,7 @@ import math
 from carbontui import protocol, units
 from carbontui.account import expected_end as account
 from carbontui.account.expected_end import Stretch
-from carbontui.grid.types import Outlook
+from carbontui.grid.types import GridForecast
 from carbontui.job.supervisor.core.planning import machine
 from carbontui.job.supervisor.core.planning.course import CourseAhead, course, if_planned
 from carbontui.job.supervisor.core.state.inputs import Inputs
@@ -136,7 +136,7 @@ def at_the_wall(state: JobState, inputs: Inputs, ahead: CourseAhead) -> tuple[St
     )
 
 
-def _slots(outlook: Outlook, now_s: float, end_s: float) -> account.Slots:
+def _slots(outlook: GridForecast, now_s: float, end_s: float) -> account.Slots:
     """The slots from now to the end only: this is recomputed every second, and others would cost time."""
     values = outlook.mean, outlook.lo, outlook.hi
     first = min(max(0, math.floor((now_s - outlook.start_s) / outlook.step_s)), len(outlook.mean) - 1)
@@ -150,7 +150,7 @@ def _slots(outlook: Outlook, now_s: float, end_s: float) -> account.Slots:
     return account.Slots(outlook.start_s + first * outlook.step_s, outlook.step_s, mean, lo, hi)
 
 
-def _cost(state: JobState, inputs: Inputs, rest: tuple[Stretch, ...], outlook: Outlook) -> protocol.Cost | None:
+def _cost(state: JobState, inputs: Inputs, rest: tuple[Stretch, ...], outlook: GridForecast) -> protocol.Cost | None:
     """Expected cost: what has been spent, the rest at forecast prices, and rent while boards are held."""
     spent, prices = state.totals.cost, outlook.price
     if spent is None:

@@ -9,7 +9,7 @@ from carbontui.job.supervisor.core.state import forbidden
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.core.state.levels import FULL, OFF
-from carbontui.job.supervisor.core.state.plan import Says
+from carbontui.job.supervisor.core.state.plan import PlannedLevel
 from carbontui.job.supervisor.core.state.progress import Progress
 from carbontui.protocol import Why, statement
 
@@ -66,11 +66,11 @@ def why_deaf(inputs: Inputs) -> protocol.Statement | None:
     return None
 
 
-def planned(state: JobState, inputs: Inputs) -> Says:
+def planned(state: JobState, inputs: Inputs) -> PlannedLevel:
     """What the plan says for now; at full speed after its end."""
     if state.plan is None or state.plan.edges_s[0] < state.tried.ended_s:
         # a start that may wait does so until the first plan tells whether now is a good time
-        return Says(OFF if _first_plan_is_near(state, inputs) else None)
+        return PlannedLevel(OFF if _first_plan_is_near(state, inputs) else None)
     says = state.plan.at(inputs.now_s)
     return says if says.level is not None else says._replace(level=FULL)
 

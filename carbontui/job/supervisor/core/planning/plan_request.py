@@ -12,7 +12,7 @@ from carbontui.job.supervisor.core.state import unloading
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.core.state.levels import STILL
-from carbontui.job.worker.messages import Most, Pauses, PlanAsk, PreviewAsk
+from carbontui.job.worker.messages import Limits, Pauses, PlanAsk, PreviewAsk
 from carbontui.plan.problem import STANDS_STILL
 from carbontui.site.sharing import GivenPrices
 
@@ -36,14 +36,14 @@ class PlanRequest(NamedTuple):
     """A request to the worker, and what is needed to read its answer."""
 
     ask: PlanAsk
-    setup: problem.Setup
+    setup: problem.PlanningProblem
     deadline_s: float
     left_s: float
 
 
 class PreviewRequest(NamedTuple):
     ask: PreviewAsk
-    setup: problem.Setup
+    setup: problem.PlanningProblem
     deadline_s: float | None
 
 
@@ -89,7 +89,7 @@ def plan_request(state: JobState, inputs: Inputs, given: GivenPrices | None = No
     return PlanRequest(ask, setup, deadline, left)
 
 
-def most(state: JobState) -> Most | None:
+def most(state: JobState) -> Limits | None:
     """What the rest may use under the least-time objective; of grams, a share for the forecast error (the band's upper
     end at the finish) is held back. None for another objective."""
     if state.spec.objective != "time" or not state.allowances.given:
@@ -97,7 +97,7 @@ def most(state: JobState) -> Most | None:
     left = {entry.kind: max(0.0, entry.most - state.totals.of(entry.kind)) for entry in state.allowances.given}
     grams = left.get("carbon")
     kept_back = state.allowances.forecast_share
-    return Most(None if grams is None else grams / (1.0 + kept_back), left.get("cost"), left.get("energy"))
+    return Limits(None if grams is None else grams / (1.0 + kept_back), left.get("cost"), left.get("energy"))
 
 
 def noise(state: JobState) -> float:
@@ -106,7 +106,7 @@ def noise(state: JobState) -> float:
     return PLAN_NOISE if measured is None else min(NOISE_MOST, max(NOISE_LEAST, measured))
 
 
-def _fixed(state: JobState, setup: problem.Setup) -> dict[int, int]:
+def _fixed(state: JobState, setup: problem.PlanningProblem) -> dict[int, int]:
     """Level index by slot where the user has decided: an override ranks above forbidden hours, as in control."""
     held = state.override
     return closed_hours.slots(state.forbidden, setup) | answers.fixed_slots(held.current, held.until_s, setup)
@@ -147,7 +147,7 @@ def preview_request(
     return PreviewRequest(ask, setup, deadline)
 
 
-def _otherwise(state: JobState, setup: problem.Setup, slot_s: float) -> dict[int, int]:
+def _otherwise(state: JobState, setup: problem.PlanningProblem, slot_s: float) -> dict[int, int]:
     """The slot that contains `slot_s`, fixed to another level than the plan's. Raises ValueError outside the plan."""
     edges = list(itertools.accumulate(setup.durations, initial=setup.start_s))
     if setup.start_s - setup.slot_s <= slot_s < setup.start_s:
@@ -160,17 +160,17 @@ def _otherwise(state: JobState, setup: problem.Setup, slot_s: float) -> dict[int
     return {slot: names.index("full") if level is None or level.still else STANDS_STILL}
 
 
-def aim(state: JobState, gpus: int) -> problem.Aim:
+def aim(state: JobState, gpus: int) -> problem.Objective:
     """The objective: grams, money, or money with a price on grams; for least time, the quantity with an allowance."""
     spec = state.spec
     rent = (spec.gpu_price or 0.0) * max(1, gpus)
     kinds = {entry.kind for entry in state.allowances.given}
     if spec.objective == "cost" or (spec.objective == "time" and kinds == {"cost"}):
-        return problem.Aim(1.0, (spec.carbon_price or 0.0) / 1e6, rent)
-    return problem.Aim(0.0, 1.0, rent)
+        return problem.Objective(1.0, (spec.carbon_price or 0.0) / 1e6, rent)
+    return problem.Objective(0.0, 1.0, rent)
 
 
-def _setup(state: JobState, inputs: Inputs, deadline_s: float, left_s: float) -> problem.Setup | None:
+def _setup(state: JobState, inputs: Inputs, deadline_s: float, left_s: float) -> problem.PlanningProblem | None:
     now = inputs.now_s
     if state.outlook is None or deadline_s <= now + 1.0 or left_s <= 0:
         return None
@@ -199,7 +199,7 @@ def level_now(state: JobState, inputs: Inputs) -> str:
     return "pause" if observed in ("paused", "pausing") else state.decision.level.name
 
 
-def _closed(state: JobState, inputs: Inputs, setup: problem.Setup, left_s: float) -> dict[int, int]:
+def _closed(state: JobState, inputs: Inputs, setup: problem.PlanningProblem, left_s: float) -> dict[int, int]:
     """The slots above the user's intensity limit; {} without one."""
     limit, outlook = state.spec.not_above_g, state.outlook
     if limit is None or outlook is None:
@@ -219,7 +219,7 @@ def _closed(state: JobState, inputs: Inputs, setup: problem.Setup, left_s: float
     )
 
 
-def _pauses(state: JobState, setup: problem.Setup, now_s: float) -> Pauses:
+def _pauses(state: JobState, setup: problem.PlanningProblem, now_s: float) -> Pauses:
     """The longest pause allowed, and how much of the current one is over; a delayed start is not a pause."""
     since = state.asked.still_since_s
     return Pauses(

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from carbontui.grid.types import Outlook
+from carbontui.grid.types import GridForecast
 from carbontui.job.supervisor.core.state import levels
 from carbontui.job.supervisor.core.state.levels import STILL, Level
 
@@ -75,7 +75,7 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
-class Aim:
+class Objective:
     """The objective: alpha per currency unit, beta per gram; rent per hour while GPUs are held."""
 
     alpha: float = 0.0
@@ -84,7 +84,7 @@ class Aim:
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
+class PlanningProblem:
     """A problem and what its level indices and slots mean."""
 
     problem: dict[str, Any]
@@ -166,16 +166,16 @@ def build(
     *,
     now_s: float,
     deadline_s: float,
-    outlook: Outlook,
+    outlook: GridForecast,
     machine: Machine,
-    aim: Aim,
+    aim: Objective,
     work_left_s: float,
     started: bool,
     level_now: str,
     age_s: float,
     flat_price: float | None = None,
     risk: float = 0.0,
-) -> Setup:
+) -> PlanningProblem:
     """The problem from now to the deadline.
 
     `risk` shifts future intensities and prices by that share of the upper half of their band.
@@ -218,10 +218,10 @@ def build(
         "alpha": aim.alpha,
         "beta": aim.beta,
     }
-    return Setup(problem, levels, now_s, durations[0], slot_s, deadline_s, tuple(durations))
+    return PlanningProblem(problem, levels, now_s, durations[0], slot_s, deadline_s, tuple(durations))
 
 
-def _level(level: Level, aim: Aim, machine: Machine) -> dict[str, Any]:
+def _level(level: Level, aim: Objective, machine: Machine) -> dict[str, Any]:
     # before the start the job draws nothing; afterwards CPU and host add to the boards
     rest = 0.0 if level.kind == "off" else machine.rest_w
     entry: dict[str, Any] = {"name": level.name, "power_w": level.power_w + rest, "speed": level.speed}

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from carbontui import units
 from carbontui.job.supervisor.core.planning import machine
-from carbontui.job.supervisor.core.planning.problem import DEFAULT_FULL_W, Setup
+from carbontui.job.supervisor.core.planning.problem import DEFAULT_FULL_W, PlanningProblem
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.core.state.levels import Level
@@ -43,7 +43,9 @@ def ahead(state: JobState, inputs: Inputs, boards: SiteBoards) -> Ahead | None:
     )
 
 
-def shared(state: JobState, inputs: Inputs, setup: Setup, given: GivenPrices | None = None) -> SharedWatts | None:
+def shared(
+    state: JobState, inputs: Inputs, setup: PlanningProblem, given: GivenPrices | None = None
+) -> SharedWatts | None:
     """The budget over the slots of a problem, and the `given` shadow prices; None if there is neither, or no part of
     this job is in it."""
     share = state.site
@@ -65,7 +67,7 @@ def shared(state: JobState, inputs: Inputs, setup: Setup, given: GivenPrices | N
     )
 
 
-def told_fleet(setup: Setup, left_s: float, now_s: float) -> dict[str, object]:
+def told_fleet(setup: PlanningProblem, left_s: float, now_s: float) -> dict[str, object]:
     """For the job's comment: watts (boards, CPU and host) and speed of its levels, and the work left."""
     entries = [(float(entry["power_w"]), float(entry["speed"])) for entry in setup.problem["levels"]]
     return {

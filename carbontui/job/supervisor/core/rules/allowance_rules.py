@@ -275,7 +275,7 @@ def _question(entry: Allowance, allowances: Allowances, currency: str | None, no
     return (statement("question", example=example, until_s=until_s),)
 
 
-def on_wire(state: JobState) -> tuple[protocol.Allowance, ...]:
+def on_wire(state: JobState) -> tuple[protocol.AllowanceStatus, ...]:
     """As viewers see them."""
     held = state.allowances
     doing = held.act or ("ask" if held.asked_s is not None else "cap" if held.cap_w is not None else None)
@@ -283,7 +283,7 @@ def on_wire(state: JobState) -> tuple[protocol.Allowance, ...]:
         doing = "warn" if "warn" in held.order else None
     unit = {"carbon": "gCO2", "cost": state.spec.currency or "", "energy": "kWh"}
     return tuple(
-        protocol.Allowance(
+        protocol.AllowanceStatus(
             kind=p.allowance.kind,
             most=p.allowance.most,
             unit=unit[p.allowance.kind],

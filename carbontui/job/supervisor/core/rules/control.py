@@ -16,7 +16,7 @@ from carbontui.job.child import Child, ending
 from carbontui.job.supervisor.core.rules import site_claim
 from carbontui.job.supervisor.core.rules.site_claim import Room
 from carbontui.job.supervisor.core.state import levels
-from carbontui.job.supervisor.core.state.decision import Asked, Decision
+from carbontui.job.supervisor.core.state.decision import Decision, Desired
 from carbontui.job.supervisor.core.state.inputs import Rank
 from carbontui.job.supervisor.core.state.levels import FULL, OFF, PAUSE, Chosen, Level
 from carbontui.protocol import Statement, Why, statement
@@ -80,7 +80,7 @@ class Observation:
     """Watts per GPU that keep the job within its allowances."""
 
 
-def decide(before: Asked, observation: Observation) -> tuple[Asked, Decision]:
+def decide(before: Desired, observation: Observation) -> tuple[Desired, Decision]:
     """The complete policy of one job, evaluated about once a second and at every event."""
     choice = _choose(before, observation)
     spent = choice.why.code == "max_pause"
@@ -108,18 +108,18 @@ def decide(before: Asked, observation: Observation) -> tuple[Asked, Decision]:
     )
 
 
-def _since(before: Asked, asked: Asked, choice: Chosen, now_s: float) -> Asked:
+def _since(before: Desired, asked: Desired, choice: Chosen, now_s: float) -> Desired:
     """The request, and since when its level has been decided by the same."""
     same = (before.level, before.held_by) == (choice.level.name, choice.held_by) and before.since_s is not None
     since_s = before.since_s if same else now_s
     return replace(asked, level=choice.level.name, held_by=choice.held_by, since_s=since_s)
 
 
-def _refused(asked: Asked, observation: Observation) -> bool:
+def _refused(asked: Desired, observation: Observation) -> bool:
     return asked.limit_w is not None and asked.limit_w == observation.refused_w
 
 
-def _applied(state: protocol.State, level: Level, asked: Asked) -> Level:
+def _applied(state: protocol.State, level: Level, asked: Desired) -> Level:
     """What is in force in a state: a level that cannot be set, or is not taken up yet, is not."""
     if state in ("waiting", "done", "failed", "stopped", "lost"):
         return OFF
@@ -130,7 +130,7 @@ def _applied(state: protocol.State, level: Level, asked: Asked) -> Level:
     return level if state == "throttled" else FULL
 
 
-def _choose(before: Asked, observation: Observation) -> Chosen:
+def _choose(before: Desired, observation: Observation) -> Chosen:
     """The level decided, by whom and why."""
     if observation.child.stopped:
         # a paused script could not obey: to end at its next step, it must reach that step
@@ -214,7 +214,7 @@ def _as_planned(planned: Level, next_at_s: float | None) -> protocol.Statement:
     return protocol.Statement(f"plan_{planned.kind}", figures)
 
 
-def _ask(before: Asked, observation: Observation, level: Level) -> Asked:
+def _ask(before: Desired, observation: Observation, level: Level) -> Desired:
     """Turn the level into requests to the process and boards; a new generation only when the request changes."""
     mode: protocol.Mode = "run"
     not_before: float | None = None
@@ -236,7 +236,7 @@ def _ask(before: Asked, observation: Observation, level: Level) -> Asked:
     newest = max((rank.want_gen for rank in observation.ranks), default=0)
     if (mode, duty) == (before.mode, before.duty) and newest <= before.gen:
         return replace(before, limit_w=limit, not_before_s=not_before, still_since_s=since, freeze=freeze)
-    return Asked(
+    return Desired(
         mode=mode,
         # a rank may have heard a predecessor: exceed any generation it knows
         gen=max(before.gen, newest) + 1,
@@ -271,7 +271,7 @@ def _hold(observation: Observation, level: Level) -> float | None:
     return min(candidates) if candidates else observation.now_s + HOLD_S
 
 
-def _observe(asked: Asked, observation: Observation, level: Level, why: Why) -> tuple[protocol.State, Why]:
+def _observe(asked: Desired, observation: Observation, level: Level, why: Why) -> tuple[protocol.State, Why]:
     """The state as observed, not as asked."""
     child = observation.child
     if child.over:
@@ -317,7 +317,7 @@ def _observe(asked: Asked, observation: Observation, level: Level, why: Why) -> 
     return "running", why
 
 
-def _cannot_hold(asked: Asked, observation: Observation) -> protocol.Statement:
+def _cannot_hold(asked: Desired, observation: Observation) -> protocol.Statement:
     """Why a program without steps cannot be paused, and what helps."""
     why = observation.freeze_why or observation.child.freeze_why
     if why:

@@ -206,7 +206,7 @@ def _over(state: JobState, resumes: bool | None, why: Statement, *, anew: bool =
     """End the rehearsal. `anew`: the training counts from step `began` again."""
     was = state.unloading
     resumes = was.resumes if resumes is None else resumes
-    facts = {"resumes": resumes, "step": was.step}
+    facts = {"held": resumes, "step": was.step}
     work = progress.begun_again(state.progress, began) if anew else state.progress
     return replace(state, progress=work, unloading=Unloading(resumes=resumes, result=why, facts=facts))
 

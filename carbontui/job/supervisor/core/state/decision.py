@@ -14,7 +14,7 @@ from carbontui.protocol import Why
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Desired:
     """What is asked of the process and its boards, and since when. Survives a respawn through the journal."""
 
     mode: protocol.Mode = "run"
@@ -58,9 +58,9 @@ class Decision:
 STARTING = Decision("starting", STARTING_UP, FULL)
 
 
-def restored(kept: Any, mono_s: float) -> Asked:
+def restored(kept: Any, mono_s: float) -> Desired:
     """What a predecessor asked, asked again at `mono_s`; fields of other versions are ignored.
 
     Raises msgspec.ValidationError on an invalid field.
     """
-    return replace(msgspec.convert(kept or {}, Asked), asked_mono_s=mono_s)
+    return replace(msgspec.convert(kept or {}, Desired), asked_mono_s=mono_s)

@@ -55,10 +55,10 @@ class ForbiddenHours:
     def over(self, now_s: float) -> bool:
         return not self.daily and self.end_s <= now_s
 
-    def to_wire(self, now_s: float) -> protocol.ForbiddenHours:
+    def to_wire(self, now_s: float) -> protocol.ForbiddenStatus:
         """Not yet described in words."""
         start_s, end_s = next(self.windows(now_s, now_s + 3 * _DAY_S), (self.start_s, self.end_s))
-        return protocol.ForbiddenHours(units.iso(start_s), units.iso(end_s), self.daily, self.by)
+        return protocol.ForbiddenStatus(units.iso(start_s), units.iso(end_s), self.daily, self.by)
 
 
 def parse(text: str, now_s: float, by: str = "") -> ForbiddenHours:

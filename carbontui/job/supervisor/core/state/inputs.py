@@ -17,7 +17,7 @@ FRESH_S = 5.0
 """A reading of boards older than this is history, not the present."""
 
 
-class Rank(protocol.Obs, frozen=True, kw_only=True, tag=None, tag_field=None):
+class Rank(protocol.RankReport, frozen=True, kw_only=True, tag=None, tag_field=None):
     """What one training process last said, and who and when it was."""
 
     rank: int = 0

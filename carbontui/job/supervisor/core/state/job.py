@@ -9,7 +9,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from carbontui import protocol
-from carbontui.grid.types import Outlook
+from carbontui.grid.types import GridForecast
 from carbontui.job.allowance import AllowanceKind
 from carbontui.job.budget import Budget
 from carbontui.job.child import Child
@@ -20,7 +20,7 @@ from carbontui.job.supervisor.core.state import unloading as tried
 from carbontui.job.supervisor.core.state.allowances import Allowances
 from carbontui.job.supervisor.core.state.attendance import Attendance
 from carbontui.job.supervisor.core.state.boards import Boards
-from carbontui.job.supervisor.core.state.decision import STARTING, Asked, Decision
+from carbontui.job.supervisor.core.state.decision import STARTING, Decision, Desired
 from carbontui.job.supervisor.core.state.forbidden import ForbiddenHours
 from carbontui.job.supervisor.core.state.inputs import NOT_STARTED, Inputs, Rank
 from carbontui.job.supervisor.core.state.levels import Level
@@ -90,7 +90,7 @@ class JobState:
     clock: Clock
     budget: Budget
     progress: Progress
-    asked: Asked = field(default_factory=Asked)
+    asked: Desired = field(default_factory=Desired)
     decision: Decision = STARTING
     override: Overrides = field(default_factory=Overrides)
     forbidden: tuple[ForbiddenHours, ...] = ()
@@ -101,7 +101,7 @@ class JobState:
     plan: Plan | None = None
     frontier: protocol.Frontier | None = None
     curve: Curve | None = None
-    outlook: Outlook | None = None
+    outlook: GridForecast | None = None
     totals: Totals = field(default_factory=Totals)
     allowances: Allowances = field(default_factory=Allowances)
     caps_hold: bool = False
@@ -268,7 +268,7 @@ def expire(state: JobState, now_s: float) -> JobState:
     return state if held is state.override else replace(state, override=held)
 
 
-def enter(state: JobState, asked: Asked, decision: Decision, inputs: Inputs) -> JobState:
+def enter(state: JobState, asked: Desired, decision: Decision, inputs: Inputs) -> JobState:
     """The state after `decision`, with the latencies measured and timers started by a change of state."""
     before = state.decision.state
     new = replace(state, asked=asked, decision=decision)

@@ -18,7 +18,7 @@ from carbontui.job.supervisor.core.state.levels import Level
 from carbontui.plan.results import Explanation
 
 
-class Says(NamedTuple):
+class PlannedLevel(NamedTuple):
     """What a plan says for one moment: the level, and when and to which one it changes next."""
 
     level: Level | None = None
@@ -49,17 +49,17 @@ class Plan:
             return None
         return bisect_right(self.edges_s, now_s) - 1
 
-    def at(self, now_s: float) -> Says:
+    def at(self, now_s: float) -> PlannedLevel:
         """The level now, and when and to which it changes next (the finish does not count)."""
         index = self.index_at(now_s)
         if index is None:
-            return Says()
+            return PlannedLevel()
         name = self.names[index]
         for later in range(index + 1, len(self.names)):
             if self.names[later] != name:
                 upcoming = self.names[later] or None
-                return Says(self.table.get(name), self.edges_s[later] if upcoming else None, upcoming)
-        return Says(self.table.get(name))
+                return PlannedLevel(self.table.get(name), self.edges_s[later] if upcoming else None, upcoming)
+        return PlannedLevel(self.table.get(name))
 
     def work_done_s(self, now_s: float) -> float:
         """Reference-speed seconds of work that the plan expects from its start to `now_s`."""

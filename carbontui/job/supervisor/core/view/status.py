@@ -6,7 +6,7 @@ import itertools
 import math
 
 from carbontui import protocol, units
-from carbontui.grid.types import Outlook
+from carbontui.grid.types import GridForecast
 from carbontui.job import situation
 from carbontui.job.supervisor.core.planning import expected_end
 from carbontui.job.supervisor.core.planning.course import CourseAhead, course
@@ -104,14 +104,14 @@ def _budget(state: JobState) -> protocol.BudgetStatus:
     return protocol.BudgetStatus(units.iso(state.start_s), shown, factor, total is not None)
 
 
-def _intensity(outlook: Outlook | None, now_s: float) -> protocol.Intensity | None:
+def _intensity(outlook: GridForecast | None, now_s: float) -> protocol.Intensity | None:
     value = None if outlook is None else outlook.value_at(now_s)
     if outlook is None or value is None:
         return None
     return protocol.Intensity(round(value, 2), outlook.signal, outlook.zone)
 
 
-def _forecast_errors(outlook: Outlook | None) -> tuple[protocol.ForecastError, ...]:
+def _forecast_errors(outlook: GridForecast | None) -> tuple[protocol.ForecastError, ...]:
     found = outlook.accuracy if outlook else ()
     return tuple(protocol.ForecastError(x.lead_h, x.hours, round(x.error, 4), x.naive, x.coverage) for x in found)
 
@@ -150,7 +150,7 @@ def _short(values: tuple[float | None, ...], digits: int) -> tuple[float | None,
     return tuple(None if value is None else round(value, digits) for value in values)
 
 
-def band(outlook: Outlook) -> protocol.Band:
+def band(outlook: GridForecast) -> protocol.Band:
     """The outlook as charts draw it."""
 
     return protocol.Band(
@@ -167,7 +167,7 @@ def band(outlook: Outlook) -> protocol.Band:
     )
 
 
-def prices(outlook: Outlook) -> protocol.PriceSlots | None:
+def prices(outlook: GridForecast) -> protocol.PriceSlots | None:
     """The prices of the outlook as charts draw them; None if none are known."""
     if outlook.currency is None or all(value is None for value in outlook.price):
         return None
