@@ -23,7 +23,7 @@ from carbontui.power.agent import processes
 from carbontui.power.agent.processes import restore_stale
 from carbontui.power.limit.leases import LeaseStore, stale_leases
 from carbontui.system import proc
-from carbontui.verbs import talk
+from carbontui.verbs.support import talk
 
 pytestmark = together("doomed")  # its agents are found by the name of their job, all over the machine
 
