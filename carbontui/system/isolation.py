@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-ROOT = os.path.abspath(f"{os.path.dirname(__file__)}/../..")  # noqa: PTH100, PTH120 - the keeper has no pathlib
+ROOT = os.path.abspath(__file__).rsplit(os.sep, 3)[0]  # noqa: PTH100 - the keeper has no pathlib
 """The folder that this carbontui was imported from; not resolved, since an upgrade may swap what a link points to."""
 OF_THE_INSTALLATION = frozenset(
     {"PYTHONHOME", "PYTHONUSERBASE", "PYTHONNOUSERSITE", "PYTHONPLATLIBDIR", "PYTHONDONTWRITEBYTECODE"}

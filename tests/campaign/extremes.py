@@ -316,9 +316,9 @@ async def _one(directory: Path, name: str, found: Found) -> None:
     found.slowest_s = max(found.slowest_s, took)
     if took > START_S:
         found.faults[name] = f"took {took:.1f} s"
-    standing = [line for line in one.faults.notices if "the status" in line or "deciding" in line]
+    standing = [fault.parts for fault in one.faults.notices if fault.parts["part"] in ("status", "deciding")]
     if standing:
-        found.faults[name] = "; ".join(standing)
+        found.faults[name] = "; ".join(f"{parts['part']}: {parts['text']}" for parts in standing)
 
 
 def looked(directory: Path) -> None:

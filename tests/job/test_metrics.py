@@ -10,8 +10,10 @@ from states import board, inputs, job_state, shown
 
 from carbontui.job.supervisor.core.state.job import Totals
 from carbontui.job.supervisor.shell import metrics
+from carbontui.power.agent import view
+from carbontui.power.capd import core as capd_core
+from carbontui.power.capd.wire import Board
 from carbontui.power.messages import HostReading, Readings
-from carbontui.power.metering import metrics as power_metrics
 from carbontui.system.openmetrics import MonotonicCounter, render
 
 NAMES = {
@@ -65,9 +67,9 @@ def test_names_types_and_units_are_what_dashboards_are_built_on():
     found = parsed(exposition())
     assert {name: family.type for name, family in found.items()} == NAMES
     assert all(name.endswith(family.unit) and family.documentation for name, family in found.items())
-    station = render(power_metrics.station(Readings(devices=(SHARED,), host=HostReading(20.0, 5.0)), {"GPU-a": 7.0}))
+    station = render(view.metrics(Readings(devices=(SHARED,), host=HostReading(20.0, 5.0)), {"GPU-a": 7.0}))
     assert {name: family.type for name, family in parsed(station).items()} == STATION
-    capd = render(power_metrics.capd([power_metrics.Held("GPU-a", 400.0, 700.0, 1000)], 3, 2, 1))
+    capd = render(capd_core.families([Board("GPU-a", "H100", 400_000, 1000)], {"GPU-a": 700.0}, 3, 2, 1))
     assert {name: family.type for name, family in parsed(capd).items()} == CAPD
     assert list(parse_textfile(exposition())), "the collector of node-exporter reads the older form"
 

@@ -8,7 +8,7 @@ import os
 import pwd
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from carbontui.power.backends.base import (
@@ -95,18 +95,8 @@ class Capd:
 
     def metrics(self, callers: int) -> tuple[Family, ...]:
         """What it holds and has done since its start."""
-        boards = self._boards()
-        limits = tuple(({"gpu": one.uuid}, one.limit_mw and one.limit_mw / 1000) for one in boards)
-        found = tuple(({"gpu": one.uuid}, self._limiter.boards[one.uuid].found_w) for one in boards)
-        held = tuple(({"gpu": one.uuid, "uid": str(one.holder)}, 1.0) for one in boards if one.holder is not None)
-        return (
-            Family("carbontui_capd_limit_watts", "gauge", "watts", "The power limit in force.", limits),
-            Family("carbontui_capd_found_watts", "gauge", "watts", "The power limit that is restored.", found),
-            Family("carbontui_capd_held", "gauge", "", "1 where a limit is set for a user.", held),
-            Family("carbontui_capd_changes", "counter", "", "Limits and clock locks set.", (({}, self.changes),)),
-            Family("carbontui_capd_refusals", "counter", "", "Requests refused.", (({}, self.refused),)),
-            Family("carbontui_capd_callers", "gauge", "", "Connections open.", (({}, callers),)),
-        )
+        found_w = {uuid: board.found_w for uuid, board in self._limiter.boards.items()}
+        return families(self._boards(), found_w, self.changes, self.refused, callers)
 
     def _answer(self, caller: Caller, request: wire.CapdRequest) -> wire.CapdAnswer:
         caller.heard_s = self._clock()
@@ -259,6 +249,23 @@ class Capd:
             holder = self._holders.get(info.uuid)
             found.append(wire.Board(info.uuid, info.name, limit_mw, None if holder is None else holder.uid))
         return tuple(found)
+
+
+def families(
+    boards: Sequence[wire.Board], found_w: Mapping[str, float | None], changes: int, refused: int, callers: int
+) -> tuple[Family, ...]:
+    """These boards with the limit that is restored on each, and how often a limit was set or refused. Pure."""
+    limits = tuple(({"gpu": one.uuid}, one.limit_mw and one.limit_mw / 1000) for one in boards)
+    found = tuple(({"gpu": one.uuid}, found_w.get(one.uuid)) for one in boards)
+    held = tuple(({"gpu": one.uuid, "uid": str(one.holder)}, 1.0) for one in boards if one.holder is not None)
+    return (
+        Family("carbontui_capd_limit_watts", "gauge", "watts", "The power limit in force.", limits),
+        Family("carbontui_capd_found_watts", "gauge", "watts", "The power limit that is restored.", found),
+        Family("carbontui_capd_held", "gauge", "", "1 where a limit is set for a user.", held),
+        Family("carbontui_capd_changes", "counter", "", "Limits and clock locks set.", (({}, changes),)),
+        Family("carbontui_capd_refusals", "counter", "", "Requests refused.", (({}, refused),)),
+        Family("carbontui_capd_callers", "gauge", "", "Connections open.", (({}, callers),)),
+    )
 
 
 def owner_of(pid: int) -> int | None:
