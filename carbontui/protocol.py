@@ -873,6 +873,8 @@ class HistoryAnswer(Struct, tag_field="t", tag="history", frozen=True):
     watts: Watts
     level: tuple[str | None, ...] = ()
     intensity_g: tuple[float | None, ...] = ()
+    kind: tuple[LevelKind | None, ...] = ()
+    """Of each level."""
 
 
 class JobsAsk(Struct, tag_field="t", tag="jobs", frozen=True):

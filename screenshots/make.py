@@ -22,7 +22,8 @@ time.tzset()
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "tests" / "tui"))
 
-from fake import FakeSupervisor, past_levels, scene  # noqa: E402
+from fake import FakeSupervisor, past_levels, scene, situated  # noqa: E402
+from msgspec import structs  # noqa: E402
 
 from carbontui import units  # noqa: E402
 from carbontui.tui.app import CarbonApp  # noqa: E402
@@ -43,9 +44,12 @@ PICTURES = {
 
 async def draw(name: str, folder: Path) -> None:
     what, gpus, size, keys, theme = PICTURES[name]
+    snap = scene(what, gpus)
+    if what == "running":  # under its cap, as a supervisor tells it
+        snap = structs.replace(snap, status=situated(structs.replace(snap.status, state="throttled")))
     with tempfile.TemporaryDirectory() as place:
         socket = Path(place) / "s"
-        async with FakeSupervisor(socket, scene(what, gpus)) as fake:
+        async with FakeSupervisor(socket, snap) as fake:
             fake.levels = past_levels(gpus, now=units.from_iso(fake.snap.series.now))
             screen = Dashboard(Target("k7q2mz", "charlm", socket), BLOCKS, monotonic=lambda: 0.0)
             app = CarbonApp(lambda: screen)

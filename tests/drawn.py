@@ -18,7 +18,7 @@ def drawn(told: Any, now_s: float = NOW_S) -> str:
 
 def drawn_plan(state: Any, seen: Any) -> Any:
     """The plan as viewers get it."""
-    from carbontui.job.supervisor.core import shown_plan
+    from carbontui.job.supervisor.core.view import shown_plan
     from carbontui.job.supervisor.shell.requests import Requests
 
     return Requests._drawn_plan(shown_plan.view(state, seen), seen.now_s)

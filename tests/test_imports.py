@@ -63,16 +63,16 @@ PURE = {
     "carbontui.job.worker.messages",
     "carbontui.account",
     "carbontui.client.train.prediction",
-    "carbontui.client.evidence",
-    "carbontui.client.unseen",
+    "carbontui.client.detection.evidence",
+    "carbontui.client.detection.unseen",
     "carbontui.grid.types",
     "carbontui.plan",
-    "carbontui.power.calibration",
-    "carbontui.power.capability",
-    "carbontui.power.curve",
+    "carbontui.power.curves.calibration",
+    "carbontui.power.agent.view",
+    "carbontui.power.curves.curve",
     "carbontui.power.messages",
-    "carbontui.power.metrics",
-    "carbontui.power.simulated",
+    "carbontui.power.metering.metrics",
+    "carbontui.power.backends.simulated",
     "carbontui.system.openmetrics",
     "carbontui.protocol",
     "carbontui.site.sharing",
@@ -108,6 +108,18 @@ FILES = {
 }
 MESSAGES = ("keeper.messages", "worker.messages")
 CORE, RECORD, SHELL = (f"{JOB}.supervisor.{name}" for name in ("core", "record", "shell"))
+CORE_STATE, PLANNING, RULES, VIEW = (f"{CORE}.{name}" for name in ("state", "planning", "rules", "view"))
+INSIDE_CORE = {
+    CORE_STATE: set(),
+    PLANNING: {CORE_STATE},
+    RULES: {CORE_STATE, PLANNING},
+    f"{CORE}.effects": {CORE_STATE, PLANNING, RULES},
+    f"{CORE}.commands": {CORE_STATE, PLANNING, RULES, f"{CORE}.effects"},
+    f"{CORE}.advance": {CORE_STATE, PLANNING, RULES, f"{CORE}.effects", f"{CORE}.commands"},
+    VIEW: {CORE_STATE, PLANNING, RULES},
+}
+"""The rooms of the supervisor's core and what each may import of the others: values, what they are planned with, the
+rules, and above them what is done and what is shown. Nothing decides on what is shown."""
 INSIDE_JOB = {
     f"{JOB}.supervisor.loop": {CORE, RECORD, SHELL, f"{JOB}.keeper.messages", f"{JOB}.worker.handle", *FILES},
     f"{JOB}.supervisor.__main__": {f"{JOB}.supervisor.loop", f"{JOB}.spec"},
@@ -256,6 +268,15 @@ def test_inside_a_job_nothing_imports_what_is_above_it():
     assert broken == []
 
 
+def test_inside_the_core_nothing_imports_what_is_above_it():
+    broken = []
+    for module in (m for m in FILE_OF if within(m, [CORE]) and m != CORE):
+        room = next(room for room in INSIDE_CORE if within(module, [room]))
+        others = {other for other in imports()[module] if within(other, [CORE])}
+        broken += [f"{module} imports {other}" for other in others if not within(other, {room, *INSIDE_CORE[room]})]
+    assert broken == []
+
+
 @pytest.mark.parametrize("module", sorted(m for m in FILE_OF if within(m, [CORE])))
 def test_the_core_of_the_supervisor_knows_no_clock_no_files_and_no_sockets(module):
     impure = {name for name in names()[module] if name.split(".")[0] in IMPURE}
@@ -297,7 +318,7 @@ def test_what_a_training_script_loads_parses_on_python_3_9(path):
         ("carbontui.tui.app", ["torch", "numpy", "httpx", "pynvml"]),
         ("carbontui.job.supervisor", ["textual", "torch", "numpy", "pynvml"]),
         ("carbontui.job.keeper", ["textual", "torch", "numpy", "pynvml", "httpx", "msgspec", "asyncio", "click"]),
-        ("carbontui.power.agent", ["textual", "torch", "numpy", "httpx"]),
+        ("carbontui.power.agent.__main__", ["textual", "torch", "numpy", "httpx"]),
         ("carbontui.job.supervisor.loop", ["textual", "rich", "torch", "numpy", "httpx", "click"]),
         ("carbontui.cli", ["textual", "torch", "numpy", "pynvml", "httpx"]),
         ("carbontui", ["textual", "torch", "numpy", "pynvml", "httpx", "msgspec", "asyncio", "json.tool"]),

@@ -9,7 +9,7 @@ import pytest
 from later import together
 from test_imports import CORE, FILE_OF, names, within
 
-from carbontui.job.supervisor.core import forbidden
+from carbontui.job.supervisor.core.state import forbidden
 from carbontui.text import figures
 from carbontui.text.statements import TABLE, TABLES
 
@@ -37,8 +37,8 @@ FOREIGN = {
     "carbontui.system.openmetrics": "the OpenMetrics format",
     "carbontui.plan.graph": "level numbers",
     "carbontui.plan.problem": "what msgspec says of a file of the user",
-    "carbontui.power.cpu_time": "/proc",
-    "carbontui.power.rapl": "/proc",
+    "carbontui.power.metering.shares": "/proc",
+    "carbontui.power.metering.rapl": "/proc",
     "carbontui.system.proc": "/proc",
     "carbontui.tui.loglines": "the training's output, with the keeper's one marker line",
     "carbontui.tui.screens.log": "the training's output",
@@ -162,12 +162,16 @@ def test_every_wording_is_used_and_said_once():
 PHRASE = re.compile(r"[a-z]{2,} [a-z]{2,}|[a-z]{2,} $|^ [a-z]{2,}|^; ")
 """Two words, or one with the space before or after which another is to stand."""
 NO_SENTENCES = {
-    "core.capabilities": {"duty cycle", "carbontui run --sigstop -- ...", "carbontui rehearse "},  # JSON; commands
-    "core.forbidden": {"daily ", forbidden._FORMS},  # what the user typed, and is to type
-    "core.levels": {"cap "},  # the name of a level, its identity in plans and JSON
-    "core.problem": {"duty "},
-    "core.plan": {"run now"},  # the name of a baseline
-    "core.unloading": {"the try"},  # in journals of earlier versions
+    "core.rules.capabilities": {
+        "duty cycle",
+        "carbontui run --sigstop -- ...",
+        "carbontui rehearse ",
+    },  # JSON; commands
+    "core.state.forbidden": {"daily ", forbidden._FORMS},  # what the user typed, and is to type
+    "core.state.levels": {"cap "},  # the name of a level, its identity in plans and JSON
+    "core.planning.problem": {"duty "},
+    "core.planning.answers": {"run now"},  # the name of a baseline
+    "core.state.unloading": {"the try"},  # in journals of earlier versions
 }
 """By module: texts of the core that no user reads as a sentence of carbontui, and what they are."""
 
@@ -200,7 +204,7 @@ def test_a_sentence_is_found(code):
 
 def test_the_core_makes_no_sentence():
     found = {
-        f"core.{module.rpartition('.')[2]}": texts
+        f"core{module.removeprefix(CORE)}": texts
         for module, path in FILE_OF.items()
         if within(module, [CORE]) and (texts := set(phrases(ast.parse(path.read_text()))))
     }

@@ -7,8 +7,8 @@ import pytest
 from carbontui.job import spec, spool, store
 from carbontui.job.journal import Journal
 from carbontui.job.supervisor.record.first_count import FirstCounts
-from carbontui.power import curve_files
-from carbontui.power.leases import LeaseStore
+from carbontui.power.curves import files
+from carbontui.power.limit.leases import LeaseStore
 from carbontui.power.messages import Sample
 from carbontui.site.ledger import Ledger, LedgerError
 from carbontui.system import untrusted
@@ -68,9 +68,9 @@ def test_damaged_leases_claims_and_curves_count_as_none(tmp_path, damaged):
     assert ledger.claims(1.0) == [] and ledger.held_w("k3f9aa") == 0.0
     with pytest.raises(LedgerError, match="carbontui site --cap"):
         ledger.budget(1.0)
-    assert curve_files.of_script("m", tmp_path) is None
+    assert files.of_script("m", tmp_path) is None
     with pytest.raises(ValueError):
-        curve_files.read(tmp_path / "GPU-a.json")
+        files.read(tmp_path / "GPU-a.json")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import sys
 from unittest import mock
 
 from carbontui.client import api
-from carbontui.client.gate import Gate
+from carbontui.client.pausing.gate import Gate
 
 
 def output(script: str, *args: object) -> str:

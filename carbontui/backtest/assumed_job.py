@@ -19,7 +19,7 @@ PAUSE_S, RESUME_S, SWITCH_W = 20.0, 45.0, 300.0
 """Seconds to pause and to resume, and watts while switching (at 650 W at full speed); assumed, not measured."""
 CURVE = ((1.0, 1.0, 1.0), (0.86, 0.785, 0.942), (0.72, 0.676, 0.875), (0.60, 0.577, 0.741))
 """Cap, watts and speed as shares of those at full speed: the expected values for any training on any board from public
-measurements (`carbontui.power.public_curves`); single trainings differ by 2, 4 and 11 % in speed: calibrate your own
+measurements (`carbontui.power.curves.public`); single trainings differ by 2, 4 and 11 % in speed: calibrate your own
 job."""
 PARKED = 0.138
 """Share of the full watts that a paused job draws with its model in memory; assumed (90 W of 650 W)."""

@@ -10,9 +10,10 @@ import socket
 import sys
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional
 
-from carbontui.client import device, marker, quiet_end
-from carbontui.client.gate import Gate
-from carbontui.client.link import Link, start_time
+from carbontui.client import device, marker
+from carbontui.client.pausing import signals
+from carbontui.client.pausing.gate import Gate
+from carbontui.client.pausing.link import Link, start_time
 
 _METRICS_MAX = 32
 _COUNT_MAX = 2**53
@@ -106,7 +107,7 @@ def metrics() -> Dict[str, Any]:
 
 def refresh() -> None:
     """Ask for the newest figures: called once, where the script's tracker is closed."""
-    from carbontui.client.newest import newest
+    from carbontui.client.pausing.link import newest
 
     path = os.environ.get("CARBONTUI_SOCKET")
     if _link is not None and path:
@@ -166,7 +167,7 @@ def _first_step() -> None:
     _distribute()
     atexit.register(_goodbye, os.getpid())
     _link.guard()
-    quiet_end.arm(gate)
+    signals.arm(gate)
     _link.start()
 
 
@@ -181,7 +182,7 @@ def _distribute() -> None:
     rank = dist.get_rank() if dist else _env_count("RANK")
     world = dist.get_world_size() if dist else _env_count("WORLD_SIZE", 1)
     if world > 1:
-        from carbontui.client.ranks import Ranks
+        from carbontui.client.pausing.ranks import Ranks
 
         _ranks.append(Ranks(gate, rank, world, _link.speed))
         _ranks[0].start()

@@ -13,10 +13,11 @@ import os
 import sys
 from typing import Any, Callable
 
-from carbontui.client import device, evidence, guess
+from carbontui.client import device
 from carbontui.client.api import gate
 from carbontui.client.around import around
-from carbontui.client.leader import Leader
+from carbontui.client.detection import evidence, guess
+from carbontui.client.detection.leader import Leader
 
 _leader = Leader()
 
@@ -88,7 +89,7 @@ def _tracker(function: str) -> Callable[[Any], None]:
     """Hook the script's experiment tracker once it is imported."""
 
     def found(module: Any) -> None:
-        from carbontui.client import trackers
+        from carbontui.client.frameworks import trackers
 
         if trackers.wanted():
             getattr(trackers, function)(module)

@@ -20,13 +20,11 @@ def build(hook_dir: Union[str, Path]) -> Path:
     source = Path(__file__).resolve().parent
     target = Path(hook_dir)
     package = target / "carbontui"
-    for folder in ("frameworks", "train"):
-        (package / "client" / folder).mkdir(mode=0o700, parents=True, exist_ok=True)
-    for name in ("__init__.py", "py.typed"):
-        shutil.copyfile(source.parent / name, package / name)
-    for file in [*source.glob("*.py"), *source.glob("frameworks/*.py"), *source.glob("train/*.py")]:
-        if file.name not in _LEFT_OUT:
-            shutil.copyfile(file, package / "client" / file.relative_to(source))
+    files = [file for file in source.rglob("*.py") if file.name not in _LEFT_OUT]
+    for file in [source.parent / "__init__.py", source.parent / "py.typed", *files]:
+        copy = package / file.relative_to(source.parent)
+        copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        shutil.copyfile(file, copy)
     shutil.copyfile(source / "sitecustomize.py", target / "sitecustomize.py")
     return target
 

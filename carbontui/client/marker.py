@@ -12,30 +12,27 @@ from datetime import datetime, timezone
 from typing import Optional
 
 
-def write_atomic(path: str, data: bytes) -> None:
-    """Atomically replace the file at `path` by `data`, which is on disk when this returns. Raises OSError."""
+def write_atomic(path: str, data: bytes, *, durable: bool = True) -> None:
+    """Atomically replace the file at `path` by `data`, which is on disk when this returns unless it need not be
+    `durable`. Raises OSError."""
     part = f"{path}.{os.getpid()}.part"
     try:
         with open(part, "wb") as file:
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         os.replace(part, path)
     except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(part)
+        remove(part)
         raise
-    sync_dir(os.path.dirname(path))
-
-
-def sync_dir(path: str) -> None:
-    """Make a rename durable; errors of file systems that cannot are ignored."""
-    with contextlib.suppress(OSError):
-        fd = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+    if durable:
+        with contextlib.suppress(OSError):  # some file systems cannot make a rename durable
+            fd = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
 
 
 def write(path: str, step: int, not_before: Optional[str]) -> None:
@@ -46,6 +43,6 @@ def write(path: str, step: int, not_before: Optional[str]) -> None:
 
 
 def remove(path: str) -> None:
-    """Remove the marker: the process does not exit after all."""
+    """Remove a file, if it is there: a marker, if the process does not exit after all."""
     with contextlib.suppress(OSError):
         os.unlink(path)

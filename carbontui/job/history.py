@@ -17,6 +17,7 @@ from typing import NamedTuple
 from carbontui import protocol, units
 from carbontui.job import journal
 from carbontui.job.journal import ROLLUP_S, Rollup
+from carbontui.protocol import LevelKind, is_level_kind
 from carbontui.system import untrusted
 
 UNUSABLE = (ArithmeticError, AttributeError, KeyError, TypeError, ValueError)
@@ -25,8 +26,13 @@ SHORT_S = 6 * 3600.0
 """A span up to this is read row by row: about 2,000 rows per board."""
 TOUCHED_S = 1e-6
 """Less of a column than this is rounding error of sums, not a reading."""
-LEVEL_OF_STATE: dict[str, str | None] = {"paused": "pause", "unloaded": "unload", "waiting": "off", "starting": None}
-"""States without steps map to these levels, regardless of the plan's level for the slot."""
+LEVEL_OF_STATE: dict[str, LevelKind | None] = {
+    "paused": "pause",
+    "unloaded": "unload",
+    "waiting": "off",
+    "starting": None,
+}
+"""States without steps map to these levels, named after their kind, regardless of the plan's level for the slot."""
 
 
 class HistoryError(RuntimeError):
@@ -39,6 +45,7 @@ class Past:
 
     watts: tuple[float | None, ...]
     levels: tuple[str | None, ...]
+    kinds: tuple[LevelKind | None, ...]
 
 
 class Sum(NamedTuple):
@@ -64,7 +71,7 @@ def read(
                     rollup.bins if rollup else db.execute("select start, joules, seconds from energy_10min").fetchall()
                 )
                 watts = _from_sums(db, edges, sorted(map(tuple, bins)))
-            return Past(tuple(watts), _levels(db, edges)), rollup
+            return Past(tuple(watts), *_levels(db, edges)), rollup
     except (sqlite3.Error, OSError, *UNUSABLE) as error:
         raise _unreadable(path, error) from error
 
@@ -95,7 +102,8 @@ def whole(path: Path, status: protocol.Status, columns: int) -> protocol.History
         return grid[index][2] if index >= 0 and at_s < starts[index] + grid[index][1] else None
 
     intensity = tuple(value(first_s + (index + 0.5) * step_s) for index in range(columns))
-    return protocol.HistoryAnswer(0, protocol.Watts(units.iso(first_s), step_s, found.watts), found.levels, intensity)
+    watts = protocol.Watts(units.iso(first_s), step_s, found.watts)
+    return protocol.HistoryAnswer(0, watts, found.levels, intensity, found.kinds)
 
 
 def _unreadable(path: Path, error: Exception) -> HistoryError:
@@ -165,18 +173,25 @@ def _cut(db: sqlite3.Connection, start: float, edge: float) -> Sum:
     return Sum(joules or 0.0, seconds or 0.0)
 
 
-def _levels(db: sqlite3.Connection, edges: Sequence[float]) -> tuple[str | None, ...]:
-    """The level observed in the middle of each column, from the journal's changes of state."""
+def _levels(
+    db: sqlite3.Connection, edges: Sequence[float]
+) -> tuple[tuple[str | None, ...], tuple[LevelKind | None, ...]]:
+    """The level observed in the middle of each column, and its kind, from the journal's changes of state."""
     rows = db.execute(
         "select at, data from event where kind='state' and at <= ?2 and at >="
         " coalesce((select max(at) from event where kind='state' and at <= ?1), 0) order by at",
         (edges[0], edges[-1]),
     )
     at: list[float] = []
-    levels: list[str | None] = [None]
+    levels: list[tuple[str | None, LevelKind | None]] = [(None, None)]
     for moment, data in rows:
         facts = untrusted.decode(data, dict)
         at.append(moment)
-        levels.append(LEVEL_OF_STATE.get(facts["state"], facts["level"]))
-    middles = ((a + b) / 2 for a, b in itertools.pairwise(edges))
-    return tuple(levels[bisect.bisect_right(at, middle)] for middle in middles)
+        if (state := facts["state"]) in LEVEL_OF_STATE:
+            levels.append((LEVEL_OF_STATE[state], LEVEL_OF_STATE[state]))
+        else:
+            # a journal of an earlier version names the level alone
+            kind: LevelKind = "cap" if state == "throttled" else "full"
+            levels.append((facts["level"], told if is_level_kind(told := facts.get("level_kind", "")) else kind))
+    seen = [levels[bisect.bisect_right(at, (a + b) / 2)] for a, b in itertools.pairwise(edges)]
+    return tuple(name for name, _ in seen), tuple(kind for _, kind in seen)

@@ -9,7 +9,7 @@ import msgspec
 
 from carbontui import config, units
 from carbontui.job.clock import Clock
-from carbontui.power.declared import DeclaredBoards
+from carbontui.power.backends.declared import DeclaredBoards
 
 NUMBER_MOST = 1e15
 """Steps, joules and epoch seconds of any job are far below this; sums above it exceed the calendar."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from msgspec import structs
 
 from carbontui.nodes.handle import NodeHandle
-from carbontui.power.handle import AgentHandle
+from carbontui.power.agent.handle import AgentHandle
 from carbontui.power.messages import SILENT_NODE_S, HostReading, Node, Outcome, Reading, Readings, Sample
 
 

@@ -20,8 +20,8 @@ from msgspec import Struct, structs
 
 from carbontui import units
 from carbontui.nodes.messages import LINE_MAX, FromNode, Line, Open, Relay, Shut, Up, decode_from_node
-from carbontui.power import declared
-from carbontui.power.handle import AgentHandle
+from carbontui.power.agent.handle import AgentHandle
+from carbontui.power.backends import declared
 from carbontui.power.messages import Done, Gone, Node, Outcome, Report, encode
 from carbontui.system import proc
 

@@ -22,10 +22,10 @@ from msgspec import Struct, structs
 
 from carbontui import __version__
 from carbontui.nodes.messages import BEAT_S, DEAF_S, LINE_MAX, Line, Open, Relay, Shut, Up, decode_to_node
-from carbontui.power.declared import DeclaredBoards
-from carbontui.power.handle import AgentHandle
+from carbontui.power.agent.handle import AgentHandle
+from carbontui.power.backends.declared import DeclaredBoards
+from carbontui.power.backends.simulated import SimulatedSpec
 from carbontui.power.messages import AgentLine, Bye, Done, Gone, Poke, Report, Wish, encode
-from carbontui.power.simulated import SimulatedSpec
 from carbontui.system import isolation, local_socket
 
 RANK_LINE_MAX = 64 * 1024

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from carbontui import units
-from carbontui.protocol import LIVE_STATES, Exit, LevelInfo, PlanView, State, Status
+from carbontui.protocol import LIVE_STATES, Exit, Gpu, LevelInfo, PlanView, State, Status
 from carbontui.text import figures, marks
 
 STATES: dict[State, str] = {
@@ -62,6 +62,17 @@ def at_level(status: Status, plan: PlanView | None) -> str:
         return ""
     name = now.applied if now is not None else status.level
     return "" if name is None else f"at {level(name, table)}"
+
+
+OTHERS = "the rest other programs'"
+"""A board has a part of its own for the job only where processes that are not the job's are seen on it."""
+
+
+def own_part(gpu: Gpu) -> str:
+    """'12 W ~ of it this job's, the rest other programs'', or '' for a board that the job has to itself."""
+    if gpu.own_w is None:
+        return ""
+    return f"{marks.marked(figures.watts(gpu.own_w), marks.ESTIMATED)} of it this job's, {OTHERS}"
 
 
 def refused(status: Status) -> str:

@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from carbontui.job import store
-from carbontui.power import curve, curve_files
+from carbontui.power.curves import curve, files
 from carbontui.text import figures
 from carbontui.verbs.support import talk
 from carbontui.verbs.support.command import Failure, live_jobs, refused
@@ -45,7 +45,7 @@ def calibrate(job: str | None, show: bool, as_json: bool, target: Path | None, s
 def _export(job: store.Job, target: Path) -> str:
 
     record = store.read_json(job.dir / "job.json") or {}
-    found = curve_files.of_script(curve_files.fingerprint(job.argv, Path(str(record.get("cwd", "/")))))
+    found = files.of_script(files.fingerprint(job.argv, Path(str(record.get("cwd", "/")))))
     if found is None:
         raise Failure("no curve has been measured here for this script yet; measure one: carbontui calibrate", 3)
     with refused(f"{target} cannot be written: ", OSError, code=1):
@@ -56,9 +56,9 @@ def _export(job: store.Job, target: Path) -> str:
 def _import(source: Path) -> str:
 
     with refused(f"{source}: ", (OSError, ValueError)):
-        found = curve_files.read(source)
+        found = files.read(source)
     with refused("not imported: ", OSError, code=1):
-        curve_files.save(found)
+        files.save(found)
     gpu = "".join(letter if letter.isprintable() else "?" for letter in found.gpu)
     worst = max(curve.energy_error(found, point.cap_w) for point in found.levels)
     return (

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import click
 
-from carbontui.power import capd_client, capd_install, capd_wire
+from carbontui.power.capd import client, wire
+from carbontui.power.capd import install as unit_files
 from carbontui.units import printable
 from carbontui.verbs.support.command import Failure
 
@@ -51,13 +52,13 @@ def install(group: str | None, metrics: Path | None, show: bool) -> None:
             f"--metrics {printable(str(metrics))}: a systemd unit takes no spaces, quotes or special characters", 2
         )
     metrics = metrics.absolute() if metrics else None
-    units = capd_install.units(group, metrics)
+    units = unit_files.units(group, metrics)
     if show:
         for name, text in units.items():
-            click.echo(f"# {capd_install.UNITS / name}\n{text}")
+            click.echo(f"# {unit_files.UNITS / name}\n{text}")
         return
     _root("sudo carbontui capd install")
-    if (place := capd_install.writable_by_others(capd_install.code())) is not None:
+    if (place := unit_files.writable_by_others(unit_files.code())) is not None:
         raise Failure(
             f"{place} can be changed by somebody who is not root, who could then run anything as root through capd; "
             "install carbontui for root first: python3 -m venv /opt/carbontui && "
@@ -66,15 +67,15 @@ def install(group: str | None, metrics: Path | None, show: bool) -> None:
         )
     click.echo(ALLOWS)
     if not _systemd():
-        line = shlex.join(capd_install.command(group, metrics=metrics))
+        line = shlex.join(unit_files.command(group, metrics=metrics))
         click.echo(f"There is no systemd here: have your init, or the container's entry point, run as root:\n{line}")
         return
     for name, text in units.items():
-        (capd_install.UNITS / name).write_text(text)
+        (unit_files.UNITS / name).write_text(text)
     _systemctl("daemon-reload")
-    _systemctl("enable", "--now", f"{capd_install.NAME}.socket")
-    _systemctl("enable", "--now", f"{capd_install.NAME}.service")
-    click.echo(f"capd answers at {capd_wire.SOCKET}; its log: journalctl -u {capd_install.NAME}")
+    _systemctl("enable", "--now", f"{unit_files.NAME}.socket")
+    _systemctl("enable", "--now", f"{unit_files.NAME}.service")
+    click.echo(f"capd answers at {wire.SOCKET}; its log: journalctl -u {unit_files.NAME}")
 
 
 @capd.command()
@@ -83,8 +84,8 @@ def uninstall() -> None:
     _root("sudo carbontui capd uninstall")
     if _systemd():
         with contextlib.suppress(Failure):
-            _systemctl("disable", "--now", f"{capd_install.NAME}.socket", f"{capd_install.NAME}.service")
-    found = [capd_install.UNITS / name for name in capd_install.units(None) if (capd_install.UNITS / name).exists()]
+            _systemctl("disable", "--now", f"{unit_files.NAME}.socket", f"{unit_files.NAME}.service")
+    found = [unit_files.UNITS / name for name in unit_files.units(None) if (unit_files.UNITS / name).exists()]
     for path in found:
         path.unlink()
     if found and _systemd():
@@ -95,11 +96,11 @@ def uninstall() -> None:
 @capd.command()
 def status() -> None:
     """Whether it answers, and whose limits it holds."""
-    path = capd_wire.socket_path()
+    path = wire.socket_path()
     try:
-        with capd_client.connect() as link:
-            link.sendall(capd_wire.encode(capd_wire.CapdAsk()))
-            answer = capd_client.receive(link, bytearray())
+        with client.connect() as link:
+            link.sendall(wire.encode(wire.CapdAsk()))
+            answer = client.receive(link, bytearray())
     except OSError as error:
         raise Failure(
             f"no capd answers at {path} ({error.strerror or error}); sudo carbontui capd install", 3

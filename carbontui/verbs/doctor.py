@@ -14,11 +14,12 @@ from typing import Literal
 import click
 
 from carbontui import __version__, config, paths
-from carbontui.client import probe
+from carbontui.client.detection import probe
 from carbontui.grid import zones
 from carbontui.job import journal, launch, store
-from carbontui.power import capability, leases
-from carbontui.power.handle import AgentHandle
+from carbontui.power.agent import view
+from carbontui.power.agent.handle import AgentHandle
+from carbontui.power.limit import leases
 from carbontui.verbs import restart
 from carbontui.verbs.hook import installed
 from carbontui.verbs.support import streams, talk
@@ -40,7 +41,7 @@ class Finding:
     mend: str = ""
     aspect: str = ""
     support: str = ""
-    """Of a device, in the terms of `carbontui.power.capability`."""
+    """Of a device, in the terms of `carbontui.power.agent.view`."""
 
 
 def state_findings() -> list[Finding]:
@@ -163,9 +164,9 @@ async def power_findings(mend: bool) -> list[Finding]:
             text = f"the GPU driver has not answered for {FIRST_LOOK_S:.0f} s; running jobs do not wait for it"
             return [*found, Finding("gpu", "missing", text)]
         found += [Finding("gpu", "missing", text) for text in handle.readings.notices]
-        for row in capability.table(handle.readings):
+        for row in view.table(handle.readings):
             ok: Verdict = "ok" if row.support == "yes" else "note"
-            support = capability.SAYS[row.support]
+            support = view.SAYS[row.support]
             text = f"{row.aspect}: {support}" + (f" ({row.why})" if row.why else "")
             found.append(Finding(row.device, ok, text, row.fix, row.aspect, support))
         if not handle.readings.devices:

@@ -10,7 +10,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from carbontui import paths
-from carbontui.client import pth
+from carbontui.client.detection import pth
 from carbontui.verbs.support.command import refused
 
 

@@ -67,7 +67,8 @@ def report(status: protocol.Status, means: str = "") -> list[str]:
         parked = f", parked {gpu.parked_w:.0f} W" if gpu.parked_w is not None else ""
         how = "" if gpu.power_w is None else _how(status, f"gpus.{index}.power_w")
         number = index if gpu.index is None else gpu.index
-        rows.append((f"gpu {number}", f"{gpu.name}  {figures.watts(gpu.power_w)}{cap}{parked}{how}"))
+        own = f"; {part}" if (part := situation.own_part(gpu)) else ""
+        rows.append((f"gpu {number}", f"{gpu.name}  {figures.watts(gpu.power_w)}{cap}{parked}{own}{how}"))
     if not status.gpus and live:
         rows.append(("power", f"{figures.watts(status.power_w)}{_how(status, 'power_w')}"))
     unmetered = account_words.unmetered(status)

@@ -11,7 +11,7 @@ import click
 from carbontui import link, protocol, units
 from carbontui.job import allowance, stopping, store
 from carbontui.job.budget import parse, parse_until
-from carbontui.power import leases
+from carbontui.power.limit import leases
 from carbontui.text.plan import difference
 from carbontui.verbs.support import talk
 from carbontui.verbs.support.command import Failure, live_jobs, refused

@@ -22,14 +22,15 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from carbontui import units
 from carbontui.grid.types import Outlook
 from carbontui.job.allowance import Allowance
-from carbontui.job.supervisor.core import allowance_rules, control, machine, plan, plan_request, problem
-from carbontui.job.supervisor.core.allowances import Allowances
-from carbontui.job.supervisor.core.measured import Mean, Measured
-from carbontui.job.supervisor.core.observe import observe
-from carbontui.job.supervisor.core.progress import Progress
-from carbontui.job.supervisor.core.state import Totals
+from carbontui.job.supervisor.core.planning import answers, machine, plan_request, problem
+from carbontui.job.supervisor.core.rules import allowance_rules, control
+from carbontui.job.supervisor.core.rules.observe import observe
+from carbontui.job.supervisor.core.state.allowances import Allowances
+from carbontui.job.supervisor.core.state.job import Totals
+from carbontui.job.supervisor.core.state.measured import Mean, Measured
+from carbontui.job.supervisor.core.state.progress import Progress
 from carbontui.job.worker.process import solve_plan
-from carbontui.power.curve import Curve, Point
+from carbontui.power.curves.curve import Curve, Point
 from tests.job.states import NOW_S, board, inputs, job_state, rank
 
 SLOT_S = 900.0
@@ -110,7 +111,7 @@ def one(seed: int, order: tuple[str, ...]) -> tuple[float, bool, str]:
         if request is not None:
             answer = solve_plan(request.ask)
             state = replace(
-                state, plan=plan.from_answer(request.setup, answer, now, request.deadline_s, request.left_s)
+                state, plan=answers.from_answer(request.setup, answer, now, request.deadline_s, request.left_s)
             )
         # within a slot the rules look every minute
         for minute in range(15):

@@ -30,8 +30,8 @@ sys.path[:0] = [str(HERE.parent), str(HERE.parent / "nvmlsim")]
 from house import House, until
 from nvmlsim import Sim, build
 
-from carbontui.power import capd_client, capd_wire
-from carbontui.power.capd_wire import Limit, Lock
+from carbontui.power.capd import client, wire
+from carbontui.power.capd.wire import Limit, Lock
 from carbontui.system import proc
 
 UUID = "GPU-51a00000-7c1d-4e55-9d3a-000000000000"
@@ -57,7 +57,7 @@ class Capd:
         os.environ["CARBONTUI_CAPD"] = str(self.socket)
 
         def answers() -> bool:
-            with contextlib.suppress(OSError), capd_client.connect() as link:
+            with contextlib.suppress(OSError), client.connect() as link:
                 link.sendall(b'{"t":"beat"}\n')
                 return bool(link.recv(100))
             return False
@@ -69,19 +69,19 @@ class Capd:
         self.process.wait()
 
 
-def ask(link: socket.socket, request: capd_wire.CapdRequest) -> capd_wire.CapdAnswer:
-    link.sendall(capd_wire.encode(request))
-    return capd_client.receive(link, bytearray())
+def ask(link: socket.socket, request: wire.CapdRequest) -> wire.CapdAnswer:
+    link.sendall(wire.encode(request))
+    return client.receive(link, bytearray())
 
 
 @contextlib.contextmanager
 def holding(sim: Sim) -> Iterator[subprocess.Popen[bytes]]:
     """A caller that holds 400 W, with a process of its own on the board."""
     code = (
-        "import socket,sys,time\nfrom carbontui.power import capd_client, capd_wire\n"
-        "link = capd_client.connect()\n"
-        f"link.sendall(capd_wire.encode(capd_wire.Limit('{UUID}', 400_000)))\n"
-        "print(capd_client.receive(link, bytearray()).ok, flush=True)\ntime.sleep(600)"
+        "import socket,sys,time\nfrom carbontui.power.capd import client, wire\n"
+        "link = client.connect()\n"
+        f"link.sendall(wire.encode(wire.Limit('{UUID}', 400_000)))\n"
+        "print(client.receive(link, bytearray()).ok, flush=True)\ntime.sleep(600)"
     )
     sim.process(os.getpid(), level=0.5)
     caller = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)

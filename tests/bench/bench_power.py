@@ -30,11 +30,11 @@ from bursts import Bursts
 from nvmlsim import Sim, build
 from simjob import SimulatedJob, drive
 
-from carbontui.power.calibration import Calibration, CalibrationSpec, Finished
-from carbontui.power.handle import AgentHandle
+from carbontui.power.agent.handle import AgentHandle
+from carbontui.power.backends.nvml import NvmlBackend
+from carbontui.power.curves.calibration import Calibration, CalibrationSpec, Finished
 from carbontui.power.messages import Sample
-from carbontui.power.meter import Meter
-from carbontui.power.nvml import NvmlBackend
+from carbontui.power.metering.meter import Meter
 
 A100 = {"arch": 7, "has_average": 0, "usage_is_average": 0}
 PHASES = [i * 0.618034 % 1 for i in range(20)]
@@ -141,7 +141,7 @@ def cell(sim: Sim, load: tuple[float, float], **how: object) -> str:
 SUPERVISOR = """
 import asyncio
 from pathlib import Path
-from carbontui.power.handle import AgentHandle
+from carbontui.power.agent.handle import AgentHandle
 async def main():
     handle = AgentHandle(log=lambda line: None, cwd=Path("/"), job="bench")
     await handle.start()

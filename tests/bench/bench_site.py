@@ -24,13 +24,14 @@ sys.path[:0] = [str(HERE.parent), str(HERE.parent / "job")]
 from states import NOW_S, board, inputs, job_state, rank
 
 from carbontui import protocol
-from carbontui.job.supervisor.core import control, site_claim, state
-from carbontui.job.supervisor.core.observe import observe
-from carbontui.job.supervisor.core.override import Overrides
-from carbontui.power import simulated
+from carbontui.job.supervisor.core.rules import control, site_claim
+from carbontui.job.supervisor.core.rules.observe import observe
+from carbontui.job.supervisor.core.state import job as state
+from carbontui.job.supervisor.core.state.override import Overrides
+from carbontui.power.backends import simulated
+from carbontui.power.backends.simulated import SimulatedSpec
 from carbontui.power.messages import Sample
-from carbontui.power.meter import Meter
-from carbontui.power.simulated import SimulatedSpec
+from carbontui.power.metering.meter import Meter
 from carbontui.site.ledger import Ledger, LedgerEntry
 from carbontui.site.sharing import SiteBudget
 

@@ -29,12 +29,13 @@ sys.path[:0] = [str(HERE.parent / "job")]
 from states import NOW_S, board, inputs, job_state, outlook, rank, spec
 
 from carbontui.job.child import Child
-from carbontui.job.supervisor.core import plan, plan_request, site_claim
-from carbontui.job.supervisor.core.levels import FULL, Level
+from carbontui.job.supervisor.core.planning import answers, plan_request
+from carbontui.job.supervisor.core.rules import site_claim
+from carbontui.job.supervisor.core.state.levels import FULL, Level
 from carbontui.job.worker import process
 from carbontui.plan.ascent import climb
-from carbontui.power.curve import Curve, Point
-from carbontui.power.simulated import SimulatedSpec
+from carbontui.power.backends.simulated import SimulatedSpec
+from carbontui.power.curves.curve import Curve, Point
 from carbontui.site import shadow_prices
 from carbontui.site.sharing import Share, allot
 
@@ -110,7 +111,7 @@ def replay(all_jobs: list[Job], values: list[float], cap_w: float, *, priced: bo
                 since = time.perf_counter()
                 answer = process.solve_plan(ask)
                 made_s.append(time.perf_counter() - since)
-                new = plan.from_answer(request.setup, answer, NOW_S + now, request.deadline_s, request.left_s)
+                new = answers.from_answer(request.setup, answer, NOW_S + now, request.deadline_s, request.left_s)
                 job.state = replace(job.state, plan=new)
                 claims[job.name] = site_claim.claim(job.state, seen)
         wants = []

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from house import Job
 
-from carbontui.client import wire
+from carbontui.client.pausing import wire
 
 NUMBERS = [0, -1, 1, 2**31, 2**53, 2**63 - 1, -(2**63), 2**64, 10**30, 1e300, -1e300, 1e-300, 1e999, True, None]
 TEXTS = [

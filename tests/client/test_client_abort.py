@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from carbontui.client import accord, ranks
-from carbontui.client.gate import Gate
-from carbontui.client.ranks import Ranks, Store
-from carbontui.client.wire import Want
+from carbontui.client.pausing import accord, ranks
+from carbontui.client.pausing.gate import Gate
+from carbontui.client.pausing.ranks import Ranks, Store
+from carbontui.client.pausing.wire import Want
 
 PREFIX = "job/"
 

@@ -13,7 +13,7 @@ import pytest
 from carbontui.client import api
 from carbontui.client.frameworks import base, transformers
 from carbontui.client.frameworks import lightning as lightning_hook
-from carbontui.client.gate import Gate
+from carbontui.client.pausing.gate import Gate
 
 
 class TrainerCallback:

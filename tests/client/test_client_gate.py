@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from carbontui.client.counter import FAR, SPAN, Counter
-from carbontui.client.duty import Duty
-from carbontui.client.gate import Gate
-from carbontui.client.wire import Want
+from carbontui.client.pausing.counter import FAR, SPAN, Counter
+from carbontui.client.pausing.gate import Gate
+from carbontui.client.pausing.lease import Duty
+from carbontui.client.pausing.wire import Want
 
 
 def counting(limit: int = FAR) -> tuple[Counter, list[int]]:

@@ -10,7 +10,7 @@ import types
 import pytest
 from later import IN_PROCESS, Later, needs
 
-from carbontui.client import guess
+from carbontui.client.detection import guess
 
 torch = Later("torch")
 pytestmark = [needs("torch"), IN_PROCESS]

@@ -170,5 +170,5 @@ def test_a_process_that_never_trains_imports_nothing_of_ours(launch, finish):
 def test_client_sources_parse_on_39():
     import ast
 
-    for path in [ROOT / "carbontui" / "__init__.py", *(ROOT / "carbontui" / "client").glob("*.py")]:
+    for path in [ROOT / "carbontui" / "__init__.py", *(ROOT / "carbontui" / "client").rglob("*.py")]:
         ast.parse(path.read_text(), feature_version=(3, 9))

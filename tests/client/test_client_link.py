@@ -371,8 +371,8 @@ def test_interrupt_while_paused_ends_the_script(supervisor, launch):
 
 def test_after_a_minute_in_which_nobody_asked_the_rate_is_that_of_the_steps_not_of_the_questions():
     """As under a supervisor that was stopped, and its successor's first question."""
-    from carbontui.client.gate import Gate
-    from carbontui.client.link import Link
+    from carbontui.client.pausing.gate import Gate
+    from carbontui.client.pausing.link import Link
 
     now = [0.0]
     link = Link(Gate(lambda: now[0]), "/nowhere", {"rank": 1})

@@ -10,9 +10,10 @@ import sys
 import pytest
 from later import IN_PROCESS, Later, needs
 
-from carbontui.client import device, hooks, leader
-from carbontui.client.gate import Gate
-from carbontui.client.wire import Want
+from carbontui.client import device, hooks
+from carbontui.client.detection import leader
+from carbontui.client.pausing.gate import Gate
+from carbontui.client.pausing.wire import Want
 
 torch = Later("torch")
 pytestmark = [needs("torch"), IN_PROCESS]

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from carbontui.client import probe
+from carbontui.client.detection import probe
 
 TORCH = "import os, torch\nfrom torch import nn\nopen('ran', 'w')\n"
 SCRIPTS = {

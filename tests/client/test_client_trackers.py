@@ -7,8 +7,8 @@ import pytest
 from house import until
 
 import carbontui
-from carbontui.client import trackers
 from carbontui.client.api import gate
+from carbontui.client.frameworks import trackers
 
 FIGURES = {"power_w": 612.0, "energy_wall_kwh": 1.5, "gco2_g": 450.0, "level": "cap 300 W", "state": "throttled"}
 

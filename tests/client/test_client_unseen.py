@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from carbontui.client import pth, unseen
-from carbontui.client.unseen import Process
+from carbontui.client.detection import pth, unseen
+from carbontui.client.detection.unseen import Process
 
 HOOK = "/home/u/.local/state/carbontui/jobs/1/hook"
 ENVIRON = {"CARBONTUI_SOCKET": "/s", "PYTHONPATH": f"{HOOK}:/work"}

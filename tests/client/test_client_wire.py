@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import carbontui
 from carbontui import protocol
-from carbontui.client import api, wire
+from carbontui.client import api
+from carbontui.client.pausing import wire
 
 GOOD = {"t": "want", "mode": "pause", "want_gen": 3, "lease_s": 15.0}
 

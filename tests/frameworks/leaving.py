@@ -10,8 +10,8 @@ import runpy
 import sys
 
 from carbontui.client.api import gate
-from carbontui.client.gate import Lease
-from carbontui.client.wire import Want
+from carbontui.client.pausing.lease import Lease
+from carbontui.client.pausing.wire import Want
 
 STEPS = int(sys.argv[1])
 

@@ -13,8 +13,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "client"))
 from client_fixtures import finish, hook, launch, supervisor
 from gpu_machine import NAME, UUID
 
-from carbontui.power.devices import DeviceError
-from carbontui.power.nvml import NvmlBackend
+from carbontui.power.backends.base import DeviceError
+from carbontui.power.backends.nvml import NvmlBackend
 
 __all__ = ["finish", "hook", "launch", "supervisor", "untouched"]
 

@@ -23,9 +23,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from carbontui.power.handle import AgentHandle
+from carbontui.power.agent.handle import AgentHandle
 from carbontui.power.messages import Reading, Sample
-from carbontui.power.meter import Meter
+from carbontui.power.metering.meter import Meter
 
 PROBE = """
 import torch

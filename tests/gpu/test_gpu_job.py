@@ -13,7 +13,7 @@ from fake_supervisor import FakeSupervisor
 from gpu_machine import MARKS, MODEL_B, NAME, TRAIN, UUID, metered, note, spread, watching
 from house import until
 
-from carbontui.power.handle import AgentHandle
+from carbontui.power.agent.handle import AgentHandle
 
 pytestmark = MARKS
 

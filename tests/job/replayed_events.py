@@ -18,13 +18,12 @@ from typing import Any
 import msgspec
 
 from carbontui import protocol
-from carbontui.job.supervisor.core import control, state
 from carbontui.job.supervisor.core.advance import Command, Event, LastCount, RankReport, Tick, advance
-from carbontui.job.supervisor.core.levels import Level
-from carbontui.job.supervisor.core.observation import Inputs, Rank
-from carbontui.job.supervisor.core.state import Calibrating, JobState
-from carbontui.job.supervisor.core.tried import Tried
-from carbontui.job.supervisor.core.unloading import Unloading
+from carbontui.job.supervisor.core.state import decision, job
+from carbontui.job.supervisor.core.state.inputs import Inputs, Rank
+from carbontui.job.supervisor.core.state.job import Calibrating, JobState
+from carbontui.job.supervisor.core.state.levels import Level
+from carbontui.job.supervisor.core.state.unloading import Tried, Unloading
 from carbontui.job.supervisor.record.events_file import tree
 from carbontui.protocol import Statement, statement, written
 from carbontui.site.sharing import Share
@@ -90,7 +89,7 @@ def made_of(now: JobState, event: Told) -> tuple[JobState, Any]:
         case Changed(fields):
             return replace(now, **fields), ()
         case Undecided(inputs, fields):
-            return replace(state.absorb(now, inputs), **fields), ()
+            return replace(job.absorb(now, inputs), **fields), ()
         case OldTick(tick, fields, ended):
             now = replace(now, **fields, ended_mono_s=tick.inputs.mono_s if ended else None)
             return advance(now, tick)
@@ -254,11 +253,11 @@ def built(value: Any, kind: Any) -> Any:
         return float(value)
     if isinstance(value, list) and hasattr(kind, "_fields"):
         return kind(*map(built, value, hints(kind).values()))
-    if kind is control.Decision and "reason" in value:
+    if kind is decision.Decision and "reason" in value:
         why = protocol.Why(value["reason"]["code"], protocol.statement("as_told", text=value["reason"]["text"]))
         level = Level(value["level"], value["level"].split()[0], cap_w=None)
         value = {"state": value["state"], "hold_until_s": value["hold_until_s"], "wanted": value["wanted"]}
-        return control.Decision(why=why, level=level, **{n: built(v, hints(kind)[n]) for n, v in value.items()})
+        return decision.Decision(why=why, level=level, **{n: built(v, hints(kind)[n]) for n, v in value.items()})
     if isinstance(value, dict) and kind is Rank and "timed_mono" not in value:
         value = {**value, "timed_mono": value["timed"], "timed": None}
     if isinstance(value, dict) and kind in IN_WORDS:

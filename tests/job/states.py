@@ -9,14 +9,15 @@ from carbontui.job import budget as budgets
 from carbontui.job.child import Child
 from carbontui.job.clock import Clock
 from carbontui.job.spec import Options
-from carbontui.job.supervisor.core import status
-from carbontui.job.supervisor.core.control import Decision, decide
-from carbontui.job.supervisor.core.levels import OFF, UNLOAD, Level
-from carbontui.job.supervisor.core.observation import Inputs, LimitNews, Rank
-from carbontui.job.supervisor.core.observe import observe
-from carbontui.job.supervisor.core.plan import Plan
-from carbontui.job.supervisor.core.progress import begun
-from carbontui.job.supervisor.core.state import JobState, enter
+from carbontui.job.supervisor.core.rules.control import decide
+from carbontui.job.supervisor.core.rules.observe import observe
+from carbontui.job.supervisor.core.state.decision import Decision
+from carbontui.job.supervisor.core.state.inputs import Inputs, LimitNews, Rank
+from carbontui.job.supervisor.core.state.job import JobState, enter
+from carbontui.job.supervisor.core.state.levels import OFF, UNLOAD, Level
+from carbontui.job.supervisor.core.state.plan import Plan
+from carbontui.job.supervisor.core.state.progress import begun
+from carbontui.job.supervisor.core.view import status
 from carbontui.job.supervisor.shell.door import Door
 from carbontui.job.supervisor.shell.faults import Faults
 from carbontui.job.supervisor.shell.snapshot import described

@@ -8,11 +8,11 @@ from drawn import drawn
 from msgspec.structs import replace
 from states import inputs, job_state
 
-from carbontui.job.supervisor.core import boards
-from carbontui.job.supervisor.core.capabilities import why_no_cap
-from carbontui.job.supervisor.core.notices import notices
-from carbontui.job.supervisor.core.observation import LimitNews
-from carbontui.job.supervisor.core.state import absorb
+from carbontui.job.supervisor.core.rules.capabilities import why_no_cap
+from carbontui.job.supervisor.core.state import boards
+from carbontui.job.supervisor.core.state.inputs import LimitNews
+from carbontui.job.supervisor.core.state.job import absorb
+from carbontui.job.supervisor.core.view.notices import notices
 from carbontui.power.messages import Outcome, Reading, Readings
 
 BOARD = Reading(uuid="GPU-a", name="H100", index=3, power_w=300.0, pids=(7,))

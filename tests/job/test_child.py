@@ -3,8 +3,8 @@
 import pytest
 
 from carbontui.job import child, store
-from carbontui.job.supervisor.core.control import Asked, decide
-from carbontui.job.supervisor.core.observation import Observation
+from carbontui.job.supervisor.core.rules.control import Observation, decide
+from carbontui.job.supervisor.core.state.decision import Asked
 from carbontui.text.statements import reason
 
 RECORDS = [

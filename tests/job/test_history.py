@@ -114,7 +114,17 @@ def test_levels_are_those_in_force_at_the_middle_of_each_column(book):
     past, _ = read(book.path, START, 1000.0, 5)
     assert past.levels == ("full", "cap 200 W", "cap 200 W", "pause", "pause")
     past, _ = read(book.path, START - 2000.0, 3000.0, 3)
-    assert past.levels == (None, "full", "cap 200 W")
+    assert past.levels == (None, "full", "cap 200 W") and past.kinds == (None, "full", "cap")
+
+
+def test_the_kind_of_a_past_level_is_what_was_recorded_and_not_its_name(book):
+    """A cap is decided before the board holds it: the state is still `running`."""
+    recorded = [(100, "running", "250", "cap"), (300, "throttled", "half", "duty"), (500, "throttled", "250", None)]
+    for at, state, level, kind in [*recorded, (700, "running", "x", "no kind"), (900, "paused", "x", None)]:
+        book.event(START + at, 0.0, "state", state=state, level=level, **({"level_kind": kind} if kind else {}))
+    assert book.commit()
+    past, _ = read(book.path, START, 1000.0, 5)
+    assert past.kinds == ("cap", "duty", "cap", "full", "pause")
 
 
 def test_a_job_that_is_over_is_seen_from_its_first_joule_to_its_last_word(book):

@@ -18,8 +18,8 @@ from carbontui.job.keeper import messages, resume
 from carbontui.job.keeper import process as keeper
 from carbontui.job.keeper import supervisor_handle as watch
 from carbontui.job.keeper.trial import Trial
-from carbontui.job.supervisor.core.control import Asked, decide
-from carbontui.job.supervisor.core.observation import Observation
+from carbontui.job.supervisor.core.rules.control import Observation, decide
+from carbontui.job.supervisor.core.state.decision import Asked
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
 
 RUN = """\

@@ -8,10 +8,10 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.parser import text_string_to_metric_families as parse_textfile
 from states import board, inputs, job_state, shown
 
-from carbontui.job.supervisor.core.state import Totals
+from carbontui.job.supervisor.core.state.job import Totals
 from carbontui.job.supervisor.shell import metrics
-from carbontui.power import metrics as power_metrics
 from carbontui.power.messages import HostReading, Readings
+from carbontui.power.metering import metrics as power_metrics
 from carbontui.system.openmetrics import Rising, render
 
 NAMES = {

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 from msgspec import to_builtins
 
-from carbontui.job.supervisor.core import override as overrides
-from carbontui.job.supervisor.core.override import Overrides, apply, expire, restored
+from carbontui.job.supervisor.core.state import override as overrides
+from carbontui.job.supervisor.core.state.override import Overrides, apply, expire, restored
 from carbontui.protocol import statement
 
 

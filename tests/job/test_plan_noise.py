@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from states import inputs, job_state, outlook
 
-from carbontui.job.supervisor.core.plan_request import PLAN_NOISE, plan_request
+from carbontui.job.supervisor.core.planning.plan_request import PLAN_NOISE, plan_request
 
 
 @pytest.mark.parametrize(("measured", "asked"), [(None, PLAN_NOISE), (0.12, 0.12), (0.0, 0.02), (7.0, 0.3)])

@@ -7,13 +7,14 @@ from drawn import drawn
 from states import NOW_S, inputs, job_state, outlook
 
 from carbontui.job.child import Child
-from carbontui.job.supervisor.core import problem
-from carbontui.job.supervisor.core.boards import take_limits
-from carbontui.job.supervisor.core.capabilities import sigstop_refusal
-from carbontui.job.supervisor.core.control import Asked, decide
-from carbontui.job.supervisor.core.finish import why_no_shifting
-from carbontui.job.supervisor.core.levels import Level
-from carbontui.job.supervisor.core.observation import Observation, Rank
+from carbontui.job.supervisor.core.planning import problem
+from carbontui.job.supervisor.core.planning.finish import why_no_shifting
+from carbontui.job.supervisor.core.rules.capabilities import sigstop_refusal
+from carbontui.job.supervisor.core.rules.control import Observation, decide
+from carbontui.job.supervisor.core.state.boards import take_limits
+from carbontui.job.supervisor.core.state.decision import Asked
+from carbontui.job.supervisor.core.state.inputs import Rank
+from carbontui.job.supervisor.core.state.levels import Level
 from carbontui.power.messages import Capability, Reading
 
 CAPS = (problem.PowerCap(300.0, 300.0, 0.85),)

@@ -8,7 +8,7 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 from states import rank
 
-from carbontui.job.supervisor.core.progress import (
+from carbontui.job.supervisor.core.state.progress import (
     Progress,
     ran,
     rested,

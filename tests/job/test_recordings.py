@@ -14,9 +14,9 @@ from replayed_events import patched, replayed
 from states import CAP, FULL, PAUSE, board, door, inputs, job_state, plan_of, rank
 
 from carbontui import protocol
-from carbontui.job.supervisor.core import control
 from carbontui.job.supervisor.core.advance import Booked, CalibrationSaid, Command, RankReport, Tick
-from carbontui.job.supervisor.core.state import Totals
+from carbontui.job.supervisor.core.rules import control
+from carbontui.job.supervisor.core.state.job import Totals
 from carbontui.job.supervisor.record import events_file
 from carbontui.protocol import statement
 

@@ -17,9 +17,10 @@ from house import until
 from carbontui import protocol
 from carbontui.job.child import Child
 from carbontui.job.keeper.sigstop import Freezer
-from carbontui.job.supervisor.core.control import Asked, decide
-from carbontui.job.supervisor.core.levels import Level
-from carbontui.job.supervisor.core.observation import Observation, Rank
+from carbontui.job.supervisor.core.rules.control import Observation, decide
+from carbontui.job.supervisor.core.state.decision import Asked
+from carbontui.job.supervisor.core.state.inputs import Rank
+from carbontui.job.supervisor.core.state.levels import Level
 from carbontui.system import proc
 
 PAUSE = Level("pause", "pause", 90, 0.0)

@@ -6,11 +6,11 @@ from states import FULL, board, inputs, job_state
 from carbontui import units
 from carbontui.job.clock import Clock
 from carbontui.job.journal import Journal
-from carbontui.job.supervisor.core import expected_end
-from carbontui.job.supervisor.core.control import Decision
-from carbontui.job.supervisor.core.course import course
-from carbontui.job.supervisor.core.measured import Mean, Measured
-from carbontui.job.supervisor.core.progress import Progress
+from carbontui.job.supervisor.core.planning import expected_end
+from carbontui.job.supervisor.core.planning.course import course
+from carbontui.job.supervisor.core.state.decision import Decision
+from carbontui.job.supervisor.core.state.measured import Mean, Measured
+from carbontui.job.supervisor.core.state.progress import Progress
 from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.job.supervisor.record.so_far import totals_so_far
 from carbontui.protocol import Why, statement

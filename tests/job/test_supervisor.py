@@ -18,11 +18,11 @@ from carbontui.job import spec as options
 from carbontui.job.clock import Clock
 from carbontui.job.journal import Journal
 from carbontui.job.supervisor.core.advance import Command, CurveMeasured, LastCount, RankReport, Tick
-from carbontui.job.supervisor.core.override import Overrides
+from carbontui.job.supervisor.core.state.override import Overrides
 from carbontui.job.supervisor.loop import Supervisor
 from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.job.supervisor.shell.agent import keep_starting
-from carbontui.power.curve import Curve, Point
+from carbontui.power.curves.curve import Curve, Point
 from carbontui.power.messages import Reading, Readings, Sample
 from carbontui.system import proc
 
@@ -89,7 +89,7 @@ async def test_a_broken_plan_neither_ends_the_supervisor_nor_is_acted_upon(job, 
     monkeypatch.setattr("carbontui.job.supervisor.core.advance.effects", lambda *_, **__: acted.append(1) or ())
     assert not await job.tick() and len(acted) == 1
     with monkeypatch.context() as patch:
-        patch.setattr("carbontui.job.supervisor.core.finish.planned", broken)
+        patch.setattr("carbontui.job.supervisor.core.planning.finish.planned", broken)
         assert not await job.tick() and not await job.tick()
         assert len(acted) == 1  # no lease is renewed on a decision that could not be made
         assert any("error in deciding (IndexError" in drawn(said) for said in job.faults.notices)
@@ -98,10 +98,10 @@ async def test_a_broken_plan_neither_ends_the_supervisor_nor_is_acted_upon(job, 
 
 
 EVENTS = {
-    Tick: ("core.control.decide", lambda seen: Tick(seen)),
-    RankReport: ("core.progress.saw_step", lambda seen: RankReport(states.rank(), seen)),
-    LastCount: ("core.progress.saw_process", lambda seen: LastCount(states.rank(), seen)),
-    Command: ("core.override.apply", lambda seen: Command(protocol.Cmd(1, "boost"), "ada", seen)),
+    Tick: ("core.rules.control.decide", lambda seen: Tick(seen)),
+    RankReport: ("core.state.progress.saw_step", lambda seen: RankReport(states.rank(), seen)),
+    LastCount: ("core.state.progress.saw_process", lambda seen: LastCount(states.rank(), seen)),
+    Command: ("core.state.override.apply", lambda seen: Command(protocol.Cmd(1, "boost"), "ada", seen)),
 }
 """Where each kind of event can raise; the others only put a value into the state."""
 

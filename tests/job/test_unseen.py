@@ -15,12 +15,14 @@ from later import needs
 from states import RUNNING, inputs, job_state, plan_of, rank
 
 from carbontui import protocol
-from carbontui.client import inject, unseen
-from carbontui.client.unseen import Cause
-from carbontui.job.supervisor.core import control, finish
+from carbontui.client import inject
+from carbontui.client.detection import unseen
+from carbontui.client.detection.unseen import Cause
 from carbontui.job.supervisor.core.effects import Record, effects
-from carbontui.job.supervisor.core.observe import observe
-from carbontui.job.supervisor.core.state import absorb
+from carbontui.job.supervisor.core.planning import finish
+from carbontui.job.supervisor.core.rules import control
+from carbontui.job.supervisor.core.rules.observe import observe
+from carbontui.job.supervisor.core.state.job import absorb
 from carbontui.job.supervisor.shell import unseen_watch
 from carbontui.job.supervisor.shell.unseen_watch import UnseenWatch
 from carbontui.system import proc

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from carbontui.power.calibration import (
+from carbontui.power.curves.calibration import (
     Action,
     Calibration,
     CalibrationInput,

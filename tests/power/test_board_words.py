@@ -5,7 +5,7 @@ from __future__ import annotations
 from drawn import drawn
 from msgspec.structs import replace
 
-from carbontui.job.supervisor.core.notices import board_notices
+from carbontui.job.supervisor.core.view.notices import board_notices
 from carbontui.power.messages import Capability, Reading
 
 BOARD = Reading(

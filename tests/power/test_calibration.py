@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simjob import SimulatedJob, drive
 
-from carbontui.job.supervisor.core.calibration import failures
-from carbontui.power.calibration import (
+from carbontui.job.supervisor.core.rules.calibration import failures
+from carbontui.power.curves.calibration import (
     Calibration,
     CalibrationInput,
     CalibrationSpec,
@@ -22,10 +22,10 @@ from carbontui.power.calibration import (
     Pause,
     TryLimit,
 )
-from carbontui.power.curve import Curve, Point, fitted, isotonic, useful
-from carbontui.power.curve_files import fingerprint, load, save
+from carbontui.power.curves.curve import Curve, Point, fitted, isotonic, useful
+from carbontui.power.curves.files import fingerprint, load, save
+from carbontui.power.curves.step_rate import RateEstimate, WindowRate, estimated, rate_at, window_rate
 from carbontui.power.messages import Outcome
-from carbontui.power.step_rate import RateEstimate, WindowRate, estimated, rate_at, window_rate
 
 
 def spec(**changes: object) -> CalibrationSpec:

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from nvml_machine import machine_with  # noqa: F401
 
-from carbontui.power import capability
-from carbontui.power.agent_core import Agent
-from carbontui.power.leases import LeaseStore
+from carbontui.power.agent import view
+from carbontui.power.agent.core import Agent
+from carbontui.power.backends.nvml import NvmlBackend
+from carbontui.power.limit.leases import LeaseStore
 from carbontui.power.messages import Report, Wish
-from carbontui.power.nvml import NvmlBackend
-from carbontui.power.rapl import Host
+from carbontui.power.metering.rapl import Host
 
 WORDS = {"supported", "no permission", "not supported", "no effect", "lost"}
 
@@ -37,7 +37,7 @@ class Bench:
 
     def words(self) -> dict[str, str]:
         readings = [message.readings for message in self.told if isinstance(message, Report)][-1]
-        return {r.aspect: capability.SAYS[r.support] for r in capability.table(readings) if r.device != "host"}
+        return {r.aspect: view.SAYS[r.support] for r in view.table(readings) if r.device != "host"}
 
 
 @pytest.mark.parametrize(

@@ -20,11 +20,12 @@ from nvmlsim import Sim
 from test_limits_live import agent, doomed
 from test_limits_live import until as until_async
 
-from carbontui.power import capd_client, capd_wire
-from carbontui.power.capd_core import DRIVER_CALLS_PER_S, Caller, Capd
-from carbontui.power.capd_wire import HELD, NOT_YET, REFUSED, SOON, Beat, CapdAnswer, CapdAsk, Limit, Lock
-from carbontui.power.leases import LeaseStore
-from carbontui.power.nvml import NvmlBackend
+from carbontui.power.backends.base import HELD, NOT_YET, REFUSED
+from carbontui.power.backends.nvml import NvmlBackend
+from carbontui.power.capd import client, wire
+from carbontui.power.capd.core import DRIVER_CALLS_PER_S, Caller, Capd
+from carbontui.power.capd.wire import SOON, Beat, CapdAnswer, CapdAsk, Limit, Lock
+from carbontui.power.limit.leases import LeaseStore
 
 NOBODY = 65534
 
@@ -89,9 +90,9 @@ def asked(path: Path) -> bytes:
     return answer
 
 
-def ask(link: socket.socket, request: capd_wire.CapdRequest) -> CapdAnswer:
-    link.sendall(capd_wire.encode(request))
-    return capd_client.receive(link, bytearray())
+def ask(link: socket.socket, request: wire.CapdRequest) -> CapdAnswer:
+    link.sendall(wire.encode(request))
+    return client.receive(link, bytearray())
 
 
 UUID = "GPU-51a00000-7c1d-4e55-9d3a-000000000000"
@@ -134,7 +135,7 @@ def test_everything_of_the_user_killed_the_limit_is_back_at_once(service: Servic
 OWN_SUPERVISOR = """
 import asyncio, os, sys
 from pathlib import Path
-from carbontui.power.handle import AgentHandle
+from carbontui.power.agent.handle import AgentHandle
 async def main():
     handle = AgentHandle(log=lambda line: None, cwd=Path("/"), job="doomed")
     handle.watch(None, own_pids=(os.getppid(),))
@@ -231,7 +232,7 @@ class Bench:
     def caller(self, uid: int) -> Caller:
         return Caller(uid, 4000 + uid, self.sim.get("clock_s"))
 
-    def asks(self, caller: Caller, request: capd_wire.CapdRequest, after_s: float = 1.1) -> CapdAnswer:
+    def asks(self, caller: Caller, request: wire.CapdRequest, after_s: float = 1.1) -> CapdAnswer:
         self.sim.advance(after_s)
         return self.capd.answer(caller, request)
 
@@ -356,9 +357,10 @@ def test_what_an_earlier_capd_left_is_restored_at_the_start(bench: Callable[...,
     board = bench()
     on(board, 1000)
     command = (
-        "import sys; from pathlib import Path; from carbontui.power.capd_core import *\n"
-        "capd = Capd(__import__('carbontui.power.nvml', fromlist=['x']).NvmlBackend(), LeaseStore(Path(sys.argv[1])),"
-        " print, owner=lambda pid: 1000)\n"
+        "import sys; from pathlib import Path; from carbontui.power.capd.core import *\n"
+        "from carbontui.power.backends.nvml import NvmlBackend\n"
+        "capd = Capd(NvmlBackend(), LeaseStore(Path(sys.argv[1])), print,"
+        " owner=lambda pid: 1000)\n"
         f"capd.open(); assert capd.answer(Caller(1000, 1, 0.0), wire.Limit('{UUID}', 400_000)).ok; os._exit(0)"
     )
     subprocess.run([sys.executable, "-c", command, tmp_path / "root"], check=True, capture_output=True)
@@ -372,15 +374,15 @@ def test_what_an_earlier_capd_left_is_restored_at_the_start(bench: Callable[...,
 
 def test_a_caller_that_falls_silent_or_hangs_up_has_its_limit_restored(service: Service) -> None:
     sim = service.sim
-    with capd_client.connect() as link:
+    with client.connect() as link:
         assert ask(link, Limit(UUID, 400_000)).ok and sim.get("limit_mw") == 400_000
         told = until(lambda: b" 400.0" in (text := asked(service.metrics)) and text, 60, "the figures").decode()
         assert f'carbontui_capd_held{{gpu="{UUID}",uid="{os.getuid()}"}} 1.0' in told
     until(lambda: sim.get("limit_mw") == 700_000, 2, "the limit after the hang-up")
-    link = capd_client.connect()
+    link = client.connect()
     time.sleep(1.1)
     assert ask(link, Limit(UUID, 400_000)).ok
-    until(lambda: sim.get("limit_mw") == 700_000, capd_wire.SILENCE_S + 60, "the limit after the silence")
+    until(lambda: sim.get("limit_mw") == 700_000, wire.SILENCE_S + 60, "the limit after the silence")
     link.close()
 
 
@@ -443,7 +445,7 @@ def test_fuzz_neither_ends_it_nor_touches_a_board(service: Service) -> None:
             link.sendall(b"x" * 5000)  # a line without an end: it hangs up
             assert link.recv(10) == b""
     assert service.process.poll() is None
-    with capd_client.connect() as link:
+    with client.connect() as link:
         assert ask(link, Beat()).ok
     assert service.sim.get("writes") == 0 and service.sim.get("locked_mhz") == 0
 

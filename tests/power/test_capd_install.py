@@ -16,8 +16,8 @@ from nvml_machine import machine_with  # noqa: F401
 from test_capd import UUID, ask, service  # noqa: F401
 
 from carbontui.cli import cli
-from carbontui.power import capd_client, capd_install
-from carbontui.power.capd_wire import Limit
+from carbontui.power.capd import client, install
+from carbontui.power.capd.wire import Limit
 
 
 def test_what_is_installed_is_isolated_and_may_do_little() -> None:
@@ -37,16 +37,16 @@ def test_code_that_somebody_else_can_change_is_not_run_as_root(tmp_path: Path, m
     folder.mkdir()
     module = folder / "capd.py"
     module.write_text("")
-    assert capd_install.writable_by_others([module]) is None
+    assert install.writable_by_others([module]) is None
     folder.chmod(mode)
-    assert capd_install.writable_by_others([module]) == folder
+    assert install.writable_by_others([module]) == folder
     folder.chmod(0o755)
     os.chown(module, 65534, 65534)
-    assert capd_install.writable_by_others([module]) == module
+    assert install.writable_by_others([module]) == module
 
 
 def test_status_names_who_holds_a_board_and_its_absence(service, monkeypatch) -> None:
-    with capd_client.connect() as link:
+    with client.connect() as link:
         assert ask(link, Limit(UUID, 400_000)).ok
         told = CliRunner().invoke(cli, ["capd", "status"]).output
         assert f"400 W, set for uid {os.getuid()}" in told
@@ -59,9 +59,9 @@ def test_status_names_who_holds_a_board_and_its_absence(service, monkeypatch) ->
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd here")
 @pytest.mark.parametrize(("group", "metrics"), [(None, None), ("video", Path("/var/lib/node_exporter"))])
 def test_systemd_finds_nothing_wrong_with_the_units(tmp_path: Path, group: str | None, metrics: Path | None) -> None:
-    for name, text in capd_install.units(group, metrics).items():
+    for name, text in install.units(group, metrics).items():
         (tmp_path / name).write_text(text)
     told = subprocess.run(["systemd-analyze", "verify", *tmp_path.iterdir()], capture_output=True, text=True)
     assert (told.returncode, told.stderr) == (0, "")
-    line = shlex.join(capd_install.command(group, metrics=metrics))
+    line = shlex.join(install.command(group, metrics=metrics))
     assert f"ExecStart={line}\n" in (tmp_path / "carbontui-capd.service").read_text(), "the line for an init as well"

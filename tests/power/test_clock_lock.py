@@ -12,8 +12,10 @@ import pytest
 from nvml_machine import machine_with  # noqa: F401
 from nvmlsim import Sim
 
-from carbontui.job.supervisor.core.calibration import in_force_w
-from carbontui.power.calibration import (
+from carbontui.job.supervisor.core.rules.calibration import in_force_w
+from carbontui.power.backends.nvml import NvmlBackend
+from carbontui.power.backends.simulated import SimulatedSpec
+from carbontui.power.curves.calibration import (
     Calibration,
     CalibrationInput,
     CalibrationSpec,
@@ -23,14 +25,12 @@ from carbontui.power.calibration import (
     Resume,
     TryLimit,
 )
-from carbontui.power.curve import Curve
-from carbontui.power.leases import LeaseStore, new_record, stale_leases
-from carbontui.power.limits import Limiter
+from carbontui.power.curves.curve import Curve
+from carbontui.power.limit.leases import LeaseStore, new_record, stale_leases
+from carbontui.power.limit.limiter import Limiter
+from carbontui.power.limit.steering import Steering
 from carbontui.power.messages import Outcome, Reading, Sample
-from carbontui.power.meter import Meter
-from carbontui.power.nvml import NvmlBackend
-from carbontui.power.simulated import SimulatedSpec
-from carbontui.power.steering import Steering
+from carbontui.power.metering.meter import Meter
 
 NO_PERMISSION, NOT_SUPPORTED = 4, 3
 

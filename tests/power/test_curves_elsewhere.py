@@ -13,8 +13,8 @@ from house import until
 from nvml_machine import machine_with  # noqa: F401
 
 from carbontui.backtest import assumed_job
-from carbontui.power import curve_files, public_curves
-from carbontui.power.curve import Curve, Point, energy_error, imported, rescaled
+from carbontui.power.curves import files, public
+from carbontui.power.curves.curve import Curve, Point, energy_error, imported, rescaled
 
 
 def point(cap_w: float | None, power_w: float, speed: float) -> Point:
@@ -31,24 +31,24 @@ def measured(mark: str = "x", measured_s: float = 1.0) -> Curve:
 
 
 def test_the_table_gives_what_its_trainings_show_with_their_spread() -> None:
-    assert len(public_curves.shapes()) == 24
-    low, mid, high = sorted(public_curves.expected(), key=lambda level: level.share)
+    assert len(public.shapes()) == 24
+    low, mid, high = sorted(public.expected(), key=lambda level: level.share)
     # of 17 trainings that a limit at 72 % of their watts holds back, most run at 0.82 to 0.92 of full speed
     assert (mid.watts, mid.speed) == (pytest.approx(0.676, abs=0.002), pytest.approx(0.875, abs=0.002))
     assert low.speed_se > mid.speed_se > high.speed_se and low.speed_se > 0.1, "below lies the cliff"
-    assert public_curves.expected("NVIDIA RTX 6000 Ada Generation") == public_curves.expected(), "another board"
-    own = {level.share: level for level in public_curves.expected("Tesla V100-SXM2-32GB")}
+    assert public.expected("NVIDIA RTX 6000 Ada Generation") == public.expected(), "another board"
+    own = {level.share: level for level in public.expected("Tesla V100-SXM2-32GB")}
     assert own[0.72].speed_se < mid.speed_se and own[0.72].speed != mid.speed
 
 
 def test_a_job_that_does_not_exist_has_the_same_curve() -> None:
-    found = [(level.share, level.watts, level.speed) for level in public_curves.expected()]
+    found = [(level.share, level.watts, level.speed) for level in public.expected()]
     assert [row for row in assumed_job.CURVE if row[0] < 1] == [pytest.approx(row, abs=6e-4) for row in found]
 
 
 @pytest.mark.parametrize(("full_w", "found_w", "caps"), [(680, 700, [490, 585]), (680, 500, [490]), (220, 700, [])])
 def test_public_caps_lie_where_they_bind_and_are_allowed(full_w: float, found_w: float, caps: list[float]) -> None:
-    made = public_curves.curve("H100", 1, full_w, limit_min_w=200, limit_found_w=found_w, measured_s=0.0, mark="x")
+    made = public.curve("H100", 1, full_w, limit_min_w=200, limit_found_w=found_w, measured_s=0.0, mark="x")
     assert [p.cap_w for p in made.levels if p.cap_w] == caps if made else not caps
     if made:
         assert made.basis == "public" and all(p.power_w < (p.cap_w or 1e9) for p in made.levels)
@@ -65,13 +65,13 @@ def test_an_imported_curve_is_less_sure_and_laid_on_these_boards() -> None:
 
 
 def test_a_measured_curve_stays_and_what_was_brought_is_found(tmp_path: Path) -> None:
-    curve_files.save(imported(measured()), tmp_path)
-    assert curve_files.load("NVIDIA H100 80GB HBM3", 1, "x", tmp_path).basis == "imported"
-    assert curve_files.of_script("x", tmp_path) is None, "only what was measured here is carried on"
-    curve_files.save(measured(), tmp_path)
+    files.save(imported(measured()), tmp_path)
+    assert files.load("NVIDIA H100 80GB HBM3", 1, "x", tmp_path).basis == "imported"
+    assert files.of_script("x", tmp_path) is None, "only what was measured here is carried on"
+    files.save(measured(), tmp_path)
     with pytest.raises(OSError, match="measured on these boards stays"):
-        curve_files.save(imported(measured()), tmp_path)
-    assert curve_files.of_script("x", tmp_path) == measured()
+        files.save(imported(measured()), tmp_path)
+    assert files.of_script("x", tmp_path) == measured()
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_file_that_is_no_curve_is_refused_with_its_reason(tmp_path: Path, text
     file = tmp_path / "c.json"
     file.write_bytes(text.encode() if isinstance(text, str) else msgspec.json.encode(text))
     with pytest.raises(ValueError, match=why):
-        curve_files.read(file)
+        files.read(file)
 
 
 def test_a_job_without_a_calibration_plans_with_public_curves_or_with_one_that_was_brought(
@@ -121,9 +121,9 @@ def test_a_job_without_a_calibration_plans_with_public_curves_or_with_one_that_w
     assert sim.get("limit_mw") == 700_000
 
     command = [sys.executable, str(house.script), "100000", "0.01", "0", str(house.root / "t.steps")]
-    mark = curve_files.fingerprint(command, house.root)
+    mark = files.fingerprint(command, house.root)
     there = tmp_path / "there"
-    curve_files.save(measured(mark), there)
+    files.save(measured(mark), there)
     (file,) = there.iterdir()
     brought = house.cli("calibrate", "--import", str(file))
     assert brought.returncode == 0 and "NVIDIA H100 80GB HBM3 x 1: 2 levels, joules per step ±6 %" in brought.stdout
@@ -133,7 +133,7 @@ def test_a_job_without_a_calibration_plans_with_public_curves_or_with_one_that_w
     found = until(lambda: shown(second), what="the imported curve", every=0.5)
     assert found["basis"] == "imported" and found["levels"][0]["cap_w"] == 400.0
     house.cli("stop", "--now", "--yes", second.id, check=True)
-    curve_files.save(measured(mark, measured_s=9.0), house.home / "curves")
+    files.save(measured(mark, measured_s=9.0), house.home / "curves")
     target = tmp_path / "carry.json"
     assert "2 levels" in house.cli("calibrate", "--export", str(target), second.id, check=True).stdout
     assert msgspec.json.decode(target.read_bytes(), type=Curve).measured_s == 9.0

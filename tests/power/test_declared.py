@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carbontui.power.agent_core import Agent
-from carbontui.power.declared import DeclaredBackend, DeclaredBoards
-from carbontui.power.devices import DeviceError, DeviceInfo, Look, NoBackend
+from carbontui.power.agent.core import Agent
+from carbontui.power.backends.base import Backend, DeviceError, DeviceInfo, Look
+from carbontui.power.backends.declared import DeclaredBackend, DeclaredBoards
 from carbontui.power.messages import Report, Wish
-from carbontui.power.meter import Meter
-from carbontui.power.rapl import Host
+from carbontui.power.metering.meter import Meter
+from carbontui.power.metering.rapl import Host
 
 
-class Mute(NoBackend):
+class Mute(Backend):
     """One board, whose driver tells what the test wants it to."""
 
     name, driver = "nvml", "550"
@@ -63,7 +63,7 @@ def test_never_zero_and_never_above_the_tdp(tdp_w, given_share, util, activity, 
 
 
 def test_without_a_driver_the_boards_are_those_that_were_named_whatever_the_training_calls_its_own():
-    backend = over(NoBackend(), name="T4", count=2, utilisation=0.5)
+    backend = over(Backend(), name="T4", count=2, utilisation=0.5)
     assert [info.name for info in backend.devices()] == ["T4", "T4"]
     with pytest.raises(DeviceError):
         backend.set_limit_mw("GPU-declared-0", 100_000)

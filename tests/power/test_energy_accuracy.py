@@ -8,9 +8,9 @@ import pytest
 from bursts import Bursts
 from nvml_machine import machine_with  # noqa: F401
 
+from carbontui.power.backends.nvml import NvmlBackend
 from carbontui.power.messages import Method, Sample
-from carbontui.power.meter import Meter
-from carbontui.power.nvml import NvmlBackend
+from carbontui.power.metering.meter import Meter
 
 SECONDS = 60
 A100 = {"arch": 7, "has_average": 0, "usage_is_average": 0}

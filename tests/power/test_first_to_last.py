@@ -71,7 +71,7 @@ def test_a_status_has_the_joules_up_to_the_moment_it_names(house, machine_with: 
 def test_the_first_count_names_every_board_and_nothing_without_a_driver(machine_with: Callable, tmp_path: Path) -> None:
     sim = machine_with(2)
     sim.load(1.0)
-    script = Path(__file__).parents[2] / "carbontui" / "power" / "first_count.py"
+    script = Path(__file__).parents[2] / "carbontui" / "power" / "backends" / "first_count.py"
     target = tmp_path / "first-count.json"
     subprocess.run([sys.executable, "-I", "-S", script, target], env={**os.environ, **sim.env()}, check=True)
     rows = json.loads(target.read_text())

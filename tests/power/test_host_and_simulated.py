@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from carbontui.power import capability, simulated
-from carbontui.power.devices import SimulatedBackend
+from carbontui.power.agent import view
+from carbontui.power.backends import simulated
+from carbontui.power.backends.simulated import SimulatedBackend, SimulatedSpec
 from carbontui.power.messages import Capability, HostReading, Reading, Readings
-from carbontui.power.meter import Meter
-from carbontui.power.rapl import Host
-from carbontui.power.simulated import SimulatedSpec
+from carbontui.power.metering.meter import Meter
+from carbontui.power.metering.rapl import Host
 
 RANGE = 262_143_328_850
 
@@ -145,11 +145,11 @@ def test_the_table_says_why_and_what_mends_it() -> None:
         foreign_pids=(77,),
     )
     readings = Readings(devices=(gpu,), host=HostReading(caps={"cpu": Capability("no_permission", "root only", fix)}))
-    rows = capability.table(readings)
+    rows = view.table(readings)
     by_aspect = {row.aspect: row for row in rows}
     assert by_aspect["power limit"].support == "no_permission"
     said = by_aspect["power limit"].text()
     assert "no permission  only root; left alone while other processes use it (pid 77)" in said
     assert said.endswith(f"; fix: {fix}") and by_aspect["CPU packages"].fix == fix
-    none = capability.table(Readings(notices=("the NVIDIA driver is not loaded",)))
+    none = view.table(Readings(notices=("the NVIDIA driver is not loaded",)))
     assert none[0].support == "not_supported" and "not loaded" in none[0].why

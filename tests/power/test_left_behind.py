@@ -19,8 +19,8 @@ from test_limits_live import agent, doomed, gone
 from test_limits_live import until as until_async
 
 from carbontui import paths
-from carbontui.power import orphans
-from carbontui.power.leases import LeaseStore, restore_stale, stale_leases
+from carbontui.power.agent import processes
+from carbontui.power.limit.leases import LeaseStore, restore_stale, stale_leases
 from carbontui.system import proc
 from carbontui.verbs.support import talk
 
@@ -67,7 +67,7 @@ async def test_an_agent_that_hangs_and_holds_nothing_is_ended_by_the_next_of_its
     process.kill()
     process.wait()
     try:
-        assert stale_leases() == () and agent_pid in orphans.orphans("doomed")
+        assert stale_leases() == () and agent_pid in processes.orphans("doomed")
         async with agent(tmp_path, job="another"):
             pass
         assert not gone(agent_pid), "of another job"

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from nvml_machine import machine_with  # noqa: F401
 
-from carbontui.power import handle as handle_module
-from carbontui.power.handle import AgentHandle
-from carbontui.power.leases import LeaseStore, restore_stale, stale_leases
+from carbontui.power.agent import handle as handle_module
+from carbontui.power.agent.handle import AgentHandle
+from carbontui.power.limit.leases import LeaseStore, restore_stale, stale_leases
 from carbontui.system import proc
 
 
@@ -146,7 +146,7 @@ def test_a_signal_to_the_agent_never_leaves_a_limit_behind(machine_with: Callabl
 SUPERVISOR = """
 import asyncio, sys
 from pathlib import Path
-from carbontui.power.handle import AgentHandle
+from carbontui.power.agent.handle import AgentHandle
 async def main():
     handle = AgentHandle(log=lambda line: None, cwd=Path("/"), job="doomed")
     await handle.start()

@@ -9,13 +9,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from carbontui.power import leases
-from carbontui.power.agent_core import Agent
-from carbontui.power.devices import DeviceError, DeviceInfo, Look
-from carbontui.power.leases import LeaseRecord, LeaseStore, is_stale, new_record, stale_leases
-from carbontui.power.limits import Limiter
+from carbontui.power.agent.core import Agent
+from carbontui.power.backends.base import DeviceError, DeviceInfo, Look
+from carbontui.power.limit import leases
+from carbontui.power.limit.leases import LeaseRecord, LeaseStore, is_stale, new_record, stale_leases
+from carbontui.power.limit.limiter import Limiter
 from carbontui.power.messages import DEAD_MAN_S, Outcome, Wish
-from carbontui.power.rapl import Host
+from carbontui.power.metering.rapl import Host
 
 UUID = "GPU-fake"
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carbontui.power.messages import Sample
-from carbontui.power.meter import BELIEVABLE, DEFAULT_MAX_W, Meter
+from carbontui.power.metering.meter import BELIEVABLE, DEFAULT_MAX_W, Meter
 
 WALL = 1.9e9
 

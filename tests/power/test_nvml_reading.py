@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 from nvml_machine import machine_with  # noqa: F401
 
-from carbontui.power.devices import DeviceError, measure_caps
-from carbontui.power.nvml import NvmlBackend
-from carbontui.power.visible import boards_of, visible
+from carbontui.power.agent.boards import boards_of, visible
+from carbontui.power.backends.base import DeviceError, measure_caps
+from carbontui.power.backends.nvml import NvmlBackend
 
 
 def opened() -> NvmlBackend:

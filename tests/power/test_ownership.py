@@ -10,11 +10,11 @@ import pytest
 from nvml_machine import machine_with  # noqa: F401
 from nvmlsim import Sim
 
-from carbontui.power.agent_core import Agent
-from carbontui.power.leases import LeaseStore
+from carbontui.power.agent.core import Agent
+from carbontui.power.backends.nvml import NvmlBackend
+from carbontui.power.limit.leases import LeaseStore
 from carbontui.power.messages import Done, Outcome, Readings, Report, Wish
-from carbontui.power.nvml import NvmlBackend
-from carbontui.power.rapl import Host
+from carbontui.power.metering.rapl import Host
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ from nvmlsim import Sim
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from test_capd import Service
 
-from carbontui.power.curve import Curve, Point
-from carbontui.power.curve_files import fingerprint, save
+from carbontui.power.curves.curve import Curve, Point
+from carbontui.power.curves.files import fingerprint, save
 
 
 class UserHouse(House):

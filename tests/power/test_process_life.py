@@ -15,12 +15,12 @@ from house import until
 from nvml_machine import machine_with  # noqa: F401
 from nvmlsim import Sim
 
-from carbontui.power.agent_core import RETRY_S, Agent
-from carbontui.power.devices import DeviceError, Look
-from carbontui.power.leases import LeaseStore, new_record, restore_stale, stale_leases
+from carbontui.power.agent.core import RETRY_S, Agent
+from carbontui.power.backends.base import DeviceError, Look
+from carbontui.power.backends.nvml import NvmlBackend
+from carbontui.power.limit.leases import LeaseStore, new_record, restore_stale, stale_leases
 from carbontui.power.messages import Done, Outcome, Wish
-from carbontui.power.nvml import NvmlBackend
-from carbontui.power.rapl import Host
+from carbontui.power.metering.rapl import Host
 from carbontui.system import proc
 
 GIB = 2**30
@@ -234,7 +234,7 @@ def test_a_driver_that_unloads_with_its_last_client_takes_the_limit_along(
 
 CLIENT = """
 import time
-from carbontui.power.nvml import NvmlBackend
+from carbontui.power.backends.nvml import NvmlBackend
 backend = NvmlBackend()
 backend.open()
 uuid = backend.devices()[0].uuid

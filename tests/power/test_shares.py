@@ -18,16 +18,15 @@ from test_ownership import process  # noqa: F401
 from carbontui.job.clock import Clock
 from carbontui.job.journal import Journal
 from carbontui.job.spec import Options
-from carbontui.job.supervisor.core import notices
+from carbontui.job.supervisor.core.view import notices
 from carbontui.job.supervisor.record.accounting import Accounting
-from carbontui.power import cpu_time
-from carbontui.power.agent_core import Agent
-from carbontui.power.cpu_time import CpuTime
-from carbontui.power.leases import LeaseStore
+from carbontui.power.agent.core import Agent
+from carbontui.power.backends.nvml import NvmlBackend
+from carbontui.power.limit.leases import LeaseStore
 from carbontui.power.messages import Readings, Report, Wish
-from carbontui.power.nvml import NvmlBackend
-from carbontui.power.rapl import Host
-from carbontui.power.shares import CpuSeconds, board_share, cpu_share
+from carbontui.power.metering import shares
+from carbontui.power.metering.rapl import Host
+from carbontui.power.metering.shares import CpuSeconds, CpuTime, board_share, cpu_share
 
 GB = 2**30
 
@@ -208,6 +207,6 @@ def test_agents_of_other_jobs_are_counted_and_a_station_is_none(tmp_path: Path) 
     has(15, "bash", "bash", "-c", "carbontui.power.agent --job c3")
     has(16, "python3", *agent, "d4", "--apart", "f00")  # its leases are kept elsewhere: a container
     clock = CpuTime(lambda: (0, 0), tmp_path)
-    assert clock._jobs(list(cpu_time.processes(tmp_path))) == {b"a1", b"b2"}
+    assert clock._jobs(list(shares.processes(tmp_path))) == {b"a1", b"b2"}
     clock.part((11,), 0.0)
     assert clock.part((11,), 20.0) == (0.5, 2)

@@ -17,8 +17,8 @@ from nvmlsim import Sim
 from test_limits_live import agent
 from test_limits_live import until as until_async
 
-from carbontui.power import zeusd_client
-from carbontui.power.leases import LeaseStore
+from carbontui.power.capd import zeusd as zeusd_client
+from carbontui.power.limit.leases import LeaseStore
 
 
 class StandIn(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
@@ -136,7 +136,7 @@ def test_a_zeusd_that_does_not_let_us_is_none(zeusd: Callable[..., StandIn], dis
 def test_a_token_is_sent_where_one_is_asked_for_and_another_board_is_not_touched(
     zeusd: Callable[..., StandIn], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from carbontui.power.devices import DeviceError, DeviceInfo
+    from carbontui.power.backends.base import DeviceError, DeviceInfo
 
     server = zeusd(auth_required=True)
     server.token = "t0ken"

@@ -14,9 +14,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "job"))
 from drawn import drawn
 from states import NOW_S, board, door, inputs, job_state, rank
 
-from carbontui.job.supervisor.core import site_claim, site_plan
 from carbontui.job.supervisor.core.advance import SiteShare
-from carbontui.job.supervisor.core.measured import Mean, Measured
+from carbontui.job.supervisor.core.planning import site_plan
+from carbontui.job.supervisor.core.rules import site_claim
+from carbontui.job.supervisor.core.state.measured import Mean, Measured
 from carbontui.job.supervisor.shell.replanner import Replanner
 from carbontui.job.worker.process import solve_plan
 from carbontui.site.given import PricesError

@@ -28,6 +28,7 @@ IN_PEAK = START + 12.4 * 3600
 WORK_S = 24 * 3600.0
 FULL_W, CAP_W, PARKED_W, HOST_W = 385.0, 250.0, 74.0, 61.0
 CAP_SPEED = 0.84
+KINDS: dict[str | None, p.LevelKind] = {"full": "full", "cap 250W": "cap", "pause": "pause", "off": "off"}
 LOG = (
     "loading corpus: 24.1 MB of Python source, 97 characters\n"
     "model: 6 layers, 384 wide, 10.7 M parameters, bf16\n"
@@ -488,7 +489,8 @@ class FakeSupervisor:
         elif isinstance(message, p.HistoryAsk):
             start = units.from_iso(self.snap.series.now) - message.span
             watts = p.Watts(units.iso(start), message.span / message.buckets)
-            writer.write(p.encode(p.HistoryAnswer(message.id, watts, self.levels)))
+            kinds = tuple(KINDS.get(level) for level in self.levels)
+            writer.write(p.encode(p.HistoryAnswer(message.id, watts, self.levels, (), kinds)))
         elif isinstance(message, p.EventsAsk):
             writer.write(p.encode(p.EventsAnswer(message.id, self.events)))
         elif isinstance(message, p.AbilitiesAsk):

@@ -19,6 +19,7 @@ from carbontui.tui.widgets.budget_slider import BudgetSlider
 from carbontui.tui.widgets.forecast_chart import ForecastChart
 from carbontui.tui.widgets.prompt import AskStop, AskText, Prompt
 from carbontui.tui.widgets.status_line import StatusLine
+from carbontui.verbs import look
 
 GUESS = protocol.Guess(5000, "CosineAnnealingLR(T_max=)")
 
@@ -646,4 +647,14 @@ async def test_a_board_that_others_use_shows_how_much_of_it_is_this_jobs(stage: 
     async with stage() as s:
         others = tuple(structs.replace(gpu, power_w=640.0, own_w=0.0) for gpu in s.fake.snap.status.gpus)
         s.fake.push(status=s.fake.status(gpus=others, power_w=12.0))
-        await s.until(lambda: "0 of  640 W ~" in s.text() and "this job's part of each" in s.text())
+        await s.until(lambda: "0 of  640 W ~" in s.text() and "this job's part of each, the rest other" in s.text())
+        await s.pilot.press("d")
+        await s.until(lambda: "0 W ~ of it this job's, the rest other programs'" in s.text())
+
+
+async def test_boards_of_others_in_one_line_are_not_this_jobs_watts(stage: Any) -> None:
+    async with stage(gpus=8, size=(80, 24)) as s:
+        others = tuple(structs.replace(gpu, power_w=640.0, own_w=0.0) for gpu in s.fake.snap.status.gpus)
+        s.fake.push(status=s.fake.status(gpus=others, power_w=12.0))
+        await s.until(lambda: "0 W of 5120 W this job's ~" in s.text() and "the rest other programs'" in s.text())
+        assert any("the rest other programs'" in row for row in look.report(s.fake.snap.status))

@@ -25,8 +25,9 @@ from carbontui.tui.job_list import JobList, ListedJob
 from carbontui.tui.jobs_feed import Seen
 from carbontui.tui.loglines import last_error
 from carbontui.tui.screens.dashboard import Dashboard
-from carbontui.tui.screens.jobs import Jobs
+from carbontui.tui.screens.jobs import Jobs, drawn_w
 from carbontui.tui.target import Target
+from carbontui.tui.widgets.job_table import JobTable, summed_w
 from carbontui.verbs.support.station import gain_words
 
 FACTS = (
@@ -53,6 +54,17 @@ def test_the_cursor_keeps_its_job_however_the_rows_move() -> None:
     assert by_watts.cursor == "b" and by_watts.place == 0
     gone = jobs.now((A, C))
     assert gone.cursor == "c" and JobList().now((A,)).now(()).cursor is None
+
+
+def test_a_replayed_job_ends_at_a_time_of_its_own_clock() -> None:
+    job = JobTable()
+    job.listed, job.now_s = JobList().now((listed("a", "demo"),)), NOW + 6 * 365 * 86400.0
+    row = "".join(text for text, _ in job.draw(80, 2)[1])
+    assert " 50 %  Thu 16:00  " in row
+
+
+def test_the_machines_watts_are_no_less_than_those_of_its_jobs() -> None:
+    assert [drawn_w(machine_w, summed_w((A, B, C))) for machine_w in (13.0, 1843.0, None)] == [400.0, 1843.0, 400.0]
 
 
 def test_jobs_of_one_name_are_told_apart_by_their_ids() -> None:

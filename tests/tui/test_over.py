@@ -120,7 +120,7 @@ async def test_who_comes_back_after_the_end_sees_the_run(tmp_path: Path) -> None
     end_s = units.from_iso(status.measured_at)
     watts = protocol.Watts(units.iso(end_s - 7200.0), 60.0, (480.0,) * 60 + (90.0,) * 60)
     levels = ("cap 300 W",) * 60 + ("pause",) * 60
-    run = protocol.HistoryAnswer(0, watts, levels, (350.0,) * 120)
+    run = protocol.HistoryAnswer(0, watts, levels, (350.0,) * 120, ("cap",) * 60 + ("pause",) * 60)
     app = opened(tmp_path, lambda columns: run)
     async with app.run_test(size=(120, 40)) as pilot:
         due = time.monotonic() + 20

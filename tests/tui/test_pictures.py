@@ -24,7 +24,7 @@ from carbontui.tui.picture import Picture, fold
 from carbontui.tui.plain import PlainNarrator
 from carbontui.tui.widgets.cells import changed, fit
 from carbontui.tui.widgets.job_table import JobTable
-from carbontui.tui.widgets.levels import planned
+from carbontui.tui.widgets.levels import PastLevels, held, planned
 from carbontui.tui.widgets.scale import TimeScale, hours, means, nice_top, window
 from carbontui.tui.widgets.watt_chart import WattChart
 from carbontui.tui.widgets.watt_rows import WattRows
@@ -135,6 +135,14 @@ def test_marks_follow_provenance() -> None:
     assert words.mark(demo, "power_w") == "S"
     assert words.mark(demo, "gco2_g") == "R"
     assert set(marks.MARKS.values()) == set(marks.MEANING)
+
+
+def test_since_the_past_was_asked_for_what_holds_now_has_held() -> None:
+    """In a replay an hour may pass between the two; it was painted at full speed in the middle of a cap."""
+    past = PastLevels(NOW - 7200.0, 60.0, ("pause",) * 60)
+    kinds = [held(picture(), past, NOW - ago_s) for ago_s in (7000.0, 3700.0, 3500.0, 0.0)]
+    assert kinds == ["pause", "pause", "cap", "cap"]
+    assert held(picture(), None, NOW - 60.0) is None, "nothing was asked for yet"
 
 
 def test_an_estimate_has_the_same_mark_on_every_page_and_line() -> None:

@@ -18,7 +18,7 @@ from typing import Any, Iterator
 
 from carbontui.client import api
 from carbontui.client.checkpoint import random_states, set_random_states
-from carbontui.client.kept import Kept
+from carbontui.client.checkpoint.kept import Kept
 
 
 class Resumable:

@@ -8,7 +8,8 @@ import sys
 import time
 from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 
-from carbontui.client import api, marker, pointer
+from carbontui.client import api, marker
+from carbontui.client.checkpoint.kept import REPEAT_MOST_S, entries, point_to
 
 gate = api.gate
 
@@ -64,8 +65,8 @@ class Loop:
             path = os.path.abspath(save())
             if os.environ.get("LOCAL_RANK", "0") in ("", "0"):
                 earlier = quietly(lambda: self._earlier([*self._one_before(path), *others()])) or []
-                named = quietly(pointer.entries) or []
-                pointer.write(framework, path, gate.step_total(), earlier)
+                named = quietly(entries) or []
+                point_to(framework, path, gate.step_total(), earlier)
                 kept = {path, *(one["path"] for one in earlier)}
                 for before in (one["path"] for one in named):
                     if before not in kept and _is_ours(before):
@@ -80,13 +81,13 @@ class Loop:
         if self.holds is None or len(gate.savers) != 1:
             return []
         before, step, at_s = self.holds
-        near = gate.running_s() - at_s <= pointer.REPEAT_MOST_S
+        near = gate.running_s() - at_s <= REPEAT_MOST_S
         return [(before, step)] if near and before != path and _is_ours(before) else []
 
     def _earlier(self, others: Iterable[Tuple[str, Optional[int]]]) -> List[Dict[str, Any]]:
         """Checkpoints that the keeper falls back to if that of the unload cannot be resumed from: newest first, none so
         old that much work would be repeated."""
-        oldest = max(self.began_at, time.time() - pointer.REPEAT_MOST_S)
+        oldest = max(self.began_at, time.time() - REPEAT_MOST_S)
         found = [(_saved_at(path), os.path.abspath(path), step) for path, step in others if os.path.exists(path)]
         good = [one for one in found if one[0] >= oldest or _is_ours(one[1])]
         newest_first = sorted(good, key=lambda one: one[0], reverse=True)
@@ -118,7 +119,7 @@ def left_behind(framework: str, given: Any = None) -> Optional[str]:
     """
     if not os.environ.get("CARBONTUI_RESUME") or Loop.loops:
         return None
-    named = quietly(lambda: pointer.entries(framework))
+    named = quietly(lambda: entries(framework))
     path = named[0]["path"] if named else None
     if path is None or not os.path.exists(path):
         return None

@@ -13,9 +13,8 @@ loss and gradient of the whole batch; `Precision` uses mixed precision where tha
 copies the next batch while this one is computed; `ResumableBatches` resumes at any step.
 """
 
-from carbontui.client.train.batches import accumulate, micro_batches, step
+from carbontui.client.train.batches import Precision, accumulate, micro_batches, step
 from carbontui.client.train.loading import ResumableBatches, on_device
-from carbontui.client.train.precision import Precision
 from carbontui.client.train.trial import TrainEstimate, estimate
 
 __all__ = [

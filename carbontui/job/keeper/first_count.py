@@ -9,7 +9,7 @@ import sys
 from carbontui.job.keeper import signals
 from carbontui.system import isolation
 
-SCRIPT = f"{isolation.ROOT}/carbontui/power/first_count.py"
+SCRIPT = f"{isolation.ROOT}/carbontui/power/backends/first_count.py"
 
 
 def start(job_dir: str) -> None:

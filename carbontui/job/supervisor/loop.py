@@ -19,11 +19,11 @@ from carbontui.job import store
 from carbontui.job.journal import Journal
 from carbontui.job.keeper.messages import Beat, BooksClosed
 from carbontui.job.spec import Options, clock_of
-from carbontui.job.supervisor.core import allowances, boards, progress
 from carbontui.job.supervisor.core.advance import Booked, LastCount, Tick
-from carbontui.job.supervisor.core.booking import booked_as
-from carbontui.job.supervisor.core.observation import Inputs
-from carbontui.job.supervisor.core.state import JobState
+from carbontui.job.supervisor.core.rules.booking import booked_as
+from carbontui.job.supervisor.core.state import allowances, boards, progress
+from carbontui.job.supervisor.core.state.inputs import Inputs
+from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.job.supervisor.record.handover import Handover
 from carbontui.job.supervisor.record.history_thread import HistoryThread

@@ -391,7 +391,7 @@ class Dashboard(PaintsOnce, OpensPages, Overruling):
         except link.LinkError:
             return
         assert isinstance(answer, protocol.HistoryAnswer)
-        if any(answer.level):
+        if any(answer.kind):
             self.past = PastLevels.of(answer)
         else:
             self._asked_past = None  # this supervisor keeps no levels: do not ask again

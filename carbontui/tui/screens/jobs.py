@@ -30,6 +30,11 @@ DRAW_EVERY_S = 1.0
 COMMANDS = frozenset({"pause", "boost", "resume", "stop"})
 
 
+def drawn_w(machine_w: float | None, jobs_w: float | None) -> float | None:
+    """Watts of the machine; those of its jobs where they are more: a shell without a driver reads the host alone."""
+    return max((watts for watts in (machine_w, jobs_w) if watts is not None), default=None)
+
+
 class MachineFacts(Cells):
     """`show(seen, jobs, shown)`: one summary line, then a row per fact, wrapped if long; `shown` says which jobs are in
     the table, and in which order."""
@@ -38,7 +43,7 @@ class MachineFacts(Cells):
     rows: tuple[CellRow, ...] = ()
 
     def show(self, seen: Seen, jobs: tuple[ListedJob, ...], shown: str) -> None:
-        watts = seen.power_w if seen.power_w is not None else summed_w(jobs)
+        watts = drawn_w(seen.power_w, summed_w(jobs))
         parts = [counted(jobs), "" if watts is None else figures.watts(watts), seen.headline]
         heads = list(filter(None, parts))
         while len(" · ".join(heads)) + 13 > self.content_size.width and len(heads) > 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.screen import Screen
 
 from carbontui import protocol
-from carbontui.text import figures, marks
+from carbontui.text import figures, marks, situation
 from carbontui.text.plan import certificate
 from carbontui.tui import words
 from carbontui.tui.glyphs import Glyphs
@@ -109,6 +109,8 @@ def board_rows(picture: Picture, glyphs: Glyphs, width: int) -> list[CellRow]:
             "" if gpu.parked_w is None else f"parked {gpu.parked_w:.0f} W",
         ]
         rows[-1].append((f"  {' · '.join(filter(None, told))}", "text"))
+        if part := situation.own_part(gpu):
+            rows.append([(f"{'':>6}", "dim"), (part, "text")])
         if gpu.slowed:
             rows.append([(f"{'':>6}", "dim"), (f"slowed by {gpu.slowed}", "warning")])
         history = watts.gpus_w.get(gpu.uuid, ()) if watts is not None else ()
@@ -140,7 +142,7 @@ def ability_rows(answer: protocol.AbilitiesAnswer) -> list[CellRow]:
         rows.append([(f"{found.aspect:<15} ", "text"), (f"{found.support:<14} ", ink), (found.why, "dim")])
         if found.fix:
             rows.append([(f"{'fix':>15} ", "dim"), (found.fix, "strong")])
-    rows += [[], [("speed against watts, measured on this job", "title")]]
+    rows += [[], [("speed against watts", "title")]]
     rows += [[(line, "text")] for line in answer.curve] or [[("not measured yet: carbontui calibrate", "dim")]]
     return rows
 

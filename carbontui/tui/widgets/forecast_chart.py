@@ -12,7 +12,7 @@ from carbontui import protocol, units
 from carbontui.tui import words
 from carbontui.tui.picture import Picture
 from carbontui.tui.widgets.cells import CellRow, Cells, Ink, width_of
-from carbontui.tui.widgets.levels import PastLevels, level_named, planned, table
+from carbontui.tui.widgets.levels import PastLevels, held, planned, table
 from carbontui.tui.widgets.scale import GUTTER, TimeScale, eighths, means, window
 from carbontui.tui.widgets.timeline import Column, axis, plot, top_of, with_scale
 
@@ -58,8 +58,7 @@ class ForecastChart(Cells):
         infos, band = table(picture.plan), picture.series.intensity
         plan = None if picture.over else self.preview or picture.plan
         ahead = {infos[name].kind for name, _ in (plan.levels if plan else ()) if name in infos}
-        past = {name for name in (self.past.levels if self.past else ()) if name}
-        was = {info.kind for name in past if (info := level_named(picture.plan, name)) is not None}
+        was = {kind for kind in (self.past.kinds if self.past else ()) if kind}
         parts: list[tuple[str, Ink, str]] = [(block, "past", "so far")] if self.past or picture.over else []
         for kind in ("full", "cap", "duty"):
             shown = was if picture.over else ahead  # of a finished job, the watts are in these colours
@@ -91,10 +90,8 @@ class ForecastChart(Cells):
         for x, value in enumerate(mean):
             tall = eighths(value, top, space)
             if x < now:
-                name = self.past.at(view.time(x) + view.span_s / 2) if self.past else None
-                known = level_named(self.picture.plan, name)
-                still = known is not None and known.kind in words.STILL
-                columns.append(Column(tall, tall, 0, "past", still))
+                kind = held(self.picture, self.past, view.time(x) + view.span_s / 2)
+                columns.append(Column(tall, tall, 0, "past", kind in words.STILL))
                 continue
             info = ahead[x]
             ink = words.KIND_STYLE[info.kind] if info else unplanned

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.cells import cell_len, set_cell_size
 
-from carbontui import protocol
+from carbontui import protocol, units
 from carbontui.text import figures, situation
 from carbontui.tui import words
 from carbontui.tui.job_list import JobList, ListedJob
@@ -50,7 +50,7 @@ class JobTable(RowTable):
         row.append((self.cut(label, name), "strong" if job.live or pointed else "text"))
         for column in columns:
             told, how = _value(column.title, job, self.now_s)
-            row.append((f"{told:>{column.cells}}", how if told != "–" else "dim"))
+            row.append((f" {told:>{column.cells - 1}}", how if told != "–" else "dim"))
         if why:
             row.append((f"  {self.cut(job.why, why - 1)}", "fault" if job.error else "dim"))
         return row
@@ -90,6 +90,8 @@ def _value(title: str, job: ListedJob, now_s: float) -> tuple[str, Ink]:
     if title == "DONE":
         return ("–" if job.done is None else figures.percent(job.done)), "text"
     if title == "ENDS":
+        if status.replayed:  # its clock is not ours
+            now_s = units.from_iso(status.measured_at)
         ends = situation.finish(status, now_s) if job.live else situation.ended_at(status, now_s) or "–"
         return ends, "text" if job.live else "dim"
     if title == GRAMS:

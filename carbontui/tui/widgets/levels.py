@@ -6,38 +6,50 @@ import math
 from dataclasses import dataclass
 
 from carbontui import protocol, units
+from carbontui.tui.picture import Picture
 from carbontui.tui.widgets.scale import TimeScale
 
 
 @dataclass(frozen=True, slots=True)
 class PastLevels:
-    """Past levels: one name (or None) per bucket of equal time."""
+    """Past levels: one kind (or None) per bucket of equal time."""
 
     start_s: float
     step_s: float
-    levels: tuple[str | None, ...]
+    kinds: tuple[protocol.LevelKind | None, ...]
 
     @classmethod
     def of(cls, answer: protocol.HistoryAnswer) -> PastLevels:
-        return cls(units.from_iso(answer.watts.start), answer.watts.step_s, answer.level)
+        return cls(units.from_iso(answer.watts.start), answer.watts.step_s, answer.kind)
 
-    def at(self, at_s: float) -> str | None:
-        """The level then; a column that straddles the start of the record takes its first one."""
+    def at(self, at_s: float) -> protocol.LevelKind | None:
+        """The kind of level then; a column that straddles the start of the record takes its first one."""
         index = max(0, math.floor((at_s - self.start_s) / self.step_s))
-        return self.levels[index] if index < len(self.levels) else None
+        return self.kinds[index] if index < len(self.kinds) else None
 
 
 def table(plan: protocol.PlanView | None) -> dict[str, protocol.LevelInfo]:
     return {info.name: info for info in plan.table} if plan else {}
 
 
-def level_named(plan: protocol.PlanView | None, name: str | None) -> protocol.LevelInfo | None:
-    """The level by name, also one from an earlier plan: its name begins with its kind."""
-    if not name:
-        return None
-    kind = name.split()[0]
-    told = protocol.LevelInfo(name, kind, 0.0, 0.0) if protocol.is_level_kind(kind) else None
-    return table(plan).get(name, told)
+KIND_OF_STATE: dict[str, protocol.LevelKind] = {
+    "running": "full",
+    "throttled": "cap",
+    "pausing": "full",
+    "paused": "pause",
+    "unloaded": "unload",
+    "waiting": "off",
+}
+
+
+def held(picture: Picture, past: PastLevels | None, at_s: float) -> protocol.LevelKind | None:
+    """The kind of level that held at a time up to now. The past is asked for at each change of level: what came after
+    it is what holds now."""
+    known_s = picture.now_s if past is None else past.start_s + past.step_s * len(past.kinds)
+    if at_s < known_s:
+        return past.at(at_s) if past else None
+    known = table(picture.plan).get(picture.status.level or "")
+    return known.kind if known else KIND_OF_STATE.get(picture.status.state)
 
 
 def planned(plan: protocol.PlanView | None, view: TimeScale, now_s: float) -> list[protocol.LevelInfo | None]:

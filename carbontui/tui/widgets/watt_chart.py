@@ -7,7 +7,7 @@ from carbontui.text import figures
 from carbontui.tui import words
 from carbontui.tui.picture import Picture
 from carbontui.tui.widgets.cells import CellRow, Cells, Ink
-from carbontui.tui.widgets.levels import PastLevels, level_named, planned
+from carbontui.tui.widgets.levels import PastLevels, held, planned
 from carbontui.tui.widgets.scale import GUTTER, eighths, means, window
 from carbontui.tui.widgets.timeline import Column, axis, plot, top_of, with_scale
 
@@ -55,7 +55,8 @@ class WattChart(Cells):
             if metered[x] is not None:
                 tall = eighths(metered[x], top, space)
                 at_s = self.picture.now_s if x == now else view.time(x) + view.span_s / 2
-                columns.append(Column(tall, tall, 0, self._was(at_s, status.level if x == now else None)))
+                kind = held(self.picture, self.past, at_s)
+                columns.append(Column(tall, tall, 0, words.KIND_STYLE[kind] if kind else "running"))
             elif info is not None and x >= now:
                 tall = eighths(info.power_w, top, space)
                 columns.append(Column(0, tall, 0, words.KIND_STYLE[info.kind]))
@@ -65,12 +66,6 @@ class WattChart(Cells):
         self._line(plotted, limit, top, "capped")
         self._line(plotted, parked, top, "paused")
         return [*rows, *with_scale(plotted, top), axis(view, now, over=self.picture.over)]
-
-    def _was(self, at_s: float, level: str | None) -> str:
-        """The colour of a metered column: of the level that held then, where that is known."""
-        name = level or (self.past.at(at_s) if self.past else None)
-        info = level_named(self.picture.plan if self.picture else None, name)
-        return words.KIND_STYLE[info.kind] if info else "running"
 
     def _line(self, plotted: list[list[tuple[str, Ink]]], watts: float | None, top: float, ink: str) -> None:
         """A dashed line at a level of watts, behind the columns."""

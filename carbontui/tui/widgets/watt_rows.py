@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from carbontui import protocol
 from carbontui.text import figures, marks
+from carbontui.text.situation import OTHERS
 from carbontui.tui import words
 from carbontui.tui.widgets.cells import CellRow, Cells, spread
 
@@ -32,7 +33,7 @@ class WattRows(Cells):
         tick = self.glyphs.tick
         key: CellRow = [(tick, "paused"), (" parked  ", "dim"), (tick, "capped"), (" cap", "dim")]
         shared = any(gpu.own_w is not None for gpu in self.status.gpus) if self.status else False
-        title = "boards: this job's part of each" if shared else "boards"
+        title = f"boards: this job's part of each, {OTHERS}" if shared else "boards"
         head = self.heading(width, title, key if self.status and self.status.gpus else "")
         return [head, *self._boards(width, height - 1)]
 
@@ -102,13 +103,16 @@ class WattRows(Cells):
     def _together(self, gpus: tuple[protocol.Gpu, ...], width: int) -> CellRow:
         powers = [g.power_w if g.own_w is None else g.own_w for g in gpus if g.power_w is not None]
         limits = [g.limit_w for g in gpus if g.limit_w is not None]
-        blind = len(gpus) - len(powers)
+        blind, lead = len(gpus) - len(powers), (f" {len(gpus)} × {_short(gpus[0].name)}  ", "dim")
         each = f"{min(powers):.0f}–{max(powers):.0f} W each" if powers else "watts unknown"
         each += f", {blind} unknown" if powers and blind else ""
+        if any(gpu.own_w is not None for gpu in gpus) and not blind:
+            drawn = figures.watts(sum(gpu.power_w or 0.0 for gpu in gpus))
+            told = words.marked(f"{figures.watts(sum(powers))} of {drawn} this job's", marks.ESTIMATED)
+            return spread(width, [lead, (told, "text")], [(OTHERS, "dim")])
         limit = f" / {figures.watts(sum(limits))}" if limits and len(limits) == len(gpus) else ""
         total = figures.watts(sum(powers)) if powers and not blind else "–"
-        left: CellRow = [(f" {len(gpus)} × {_short(gpus[0].name)}  ", "dim"), (f"{total}{limit}", "text")]
-        return spread(width, left, [(each, "dim")])
+        return spread(width, [lead, (f"{total}{limit}", "text")], [(each, "dim")])
 
 
 def _short(name: str) -> str:

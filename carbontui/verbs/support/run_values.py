@@ -12,7 +12,7 @@ from carbontui import config, link, units
 from carbontui.grid import recorded
 from carbontui.job import allowance, store
 from carbontui.job.allowance import AllowanceKind
-from carbontui.power.declared import DeclaredBoards
+from carbontui.power.backends.declared import DeclaredBoards
 from carbontui.verbs.support import tables
 from carbontui.verbs.support.command import Failure, refused
 from carbontui.verbs.support.grid_data import find_zone

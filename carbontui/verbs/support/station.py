@@ -17,10 +17,11 @@ from carbontui.grid import opening
 from carbontui.grid.best_start import best_start
 from carbontui.grid.types import Outlook
 from carbontui.job import spec, store
-from carbontui.power import leases, metrics
-from carbontui.power.handle import AgentHandle
+from carbontui.power.agent.handle import AgentHandle
+from carbontui.power.limit import leases
 from carbontui.power.messages import Reading, Readings
-from carbontui.power.meter import Meter
+from carbontui.power.metering import metrics
+from carbontui.power.metering.meter import Meter
 from carbontui.system.metrics_place import MetricsPlace
 from carbontui.system.openmetrics import render
 from carbontui.text import figures

@@ -108,7 +108,7 @@ def lease_warnings() -> list[str]:
 
     A job whose supervisor lives leaves none: the next agent takes over the lease of a dead one.
     """
-    from carbontui.power import leases
+    from carbontui.power.limit import leases
 
     guarded = {job.id for job in store.jobs() if job.alive("supervisor")}
     stale = (lease for lease in leases.stale_leases() if lease.job not in guarded)
@@ -117,6 +117,6 @@ def lease_warnings() -> list[str]:
 
 def low_limits() -> list[str]:
     """Limits below the driver's default that no lease accounts for, as jobs and doctor last saw them."""
-    from carbontui.power import leases
+    from carbontui.power.limit import leases
 
     return [f"{low.uuid}: {low.text}" for low in leases.LeaseStore().low()]

@@ -7,9 +7,12 @@ from dataclasses import replace
 from drawn import drawn
 from states import NOW_S, inputs, job_state, rank, shown
 
-from carbontui.job.supervisor.core import attendance, commands, control, notices, state
-from carbontui.job.supervisor.core.observe import observe
-from carbontui.job.supervisor.core.override import Overrides
+from carbontui.job.supervisor.core import commands
+from carbontui.job.supervisor.core.rules import control
+from carbontui.job.supervisor.core.rules.observe import observe
+from carbontui.job.supervisor.core.state import attendance, job
+from carbontui.job.supervisor.core.state.override import Overrides
+from carbontui.job.supervisor.core.view import notices
 from carbontui.power.messages import Node
 from carbontui.protocol import Override
 from carbontui.text.statements import in_words
@@ -28,7 +31,7 @@ def silent(known, seen):
 def after(made, *moments):
     """The state once each of these moments has been seen."""
     for seen in moments:
-        made = state.absorb(made, seen)
+        made = job.absorb(made, seen)
     return made
 
 

@@ -10,16 +10,19 @@ from states import NOW_S, board, inputs, job_state, outlook, rank
 from carbontui import protocol
 from carbontui.job.allowance import Allowance, parse, parse_order, recognised
 from carbontui.job.child import Child
-from carbontui.job.supervisor.core import allowance_rules, allowances, commands, control, expected_end, plan_request
-from carbontui.job.supervisor.core.allowances import Allowances
+from carbontui.job.supervisor.core import commands
 from carbontui.job.supervisor.core.effects import LastRun, Record, effects
-from carbontui.job.supervisor.core.measured import Mean, Measured
-from carbontui.job.supervisor.core.observe import observe
-from carbontui.job.supervisor.core.override import Overrides
-from carbontui.job.supervisor.core.progress import Progress
-from carbontui.job.supervisor.core.state import Totals
+from carbontui.job.supervisor.core.planning import expected_end, plan_request
+from carbontui.job.supervisor.core.rules import allowance_rules, control
+from carbontui.job.supervisor.core.rules.observe import observe
+from carbontui.job.supervisor.core.state import allowances, decision
+from carbontui.job.supervisor.core.state.allowances import Allowances
+from carbontui.job.supervisor.core.state.job import Totals
+from carbontui.job.supervisor.core.state.measured import Mean, Measured
+from carbontui.job.supervisor.core.state.override import Overrides
+from carbontui.job.supervisor.core.state.progress import Progress
 from carbontui.job.worker.process import solve_plan
-from carbontui.power.curve import Curve, Point
+from carbontui.power.curves.curve import Curve, Point
 
 # 600 W at full speed, 2 h of work, 300 g/kWh: 1.2 kWh and 360 g in all
 SEEN = inputs(NOW_S, boards=(board(),), ranks=(rank(),))
@@ -55,7 +58,7 @@ def judged(state, seen=SEEN):
 
 
 def decided(state, seen=SEEN):
-    return control.decide(control.Asked(), observe(state, seen))
+    return control.decide(decision.Asked(), observe(state, seen))
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from states import board, inputs, limits, rank
 
-from carbontui.job.supervisor.core import boards
-from carbontui.job.supervisor.core.boards import Boards
+from carbontui.job.supervisor.core.state import boards
+from carbontui.job.supervisor.core.state.boards import Boards
 from carbontui.power.messages import Capability, Outcome, Readings
 
 

@@ -9,13 +9,13 @@ from states import NOW_S, board, decided, inputs, job_state, rank
 
 from carbontui import protocol
 from carbontui.job.clock import Clock
-from carbontui.job.supervisor.core import calibration
-from carbontui.job.supervisor.core.boards import Boards
-from carbontui.job.supervisor.core.control import Asked
-from carbontui.job.supervisor.core.measured import Mean, Measured
-from carbontui.job.supervisor.core.override import Overrides
-from carbontui.job.supervisor.core.progress import Progress
-from carbontui.power.curve import Curve, Point
+from carbontui.job.supervisor.core.rules import calibration
+from carbontui.job.supervisor.core.state.boards import Boards
+from carbontui.job.supervisor.core.state.decision import Asked
+from carbontui.job.supervisor.core.state.measured import Mean, Measured
+from carbontui.job.supervisor.core.state.override import Overrides
+from carbontui.job.supervisor.core.state.progress import Progress
+from carbontui.power.curves.curve import Curve, Point
 from carbontui.power.messages import Capability, Outcome
 from carbontui.text.replies import curve_lines
 

@@ -5,10 +5,10 @@ from drawn import drawn
 from states import board, inputs, job_state, rank
 
 from carbontui import protocol
-from carbontui.job.supervisor.core import capabilities
-from carbontui.job.supervisor.core.measured import Mean, Measured
+from carbontui.job.supervisor.core.rules import capabilities
+from carbontui.job.supervisor.core.state.measured import Mean, Measured
 from carbontui.job.supervisor.shell.requests import abilities
-from carbontui.power.curve import Curve, Point
+from carbontui.power.curves.curve import Curve, Point
 from carbontui.power.messages import Capability, HostReading, Readings
 
 

@@ -13,13 +13,15 @@ from states import CAP, FULL, NOW_S, PAUSE, board, decided, inputs, job_state, l
 
 from carbontui import protocol
 from carbontui.job.child import Child
-from carbontui.job.supervisor.core import commands, finish, status
+from carbontui.job.supervisor.core import commands
 from carbontui.job.supervisor.core import effects as fx
-from carbontui.job.supervisor.core.boards import Boards, LeftAlone
-from carbontui.job.supervisor.core.control import Asked
-from carbontui.job.supervisor.core.override import Overrides
-from carbontui.job.supervisor.core.state import Calibrating
-from carbontui.power.curve import Curve, Point
+from carbontui.job.supervisor.core.planning import finish
+from carbontui.job.supervisor.core.state.boards import Boards, LeftAlone
+from carbontui.job.supervisor.core.state.decision import Asked
+from carbontui.job.supervisor.core.state.job import Calibrating
+from carbontui.job.supervisor.core.state.override import Overrides
+from carbontui.job.supervisor.core.view import status
+from carbontui.power.curves.curve import Curve, Point
 from carbontui.power.messages import Capability, Outcome
 from carbontui.protocol import Cmd, statement, written
 

@@ -10,11 +10,12 @@ from states import CAP, NOW_S, board, inputs, job_state, plan_of, rank
 
 from carbontui.job.clock import Clock
 from carbontui.job.spec import Simulated
-from carbontui.job.supervisor.core import calibration, capabilities, machine
-from carbontui.job.supervisor.core.control import Asked
 from carbontui.job.supervisor.core.effects import want_of
-from carbontui.power import public_curves
-from carbontui.power.simulated import SimulatedSpec, fresh, target_w
+from carbontui.job.supervisor.core.planning import machine
+from carbontui.job.supervisor.core.rules import calibration, capabilities
+from carbontui.job.supervisor.core.state.decision import Asked
+from carbontui.power.backends.simulated import SimulatedSpec, fresh, target_w
+from carbontui.power.curves import public as public_curves
 
 POINTS = public_curves.simulated(680.0)
 SPEC = SimulatedSpec(points=POINTS)

@@ -9,10 +9,10 @@ from carbontui.job.child import Child
 from carbontui.job.clock import Clock
 from carbontui.job.spec import Simulated
 from carbontui.job.supervisor.core import effects as fx
-from carbontui.job.supervisor.core import override
-from carbontui.job.supervisor.core.boards import Boards, LeftAlone
-from carbontui.job.supervisor.core.control import Asked
 from carbontui.job.supervisor.core.effects import effects
+from carbontui.job.supervisor.core.state import override
+from carbontui.job.supervisor.core.state.boards import Boards, LeftAlone
+from carbontui.job.supervisor.core.state.decision import Asked
 from carbontui.protocol import statement
 
 FREEZE = fx.Freeze(protocol.LEASE_S)

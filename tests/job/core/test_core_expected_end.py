@@ -9,11 +9,11 @@ from states import FULL, NOW_S, PAUSE, board, decided, inputs, job_state, outloo
 from carbontui import units
 from carbontui.account import expected_end as account
 from carbontui.account.expected_end import Slots, Stretch
-from carbontui.job.supervisor.core import expected_end, machine
-from carbontui.job.supervisor.core.course import course
-from carbontui.job.supervisor.core.forbidden import ForbiddenHours
-from carbontui.job.supervisor.core.measured import Mean, Measured
-from carbontui.job.supervisor.core.state import Totals
+from carbontui.job.supervisor.core.planning import expected_end, machine
+from carbontui.job.supervisor.core.planning.course import course
+from carbontui.job.supervisor.core.state.forbidden import ForbiddenHours
+from carbontui.job.supervisor.core.state.job import Totals
+from carbontui.job.supervisor.core.state.measured import Mean, Measured
 
 SEEN = inputs(NOW_S + 4000.0, boards=(board(),))
 

@@ -11,9 +11,13 @@ from states import FULL, NOW_S, PAUSE, inputs, job_state, plan_of, rank
 from carbontui import plan as planning
 from carbontui import protocol
 from carbontui.job.child import Child
-from carbontui.job.supervisor.core import commands, control, finish, forbidden, plan_request, status
-from carbontui.job.supervisor.core.forbidden import ForbiddenHours
-from carbontui.job.supervisor.core.observe import observe
+from carbontui.job.supervisor.core import commands
+from carbontui.job.supervisor.core.planning import finish, plan_request
+from carbontui.job.supervisor.core.rules import control
+from carbontui.job.supervisor.core.rules.observe import observe
+from carbontui.job.supervisor.core.state import forbidden
+from carbontui.job.supervisor.core.state.forbidden import ForbiddenHours
+from carbontui.job.supervisor.core.view import status
 from carbontui.plan.problem import STANDS_STILL
 from carbontui.protocol import Cmd
 from carbontui.units import iso

@@ -8,8 +8,11 @@ from msgspec import structs, to_builtins
 from states import inputs, job_state, rank, shown
 
 from carbontui import protocol
-from carbontui.job.supervisor.core import commands, finish, progress, state
-from carbontui.job.supervisor.core.progress import restored
+from carbontui.job.supervisor.core import commands
+from carbontui.job.supervisor.core.planning import finish
+from carbontui.job.supervisor.core.state import job as state
+from carbontui.job.supervisor.core.state import progress
+from carbontui.job.supervisor.core.state.progress import restored
 
 GUESS = (5000, "CosineAnnealingLR(T_max=)")
 

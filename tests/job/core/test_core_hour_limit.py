@@ -8,8 +8,9 @@ from drawn import drawn_plan
 from states import NOW_S, board, decided, inputs, job_state, outlook, rank
 
 from carbontui.job.child import Child
-from carbontui.job.supervisor.core import levels, plan, plan_request
-from carbontui.job.supervisor.core.measured import Mean, Measured
+from carbontui.job.supervisor.core.planning import answers, plan_request
+from carbontui.job.supervisor.core.state import levels
+from carbontui.job.supervisor.core.state.measured import Mean, Measured
 from carbontui.job.worker.process import solve_plan
 
 WAITING = inputs(NOW_S, boards=(board(),), child=Child("waiting"))
@@ -38,7 +39,7 @@ def test_nothing_runs_above_the_limit_and_its_price_is_told():
     request, answer = solved(job(*([310.0] * 8 + [295.0] * 80)))
     assert names(request, answer)[:9] == ["pause"] * 8 + ["full"]
     assert answer.unlimited.finish_s < answer.plan.finish_s and answer.unlimited.gco2 < answer.plan.gco2
-    made = plan.limited(plan.from_answer(request.setup, answer, NOW_S), answer, 300.0, 6 * 3600.0)
+    made = answers.limited(answers.from_answer(request.setup, answer, NOW_S), answer, 300.0, 6 * 3600.0)
     assert made.view.hour_limit.more_g > 0 and made.view.hour_limit.later_s == pytest.approx(7200.0, abs=10)
     waits = decided("paused", "pause", applied=levels.PAUSE)
     told = drawn_plan(job_state(plan=made, decision=waits), inputs(NOW_S))

@@ -6,11 +6,11 @@ import pytest
 from states import NOW_S, board, decided, inputs, job_state, rank
 
 from carbontui.job.clock import Clock
-from carbontui.job.supervisor.core import machine, problem
-from carbontui.job.supervisor.core.measured import Mean, Measured
-from carbontui.job.supervisor.core.progress import Progress
-from carbontui.job.supervisor.core.unloading import Unloading
-from carbontui.power.curve import Curve, Point
+from carbontui.job.supervisor.core.planning import machine, problem
+from carbontui.job.supervisor.core.state.measured import Mean, Measured
+from carbontui.job.supervisor.core.state.progress import Progress
+from carbontui.job.supervisor.core.state.unloading import Unloading
+from carbontui.power.curves.curve import Curve, Point
 
 REPLAY = Clock(speed=60.0, wall_origin_s=NOW_S, job_origin_s=NOW_S)
 TWO = inputs(boards=(board(limit_found_w=700.0), board("GPU-b", limit_found_w=500.0)))

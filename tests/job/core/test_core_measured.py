@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from carbontui.job.supervisor.core import measured
-from carbontui.job.supervisor.core.measured import MEMORY, Mean, Measured
+from carbontui.job.supervisor.core.state import measured
+from carbontui.job.supervisor.core.state.measured import MEMORY, Mean, Measured
 
 
 def test_a_mean_is_plain_at_first_and_forgets_slowly_later():

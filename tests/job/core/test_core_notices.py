@@ -7,9 +7,9 @@ from states import NOW_S, board, inputs, job_state, limits
 from carbontui import protocol
 from carbontui.job.clock import Clock
 from carbontui.job.spec import Simulated
-from carbontui.job.supervisor.core import notices
-from carbontui.job.supervisor.core.boards import Boards
-from carbontui.job.supervisor.core.override import Overrides
+from carbontui.job.supervisor.core.state.boards import Boards
+from carbontui.job.supervisor.core.state.override import Overrides
+from carbontui.job.supervisor.core.view import notices
 from carbontui.power.messages import Capability, Outcome, Readings
 
 

@@ -8,13 +8,13 @@ from states import CAP, FULL, NOW_S, PAUSE, RUNNING, board, inputs, job_state, l
 
 from carbontui import protocol
 from carbontui.job.child import Child
-from carbontui.job.supervisor.core import control
-from carbontui.job.supervisor.core.control import Asked
-from carbontui.job.supervisor.core.levels import cap
-from carbontui.job.supervisor.core.observe import observe
-from carbontui.job.supervisor.core.override import Overrides
-from carbontui.job.supervisor.core.progress import Progress
-from carbontui.job.supervisor.core.state import Calibrating
+from carbontui.job.supervisor.core.rules import control
+from carbontui.job.supervisor.core.rules.observe import observe
+from carbontui.job.supervisor.core.state.decision import Asked
+from carbontui.job.supervisor.core.state.job import Calibrating
+from carbontui.job.supervisor.core.state.levels import cap
+from carbontui.job.supervisor.core.state.override import Overrides
+from carbontui.job.supervisor.core.state.progress import Progress
 from carbontui.power.messages import Outcome
 
 

@@ -11,11 +11,12 @@ from states import CAP, FULL, NOW_S, PAUSE, decided, inputs, job_state, plan_of
 from carbontui import protocol, units
 from carbontui.job import budget as budgets
 from carbontui.job.child import Child
-from carbontui.job.supervisor.core import finish, plan, plan_request
-from carbontui.job.supervisor.core.control import Asked
-from carbontui.job.supervisor.core.levels import Level
-from carbontui.job.supervisor.core.override import Overrides
-from carbontui.job.supervisor.core.plan import Plan
+from carbontui.job.supervisor.core.planning import answers, finish, plan_request
+from carbontui.job.supervisor.core.state import plan
+from carbontui.job.supervisor.core.state.decision import Asked
+from carbontui.job.supervisor.core.state.levels import Level
+from carbontui.job.supervisor.core.state.override import Overrides
+from carbontui.job.supervisor.core.state.plan import Plan
 from carbontui.job.worker.process import preview_plan
 from carbontui.protocol import Override
 
@@ -108,22 +109,22 @@ def test_a_pause_with_an_end_is_fixed_up_to_it_and_an_open_one_for_its_slot():
     setup = setup_of(job_state(budget="4h"))
     kinds = [level.kind for level in setup.levels]
     pause = Override("pause", None, None, "ada")
-    assert plan.fixed_slots(pause, None, setup) == {0: kinds.index("pause")}
-    assert plan.fixed_slots(pause, setup.start_s + setup.first_s + 900, setup) == {
+    assert answers.fixed_slots(pause, None, setup) == {0: kinds.index("pause")}
+    assert answers.fixed_slots(pause, setup.start_s + setup.first_s + 900, setup) == {
         0: kinds.index("pause"), 1: kinds.index("pause"),
     }  # fmt: skip
-    assert plan.fixed_slots(None, None, setup) == {}
+    assert answers.fixed_slots(None, None, setup) == {}
 
 
 def test_a_cap_is_the_level_of_exactly_its_watts_or_none():
     levels = (PAUSE, Level("cap 250 W", "cap", 250.0, 0.7, cap_w=250.0), CAP, FULL)
-    assert plan.level_under(Override("cap", 300.0, None, "ada"), levels).cap_w == 300.0
-    assert plan.level_under(Override("cap", 299.0, None, "ada"), levels) is None
+    assert answers.level_under(Override("cap", 300.0, None, "ada"), levels).cap_w == 300.0
+    assert answers.level_under(Override("cap", 299.0, None, "ada"), levels) is None
 
 
 def test_a_pause_before_the_start_is_a_start_that_waits():
     levels = (Level("off", "off", 0.0, 0.0), PAUSE, FULL)
-    assert plan.level_under(Override("pause", None, None, "ada"), levels).kind == "off"
+    assert answers.level_under(Override("pause", None, None, "ada"), levels).kind == "off"
 
 
 # --- a new plan ---
@@ -147,12 +148,12 @@ def test_a_plan_that_is_late_says_by_how_much():
 
 
 def test_the_finished_tail_is_left_out_of_what_viewers_get():
-    assert plan.coded(["full", "full", "pause", "full", "", ""]) == (("full", 2), ("pause", 1), ("full", 1))
+    assert answers.coded(["full", "full", "pause", "full", "", ""]) == (("full", 2), ("pause", 1), ("full", 1))
 
 
 def test_slot_boundaries_are_those_of_the_clock():
-    assert plan.slot_boundary(NOW_S + 1, 900.0) == NOW_S + 900.0
-    assert plan.slot_boundary(NOW_S, 900.0) == NOW_S + 900.0, "the one that begins now is over for planning"
+    assert answers.slot_boundary(NOW_S + 1, 900.0) == NOW_S + 900.0
+    assert answers.slot_boundary(NOW_S, 900.0) == NOW_S + 900.0, "the one that begins now is over for planning"
 
 
 # --- what is asked ---
@@ -230,7 +231,7 @@ def test_a_preview_under_an_override_keeps_the_override():
 
 def test_a_preview_of_a_budget_that_cannot_be_met_says_how_late():
     request = plan_request.preview_request(job_state(budget="4h"), inputs(), budgets.parse("1h", NOW_S), None)
-    view = plan.from_answer(request.setup, preview_plan(request.ask), NOW_S, request.deadline_s).view
+    view = answers.from_answer(request.setup, preview_plan(request.ask), NOW_S, request.deadline_s).view
     assert units.from_iso(view.deadline) == NOW_S + 3600.0 and view.late_s == pytest.approx(3700.0, abs=1.0), (
         "it starts in 100 s"
     )

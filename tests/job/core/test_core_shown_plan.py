@@ -10,11 +10,11 @@ from msgspec import structs
 from states import CAP, FULL, NOW_S, PAUSE, board, inputs, job_state, limits, plan_of, rank, settled
 
 from carbontui import protocol, units
-from carbontui.job.supervisor.core.measured import Mean, Measured
-from carbontui.job.supervisor.core.override import Overrides
-from carbontui.job.supervisor.core.state import Totals
+from carbontui.job.supervisor.core.state.job import Totals
+from carbontui.job.supervisor.core.state.measured import Mean, Measured
+from carbontui.job.supervisor.core.state.override import Overrides
 from carbontui.plan.results import Explanation
-from carbontui.power.curve import Curve, Point
+from carbontui.power.curves.curve import Curve, Point
 from carbontui.text import figures
 
 SAVES = Explanation(verdict="saves", saved=9.0)

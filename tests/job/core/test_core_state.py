@@ -7,11 +7,11 @@ from states import CAP, NOW_S, PAUSE, board, decided, inputs, job_state, plan_of
 
 from carbontui.job.child import Child
 from carbontui.job.spec import Simulated
-from carbontui.job.supervisor.core import override, state
-from carbontui.job.supervisor.core.boards import Boards, LeftAlone
-from carbontui.job.supervisor.core.control import Asked
-from carbontui.job.supervisor.core.measured import Mean
-from carbontui.job.supervisor.core.progress import Progress
+from carbontui.job.supervisor.core.state import job, override
+from carbontui.job.supervisor.core.state.boards import Boards, LeftAlone
+from carbontui.job.supervisor.core.state.decision import Asked
+from carbontui.job.supervisor.core.state.measured import Mean
+from carbontui.job.supervisor.core.state.progress import Progress
 from carbontui.power.messages import Capability, HostReading, Readings
 
 
@@ -34,24 +34,24 @@ def held(mono_s=1000.0, gen=1):
 def test_watts_are_learned_once_the_boards_averages_have_settled():
     seen = inputs(boards=(board(power_w=600.0),), ranks=(rank(),))
     fresh = running(changed_mono_s=seen.mono_s - 1.0)
-    assert state.absorb(fresh, seen).measured.full_w == {}
-    assert state.absorb(running(), seen).measured.full_w["GPU-a"].value == 600.0
+    assert job.absorb(fresh, seen).measured.full_w == {}
+    assert job.absorb(running(), seen).measured.full_w["GPU-a"].value == 600.0
 
 
 def test_a_reading_taken_before_the_change_settled_teaches_nothing_however_late_it_is_looked_at():
     seen = inputs(readings=Readings(mono_s=1098.5, devices=(board(power_w=500.0),)), ranks=(rank("paused", 1),))
     changed = job_state(decision=decision("paused"), changed_mono_s=seen.mono_s - 1.8)
-    assert state.absorb(changed, seen).measured.parked_w == {}, "0.3 s after the change it still told both"
+    assert job.absorb(changed, seen).measured.parked_w == {}, "0.3 s after the change it still told both"
 
 
 def test_watts_of_a_driver_that_fell_silent_teach_nothing():
     silent = inputs(readings=Readings(mono_s=1090.0, devices=(board(),)), ranks=(rank(),))
-    assert state.absorb(running(), silent).measured.full_w == {}
+    assert job.absorb(running(), silent).measured.full_w == {}
 
 
 def test_a_lost_board_teaches_nothing():
     seen = inputs(boards=(board(lost=True, power_w=3.0), board("GPU-b", power_w=500.0)), ranks=(rank(),))
-    assert list(state.absorb(running(), seen).measured.full_w) == ["GPU-b"]
+    assert list(job.absorb(running(), seen).measured.full_w) == ["GPU-b"]
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_a_lost_board_teaches_nothing():
 )
 def test_what_a_board_draws_is_learned_under_the_name_of_what_the_job_did(observed, table):
     seen = inputs(boards=(board(power_w=90.0),), ranks=(rank(),))
-    known = state.absorb(job_state(decision=decision(observed)), seen).measured
+    known = job.absorb(job_state(decision=decision(observed)), seen).measured
     found = {name for name in ("full_w", "parked_w", "idle_w") if getattr(known, name)}
     assert found == ({table} if table else set())
 
@@ -68,20 +68,20 @@ def test_what_a_board_draws_is_learned_under_the_name_of_what_the_job_did(observ
 @pytest.mark.parametrize("asked", [Asked(limit_w=300.0), Asked(duty=0.5)])
 def test_a_job_that_is_held_back_does_not_teach_what_flat_out_draws(asked):
     seen = inputs(boards=(board(power_w=300.0),), ranks=(rank(),))
-    assert state.absorb(running(asked=asked), seen).measured.full_w == {}
+    assert job.absorb(running(asked=asked), seen).measured.full_w == {}
 
 
 def test_a_program_without_steps_is_not_known_to_be_flat_out():
-    assert state.absorb(running(), inputs(boards=(board(),))).measured.full_w == {}
+    assert job.absorb(running(), inputs(boards=(board(),))).measured.full_w == {}
 
 
 def test_cpu_and_memory_are_learned_at_work_and_at_rest_apart():
     host = HostReading(cpu_w=80.0, dram_w=10.0)
     seen = inputs(readings=Readings(mono_s=1099.5, host=host), ranks=(rank(),))
     at_work, at_rest = running(), job_state(decision=decision("paused"))
-    assert state.absorb(at_work, seen).measured.rest_w.value == 90.0
-    assert state.absorb(at_rest, seen).measured.rest_parked_w.value == 90.0
-    assert state.absorb(at_rest, seen).measured.rest_w.value is None
+    assert job.absorb(at_work, seen).measured.rest_w.value == 90.0
+    assert job.absorb(at_rest, seen).measured.rest_parked_w.value == 90.0
+    assert job.absorb(at_rest, seen).measured.rest_w.value is None
 
 
 # --- work ---
@@ -89,40 +89,40 @@ def test_cpu_and_memory_are_learned_at_work_and_at_rest_apart():
 
 def test_steps_told_with_a_goodbye_between_two_ticks_count():
     known = running(progress=Progress(steps_total=100, step=40, processes=("host 7 1",), starts=1))
-    told = state.hear(known, rank(step=57), inputs())
-    after = state.absorb(told, inputs())
+    told = job.hear(known, rank(step=57), inputs())
+    after = job.absorb(told, inputs())
     assert after.progress.step == 57 and after.progress.fresh_steps == 0
 
 
 def test_the_steps_of_a_goodbye_teach_the_rate_like_any_others():
     known = running(progress=Progress(steps_total=100, step=40, processes=("host 7 1",), starts=1, span_s=0.0))
-    told = state.hear(known, rank(step=60), inputs())
-    assert state.absorb(told, inputs(dt_s=4.0, dt_wall_s=4.0)).progress.ref_rate == 5.0
+    told = job.hear(known, rank(step=60), inputs())
+    assert job.absorb(told, inputs(dt_s=4.0, dt_wall_s=4.0)).progress.ref_rate == 5.0
 
 
 def test_only_rank_0_counts_steps():
     known = running()
-    assert state.absorb(known, inputs(ranks=(rank(rank=1, step=99),))).progress.step == 0
+    assert job.absorb(known, inputs(ranks=(rank(rank=1, step=99),))).progress.step == 0
 
 
 def test_work_under_a_cap_counts_at_the_speed_of_its_level():
     known = job_state(decision=decision("throttled", CAP.name), plan=plan_of(CAP), asked=Asked(limit_w=300.0))
-    assert state.absorb(known, inputs(dt_s=10.0)).progress.plain_done_s == 8.0
+    assert job.absorb(known, inputs(dt_s=10.0)).progress.plain_done_s == 8.0
 
 
 def test_a_job_that_stands_still_does_no_work():
     known = job_state(decision=decision("paused"))
-    assert state.absorb(known, inputs(dt_s=10.0)).progress.plain_done_s == 0.0
+    assert job.absorb(known, inputs(dt_s=10.0)).progress.plain_done_s == 0.0
 
 
 def test_a_job_on_its_way_to_a_pause_still_works():
     known = job_state(decision=decision("pausing", PAUSE.name), plan=plan_of(PAUSE))
-    assert state.absorb(known, inputs(dt_s=10.0)).progress.plain_done_s == 10.0
+    assert job.absorb(known, inputs(dt_s=10.0)).progress.plain_done_s == 10.0
 
 
 def test_the_last_loss_is_shown_when_the_training_has_left():
-    known = state.absorb(running(), inputs(ranks=(rank(loss=0.25),)))
-    assert state.absorb(known, inputs()).last_loss == 0.25
+    known = job.absorb(running(), inputs(ranks=(rank(loss=0.25),)))
+    assert job.absorb(known, inputs()).last_loss == 0.25
 
 
 # --- seconds to pause, to resume, to come back ---
@@ -130,34 +130,34 @@ def test_the_last_loss_is_shown_when_the_training_has_left():
 
 def test_a_pause_is_timed_from_the_word_to_the_last_rank():
     known = job_state(decision=decision("pausing"), asked=held(mono_s=1097.0))
-    after = state.enter(known, known.asked, decision("paused"), inputs())
+    after = job.enter(known, known.asked, decision("paused"), inputs())
     assert after.measured.pause_s == Mean(3.0, 1)
-    again = state.enter(after, known.asked, decision("paused"), inputs())
+    again = job.enter(after, known.asked, decision("paused"), inputs())
     assert again.measured.pause_s.samples == 1, "once a pause, not once a tick"
 
 
 def test_a_pause_that_waited_for_something_else_counts_as_a_minute_at_most():
     known = job_state(decision=decision("pausing"), asked=held(mono_s=0.0))
-    assert state.enter(known, known.asked, decision("paused"), inputs()).measured.pause_s.value == 60.0
+    assert job.enter(known, known.asked, decision("paused"), inputs()).measured.pause_s.value == 60.0
 
 
 def test_going_on_is_timed_to_the_first_word_of_a_running_rank_and_once():
     known = job_state(decision=decision("paused"), asked=held())
-    asked = state.enter(known, Asked(gen=2), decision("running"), inputs())
+    asked = job.enter(known, Asked(gen=2), decision("running"), inputs())
     assert asked.resume_asked_mono_s == 1100.0
-    still = state.hear(asked, rank("paused", 1), inputs(NOW_S + 102.0))
+    still = job.hear(asked, rank("paused", 1), inputs(NOW_S + 102.0))
     assert still.measured.resume_s.value is None and still.resume_asked_mono_s is not None
-    on = state.hear(still, rank("running", 2, rank=3), inputs(NOW_S + 104.0))
+    on = job.hear(still, rank("running", 2, rank=3), inputs(NOW_S + 104.0))
     assert on.measured.resume_s == Mean(4.0, 1) and on.resume_asked_mono_s is None
-    assert state.hear(on, rank("running", 2), inputs(NOW_S + 105.0)).measured.resume_s.samples == 1
+    assert job.hear(on, rank("running", 2), inputs(NOW_S + 105.0)).measured.resume_s.samples == 1
 
 
 def test_coming_back_is_timed_from_the_start_of_the_command_to_its_first_step():
     known = running(progress=Progress(starts=1, step=50, processes=("host 7 1",)))
     seen = inputs(starts=2, child=Child("running", age_s=42.0))
-    after = state.hear(known, rank(step=1, process="host 8 2"), seen)
+    after = job.hear(known, rank(step=1, process="host 8 2"), seen)
     assert after.measured.reload_s == Mean(42.0, 1) and after.progress.base == 50
-    assert state.hear(after, rank(step=2, process="host 8 2"), seen).measured.reload_s.samples == 1
+    assert job.hear(after, rank(step=2, process="host 8 2"), seen).measured.reload_s.samples == 1
 
 
 # --- boards ---
@@ -165,15 +165,15 @@ def test_coming_back_is_timed_from_the_start_of_the_command_to_its_first_step():
 
 def test_boards_of_a_simulated_job_are_not_the_machines():
     seen = inputs(ranks=(rank(devices=("GPU-real",)),))
-    assert state.absorb(running(simulated=Simulated()), seen).boards.named is None
-    assert state.absorb(running(), seen).boards.named == ("GPU-real",)
+    assert job.absorb(running(simulated=Simulated()), seen).boards.named is None
+    assert job.absorb(running(), seen).boards.named == ("GPU-real",)
 
 
 def test_caps_hold_only_where_they_are_wanted_and_every_board_takes_them():
     bad = board("GPU-b", caps={"limit": Capability("no_permission")})
-    assert state.absorb(running(), inputs(boards=(board(),))).caps_hold
-    assert not state.absorb(running(), inputs(boards=(board(), bad))).caps_hold
-    assert not state.absorb(running(cap=False), inputs(boards=(board(),))).caps_hold
+    assert job.absorb(running(), inputs(boards=(board(),))).caps_hold
+    assert not job.absorb(running(), inputs(boards=(board(), bad))).caps_hold
+    assert not job.absorb(running(cap=False), inputs(boards=(board(),))).caps_hold
 
 
 # --- what is so ---
@@ -182,43 +182,43 @@ def test_caps_hold_only_where_they_are_wanted_and_every_board_takes_them():
 def test_an_override_is_over_at_its_time_and_its_generation_grows():
     paused = override.apply(override.Overrides(), "pause", by="ada", expected_gen=None, until_s=NOW_S + 60)
     known = running(override=paused)
-    assert state.expire(known, NOW_S + 59.9) is known
-    after = state.expire(known, NOW_S + 60)
+    assert job.expire(known, NOW_S + 59.9) is known
+    after = job.expire(known, NOW_S + 60)
     assert after.override.current is None and after.override.gen == paused.gen + 1
 
 
 def test_an_open_pause_never_expires():
     known = running(override=override.apply(override.Overrides(), "pause", by="ada", expected_gen=None))
-    assert state.expire(known, NOW_S + 1e9) is known
+    assert job.expire(known, NOW_S + 1e9) is known
 
 
 def test_a_change_of_state_unsettles_the_readings_and_its_return_every_second_does_not():
     known = running(changed_mono_s=5.0)
-    assert state.enter(known, Asked(), decision(), inputs()).changed_mono_s == 5.0
-    assert state.enter(known, Asked(), decision("throttled"), inputs()).changed_mono_s == 1100.0
+    assert job.enter(known, Asked(), decision(), inputs()).changed_mono_s == 5.0
+    assert job.enter(known, Asked(), decision("throttled"), inputs()).changed_mono_s == 1100.0
 
 
 def test_standing_still_begins_with_the_word_to_pause_and_lasts_through_the_pause():
     known = running(still=False, still_changed_s=1.0)
-    pausing = state.enter(known, held(), decision("pausing"), inputs(NOW_S + 200))
-    paused = state.enter(pausing, held(), decision("paused"), inputs(NOW_S + 203))
+    pausing = job.enter(known, held(), decision("pausing"), inputs(NOW_S + 200))
+    paused = job.enter(pausing, held(), decision("paused"), inputs(NOW_S + 203))
     assert paused.still and paused.still_changed_s == NOW_S + 200
-    on = state.enter(paused, Asked(gen=2), decision(), inputs(NOW_S + 900))
+    on = job.enter(paused, Asked(gen=2), decision(), inputs(NOW_S + 900))
     assert on.still is False and on.still_changed_s == NOW_S + 900
 
 
 def test_a_cap_is_no_change_between_standing_and_running():
     known = running(still=False, still_changed_s=1.0)
-    after = state.enter(known, Asked(limit_w=300.0), decision("throttled", CAP.name), inputs())
+    after = job.enter(known, Asked(limit_w=300.0), decision("throttled", CAP.name), inputs())
     assert after.still_changed_s == 1.0
 
 
 def test_boards_that_someone_else_has_set_are_left_alone_until_another_cap_is_asked():
     known = running(boards=Boards(left=LeftAlone(300.0, ("GPU-b",))))
     restored = replace(known, asked=Asked(limit_w=300.0))
-    none = state.enter(restored, Asked(), decision(), inputs())
+    none = job.enter(restored, Asked(), decision(), inputs())
     assert none.boards.left.boards == ("GPU-b",), "a successor asks for no limit until it has seen a board"
-    assert state.enter(known, Asked(limit_w=300.0), decision("throttled"), inputs()).boards.left.boards == ()
+    assert job.enter(known, Asked(limit_w=300.0), decision("throttled"), inputs()).boards.left.boards == ()
 
 
 def test_the_deadline_of_a_factor_counts_from_run_and_moves_with_the_measured_work():
@@ -233,15 +233,15 @@ def test_a_job_that_is_over_is_not_live():
 
 
 def test_what_an_earlier_training_left_in_a_file_counts_once():
-    tried = state.hear(running(), rank(step=55, process="tried"), inputs(alive=frozenset({"tried"})))
-    tried = state.hear_left(tried, rank(step=60, process="tried"), inputs())
+    tried = job.hear(running(), rank(step=55, process="tried"), inputs(alive=frozenset({"tried"})))
+    tried = job.hear_left(tried, rank(step=60, process="tried"), inputs())
     assert tried.progress.step == 60
-    again = state.hear(tried, rank(step=3, process="again"), inputs(alive=frozenset({"again"}), starts=2))
+    again = job.hear(tried, rank(step=3, process="again"), inputs(alive=frozenset({"again"}), starts=2))
     assert again.progress.step == 63
-    assert state.hear_left(again, rank(step=60, process="tried"), inputs(starts=2)).progress == again.progress
+    assert job.hear_left(again, rank(step=60, process="tried"), inputs(starts=2)).progress == again.progress
 
 
 def test_a_file_of_a_process_that_nobody_heard_still_counts():
-    first = state.hear(running(), rank(step=55, process="a"), inputs(alive=frozenset({"a"})))
-    second = state.hear_left(first, rank(step=40, process="b"), inputs())
+    first = job.hear(running(), rank(step=55, process="a"), inputs(alive=frozenset({"a"})))
+    second = job.hear_left(first, rank(step=40, process="b"), inputs())
     assert second.progress.step == 95

@@ -12,13 +12,13 @@ from carbontui.grid.types import Accuracy
 from carbontui.job.child import Child
 from carbontui.job.clock import Clock
 from carbontui.job.spec import Simulated
-from carbontui.job.supervisor.core import notices as core_notices
-from carbontui.job.supervisor.core import status as core
-from carbontui.job.supervisor.core.boards import Boards
-from carbontui.job.supervisor.core.measured import Mean, Measured
-from carbontui.job.supervisor.core.override import Overrides
-from carbontui.job.supervisor.core.progress import Progress
-from carbontui.job.supervisor.core.state import Totals
+from carbontui.job.supervisor.core.state.boards import Boards
+from carbontui.job.supervisor.core.state.job import Totals
+from carbontui.job.supervisor.core.state.measured import Mean, Measured
+from carbontui.job.supervisor.core.state.override import Overrides
+from carbontui.job.supervisor.core.state.progress import Progress
+from carbontui.job.supervisor.core.view import notices as core_notices
+from carbontui.job.supervisor.core.view import status as core
 from carbontui.plan.results import Explanation
 from carbontui.power.messages import HostReading, Readings
 from carbontui.text import figures

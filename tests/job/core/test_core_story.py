@@ -12,10 +12,12 @@ from carbontui import protocol
 from carbontui.job.child import Child
 from carbontui.job.clock import Clock
 from carbontui.job.spec import Simulated
-from carbontui.job.supervisor.core import commands, finish, notices, plan_request, status
+from carbontui.job.supervisor.core import commands
 from carbontui.job.supervisor.core import effects as fx
 from carbontui.job.supervisor.core.advance import CalibrationSaid, PlanFailed, Tick, advance
-from carbontui.job.supervisor.core.levels import OFF, Level
+from carbontui.job.supervisor.core.planning import finish, plan_request
+from carbontui.job.supervisor.core.state.levels import OFF, Level
+from carbontui.job.supervisor.core.view import notices, status
 from carbontui.power.messages import Capability, HostReading, Outcome, Readings
 from carbontui.protocol import statement
 

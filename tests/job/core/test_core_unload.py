@@ -11,13 +11,15 @@ from msgspec import structs
 from states import FULL, NOW_S, decided, inputs, job_state, plan_of, rank
 
 from carbontui.job.child import Child
-from carbontui.job.supervisor.core import control, effects, plan_request, trying, unload_rules, unloading
-from carbontui.job.supervisor.core import progress as rules
-from carbontui.job.supervisor.core.control import Asked
-from carbontui.job.supervisor.core.observe import observe
-from carbontui.job.supervisor.core.state import Totals, absorb
-from carbontui.job.supervisor.core.tried import Tried
-from carbontui.job.supervisor.core.unloading import Unloading
+from carbontui.job.supervisor.core import effects
+from carbontui.job.supervisor.core.planning import plan_request
+from carbontui.job.supervisor.core.rules import control, trying, unload_rules
+from carbontui.job.supervisor.core.rules.observe import observe
+from carbontui.job.supervisor.core.state import progress as rules
+from carbontui.job.supervisor.core.state import unloading
+from carbontui.job.supervisor.core.state.decision import Asked
+from carbontui.job.supervisor.core.state.job import Totals, absorb
+from carbontui.job.supervisor.core.state.unloading import Tried, Unloading
 from carbontui.protocol import Override
 
 RUNNING = decided("running", "full", "plan", "")
@@ -100,14 +102,14 @@ def test_one_that_comes_back_holds_and_its_cost_is_measured():
     assert state.measured.unload_j.value == pytest.approx(3600.0)
     assert state.measured.reload_j.value == pytest.approx(0.002 * 3.6e6)
     assert effects.Retry(False) in asked and any(isinstance(one, effects.Replan) for one in asked)
-    assert unload_rules.may(state) and state.progress.step == 504
+    assert state.may_unload and state.progress.step == 504
 
 
 def test_one_that_begins_elsewhere_does_not_hold_and_is_counted_from_there():
     back = rank(can_unload=True, step=4, start_step=0, start_known=True)
     state, _ = told(returning(), at(27, ranks=(back,), starts=2))
     assert state.unloading.held is False and "left at step 500, resumed from step 0" in drawn(state.unloading.result)
-    assert not unload_rules.may(state)
+    assert not state.may_unload
     assert told(state, at(28, ranks=(structs.replace(back, step=9),), starts=2))[0].progress.step == 9
 
 
@@ -167,14 +169,14 @@ def test_an_unload_by_the_plan_whose_resume_fails_goes_on_from_an_earlier_checkp
     assert "ended with signal 9" in drawn(state.unloading.result) and "resumed from step 450" in drawn(
         state.unloading.result
     )
-    assert not unload_rules.may(state) and effects.FallBack(False) in asked
+    assert not state.may_unload and effects.FallBack(False) in asked
     state, _ = told(state, at(26, ranks=(structs.replace(back, step=9),), child=tries, starts=3))
     assert state.progress.step == 459, "what is done twice counts once"
 
 
 def test_what_is_kept_is_what_is_restored():
     state = away()
-    assert unloading.restored(msgspec.to_builtins(state.unloading)) == state.unloading
+    assert msgspec.convert(msgspec.to_builtins(state.unloading), Unloading) == state.unloading
 
 
 # --- a try ---------------------------------------------------------------------------------------------------------

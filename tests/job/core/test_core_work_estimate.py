@@ -8,9 +8,9 @@ from states import NOW_S, board, inputs, job_state, outlook
 
 from carbontui import protocol
 from carbontui.account.estimate import Blocks
-from carbontui.job.supervisor.core import work_estimate
-from carbontui.job.supervisor.core.measured import Mean, Measured
-from carbontui.job.supervisor.core.progress import Progress
+from carbontui.job.supervisor.core.state.measured import Mean, Measured
+from carbontui.job.supervisor.core.state.progress import Progress
+from carbontui.job.supervisor.core.view import work_estimate
 from carbontui.text import account as account_words
 
 

@@ -15,16 +15,16 @@ from states import CAP, FULL, NOW_S, PAUSE, board, inputs, job_state, limits, pl
 
 from carbontui import line, protocol, units
 from carbontui.job.child import Child
-from carbontui.job.supervisor.core import status as statuses
-from carbontui.job.supervisor.core.allowances import Allowances
-from carbontui.job.supervisor.core.forbidden import ForbiddenHours
-from carbontui.job.supervisor.core.levels import OFF, UNLOAD
-from carbontui.job.supervisor.core.measured import Mean, Measured
-from carbontui.job.supervisor.core.observation import Inputs
-from carbontui.job.supervisor.core.override import Overrides
-from carbontui.job.supervisor.core.state import JobState, Totals
+from carbontui.job.supervisor.core.state.allowances import Allowances
+from carbontui.job.supervisor.core.state.forbidden import ForbiddenHours
+from carbontui.job.supervisor.core.state.inputs import Inputs
+from carbontui.job.supervisor.core.state.job import JobState, Totals
+from carbontui.job.supervisor.core.state.levels import OFF, UNLOAD
+from carbontui.job.supervisor.core.state.measured import Mean, Measured
+from carbontui.job.supervisor.core.state.override import Overrides
+from carbontui.job.supervisor.core.view import status as statuses
 from carbontui.plan.results import Explanation
-from carbontui.power.curve import Curve, Point
+from carbontui.power.curves.curve import Curve, Point
 from carbontui.power.messages import Outcome
 from carbontui.site.sharing import Share
 from carbontui.text import situation

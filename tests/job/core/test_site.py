@@ -12,12 +12,15 @@ from carbontui import protocol
 from carbontui.job.child import Child
 from carbontui.job.clock import Clock
 from carbontui.job.spec import Simulated
-from carbontui.job.supervisor.core import commands, control, notices, plan, plan_request, site_claim, site_plan
-from carbontui.job.supervisor.core.observe import observe
-from carbontui.job.supervisor.core.override import Overrides
+from carbontui.job.supervisor.core import commands
+from carbontui.job.supervisor.core.planning import answers, plan_request, site_plan
+from carbontui.job.supervisor.core.rules import control, site_claim
+from carbontui.job.supervisor.core.rules.observe import observe
+from carbontui.job.supervisor.core.state.override import Overrides
+from carbontui.job.supervisor.core.view import notices
 from carbontui.job.worker.process import solve_plan
 from carbontui.plan.results import Explanation
-from carbontui.power import declared
+from carbontui.power.backends import declared
 from carbontui.power.messages import Capability, Readings
 from carbontui.protocol import Cmd
 from carbontui.site.sharing import Ahead, Claim, GivenPrices, LevelAhead, Share
@@ -170,8 +173,8 @@ def test_another_plan_is_called_for_where_plans_clash_and_in_turn():
 
 def test_a_plan_says_what_scarce_watts_counted_in_it():
     planned = plan_of(FULL, FULL, PAUSE)
-    assert plan.with_scarcity(planned, (0.0, 0.1, 0.0)) is planned
-    scarce = plan.with_scarcity(replace(planned, explanation=Explanation(verdict="best")), (0.0, 9256098.0, 0.0))
+    assert answers.with_scarcity(planned, (0.0, 0.1, 0.0)) is planned
+    scarce = answers.with_scarcity(replace(planned, explanation=Explanation(verdict="best")), (0.0, 9256098.0, 0.0))
     told = drawn_plan(job_state(plan=scarce), inputs()).explanation
     assert "Other jobs need watts of the site budget as well between 08:15 and 08:30" in told
     assert "9256098" not in told, "a shadow price says nothing to a user"

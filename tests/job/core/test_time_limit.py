@@ -7,8 +7,8 @@ from dataclasses import replace
 from drawn import drawn
 from states import NOW_S, inputs, job_state, rank
 
-from carbontui.job.supervisor.core import control
-from carbontui.job.supervisor.core.observe import observe
+from carbontui.job.supervisor.core.rules import control
+from carbontui.job.supervisor.core.rules.observe import observe
 
 
 def asked_at(now_s: float, *, can_unload: bool = True, quiet_s: float = 0.1, save_s: float | None = None, **fields):

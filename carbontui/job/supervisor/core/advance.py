@@ -9,15 +9,17 @@ from dataclasses import dataclass, replace
 
 from carbontui import protocol
 from carbontui.grid.types import Outlook
-from carbontui.job.supervisor.core import allowance_rules, commands, control, state, trying
+from carbontui.job.supervisor.core import commands
 from carbontui.job.supervisor.core.commands import Reply
 from carbontui.job.supervisor.core.effects import Effect, Replan, effects
-from carbontui.job.supervisor.core.levels import Level
-from carbontui.job.supervisor.core.observation import Inputs, Rank
-from carbontui.job.supervisor.core.observe import observe
-from carbontui.job.supervisor.core.plan import Plan
-from carbontui.job.supervisor.core.state import Calibrating, JobState, Totals
-from carbontui.power.curve import Curve
+from carbontui.job.supervisor.core.rules import allowance_rules, control, trying
+from carbontui.job.supervisor.core.rules.observe import observe
+from carbontui.job.supervisor.core.state import job
+from carbontui.job.supervisor.core.state.inputs import Inputs, Rank
+from carbontui.job.supervisor.core.state.job import Calibrating, JobState, Totals
+from carbontui.job.supervisor.core.state.levels import Level
+from carbontui.job.supervisor.core.state.plan import Plan
+from carbontui.power.curves.curve import Curve
 from carbontui.protocol import Statement
 from carbontui.site.sharing import Share
 
@@ -130,9 +132,9 @@ def advance(now: JobState, event: Event) -> tuple[JobState, tuple[Effect | Reply
         case Tick(inputs):
             return _tick(now, inputs)
         case RankReport(rank, inputs):
-            return state.hear(now, rank, inputs), ()
+            return job.hear(now, rank, inputs), ()
         case LastCount(rank, inputs):
-            return state.hear_left(now, rank, inputs), ()
+            return job.hear_left(now, rank, inputs), ()
         case Command(cmd, by, inputs):
             after, reply = commands.apply(now, cmd, inputs, by)
             return after, (*reply.effects, replace(reply, effects=()))
@@ -154,10 +156,10 @@ def advance(now: JobState, event: Event) -> tuple[JobState, tuple[Effect | Reply
 
 def _tick(before: JobState, inputs: Inputs) -> tuple[JobState, tuple[Effect, ...]]:
     """Learn from the inputs, decide, and compare with before: leases are renewed only with a decision."""
-    now = before if before.ended_mono_s is not None else state.absorb(before, inputs)
-    now = allowance_rules.judged(state.expire(trying.saw(now, inputs), inputs.now_s), inputs)
+    now = before if before.ended_mono_s is not None else job.absorb(before, inputs)
+    now = allowance_rules.judged(job.expire(trying.saw(now, inputs), inputs.now_s), inputs)
     asked, decision = control.decide(now.asked, observe(now, inputs))
-    after = state.enter(now, asked, decision, inputs)
+    after = job.enter(now, asked, decision, inputs)
     if renew := inputs.mono_s - before.renewed_mono_s >= protocol.RENEW_S - NEAREST_S:
         after = replace(after, renewed_mono_s=inputs.mono_s)
     if inputs.child.over and before.ended_mono_s is None:

@@ -13,19 +13,6 @@ from carbontui import protocol
 from carbontui.job import budget as budgets
 from carbontui.job.allowance import Allowance, checked, recognised
 from carbontui.job.keeper.messages import Stop
-from carbontui.job.supervisor.core import (
-    attendance,
-    boards,
-    calibration,
-    capabilities,
-    finish,
-    forbidden,
-    override,
-    progress,
-    site_claim,
-    unload_rules,
-    unloading,
-)
 from carbontui.job.supervisor.core.effects import (
     Effect,
     Keep,
@@ -35,9 +22,12 @@ from carbontui.job.supervisor.core.effects import (
     SetLimit,
     StartCalibration,
 )
-from carbontui.job.supervisor.core.observation import Inputs
-from carbontui.job.supervisor.core.override import OverrideError
-from carbontui.job.supervisor.core.state import JobState
+from carbontui.job.supervisor.core.planning import finish
+from carbontui.job.supervisor.core.rules import calibration, capabilities, site_claim, unload_rules
+from carbontui.job.supervisor.core.state import attendance, boards, forbidden, override, progress, unloading
+from carbontui.job.supervisor.core.state.inputs import Inputs
+from carbontui.job.supervisor.core.state.job import JobState
+from carbontui.job.supervisor.core.state.override import OverrideError
 from carbontui.protocol import Statement, statement, written
 
 OVERRIDE_MAX_S = 366 * 86400.0

@@ -7,11 +7,12 @@ from typing import Any
 
 from carbontui import protocol, units
 from carbontui.job.keeper.messages import EndStart, FallBack, Freeze, Hold, Retry, Stop, Thaw
-from carbontui.job.supervisor.core import allowance_rules, boards, trying, unload_rules, unloading
-from carbontui.job.supervisor.core.control import Decision
-from carbontui.job.supervisor.core.observation import Inputs
-from carbontui.job.supervisor.core.state import JobState
-from carbontui.power.simulated import SimulatedSpec
+from carbontui.job.supervisor.core.rules import allowance_rules, trying, unload_rules
+from carbontui.job.supervisor.core.state import boards, unloading
+from carbontui.job.supervisor.core.state.decision import Decision
+from carbontui.job.supervisor.core.state.inputs import Inputs
+from carbontui.job.supervisor.core.state.job import JobState
+from carbontui.power.backends.simulated import SimulatedSpec
 from carbontui.protocol import Statement, statement
 
 
@@ -269,6 +270,7 @@ def _told(before: JobState, after: JobState, seen: Inputs) -> tuple[Effect, ...]
         found.append(Record("trial", {"name": after.trial, "step": after.progress.step}))
     if _key(new) != _key(before.decision):
         facts = {"state": new.state, "reason": new.why.code, "text": new.why.said, "level": new.level.name}
+        facts["level_kind"] = new.level.kind
         at_s = None if after.live else seen.child.ended_s(after.clock)
         found.append(Record("state", facts | {"want_gen": after.asked.gen, "mode": after.asked.mode}, at_s))
         found.append(LogLine(statement("state_is", state=new.state, reason=new.why.said)))

@@ -19,12 +19,12 @@ from carbontui.grid.types import Outlook, Row
 from carbontui.job.clock import Clock
 from carbontui.job.journal import Journal
 from carbontui.job.spec import Options
-from carbontui.job.supervisor.core.state import Totals
+from carbontui.job.supervisor.core.state.job import Totals
 from carbontui.job.supervisor.record.energy_ledger import EnergyLedger
 from carbontui.job.supervisor.record.first_count import FirstCounts
 from carbontui.job.supervisor.record.watt_history import WattHistory
 from carbontui.power.messages import Sample
-from carbontui.power.meter import Increment, Meter
+from carbontui.power.metering.meter import Increment, Meter
 
 HOST = "host"
 """The device name of the host constant in the journal's energy rows."""

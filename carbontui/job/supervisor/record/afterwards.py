@@ -23,7 +23,7 @@ from carbontui.grid.types import Row
 from carbontui.job import journal, store
 from carbontui.job.clock import Clock
 from carbontui.job.spec import Options
-from carbontui.job.supervisor.core.state import Totals
+from carbontui.job.supervisor.core.state.job import Totals
 from carbontui.job.supervisor.record.accounting import PRICE, Accounting
 from carbontui.system import proc
 from carbontui.text import figures

@@ -20,7 +20,7 @@ import msgspec
 from carbontui.job.supervisor.core.advance import Command, Event, LastCount, RankReport, Tick
 from carbontui.job.supervisor.core.commands import Reply
 from carbontui.job.supervisor.core.effects import Effect
-from carbontui.job.supervisor.core.state import JobState
+from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.record.recorder import say
 
 FOLDER = "CARBONTUI_RECORD_EVENTS"

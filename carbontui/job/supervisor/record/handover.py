@@ -17,26 +17,22 @@ from carbontui.job import store
 from carbontui.job.budget import Budget
 from carbontui.job.journal import Journal
 from carbontui.job.spec import NUMBER_MOST
-from carbontui.job.supervisor.core import (
+from carbontui.job.supervisor.core.planning import expected_end, machine
+from carbontui.job.supervisor.core.planning.course import course
+from carbontui.job.supervisor.core.state import (
     allowances,
     boards,
-    control,
-    expected_end,
+    decision,
     forbidden,
-    machine,
     measured,
     override,
     plan,
     progress,
-    tried,
-    unloading,
 )
-from carbontui.job.supervisor.core.course import course
-from carbontui.job.supervisor.core.observation import Inputs
-from carbontui.job.supervisor.core.override import Overrides
-from carbontui.job.supervisor.core.state import JobState
-from carbontui.job.supervisor.core.tried import Tried
-from carbontui.job.supervisor.core.unloading import Unloading
+from carbontui.job.supervisor.core.state.inputs import Inputs
+from carbontui.job.supervisor.core.state.job import JobState
+from carbontui.job.supervisor.core.state.override import Overrides
+from carbontui.job.supervisor.core.state.unloading import Tried, Unloading
 from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.job.supervisor.record.recorder import Recorder
 from carbontui.job.supervisor.record.so_far import baseline
@@ -87,14 +83,14 @@ class Handover:
                 "stored_hours",
                 lambda s, k: replace(s, forbidden=forbidden.restored(k, now_s)),
             ),
-            "control": ("stored_state", lambda s, k: replace(s, asked=control.restored(k, mono_s))),
+            "control": ("stored_state", lambda s, k: replace(s, asked=decision.restored(k, mono_s))),
             "boards": ("stored_boards", lambda s, k: replace(s, boards=boards.restored(k, mono_s))),
             "budget": ("stored_budget", with_budget),
             "unloading": (
                 "stored_unload",
-                lambda s, k: replace(s, unloading=_worded(unloading.restored(k))),
+                lambda s, k: replace(s, unloading=_worded(msgspec.convert(k or {}, Unloading))),
             ),
-            "tried": ("stored_try", lambda s, k: replace(s, tried=_worded(tried.restored(k)))),
+            "tried": ("stored_try", lambda s, k: replace(s, tried=_worded(msgspec.convert(k or {}, Tried)))),
             "allowances": (
                 "stored_allowances",
                 lambda s, k: replace(s, allowances=allowances.restored(s.allowances, k)),

@@ -6,10 +6,10 @@ import math
 
 from carbontui.account import run_now
 from carbontui.account.lived import GAP_S
-from carbontui.job.supervisor.core import machine
-from carbontui.job.supervisor.core.booking import booked_as, held_back
-from carbontui.job.supervisor.core.observation import Inputs
-from carbontui.job.supervisor.core.state import JobState, Totals
+from carbontui.job.supervisor.core.planning import machine
+from carbontui.job.supervisor.core.rules.booking import booked_as, held_back
+from carbontui.job.supervisor.core.state.inputs import Inputs
+from carbontui.job.supervisor.core.state.job import JobState, Totals
 from carbontui.job.supervisor.record.accounting import Accounting
 
 

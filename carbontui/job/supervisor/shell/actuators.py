@@ -24,7 +24,7 @@ from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.job.supervisor.record.recorder import Recorder
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
 from carbontui.job.supervisor.shell.server import Server
-from carbontui.power.handle import AgentHandle
+from carbontui.power.agent.handle import AgentHandle
 from carbontui.power.messages import Outcome
 from carbontui.protocol import Statement, statement
 

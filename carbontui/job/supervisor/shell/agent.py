@@ -15,8 +15,8 @@ from carbontui.job.spec import Nodes, Options
 from carbontui.job.supervisor.record.recorder import say
 from carbontui.nodes.agents import Agents
 from carbontui.nodes.handle import NodeHandle
-from carbontui.power.handle import AgentHandle
-from carbontui.power.simulated import SimulatedSpec
+from carbontui.power.agent.handle import AgentHandle
+from carbontui.power.backends.simulated import SimulatedSpec
 from carbontui.slurm import commands
 from carbontui.system import isolation
 

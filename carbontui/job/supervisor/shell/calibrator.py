@@ -11,18 +11,18 @@ from pathlib import Path
 
 import msgspec
 
-from carbontui.job.supervisor.core import calibration
 from carbontui.job.supervisor.core.advance import CalibrationSaid, CurveMeasured
-from carbontui.job.supervisor.core.levels import FULL, PAUSE, Level, cap
-from carbontui.job.supervisor.core.observation import Inputs
-from carbontui.job.supervisor.core.state import JobState
+from carbontui.job.supervisor.core.rules import calibration
+from carbontui.job.supervisor.core.state.inputs import Inputs
+from carbontui.job.supervisor.core.state.job import JobState
+from carbontui.job.supervisor.core.state.levels import FULL, PAUSE, Level, cap
 from carbontui.job.supervisor.record.recorder import Recorder
 from carbontui.job.supervisor.shell.door import Door
-from carbontui.power import calibration as power
-from carbontui.power import curve as curves
-from carbontui.power import curve_files, public_curves
-from carbontui.power.curve import Curve
-from carbontui.power.meter import Meter
+from carbontui.power.curves import calibration as power
+from carbontui.power.curves import curve as curves
+from carbontui.power.curves import files, public
+from carbontui.power.curves.curve import Curve
+from carbontui.power.metering.meter import Meter
 from carbontui.protocol import Statement, statement
 
 ANSWERED_S = 1.0
@@ -124,7 +124,7 @@ class Calibrator:
 
     def _finish(self, curve: Curve) -> None:
         try:
-            where: Statement | str = str(curve_files.save(curve))
+            where: Statement | str = str(files.save(curve))
         except OSError as error:
             where = statement("not_kept", error=str(error))
         self._take(curve)
@@ -155,7 +155,7 @@ class Calibrator:
         self._looked = True
         if state.clock.replay or not state.spec.cap:
             return
-        found = curve_files.load(devices[0].name, len(devices), _fingerprint(state))
+        found = files.load(devices[0].name, len(devices), _fingerprint(state))
         if found is None:
             return
         if found.basis != "measured":
@@ -186,7 +186,7 @@ class Calibrator:
         if self._brought is not None:
             known: Curve | None = curves.rescaled(self._brought, full_w)
         else:
-            known = public_curves.curve(
+            known = public.curve(
                 devices[0].name,
                 len(devices),
                 full_w,
@@ -206,4 +206,4 @@ class Calibrator:
 
 
 def _fingerprint(state: JobState) -> str:
-    return curve_files.fingerprint(state.spec.argv, Path(state.spec.cwd))
+    return files.fingerprint(state.spec.argv, Path(state.spec.cwd))

@@ -21,7 +21,7 @@ from carbontui.job.supervisor.core.advance import (
 )
 from carbontui.job.supervisor.core.commands import Reply
 from carbontui.job.supervisor.core.effects import Effect
-from carbontui.job.supervisor.core.state import JobState
+from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.record import events_file
 from carbontui.job.supervisor.shell.faults import Faults
 

@@ -14,9 +14,9 @@ from carbontui.grid.live import SourceState
 from carbontui.grid.types import Outlook
 from carbontui.job.clock import Clock
 from carbontui.job.spec import Options
-from carbontui.job.supervisor.core import plan_request
 from carbontui.job.supervisor.core.advance import ForecastRead
-from carbontui.job.supervisor.core.problem import SLOT_S
+from carbontui.job.supervisor.core.planning import plan_request
+from carbontui.job.supervisor.core.planning.problem import SLOT_S
 from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.job.supervisor.shell.door import Door
 from carbontui.job.worker.handle import WorkerHandle, WorkFailed

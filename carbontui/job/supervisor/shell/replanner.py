@@ -16,12 +16,13 @@ from dataclasses import replace
 from carbontui import protocol, units
 from carbontui.job import budget as budgets
 from carbontui.job.journal import Journal
-from carbontui.job.supervisor.core import finish, forbidden, machine, plan, plan_request, problem, site_plan
 from carbontui.job.supervisor.core.advance import PlanFailed, PlanMade
-from carbontui.job.supervisor.core.observation import Inputs
-from carbontui.job.supervisor.core.plan import Spent
-from carbontui.job.supervisor.core.plan_request import PlanRequest
-from carbontui.job.supervisor.core.state import JobState
+from carbontui.job.supervisor.core.planning import answers, finish, machine, plan_request, problem, site_plan
+from carbontui.job.supervisor.core.planning.answers import Spent
+from carbontui.job.supervisor.core.planning.plan_request import PlanRequest
+from carbontui.job.supervisor.core.state import forbidden, plan
+from carbontui.job.supervisor.core.state.inputs import Inputs
+from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.record.recorder import Recorder
 from carbontui.job.supervisor.shell.door import Door
 from carbontui.job.supervisor.shell.grid import GridReader
@@ -179,12 +180,12 @@ class Replanner:
 
     def _adopt(self, request: PlanRequest, answer: PlanAnswer, why: Statement) -> None:
         state, now, setup = self._door.state, self._look().now_s, request.setup
-        new = plan.from_answer(setup, answer, now, request.deadline_s, request.left_s)
-        new = plan.limited(new, answer, state.spec.not_above_g, state.spec.max_wait_s)
-        new = plan.with_scarcity(new, answer.budget_g_per_kwh)
+        new = answers.from_answer(setup, answer, now, request.deadline_s, request.left_s)
+        new = answers.limited(new, answer, state.spec.not_above_g, state.spec.max_wait_s)
+        new = answers.with_scarcity(new, answer.budget_g_per_kwh)
         new = replace(new, moved=state.outlook.moved if state.outlook else "")
         spent = _spent(state)
-        frontier = plan.frontier_view(answer.frontier, setup, new.view, state.start_s, state.progress.total_s, spent)
+        frontier = answers.frontier_view(answer.frontier, setup, new.view, state.start_s, state.progress.total_s, spent)
         self._due_s = self._next_s(self._look(), setup.slot_s)
         self._door.take(PlanMade(new, frontier))
         self._journal.keep("plan", plan.to_kept(new))
@@ -197,7 +198,7 @@ class Replanner:
 
     def _next_s(self, seen: Inputs, slot_s: float) -> float:
         """When the next slot has begun, and the jobs before this one in a common budget have planned."""
-        return plan.slot_boundary(seen.now_s, slot_s) + site_plan.turn_s(self._door.state)
+        return answers.slot_boundary(seen.now_s, slot_s) + site_plan.turn_s(self._door.state)
 
     async def preview(self, ask: protocol.Preview) -> protocol.Previewed:
         """The result of another budget or carbon price."""
@@ -227,7 +228,7 @@ class Replanner:
             return refused(str(error), misread=True)
         except WorkFailed as error:
             return refused(str(error))
-        view = plan.from_answer(request.setup, answer, seen.now_s, request.deadline_s).view
+        view = answers.from_answer(request.setup, answer, seen.now_s, request.deadline_s).view
         found = _totals(state, view)
         totals = (found.finish, found.gco2_g, found.cost, found.kwh)
         return protocol.Previewed(ask.id, view, *totals, text=text, instead=instead)
@@ -242,7 +243,7 @@ class Replanner:
             if request is None:
                 return None
             answer = await self._worker.preview(request.ask)
-            view = plan.from_answer(request.setup, answer, seen.now_s, request.deadline_s).view
+            view = answers.from_answer(request.setup, answer, seen.now_s, request.deadline_s).view
             self._base = key, seen.mono_s, _totals(state, view)
         return self._base[2]
 

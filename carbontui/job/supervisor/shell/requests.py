@@ -16,11 +16,13 @@ from carbontui.grid.live import SourceState
 from carbontui.grid.types import Outlook
 from carbontui.job import runlog, store
 from carbontui.job.history import HistoryError
-from carbontui.job.supervisor.core import capabilities, commands, shown_plan, status
+from carbontui.job.supervisor.core import commands
 from carbontui.job.supervisor.core.advance import Command, RankReport
 from carbontui.job.supervisor.core.effects import want_of
-from carbontui.job.supervisor.core.observation import Inputs
-from carbontui.job.supervisor.core.state import JobState
+from carbontui.job.supervisor.core.rules import capabilities
+from carbontui.job.supervisor.core.state.inputs import Inputs
+from carbontui.job.supervisor.core.state.job import JobState
+from carbontui.job.supervisor.core.view import shown_plan, status
 from carbontui.job.supervisor.record.history_thread import HistoryThread
 from carbontui.job.supervisor.record.loss_history import LossHistory
 from carbontui.job.supervisor.record.recorder import Recorder
@@ -30,8 +32,8 @@ from carbontui.job.supervisor.shell.replanner import Replanner
 from carbontui.job.supervisor.shell.sensors import rank_of
 from carbontui.job.supervisor.shell.server import Peer, Sections
 from carbontui.job.supervisor.shell.ticks import Ticks
-from carbontui.power import capability
-from carbontui.power.handle import AgentHandle
+from carbontui.power.agent import view as capability
+from carbontui.power.agent.handle import AgentHandle
 from carbontui.text.replies import curve_lines
 from carbontui.text.statements import in_words, words
 
@@ -185,7 +187,7 @@ class Requests:
             return protocol.Refused(str(error), ask.id)
         watts = protocol.Watts(units.iso(start), step, past.watts)
         values = tuple(outlook.value_at(start + (i + 0.5) * step) if outlook else None for i in range(ask.buckets))
-        return protocol.HistoryAnswer(ask.id, watts, level=past.levels, intensity_g=values)
+        return protocol.HistoryAnswer(ask.id, watts, level=past.levels, intensity_g=values, kind=past.kinds)
 
     async def events(self, ask: protocol.EventsAsk) -> protocol.EventsAnswer | protocol.Refused:
         try:

@@ -11,13 +11,13 @@ import msgspec
 
 from carbontui import protocol, units
 from carbontui.job.clock import Clock
-from carbontui.job.supervisor.core.observation import Inputs, LimitNews, Rank
-from carbontui.job.supervisor.core.state import JobState
+from carbontui.job.supervisor.core.state.inputs import Inputs, LimitNews, Rank
+from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.shell.core_wait import CoreWait
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
 from carbontui.job.supervisor.shell.server import Peer, Server
 from carbontui.job.supervisor.shell.unseen_watch import UnseenWatch
-from carbontui.power.handle import AgentHandle
+from carbontui.power.agent.handle import AgentHandle
 from carbontui.system import proc
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import time
 
-from carbontui.job.supervisor.core import site_claim
 from carbontui.job.supervisor.core.advance import SiteShare
-from carbontui.job.supervisor.core.observation import Inputs
+from carbontui.job.supervisor.core.rules import site_claim
+from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.shell.door import Door
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
 from carbontui.site.ledger import Ledger, LedgerEntry, LedgerError

@@ -13,12 +13,13 @@ import msgspec
 from carbontui import protocol
 from carbontui.job import store
 from carbontui.job.spec import Options
-from carbontui.job.supervisor.core import forbidden, notices, provenance, status
-from carbontui.job.supervisor.core.observation import FRESH_S, Inputs
-from carbontui.job.supervisor.core.state import JobState
+from carbontui.job.supervisor.core.state import forbidden
+from carbontui.job.supervisor.core.state.inputs import FRESH_S, Inputs
+from carbontui.job.supervisor.core.state.job import JobState
+from carbontui.job.supervisor.core.view import notices, provenance, status
 from carbontui.job.supervisor.shell import metrics
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
-from carbontui.power.handle import AgentHandle
+from carbontui.power.agent.handle import AgentHandle
 from carbontui.protocol import Statement, statement, written
 from carbontui.system.metrics_place import MetricsPlace
 from carbontui.system.openmetrics import Rising, render

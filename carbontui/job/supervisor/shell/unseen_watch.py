@@ -1,12 +1,12 @@
-"""Inspects the processes of a busy command that shows no steps; the judgement is in carbontui.client.unseen."""
+"""Inspects the processes of a busy command that shows no steps; the judgement is in client.detection.unseen."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
 
-from carbontui.client import unseen
-from carbontui.client.unseen import Cause, Process
+from carbontui.client.detection import unseen
+from carbontui.client.detection.unseen import Cause, Process
 from carbontui.system import proc
 
 AGE_S = 20.0

@@ -1,0 +1,309 @@
+"""The gate at which the training thread waits, saves or exits on behalf of the supervisor.
+
+The training thread comes here only when its counter sends it (see counter.py). The link thread delivers wants; the
+authority decides what they mean at a boundary: `Lease` (one process obeys its own supervisor) or, in a
+distributed job, `accord.Accord` (all ranks agree on a step first).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+import traceback
+from typing import Any, Callable, Dict, List, Optional, Union
+
+from carbontui.client.pausing.counter import FAR, Counter
+from carbontui.client.pausing.lease import Act, Lease
+from carbontui.client.pausing.wire import Want
+
+
+class Gate:
+    """One per process. `clock` gives monotonic seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
+        lock = threading.RLock()
+        self.cond = threading.Condition(lock)
+        self.explicit = Counter(self._explicit, lock, clock)
+        self.hooked = Counter(self._boundary, lock, clock)
+        self.counter = self.hooked
+        self.authority: Any = Lease()
+        self.savers: List[Callable[[], Any]] = []
+        self.facts: Dict[str, Any] = {}
+        """Values from report(): loss, epoch, total, metrics, and start_step."""
+        self.figures: Dict[str, Any] = {}
+        """The job's account as last sent by the supervisor; replaced, never mutated."""
+        self.state = "running"
+        self.held_s = 0.0
+        """Seconds spent held so far, excluded from the step rate."""
+        self.asides = 0
+        """Boundaries that are not steps, such as those of a second optimizer."""
+        self.framework = 0
+        """Running framework loops that report the end of a step themselves: the optimizer hook is inactive."""
+        self.told_total = False
+        """The script has stated its total steps; a framework's figure does not replace it."""
+        self.acked: Optional[Want] = None  # without its lease
+        self.seen_gen = 0
+        self.connected = False
+        self.on_first: Optional[Callable[[], None]] = None
+        """Called once, in the training thread, at the first step."""
+        self.on_boundary: Optional[Callable[[], None]] = None
+        """Called whenever the counter sends the training thread here, before anything else."""
+        self.on_change: Callable[[], None] = lambda: None
+        """Called after every change that should be sent to the supervisor at once."""
+        self.on_ack: Callable[[int, int], None] = lambda gen, step: None
+        self.on_mark: Callable[[Optional[str], int], None] = lambda not_before, step: None
+        """Writes the resume marker; an OSError cancels the exit."""
+        self.on_unmark: Callable[[], None] = lambda: None
+        self.on_leave: Callable[[], None] = lambda: None
+        """Makes sure that the last message reaches the supervisor."""
+        self.quiesce: Callable[[], None] = lambda: None
+        """Waits for work in flight on the device."""
+        self.capturing: Callable[[], bool] = lambda: False
+        """True while a CUDA graph is recorded: waiting for the device is not allowed then."""
+        self.written: Callable[[], Optional[int]] = lambda: None
+        """Bytes that this process has written so far, to any file; None if not known."""
+        self.enabled = True
+        self.leaving = False
+        self.ending = False
+        """This process exits at its next boundary, without a checkpoint."""
+        self.dying = 0
+        """The signal that ends this process once its checkpoint is written; 0: none received."""
+        self.die: Callable[[int], None] = lambda number: None
+        self._held_since: Optional[float] = None
+        self._busy = False
+        self._new_peer = True
+
+    # --- the training thread ---------------------------------------------------------------------------------
+
+    def _explicit(self) -> None:
+        """The script calls step() itself: from its first call on only these count, and the hook's count is dropped."""
+        if self.counter is not self.explicit:
+            with self.cond:
+                self.counter = self.explicit
+                self.hooked.arm(FAR)
+        self._boundary()
+
+    def _boundary(self) -> None:
+        try:
+            self._meet()
+        except Exception:  # a fault of ours must not affect the training: let it run, the next want comes here again
+            self.counter.arm(FAR)
+
+    def _meet(self) -> None:
+        if not self.enabled:
+            self.explicit.arm(FAR)
+            self.hooked.arm(FAR)
+            return
+        first, self.on_first = self.on_first, None
+        if first is not None:
+            first()
+        if self._busy or self.capturing():  # a step inside a checkpoint function is not a boundary
+            return
+        if self.on_boundary is not None:
+            self.on_boundary()
+        if self.leaving:
+            raise SystemExit(0)
+        try:
+            self._obey()
+        finally:
+            if not self.leaving:
+                self._set_state("running")
+
+    def _obey(self) -> None:
+        while True:
+            if self.ending:
+                self.on_leave()
+                self.depart()
+            with self.cond:
+                now = self.clock()
+                act: Act = self.authority.act(now, self.counter.done(), self.can_save())
+                if act.kind == "go":
+                    self._ack(self.authority.running(now))
+                    self.counter.arm(self.authority.limit(now, self.can_save()))
+                    return
+                fresh = self.state != "paused"
+            if fresh and act.kind in ("hold", "rest", "idle"):
+                self.quiesce()  # launches run ahead of the device: it is idle only once they are done
+            if act.kind in ("hold", "idle", "wait"):
+                self._hold(act)
+            elif act.kind == "rest":
+                self._rest(act)
+            elif act.kind == "save" and act.want is not None:
+                self._save(act.want)
+            elif act.kind == "leave" and act.want is not None:
+                self._leave(act.want)
+
+    def _hold(self, act: Act) -> None:
+        with self.cond:
+            now = self.clock()
+            if self.authority.act(now, self.counter.done(), self.can_save()) != act:
+                return
+            if act.kind == "hold":
+                self._set_state("paused")
+            if act.kind != "wait":
+                self._ack(act.want)
+            self.cond.notify_all()  # the ranks thread may wait for this rank to arrive
+            # the wait ends with the lease even if the link thread is gone
+            self.cond.wait(max(0.0, act.until - now))
+
+    def _rest(self, act: Act) -> None:
+        with self.cond:
+            duty = self.authority.duty
+            now = self.clock()
+            end = now + duty.due(now)
+            duty.rest(now)
+            self._ack(act.want)
+            try:
+                self.cond.wait_for(
+                    lambda: duty.share is None or self.clock() >= end or self.clock() >= act.until,
+                    max(0.0, min(end, act.until) - now),
+                )
+            finally:
+                duty.wake(self.clock())
+
+    def _save(self, want: Want) -> None:
+        self._set_state("checkpointing")
+        self._busy, well, before_b = True, True, self.written()
+        try:
+            for saver in list(self.savers):
+                saver()
+            if self.authority.marks_early:
+                self.on_mark(want.not_before, self.step_total())
+        except Exception:
+            well = False
+            what_now = "ending" if self.dying else "training goes on"
+            sys.stderr.write(f"carbontui: the checkpoint function failed; {what_now}\n" + traceback.format_exc())
+            if self.dying:
+                self.die(self.dying)
+        finally:
+            self._busy = False
+            with self.cond:
+                self.authority.outcome(want, well)
+                if well and before_b is not None:
+                    self.facts["saved_b"] = (self.written() or before_b) - before_b
+
+    def _leave(self, want: Want) -> None:
+        try:
+            self.on_mark(want.not_before, self.step_total())
+        except OSError as error:
+            if not self.authority.marks_early:
+                sys.stderr.write(f"carbontui: the resume marker cannot be written ({error}); not leaving\n")
+                with self.cond:
+                    self.authority.outcome(want, False)
+                return
+        self._set_state("unloading")
+        self._ack(want)
+        self.on_leave()
+        self.depart()
+
+    def end(self) -> None:
+        """Exit at the next boundary, without a checkpoint."""
+        with self.cond:
+            self.ending = True
+            self.counter.arm(0)
+            self.cond.notify_all()
+
+    def depart(self) -> None:
+        """Exit with code 0, from any training thread."""
+        self.leaving = True
+        if self.dying:
+            self.die(self.dying)
+        if threading.current_thread() is not threading.main_thread():  # SystemExit would end only this thread
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(0)
+        raise SystemExit(0)
+
+    def _ack(self, want: Optional[Want]) -> None:
+        if want is not None and want.lease_s > 0 and want.asked != self.acked:
+            self.acked = want.asked
+            self.on_ack(want.want_gen, self.step_total())
+
+    def _set_state(self, state: str) -> None:
+        with self.cond:
+            if state == self.state:
+                return
+            now = self.clock()
+            if self._held_since is not None:
+                self.held_s += now - self._held_since
+                self.authority.duty.away(now)
+            self._held_since = None if state == "running" else now
+            if self.state == "paused":
+                self.acked = None  # a new pause is acknowledged anew
+            self.state = state
+        self.on_change()
+
+    # --- the link thread --------------------------------------------------------------------------------------
+
+    def welcomed(self) -> None:
+        """Connected: the present state is sent again."""
+        self._new_peer = True
+
+    def accept(self, want: Want) -> None:
+        """A want has arrived."""
+        with self.cond:
+            if self.dying:
+                return
+            changed = self.authority.accept(want, self.clock())
+            self.seen_gen = want.want_gen
+            if self._new_peer and want.asked == self.acked:
+                self.on_ack(want.want_gen, self.step_total())  # was sent to another supervisor, or never arrived
+            self._new_peer = False
+            if changed:
+                self.counter.arm(0)  # even a plain run: it is acknowledged at the next boundary
+                self.cond.notify_all()
+        if changed:
+            self.on_change()
+
+    def tick(self) -> Optional[float]:
+        """Apply the passage of time; returns the clock time of the next tick, or None."""
+        with self.cond:
+            now = self.clock()
+            had = self.authority.want is not None
+            at: Optional[float] = self.authority.wakes_at(now)
+            if had and self.authority.want is None:
+                self.cond.notify_all()
+            if self.authority.limit(now, self.can_save()) == 0:
+                self.counter.arm(0)
+            return at
+
+    def shown_state(self) -> str:
+        """The state for the wire: `asked` while a boundary is wanted and has not been reached."""
+        with self.cond:
+            if self.state == "running" and self.authority.asks_boundary(self.clock(), self.can_save()):
+                return "asked"
+            return self.state
+
+    def running_s(self) -> float:
+        """The gate's clock minus the time spent held."""
+        with self.cond:
+            now = self.clock()
+            return now - self.held_s - (now - self._held_since if self._held_since is not None else 0.0)
+
+    # --- any thread -------------------------------------------------------------------------------------------
+
+    def boundaries(self) -> int:
+        """Points where this process could have been held: its steps and those of its other optimizers."""
+        return self.counter.done() + self.asides
+
+    def can_save(self) -> bool:
+        """Whether a checkpoint may be taken. Not at the hook's first boundary: it lies inside optimizer.step(), and a
+        script that calls step() itself should be stopped there instead."""
+        where = self.counter is self.explicit or self.framework or self.counter.done() > 1
+        return bool(self.savers) and bool(where)
+
+    def step_total(self) -> int:
+        """Steps of the whole training: those before this process started plus its own."""
+        start: Union[int, Any] = self.facts.get("start_step", 0)
+        return int(start) + self.counter.done()
+
+    def level(self) -> Optional[str]:
+        """run, duty, pause or unload as requested; None without a supervisor."""
+        with self.cond:
+            want = self.authority.in_force(self.clock()) if self.enabled else None
+            if want is None:
+                return "run" if self.enabled and self.connected else None
+            return "duty" if want.mode == "run" and want.duty else str(want.mode)

@@ -1,0 +1,396 @@
+"""All ranks stop at the same step: a two-phase commit on a step number, over torch.distributed's own store.
+
+Rank 0 proposes a step a little ahead; every rank arms its counter and votes whether it is still before it; only if all
+are does the step become the boundary. This adds no cost to a step, and no collective. Each rank's thread has its own
+connection, because a blocking get() blocks the connection for every other thread.
+
+Ranks may count differently: one may have searched for a learning rate or warmed up a head alone. If some have stopped
+at the step and the others wait for them inside a collective before it, all are at the same step of the training: that
+gives the difference of their counts, and the next proposal names each rank's own number.
+
+Keys below `carbontui/<run id>/<restart>/`, e the number of the proposal, r a rank: prop/e/r, vote/e/r, dec/e, at/e/r,
+far/e/r, saved/e/r, go/e, bye/e/r, beat/e, run/e. Decisions are written only with compare_set, so the first writer
+wins.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import threading
+from typing import Callable, Dict, List, Optional
+
+from carbontui.client.pausing.accord import FAIL_OPEN_S, UNDECIDED_S, Accord, StopAt
+from carbontui.client.pausing.gate import Gate
+from carbontui.client.pausing.lease import Duty
+from carbontui.client.pausing.store import Lost, Store, open_store
+
+LEAD_S = 0.02
+"""A proposal lies at least this far ahead: the time the votes need to arrive."""
+VOTE_S = 2.0
+DECISION_S = 60.0
+ARRIVE_S = 30.0
+ARRIVE_STEPS = 10
+STALL_S = 2.0
+STALL_STEPS = 4
+"""If some ranks are at the step and the others have not moved for this long (seconds, steps), these wait for them."""
+LOOK_S = 0.5
+LATE_MAX = 3
+"""After this many consecutive failed proposals it is reported, and retried only occasionally."""
+SAVE_S = 3600.0
+BEAT_S = 3.0
+BYE_S = 5.0
+NAP_S = (0.002, 0.05)
+"""First and longest sleep between two polls for a key that is about to appear."""
+STOP_S = 5.0
+REST_PERIOD_S = 10.0
+RETRY_S = (5.0, 60.0)
+"""First and longest wait after a proposal that some rank did not answer."""
+
+
+class Ranks:
+    """The thread of one rank: follows proposals, and on rank 0 makes them."""
+
+    def __init__(
+        self,
+        gate: Gate,
+        rank: int,
+        world: int,
+        speed: Callable[[], Optional[float]],
+        opener: Callable[[], Store] = open_store,
+    ) -> None:
+        self.gate, self.rank, self.world, self.speed, self.opener = gate, rank, world, speed, opener
+        self.accord: Accord
+        self.duty = Duty(REST_PERIOD_S)
+        self.margin = 1
+        self.retry_s = RETRY_S[0]
+        self.offsets: Dict[int, int] = {}
+        """A rank's count minus rank 0's at the same step of the training."""
+        self.lates = 0
+        self.stopping = False
+        self.awaited = ""
+        """The key this thread waits for in C++; private, so that stop() may use it to wake the thread."""
+        self.store: Store
+        self.bell: Store
+        self.thread = threading.Thread(target=self._run, name="carbontui-ranks", daemon=True)
+
+    def start(self) -> None:
+        with self.gate.cond:
+            self.gate.authority = self.accord = Accord(self.gate.authority)
+        self.thread.start()
+
+    def stop(self) -> None:
+        """Call before the interpreter exits: a thread that returns from C++ after that aborts the process."""
+        with self.gate.cond:
+            self.stopping = True
+            self.gate.cond.notify_all()
+        if self.awaited:
+            try:
+                self.bell.set(self.awaited, "{}")
+            except Lost:  # then the thread has lost it too
+                pass
+        self.thread.join(STOP_S)
+
+    def _run(self) -> None:
+        for wait_s in (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 0.0):
+            try:
+                self.store, self.bell = self.opener(), self.opener()
+                break
+            except Lost:
+                self._pause(wait_s)
+            if self.stopping:
+                return
+        else:
+            return
+        epoch = 0
+        try:
+            while True:
+                if self.rank == 0:
+                    self._lead(epoch)
+                else:
+                    self._follow(epoch)
+                epoch += 1
+        except Exception:  # no store, no pause: release the training thread and stay inactive
+            self._clear()
+
+    # --- every rank --------------------------------------------------------------------------------------------
+
+    def _arm(self, order: StopAt) -> bool:
+        """Set the boundary first, then check: True if this rank is still before it."""
+        with self.gate.cond:
+            self.accord.order = order
+            self.gate.counter.arm(order.at)
+            return self.gate.counter.done() < order.at
+
+    def _clear(self) -> None:
+        with self.gate.cond:
+            order, self.accord.order = self.accord.order, None
+            if order is not None:
+                if order.kind == "leave" and order.saved is not None and order.state != "leave":
+                    self.gate.on_unmark()
+                order.state = "run"
+            self.gate.cond.notify_all()
+        self.gate.on_change()
+
+    def _turn(self, order: StopAt, state: str) -> None:
+        with self.gate.cond:
+            order.state = state
+            order.until = self.gate.clock() + FAIL_OPEN_S
+            self.gate.cond.notify_all()
+
+    def _beat(self, order: StopAt) -> None:
+        with self.gate.cond:
+            order.until = self.gate.clock() + FAIL_OPEN_S
+
+    def _until(self, true: Callable[[], bool], timeout_s: float) -> bool:
+        """Wait for the condition at most this long; raises Lost when the process ends."""
+        with self.gate.cond:
+            self.gate.cond.wait_for(lambda: self.stopping or true(), timeout_s)
+            if self.stopping:
+                raise Lost("the process ends")
+            return true()
+
+    def _pause(self, timeout_s: float) -> None:
+        with self.gate.cond:
+            self.gate.cond.wait_for(lambda: self.stopping, timeout_s)
+
+    def _get(self, key: str, timeout_s: float) -> Optional[str]:
+        """The value, polled at increasing intervals; None on timeout."""
+        end, nap_s = self.gate.clock() + timeout_s, NAP_S[0]
+        while True:
+            value = self.store.get(key)
+            if value is not None or self.gate.clock() >= end:
+                return value
+            self._nap(nap_s)
+            nap_s = min(NAP_S[1], nap_s * 1.5)
+
+    def _nap(self, nap_s: float) -> None:
+        self._until(lambda: False, nap_s)
+
+    def _follow(self, e: int) -> None:
+        with self.gate.cond:
+            if self.stopping:
+                raise Lost("the process ends")
+            self.awaited = f"prop/{e}/{self.rank}"
+        body = json.loads(self.store.take(self.awaited))
+        self.awaited = ""
+        order = StopAt(e, body["at"], body["kind"], body["not_before"], self.gate.clock() + UNDECIDED_S)
+        self.store.set(f"vote/{e}/{self.rank}", "yes" if self._arm(order) else "no")
+        decision = self._get(f"dec/{e}", DECISION_S) or self.store.first(f"dec/{e}", "abort")
+        if decision == "commit":
+            self._turn(order, "commit")
+            self._obey(e, order)
+        self._clear()
+
+    def _obey(self, e: int, order: StopAt) -> None:
+        """Committed: report when this rank has arrived, and the result of saving; wait for permission to continue."""
+        said_at = said_saved = False
+        said_far = -1
+        beat, heard = None, self.gate.clock()
+        while not self.store.has(f"run/{e}"):
+            if not said_at and order.arrived:
+                said_at = True
+                self.store.set(f"at/{e}/{self.rank}", "1")
+            far = self.gate.counter.done()
+            if not said_at and far != said_far:
+                said_far = far
+                self.store.set(f"far/{e}/{self.rank}", str(far))
+            if order.saves and not said_saved and order.saved is not None:
+                said_saved = True
+                self.store.set(f"saved/{e}/{self.rank}", "ok" if order.saved else "failed")
+            if said_saved and order.kind == "leave" and self.store.has(f"go/{e}"):
+                self.store.set(f"bye/{e}/{self.rank}", "1")
+                self._turn(order, "leave")
+                self._until(lambda: False, SAVE_S)
+            if said_at and (said_saved or not order.saves):
+                self._wait_for_run(e, order, 2.0 if order.kind == "leave" else BEAT_S)
+            else:
+                self._until(lambda: order.arrived and (not order.saves or order.saved is not None), 0.25)
+            now = self.gate.clock()
+            if self.store.has(f"beat/{e}"):
+                pulse = self._get(f"beat/{e}", 1.0)
+                if pulse != beat:
+                    beat, heard = pulse, now
+                    self._beat(order)
+            if now - heard > FAIL_OPEN_S:
+                self.store.first(f"run/{e}", "silence")
+
+    def _wait_for_run(self, e: int, order: StopAt, timeout_s: float) -> None:
+        self._get(f"go/{e}" if order.kind == "leave" else f"run/{e}", timeout_s)
+
+    # --- rank 0 ------------------------------------------------------------------------------------------------
+
+    def _asked(self) -> Optional[str]:
+        """The kind of stop that rank 0's supervisor wants now, or None."""
+        now, lease, savers = self.gate.clock(), self.accord, self.gate.can_save()
+        want = lease.in_force(now)
+        share = want.duty if want is not None and want.mode == "run" else None
+        if share != self.duty.share:
+            self.duty.set(share, now)
+        if want is None:
+            return None
+        if savers and want.mode == "unload" and lease.saved != want.want_gen:
+            return "leave"
+        if savers and want.checkpoint and lease.saved != want.want_gen:
+            return "save"
+        if want.mode != "run":
+            return "hold"
+        return "rest" if self.duty.due(now) > 0 else None
+
+    def _lead(self, e: int) -> None:
+        kind = None
+        while kind is None:
+            with self.gate.cond:
+                if self.stopping:
+                    raise Lost("the process ends")
+                kind = self._asked()
+                if kind is None:
+                    due = self.duty.next_at()
+                    self.gate.cond.wait(1.0 if due is None else min(1.0, max(0.001, due - self.gate.clock())))
+        others = range(1, self.world)
+        with self.gate.cond:
+            want = self.accord.want
+            ahead = max(2, math.ceil(LEAD_S * (self.speed() or 0.0))) + self.margin
+            at = self.gate.counter.done() + ahead
+            not_before = want.not_before if want is not None else None
+            order = StopAt(e, at, kind, not_before, self.gate.clock() + UNDECIDED_S)
+        for r in others:
+            own = at + self.offsets.get(r, 0)
+            self.store.set(f"prop/{e}/{r}", json.dumps({"at": own, "kind": kind, "not_before": not_before}))
+        yes = self._arm(order)
+        end = self.gate.clock() + VOTE_S
+        votes = [self._get(f"vote/{e}/{r}", max(0.001, end - self.gate.clock())) for r in others]
+        agreed = yes and all(vote == "yes" for vote in votes)
+        if self.store.first(f"dec/{e}", "commit" if agreed else "abort") == "commit":
+            self._turn(order, "commit")
+            came = self._hold(e, order, others)
+            self.margin = max(1, self.margin // 2)
+            self._clear()
+            if came:
+                self.lates, self.retry_s = 0, RETRY_S[0]
+                self.gate.facts.pop("cannot_hold", None)
+            else:
+                self._late()
+        else:
+            self._clear()
+            self.margin = min(1 << 20, self.margin * 2)
+            if None in votes:  # a rank does not answer: do not stop the others repeatedly for nothing
+                self._pause(self.retry_s)
+                self.retry_s = min(RETRY_S[1], self.retry_s * 2)
+        if e > 0 and None not in votes:  # every rank is past the previous proposal
+            names = ("prop", "vote", "at", "far", "saved", "bye")
+            old = [f"{name}/{e - 1}" for name in ("dec", "go", "beat", "run")]
+            self.store.forget(*old, *(f"{name}/{e - 1}/{r}" for name in names for r in others))
+
+    def _hold(self, e: int, order: StopAt, others: range) -> bool:
+        """Committed: hold until the want ends or the lease is lost; False if a rank does not arrive."""
+        steps_s = ARRIVE_STEPS / (self.speed() or math.inf)
+        word = "late"
+        arrived = self._gather(e, order, lambda: order.arrived, others, "at", max(ARRIVE_S, steps_s))
+        wanted = arrived or self._asked() is not None
+        if arrived:
+            word = "go"
+            if order.saves:
+                done = self._gather(e, order, lambda: order.saved is not None, others, "saved", SAVE_S)
+                well = done and bool(order.saved) and all(self._get(f"saved/{e}/{r}", 1.0) == "ok" for r in others)
+                self.accord.saved_well = well
+                if well and order.kind == "leave":
+                    self._leave(e, order, others)
+            elif order.kind == "rest":
+                self._rest(e, order)
+            else:
+                while self._asked() == "hold":
+                    self._pulse(e, order)
+                    self._until(lambda: self._asked() != "hold", BEAT_S)
+        self.store.first(f"run/{e}", word)
+        return arrived or not wanted
+
+    def _late(self) -> None:
+        """Not every rank arrived. With their counts known the next proposal may fit; if this repeats, report it."""
+        self.lates += 1
+        if self.lates < LATE_MAX:
+            return
+        if self.lates == LATE_MAX:
+            sys.stderr.write("carbontui: the ranks of this job do not reach a common step; training continues\n")
+        with self.gate.cond:
+            self.gate.facts["cannot_hold"] = "ranks"
+            want = self.accord.want
+            asked = want and want.want_gen
+        self.gate.on_change()
+        with self.gate.cond:
+            self.gate.cond.wait_for(
+                lambda: self.stopping or (now := self.accord.want) is None or now.want_gen != asked, self.retry_s
+            )
+        self.retry_s = min(RETRY_S[1], self.retry_s * 2)
+
+    def _gather(
+        self, e: int, order: StopAt, mine: Callable[[], bool], others: range, key: str, timeout_s: float
+    ) -> bool:
+        """Wait for this rank and the keys of the others; False on timeout or if the stop is no longer wanted."""
+        end, nap_s, pulse_at = self.gate.clock() + timeout_s, NAP_S[0], 0.0
+        keys = [f"{key}/{e}/{r}" for r in others]
+        stands: List[int] = []
+        look_at = moved_at = self.gate.clock()
+        while not (mine() and (not keys or self.store.has(*keys))):
+            now = self.gate.clock()
+            if now >= end or (not order.arrived and self._asked() is None):
+                return False
+            if now >= pulse_at:
+                pulse_at = now + BEAT_S
+                self._pulse(e, order)
+            if key == "at" and now >= look_at:
+                look_at, counts = now + LOOK_S, self._counts(e, order, others)
+                if counts != stands:
+                    stands, moved_at = counts, now
+                elif now - moved_at >= max(STALL_S, STALL_STEPS / (self.speed() or math.inf)) and self._learn(
+                    e, order, others, counts
+                ):
+                    return False
+            self._nap(nap_s)
+            nap_s = min(NAP_S[1], nap_s * 1.5)
+        return True
+
+    def _counts(self, e: int, order: StopAt, others: range) -> List[int]:
+        """Every rank's count: its own step if it has arrived there; -1 if it has not reported."""
+        theirs = [
+            order.at + self.offsets.get(r, 0)
+            if self.store.has(f"at/{e}/{r}")
+            else int(self.store.get(f"far/{e}/{r}") or -1)
+            for r in others
+        ]
+        return [self.gate.counter.done(), *theirs]
+
+    def _learn(self, e: int, order: StopAt, others: range, counts: List[int]) -> bool:
+        """No rank moves: learn the count differences, if some rank is at the step and the others wait for it."""
+        if not (order.arrived or any(self.store.has(f"at/{e}/{r}") for r in others)):
+            return False
+        self.offsets.update((r, counts[r] - counts[0]) for r in others if counts[r] >= 0)
+        return True
+
+    def _pulse(self, e: int, order: StopAt) -> None:
+        self.store.set(f"beat/{e}", str(self.gate.clock()))
+        self._beat(order)
+
+    def _rest(self, e: int, order: StopAt) -> None:
+        now = self.gate.clock()
+        end = now + self.duty.due(now)
+        self.duty.rest(now)
+        while self.gate.clock() < end and self.duty.share is not None:
+            self._pulse(e, order)
+            self._until(
+                lambda: self._asked() in ("hold", "leave", "save") or self.duty.share is None,
+                min(BEAT_S, max(0.0, end - self.gate.clock())),
+            )
+            if self._asked() in ("hold", "leave", "save"):
+                break
+        self.duty.wake(self.gate.clock())
+
+    def _leave(self, e: int, order: StopAt, others: range) -> None:
+        """All ranks have saved: tell them, wait for their confirmations, then exit, which releases the store."""
+        self.store.set(f"go/{e}", "leave")
+        end = self.gate.clock() + BYE_S
+        for r in others:
+            self._get(f"bye/{e}/{r}", max(0.001, end - self.gate.clock()))
+        self._turn(order, "leave")
+        self._until(lambda: False, SAVE_S)

@@ -1,0 +1,203 @@
+"""The worker's answers in the job's own terms: a plan on absolute time, a frontier for the whole job."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from carbontui import protocol, units
+from carbontui.job.supervisor.core.planning.problem import Setup
+from carbontui.job.supervisor.core.state import levels
+from carbontui.job.supervisor.core.state.levels import Level
+from carbontui.job.supervisor.core.state.plan import Plan
+from carbontui.job.worker.messages import PlanAnswer, PlannedWindow, PreviewAnswer, Rival
+from carbontui.plan.results import FrontierPoint
+
+
+def from_answer(
+    setup: Setup,
+    answer: PlanAnswer | PreviewAnswer,
+    made_at_s: float,
+    deadline_s: float | None = None,
+    work_left_s: float | None = None,
+) -> Plan:
+    """The worker's answer as a plan on absolute time. `deadline_s` is given if the problem extends beyond it."""
+    deadline = setup.deadline_s if deadline_s is None else deadline_s
+    solved = answer.plan
+    indices = solved.levels + (-1,) * (len(setup.durations) - len(solved.levels))
+    finish_s = setup.start_s + solved.finish_s
+    names: list[str] = []
+    edges = [setup.start_s]
+    for level, duration in zip(indices, setup.durations, strict=False):
+        edges.append(edges[-1] + duration)
+        names.append("" if level < 0 or edges[-2] >= finish_s else setup.levels[level].name)
+    table = {level.name: level for level in setup.levels}
+    bases = answer.baselines if isinstance(answer, PlanAnswer) else ()
+    run_now = next((entry for entry in bases if entry.name == "run now"), None)
+    view = protocol.PlanView(
+        made_at=units.iso(made_at_s),
+        start=units.iso(setup.start_s),
+        first_s=setup.first_s,
+        slot_s=setup.slot_s,
+        deadline=units.iso(deadline),
+        levels=coded(names),
+        table=tuple(levels.to_wire(level) for level in setup.levels),
+        finish=units.iso(finish_s),
+        gco2_g=solved.gco2,
+        cost=solved.cost,
+        kwh=solved.kwh,
+        avoided_g=run_now.gco2 - solved.gco2 if run_now else None,
+        late_s=max(0.0, finish_s - deadline),
+        certificate=protocol.Certificate(solved.lower_bound, solved.gap, solved.stage),
+        baselines=tuple(_baseline(entry, setup.start_s, deadline) for entry in bases),
+        windows=tuple(_window(one, setup) for one in answer.windows) if isinstance(answer, PlanAnswer) else (),
+    )
+    made = Plan(tuple(names), tuple(edges), table, view, work_left_s)
+    if isinstance(answer, PreviewAnswer):
+        return made
+    return replace(made, free_gco2_g=answer.free_gco2, explanation=answer.explanation)
+
+
+def _window(one: PlannedWindow, setup: Setup) -> protocol.PlanWindow:
+    start, end = (units.iso(setup.start_s + at) for at in (one.start_s, one.end_s))
+    figures = (round(one.ci_g_per_kwh, 2), round(one.kwh, 6), round(one.gco2, 4), round(one.gain, 4))
+    return protocol.PlanWindow(start, end, setup.levels[one.level].name, *figures)
+
+
+def _baseline(entry: Rival, start_s: float, deadline_s: float) -> protocol.Baseline:
+    finish_s = start_s + entry.finish_s
+    feasible = finish_s <= deadline_s + 1.0 and not entry.violations
+    return protocol.Baseline(entry.name, entry.gco2, entry.cost, units.iso(finish_s), feasible)
+
+
+def with_scarcity(plan: Plan, price_g_per_kwh: Sequence[float]) -> Plan:
+    """The same plan with the hours in which other jobs need watts of the site budget as well."""
+    scarce = [slot for slot, price in enumerate(price_g_per_kwh) if price >= BUDGET_PRICE_LEAST]
+    return replace(plan, scarce_s=(plan.edges_s[scarce[0]], plan.edges_s[scarce[-1] + 1])) if scarce else plan
+
+
+def limited(plan: Plan, answer: PlanAnswer, not_above_g: float | None, max_wait_s: float) -> Plan:
+    """The same plan with the cost of the user's intensity limit; unchanged if the limit closed no slot."""
+    free = answer.unlimited
+    if free is None or not_above_g is None:
+        return plan
+    more_g, later_s = answer.plan.gco2 - free.gco2, answer.plan.finish_s - free.finish_s
+    limit = protocol.HourLimit(not_above_g, max_wait_s, round(more_g, 6), round(later_s, 3))
+    return replace(plan, view=msgspec.structs.replace(plan.view, hour_limit=limit))
+
+
+def coded(names: list[str]) -> tuple[tuple[str, int], ...]:
+    """Run-length coded names, without the finished tail."""
+    unfinished = itertools.takewhile(bool, names)
+    return tuple((name, sum(1 for _ in run)) for name, run in itertools.groupby(unfinished))
+
+
+BUDGET_PRICE_LEAST = 0.5
+"""A shadow price of the site budget below this many g/kWh is not mentioned."""
+
+
+SAME_FINISH_S = 60.0
+"""Frontier points that finish within this of each other are shown as one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What the job has used so far; added to a plan's figures for the rest."""
+
+    gco2_g: float = 0.0
+    cost: float = 0.0
+    kwh: float = 0.0
+
+
+def frontier_view(
+    points: Sequence[FrontierPoint],
+    setup: Setup,
+    plan: protocol.PlanView,
+    budget_start_s: float,
+    reference_s: float | None,
+    spent: Spent,
+) -> protocol.Frontier:
+    """The worker's frontier as viewers see it: figures for the whole job, finish counted from the budget's start.
+
+    The chosen point is the plan in force itself, which may lie slightly above the curve (a plan is not replaced for a
+    small gain): other budgets are compared with what will really happen.
+    """
+    offset = setup.start_s - budget_start_s
+
+    def point(finish_s: float, gco2_g: float, cost: float, kwh: float, levels: Any) -> protocol.FrontierPoint:
+        return protocol.FrontierPoint(finish_s, spent.gco2_g + gco2_g, spent.cost + cost, spent.kwh + kwh, levels)
+
+    chosen = point(units.from_iso(plan.finish) - budget_start_s, plan.gco2_g, plan.cost, plan.kwh, plan.levels)
+    shown = [chosen]
+    for found in points:
+        finish_s = offset + found.finish_s
+        if abs(finish_s - chosen.finish_s) > SAME_FINISH_S:
+            coded = tuple((setup.levels[level].name, count) for level, count in found.levels if level >= 0)
+            shown.append(point(finish_s, found.gco2_g, found.cost, found.kwh, coded))
+    shown.sort(key=lambda entry: entry.finish_s)
+    return protocol.Frontier(tuple(shown), shown.index(chosen), reference_s)
+
+
+def fixed_slots(override: protocol.Override | None, until_s: float | None, setup: Setup) -> dict[int, int]:
+    """The slots fixed by a user's override: slot index -> level index.
+
+    Without an end only the current slot is fixed: the rest is planned as if the override ended soon, anew every slot.
+    """
+    level = None if override is None else level_under(override, setup.levels)
+    if level is None:
+        return {}
+    index = setup.levels.index(level)
+    end = until_s if until_s is not None else setup.start_s + setup.first_s
+    fixed: dict[int, int] = {}
+    at = setup.start_s
+    for slot, duration in enumerate(setup.durations):
+        if at >= end - 1.0:
+            break
+        fixed[slot] = index
+        at += duration
+    return fixed
+
+
+def level_under(override: protocol.Override, known: Iterable[Level]) -> Level | None:
+    """The level of `known` that an override amounts to; None if there is none: a cap where no curve is known."""
+    known = tuple(known)
+    if override.mode != "cap":
+        kinds = ("full",) if override.mode == "boost" else ("off", "pause")
+        return next((level for kind in kinds for level in known if level.kind == kind), None)
+    return next((level for level in known if level.kind == "cap" and level.cap_w == override.value_w), None)
+
+
+def with_price(setup: Setup, carbon_price: float | None) -> Setup:
+    """The same problem at another carbon price (currency per tonne)."""
+    if carbon_price is None:
+        return setup
+    problem = {**setup.problem, "alpha": 1.0, "beta": carbon_price / 1e6}
+    return replace(setup, problem=problem)
+
+
+def slot_boundary(now_s: float, slot_s: float) -> float:
+    """The next multiple of the slot after now."""
+    return (math.floor(now_s / slot_s) + 1) * slot_s
+
+
+def kept_levels(plan: Plan, setup: Setup) -> tuple[int, ...] | None:
+    """The plan's levels on the slots of a new problem; None when a level no longer exists."""
+    index_of = {level.name: index for index, level in enumerate(setup.levels)}
+    kept: list[int] = []
+    at = setup.start_s
+    for duration in setup.durations:
+        index = plan.index_at(at + duration / 2)
+        name = plan.names[index] if index is not None else ""
+        if not name:
+            kept.append(-1)
+        elif name in index_of:
+            kept.append(index_of[name])
+        else:
+            return None
+        at += duration
+    return tuple(kept)

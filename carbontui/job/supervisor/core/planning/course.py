@@ -1,0 +1,206 @@
+"""What the job will really do from now on: what holds now until that ends, then the plan (without one full speed),
+around forbidden hours and under the cap of its allowances.
+
+Finish, next change, expected totals and the plan as viewers see it all come from here.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from carbontui import units
+from carbontui.job.supervisor.core.planning import answers, finish, machine, plan_request, problem
+from carbontui.job.supervisor.core.state import forbidden, levels, plan, unloading
+from carbontui.job.supervisor.core.state.inputs import Inputs
+from carbontui.job.supervisor.core.state.job import JobState
+from carbontui.job.supervisor.core.state.levels import FULL, OFF, STILL, Level
+from carbontui.protocol import HeldBy
+
+Known = dict[str, Level]
+"""The levels at the watts measured so far, by name."""
+
+
+class Segment(NamedTuple):
+    """[start_s, end_s) at one level, job clock; without a known end `end_s` is infinite. After a still level the
+    training resumes at `runs_from_s`."""
+
+    start_s: float
+    end_s: float
+    level: Level
+    held_by: HeldBy
+    runs_from_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class CourseAhead:
+    """The segments from now to the end of the work, and that end; None while the work is unknown or nothing ends it."""
+
+    segments: tuple[Segment, ...] = ()
+    finish_s: float | None = None
+
+    def level_at(self, at_s: float) -> Level | None:
+        return next((one.level for one in self.segments if one.start_s <= at_s < one.end_s), None)
+
+
+Ahead = Iterator[tuple[float, Level | None, HeldBy]]
+"""(until, level, by whom) in order of time. No level: a cap whose speed is not known, so nothing can be said beyond."""
+
+
+def course(state: JobState, seen: Inputs) -> CourseAhead:
+    """As decided now; nothing for a job that is over."""
+    if not state.live:
+        return CourseAhead()
+    known = known_levels(state, seen)
+    return _walked(state, seen, known, _from_now(state, seen, known), state.allowances.cap_w, seen.now_s + 1e-6)
+
+
+def if_planned(state: JobState, seen: Inputs, cap_w: float | None) -> CourseAhead:
+    """What override and plan alone would give under a cap of `cap_w` watts per GPU, whatever else holds the job now."""
+    known = known_levels(state, seen)
+    return _walked(state, seen, known, _planned(state, seen, known, seen.now_s), cap_w, seen.now_s)
+
+
+def known_levels(state: JobState, seen: Inputs) -> Known:
+    started = not unloading.before_start(seen.child, state.unloading)
+    return {level.name: level for level in problem.levels_of(machine.machine(state, seen), started=started)}
+
+
+def in_force(state: JobState) -> Level:
+    """What is in force; of a pause that is still to take hold, the pause."""
+    return state.decision.level if state.decision.state == "pausing" else state.decision.applied
+
+
+def follows_plan(state: JobState, seen: Inputs) -> bool:
+    """Whether the plan decides, and its level is in force."""
+    now = None if state.plan is None else state.plan.at(seen.now_s).level
+    if state.decision.held_by != "plan" or now is None or now.name != in_force(state).name:
+        return False
+    return finish.why_no_shifting(state, seen) is None
+
+
+def _walked(
+    state: JobState, seen: Inputs, known: Known, ahead: Ahead, cap_w: float | None, capped_from_s: float
+) -> CourseAhead:
+    """The levels ahead until the work is done. What holds now is as it is; after it nothing is faster than the cap."""
+    left_s, resume_s = state.progress.left_s, machine.resume_s(state)
+    found: list[Segment] = []
+    at, still = seen.now_s, plan_request.level_now(state, seen) in ("pause", "unload")
+    for until, planned, by in ahead:
+        if left_s == 0.0:
+            break
+        level = planned
+        if planned is not None and cap_w is not None and at >= capped_from_s and by not in ("person", "calibration"):
+            level = levels.under(planned, cap_w, known.values())
+            by = by if level is planned else "allowance"
+        if level is None:
+            return CourseAhead(tuple(found))
+        if until <= at:
+            continue
+        runs_from = at if level.still or not still else min(until, at + resume_s)
+        end = until
+        if left_s is not None and level.speed > 0:
+            done_s = runs_from + left_s / level.speed
+            end = min(until, done_s)
+            # of epoch seconds a difference is known to a fraction of a microsecond only
+            left_s = 0.0 if done_s <= until else left_s - max(0.0, end - runs_from) * level.speed
+        found.append(Segment(at, end, level, by, runs_from))
+        at, still = end, level.kind in STILL - {"off"}
+        if end == math.inf:
+            break
+    return CourseAhead(tuple(found), _as_promised(state, seen.now_s, at) if left_s == 0.0 else None)
+
+
+def _as_promised(state: JobState, now_s: float, finish_s: float) -> float:
+    """The plan's own finish, unless it is past, while the deviation from it is within the tolerance: else it would move
+    every second."""
+    if state.plan is None or state.override.current is not None:
+        return finish_s  # an override ends exactly when stated
+    promised_s = units.from_iso(state.plan.view.finish)
+    kept = promised_s > now_s and abs(finish_s - promised_s) <= finish.drift_s(state)
+    return promised_s if kept else finish_s
+
+
+def _from_now(state: JobState, seen: Inputs, known: Known) -> Ahead:
+    now, decided = in_force(state), state.decision
+    planned = None if state.plan is None else state.plan.table.get(now.name)
+    level = known.get(now.name) or planned or (OFF if now.kind == "off" else _unplanned(now))
+    if decided.held_by == "plan" and not follows_plan(state, seen):
+        # full speed for want of a plan or of what a plan needs, or although the plan would stand still
+        resumes_s = None if state.plan is None else _runs_again_s(state.plan, seen.now_s)
+        if decided.why.code == "max_pause" and resumes_s is not None:
+            yield resumes_s, level, "plan"
+            yield from _planned(state, seen, known, resumes_s)
+            return
+        at = seen.now_s
+        if now.kind != "full":
+            # a start that waits for its first plan does so until there is one
+            at = decided.until_s or (math.inf if decided.level.still else at + problem.MERGE_BELOW_S)
+            yield at, level, "plan"
+        if at < math.inf:
+            yield from _full_speed(state, at, known)
+        return
+    until = _until_s(state, seen)
+    yield until, level, decided.held_by
+    if until < math.inf:
+        yield from _planned(state, seen, known, until)
+
+
+def _unplanned(now: Level) -> Level | None:
+    """A level that no plan has: nothing is known of the speed under a cap that no curve covers."""
+    return now if now.kind in ("full", "pause", "unload", "off") else None
+
+
+def _until_s(state: JobState, seen: Inputs) -> float:
+    """When what holds now ends; for what has no end of its own, the next slot, when all is planned anew."""
+    decided = state.decision
+    if decided.held_by == "plan" and state.plan is not None:
+        return state.plan.at(seen.now_s).next_at_s or max(seen.now_s, state.plan.edges_s[-1])
+    if decided.until_s is not None and decided.until_s > seen.now_s:
+        return decided.until_s
+    if decided.held_by in ("site", "calibration", "try"):
+        return answers.slot_boundary(seen.now_s, problem.SLOT_S)
+    return math.inf
+
+
+def _runs_again_s(planned: plan.Plan, now_s: float) -> float | None:
+    """When the plan's next stretch that trains begins; None if none is left."""
+    for name, start_s in zip(planned.names, planned.edges_s, strict=False):
+        if start_s > now_s and name in planned.table and not planned.table[name].still:
+            return start_s
+    return None
+
+
+def _planned(state: JobState, seen: Inputs, known: Known, from_s: float) -> Ahead:
+    """The override, then the plan, then full speed, at the watts measured so far."""
+    held, at = state.override, from_s
+    if held.current is not None and (held.until_s is None or held.until_s > from_s):
+        at = math.inf if held.until_s is None else held.until_s
+        yield at, answers.level_under(held.current, known.values()), "person"
+    if at == math.inf:
+        return
+    if state.plan is None or finish.why_no_shifting(state, seen) is not None:
+        yield from _full_speed(state, at, known)
+        return
+    index = 0
+    for name, slots in itertools.groupby(state.plan.names):
+        index += len(tuple(slots))
+        until, level = state.plan.edges_s[index], known.get(name) or state.plan.table.get(name)
+        if until > at and level is not None:
+            yield until, level, "plan"
+    yield from _full_speed(state, max(at, state.plan.edges_s[-1]), known)
+
+
+def _full_speed(state: JobState, from_s: float, known: Known) -> Ahead:
+    """Full speed to the end, except in forbidden hours."""
+    full, still = known.get("full", FULL), known.get("off") or known.get("pause", OFF)
+    left_s = 86400.0 if state.progress.left_s is None else state.progress.left_s
+    until = forbidden.soonest_s(state.forbidden, from_s, left_s)
+    for start, end in forbidden.stretches(state.forbidden, from_s, until):
+        if start > from_s:
+            yield start, full, "plan"
+        yield end, still, "forbidden"
+    yield math.inf, full, "plan"

@@ -1,0 +1,166 @@
+"""Expected totals of the job at its end: the remaining levels at their watts, on the outlook."""
+
+from __future__ import annotations
+
+import math
+
+from carbontui import protocol, units
+from carbontui.account import expected_end as account
+from carbontui.account.expected_end import Stretch
+from carbontui.grid.types import Outlook
+from carbontui.job.supervisor.core.planning import machine
+from carbontui.job.supervisor.core.planning.course import CourseAhead, course, if_planned
+from carbontui.job.supervisor.core.state.inputs import Inputs
+from carbontui.job.supervisor.core.state.job import JobState
+from carbontui.power.curves import curve as curves
+
+
+def at_end(state: JobState, seen: Inputs) -> protocol.AtEnd | None:
+    """None where no honest figure exists: work or grid unknown, a pause without end."""
+    return statement(state, seen, course(state, seen))[1]
+
+
+def _at_end(state: JobState, seen: Inputs, ahead: CourseAhead, rest: tuple[Stretch, ...]) -> protocol.AtEnd | None:
+    totals, outlook, left_s = state.totals, state.outlook, state.progress.left_s
+    if not state.live or totals.gco2_g is None or outlook is None or left_s is None or ahead.finish_s is None:
+        return None
+    done_s = seen.now_s if totals.run_now_until_s is None else totals.run_now_until_s
+    run_now_end_s = max(seen.now_s, done_s + left_s)
+    found = account.expect(
+        totals.gco2_g,
+        rest,
+        _slots(outlook, seen.now_s, max(run_now_end_s, rest[-1].end_s if rest else seen.now_s)),
+        run_now_past_g=totals.run_now_past_g,
+        run_now_rest=Stretch(seen.now_s, run_now_end_s, machine.likely_wall_w(state, seen)),
+    )
+    if found is None:
+        return None
+    grams, avoided = found.gco2_g, found.avoided_g
+    return protocol.AtEnd(
+        finish=units.iso(ahead.finish_s),
+        energy_wall_kwh=round(totals.wall_kwh + found.rest_kwh, 9),
+        gco2_g=round(grams.value, 6),
+        gco2_lo_g=None if grams.lo is None else round(max(min(0.0, grams.value), grams.lo), 6),
+        gco2_hi_g=_rounded(grams.hi),
+        run_now_g=_rounded(found.run_now_g),
+        avoided_g=None if avoided is None else round(avoided.value, 6),
+        avoided_lo_g=None if avoided is None else _rounded(avoided.lo),
+        avoided_hi_g=None if avoided is None else _rounded(avoided.hi),
+        cost=_cost(state, seen, rest, outlook),
+    )
+
+
+def so_far(state: JobState) -> protocol.Amounts:
+    """What the work has used, as it is printed."""
+    totals = state.totals
+    grams, avoided = _rounded(totals.gco2_g), _rounded(totals.avoided_g)
+    known = grams is not None and avoided is not None and totals.run_now_g is not None
+    return protocol.Amounts(
+        elapsed_s=round(totals.elapsed_s, 3),
+        steps=state.progress.steps_done - totals.steps_apart,
+        energy_gpu_kwh=round(totals.gpu_kwh, 9),
+        energy_wall_kwh=round(totals.wall_kwh, 9),
+        gco2_g=grams,
+        # as printed, the difference of the two is what is avoided
+        run_now_g=_rounded((grams or 0.0) + (avoided or 0.0)) if known else None,
+        avoided_g=avoided,
+    )
+
+
+def statement(state: JobState, seen: Inputs, ahead: CourseAhead) -> tuple[protocol.Account, protocol.AtEnd | None]:
+    """The account at this moment, and the expected totals at its end."""
+    rest = at_the_wall(state, seen, ahead)
+    end = None if rest is None else _at_end(state, seen, ahead, rest)
+    used = so_far(state)
+    if rest is None or end is None:
+        return protocol.Account(so_far=used), end
+    total, step = state.progress.steps_total, state.progress.step
+    # of the watts at the wall, the boards' part is what is left without the rest of the machine and its PUE
+    known, boards = machine.machine(state, seen), bool(seen.devices)
+    gpu_j = sum((part.watts / known.pue - known.rest_w) * (part.end_s - part.start_s) for part in rest if part.watts)
+    whole = protocol.Amounts(
+        elapsed_s=round(used.elapsed_s + max(0.0, (ahead.finish_s or seen.now_s) - seen.now_s), 3),
+        steps=None if total is None or used.steps is None else used.steps + max(0, total - step),
+        energy_gpu_kwh=round(used.energy_gpu_kwh + (units.joules_to_kwh(gpu_j) if boards else 0.0), 9),
+        energy_wall_kwh=end.energy_wall_kwh,
+        gco2_g=end.gco2_g,
+        run_now_g=end.run_now_g,
+        avoided_g=end.avoided_g,
+    )
+    return account.stated(used, whole), end
+
+
+def source(state: JobState, seen: Inputs) -> protocol.Statement:
+    """Source of the expected totals: the forecast, and watts of which some may be assumed."""
+    known = machine.machine(state, seen)
+    return protocol.statement(
+        "source_at_end",
+        planned=state.plan is not None,
+        grid=state.outlook.source if state.outlook else None,
+        parked_assumed=state.plan is not None and not known.parked_measured,
+        full_assumed=not known.full_measured,
+        capped=state.curve is not None and bool(known.caps),
+    )
+
+
+ENDLESS_S = 30 * 86400.0
+"""How far ahead to look when the end is not known."""
+
+
+def endless(state: JobState, seen: Inputs) -> tuple[Stretch, ...] | None:
+    """At full speed from now on, for work without a known end; None until the full-speed watts are measured."""
+    watts = machine.full_wall_w(state, seen)
+    return None if watts is None else (Stretch(seen.now_s, seen.now_s + ENDLESS_S, watts),)
+
+
+def stretches(state: JobState, seen: Inputs, cap_w: float | None = None) -> tuple[Stretch, ...] | None:
+    """The remaining work at the wall as override and plan have it, from now to its end, nothing faster than under
+    `cap_w` (watts per GPU); None while the work is unknown or has no end."""
+    return at_the_wall(state, seen, if_planned(state, seen, cap_w))
+
+
+def at_the_wall(state: JobState, seen: Inputs, ahead: CourseAhead) -> tuple[Stretch, ...] | None:
+    """A course in watts at the wall; None while it has no end."""
+    if ahead.finish_s is None:
+        return None
+    known = machine.machine(state, seen)
+    return tuple(
+        Stretch(
+            one.start_s,
+            one.end_s,
+            0.0 if one.level.kind == "off" else (one.level.power_w + known.rest_w) * known.pue,
+            held=one.level.kind not in ("off", "unload"),
+            error=curves.energy_error(state.curve, one.level.cap_w),
+        )
+        for one in ahead.segments
+    )
+
+
+def _slots(outlook: Outlook, now_s: float, end_s: float) -> account.Slots:
+    """The slots from now to the end only: this is recomputed every second, and others would cost time."""
+    values = outlook.mean, outlook.lo, outlook.hi
+    first = min(max(0, math.floor((now_s - outlook.start_s) / outlook.step_s)), len(outlook.mean) - 1)
+    after = max(first, math.floor((end_s - outlook.start_s) / outlook.step_s) + 1) + 1
+    # a gap holds the last known value
+    while first > 0 and any(series[first] is None for series in values):
+        first -= 1
+    mean, lo, hi = (series[first:after] for series in values)
+    if all(value is None for value in mean):
+        first, (mean, lo, hi) = 0, values
+    return account.Slots(outlook.start_s + first * outlook.step_s, outlook.step_s, mean, lo, hi)
+
+
+def _cost(state: JobState, seen: Inputs, rest: tuple[Stretch, ...], outlook: Outlook) -> protocol.Cost | None:
+    """Expected cost: what has been spent, the rest at forecast prices, and rent while boards are held."""
+    spent, prices = state.totals.cost, outlook.price
+    if spent is None:
+        return None
+    if all(price is None for price in prices):
+        prices = (state.spec.price_per_kwh,)
+    rent = (state.spec.gpu_price or 0.0) * len(seen.devices)
+    more = account.to_come(rest, outlook.start_s, outlook.step_s, prices, rent_per_h=rent)
+    return None if more is None else protocol.Cost(round(spent.value + more, 9), spent.currency)
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 6)

@@ -1,0 +1,229 @@
+"""Requests to the worker: the current planning problem with the budget's deadline, another budget, or a later one."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+from typing import NamedTuple
+
+from carbontui.job.budget import Budget
+from carbontui.job.supervisor.core.planning import answers, closed_hours, finish, machine, problem, site_plan
+from carbontui.job.supervisor.core.state import unloading
+from carbontui.job.supervisor.core.state.inputs import Inputs
+from carbontui.job.supervisor.core.state.job import JobState
+from carbontui.job.supervisor.core.state.levels import STILL
+from carbontui.job.worker.messages import Most, Pauses, PlanAsk, PreviewAsk
+from carbontui.plan.problem import STANDS_STILL
+from carbontui.site.sharing import GivenPrices
+
+PLAN_NOISE = 0.05
+"""Relative standard error of the difference between two slots' forecasts, by which a new plan must win, until this
+machine has measured its own: within the range of four recorded zones (0.04 to 0.13)."""
+NOISE_LEAST, NOISE_MOST = 0.02, 0.3
+CURVE_REACH = 1.5
+"""How far beyond the budget the frontier extends: the savings of a looser budget are shown before it is chosen."""
+CURVE_LEAST = 2.0
+"""The frontier extends at least to this multiple of the time at full speed: the default budget leaves no slack."""
+CURVE_MOST_S = 3 * 86400.0
+"""The frontier extends at most this far beyond the deadline: a week of typical days is not worth its cost."""
+AHEAD_LEAST_S, AHEAD_MOST_S = 86400.0, 60 * 86400.0
+"""Bounds of the outlook: it is built slot by slot in the supervisor's loop, and no forecast reaches two months."""
+CAUTION = 0.15
+"""`--cautious` plans this fraction of the way from the mean to the band's upper edge."""
+
+
+class PlanRequest(NamedTuple):
+    """A request to the worker, and what is needed to read its answer."""
+
+    ask: PlanAsk
+    setup: problem.Setup
+    deadline_s: float
+    left_s: float
+
+
+class PreviewRequest(NamedTuple):
+    ask: PreviewAsk
+    setup: problem.Setup
+    deadline_s: float | None
+
+
+def ahead_s(state: JobState, now_s: float) -> float:
+    """How far the outlook must reach: to the end of the frontier, at least a day. Plans hold its last value beyond."""
+    deadline = state.deadline_s
+    wanted = (now_s if deadline is None else _curve_end_s(state, deadline)) - now_s + 3600.0
+    return min(AHEAD_MOST_S, max(AHEAD_LEAST_S, wanted))
+
+
+def _curve_end_s(state: JobState, deadline_s: float) -> float:
+    total = state.progress.total_s or 0.0
+    end = state.start_s + max(CURVE_REACH * (deadline_s - state.start_s), CURVE_LEAST * total)
+    return max(deadline_s, min(end, deadline_s + CURVE_MOST_S))
+
+
+def plan_request(state: JobState, seen: Inputs, given: GivenPrices | None = None) -> PlanRequest | None:
+    """The request for a new plan, at shadow prices `given` by a cluster; None if there is nothing to plan."""
+    deadline, left, now = state.deadline_s, state.progress.left_s, seen.now_s
+    if deadline is None or left is None:
+        return None
+    # if the deadline cannot be met, plan to the soonest finish: the slots up to it need prices, too
+    end = max(deadline, finish.soonest_s(state, now, left))
+    setup = _setup(state, seen, end, left)
+    if setup is None:
+        return None  # the work is done
+    reach = now + problem.SLOTS_MAX * setup.slot_s  # in slots of the plan's size, or a preview would be askew
+    curve = _setup(state, seen, max(end, min(_curve_end_s(state, deadline), reach)), left)
+    assert curve is not None
+    ask = PlanAsk(
+        problem=setup.problem,
+        curve=curve.problem,
+        kept=answers.kept_levels(state.plan, setup) if state.plan else None,
+        fixed=_fixed(state, setup),
+        curve_fixed=_fixed(state, curve) if state.forbidden else None,
+        currency=state.spec.currency,
+        uncertainty=noise(state),
+        pauses=_pauses(state, setup, now),
+        closed=_closed(state, seen, setup, left),
+        soonest=most(state),
+        shared=site_plan.shared(state, seen, curve, given),
+    )
+    return PlanRequest(ask, setup, deadline, left)
+
+
+def most(state: JobState) -> Most | None:
+    """What the rest may use under the least-time objective; of grams, a share for the forecast error (the band's upper
+    end at the finish) is held back. None for another objective."""
+    if state.spec.objective != "time" or not state.allowances.given:
+        return None
+    left = {entry.kind: max(0.0, entry.most - state.totals.of(entry.kind)) for entry in state.allowances.given}
+    grams = left.get("carbon")
+    kept_back = state.allowances.forecast_share
+    return Most(None if grams is None else grams / (1.0 + kept_back), left.get("cost"), left.get("energy"))
+
+
+def noise(state: JobState) -> float:
+    """The margin by which a new plan must win: the measured error of this zone's forecasts, within bounds."""
+    measured = state.outlook.difference_error if state.outlook else None
+    return PLAN_NOISE if measured is None else min(NOISE_MOST, max(NOISE_LEAST, measured))
+
+
+def _fixed(state: JobState, setup: problem.Setup) -> dict[int, int]:
+    """Level index by slot where the user has decided: an override ranks above forbidden hours, as in control."""
+    held = state.override
+    return closed_hours.slots(state.forbidden, setup) | answers.fixed_slots(held.current, held.until_s, setup)
+
+
+def preview_request(
+    state: JobState,
+    seen: Inputs,
+    budget: Budget,
+    carbon_price: float | None,
+    slot_s: float | None = None,
+    given: GivenPrices | None = None,
+) -> PreviewRequest | None:
+    """A what-if request: another budget, another carbon price (currency per tonne), or another level in the slot at
+    `slot_s`; None: no work is left."""
+    left, now = state.progress.left_s, seen.now_s
+    if left is None:
+        return None
+    deadline = budget.deadline_s(state.start_s, state.progress.total_s)
+    # if even at full speed misses the deadline, plan at full speed and report it as late
+    end = max(deadline or now, finish.soonest_s(state, now, left))
+    setup = _setup(state, seen, end, left)
+    if setup is None:
+        return None
+    setup = answers.with_price(setup, carbon_price)
+    fixed = _fixed(state, setup)
+    if slot_s is not None:
+        fixed |= _otherwise(state, setup, slot_s)
+    closed = _closed(state, seen, setup, left)
+    ask = PreviewAsk(
+        problem=setup.problem,
+        fixed=fixed,
+        pauses=_pauses(state, setup, now),
+        closed=closed,
+        soonest=most(state),
+        shared=site_plan.shared(state, seen, setup, given),
+    )
+    return PreviewRequest(ask, setup, deadline)
+
+
+def _otherwise(state: JobState, setup: problem.Setup, slot_s: float) -> dict[int, int]:
+    """The slot that contains `slot_s`, fixed to another level than the plan's. Raises ValueError outside the plan."""
+    edges = list(itertools.accumulate(setup.durations, initial=setup.start_s))
+    if setup.start_s - setup.slot_s <= slot_s < setup.start_s:
+        slot_s = setup.start_s  # the viewer's now is a little older than ours, by minutes in a replay
+    slot = bisect.bisect_right(edges, slot_s) - 1
+    if not 0 <= slot < len(setup.durations):
+        raise ValueError("that time is not within the plan")
+    level = state.plan.at((edges[slot] + edges[slot + 1]) / 2).level if state.plan else None
+    names = [one.name for one in setup.levels]
+    return {slot: names.index("full") if level is None or level.still else STANDS_STILL}
+
+
+def aim(state: JobState, gpus: int) -> problem.Aim:
+    """The objective: grams, money, or money with a price on grams; for least time, the quantity with an allowance."""
+    spec = state.spec
+    rent = (spec.gpu_price or 0.0) * max(1, gpus)
+    kinds = {entry.kind for entry in state.allowances.given}
+    if spec.objective == "cost" or (spec.objective == "time" and kinds == {"cost"}):
+        return problem.Aim(1.0, (spec.carbon_price or 0.0) / 1e6, rent)
+    return problem.Aim(0.0, 1.0, rent)
+
+
+def _setup(state: JobState, seen: Inputs, deadline_s: float, left_s: float) -> problem.Setup | None:
+    now = seen.now_s
+    if state.outlook is None or deadline_s <= now + 1.0 or left_s <= 0:
+        return None
+    return problem.build(
+        now_s=now,
+        deadline_s=deadline_s,
+        outlook=state.outlook,
+        machine=machine.machine(state, seen),
+        aim=aim(state, len(seen.devices)),
+        work_left_s=left_s,
+        started=not unloading.before_start(seen.child, state.unloading),
+        level_now=level_now(state, seen),
+        age_s=now - state.still_changed_s,
+        flat_price=state.spec.price_per_kwh,
+        risk=CAUTION if state.spec.cautious else 0.0,
+    )
+
+
+def level_now(state: JobState, seen: Inputs) -> str:
+    """The level the job is actually at, whatever the plan says."""
+    observed = state.decision.state
+    if unloading.before_start(seen.child, state.unloading):
+        return "off"
+    if observed == "unloaded":
+        return "unload"
+    return "pause" if observed in ("paused", "pausing") else state.decision.level.name
+
+
+def _closed(state: JobState, seen: Inputs, setup: problem.Setup, left_s: float) -> dict[int, int]:
+    """The slots above the user's intensity limit; {} without one."""
+    limit, outlook = state.spec.not_above_g, state.outlook
+    if limit is None or outlook is None:
+        return {}
+    since, before = state.asked.still_since_s, outlook.value_at(seen.now_s - setup.slot_s)
+    waiting = level_now(state, seen) in STILL
+    if since is None and unloading.before_start(seen.child, state.unloading):
+        since = state.start_s
+    return closed_hours.closed_slots(
+        setup,
+        machine.machine(state, seen),
+        limit_g=limit,
+        max_wait_s=state.spec.max_wait_s,
+        waited_s=0.0 if since is None or not waiting else seen.now_s - since,
+        released=not waiting and seen.now_s - state.still_changed_s > 1.0 and before is not None and before > limit,
+        work_left_s=left_s,
+    )
+
+
+def _pauses(state: JobState, setup: problem.Setup, now_s: float) -> Pauses:
+    """The longest pause allowed, and how much of the current one is over; a delayed start is not a pause."""
+    since = state.asked.still_since_s
+    return Pauses(
+        max_pause_s=state.spec.max_pause_s,
+        still_s=0.0 if since is None else now_s - since,
+        pausing=tuple(i for i, level in enumerate(setup.levels) if level.kind in STILL - {"off"}),
+    )

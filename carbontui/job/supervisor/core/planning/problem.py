@@ -1,0 +1,260 @@
+"""Builds a planning problem from what is known of a job, as the JSON-able dict of the public problem file.
+
+Numpy-free: the supervisor builds it, the worker solves it. Watts are learned while the job runs; until then they are
+documented defaults, marked as such.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from carbontui.grid.types import Outlook
+from carbontui.job.supervisor.core.state import levels
+from carbontui.job.supervisor.core.state.levels import STILL, Level
+
+SLOT_S = 900.0
+SLOTS_MAX = 400
+MERGE_BELOW_S = 30.0
+DEFAULT_FULL_W = 300.0
+"""Board watts at full speed before anything was measured and where the limit is unknown."""
+DEFAULT_PARKED_W = 90.0
+"""Board watts with a model in VRAM: 60-130 W on data-centre parts, measured on this job as soon as it pauses."""
+DEFAULT_IDLE_W = 25.0
+DEFAULT_CPU_W = 65.0
+"""A desktop CPU at work, where there is no GPU and nothing was measured yet."""
+DEFAULT_CPU_IDLE_SHARE = 0.4
+DEFAULT_PAUSE_S = 2.0
+DEFAULT_RESUME_S = 5.0
+DEFAULT_UNLOAD_S = 30.0
+DEFAULT_RELOAD_S = 120.0
+DEFAULT_RELOAD_MIN_S = 1.0
+DEFAULT_START_S = 30.0
+DUTY_SHARE = 0.5
+"""Where no cap can be set the client can run for a share of the time, in whole steps. That saves watts, not energy: an
+idle board draws its parked watts. To a plan it is half a pause without switching costs."""
+
+
+class PowerCap(NamedTuple):
+    """A calibrated power cap: the limit in watts per GPU, watts of all boards under it, speed relative to full
+    speed."""
+
+    cap_w: float
+    power_w: float
+    speed: float
+    assumed: bool = False
+    """Between or below the calibrated caps: worked out from them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What has been learned (or assumed) of this job on these boards. Watts are sums over the job's boards."""
+
+    full_w: float = DEFAULT_FULL_W
+    full_measured: bool = False
+    parked_w: float = DEFAULT_PARKED_W
+    parked_measured: bool = False
+    idle_w: float = DEFAULT_IDLE_W
+    rest_w: float = 0.0
+    """CPU, DRAM and host, without the boards."""
+    pue: float = 1.0
+    caps: tuple[PowerCap, ...] = ()
+    can_duty: bool = False
+    """No cap can be set, and a client is present that can idle between steps."""
+    pause_s: float = DEFAULT_PAUSE_S
+    resume_s: float = DEFAULT_RESUME_S
+    can_unload: bool = False
+    unload_s: float = DEFAULT_UNLOAD_S
+    reload_s: float = DEFAULT_RELOAD_S
+    unload_w: float | None = None
+    reload_w: float | None = None
+    """Mean watts while it unloads and resumes, if a rehearsal measured them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """The objective: alpha per currency unit, beta per gram; rent per hour while GPUs are held."""
+
+    alpha: float = 0.0
+    beta: float = 1.0
+    rent_per_h: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """A problem and what its level indices and slots mean."""
+
+    problem: dict[str, Any]
+    levels: tuple[Level, ...]
+    start_s: float
+    first_s: float
+    slot_s: float
+    deadline_s: float
+    durations: tuple[float, ...] = field(repr=False, default=())
+
+
+def levels_of(machine: Machine, *, started: bool) -> tuple[Level, ...]:
+    """The available levels by rising watts: off (only before the start), unload, pause, caps or else duty, full."""
+    found: list[Level] = []
+    if not started:
+        found.append(Level("off", "off", 0.0, 0.0))
+    if started and machine.can_unload:
+        found.append(Level("unload", "unload", machine.idle_w, 0.0))
+    found.append(Level("pause", "pause", machine.parked_w, 0.0))
+    found += [
+        Level(levels.cap_name(cap.cap_w), "cap", cap.power_w, cap.speed, cap_w=cap.cap_w, assumed=cap.assumed)
+        for cap in sorted(machine.caps, key=lambda c: c.cap_w)
+    ]
+    if machine.can_duty and not machine.caps:
+        watts = DUTY_SHARE * machine.full_w + (1 - DUTY_SHARE) * machine.parked_w
+        found.append(Level(f"duty {100 * DUTY_SHARE:.0f} %", "duty", watts, DUTY_SHARE, duty=DUTY_SHARE))
+    return (*found, Level("full", "full", machine.full_w, 1.0))
+
+
+def slots_of(now_s: float, deadline_s: float, slot_s: float | None = None) -> tuple[list[float], float]:
+    """(durations, slot seconds): a partial first slot up to the next boundary, a partial last one to the deadline.
+
+    A slot is 15 minutes, doubled until at most 400 of them reach the deadline.
+    """
+    step = slot_s or SLOT_S
+    while slot_s is None and (deadline_s - now_s) / step > SLOTS_MAX:
+        step *= 2
+    first = (math.floor(now_s / step) + 1) * step - now_s
+    if first < MERGE_BELOW_S:
+        first += step
+    if now_s + first >= deadline_s:
+        return [deadline_s - now_s], step
+    durations = [first]
+    at = now_s + first
+    while deadline_s - at > 1e-6:
+        durations.append(min(step, deadline_s - at))
+        at += durations[-1]
+    if len(durations) > 1 and durations[-1] < 1.0:
+        rest = durations.pop()
+        durations[-1] += rest
+    return durations, step
+
+
+def mean_over(values: Sequence[float | None], start_s: float, step_s: float, t0: float, t1: float) -> float | None:
+    """Time-weighted mean of a series of equal slots over [t0, t1); None where no value is known."""
+    total = weight = 0.0
+    index = max(0, math.floor((t0 - start_s) / step_s))
+    while index < len(values) and start_s + index * step_s < t1:
+        value = values[index]
+        overlap = min(t1, start_s + (index + 1) * step_s) - max(t0, start_s + index * step_s)
+        if value is not None and overlap > 0:
+            total += value * overlap
+            weight += overlap
+        index += 1
+    return total / weight if weight else None
+
+
+def _fill(values: list[float | None], default: float) -> list[float]:
+    """Hold the last known value over gaps (a gap must not look clean), backwards at the start."""
+    known = next((v for v in values if v is not None), default)
+    filled: list[float] = []
+    for value in values:
+        known = known if value is None else value
+        filled.append(known)
+    return filled
+
+
+def build(
+    *,
+    now_s: float,
+    deadline_s: float,
+    outlook: Outlook,
+    machine: Machine,
+    aim: Aim,
+    work_left_s: float,
+    started: bool,
+    level_now: str,
+    age_s: float,
+    flat_price: float | None = None,
+    risk: float = 0.0,
+) -> Setup:
+    """The problem from now to the deadline.
+
+    `risk` shifts future intensities and prices by that share of the upper half of their band.
+    """
+    durations, slot_s = slots_of(now_s, deadline_s)
+    levels = levels_of(machine, started=started)
+    edges = [now_s]
+    for duration in durations:
+        edges.append(edges[-1] + duration)
+    spans = list(itertools.pairwise(edges))
+
+    def sample(values: Sequence[float | None]) -> list[float | None]:
+        return [mean_over(values, outlook.start_s, outlook.step_s, a, b) for a, b in spans]
+
+    def cautious(means: list[float], upper: Sequence[float | None]) -> list[float]:
+        if not risk:
+            return means
+        return [m + risk * max(0.0, (h if h is not None else m) - m) for m, h in zip(means, sample(upper), strict=True)]
+
+    mean = cautious(_fill(sample(outlook.mean), 0.0), outlook.hi)
+    price: list[float] | None = None
+    if any(value is not None for value in outlook.price):
+        price = cautious(_fill(sample(outlook.price), flat_price or 0.0), outlook.price_hi)
+    elif flat_price is not None:
+        price = [flat_price] * len(durations)
+    names = [level.name for level in levels]
+    current = names.index(level_now) if level_now in names else len(names) - 1
+    problem: dict[str, Any] = {
+        "schema": "carbontui.problem/1",
+        "slots": {"dur_s": durations, "ci_g_per_kwh": mean, "price_per_kwh": price},
+        "levels": [_level(level, aim, machine) for level in levels],
+        "switch": _switch(levels, machine, shortest_full_slot=max(durations)),
+        "min_run_slots": 1,
+        "min_pause_slots": 1,
+        "max_resumes": None,
+        "initial": {"level": current, "age_slots": max(1, int(age_s // slot_s))},
+        "work_s": work_left_s,
+        "host_w": 0.0,
+        "pue": machine.pue,
+        "alpha": aim.alpha,
+        "beta": aim.beta,
+    }
+    return Setup(problem, levels, now_s, durations[0], slot_s, deadline_s, tuple(durations))
+
+
+def _level(level: Level, aim: Aim, machine: Machine) -> dict[str, Any]:
+    # before the start the job draws nothing; afterwards CPU and host add to the boards
+    rest = 0.0 if level.kind == "off" else machine.rest_w
+    entry: dict[str, Any] = {"name": level.name, "power_w": level.power_w + rest, "speed": level.speed}
+    if aim.rent_per_h and level.kind not in ("off", "unload"):
+        entry["rent_per_h"] = aim.rent_per_h
+    return entry
+
+
+def _switch(levels: tuple[Level, ...], machine: Machine, shortest_full_slot: float) -> dict[str, Any]:
+    """Seconds and watts from row to column. Running to running is free: a limit is set in milliseconds."""
+
+    def seconds(a: Level, b: Level) -> float | None:
+        if a.kind == b.kind and a.name == b.name:
+            return 0.0
+        if b.kind == "off":
+            return None
+        if a.kind == "off":
+            return None if b.kind in STILL else DEFAULT_START_S
+        if a.kind == "unload":
+            return machine.reload_s
+        if b.kind == "unload":
+            return machine.unload_s
+        if a.kind == "pause":
+            return machine.resume_s
+        return machine.pause_s if b.kind == "pause" else 0.0
+
+    watts = 0.5 * (machine.full_w + machine.parked_w) + machine.rest_w
+    limit: Callable[[float | None], float | None] = lambda s: None if s is None else min(s, shortest_full_slot)  # noqa: E731
+    times = [[limit(seconds(a, b)) for b in levels] for a in levels]
+
+    def drawn(a: Level, b: Level) -> float:
+        if a.kind == "unload" != b.kind and machine.reload_w is not None:
+            return machine.reload_w
+        return machine.unload_w if b.kind == "unload" != a.kind and machine.unload_w is not None else watts
+
+    return {"time_s": times, "power_w": [[drawn(a, b) for b in levels] for a in levels]}

@@ -1,0 +1,296 @@
+"""When an allowance will be used up, and which actions that triggers.
+
+Actions are tried in the user's order. `warn`, `cap` and `ask` respond to the forecast: each only if the ones before
+it leave the expected total above the allowance. `pause` and `stop` wait until it is used up. Training that cannot
+be stopped goes on, and reports what it uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from carbontui import protocol, units
+from carbontui.account import expected_end as account
+from carbontui.account.expected_end import Stretch
+from carbontui.job.allowance import Allowance, AllowanceKind, OnBudget
+from carbontui.job.supervisor.core.planning import expected_end, machine
+from carbontui.job.supervisor.core.planning.problem import DEFAULT_UNLOAD_S
+from carbontui.job.supervisor.core.state.allowances import Allowances, NoCap, Prospect
+from carbontui.job.supervisor.core.state.inputs import Inputs
+from carbontui.job.supervisor.core.state.job import JobState
+from carbontui.job.supervisor.core.state.levels import PAUSE, UNLOAD, Chosen
+from carbontui.protocol import Statement, Why, statement
+
+JUDGED_EVERY_S = 10.0
+"""Machine seconds between two forecasts of the totals; actual use is compared at every tick."""
+JUDGED_EVERY_REPLAY_S = 0.5
+ASK_S = 600.0
+"""A question not answered by then is dropped; training has continued meanwhile."""
+RELIEF = 0.97
+"""Hysteresis: an action ends once this share of the allowance would suffice without it."""
+RESERVE_MOST = 0.05
+"""At most this share of an allowance is reserved for the last checkpoint."""
+
+# --- the judgement -----------------------------------------------------------------------------------------------
+
+
+def judged(state: JobState, seen: Inputs) -> JobState:
+    """The state with its allowances compared with actual and expected use, and the actions chosen."""
+    held = state.allowances
+    if not held.given or not state.live:
+        return state
+    every = JUDGED_EVERY_REPLAY_S if state.clock.replay else JUDGED_EVERY_S
+    if seen.mono_s - held.judged_mono_s >= every:
+        held = _look_ahead(replace(state, allowances=held), seen)
+    else:
+        held = replace(held, prospects=tuple(_refreshed(state, entry) for entry in held.prospects))
+    return replace(state, allowances=_used_up(state, seen, held))
+
+
+def _look_ahead(state: JobState, seen: Inputs) -> Allowances:
+    """The expected totals, and the actions they call for."""
+    share = _forecast_share(state, seen)
+    held = replace(state.allowances, judged_mono_s=seen.mono_s, no_cap="", forecast_share=share)
+    freely = _prospects(state, seen, None)
+    fits = _fits(freely, RELIEF if held.cap_w is not None or held.asked_s is not None else 1.0)
+    if fits:
+        return replace(held, prospects=freely, over=(), cap_w=None, asked_s=None)
+    cap_w: float | None = None
+    why: NoCap = ""
+    prospects = freely
+    if "cap" in held.order:
+        cap_w, why, prospects = _cap(state, seen, freely)
+    over = _exceeded(prospects)
+    asks = "ask" in held.order and bool(over)
+    asked_s = (seen.now_s if held.asked_s is None else held.asked_s) if asks else None
+    return replace(held, prospects=prospects, over=over, cap_w=cap_w, no_cap=why, asked_s=asked_s)
+
+
+def _cap(
+    state: JobState, seen: Inputs, freely: tuple[Prospect, ...]
+) -> tuple[float | None, NoCap, tuple[Prospect, ...]]:
+    """The fastest cap under which everything fits, else the one that uses least; else the reason for no cap."""
+    caps = sorted(machine.caps(state), key=lambda entry: -entry.cap_w)
+    if not caps:
+        return None, "no_limits" if not state.caps_hold else "unmeasured", freely
+    found = [(entry.cap_w, _prospects(state, seen, entry.cap_w)) for entry in caps]
+    for cap_w, prospects in found:
+        if _fits(prospects, 1.0):
+            return cap_w, "", prospects
+    first = _exceeded(freely)[0] if _exceeded(freely) else None
+    totals = [(_expected(prospects, first), cap_w, prospects) for cap_w, prospects in found]
+    total, cap_w, prospects = min(totals, key=lambda entry: entry[0])
+    if total >= _expected(freely, first):
+        return None, "none_saves", freely
+    return cap_w, "", prospects
+
+
+def _used_up(state: JobState, seen: Inputs, held: Allowances) -> Allowances:
+    """pause or stop once nothing is left, keeping a reserve for the last checkpoint."""
+    reserve = _reserve(state, seen) if "stop" in held.order else {}
+
+    def gone(entry: Prospect) -> bool:
+        kept_back = min(RESERVE_MOST * entry.allowance.most, reserve.get(entry.allowance.kind, 0.0))
+        return entry.used >= entry.allowance.most - kept_back
+
+    spent = next((entry.allowance.kind for entry in held.prospects if gone(entry)), None)
+    if spent is None:
+        return replace(held, spent=None, act=None, no_stop=False)
+    act: OnBudget | None = None
+    unable = False
+    for step in held.order:
+        if step == "stop" and held.act != "stop" and not _can_stop(state, seen):
+            unable = True  # without a checkpoint function
+            continue
+        if step in ("pause", "stop"):
+            act = step
+            break
+    return replace(held, spent=spent, act=act, no_stop=unable)
+
+
+def _can_stop(state: JobState, seen: Inputs) -> bool:
+    leader = seen.leader
+    return seen.child.state == "unloaded" or (leader is not None and leader.can_unload)
+
+
+def _reserve(state: JobState, seen: Inputs) -> dict[AllowanceKind, float]:
+    """What writing a checkpoint and exiting uses, at full speed."""
+    watts = machine.full_wall_w(state, seen)
+    if watts is None:
+        return {}
+    kwh = units.joules_to_kwh(watts * DEFAULT_UNLOAD_S)
+    intensity = None if state.outlook is None else state.outlook.value_at(seen.now_s)
+    return {"energy": kwh, "carbon": kwh * (intensity or 0.0), "cost": kwh * (state.spec.price_per_kwh or 0.0)}
+
+
+# --- the figures -------------------------------------------------------------------------------------------------
+
+
+def _refreshed(state: JobState, entry: Prospect) -> Prospect:
+    return entry._replace(used=state.totals.of(entry.allowance.kind))
+
+
+def _prospects(state: JobState, seen: Inputs, cap_w: float | None) -> tuple[Prospect, ...]:
+    rest = expected_end.stretches(state, seen, cap_w)
+    endless = expected_end.endless(state, seen) if rest is None else None
+    return tuple(_prospect(state, seen, entry, rest, endless) for entry in state.allowances.given)
+
+
+def _prospect(
+    state: JobState,
+    seen: Inputs,
+    entry: Allowance,
+    rest: Sequence[Stretch] | None,
+    endless: Sequence[Stretch] | None,
+) -> Prospect:
+    used = state.totals.of(entry.kind)
+    ahead = rest if rest is not None else endless
+    priced = _per_kwh(state, entry.kind)
+    if ahead is None or priced is None:
+        return Prospect(entry, used)
+    rent = 0.0
+    if entry.kind == "cost":
+        rent = (state.spec.gpu_price or 0.0) * max(1, len(seen.devices))
+    start_s, step_s, values = priced
+    to_come = account.to_come(ahead, start_s, step_s, values, rent_per_h=rent)
+    if to_come is None:
+        return Prospect(entry, used)
+    expected = used + to_come if rest is not None else None
+    gone = account.used_up_at(entry.most - used, ahead, start_s, step_s, values, rent_per_h=rent)
+    return Prospect(entry, used, expected, gone)
+
+
+def _per_kwh(state: JobState, kind: AllowanceKind) -> tuple[float, float, Sequence[float | None]] | None:
+    """(start, slot seconds, value per kWh and slot) of the counted quantity; None if unknown."""
+    outlook = state.outlook
+    if kind == "energy":
+        return 0.0, 900.0, (1.0,)
+    if kind == "carbon":
+        return None if outlook is None else (outlook.start_s, outlook.step_s, outlook.mean)
+    if outlook is not None and any(price is not None for price in outlook.price):
+        return outlook.start_s, outlook.step_s, outlook.price
+    flat = state.spec.price_per_kwh
+    if flat is None and not state.spec.gpu_price:
+        return None
+    return 0.0, 900.0, (flat or 0.0,)
+
+
+def _fits(prospects: Sequence[Prospect], share: float) -> bool:
+    """Whether no allowance is expected to be exceeded; an unknown total is no reason to act."""
+    return all(p.expected is None or p.expected <= share * p.allowance.most for p in prospects)
+
+
+def _exceeded(prospects: Sequence[Prospect]) -> tuple[AllowanceKind, ...]:
+    return tuple(p.allowance.kind for p in prospects if p.expected is not None and p.expected > p.allowance.most)
+
+
+def _expected(prospects: Sequence[Prospect], kind: AllowanceKind | None) -> float:
+    return next((p.expected or 0.0 for p in prospects if p.allowance.kind == kind), 0.0)
+
+
+def _forecast_share(state: JobState, seen: Inputs) -> float:
+    end = expected_end.at_end(state, seen)
+    if end is None or end.gco2_hi_g is None:
+        return 0.0
+    rest_g = end.gco2_g - (state.totals.gco2_g or 0.0)
+    return max(0.0, (end.gco2_hi_g - end.gco2_g) / rest_g) if rest_g > 0 else 0.0
+
+
+# --- what follows ------------------------------------------------------------------------------------------------
+
+
+def holds(state: JobState) -> Chosen | None:
+    """The level that a used-up allowance holds the job at, and why; None if none is used up."""
+    held = state.allowances
+    if held.act is None or held.spent is None:
+        return None
+    spent = next(entry for entry in held.given if entry.kind == held.spent)
+    amount, stop = spent.amount(state.spec.currency), held.act == "stop"
+    if stop:
+        said = statement("used_up_leaving", kind=spent.kind, amount=amount)
+    else:
+        said = statement("used_up_paused", kind=spent.kind, amount=amount)
+    return Chosen(UNLOAD if stop else PAUSE, Why("budget_stop", said), "allowance")
+
+
+def why_last(state: JobState) -> Statement | None:
+    """For the keeper: why the command must not be restarted after its next exit; None if it may be."""
+    held = state.allowances
+    if held.act != "stop" or held.spent is None:
+        return None
+    spent = next(entry for entry in held.given if entry.kind == held.spent)
+    return statement("used_up", kind=spent.kind, amount=spent.amount(state.spec.currency))
+
+
+def notices(state: JobState, now_s: float) -> list[Statement]:
+    """One per allowance that is, or will be, exceeded, with the action taken."""
+    held = state.allowances
+    found = [one for prospect in held.prospects if (one := _notice(state, prospect, now_s))]
+    if held.cap_w is not None and not held.over:
+        kinds = tuple(entry.kind for entry in held.given)
+        found.append(statement("capped_for_allowances", watts=held.cap_w, kinds=kinds))
+    return found
+
+
+def _notice(state: JobState, prospect: Prospect, now_s: float) -> Statement | None:
+    """The notice for one allowance; None while it suffices, or if no warning was requested."""
+    held, entry, currency = state.allowances, prospect.allowance, state.spec.currency
+    kind, most, used = entry.kind, entry.amount(currency), entry.amount(currency, prospect.used)
+    question = _question(entry, held, currency, now_s)
+    if prospect.used >= entry.most:
+        # an exceeded allowance is reported whether or not `warn` was requested
+        if held.act == "pause":
+            then = statement("allowance_pauses")
+        elif held.act == "stop":
+            then = statement("allowance_ends")
+        else:
+            goes_on = statement("allowance_cannot_end") if held.no_stop else statement("allowance_goes_on")
+            then = statement("with_question", said=goes_on, question=question)
+        return statement("allowance_used_up", kind=kind, most=most, used=used, then=then)
+    if kind not in held.over:
+        return None
+    if "warn" not in held.order:
+        return statement("allowance_question", kind=kind, most=most, question=question[0]) if question else None
+    assert prospect.expected is not None
+    return statement(
+        "allowance_not_enough",
+        kind=kind,
+        most=most,
+        expected=entry.amount(currency, prospect.expected),
+        used_up_s=prospect.used_up_s,
+        cap_w=held.cap_w,
+        more=((statement("no_cap", why=held.no_cap),) if held.no_cap else ()) + question,
+    )
+
+
+def _question(entry: Allowance, held: Allowances, currency: str | None, now_s: float) -> tuple[Statement, ...]:
+    """What the user is asked; () where nothing is."""
+    if held.asked_s is None:
+        return ()
+    until_s = held.asked_s + ASK_S
+    if now_s >= until_s:
+        return (statement("question_unanswered"),)
+    example = {"carbon": "3kg", "cost": f"20{currency or 'EUR'}", "energy": "8kWh"}[entry.kind]
+    return (statement("question", example=example, until_s=until_s),)
+
+
+def on_wire(state: JobState) -> tuple[protocol.Allowance, ...]:
+    """As viewers see them."""
+    held = state.allowances
+    doing = held.act or ("ask" if held.asked_s is not None else "cap" if held.cap_w is not None else None)
+    if doing is None and held.over:
+        doing = "warn" if "warn" in held.order else None
+    unit = {"carbon": "gCO2", "cost": state.spec.currency or "", "energy": "kWh"}
+    return tuple(
+        protocol.Allowance(
+            kind=p.allowance.kind,
+            most=p.allowance.most,
+            unit=unit[p.allowance.kind],
+            used=round(p.used, 9),
+            expected=None if p.expected is None else round(p.expected, 9),
+            used_up_at=None if p.used_up_s is None else units.iso(p.used_up_s),
+            act=doing,
+        )
+        for p in held.prospects or tuple(Prospect(entry, state.totals.of(entry.kind)) for entry in held.given)
+    )

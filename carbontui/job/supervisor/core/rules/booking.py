@@ -1,0 +1,33 @@
+"""What the account books the present time and joules under: the state, or what it is excluded for."""
+
+from __future__ import annotations
+
+from carbontui.account.lived import SWITCHING
+from carbontui.job.supervisor.core.state import unloading
+from carbontui.job.supervisor.core.state.inputs import Inputs
+from carbontui.job.supervisor.core.state.job import JobState
+
+
+def booked_as(state: JobState, seen: Inputs) -> str:
+    """The name of a state, SWITCHING, or the reason of an exclusion (account/lived.py)."""
+    known, decided = state.unloading, state.decision
+    if state.spec.estimate:
+        return "estimate"
+    if (
+        seen.child.trying
+        or state.tried.under_way
+        or (known.by == unloading.TRY and known.phase in ("asked", "leaving"))
+    ):
+        return "try"
+    if state.calibrating.level is not None or decided.why.code == "calibrating":
+        return "calibration"
+    # a second start reloads what an unload has put away; after a try it is the first of the job itself
+    reloading = seen.starts > state.progress.starts > 0 and known.by != unloading.TRY
+    if decided.state == "running" and (reloading or state.resume_asked_mono_s is not None):
+        return SWITCHING
+    return decided.state
+
+
+def held_back(state: JobState) -> bool:
+    """Whether the start is held back by a decision, not just not made yet."""
+    return state.decision.state == "waiting" and state.decision.level.still

@@ -1,0 +1,313 @@
+"""The control policy: one pure function, (asked, observation) -> (asked, decision).
+
+Every decision about what the training process is asked to do is made here. Order of authority: the end of the job, a
+user's override, a used-up allowance, missing information (then at full speed), the deadline, the longest pause, the
+plan. An allowance expected to be exceeded caps the result.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from carbontui import protocol
+from carbontui.client.detection.unseen import Cause
+from carbontui.job.child import Child, ending
+from carbontui.job.supervisor.core.rules import site_claim
+from carbontui.job.supervisor.core.rules.site_claim import Room
+from carbontui.job.supervisor.core.state import levels
+from carbontui.job.supervisor.core.state.decision import Asked, Decision
+from carbontui.job.supervisor.core.state.inputs import Rank
+from carbontui.job.supervisor.core.state.levels import FULL, OFF, PAUSE, Chosen, Level
+from carbontui.protocol import Statement, Why, statement
+
+NO_BOUNDARY_S = 10.0
+"""No step for this long after a pause request: the state says so."""
+NO_CLIENT_S = 30.0
+"""No training step for this long in a running command: the state says so."""
+HOLD_S = 3600.0
+"""A start held back without a known end is held for this long at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """Everything the decision depends on."""
+
+    now_s: float
+    mono_s: float
+    child: Child
+    ranks: tuple[Rank, ...] = ()
+    override: protocol.Override | None = None
+    override_until_s: float | None = None
+    forbidden_until_s: float | None = None
+    """End of the forbidden hours in force; None outside them."""
+    no_shifting: Why | None = None
+    """Why no plan may pause or delay (work or zone unknown, ...); None when it may."""
+    planned: Level | None = None
+    next_at_s: float | None = None
+    next_level: str | None = None
+    must_run: bool = False
+    late: bool = False
+    max_pause_s: float = 12 * 3600.0
+    can_cap: bool = False
+    refused_w: float | None = None
+    refused_code: str | None = None
+    refused_why: str = ""
+    """A requested cap that no board holds, and why."""
+    can_freeze: bool = False
+    """`run --sigstop`."""
+    freeze_why: protocol.Statement | None = None
+    """Why SIGSTOP must not be used now although requested (two processes use a GPU, no keeper to undo it)."""
+    room: Room | None = None
+    """What the machine's power budget leaves to this job."""
+    silent: tuple[str | Statement, ...] = ()
+    """Expected machines and ranks that are not heard."""
+    lost: bool = False
+    """Some of these have been silent for longer than a lease: training resumes there."""
+    stepped: bool = False
+    """A training step has been seen."""
+    unseen: Cause | None = None
+    """Why no step has been seen although the command is busy."""
+    deaf: protocol.Statement | None = None
+    """Why a training that has shown steps cannot be held at one: `finish.why_deaf`."""
+    trial: Level | None = None
+    """A calibration's level, within the slack."""
+    rehearsing: Chosen | None = None
+    """The level a rehearsal of an unload, or a try before the start, asks for, and its progress."""
+    used_up: Chosen | None = None
+    """The level a used-up allowance holds the job at, and why."""
+    allowance_cap_w: float | None = None
+    """Watts per GPU that keep the job within its allowances."""
+
+
+def decide(before: Asked, seen: Observation) -> tuple[Asked, Decision]:
+    """The complete policy of one job, evaluated about once a second and at every event."""
+    choice = _choose(before, seen)
+    spent = choice.why.code == "max_pause"
+    choice = _within_allowance(choice, seen)
+    wanted = choice.level
+    choice = site_claim.within(choice, seen.room, can_cap=seen.can_cap)
+    if seen.lost and choice.level.still and seen.child.state == "running":
+        choice = Chosen(FULL, Why("no_client", statement("lease_ended", reason=choice.why.said)), choice.held_by)
+    level = choice.level
+    asked = _since(before, replace(_ask(before, seen, level), spent_pause=spent), choice, seen.now_s)
+    state, why = _observe(asked, seen, level, choice.why)
+    held_by = choice.held_by if state in protocol.LIVE_STATES else "end"
+    if seen.silent and state in protocol.LIVE_STATES:
+        why = Why(why.code, statement("with_silent", reason=why.said, silent=seen.silent))
+    return asked, Decision(
+        state,
+        why,
+        level,
+        held_by,
+        choice.until_s,
+        _applied(state, level, asked),
+        seen.refused_code if state == "running" and _refused(asked, seen) else None,
+        _hold(seen, level),
+        wanted,
+    )
+
+
+def _since(before: Asked, asked: Asked, choice: Chosen, now_s: float) -> Asked:
+    """The request, and since when its level has been decided by the same."""
+    same = (before.level, before.held_by) == (choice.level.name, choice.held_by) and before.since_s is not None
+    since_s = before.since_s if same else now_s
+    return replace(asked, level=choice.level.name, held_by=choice.held_by, since_s=since_s)
+
+
+def _refused(asked: Asked, seen: Observation) -> bool:
+    return asked.limit_w is not None and asked.limit_w == seen.refused_w
+
+
+def _applied(state: protocol.State, level: Level, asked: Asked) -> Level:
+    """What is in force in a state: a level that cannot be set, or is not taken up yet, is not."""
+    if state in ("waiting", "done", "failed", "stopped", "lost"):
+        return OFF
+    if state == "unloaded":
+        return levels.UNLOAD
+    if state == "paused":
+        return level if level.still else PAUSE
+    return level if state == "throttled" else FULL
+
+
+def _choose(before: Asked, seen: Observation) -> Chosen:
+    """The level decided, by whom and why."""
+    if seen.child.stopped:
+        # a paused script could not obey: to end at its next step, it must reach that step
+        return Chosen(FULL, Why("stop", statement("stopping")), "person")
+    if seen.used_up is not None and seen.used_up.level.kind == "unload":
+        # the user asked for this end, too: only a larger allowance revokes it
+        return seen.used_up
+    if seen.override is not None:
+        return _overridden(seen.override, seen.override_until_s)
+    planned = seen.planned
+    if seen.forbidden_until_s is not None:
+        # a user's command outranks the deadline and the longest pause; the plan chooses how to stand still
+        still = OFF if seen.child.state == "waiting" else PAUSE
+        if planned is not None and planned.still and seen.no_shifting is None:
+            still = planned
+        said = statement("forbidden_hours", until_s=seen.forbidden_until_s)
+        return Chosen(still, Why("override", said), "forbidden", seen.forbidden_until_s)
+    if seen.used_up is not None:
+        return seen.used_up
+    if seen.rehearsing is not None:
+        return seen.rehearsing
+    if seen.trial is not None:
+        said = statement("measuring", level=seen.trial.name)
+        return Chosen(seen.trial, Why("calibrating", said), "calibration")
+    if seen.no_shifting is not None:
+        # missing information never causes a pause or delay; caps stay as planned
+        kept = planned if planned and planned.kind in ("cap", "full") else FULL
+        return Chosen(kept, seen.no_shifting, "plan", seen.next_at_s if kept is planned else None)
+    if planned is None:
+        return Chosen(FULL, Why("starting", statement("first_plan")))
+    if planned.still:
+        if seen.must_run:
+            return Chosen(FULL, Why("deadline", statement("no_slack")))
+        still_s = 0.0 if before.still_since_s is None else seen.now_s - before.still_since_s
+        # a delayed start does not count as a pause: it draws nothing, and the deadline ends it
+        if planned.kind != "off" and (before.spent_pause or still_s > seen.max_pause_s):
+            return Chosen(FULL, Why("max_pause", statement("longest_pause_over", max_pause_s=seen.max_pause_s)))
+    if seen.late and planned.kind == "full":
+        return Chosen(planned, Why("late", statement("late")), "plan", seen.next_at_s)
+    code: protocol.ReasonCode = "plan_wait" if planned.kind == "off" else "plan"
+    return Chosen(planned, Why(code, _as_planned(planned, seen.next_at_s)), "plan", seen.next_at_s)
+
+
+def _overridden(held: protocol.Override, until_s: float | None) -> Chosen:
+    level, said = FULL, statement("boosted_by", by=held.by, until_s=until_s)
+    if held.mode == "pause":
+        level, said = PAUSE, statement("paused_by", by=held.by, until_s=until_s)
+    elif held.mode == "cap" and held.value_w is not None:
+        level, said = levels.cap(held.value_w), statement("capped_by", watts=held.value_w, by=held.by, until_s=until_s)
+    return Chosen(level, Why("override", said), "person", until_s)
+
+
+def _within_allowance(choice: Chosen, seen: Observation) -> Chosen:
+    """No faster than under the cap that keeps the job within its allowances; a user's override ranks above it."""
+    free = seen.allowance_cap_w is None or seen.override is not None or seen.trial is not None or seen.child.stopped
+    if free or seen.allowance_cap_w is None:
+        return choice
+    slower = levels.under(choice.level, seen.allowance_cap_w)
+    if slower is choice.level:
+        return choice
+    said = statement("capped_to_last", watts=seen.allowance_cap_w)
+    return Chosen(slower, Why("budget_stop", said), "allowance", choice.until_s)
+
+
+def _as_planned(planned: Level, next_at_s: float | None) -> protocol.Statement:
+    if planned.kind == "off":
+        return statement("plan_not_begun") if next_at_s is None else statement("plan_begins", at_s=next_at_s)
+    figures: dict[str, Any] = {"until_s": next_at_s}
+    if planned.kind == "duty":
+        figures["duty"] = planned.duty or 0.0
+    if planned.kind == "cap":
+        figures["watts"] = planned.cap_w or 0.0
+    return protocol.Statement(f"plan_{planned.kind}", figures)
+
+
+def _ask(before: Asked, seen: Observation, level: Level) -> Asked:
+    """Turn the level into requests to the process and boards; a new generation only when the request changes."""
+    mode: protocol.Mode = "run"
+    not_before: float | None = None
+    if level.still:
+        mode = "pause"
+        leader = next((rank for rank in seen.ranks if rank.rank == 0), None)
+        if level.kind == "unload" and leader is not None and leader.can_unload:
+            mode, not_before = "unload", None if seen.rehearsing else seen.next_at_s
+    duty = level.duty if level.kind == "duty" else None
+    limit = level.cap_w if level.kind == "cap" and seen.can_cap else None
+    if seen.child.state not in ("running", "waiting", "unloaded"):
+        mode, duty, limit = "run", None, None
+    still = level.still
+    alone = not seen.ranks and not seen.stepped and seen.child.state == "running"
+    freeze = alone and mode == "pause" and _may_freeze(seen)
+    since = before.still_since_s if still and before.still_since_s is not None else (seen.now_s if still else None)
+    newest = max((rank.want_gen for rank in seen.ranks), default=0)
+    if (mode, duty) == (before.mode, before.duty) and newest <= before.gen:
+        return replace(before, limit_w=limit, not_before_s=not_before, still_since_s=since, freeze=freeze)
+    return Asked(
+        mode=mode,
+        # a rank may have heard a predecessor: exceed any generation it knows
+        gen=max(before.gen, newest) + 1,
+        duty=duty,
+        limit_w=limit,
+        not_before_s=not_before,
+        asked_mono_s=seen.mono_s,
+        still_since_s=since,
+        freeze=freeze,
+    )
+
+
+def _may_freeze(seen: Observation) -> bool:
+    """Automatically only once a program has had time to show a step and has not; a user's override does not wait."""
+    patient = seen.override is not None or seen.forbidden_until_s is not None or seen.child.age_s >= NO_BOUNDARY_S
+    return seen.can_freeze and not seen.freeze_why and patient
+
+
+def _hold(seen: Observation, level: Level) -> float | None:
+    """When a child that is not running should start; None means now."""
+    if seen.child.state not in ("waiting", "unloaded") or not level.still:
+        return None
+    if seen.override is None and seen.forbidden_until_s is not None:
+        return min(seen.forbidden_until_s, seen.now_s + HOLD_S)
+    candidates = [t for t in (seen.override_until_s if seen.override else seen.next_at_s,) if t is not None]
+    return min(candidates) if candidates else seen.now_s + HOLD_S
+
+
+def _observe(asked: Asked, seen: Observation, level: Level, why: Why) -> tuple[protocol.State, Why]:
+    """The state as observed, not as asked."""
+    child = seen.child
+    if child.over:
+        return ending(child)
+    if child.state == "waiting":
+        return "waiting", why
+    if child.state == "unloaded":
+        return "unloaded", why
+    if not seen.ranks:
+        if level.still and seen.stepped:
+            return "pausing", why  # the process is exiting, or its link is being re-established
+        if child.frozen and asked.freeze:
+            return "paused", Why(why.code, statement("by_sigstop", reason=why.said))
+        if level.still and child.age_s < NO_BOUNDARY_S and not asked.freeze:
+            return "pausing", why
+        if level.still:
+            return "pausing", Why("no_client", _cannot_hold(asked, seen))
+        if seen.unseen is not None and why.code not in ("stop", "calibrating"):
+            return "running", Why("no_client", statement("no_step_because", cause=seen.unseen.text))
+        if seen.stepped or child.age_s < NO_CLIENT_S:
+            return ("starting" if child.age_s < 3 and not seen.stepped else "running"), why
+        if why.code in ("plan", "starting"):
+            return "running", Why("no_client", statement("no_step"))
+        return "running", why
+    if asked.mode in ("pause", "unload"):
+        if all(rank.state == "paused" and rank.want_gen == asked.gen for rank in seen.ranks):
+            return "paused", why
+        waited = seen.mono_s - asked.asked_mono_s
+        if waited >= NO_BOUNDARY_S and not any(rank.state in ("checkpointing", "unloading") for rank in seen.ranks):
+            quiet_s = max(rank.quiet_s for rank in seen.ranks)
+            said = statement("no_boundary", quiet_s=quiet_s)
+            if seen.deaf is not None:
+                said = protocol.Statement(f"no_boundary_{seen.deaf.code}", seen.deaf.parts)
+            return "pausing", Why("no_boundary", said)
+        return "pausing", why
+    if _refused(asked, seen):
+        said = statement("cap_refused", watts=asked.limit_w, why=seen.refused_why)
+        return "running", Why(why.code, said)
+    if asked.duty is not None or asked.limit_w is not None:
+        return "throttled", why
+    return "running", why
+
+
+def _cannot_hold(asked: Asked, seen: Observation) -> protocol.Statement:
+    """Why a program without steps cannot be paused, and what helps."""
+    why = seen.freeze_why or seen.child.freeze_why
+    if why:
+        return statement("sigstop_refused", why=why)
+    if asked.freeze:
+        return statement("sigstop_under_way")
+    if seen.can_freeze:
+        return statement("sigstop_waits")
+    if seen.unseen is not None:
+        return statement("pause_unseen", cause=seen.unseen.text)
+    return statement("pause_needs_steps")

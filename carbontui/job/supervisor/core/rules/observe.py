@@ -1,0 +1,69 @@
+"""Builds the Observation of a decision from the state and the inputs."""
+
+from __future__ import annotations
+
+from carbontui.job.supervisor.core.planning import finish
+from carbontui.job.supervisor.core.rules import allowance_rules, capabilities, site_claim, trying, unload_rules
+from carbontui.job.supervisor.core.rules.control import Observation
+from carbontui.job.supervisor.core.state import attendance, boards, forbidden, unloading
+from carbontui.job.supervisor.core.state.inputs import Inputs
+from carbontui.job.supervisor.core.state.job import JobState
+from carbontui.job.supervisor.core.state.levels import FULL, Chosen
+from carbontui.protocol import Why, statement
+
+USED_UP_HOLD_S = 86400.0
+"""A used-up allowance stays so until a user raises it: the start is held a day at a time."""
+
+
+def observe(state: JobState, seen: Inputs) -> Observation:
+    """Pure: called twice, it returns the same."""
+    says = finish.planned(state, seen)
+    used_up = allowance_rules.holds(state)
+    if used_up is not None:
+        says = says._replace(next_at_s=seen.now_s + USED_UP_HOLD_S)
+    elif (used_up := unload_rules.holds(state, seen)) is not None:
+        says = says._replace(next_at_s=None)  # its successor continues at once
+    refused = boards.refused_cap(state.asked.limit_w, seen)
+    return Observation(
+        now_s=seen.now_s,
+        mono_s=seen.mono_s,
+        child=seen.child,
+        ranks=seen.ranks,
+        override=state.override.current,
+        override_until_s=state.override.until_s,
+        forbidden_until_s=forbidden.until_s(state.forbidden, seen.now_s),
+        no_shifting=finish.why_no_shifting(state, seen),
+        planned=says.level,
+        next_at_s=says.next_at_s,
+        next_level=says.next_level,
+        must_run=finish.must_run(state, seen),
+        late=finish.late(state),
+        max_pause_s=state.spec.max_pause_s,
+        can_cap=state.spec.cap and bool(seen.devices),
+        refused_w=refused.watts,
+        refused_code=refused.code,
+        refused_why=refused.why,
+        can_freeze=state.spec.sigstop,
+        freeze_why=capabilities.freeze_why(state, seen),
+        room=site_claim.room(state, seen),
+        silent=attendance.silent(state.attendance, seen),
+        lost=attendance.lost(state.attendance, seen),
+        stepped=state.progress.step > 0,
+        unseen=seen.unseen,
+        deaf=finish.why_deaf(seen),
+        trial=state.calibrating.level,
+        rehearsing=_rehearsing(state, seen),
+        used_up=used_up,
+        allowance_cap_w=state.allowances.cap_w,
+    )
+
+
+def _rehearsing(state: JobState, seen: Inputs) -> Chosen | None:
+    level = unloading.level(state.unloading)
+    if seen.child.trying:
+        return Chosen(level or FULL, Why("calibrating", trying.said(state)), "try")
+    if level is None:
+        return None
+    return Chosen(
+        level, Why("calibrating", statement("rehearsing", phase=unloading.said(state.unloading))), "calibration"
+    )

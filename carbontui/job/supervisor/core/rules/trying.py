@@ -1,0 +1,86 @@
+"""A try before the start: a job that waits for 06:00 must not find its import error at 06:00.
+
+The command runs at once until enough is known. What was measured (the speed of a step, watts, the total, whether it
+can be unloaded) is kept; then it is unloaded with its checkpoint, or ended, and really starts when the plan says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from carbontui.job.supervisor.core.rules import unload_rules
+from carbontui.job.supervisor.core.state import progress, unloading
+from carbontui.job.supervisor.core.state.inputs import Inputs
+from carbontui.job.supervisor.core.state.job import JobState
+from carbontui.job.supervisor.core.state.unloading import Tried
+from carbontui.protocol import Statement, statement
+
+STEPS = 20
+TRY_S = 120.0
+"""A try ends after this many steps, or this long."""
+LEARN_S = 20.0
+"""Fast steps are timed until their rate is known, at most this long from the first one: imports may take longer."""
+
+
+def enough(state: JobState, seen: Inputs) -> bool:
+    """Whether the current try has shown all it can."""
+    since_s = state.tried.stepped_s
+    timed = state.progress.ref_rate is not None or (since_s is not None and seen.mono_s - since_s >= LEARN_S)
+    return seen.child.trying and ((state.progress.steps_done >= STEPS and timed) or seen.child.age_s >= TRY_S)
+
+
+def ends(state: JobState, seen: Inputs) -> bool:
+    """Whether to end it now: it has shown enough, and is not about to exit with a checkpoint."""
+    return enough(state, seen) and state.unloading.phase == "none"
+
+
+def said(state: JobState) -> Statement:
+    """How far it has come."""
+    if state.unloading.by == unloading.TRY:
+        return statement("trying_unload", phase=unloading.said(state.unloading))
+    return statement("trying", steps=STEPS, most_s=TRY_S)
+
+
+def saw(state: JobState, seen: Inputs) -> JobState:
+    """The state one tick later: the progress of an unload and of a try."""
+    state = unload_rules.saw(state, seen)
+    tried = state.tried
+    if seen.child.trying:
+        first = tried.stepped_s is None and state.progress.steps_done > 0
+        tried = replace(tried, under_way=True, stepped_s=seen.mono_s if first else tried.stepped_s)
+        state = replace(state, tried=tried)
+        leader = seen.leader
+        # what it saved at its end is resumed at the real start; if that fails, training starts from scratch
+        fresh = state.unloading.phase == "none" and state.unloading.held is None
+        if enough(state, seen) and fresh and leader is not None and leader.can_unload:
+            return replace(state, unloading=unload_rules.begun(unloading.TRY, seen))
+        return state
+    if tried.under_way and seen.child.state in ("waiting", "unloaded"):
+        result = _result(state, kept=seen.child.state == "unloaded")
+        state = replace(state, tried=Tried(result, ended_s=seen.now_s))
+    if state.tried.result is not None and seen.child.state == "waiting" and state.progress.step:
+        # this also discards counts of an exited process that arrive only now
+        state = replace(state, progress=progress.begun_again(state.progress, 0))
+    return state
+
+
+def _result(state: JobState, *, kept: bool) -> Statement:
+    """What was measured."""
+    work = state.progress
+    if not work.step:
+        return statement("tried_without_steps")
+    watts = [mean.value for mean in state.measured.full_w.values() if mean.value is not None]
+    guess = work.guess if work.steps_total is None and work.work_s is None else None
+    return statement(
+        "tried",
+        steps=work.steps_done,
+        step_s=1 / work.ref_rate if work.ref_rate else None,
+        gpus_w=sum(watts) if watts else None,
+        host_w=state.measured.rest_w.value,
+        total=work.steps_total,
+        takes_s=work.total_s,
+        total_known=work.steps_total is not None or work.work_s is not None,
+        guess=guess and guess[0],
+        guessed_from=guess and guess[1],
+        kept_at=work.step if kept else None,
+    )

@@ -1,0 +1,228 @@
+"""Whether this job can resume from an unload: the rehearsal of one, and the cost of each unload.
+
+A training that cannot resume loses the night if a plan unloads it at 03:00. So no plan unloads a job that has not
+resumed once before: in a rehearsal started by the user, early on, or after a restart by the scheduler.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from carbontui import protocol, units
+from carbontui.job.supervisor.core.planning.problem import DEFAULT_UNLOAD_S
+from carbontui.job.supervisor.core.state import levels, progress
+from carbontui.job.supervisor.core.state.inputs import Inputs, Rank
+from carbontui.job.supervisor.core.state.job import JobState
+from carbontui.job.supervisor.core.state.levels import Chosen
+from carbontui.job.supervisor.core.state.unloading import Phase, Unloading, awaits_start, said
+from carbontui.protocol import Statement, Why, statement
+
+REPEAT_MOST_S = 600.0
+"""If the resume of a rehearsal fails, training starts over: at most this much work is repeated."""
+ARM_S = 10.0
+"""A keeper of this version answers sooner than this."""
+LEAVE_S = 600.0
+RETURN_S = 600.0
+"""Time limits for the checkpoint and for the first step after the resume; beyond them the rehearsal has failed."""
+ENOUGH_STEPS = 3
+"""This many steps after the resume show that it trains."""
+SLACK_S = 1800.0
+"""A rehearsal is offered only if the budget leaves this much room for pauses."""
+
+
+def refusal(state: JobState, seen: Inputs) -> Statement | None:
+    """Why no rehearsal can begin now; None when it can."""
+    leader, known, done_s = seen.leader, state.unloading, state.progress.done_s
+    if awaits_start(known):
+        return statement("unloaded_until_start", step=known.step)
+    if known.rehearsing:
+        return statement("rehearses_already", by=known.by, phase=said(known))
+    if leader is None:
+        return statement("no_step_yet")
+    if not leader.can_unload:
+        return statement("nothing_to_checkpoint_with")
+    if state.override.current is not None:
+        return statement("overridden", by=state.override.current.by)
+    if state.calibrating.level is not None:
+        return statement("calibration_runs", progress=state.calibrating.said)
+    now = state.decision
+    if now.state not in ("running", "throttled") and (now.state, now.why.code) != ("paused", "plan"):
+        return statement("job_is_because", state=now.state, why=now.why.said)
+    if not seen.guarded:
+        return statement("nothing_restarts_it")
+    if done_s > REPEAT_MOST_S:
+        worked = (statement("resumed_before"),) if known.held else ()
+        return statement("too_much_to_repeat", done_s=done_s, most_s=REPEAT_MOST_S, worked=worked)
+    return None
+
+
+def begun(by: str, seen: Inputs) -> Unloading:
+    """A rehearsal requested by `by`."""
+    return Unloading("asked", by, since_s=seen.mono_s)
+
+
+def offered(state: JobState, seen: Inputs) -> bool:
+    """Whether to offer one: it could be unloaded, that was never tried, and there is slack for pauses."""
+    left, deadline = state.progress.left_s, state.deadline_s
+    if state.unloading.held is not None or state.clock.replay or left is None or deadline is None:
+        return False
+    return deadline - seen.now_s - left > SLACK_S and not refusal(state, seen)
+
+
+def given_up(known: Unloading, seen: Inputs) -> bool:
+    """Whether a start without a step for too long is to be ended, and restarted without its checkpoint."""
+    return known.rehearsing and known.phase == "returning" and seen.mono_s - known.since_s > RETURN_S
+
+
+# --- from inputs to knowledge -------------------------------------------------------------------------------------
+
+
+def saw(state: JobState, seen: Inputs) -> JobState:
+    """The state one tick later: the phase of the unload, its cost and its result."""
+    known = state.unloading
+    if known.phase == "asked":
+        return _asked(state, seen)
+    if known.phase == "leaving":
+        return _leaving(state, seen)
+    if known.phase == "none" and seen.child.state == "unloaded":
+        return replace(state, unloading=_left(state, replace(known, by="", starts=seen.starts), seen))
+    if known.phase == "away" and seen.child.state == "running":
+        return replace(state, unloading=_turn(state, known, "returning", seen))
+    return _returning(state, seen) if known.phase == "returning" else state
+
+
+def _turn(state: JobState, known: Unloading, phase: Phase, seen: Inputs) -> Unloading:
+    return replace(known, phase=phase, since_s=seen.mono_s, since_kwh=state.totals.wall_kwh)
+
+
+def _asked(state: JobState, seen: Inputs) -> JobState:
+    known = state.unloading
+    if state.override.current is not None:
+        return _over(state, None, _given_up(state.override.current))
+    if seen.child.retry:
+        turned = _turn(state, known, "leaving", seen)
+        return replace(state, unloading=replace(turned, starts=seen.starts, loss=state.last_loss))
+    if seen.mono_s - known.since_s > ARM_S:
+        return _over(state, None, statement("unload_keeper_too_old"))
+    return state
+
+
+def _leaving(state: JobState, seen: Inputs) -> JobState:
+    known, leader, asked = state.unloading, seen.leader, state.asked
+    if leader is not None:
+        known = replace(known, step=state.progress.step, loss=leader.loss if leader.loss is not None else known.loss)
+    if seen.child.state == "unloaded":
+        return replace(state, unloading=_left(state, known, seen))
+    if seen.child.state not in ("running", "unloaded"):
+        return _over(replace(state, unloading=known), False, statement("unload_ended"))
+    if state.override.current is not None:
+        return _over(state, None, _given_up(state.override.current))
+    stands = leader is not None and leader.state == "paused" and leader.want_gen == asked.gen and asked.mode == "unload"
+    if stands:
+        return _over(state, False, statement("unload_checkpoint_failed"))
+    if seen.mono_s - known.since_s > LEAVE_S:
+        return _over(state, False, statement("unload_no_checkpoint", within_s=LEAVE_S))
+    return replace(state, unloading=known)
+
+
+def _left(state: JobState, known: Unloading, seen: Inputs) -> Unloading:
+    """It has written its checkpoint and exited."""
+    asked = state.asked
+    began_s = known.since_s if known.phase == "leaving" else asked.asked_mono_s
+    took = max(0.0, seen.mono_s - began_s) if known.phase == "leaving" or asked.mode == "unload" else None
+    joules = _joules(state, known) if known.phase == "leaving" else None
+    known = replace(known, step=state.progress.step, loss=known.loss if known.loss is not None else state.last_loss)
+    return _turn(state, replace(known, save_s=took, save_j=joules), "away", seen)
+
+
+def _joules(state: JobState, known: Unloading) -> float:
+    """Energy of the phase as a plan counts it: before PUE."""
+    return max(0.0, state.totals.wall_kwh - known.since_kwh) * units.J_PER_KWH / state.spec.pue
+
+
+def _returning(state: JobState, seen: Inputs) -> JobState:
+    known, leader = state.unloading, seen.leader
+    if known.by and seen.child.retried:
+        why = statement("unload_restart_ended", how=seen.child.retried, step=known.step)
+        return _over(state, False, why, anew=True)
+    if seen.child.state == "unloaded":
+        return replace(state, unloading=_turn(state, known, "away", seen))
+    if seen.child.state != "running":
+        return _over(state, False, statement("unload_restarted_ended"))
+    if leader is None or seen.starts <= known.starts or leader.step < ENOUGH_STEPS:
+        return state
+    return _back(state, seen, leader)
+
+
+def _back(state: JobState, seen: Inputs, leader: Rank) -> JobState:
+    """It trains again: check that it continues where it stopped."""
+    known, began = state.unloading, leader.start_step
+    failed = seen.child.fell_back
+    if failed or (leader.start_known and began < known.step):
+        if failed:
+            why = statement("unload_fell_back", how=failed, left=known.step, began=began)
+        else:
+            why = statement("unload_resumed_elsewhere", left=known.step, began=began)
+        return _over(state, False, why, anew=True, began=began)
+    took_s = seen.mono_s - known.since_s
+    joules, measured = _joules(state, known), state.measured
+    measured = replace(measured, reload_j=measured.reload_j.plus(joules))
+    if known.save_s is not None:
+        measured = replace(measured, unload_s=measured.unload_s.plus(known.save_s))
+    if known.save_j is not None:
+        measured = replace(measured, unload_j=measured.unload_j.plus(known.save_j))
+    result = statement(
+        "unload_works",
+        step=known.step,
+        step_stated=leader.start_known,
+        loss_before=known.loss,
+        loss_after=leader.loss,
+        save_s=known.save_s,
+        saved_b=known.saved_b,
+        restart_s=took_s,
+    )
+    facts = {
+        "held": True,
+        "step": known.step,
+        "resumed_step": began,
+        "resumed_step_told": leader.start_known,
+        "loss_before": known.loss,
+        "loss_after": leader.loss,
+        "checkpoint_s": known.save_s,
+        "checkpoint_bytes": known.saved_b,
+        "checkpoint_j": known.save_j,
+        "reload_s": took_s,
+        "reload_j": joules,
+    }
+    over = Unloading(held=True, result=result, facts=facts)
+    return replace(state, measured=measured, unloading=over)
+
+
+def _given_up(override: protocol.Override) -> Statement:
+    return statement("unload_given_up", mode=override.mode, by=override.by)
+
+
+def _over(state: JobState, held: bool | None, why: Statement, *, anew: bool = False, began: int = 0) -> JobState:
+    """End the rehearsal. `anew`: the training counts from step `began` again."""
+    was = state.unloading
+    held = was.held if held is None else held
+    facts = {"held": held, "step": was.step}
+    work = progress.begun_again(state.progress, began) if anew else state.progress
+    return replace(state, progress=work, unloading=Unloading(held=held, result=why, facts=facts))
+
+
+LEAD_S = 60.0
+"""Time reserved to submit the successor, besides the time for a checkpoint."""
+
+
+def holds(state: JobState, seen: Inputs) -> Chosen | None:
+    """The unload required by the approaching end of the scheduler's job, and why; None if not required."""
+    ends_s, leader = state.spec.ends_s, seen.leader
+    if ends_s is None or state.clock.replay or leader is None or not leader.can_unload:
+        return None
+    measured = state.measured.unload_s.value
+    takes_s = DEFAULT_UNLOAD_S if measured is None else measured
+    # a long step must end first
+    if seen.now_s < ends_s - LEAD_S - takes_s - 2.0 * leader.quiet_s:
+        return None
+    return Chosen(levels.UNLOAD, Why("plan", statement("time_limit", ends_s=ends_s)))

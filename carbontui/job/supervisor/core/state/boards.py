@@ -1,0 +1,137 @@
+"""Which boards belong to the job: those its training named, else those with its processes, else all visible ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import msgspec
+
+from carbontui.job.supervisor.core.state.inputs import Inputs, Rank
+from carbontui.power.messages import Reading
+
+NAMED_S = 30.0
+"""Boards still not named this long after the training named some are not the job's."""
+
+
+class LeftAlone(NamedTuple):
+    """A predecessor's cap in watts per GPU, and the boards whose limit another program has changed since."""
+
+    watts: float | None = None
+    boards: tuple[str, ...] = ()
+
+
+NONE_LEFT = LeftAlone()
+
+
+@dataclass(frozen=True, slots=True)
+class Boards:
+    named: tuple[str, ...] | None = None
+    """The boards that the training says it uses; None before it has named any."""
+    named_mono_s: float = 0.0
+    """When that last changed."""
+    shown: tuple[str, ...] = ()
+    """The boards on which the driver shows the training's processes, if it has named none."""
+    shown_mono_s: float = 0.0
+    own: frozenset[str] = frozenset()
+    """Boards ever watched because they were named. A board stays the job's after its rank has gone."""
+    left: LeftAlone = NONE_LEFT
+
+
+class RefusedCap(NamedTuple):
+    """A cap that every board has refused or dropped, the code of the refusal, and why; none of them while one holds or
+    is pending."""
+
+    watts: float | None = None
+    code: str | None = None
+    why: str = ""
+
+
+def named(boards: Boards, ranks: tuple[Rank, ...], mono_s: float) -> Boards:
+    """The boards the ranks name now; boards once named stay the job's while its ranks reconnect."""
+    said = tuple(dict.fromkeys(uuid for rank in ranks for uuid in rank.devices))
+    return replace(boards, named=said, named_mono_s=mono_s) if said and said != boards.named else boards
+
+
+def shown(boards: Boards, seen: Inputs) -> Boards:
+    """Where the training names no board: the boards on which the driver shows its processes."""
+    if boards.named is not None or not seen.readings.by_process:
+        return boards
+    uuids = tuple(reading.uuid for reading in seen.devices)
+    return replace(boards, shown=uuids, shown_mono_s=seen.mono_s) if uuids != boards.shown else boards
+
+
+def known(boards: Boards) -> tuple[frozenset[str], float] | None:
+    """The boards known to be the training's, and since when; None: it may use any visible one."""
+    if boards.named is not None:
+        return frozenset(boards.named), boards.named_mono_s
+    return (frozenset(boards.shown), boards.shown_mono_s) if boards.shown else None
+
+
+def settled(boards: Boards, seen: Inputs) -> Boards:
+    """Boards still watched NAMED_S after they were named become the job's own."""
+    certain = known(boards)
+    if certain is None or seen.mono_s - certain[1] < NAMED_S or seen.readings_age_s >= NAMED_S / 2:
+        return boards
+    own = boards.own | {reading.uuid for reading in seen.devices}
+    return replace(boards, own=own) if own != boards.own else boards
+
+
+def strangers(boards: Boards, seen: Inputs, after_s: float = NAMED_S) -> tuple[str, ...]:
+    """Boards counted only because it was not yet known which ones the training uses."""
+    certain = known(boards)
+    if certain is None or seen.mono_s - certain[1] < after_s:
+        return ()
+    watched = {reading.uuid for reading in seen.devices}
+    return tuple(sorted(seen.metered - watched - boards.own - certain[0])) if watched else ()
+
+
+def unseen(boards: Boards, seen: Inputs) -> frozenset[str]:
+    """Boards metered for this job that the driver no longer shows."""
+    gone = seen.metered - {reading.uuid for reading in seen.readings.devices}
+    certain = known(boards)
+    return gone if certain is None else gone & (boards.own | certain[0])
+
+
+def take_limits(devices: Sequence[Reading]) -> bool:
+    """Whether every board takes a power limit, as far as is known."""
+    known = [reading.caps["limit"].support for reading in devices if "limit" in reading.caps]
+    return bool(devices) and all(support in ("yes", "unknown") for support in known)
+
+
+def refused_cap(limit_w: float | None, seen: Inputs) -> RefusedCap:
+    """Whether the requested cap, `limit_w` per GPU, holds on no board."""
+    outcomes = [seen.limits.outcomes.get(reading.uuid) for reading in seen.devices]
+    failed = [outcome for outcome in outcomes if outcome is not None and not outcome.ok]
+    if not seen.limits.asked or seen.limits.pending or not outcomes or len(failed) < len(outcomes):
+        return RefusedCap()
+    return RefusedCap(limit_w, failed[0].code, failed[0].text or failed[0].code)
+
+
+def to_kept(boards: Boards, limit_w: float | None, left: tuple[str, ...]) -> dict[str, Any]:
+    """For the journal's `state` table; `left` are the boards excluded from the cap `limit_w` now."""
+    return {"named": boards.named, "own": sorted(boards.own), "left": {"watts": limit_w, "boards": left}}
+
+
+class _KeptLeft(msgspec.Struct):
+    watts: float | None = None
+    boards: tuple[str, ...] = ()
+
+
+class _KeptBoards(msgspec.Struct):
+    named: tuple[str, ...] | None = None
+    own: frozenset[str] = frozenset()
+    left: _KeptLeft | None = None
+
+
+def restored(kept: Any, mono_s: float) -> Boards:
+    """Boards named to a predecessor: others are not counted even while the ranks reconnect.
+
+    Raises msgspec.ValidationError on an invalid field.
+    """
+    was = msgspec.convert(kept or {}, _KeptBoards)
+    left = LeftAlone(was.left.watts, was.left.boards) if was.left and was.left.boards else NONE_LEFT
+    if not was.named:
+        return Boards(left=left)
+    return Boards(was.named, mono_s, own=was.own, left=left)

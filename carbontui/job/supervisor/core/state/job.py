@@ -1,0 +1,288 @@
+"""The state of one job: an immutable value, replaced at every tick and at every user command."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from msgspec import structs
+
+from carbontui import protocol
+from carbontui.grid.types import Outlook
+from carbontui.job.allowance import AllowanceKind
+from carbontui.job.budget import Budget
+from carbontui.job.child import Child
+from carbontui.job.clock import Clock
+from carbontui.job.spec import Options
+from carbontui.job.supervisor.core.state import attendance, boards, measured, override, progress, unloading
+from carbontui.job.supervisor.core.state import unloading as tried
+from carbontui.job.supervisor.core.state.allowances import Allowances
+from carbontui.job.supervisor.core.state.attendance import Attendance
+from carbontui.job.supervisor.core.state.boards import Boards
+from carbontui.job.supervisor.core.state.decision import STARTING, Asked, Decision
+from carbontui.job.supervisor.core.state.forbidden import ForbiddenHours
+from carbontui.job.supervisor.core.state.inputs import NOT_STARTED, Inputs, Rank
+from carbontui.job.supervisor.core.state.levels import Level
+from carbontui.job.supervisor.core.state.measured import PAUSE_MAX_S, RESUME_MAX_S, SETTLE_WALL_S, Measured
+from carbontui.job.supervisor.core.state.override import Overrides
+from carbontui.job.supervisor.core.state.plan import Plan
+from carbontui.job.supervisor.core.state.progress import Progress
+from carbontui.job.supervisor.core.state.unloading import Tried, Unloading
+from carbontui.power.curves.curve import Curve
+from carbontui.site.sharing import Share
+
+FRESH_WATTS_S = 2.0
+"""Readings older than this are stale: nothing is learned from them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What the job has used so far. None where no honest figure exists."""
+
+    gpu_kwh: float = 0.0
+    wall_kwh: float = 0.0
+    gco2_g: float | None = None
+    avoided_g: float | None = None
+    run_now_g: float | None = None
+    """What the same work would have emitted with every lever undone; None: not known, or none acted."""
+    run_now_past_g: float | None = None
+    """What run-now would have emitted by now, possibly with more of the work done."""
+    run_now_until_s: float | None = None
+    """Where on the job's clock run-now has done as much work as the job has by now."""
+    cost: protocol.Cost | None = None
+    gpu_shares: dict[str, float] = field(default_factory=dict)
+    """Share of the boards' joules by how they were metered."""
+    shares: dict[str, float] = field(default_factory=dict)
+    """Share of all joules by how they were metered."""
+    elapsed_s: float = 0.0
+    """Seconds of the account: since the start, without the excluded ones."""
+    steps_apart: int = 0
+    """Of the job's steps, those made in excluded times."""
+    excluded: tuple[protocol.Excluded, ...] = ()
+    coverage: protocol.Coverage | None = None
+
+    def of(self, kind: AllowanceKind) -> float:
+        """Grams, money or kWh at the wall that count against an allowance, as far as they are known: an allowance caps
+        what the job takes in all, so what a try or a calibration took counts too, though the account excludes it."""
+        if kind == "energy":
+            return self.wall_kwh + sum(one.energy_wall_kwh for one in self.excluded)
+        if kind == "carbon":
+            return (self.gco2_g or 0.0) + sum(one.gco2_g or 0.0 for one in self.excluded)
+        return self.cost.value if self.cost else 0.0
+
+
+class Calibrating(NamedTuple):
+    """The level that a calibration asks for now (None: none runs), and its progress or the result of the last one."""
+
+    level: Level | None = None
+    said: protocol.Statement | None = None
+
+
+NO_CALIBRATION = Calibrating()
+
+
+@dataclass(frozen=True, slots=True)
+class JobState:
+    """All that the supervisor knows and asks of its job. `spec` and `clock` are as given to `run`."""
+
+    spec: Options
+    clock: Clock
+    budget: Budget
+    progress: Progress
+    asked: Asked = field(default_factory=Asked)
+    decision: Decision = STARTING
+    override: Overrides = field(default_factory=Overrides)
+    forbidden: tuple[ForbiddenHours, ...] = ()
+    measured: Measured = field(default_factory=Measured)
+    boards: Boards = field(default_factory=Boards)
+    attendance: Attendance = field(default_factory=Attendance)
+    child: Child = NOT_STARTED
+    plan: Plan | None = None
+    frontier: protocol.Frontier | None = None
+    curve: Curve | None = None
+    outlook: Outlook | None = None
+    totals: Totals = field(default_factory=Totals)
+    allowances: Allowances = field(default_factory=Allowances)
+    caps_hold: bool = False
+    """Every board accepts a limit, as far as is known."""
+    changed_mono_s: float = 0.0
+    """When the observed state last changed: right after, readings still mix both states."""
+    resume_asked_mono_s: float | None = None
+    """When a paused training was last asked to resume; None once it has."""
+    still: bool | None = None
+    still_changed_s: float = 0.0
+    """Whether the job is still (paused, unloaded or not started), and since when it is or is not (job clock)."""
+    last_loss: float | None = None
+    epoch: int | None = None
+    """The epoch last reported by the script, as an integer."""
+    last_metrics: Mapping[str, float] = field(default_factory=dict)
+    """The script's last reported metrics, by name."""
+    unloading: Unloading = unloading.NEVER
+    tried: Tried = tried.NOT_TRIED
+    trial: str = ""
+    """Of a sweep: the last reported current trial."""
+    site: Share | None = None
+    """This job's share of the machine's power budget."""
+    calibrating: Calibrating = NO_CALIBRATION
+    plan_fault: protocol.Statement | None = None
+    """Why the last plan could not be made; None once one has been."""
+    renewed_mono_s: float = 0.0
+    """When leases were last renewed: with a decision, never without one."""
+    ended_mono_s: float | None = None
+    """When the training was seen to have ended: what reports afterwards is not the job's."""
+
+    @property
+    def start_s(self) -> float:
+        """The budget's start on the job's clock: when `run` was called."""
+        return self.clock.at_wall(self.spec.created_s)
+
+    @property
+    def deadline_s(self) -> float | None:
+        return self.budget.deadline_s(self.start_s, self.progress.total_s)
+
+    @property
+    def live(self) -> bool:
+        return self.decision.state in protocol.LIVE_STATES
+
+    @property
+    def may_unload(self) -> bool:
+        """Whether a plan may unload. The training of a replay is known to resume."""
+        return self.unloading.held is True or self.clock.replay
+
+    def level_named(self, name: str) -> Level | None:
+        return self.plan.table.get(name) if self.plan else None
+
+
+# --- from inputs to knowledge -------------------------------------------------------------------------------------
+
+
+def absorb(state: JobState, seen: Inputs) -> JobState:
+    """The state updated with the inputs of a tick, before any decision."""
+    for rank in seen.ranks:
+        state = hear(state, rank, seen)
+    settled = seen.mono_s - state.changed_mono_s > SETTLE_WALL_S
+    plain_full = state.decision.state == "running" and state.asked.limit_w is None and state.asked.duty is None
+    running = state.decision.state in ("running", "throttled", "pausing")
+    if running:
+        level = None if state.decision.state == "pausing" else state.level_named(state.decision.level.name)
+        speed = level.speed if level else 1.0
+        reference = plain_full and settled
+        capped = settled and state.decision.state == "throttled" and state.asked.duty is None
+        work = progress.ran(
+            state.progress,
+            seen.dt_s,
+            seen.dt_wall_s,
+            speed,
+            reference=reference,
+            capped=capped,
+            core_wait_s=seen.core_wait_s,
+        )
+    else:
+        work = progress.rested(state.progress)
+    known = state.measured
+    # the reading itself must be from the new state, not the time of looking at it
+    if seen.readings.mono_s - state.changed_mono_s > SETTLE_WALL_S and seen.readings_age_s < FRESH_WATTS_S:
+        known = _learn_watts(state, seen, plain_full=plain_full)
+    leader = seen.leader
+    return replace(
+        state,
+        child=seen.child,
+        progress=work,
+        measured=known,
+        boards=_see_boards(state, seen),
+        attendance=attendance.saw(state.attendance, seen),
+        caps_hold=state.spec.cap and boards.take_limits(seen.devices),
+        epoch=int(leader.epoch) if leader and leader.epoch is not None and leader.epoch >= 0 else state.epoch,
+        last_metrics=leader.metrics if leader and leader.metrics else state.last_metrics,
+        trial=(leader.trial if leader else None) or state.trial,
+        last_loss=leader.loss if leader and leader.loss is not None else state.last_loss,
+    )
+
+
+def hear(state: JobState, rank: Rank, seen: Inputs) -> JobState:
+    """The state after one training process has reported its steps; an exiting one sends its last count on leaving."""
+    if rank.state == "running" and state.resume_asked_mono_s is not None:
+        took = min(RESUME_MAX_S, seen.mono_s - state.resume_asked_mono_s)
+        known = replace(state.measured, resume_s=state.measured.resume_s.plus(took))
+        state = replace(state, measured=known, resume_asked_mono_s=None)
+    if rank.rank != 0:
+        return state
+    known, work = state.measured, state.progress
+    if seen.starts > work.starts and rank.step > 0:
+        known = replace(known, reload_s=known.reload_s.plus(seen.child.age_s))
+    fresh = seen.starts <= work.starts and rank.restart == 0 and rank.start_step == 0
+    work = progress.saw_start(work, seen.starts)
+    work = progress.saw_process(work, rank.process, seen.alive, fresh=fresh)
+    if seen.starts > state.progress.starts and rank.start_known:
+        # it reports its start step, earlier than its last one if it resumes from an older checkpoint or from none
+        began = work.before + rank.start_step
+        work = structs.replace(work, step=min(work.step, began), base=began)
+    work = progress.saw_step(work, rank.step, rank.start_step, rank.total)
+    if rank.saved_b is not None and state.unloading.saved_b != rank.saved_b:
+        state = replace(state, unloading=replace(state.unloading, saved_b=rank.saved_b))
+    work = progress.saw_guess(work, rank.guess, rank.total)
+    return replace(state, measured=known, progress=work)
+
+
+def hear_left(state: JobState, rank: Rank, seen: Inputs) -> JobState:
+    """Count the steps that a training process left in a file, unless another process has been heard since."""
+    if rank.rank != 0 or rank.process in state.progress.past:
+        return state
+    work = progress.saw_process(state.progress, rank.process, seen.alive, fresh=not (rank.restart or rank.start_step))
+    return replace(state, progress=progress.saw_step(work, rank.step, rank.start_step, rank.total))
+
+
+def _learn_watts(state: JobState, seen: Inputs, *, plain_full: bool) -> Measured:
+    known, host = state.measured, seen.readings.host
+    kind: measured.PowerState
+    if state.decision.state == "throttled" and seen.ranks and host.cpu_w is not None and known.rest_w.value is None:
+        # under a cap the host does the same work
+        return measured.saw_rest(known, host.cpu_w + (host.dram_w or 0.0), parked=False)
+    if plain_full and seen.ranks:
+        kind = "full"
+    elif state.decision.state in ("paused", "waiting"):
+        kind = "parked" if state.decision.state == "paused" else "idle"
+    else:
+        return known
+    read = [(r.uuid, r.own_w) for r in seen.devices if r.own_w is not None and not r.lost]
+    known = measured.saw_watts(known, kind, read)
+    if host.cpu_w is not None and kind in ("full", "parked"):
+        known = measured.saw_rest(known, host.cpu_w + (host.dram_w or 0.0), parked=kind == "parked")
+    return known
+
+
+def _see_boards(state: JobState, seen: Inputs) -> Boards:
+    if state.spec.simulated is not None:
+        return state.boards
+    named = boards.named(state.boards, seen.ranks, seen.mono_s)
+    return boards.settled(boards.shown(named, seen), seen)
+
+
+# --- from decision to state ----------------------------------------------------------------------------------------
+
+
+def expire(state: JobState, now_s: float) -> JobState:
+    """The state at `now_s`: an expired override is cleared."""
+    held = override.expire(state.override, now_s)
+    return state if held is state.override else replace(state, override=held)
+
+
+def enter(state: JobState, asked: Asked, decision: Decision, seen: Inputs) -> JobState:
+    """The state after `decision`, with the latencies measured and timers started by a change of state."""
+    before = state.decision.state
+    new = replace(state, asked=asked, decision=decision)
+    if asked.limit_w is not None and asked.limit_w != state.asked.limit_w:
+        new = replace(new, boards=replace(new.boards, left=boards.NONE_LEFT))
+    still = decision.state in ("waiting", "unloaded", "paused", "pausing") or decision.level.still
+    if still != state.still:
+        new = replace(new, still=still, still_changed_s=seen.now_s)
+    if decision.state == before:
+        return new
+    new = replace(new, changed_mono_s=seen.mono_s)
+    if decision.state == "paused":
+        took = min(PAUSE_MAX_S, seen.mono_s - asked.asked_mono_s)
+        new = replace(new, measured=replace(new.measured, pause_s=new.measured.pause_s.plus(took)))
+    if before in ("paused", "pausing") and decision.state in ("running", "throttled"):
+        new = replace(new, resume_asked_mono_s=seen.mono_s)
+    return new

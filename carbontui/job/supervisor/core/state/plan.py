@@ -1,0 +1,106 @@
+"""The plan in force: the level it sets now, and its form for viewers.
+
+The worker solves; this side turns level indices back into names and times. A plan survives a respawn through the
+journal, so that a new supervisor knows at once what was planned.
+"""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import msgspec
+
+from carbontui import protocol, units
+from carbontui.job.supervisor.core.state.levels import Level
+from carbontui.plan.results import Explanation
+
+
+class Says(NamedTuple):
+    """What a plan says for one moment: the level, and when and to which one it changes next."""
+
+    level: Level | None = None
+    next_at_s: float | None = None
+    next_level: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Level per slot over absolute time. `edges_s` has one entry more than `names`; '' means finished."""
+
+    names: tuple[str, ...]
+    edges_s: tuple[float, ...]
+    table: dict[str, Level]
+    view: protocol.PlanView
+    work_left_s: float | None = None
+    """Work left at `edges_s[0]` as the plan assumed it; None if not known (a predecessor's plan)."""
+    free_gco2_g: float | None = None
+    """What the same work would emit without the user's constraints; None if there are none."""
+    explanation: Explanation | None = None
+    scarce_s: tuple[float, float] | None = None
+    """Between when other jobs need watts of the site budget as well."""
+    moved: str = ""
+    """The fuels that moved the grid when it was made; '' if not known."""
+
+    def index_at(self, now_s: float) -> int | None:
+        if not self.names or now_s < self.edges_s[0] or now_s >= self.edges_s[-1]:
+            return None
+        return bisect_right(self.edges_s, now_s) - 1
+
+    def at(self, now_s: float) -> Says:
+        """The level now, and when and to which it changes next (the finish does not count)."""
+        index = self.index_at(now_s)
+        if index is None:
+            return Says()
+        name = self.names[index]
+        for later in range(index + 1, len(self.names)):
+            if self.names[later] != name:
+                upcoming = self.names[later] or None
+                return Says(self.table.get(name), self.edges_s[later] if upcoming else None, upcoming)
+        return Says(self.table.get(name))
+
+    def work_done_s(self, now_s: float) -> float:
+        """Reference-speed seconds of work that the plan expects from its start to `now_s`."""
+        done = 0.0
+        for name, a, b in zip(self.names, self.edges_s, self.edges_s[1:], strict=False):
+            level = self.table.get(name)
+            if level is not None and a < now_s:
+                done += level.speed * (min(b, now_s) - a)
+        return done
+
+
+def to_kept(plan: Plan) -> dict[str, Any]:
+    """For the journal's `state` table."""
+    return {
+        "names": plan.names,
+        "edges_s": plan.edges_s,
+        "table": {n: [v.kind, v.power_w, v.speed, v.cap_w, v.duty] for n, v in plan.table.items()},
+        "view": msgspec.to_builtins(plan.view),
+        "explanation": msgspec.to_builtins(plan.explanation),
+    }
+
+
+class _KeptPlan(msgspec.Struct):
+    names: tuple[str, ...]
+    edges_s: tuple[float, ...]
+    table: dict[str, tuple[protocol.LevelKind, float, float, float | None, float | None]]
+    view: protocol.PlanView
+    explanation: Explanation | None = None
+
+
+def restored(kept: Any) -> Plan | None:
+    """What a predecessor kept; None when there is nothing usable."""
+    if not kept:
+        return None
+    try:
+        was = msgspec.convert(kept, _KeptPlan)
+        units.from_iso(was.view.finish)
+    except (msgspec.ValidationError, ValueError):
+        return None
+    rising = all(a < b for a, b in itertools.pairwise(was.edges_s))
+    if len(was.edges_s) != len(was.names) + 1 or not rising:
+        return None
+    table = {name: Level(name, *fields) for name, fields in was.table.items()}
+    return Plan(was.names, was.edges_s, table, was.view, explanation=was.explanation)

@@ -1,0 +1,99 @@
+"""An unload of the job or a rehearsal of one, and its result, as kept in the state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from carbontui.job.child import Child
+from carbontui.job.supervisor.core.state.levels import FULL, Level
+from carbontui.protocol import Statement, statement
+
+Phase = Literal["none", "asked", "leaving", "away", "returning"]
+UNLOAD = Level("unload", "unload", 0.0, 0.0)
+TRY = "the try"
+"""`by` for the unload at the end of a try before the start: what it saved is resumed when the plan says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unloading:
+    """The unload under way, or the last one. Times are the machine's monotonic clock, energy is wall kWh so far."""
+
+    phase: Phase = "none"
+    by: str = ""
+    """Who started the rehearsal; '' if the plan unloads."""
+    since_s: float = 0.0
+    """When the phase started."""
+    since_kwh: float = 0.0
+    starts: int = 0
+    step: int = 0
+    loss: float | None = None
+    held: bool | None = None
+    """Whether it resumed the last time this was tried; None: never tried."""
+    result: Statement | None = None
+    """How the last one went."""
+    facts: Mapping[str, Any] | None = None
+    """The result in machine-readable form."""
+    save_s: float | None = None
+    save_j: float | None = None
+    saved_b: int | None = None
+
+    @property
+    def rehearsing(self) -> bool:
+        return self.phase != "none" and bool(self.by)
+
+
+NEVER = Unloading()
+
+
+def awaits_start(known: Unloading) -> bool:
+    """Unloaded at the end of a try: the plan decides when it really starts."""
+    return known.by == TRY and known.phase == "away"
+
+
+def before_start(child: Child, known: Unloading) -> bool:
+    """The job draws nothing yet: its command has not really been started."""
+    return child.state == "waiting" or (child.state == "unloaded" and awaits_start(known))
+
+
+def level(known: Unloading) -> Level | None:
+    """The level a rehearsal asks for now."""
+    if not known.rehearsing or awaits_start(known):
+        return None
+    return UNLOAD if known.phase == "leaving" else FULL
+
+
+def said(known: Unloading) -> Statement:
+    """How far an unload under way has come."""
+    return statement("unload_phase", phase=known.phase)
+
+
+def facts(known: Unloading) -> dict[str, Any]:
+    """The result of the last one, for machines."""
+    return {} if known.facts is None else {**known.facts, "why": known.result}
+
+
+def guards(known: Unloading) -> bool:
+    """Whether the keeper is to start from scratch if the resume fails."""
+    return known.rehearsing
+
+
+def falls_back(known: Unloading) -> bool:
+    """Whether the keeper is to try an earlier checkpoint if the resume of a plan's unload fails."""
+    return known.phase in ("away", "returning") and not known.rehearsing
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """The try; `result` is None until one has ended."""
+
+    result: Statement | None = None
+    under_way: bool = False
+    stepped_s: float | None = None
+    """When its first step was seen, on the machine's monotonic clock."""
+    ended_s: float = 0.0
+    """When it ended, job clock: a plan made before that assumed a running training."""
+
+
+NOT_TRIED = Tried()

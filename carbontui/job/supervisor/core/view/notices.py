@@ -1,0 +1,98 @@
+"""Notices for the user, one line each."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+from carbontui.job.supervisor.core.planning import finish
+from carbontui.job.supervisor.core.rules import allowance_rules, site_claim, unload_rules
+from carbontui.job.supervisor.core.state import attendance, boards
+from carbontui.job.supervisor.core.state.inputs import FRESH_S, Inputs
+from carbontui.job.supervisor.core.state.job import JobState
+from carbontui.power.messages import Capability, Reading
+from carbontui.protocol import Statement, statement, written
+
+TRIED_S = 60.0
+"""The result of a try is shown until the real start is this old."""
+UNREAD_S = 10.0
+"""Agents of other machines may take this long to come up before their watts are reported missing."""
+
+
+def notices(state: JobState, seen: Inputs, ours: Iterable[Statement]) -> list[Statement]:
+    """Caveats on the numbers first, then `ours` (faults of carbontui itself), then the rest."""
+    found: list[Statement] = []
+    if state.spec.simulated:
+        found.append(statement("simulated"))
+    if state.clock.replay:
+        found.append(statement("replay", times=state.clock.speed))
+    # the consequence of the user's own command comes before standing conditions
+    if late := finish.unreachable_by_pause(state, seen.now_s):
+        found.append(late)
+    found += allowance_rules.notices(state, seen.now_s)
+    if not seen.guarded:
+        found.append(statement("unguarded"))
+    if state.spec.nodes is not None and state.spec.nodes.fault:
+        found.append(written(state.spec.nodes.fault))
+    if silent := attendance.silent(state.attendance, seen):
+        found.append(statement("silent", names=silent))
+    unread = attendance.unread_nodes(seen)
+    if unread and seen.uptime_s >= UNREAD_S:
+        found.append(statement("nodes_unread", names=unread))
+    if beyond := site_claim.notice(state.site):
+        found.append(beyond)
+    # the screen has room for the first only: wrong watts come before the source of the grid data
+    found += board_notices(seen.devices, seen.readings_age_s, unread)
+    if missing := boards.unseen(state.boards, seen):
+        found.append(statement("boards_unseen", count=len(missing)))
+    if state.tried.result is not None and (seen.child.state != "running" or seen.child.age_s < TRIED_S):
+        found.append(state.tried.result)
+    if unload_rules.offered(state, seen):
+        found.append(statement("rehearsal_offered", job=state.spec.job))
+    found += [*ours, *(written(line) for line in seen.readings.notices if line)]
+    if state.plan_fault is not None:
+        found.append(state.plan_fault)
+    several = len(seen.readings.devices) > 1
+    label = {reading.uuid: reading.label for reading in seen.readings.devices if several}
+    shared = {reading.uuid for reading in seen.devices if reading.foreign_pids}
+    for outcome in seen.limits.outcomes.values():
+        if outcome.ok or not outcome.text or (outcome.code == "foreign" and outcome.uuid in shared):
+            continue
+        board = label.get(outcome.uuid)
+        found.append(statement("of_board", board=board, text=outcome.text) if board else written(outcome.text))
+    return found
+
+
+def _whose(reading: Reading) -> Statement:
+    """How the watts of a board shared with others are counted."""
+    if reading.share is None:
+        return statement("counted_here")
+    if reading.own_w is None or reading.power_w is None:
+        return statement("split")
+    return statement("split_as", own=reading.own_w, all=reading.power_w)
+
+
+def board_notices(devices: Sequence[Reading], age_s: float, unread: Collection[str] = ()) -> list[Statement]:
+    """Why the watts of these boards are not simply this job's: no answer, no reading, other users.
+
+    `age_s` is the age of the readings. Boards of the nodes `unread` are told of with their node.
+    """
+    if devices and age_s >= FRESH_S:
+        return [statement("driver_silent", age_s=age_s)]
+    found = []
+    for reading in devices:
+        board = reading.label
+        if reading.lost:
+            found.append(statement("board_lost", board=board))
+            continue
+        counts = reading.caps.get("energy", Capability("unknown")).support == "yes"
+        if reading.power_w is None and not counts and reading.node not in unread:
+            found.append(statement("board_unread", board=board, why=reading.why.get("power_w")))
+        if reading.mig:
+            found.append(statement("board_in_slices", board=board))
+        if reading.foreign_pids:
+            whose = _whose(reading)
+            if reading.foreign_user:
+                found.append(statement("board_of_user_too", board=board, user=reading.foreign_user, whose=whose))
+            else:
+                found.append(statement("board_of_others_too", board=board, pid=reading.foreign_pids[0], whose=whose))
+    return found

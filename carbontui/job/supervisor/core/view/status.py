@@ -1,0 +1,205 @@
+"""From the job's state to what users see: its Status with provenance, and the outlook as charts draw it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+from carbontui import protocol, units
+from carbontui.grid.types import Outlook
+from carbontui.job import situation
+from carbontui.job.supervisor.core.planning import expected_end
+from carbontui.job.supervisor.core.planning.course import CourseAhead, course
+from carbontui.job.supervisor.core.rules import allowance_rules
+from carbontui.job.supervisor.core.state import forbidden
+from carbontui.job.supervisor.core.state.inputs import FRESH_S, Inputs
+from carbontui.job.supervisor.core.state.job import JobState
+from carbontui.job.supervisor.core.view import provenance, work_estimate
+from carbontui.power.messages import Reading
+
+
+def status(state: JobState, seen: Inputs, *, host: str, pids: protocol.Pids) -> protocol.Status:
+    """The Status at the time of `seen`, without what is told in words: notices, provenance, and the texts of the
+    reason, of forbidden hours and of boards. `host` and `pids` name the machine and our processes."""
+    gpus = tuple(_gpu(reading, state.measured.parked_w.get(reading.uuid, (None, 0))[0]) for reading in seen.devices)
+    fresh = seen.readings_age_s < FRESH_S
+    leader, totals, work, held = seen.leader, state.totals, state.progress, state.override
+    ahead = course(state, seen)
+    expected = ahead.finish_s
+    power_w = _power_w(state, seen, gpus if fresh else ())
+    now = of(state, seen, ahead, power_w)
+    (account, at_end), estimate = expected_end.statement(state, seen, ahead), work_estimate.estimate(state, seen)
+    used = account.so_far
+    return protocol.Status(
+        job=state.spec.job,
+        name=state.spec.name,
+        host=host,
+        measured_at=units.iso(seen.now_s),
+        state=state.decision.state,
+        reason=protocol.Reason(state.decision.why.code, ""),
+        level=state.decision.level.name,
+        situation=now,
+        next=now.ahead[0] if now.ahead else None,
+        override=held.current,
+        override_gen=held.gen,
+        forbidden=tuple(one.to_wire(seen.now_s) for one in forbidden.current(state.forbidden, seen.now_s)),
+        budget=_budget(state),
+        finish_expected=None if expected is None else units.iso(expected),
+        pids=pids,
+        clients=len(seen.ranks),
+        step=work.step,
+        steps_total=work.steps_total,
+        work_done_s=None if work.total_s is None else round(work.done_s, 1),
+        work_total_s=None if work.total_s is None else round(work.total_s, 1),
+        guess=_guess(state),
+        rate_steps_per_s=leader.rate if leader else None,
+        loss=leader.loss if leader else state.last_loss,
+        metrics={name: value for name, value in state.last_metrics.items() if math.isfinite(value)},
+        epoch=leader.epoch if leader else None,
+        gpus=gpus if fresh else tuple(_blank(gpu) for gpu in gpus),
+        power_w=power_w,
+        energy_gpu_kwh=used.energy_gpu_kwh,
+        energy_wall_kwh=used.energy_wall_kwh,
+        gco2_g=used.gco2_g,
+        avoided_g=used.avoided_g,
+        cost=totals.cost,
+        account=account,
+        excluded=totals.excluded,
+        coverage=totals.coverage,
+        at_end=at_end,
+        estimate=estimate,
+        allowances=allowance_rules.on_wire(state),
+        intensity=_intensity(state.outlook, seen.now_s),
+        forecast_errors=_forecast_errors(state.outlook),
+        exit=_exit(state, seen),
+        certificate=state.plan.view.certificate if state.plan else None,
+    )
+
+
+def _guess(state: JobState) -> protocol.Guess | None:
+    """The guess, while nothing better is known."""
+    work = state.progress
+    if work.guess is None or not (work.steps_total is None or work.guessed):
+        return None
+    return protocol.Guess(*work.guess, agreed=work.guessed)
+
+
+def _power_w(state: JobState, seen: Inputs, gpus: tuple[protocol.Gpu, ...]) -> float | None:
+    """Watts of boards, CPU and memory; a finished job draws nothing, whatever its boards do."""
+    host = seen.readings.host
+    known = [gpu.power_w if gpu.own_w is None else gpu.own_w for gpu in gpus if gpu.power_w is not None]
+    if not state.live or provenance.blind(state, seen) or not (known or (not seen.devices and host.cpu_w is not None)):
+        return None
+    return sum(known) + (host.cpu_w or 0.0) + (host.dram_w or 0.0)
+
+
+def _budget(state: JobState) -> protocol.BudgetStatus:
+    deadline, total = state.deadline_s, state.progress.total_s
+    factor = None if deadline is None or not total else (deadline - state.start_s) / total
+    shown = None if deadline is None else units.iso(deadline)
+    return protocol.BudgetStatus(units.iso(state.start_s), shown, factor, total is not None)
+
+
+def _intensity(outlook: Outlook | None, now_s: float) -> protocol.Intensity | None:
+    value = None if outlook is None else outlook.value_at(now_s)
+    if outlook is None or value is None:
+        return None
+    return protocol.Intensity(round(value, 2), outlook.signal, outlook.zone)
+
+
+def _forecast_errors(outlook: Outlook | None) -> tuple[protocol.ForecastError, ...]:
+    found = outlook.accuracy if outlook else ()
+    return tuple(protocol.ForecastError(x.lead_h, x.hours, round(x.error, 4), x.naive, x.coverage) for x in found)
+
+
+def _exit(state: JobState, seen: Inputs) -> protocol.Exit | None:
+    child = seen.child
+    if child.state != "exited" or child.unloaded:
+        return None
+    at_s = child.ended_s(state.clock)
+    return protocol.Exit(child.code, child.signal, None if at_s is None else units.iso(at_s))
+
+
+def _gpu(reading: Reading, parked_w: float | None) -> protocol.Gpu:
+    return protocol.Gpu(
+        uuid=reading.uuid,
+        name=reading.name,
+        power_w=None if reading.power_w is None else round(reading.power_w, 2),
+        limit_w=reading.limit_w if reading.clocks_w is None else reading.clocks_w,
+        parked_w=None if parked_w is None else round(parked_w, 1),
+        memory_used_b=reading.memory_used_b,
+        util=reading.util,
+        index=reading.index,
+        temp_c=reading.temp_c,
+        sm_mhz=reading.sm_mhz,
+        own_w=None if reading.share is None or reading.own_w is None else round(reading.own_w, 2),
+        node=reading.node or None,
+    )
+
+
+def _blank(gpu: protocol.Gpu) -> protocol.Gpu:
+    """A board whose driver does not answer: its name is known, its watts are not."""
+    return protocol.Gpu(gpu.uuid, gpu.name, None, gpu.limit_w, gpu.parked_w, index=gpu.index, node=gpu.node)
+
+
+def _short(values: tuple[float | None, ...], digits: int) -> tuple[float | None, ...]:
+    return tuple(None if value is None else round(value, digits) for value in values)
+
+
+def band(outlook: Outlook) -> protocol.Band:
+    """The outlook as charts draw it."""
+
+    return protocol.Band(
+        start=units.iso(outlook.start_s),
+        step_s=outlook.step_s,
+        mean_g=_short(outlook.mean, 1),
+        lo_g=_short(outlook.lo, 1),
+        hi_g=_short(outlook.hi, 1),
+        realised=outlook.realised,
+        zone=outlook.zone,
+        signal=outlook.signal,
+        source=outlook.source,
+        how=outlook.how,
+    )
+
+
+def prices(outlook: Outlook) -> protocol.PriceSlots | None:
+    """The prices of the outlook as charts draw them; None if none are known."""
+    if outlook.currency is None or all(value is None for value in outlook.price):
+        return None
+
+    return protocol.PriceSlots(
+        start=units.iso(outlook.start_s),
+        step_s=outlook.step_s,
+        mean=_short(outlook.price, 5),
+        lo=_short(outlook.price_lo, 5),
+        hi=_short(outlook.price_hi, 5),
+        currency=outlook.currency,
+        source=outlook.price_source,
+    )
+
+
+def of(state: JobState, seen: Inputs, ahead: CourseAhead, watts: float | None) -> protocol.Situation:
+    """`ahead` is the state's course, `watts` its power now."""
+    decided = state.decision
+    if not state.live:
+        ended_s = seen.child.ended_s(state.clock)
+        return situation.over(None if ended_s is None else units.iso(ended_s))
+    since_s = state.asked.since_s
+    return protocol.Situation(
+        decided=decided.level.name,
+        applied=decided.applied.name,
+        refused=None if decided.refused is None else protocol.Refusal(decided.refused, decided.level.cap_w),
+        held_by=decided.held_by,
+        since=None if since_s is None else units.iso(since_s),
+        until=None if decided.until_s is None else units.iso(decided.until_s),
+        watts=watts,
+        ahead=changes(ahead),
+    )
+
+
+def changes(ahead: CourseAhead) -> tuple[protocol.Next, ...]:
+    """The next changes of level on a course; its end is none."""
+    pairs = itertools.pairwise(ahead.segments)
+    found = (protocol.Next(units.iso(b.start_s), b.level.name) for a, b in pairs if a.level.name != b.level.name)
+    return tuple(itertools.islice(found, protocol.MOST_AHEAD))

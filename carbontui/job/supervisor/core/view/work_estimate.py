@@ -1,0 +1,94 @@
+"""What the whole work takes at full speed, with an interval that narrows as steps are made."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from carbontui import protocol, units
+from carbontui.account.expected_end import BAND_SIGMAS, Slots, Stretch, flat_out, to_come
+from carbontui.client.train.prediction import Prediction
+from carbontui.job.supervisor.core.planning import machine
+from carbontui.job.supervisor.core.state.inputs import Inputs
+from carbontui.job.supervisor.core.state.job import JobState
+from carbontui.protocol import Statement, statement
+
+
+def estimate(state: JobState, seen: Inputs) -> protocol.Estimate | None:
+    """None while the number of steps is unknown, too few have been timed, or once the job is over."""
+    work = state.progress
+    steps = None if work.steps_total is None else work.steps_total - work.before
+    found = (
+        None if steps is None or not (state.live or state.spec.estimate) else work.blocks.whole(steps, work.core_wait)
+    )
+    if found is None:
+        return None
+    full_w = machine.full_wall_w(state, seen)
+
+    def kwh(seconds: float) -> float | None:
+        return None if full_w is None else round(units.joules_to_kwh(seconds * full_w), 9)
+
+    return protocol.Estimate(
+        work_s=round(found.value, 3),
+        work_lo_s=round(found.lo, 3),
+        work_hi_s=round(found.hi, 3),
+        energy_wall_kwh=kwh(found.value),
+        energy_lo_kwh=kwh(found.lo),
+        energy_hi_kwh=kwh(found.hi),
+        **_grams(state, found, full_w),
+        **_money(state, seen, found, full_w),
+        drifting=found.drifting,
+        drift=round(found.drift, 4),
+        steps_seen=len(work.blocks.times) * work.blocks.size,
+        core_wait=round(work.core_wait, 4),
+    )
+
+
+TO_95 = 1.96 / BAND_SIGMAS
+"""Factor from the half-width of an 80 % band to that of a 95 % band."""
+
+
+def _grams(state: JobState, found: Prediction, full_w: float | None) -> dict[str, Any]:
+    """CO2 at full speed from the job's start; the errors of time and forecast are independent and add in quadrature."""
+    outlook = state.outlook
+    if full_w is None or outlook is None:
+        return {}
+    slots = Slots(outlook.start_s, outlook.step_s, outlook.mean, outlook.lo, outlook.hi)
+    whole = flat_out(Stretch(state.start_s, state.start_s + found.value, full_w), slots)
+    if whole is None or whole.value <= 0:
+        return {}
+    shares = [(found.hi - found.value) / found.value, (found.value - found.lo) / found.value]
+    band = 0.0 if whole.hi is None else TO_95 * (whole.hi - whole.value) / whole.value
+    up, down = (math.hypot(share, band) for share in shares)
+    lo = max(0.0, whole.value * (1 - down))
+    return {"gco2_g": round(whole.value, 6), "gco2_lo_g": round(lo, 6), "gco2_hi_g": round(whole.value * (1 + up), 6)}
+
+
+def _money(state: JobState, seen: Inputs, found: Prediction, full_w: float | None) -> dict[str, Any]:
+    """Cost at full speed from the job's start at the known prices, rent included; its interval is that of the time."""
+    spec, outlook = state.spec, state.outlook
+    if spec.currency is None or full_w is None:
+        return {}
+    known = outlook is not None and any(price is not None for price in outlook.price)
+    if not known and spec.price_per_kwh is None and not spec.gpu_price:
+        return {}
+    start_s, step_s = 0.0, 900.0
+    prices: Sequence[float | None] = (spec.price_per_kwh or 0.0,)
+    if known and outlook is not None:
+        start_s, step_s, prices = outlook.start_s, outlook.step_s, outlook.price
+    rent = (spec.gpu_price or 0.0) * len(seen.devices)
+
+    def cost(seconds: float) -> float | None:
+        part = Stretch(state.start_s, state.start_s + seconds, full_w)
+        value = to_come([part], start_s, step_s, prices, rent_per_h=rent)
+        return None if value is None else round(value, 6)
+
+    ends = {"cost": cost(found.value), "cost_lo": cost(found.lo), "cost_hi": cost(found.hi)}
+    return {**ends, "currency": spec.currency}
+
+
+def source(state: JobState) -> Statement:
+    """Source of the estimate. Timings cannot tell what else will run on the machine."""
+    work = state.progress.blocks
+    return statement("source_estimate", timings=len(work.times), steps=work.size)

@@ -1,0 +1,148 @@
+"""Which boards a job uses if neither its script nor its environment says so: those with a process of the job.
+
+The driver lists the processes of each board. Until one of ours appears, every visible board may become the job's; from
+then on only the boards with a process of ours are. In containers the driver may list host pids, or none: a board with
+memory or kernels in use and no visible process of ours stays a candidate as long as no other board is known.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from carbontui.power.backends.base import DeviceInfo, Look
+from carbontui.system import proc
+
+GRACE_S = 30.0
+"""A training process has opened its boards this long after its start, or will be seen when it does."""
+SEEK_FOR_S = 120.0
+"""Boards are usually opened within this time; later the normal rate of listing processes finds them too."""
+BARE_SHARE = 0.01
+"""Share of memory in use on a board without any process: a few hundred MiB of 80 GiB belong to the driver itself."""
+
+BoardPids = tuple[int, ...] | None
+"""Processes on a board; None if the driver does not report them."""
+
+
+class JobBoards:
+    """The boards of one job, resolved with each wish from its supervisor."""
+
+    def __init__(self) -> None:
+        self.uuids: tuple[str, ...] = ()
+        self.certain = True
+        """The script named them, the environment left no doubt, or the driver shows a process of the job on each."""
+        self.by_process = False
+        """The boards are those with a process of the job."""
+        self.seeking = False
+        """The job has started and none of its processes has been seen on a board yet."""
+        self.visible: tuple[str, ...] = ()
+        """The boards that may be the job's."""
+        self._seen: tuple[str, ...] = ()
+        self._since_s: float | None = None
+
+    def named(self, names: tuple[str, ...], infos: tuple[DeviceInfo, ...]) -> None:
+        """The script has named its boards."""
+        self.uuids = self.visible = boards_of(names, infos)
+        self.certain, self.by_process, self.seeking = True, False, False
+
+    def every(self, infos: tuple[DeviceInfo, ...]) -> None:
+        """Use all boards: without a job, or simulated ones."""
+        self.uuids = self.visible = tuple(info.uuid for info in infos)
+        self.certain, self.by_process, self.seeking = True, False, False
+
+    def found(
+        self,
+        infos: tuple[DeviceInfo, ...],
+        environment: Mapping[str, str],
+        own: tuple[int, ...],
+        pids: Mapping[str, BoardPids],
+        looks: Mapping[str, Look],
+        now_s: float,
+    ) -> None:
+        """No boards were named: use those visible to CUDA by `environment`, then those with a process of `own`.
+
+        Boards once seen with one stay the job's while it is on none: it is unloaded, or restarts.
+        """
+        order = environment.get("CUDA_DEVICE_ORDER", "")
+        self.visible, self.certain = visible(environment.get("CUDA_VISIBLE_DEVICES"), infos, order)
+        if not own:
+            self._since_s = None
+        elif self._since_s is None:
+            self._since_s = now_s
+        used = tuple(uuid for uuid in self.visible if _uses(pids.get(uuid), own))
+        self._seen = used or tuple(uuid for uuid in self._seen if uuid in self.visible)
+        self.by_process = bool(self._seen)
+        self.certain = self.certain or self.by_process
+        self.uuids = self._seen or self.visible
+        self.seeking = not self._seen and self._since_s is not None and now_s - self._since_s < SEEK_FOR_S
+        if not self._seen and self._since_s is not None and now_s - self._since_s >= GRACE_S:
+            bare = {info.uuid for info in infos if _bare(info, pids, looks)}
+            self.uuids = tuple(uuid for uuid in self.visible if uuid not in bare)
+
+
+def hidden(pids: Mapping[str, BoardPids]) -> frozenset[int]:
+    """Processes that the driver lists with pids unknown here: those of a host, seen from a container."""
+    return frozenset(pid for listed in pids.values() for pid in listed or () if not proc.exists(pid))
+
+
+def _uses(listed: BoardPids, own: tuple[int, ...]) -> bool:
+    return any(proc.belongs(pid, own) for pid in listed or ())
+
+
+def _bare(info: DeviceInfo, pids: Mapping[str, BoardPids], looks: Mapping[str, Look]) -> bool:
+    """Whether no process uses this board."""
+    look = looks.get(info.uuid)
+    if look is None or pids.get(info.uuid, ()) != () or info.mig:
+        return False
+    memory = (look.memory_used_b or 0) > BARE_SHARE * (info.memory_total_b or 0)
+    return not memory and not look.util
+
+
+_OLD_MIG = re.compile(r"MIG-(GPU-[0-9a-fA-F-]+)/\d+/\d+$")
+
+
+def board_of(name: str, infos: tuple[DeviceInfo, ...]) -> str | None:
+    """UUID of the board behind one name (UUID, unique prefix, UUID without "GPU-", either MIG form), or None."""
+    name = name.strip()
+    old = _OLD_MIG.match(name)
+    if old:
+        name = old[1]
+    if name.startswith("MIG-"):
+        return next((info.uuid for info in infos if any(part.startswith(name) for part in info.mig_uuids)), None)
+    if not name:
+        return None
+    wanted = name if name.startswith("GPU-") else f"GPU-{name}"
+    hits = [info.uuid for info in infos if info.uuid.lower().startswith(wanted.lower())]
+    if not hits:
+        # CUDA gives the UUID of a MIG slice without prefix, and a client cannot tell it from a board's
+        part = f"MIG-{name.removeprefix('GPU-')}".lower()
+        hits = [info.uuid for info in infos for uuid in info.mig_uuids if uuid.lower() == part]
+    return hits[0] if len(hits) == 1 else None
+
+
+def boards_of(names: tuple[str, ...], infos: tuple[DeviceInfo, ...]) -> tuple[str, ...]:
+    """Boards behind the names a client reported, each once, in order; unknown names are omitted."""
+    found = (board_of(name, infos) for name in names)
+    return tuple(dict.fromkeys(uuid for uuid in found if uuid is not None))
+
+
+def visible(value: str | None, infos: tuple[DeviceInfo, ...], order: str = "") -> tuple[tuple[str, ...], bool]:
+    """Boards that CUDA_VISIBLE_DEVICES leaves visible, and whether that is certain; `order` is CUDA_DEVICE_ORDER."""
+    if value is None:
+        return tuple(info.uuid for info in infos), True
+    found: list[str] = []
+    certain = True
+    whole = all(info.index == place for place, info in enumerate(infos))  # no board was lost before
+    for entry in value.split(","):
+        entry = entry.strip()
+        if re.fullmatch(r"\d+", entry):
+            uuid = infos[int(entry)].uuid if int(entry) < len(infos) else None
+            certain = certain and whole and (len(infos) == 1 or order == "PCI_BUS_ID")  # NVML's own order
+        else:
+            uuid = board_of(entry, infos)
+        if uuid is None:
+            break
+        if uuid in found and not entry.startswith("MIG-"):
+            return (), certain  # duplicates are an error to CUDA: nothing is visible
+        found.append(uuid)
+    return tuple(dict.fromkeys(found)), certain or (whole and len(set(found)) == len(infos))

@@ -1,0 +1,394 @@
+"""The agent without its socket: samples devices, applies requested limits and restores them.
+
+Two threads call it: the sampler's (`open`, `sample`), which may block in the driver for a while, and the main one
+(`wish`, `tick`, `leave`), which waits for it only while both touch limits.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from carbontui.power.agent import boards, view
+from carbontui.power.agent.boards import JobBoards
+from carbontui.power.backends.base import Backend, DeviceError, DeviceInfo, Look
+from carbontui.power.limit import leases
+from carbontui.power.limit.leases import LeaseStore
+from carbontui.power.limit.limiter import Limiter
+from carbontui.power.messages import (
+    DEAD_MAN_S,
+    AgentLine,
+    Code,
+    Done,
+    HostReading,
+    Outcome,
+    Readings,
+    Report,
+    Sample,
+    Wish,
+)
+from carbontui.power.metering.rapl import Host
+from carbontui.power.metering.shares import BoardUse
+
+FAST_S = 0.1
+SLOW_S = 1.0
+SIMULATED_S = 0.25
+PROCESSES_S = 10.0
+SEEK_S = 2.0
+"""How often the boards' processes are listed while it is not yet known which boards the job uses."""
+RETRY_S: dict[Code, float] = {"held": 1.0, "foreign": PROCESSES_S}
+"""When to retry a wish blocked by another job or process."""
+OPEN_S = 2.0
+"""How long the exit waits for a driver that is still being opened, if limits are to be restored."""
+REOPEN_S = (1.0, 2.0, 5.0, 15.0)
+
+
+class Sampler(threading.Thread):
+    """Reads every device in turn and reports. Only this thread calls getters in a loop."""
+
+    def __init__(self, agent: Agent) -> None:
+        super().__init__(name="sampler", daemon=True)
+        self._agent = agent
+        self.poke = threading.Event()
+
+    def run(self) -> None:
+        self._agent.open()  # the first driver call may be slow; the main thread serves wishes and EOF meanwhile
+        while True:
+            try:
+                pause = self._agent.sample()
+            except Exception as error:
+                # an agent that falls silent is replaced, over and over: report the fault and keep sampling
+                self._agent.say(f"sampler: {type(error).__name__}: {error}")
+                pause = SLOW_S
+            self.poke.wait(pause)
+
+
+class Agent:
+    """State of the process; `clock` is monotonic seconds, `wall` epoch seconds."""
+
+    def __init__(
+        self,
+        send: Callable[[Struct], None],
+        backend: Backend,
+        host: Host,
+        store: LeaseStore | None,
+        job: str,
+        *,
+        monitor: bool = False,
+        probing: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._send = send
+        self._probing = probing
+        self._monitor = monitor
+        self._store = store
+        self._job = job
+        self._backend = backend
+        self._host = host
+        self._clock = clock
+        self._wall = wall
+        self._limiter = Limiter(backend, store, job, self.say, tell=self._tell, monitor=monitor, probing=probing)
+        self._guard = threading.RLock()
+        self._wish: Wish | None = None
+        self._opened = False
+        self._ready = threading.Event()
+        self._settled = False
+        self._released = False
+        self._last_wish_s = clock()
+        self._infos: tuple[DeviceInfo, ...] = ()
+        self._boards = JobBoards()
+        self._looks: dict[str, Look] = {}
+        self._pids: dict[str, tuple[int, ...] | None] = {}
+        self._foreign: dict[str, tuple[int, ...]] = {}
+        self._use = BoardUse(backend)
+        self._samples: list[Sample] = []
+        self._report_at = 0.0
+        self._slow_at = 0.0
+        self._retry_at = 0.0
+        self._acted_s = 0.0
+        """When limits were last set or restored: an older look says nothing about them."""
+        self._reopen_at: float | None = None
+        self._reopen_tries = 0
+        self._trouble = ""
+        self._told: dict[str, Outcome] = {}
+        self.sampler = Sampler(self)
+
+    def say(self, text: str) -> None:
+        self._send(AgentLine(text))
+
+    def _tell(self, *outcomes: Outcome) -> None:
+        """Report unsolicited changes of limits; the same outcome is not repeated."""
+        news = tuple(outcome for outcome in outcomes if self._told.get(outcome.uuid) != outcome)
+        self._told.update((outcome.uuid, outcome) for outcome in outcomes)
+        if news:
+            self._send(Done(self._wish.gen if self._wish else 0, news, asked=False))
+
+    # --- the sampler's side -----------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Open the backend; if that fails, report why and retry later."""
+        try:
+            self._backend.open()
+            self._trouble, self._reopen_at, self._reopen_tries = "", None, 0
+        except DeviceError as error:
+            self._trouble = "" if error.code == 12 else f"{self._backend.name}: {error}"
+            wait = REOPEN_S[min(self._reopen_tries, len(REOPEN_S) - 1)]
+            self._reopen_tries += 1
+            self._reopen_at = self._clock() + wait
+        with self._guard:
+            self._opened, self._settled = True, False
+            self._ready.set()
+            self._infos = self._backend.devices()
+            for info in self._infos:
+                self._limiter.know(info)
+            if self._wish is not None:
+                self._take(self._wish, fresh=True)
+
+    def sample(self) -> float:
+        """Read everything once; returns the seconds until the next look."""
+        if self._wish is None and self._clock() - self._last_wish_s < SLOW_S:
+            return 0.02  # a first report without the first wish would not know which boards are watched
+        if self._reopen_at is not None and self._clock() >= self._reopen_at:
+            self.open()
+        poked = self.sampler.poke.is_set()
+        self.sampler.poke.clear()
+        began = self._clock()
+        slow = began >= self._slow_at
+        if slow:
+            self._slow_at = began + (SEEK_S if self._boards.seeking else PROCESSES_S)
+        for info in self._infos:
+            self._look(info, slow)
+        # reopening closes the driver for a moment; it may forget limits if no other process holds it open
+        incomplete = self._backend.incomplete and not self._limiter.active()
+        if (self._backend.broken or incomplete) and self._reopen_at is None:
+            self._reopen_at = began
+        now = self._clock()
+        if poked or now >= self._report_at:
+            period = SIMULATED_S if self._backend.name == "simulated" else SLOW_S
+            self._report_at = max(self._report_at + period, now + 0.5 * period)
+            self._report()
+        # a slow driver is read less often: at most a twentieth of the time
+        return max(self._period(), min(3.0, 20.0 * (self._clock() - began)))
+
+    def _look(self, info: DeviceInfo, slow: bool) -> None:
+        mono, wall = self._clock(), self._wall()
+        look = self._backend.look(info.uuid)
+        before = self._looks.get(info.uuid)
+        back = before is not None and before.lost and not look.lost
+        self._looks[info.uuid] = look
+        if info.uuid in self._boards.visible and (slow or self._use.changed(info.uuid, look)):
+            self._find_foreign(info.uuid)
+        self._use.split(info, look, self._own(info.uuid), self._boards.seeking)
+        self._samples.append(
+            Sample(
+                uuid=info.uuid,
+                mono_s=mono,
+                wall_s=wall,
+                how="simulated" if info.simulated else "estimated" if look.kind == "model" else "measured",
+                energy_uj=look.energy_uj,
+                power_w=look.power_w,
+                kind=look.kind,
+                max_w=None if info.limit_max_mw is None else info.limit_max_mw / 1000,
+                share=self._use.shares.get(info.uuid),
+                lost=look.lost,
+                errors=look.errors,
+            )
+        )
+        with self._guard:
+            if back:
+                self.say(f"GPU {info.index} ({info.uuid}) is back")
+                self._limiter.returned(info.uuid)
+                self._retry_at = mono  # the limit that is wanted belongs on it again
+            if self._backend.away or mono < self._acted_s:
+                return  # it was taken under the previous limit: setting one through capd may take a second
+            happened = self._limiter.observe(info.uuid, look, mono)
+            if happened is not None:
+                self._tell(happened)
+
+    def _find_foreign(self, uuid: str) -> None:
+        self._pids[uuid] = self._use.list(uuid, self._looks.get(uuid))
+        own = self._wish.own_pids if self._wish else ()
+        # if hidden processes may be on any of several boards, those beyond the number of our own are foreign
+        crowded = not self._boards.by_process and len(boards.hidden(self._pids)) > len(own) > 0
+        self._foreign[uuid] = view.foreign(self._pids[uuid] or (), own, hidden_too=crowded)
+
+    def _own(self, uuid: str) -> frozenset[int] | None:
+        """The job's processes on a board shared with others; None if it is not shared or that is unknown."""
+        foreign, listed = self._foreign.get(uuid), self._pids.get(uuid)
+        if not foreign or not listed or not (self._wish and self._wish.own_pids):
+            return None
+        return None if boards.hidden({uuid: listed}) else frozenset(listed) - frozenset(foreign)
+
+    def _period(self) -> float:
+        if self._backend.name == "simulated":
+            return SIMULATED_S
+        bare = any(
+            look.energy_uj is None and look.kind == "instant"
+            for uuid, look in self._looks.items()
+            if uuid in self._boards.uuids
+        )
+        return FAST_S if bare or (self._wish is not None and self._wish.fast) else SLOW_S
+
+    def _report(self) -> None:
+        mono, wall = self._clock(), self._wall()
+        own = self._wish.own_pids if self._wish else ()
+        host_samples, host = self._host.sample(mono, wall, own)
+        samples, self._samples = (*self._samples, *host_samples), []
+        self._send(Report(self._readings(mono, wall, host), samples))
+
+    def _readings(self, mono: float, wall: float, host: HostReading) -> Readings:
+        several = {info.uuid: f"GPU {info.index}: " for info in self._infos} if len(self._infos) > 1 else {}
+        limits = [several.get(uuid, "") + text for uuid, text in self._limiter.notices.items()]
+        absent = self._backend.absent
+        gone = [f"GPU {index} does not answer ({why}): reboot or reset it" for index, why in absent]
+        notices = [text for text in (self._trouble, *gone, *limits) if text]
+        if not self._boards.certain:
+            notices.append(
+                "CUDA_VISIBLE_DEVICES gives numbers, which may name other GPUs until the script reports UUIDs"
+            )
+        return Readings(
+            mono_s=mono,
+            wall_s=wall,
+            backend=self._backend.name if self._infos else "none",
+            driver=self._backend.driver,
+            devices=tuple(
+                view.reading(
+                    info,
+                    look,
+                    watched=info.uuid in self._boards.uuids,
+                    limit=self._limiter.cap(info.uuid),
+                    power_limit=self._limiter.limit_cap(info.uuid),
+                    clocks=self._limiter.clocks_cap(info.uuid),
+                    found_w=self._limiter.found_w(info.uuid),
+                    top_w=self._limiter.top_w(info.uuid),
+                    pids=self._pids.get(info.uuid),
+                    clocks_w=self._limiter.clocks_w(info.uuid),
+                    proving=self._limiter.proving(info.uuid),
+                    foreign=self._foreign.get(info.uuid, ()),
+                    share=self._use.shares.get(info.uuid),
+                )
+                for info in self._infos
+                if (look := self._looks.get(info.uuid)) is not None
+            ),
+            absent=absent,
+            by_process=self._boards.by_process,
+            host=host,
+            notices=tuple(notices),
+        )
+
+    # --- the supervisor's wishes ------------------------------------------------------------------------------
+
+    def wish(self, wish: Wish) -> None:
+        """Take the current wish; only a new generation, or a wish after silence, causes actions."""
+        with self._guard:
+            before, self._wish = self._wish, wish
+            self._last_wish_s = self._clock()
+            self._backend.drive(wish.activity, wish.duty)
+            if self._opened:
+                self._take(wish, fresh=before is None or wish.gen != before.gen)
+        self.sampler.poke.set()
+
+    def _take(self, wish: Wish, *, fresh: bool) -> None:
+        before = self._boards.uuids
+        self._resolve(wish)
+        moved = before != self._boards.uuids and (wish.limit_w is not None or bool(self._limiter.active()))
+        if not self._settled:
+            self._settled = True
+            keep = frozenset(self._boards.uuids) if wish.limit_w is not None else frozenset()
+            self._tell(*self._limiter.restore_stale(keep))
+        if fresh or moved or self._released or (wish.limit_w is not None and self._clock() >= self._retry_at):
+            self._released = False
+            outcomes = self._act(wish)
+            codes = {outcome.code for outcome in outcomes}
+            self._retry_at = self._clock() + min((RETRY_S[code] for code in codes & set(RETRY_S)), default=float("inf"))
+            if fresh:
+                self._told.clear()
+                self._send(Done(wish.gen, outcomes))
+            elif not codes & set(RETRY_S):
+                self._tell(*outcomes)
+
+    def _resolve(self, wish: Wish) -> None:
+        """Find the child's boards: reported by its client, else those with its processes, else visible to CUDA."""
+        stands_alone = self._backend.stands_alone
+        if wish.watch is not None and not stands_alone:
+            self._boards.named(wish.watch, self._infos)
+        elif self._probing or stands_alone or self._backend.name == "simulated":
+            self._boards.every(self._infos)
+        else:
+            now, sought = self._clock(), self._boards.seeking
+            self._boards.found(self._infos, os.environ, wish.own_pids, self._pids, self._looks, now)
+            if self._boards.seeking and not sought:
+                self._slow_at = now  # its processes may already be on the boards
+        for uuid in self._boards.uuids:
+            self._limiter.probe(uuid)
+
+    def _act(self, wish: Wish) -> tuple[Outcome, ...]:
+        outcomes = [self._limiter.release(uuid) for uuid in self._limiter.active() if uuid not in self._boards.uuids]
+        for uuid in self._boards.uuids:
+            if wish.limit_w is None:
+                outcomes.append(self._limiter.release(uuid))
+                continue
+            if uuid in wish.left:
+                outcomes.append(self._limiter.leave(uuid))
+                continue
+            self._find_foreign(uuid)
+            if self._foreign[uuid]:
+                outcomes.append(self._refuse_foreign(uuid))
+                continue
+            look = self._looks.get(uuid)
+            power = look.power_w if look else None
+            outcomes.append(
+                self._limiter.apply(
+                    uuid, wish.limit_w, allow_raise=wish.allow_raise, power_w=power, now_s=self._clock()
+                )
+            )
+        self._acted_s = self._clock()
+        return tuple(outcomes)
+
+    def _refuse_foreign(self, uuid: str) -> Outcome:
+        self._limiter.release(uuid)
+        text = f"{view.user(self._foreign[uuid][0])} uses this GPU too: its limit is left alone"
+        return Outcome(uuid, False, "foreign", None, text)
+
+    def tick(self) -> None:
+        """Every half second: the dead-man, foreign processes, leases of agents that died meanwhile."""
+        with self._guard:
+            if not self._settled:
+                return
+            if self._backend.beat():
+                self.say("capd is back: it has restored our limits, they are asked for again")
+                for uuid in self._limiter.active():
+                    self._limiter.returned(uuid)
+                self._retry_at = self._clock()
+            if not self._released and self._clock() - self._last_wish_s > DEAD_MAN_S and self._limiter.active():
+                self.say(f"nothing heard from the supervisor for {DEAD_MAN_S:.0f} s: limits restored")
+                self._tell(*self._limiter.release_all())
+                self._released = True
+            for uuid in self._limiter.active():
+                if self._foreign.get(uuid) and self._wish is not None:
+                    self._tell(self._refuse_foreign(uuid))
+                    self._retry_at = self._clock() + RETRY_S["foreign"]
+            if self._clock() >= self._slow_at - 0.5:
+                for uuid in self._boards.uuids:
+                    self._limiter.check_low(uuid)
+                self._tell(*self._limiter.restore_stale(frozenset(self._limiter.active())))
+
+    def leave(self) -> tuple[Outcome, ...]:
+        """Restore all limits: our own, and those of a predecessor that we have not taken over yet."""
+        if self._store is not None and leases.left_by(self._job):
+            self._ready.wait(OPEN_S)  # the driver may still be opening
+        with self._guard:
+            outcomes = self._limiter.release_all()
+            if self._opened and not self._monitor:
+                outcomes += self._limiter.restore_stale()
+            return outcomes
+
+    def restore_stale(self) -> tuple[Outcome, ...]:
+        """Restore limits left by dead agents; for `--mend`."""
+        self.open()
+        return self._limiter.restore_stale()

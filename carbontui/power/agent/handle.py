@@ -1,0 +1,396 @@
+"""The supervisor's handle of the agent: starts it, replaces it when it dies or hangs, keeps the latest readings.
+
+Nothing here waits for a driver. While an agent is being replaced the last readings age, and its
+successor is sent the same wish.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import socket
+import sys
+import time
+from asyncio.subprocess import DEVNULL, Process
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+from msgspec import structs
+
+from carbontui.power.agent import processes
+from carbontui.power.backends.declared import DeclaredBoards
+from carbontui.power.backends.simulated import SimulatedSpec
+from carbontui.power.limit import leases
+from carbontui.power.messages import (
+    BEAT_S,
+    HUNG_S,
+    LINE_MAX,
+    AgentLine,
+    Bye,
+    Code,
+    Done,
+    Gone,
+    Node,
+    Outcome,
+    Poke,
+    Readings,
+    Report,
+    Sample,
+    ToAgent,
+    ToSupervisor,
+    Wish,
+    decode_to_supervisor,
+    encode,
+)
+from carbontui.system import isolation
+
+BACKOFF_S = (0.0, 1.0, 2.0, 5.0, 15.0)
+LIVED_S = 30.0
+"""An agent that lived this long died of a new cause: the back-off is reset."""
+FIRST_REPORT_S = 20.0
+"""Opening the driver takes seconds on a machine with many GPUs and no persistence mode."""
+ANSWER_S = 5.0
+SAMPLES_KEPT = 20_000
+
+
+class AgentHandle:
+    """One agent process and its last messages. `log` takes lines for carbontui.log; `cwd` contains no job data.
+
+    `monitor` never writes a limit (--no-cap, replays on real devices); with `probing` it still asks the driver, by
+    writing back the limit in force, whether one could be set (doctor).
+    """
+
+    def __init__(
+        self,
+        *,
+        simulated: SimulatedSpec | None = None,
+        declared: DeclaredBoards | None = None,
+        log: Callable[[str], None],
+        cwd: Path,
+        job: str,
+        monitor: bool = False,
+        probing: bool = False,
+    ) -> None:
+        self._on_report: Callable[[], None] = lambda: None
+        self._who = "agent"
+        """Its name in carbontui.log."""
+        self._silence = "the driver is not answering"
+        """What its silence means."""
+        self.simulated = simulated
+        self._declared = declared
+        self.readings = Readings()
+        self.outcomes: dict[str, Outcome] = {}
+        """The latest outcome per GPU, including unsolicited ones (a cap without effect, a limit changed outside)."""
+        self._log = log
+        self._cwd = cwd
+        self._job = job
+        self._monitor = monitor
+        self._probing = probing
+        self._wish = Wish()
+        self._process: Process | None = None
+        self._writer: asyncio.StreamWriter | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._samples: deque[Sample] = deque(maxlen=SAMPLES_KEPT)
+        self._happened: list[Outcome] = []
+        self._waiting: dict[int, asyncio.Future[tuple[Outcome, ...]]] = {}
+        self._reported = asyncio.Event()
+        self._gone: asyncio.Future[tuple[Outcome, ...]] | None = None
+        self._started_s = 0.0
+        self._heard_s: float | None = None
+        self._closing = False
+
+    @property
+    def pid(self) -> int | None:
+        process = self._process
+        return process.pid if process is not None and process.returncode is None else None
+
+    def nodes(self) -> tuple[Node, ...]:
+        """The other machines of the job."""
+        return ()
+
+    def on_report(self, heard: Callable[[], None]) -> None:
+        """`heard` is called with every report that has come."""
+        self._on_report = heard
+
+    async def start(self) -> None:
+        """Start the agent and keep one alive from now on."""
+        await self._spawn()
+        self._tasks = [asyncio.create_task(task) for task in (self._keep(), self._beat(), self._bury())]
+
+    async def close(self, timeout_s: float = 3.0) -> tuple[Outcome, ...]:
+        """Restore every limit, then end the agent. Returns the outcomes; empty the second time."""
+        if self._closing:
+            return ()
+        self._closing = True
+        outcomes: tuple[Outcome, ...] = ()
+        process = self._process
+        if process is not None and process.returncode is None:
+            self._gone = asyncio.get_running_loop().create_future()
+            self._send(Bye())
+            with contextlib.suppress(asyncio.TimeoutError, asyncio.CancelledError):
+                outcomes = await asyncio.wait_for(self._gone, timeout_s)
+            self._hang_up()
+            try:
+                await asyncio.wait_for(process.wait(), 1.0)
+            except asyncio.TimeoutError:
+                self._kill(process)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+        processes.end(self._job)
+        return (*outcomes, *self._left_behind(outcomes))
+
+    def _left_behind(self, told: tuple[Outcome, ...]) -> tuple[Outcome, ...]:
+        """Outcomes for our limits that are still set. A process is left to restore them once the driver answers."""
+        if self.simulated is not None or self._monitor:
+            return ()
+        left = leases.left_by(self._job)
+        refused = {outcome.uuid for outcome in told if outcome.code == "no_permission"}
+        if any(lease.uuid not in refused for lease in left):
+            try:
+                leases.wait_for_driver(self._cwd)
+            except OSError as error:
+                self._log(f"no process can be left behind to restore limits ({error})")
+        known = {outcome.uuid for outcome in told if not outcome.ok}
+        tries = f"a process tries again for {leases.WAIT_S // 60} min"
+        text = f"limit not restored yet: the driver is not answering; {tries}"
+        made = tuple(
+            Outcome(lease.uuid, False, "error", lease.ours_mw[-1] / 1000, text, leases.command(lease))
+            for lease in left
+            if lease.uuid not in known
+        )
+        self._note(made)
+        return made
+
+    # --- wishes -----------------------------------------------------------------------------------------------
+
+    def watch(
+        self,
+        uuids: tuple[str, ...] | None,
+        own_pids: tuple[int, ...] = (),
+        elsewhere: tuple[tuple[str, tuple[int, ...]], ...] = (),
+    ) -> None:
+        """The child's GPUs as its client names them (None: all visible), and its pids: others there are foreign."""
+        if (uuids, own_pids) != (self._wish.watch, self._wish.own_pids):
+            # a new generation: the requested limit applies to these boards now
+            self._change(watch=uuids, own_pids=own_pids, gen=self._wish.gen + 1)
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        """Boards whose limit another program has changed since the last request."""
+        return self._wish.left
+
+    async def set_limit(
+        self, watts_per_gpu: float | None, *, allow_raise: bool = False, left: tuple[str, ...] = ()
+    ) -> tuple[Outcome, ...]:
+        """Cap every watched GPU except those in `left`, or restore the original limits (None).
+
+        One outcome per GPU; never raises for a device.
+        """
+        gen = self._wish.gen + 1
+        answer: asyncio.Future[tuple[Outcome, ...]] = asyncio.get_running_loop().create_future()
+        self._waiting[gen] = answer
+        self._change(gen=gen, limit_w=watts_per_gpu, allow_raise=allow_raise, left=left)
+        try:
+            return await asyncio.wait_for(answer, ANSWER_S)
+        except asyncio.TimeoutError:
+            text = "the driver is not answering; the limit is set as soon as it does"
+            code: Code = "error"
+            return tuple(
+                Outcome(reading.uuid, False, code, None, text) for reading in self.readings.devices if reading.watched
+            )
+        finally:
+            self._waiting.pop(gen, None)
+
+    def drive_simulated(self, activity: float | None, duty: float = 1.0) -> None:
+        """Set the child's activity (1: training, 0: parked, None: no process); boards that are read ignore it."""
+        if (activity, duty) != (self._wish.activity, self._wish.duty):
+            self._change(activity=activity, duty=duty)
+
+    def set_fast(self, fast: bool) -> None:
+        """Sample at 10 Hz while calibrating."""
+        if fast != self._wish.fast:
+            self._change(fast=fast)
+
+    async def refresh(self, timeout_s: float = 0.3) -> Readings:
+        """Request a fresh reading; returns the latest one on timeout."""
+        self._reported.clear()
+        self._send(Poke())
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._reported.wait(), timeout_s)
+        return self.readings
+
+    def drain(self) -> list[Sample]:
+        """Samples since the last call, oldest first."""
+        samples = list(self._samples)
+        self._samples.clear()
+        return samples
+
+    def happened(self) -> list[Outcome]:
+        """Unsolicited outcomes since the last call, oldest first."""
+        happened, self._happened = self._happened, []
+        return happened
+
+    # --- the process ------------------------------------------------------------------------------------------
+
+    async def _spawn(self) -> None:
+        self._process, self._reader, self._writer = await self._open()
+        self._started_s = time.monotonic()
+        self._heard_s = None
+        self._send(self._wish)
+
+    async def _open(self) -> tuple[Process, asyncio.StreamReader, asyncio.StreamWriter]:
+        """Start the process and open the wire to it. Raises OSError."""
+        ours, theirs = socket.socketpair()
+        arguments = ["--fd", str(theirs.fileno()), "--job", self._job, "--owner", processes.owner()]
+        if self.simulated is not None:
+            arguments += ["--simulated", msgspec.json.encode(self.simulated).decode()]
+        if self._declared is not None:
+            arguments += ["--declared", msgspec.json.encode(self._declared).decode()]
+        if apart := os.environ.get("CARBONTUI_LEASE_DIR"):
+            arguments += ["--apart", hashlib.sha256(os.fsencode(apart)).hexdigest()[:12]]
+        if self._monitor:
+            arguments.append("--monitor")
+        if self._probing:
+            arguments.append("--probing")
+        try:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                processes.MODULE,
+                *arguments,
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+                cwd=self._cwd,
+                env=isolation.environment(os.environ),
+                stdin=DEVNULL,
+            )
+        except OSError:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        return process, *await asyncio.open_unix_connection(sock=ours, limit=LINE_MAX)
+
+    async def _keep(self) -> None:
+        """Read messages until the agent is gone, then start another."""
+        tries = 0
+        while True:
+            await self._read(self._reader)
+            self._hang_up()
+            process = self._process
+            if process is not None:
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(process.wait(), 0.5)
+            if self._closing:
+                return
+            lived = time.monotonic() - self._started_s
+            tries = 0 if lived >= LIVED_S else tries + 1
+            wait = BACKOFF_S[min(max(tries - 1, 0), len(BACKOFF_S) - 1)]
+            code = process.returncode if process is not None else None
+            self._log(f"{self._who}: gone after {lived:.0f} s (status {code}); another in {wait:.0f} s")
+            await asyncio.sleep(wait)
+            while True:
+                try:
+                    await self._spawn()
+                    break
+                except OSError as error:
+                    self._log(f"{self._who}: cannot be started ({error})")
+                    await asyncio.sleep(BACKOFF_S[-1])
+
+    async def _beat(self) -> None:
+        """Repeat the wish, and check that the agent still reports."""
+        while True:
+            await asyncio.sleep(BEAT_S)
+            self._send(self._wish)
+            now = time.monotonic()
+            limit = FIRST_REPORT_S if self._heard_s is None else HUNG_S
+            silent = now - (self._started_s if self._heard_s is None else self._heard_s)
+            process = self._process
+            if silent > limit and process is not None and process.returncode is None and self._writer is not None:
+                self._log(f"{self._who}: silent for {silent:.0f} s, {self._silence}; replaced")
+                self._kill(process)
+                # a process stuck in the kernel does not die of this yet: drop the connection anyway
+                self._hang_up()
+
+    async def _bury(self) -> None:
+        """Kill agents of earlier supervisors that are still alive: stopped, or hanging in the driver."""
+        await asyncio.sleep(processes.GRACE_S)
+        for pid in processes.end(self._job):
+            self._log(f"agent: {pid} has outlived its supervisor; killed")
+
+    async def _read(self, reader: asyncio.StreamReader) -> None:
+        while True:
+            try:
+                line = await reader.readline()
+            except (OSError, ValueError):
+                return
+            if not line:
+                return
+            try:
+                message = self._decode(line)
+            except ValueError as error:
+                self._log(f"{self._who}: not a valid message ({error})")
+                continue
+            self._take(message)
+
+    def _decode(self, line: bytes) -> ToSupervisor:
+        return decode_to_supervisor(line)
+
+    def _take(self, message: ToSupervisor) -> None:
+        if isinstance(message, Report):
+            self.readings = message.readings
+            self._samples.extend(message.samples)
+            self._heard_s = time.monotonic()
+            self._reported.set()
+            self._on_report()
+        elif isinstance(message, Done):
+            self._note(message.outcomes)
+            # the agent answers only the newest wish, which includes every older one
+            due = [waiting for gen, waiting in self._waiting.items() if gen <= message.gen and not waiting.done()]
+            if not message.asked or not due:
+                # when a wish is repeated for a successor or for other boards, report only what changed
+                self._happened += (o for o in message.outcomes if o.code != "kept")
+                return
+            for waiting in due:
+                waiting.set_result(message.outcomes)
+        elif isinstance(message, Gone):
+            self._note(message.outcomes)
+            if self._gone is not None and not self._gone.done():
+                self._gone.set_result(message.outcomes)
+        elif isinstance(message, AgentLine):
+            self._log(f"{self._who}: {message.text}")
+
+    def _note(self, outcomes: tuple[Outcome, ...]) -> None:
+        for outcome in outcomes:
+            if not outcome.ok and self.outcomes.get(outcome.uuid) != outcome:
+                self._log(f"{self._who}: {outcome.uuid}: {outcome.text or outcome.code}")
+            self.outcomes[outcome.uuid] = outcome
+            left = {*self._wish.left} - {outcome.uuid}
+            if outcome.code == "outside" and self._wish.limit_w is not None:
+                left.add(outcome.uuid)
+            self._wish = structs.replace(self._wish, left=tuple(sorted(left)))
+
+    def _change(self, **fields: object) -> None:
+        self._wish = structs.replace(self._wish, **fields)
+        self._send(self._wish)
+
+    def _send(self, message: ToAgent) -> None:
+        writer = self._writer
+        if writer is not None and not writer.is_closing() and writer.transport.get_write_buffer_size() < LINE_MAX:
+            writer.write(encode(message))
+
+    def _hang_up(self) -> None:
+        if self._writer is not None:
+            if not self._writer.is_closing():  # a pipe that is already closing cannot be aborted
+                self._writer.transport.abort()
+            self._writer = None
+
+    def _kill(self, process: Process) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()

@@ -1,0 +1,165 @@
+"""From raw looks to readings for users and the supervisor. Pure except for /proc."""
+
+from __future__ import annotations
+
+import json
+
+from msgspec import Struct
+
+from carbontui import paths
+from carbontui.power.backends.base import DeviceInfo, Look, measure_caps
+from carbontui.power.messages import Capability, Reading, Readings, Support
+from carbontui.system import proc
+
+
+def foreign(pids: tuple[int, ...], own: tuple[int, ...], *, hidden_too: bool = False) -> tuple[int, ...]:
+    """Compute processes that are not the child's.
+
+    In a container NVML lists host pids, which cannot be matched: only those in excess of the number of our own
+    processes are foreign; with `hidden_too`, all of them, if ours may be on other boards.
+    """
+    hidden = [pid for pid in pids if not proc.exists(pid)]
+    strange = [pid for pid in pids if proc.exists(pid) and not proc.belongs(pid, own)]
+    if own and not hidden_too:
+        ours = len(pids) - len(hidden) - len(strange)
+        hidden = hidden[max(0, len(own) - ours) :]
+    return tuple(strange + hidden)
+
+
+def user(pid: int) -> str:
+    """A foreign process as text: a carbontui job by its name, others by pid and name."""
+    job = proc.variable(pid, "CARBONTUI_JOB")
+    return f"job {_job_name(job)} (pid {pid})" if job else f"another process (pid {pid}, {proc.name(pid)})"
+
+
+def _job_name(job_id: str) -> str:
+    """A job's name; its id if its record is elsewhere or unreadable."""
+    try:
+        record = json.loads((paths.job_dir(job_id) / "job.json").read_bytes())
+        return str(record["name"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return job_id
+
+
+def reading(
+    info: DeviceInfo,
+    look: Look,
+    *,
+    watched: bool,
+    limit: Capability,
+    power_limit: Capability,
+    clocks: Capability,
+    found_w: float | None,
+    top_w: float | None,
+    pids: tuple[int, ...] | None,
+    clocks_w: float | None,
+    proving: bool,
+    foreign: tuple[int, ...],
+    share: float | None = None,
+) -> Reading:
+    """Everything known of one GPU now, with the reason for every missing field."""
+    caps = measure_caps(look)
+    caps.setdefault("limit", limit)
+    if not look.lost and power_limit != limit:
+        caps["power_limit"] = power_limit
+    caps["clocks"] = caps["limit"] if look.lost else clocks
+    why = look.why()
+    if info.mig:
+        why["util"] = "MIG: utilisation exists per slice only"
+        caps["power"] = Capability(
+            caps["power"].support, f"{caps['power'].why}; the whole board, shared by its MIG slices"
+        )
+    return Reading(
+        uuid=info.uuid,
+        name=info.name,
+        index=info.index,
+        simulated=info.simulated,
+        watched=watched,
+        power_w=look.power_w,
+        power_kind=look.kind,
+        limit_w=_watts(look.limit_mw),
+        limit_found_w=found_w,
+        limit_top_w=top_w,
+        clocks_w=clocks_w,
+        proving=proving,
+        limit_min_w=_watts(info.limit_min_mw),
+        limit_max_w=_watts(info.limit_max_mw),
+        limit_default_w=_watts(info.limit_default_mw),
+        memory_used_b=look.memory_used_b,
+        memory_total_b=info.memory_total_b,
+        util=None if info.mig else look.util,
+        temp_c=look.temp_c,
+        sm_mhz=look.sm_mhz,
+        reasons=look.reasons,
+        pids=pids,
+        foreign_pids=foreign,
+        foreign_user=user(foreign[0]) if foreign else "",
+        share=share,
+        mig=info.mig,
+        lost=look.lost,
+        caps=caps,
+        why=why,
+    )
+
+
+def _watts(milliwatts: int | None) -> float | None:
+    return None if milliwatts is None else milliwatts / 1000
+
+
+SAYS: dict[Support, str] = {
+    "yes": "supported",
+    "no_permission": "no permission",
+    "not_supported": "not supported",
+    "no_effect": "no effect",
+    "unknown": "unknown",
+    "lost": "lost",
+}
+ASPECTS = {"energy": "energy counter", "power": "power", "limit": "power limit", "clocks": "clock lock"}
+
+
+class CapabilityRow(Struct, frozen=True):
+    """One line: device, aspect, support, reason, and an exact command or ""."""
+
+    device: str
+    aspect: str
+    support: Support
+    why: str
+    fix: str
+
+    def text(self) -> str:
+        fix = f"; fix: {self.fix}" if self.fix else ""
+        return f"{self.device}  {self.aspect:<16} {SAYS[self.support]:<14} {self.why}{fix}"
+
+
+def table(readings: Readings) -> tuple[CapabilityRow, ...]:
+    """All rows: each GPU, then CPU and memory. Without a GPU the first row says so."""
+    rows: list[CapabilityRow] = []
+    if not readings.devices and not readings.absent:
+        why = next(iter(readings.notices), "no NVIDIA driver on this machine")
+        rows.append(CapabilityRow("GPU", "any", "not_supported", f"{why}: CPU and host are counted alone", ""))
+    for reading in readings.devices:
+        rows += _gpu(reading)
+    for index, why in readings.absent:
+        rows.append(CapabilityRow(f"GPU {index}", "any", "lost", f"it does not answer: {why}", "reboot or reset it"))
+    for kind, label in (("cpu", "CPU packages"), ("dram", "memory")):
+        cap = readings.host.caps.get(kind, Capability("unknown", "not read yet"))
+        why = cap.why if cap.support == "yes" else f"{cap.why}; estimated ({readings.host.source})"
+        rows.append(CapabilityRow("host", label, cap.support, why, cap.fix))
+    return tuple(rows)
+
+
+def _gpu(reading: Reading) -> list[CapabilityRow]:
+    device = f"{reading.label} {reading.name}" + (" (simulated)" if reading.simulated else "")
+    rows = []
+    for key, label in ASPECTS.items():
+        cap = reading.caps.get(key, Capability("unknown", "not read yet"))
+        if key == "limit":
+            cap = reading.caps.get("power_limit", cap)
+        why = cap.why
+        if key == "limit" and cap.support == "yes" and reading.limit_w is not None:
+            why = f"{cap.why}, now {reading.limit_w:.0f} W"
+        if key == "limit" and reading.foreign_pids:
+            pids = ", ".join(str(pid) for pid in reading.foreign_pids[:3])
+            why = f"{why}; left alone while other processes use it (pid {pids})"
+        rows.append(CapabilityRow(device, label, cap.support, why, cap.fix))
+    return rows

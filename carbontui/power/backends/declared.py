@@ -1,0 +1,89 @@
+"""Boards whose power cannot be read: watts from a limit (TDP) and a utilisation given by the user.
+
+They are used where the driver reports neither watts nor energy, and where no driver shows a board at all; a board that
+can be measured is measured. All values from here are of kind "model": an estimate, labelled as such.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct, structs
+
+from carbontui.power.backends.base import Backend, DeviceInfo, Look
+
+UUID = "GPU-declared-"
+PARKED_SHARE, PARKED_MOST_W = 1 / 3, 90.0
+IDLE_SHARE = 1 / 6
+"""Idle watts as a share of the limit, with and without a model in memory; a plan assumes the same until measured."""
+
+
+class DeclaredBoards(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The user's figures for `count` equal boards."""
+
+    tdp_w: float
+    utilisation: float | None = None
+    """Share of `tdp_w` drawn when busy; None: as reported by the driver, else 1."""
+    name: str = "GPU as given"
+    count: int = 1
+
+    def watts(self, activity: float | None, duty: float, driver_util: float | None) -> float:
+        """Watts of one board; `activity` None while no process uses it, else 0 (parked) to 1 (busy)."""
+        idle_w = self.tdp_w * IDLE_SHARE
+        if activity is None:
+            return idle_w
+        if self.utilisation is not None:
+            at_work_w = self.tdp_w * self.utilisation
+        else:
+            at_work_w = self.tdp_w if driver_util is None else max(idle_w, self.tdp_w * driver_util)
+        parked_w = min(PARKED_MOST_W, self.tdp_w * PARKED_SHARE, at_work_w)
+        return parked_w + activity * duty * (at_work_w - parked_w)
+
+
+class DeclaredBackend:
+    """Wraps a backend and fills in watts it cannot read; provides the boards if it has none."""
+
+    def __init__(self, beneath: Backend, declared: DeclaredBoards) -> None:
+        self.name, self.driver = beneath.name, beneath.driver
+        self._beneath = beneath
+        self._declared = declared
+        self._activity: float | None = 1.0
+        self._duty = 1.0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(Backend() if self.stands_alone else self._beneath, name)
+
+    @property
+    def stands_alone(self) -> bool:
+        """Whether no driver shows a board: boards named by processes then match none of these."""
+        return not self._beneath.devices()
+
+    def open(self) -> None:
+        try:
+            self._beneath.open()
+        finally:
+            self.name = "declared" if self.stands_alone else self._beneath.name
+            self.driver = self._beneath.driver
+
+    def drive(self, activity: float | None, duty: float) -> None:
+        self._activity, self._duty = activity, duty
+
+    def devices(self) -> tuple[DeviceInfo, ...]:
+        if found := self._beneath.devices():
+            return found
+        return tuple(
+            DeviceInfo(uuid=f"{UUID}{index}", name=self._declared.name, index=index)
+            for index in range(self._declared.count)
+        )
+
+    def look(self, uuid: str) -> Look:
+        if self.stands_alone:
+            return Look(power_w=round(self._declared.watts(self._activity, self._duty, None), 3), kind="model")
+        look = self._beneath.look(uuid)
+        if look.lost or look.power_w is not None or look.energy_uj is not None:
+            return look
+        watts = self._declared.watts(self._activity, self._duty, look.util)
+        if look.limit_mw is not None:
+            watts = min(watts, look.limit_mw / 1000)
+        errors = tuple(error for error in look.errors if error[0] != "power_w")
+        return structs.replace(look, power_w=round(watts, 3), kind="model", errors=errors)

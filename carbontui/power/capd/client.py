@@ -1,0 +1,146 @@
+"""NVML with zeusd or capd as a fallback: calls that the driver allows only to root go to these, if one runs here."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import struct
+import time
+from collections.abc import Callable
+
+from carbontui.power.backends.base import NO_PERMISSION, REFUSED, DeviceError
+from carbontui.power.backends.nvml import NvmlBackend
+from carbontui.power.capd import wire
+from carbontui.power.capd import zeusd as zeusd_client
+from carbontui.power.capd.zeusd import Zeusd
+
+ANSWER_S = 2.0
+SOON_S = 1.5
+"""How long to retry a write that comes too soon after the last one."""
+AGAIN_S = 0.05
+
+
+class CapdBackend(NvmlBackend):
+    """Reads from the driver; writes to it, or through zeusd or capd once the driver has refused."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(clock)
+        self.through_capd = False
+        """The driver refuses our writes and capd accepts them."""
+        self._zeusd: Zeusd | None = None
+        self._away = False
+        self._link: socket.socket | None = None
+        self._inbox = bytearray()
+        self._beat_at = 0.0
+
+    @property
+    def through(self) -> str:  # type: ignore[override]
+        return "zeusd" if self._zeusd is not None else "capd" if self.through_capd else ""
+
+    def set_limit_mw(self, uuid: str, milliwatts: int) -> None:
+        info = self._infos[uuid]
+        self._write(
+            lambda: super(CapdBackend, self).set_limit_mw(uuid, milliwatts),
+            lambda zeusd: zeusd.set_limit_mw(info, milliwatts),
+            wire.Limit(uuid, milliwatts),
+        )
+
+    def lock_clocks(self, uuid: str, mhz: int | None) -> None:
+        info = self._infos[uuid]
+        self._write(
+            lambda: super(CapdBackend, self).lock_clocks(uuid, mhz),
+            lambda zeusd: zeusd.lock_clocks(info, mhz),
+            wire.Lock(uuid, mhz),
+        )
+
+    @property
+    def away(self) -> bool:  # type: ignore[override]
+        if self._link is not None and select.select([self._link], [], [], 0)[0]:
+            self._hang_up()  # every answer has been read completely, so readable now means EOF
+            self._away = True
+        return self._away
+
+    def beat(self) -> bool:
+        if not self.through_capd or (not self.away and time.monotonic() < self._beat_at):
+            return False
+        self._beat_at = time.monotonic() + wire.BEAT_S
+        was_away = self._away
+        self._away = self._ask(wire.Beat(), again=False) is None
+        return was_away and not self._away
+
+    def close(self) -> None:
+        self._hang_up()
+        super().close()
+
+    def _write(self, direct: Callable[[], None], by_zeusd: Callable[[Zeusd], None], request: wire.CapdRequest) -> None:
+        """Raises DeviceError."""
+        if self._zeusd is not None:
+            by_zeusd(self._zeusd)
+            return
+        if not self.through_capd:
+            try:
+                direct()
+                return
+            except DeviceError as error:
+                if error.code != NO_PERMISSION:
+                    raise
+                if (zeusd := zeusd_client.find()) is not None:
+                    by_zeusd(zeusd)
+                    self._zeusd = zeusd
+                    return
+                if self._ask(wire.Beat()) is None:
+                    raise
+            self.through_capd = True
+        until = time.monotonic() + SOON_S
+        while (answer := self._ask(request)) is not None and answer.code == wire.SOON and time.monotonic() < until:
+            time.sleep(AGAIN_S)
+        if answer is None:
+            raise DeviceError(REFUSED, "it does not answer now")
+        if not answer.ok:
+            raise DeviceError(answer.code, answer.why)
+
+    def _ask(self, request: wire.CapdRequest, *, again: bool = True) -> wire.CapdAnswer | None:
+        """The answer, with `again` over a new connection if the old one is gone; None if no capd answers."""
+        for _ in range(1 + again):
+            try:
+                if self._link is None:
+                    self._link = connect()
+                self._link.sendall(wire.encode(request))
+                return receive(self._link, self._inbox)
+            except (OSError, ValueError):
+                self._hang_up()
+        return None
+
+    def _hang_up(self) -> None:
+        self._inbox.clear()
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+
+
+def connect() -> socket.socket:
+    """A connection to capd. Raises OSError if none runs, or if the listener belongs to neither root nor us."""
+    link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    link.settimeout(ANSWER_S)
+    try:
+        link.connect(os.fspath(wire.socket_path()))
+        uid = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
+        if uid not in (0, os.geteuid()):
+            raise PermissionError(f"{wire.socket_path()} is answered by uid {uid}, not by root")
+    except OSError:
+        link.close()
+        raise
+    return link
+
+
+def receive(link: socket.socket, inbox: bytearray) -> wire.CapdAnswer:
+    """One answer. Raises OSError, ValueError."""
+    while b"\n" not in inbox:
+        data = link.recv(65536)
+        if not data:
+            raise ConnectionResetError("capd hung up")
+        inbox += data
+    line, _, rest = bytes(inbox).partition(b"\n")
+    inbox[:] = rest
+    return wire.decode_answer(line)

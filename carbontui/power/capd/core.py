@@ -1,0 +1,269 @@
+"""capd without its socket: who may lower which limit, how far, and when it is restored."""
+
+from __future__ import annotations
+
+import contextlib
+import grp
+import os
+import pwd
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from carbontui.power.backends.base import (
+    HELD,
+    INVALID,
+    NO_PERMISSION,
+    NOT_SUPPORTED,
+    NOT_YET,
+    REFUSED,
+    UNINITIALIZED,
+    UNKNOWN,
+    Backend,
+    DeviceError,
+)
+from carbontui.power.capd import wire
+from carbontui.power.limit.leases import LeaseStore
+from carbontui.power.limit.limiter import Limiter
+from carbontui.power.messages import Code
+from carbontui.power.metering.metrics import Held
+
+WRITE_GAP_S = 1.0
+"""Minimum interval between two requested writes on one board; a restore is never delayed, but counts as a write."""
+WATCH_S = 1.0
+"""How often the processes on held boards are checked."""
+DRIVER_CALLS_PER_S = 20
+"""Requests per second of one uid that may reach the driver, whose calls are slow and serialised for all users."""
+CODES: dict[Code, int] = {
+    "out_of_range": INVALID,
+    "not_supported": NOT_SUPPORTED,
+    "no_permission": NO_PERMISSION,
+    "held": HELD,
+}
+
+
+@dataclass
+class Caller:
+    """One connection."""
+
+    uid: int
+    pid: int
+    heard_s: float
+    link: socket.socket | None = None
+    inbox: bytearray = field(default_factory=bytearray)
+    outbox: bytearray = field(default_factory=bytearray)
+
+
+class Capd:
+    """Decides and acts, without sockets. `clock` is monotonic seconds, `owner` the uid of a pid or None."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        store: LeaseStore,
+        say: Callable[[str], None],
+        *,
+        group: str | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        owner: Callable[[int], int | None] | None = None,
+    ) -> None:
+        self._backend = backend
+        self._say = say
+        self._group = group
+        self._clock = clock
+        self._owner = owner or owner_of
+        self._limiter = Limiter(backend, store, "capd", say)
+        self._holders: dict[str, Caller] = {}
+        self._written_s: dict[str, float] = {}
+        self._calls: dict[int, tuple[float, int]] = {}
+        self._watch_at = 0.0
+        self.changes = self.refused = 0
+        """How often a limit was set, and a request refused, since the start."""
+
+    def open(self) -> None:
+        """Open the driver and restore what an earlier capd left. Raises DeviceError."""
+        self._backend.open()
+        for info in self._backend.devices():
+            self._limiter.know(info)
+        for outcome in self._limiter.restore_stale():
+            self._say(f"{outcome.uuid}: left by an earlier capd: {outcome.text or outcome.code}")
+
+    def answer(self, caller: Caller, request: wire.CapdRequest) -> wire.CapdAnswer:
+        """Carry out one request. Never raises."""
+        found = self._answer(caller, request)
+        self.refused += not found.ok
+        return found
+
+    def held(self) -> list[Held]:
+        """The present state of every board, for metrics."""
+        found = []
+        for info in self._backend.devices():
+            limit_mw = None
+            with contextlib.suppress(DeviceError):
+                limit_mw = self._backend.limit_mw(info.uuid)
+            holder = self._holders.get(info.uuid)
+            limit_w = None if limit_mw is None else limit_mw / 1000
+            found.append(Held(info.uuid, limit_w, self._limiter.found_w(info.uuid), holder.uid if holder else None))
+        return found
+
+    def _answer(self, caller: Caller, request: wire.CapdRequest) -> wire.CapdAnswer:
+        caller.heard_s = self._clock()
+        if isinstance(request, wire.Beat):
+            return wire.CapdAnswer()
+        if isinstance(request, wire.CapdAsk):
+            if self._busy(caller.uid):
+                return wire.CapdAnswer(False, wire.SOON, "too many requests")
+            return wire.CapdAnswer(boards=self._boards())
+        uuid = request.uuid
+        try:
+            known = {info.uuid for info in self._backend.devices()}
+            if uuid not in known:
+                return wire.CapdAnswer(False, INVALID, "no such board")
+            if self._busy(caller.uid):
+                return wire.CapdAnswer(False, wire.SOON, "too many requests")
+            if refusal := self._refusal(caller, uuid):
+                return refusal
+            if uuid not in self._holders:
+                self._limiter.begin(uuid)
+            if self._restores(request):
+                if uuid in self._holders:
+                    self._restore(uuid, f"uid {caller.uid} asks for it")
+                return wire.CapdAnswer()
+            if self._clock() < self._written_s.get(uuid, 0.0) + WRITE_GAP_S:
+                return wire.CapdAnswer(False, wire.SOON, f"its limit was written less than {WRITE_GAP_S:g} s ago")
+            if isinstance(request, wire.Lock):
+                return self._lock(caller, uuid, request.mhz or 0)
+            return self._limit(caller, uuid, request.limit_mw)
+        except DeviceError as error:
+            if error.code == UNINITIALIZED:  # the driver was reloaded, and has forgotten every limit
+                self._open_again()
+            return wire.CapdAnswer(False, error.code, str(error))
+        except OSError as error:
+            return wire.CapdAnswer(False, UNKNOWN, f"no lease can be kept ({error})")
+
+    def _open_again(self) -> None:
+        try:
+            self._backend.open()
+        except DeviceError as error:
+            self._say(f"the driver cannot be opened again: {error}")
+            return
+        for info in self._backend.devices():
+            self._limiter.know(info)
+
+    def gone(self, caller: Caller) -> None:
+        """The caller disconnected, was killed or fell silent: restore its boards."""
+        for uuid in [uuid for uuid, holder in self._holders.items() if holder is caller]:
+            self._restore(uuid, "the caller has gone")
+
+    def tick(self) -> None:
+        """Once a second: release a held board that another user's process has started to use."""
+        now = self._clock()
+        if now < self._watch_at:
+            return
+        self._watch_at = now + WATCH_S
+        for uuid, holder in list(self._holders.items()):
+            with contextlib.suppress(DeviceError):
+                if not self._in_group(holder.uid) and self._strangers(uuid, holder.uid):
+                    self._restore(uuid, "somebody else uses the board now")
+        for uuid in self._limiter.active():
+            if uuid not in self._holders:  # the driver refused before
+                self._restore(uuid, "again")
+
+    def close(self) -> None:
+        """Restore everything."""
+        for uuid in list(self._holders):
+            self._restore(uuid, "capd ends")
+
+    # --- permissions ---
+
+    def _busy(self, uid: int) -> bool:
+        since_s, count = self._calls.get(uid, (0.0, 0))
+        now = self._clock()
+        if now - since_s >= 1.0:
+            self._calls = {one: kept for one, kept in self._calls.items() if now - kept[0] < 1.0}
+            since_s, count = now, 0
+        self._calls[uid] = (since_s, count + 1)
+        return count >= DRIVER_CALLS_PER_S
+
+    def _refusal(self, caller: Caller, uuid: str) -> wire.CapdAnswer | None:
+        holder = self._holders.get(uuid)
+        if holder is not None and holder is not caller:
+            return wire.CapdAnswer(False, HELD, f"uid {holder.uid} (pid {holder.pid}) holds this GPU's limit")
+        if self._in_group(caller.uid):
+            return None
+        try:
+            pids = self._backend.everyone(uuid)
+        except DeviceError as error:
+            if error.code == UNINITIALIZED:
+                raise
+            return wire.CapdAnswer(False, REFUSED, f"the driver does not say who uses this GPU ({error})")
+        if any(self._owner(pid) != caller.uid for pid in pids):
+            return wire.CapdAnswer(False, REFUSED, "processes that are not yours, or hidden, use this GPU")
+        if not pids and holder is None:
+            return wire.CapdAnswer(False, NOT_YET, "no process of yours uses this GPU yet")
+        return None
+
+    def _strangers(self, uuid: str, uid: int) -> list[int]:
+        """Processes on the board not known to belong to the uid. Raises DeviceError."""
+        return [pid for pid in self._backend.everyone(uuid) if self._owner(pid) != uid]
+
+    def _in_group(self, uid: int) -> bool:
+        if self._group is None:
+            return False
+        try:
+            user = pwd.getpwuid(uid)
+            return grp.getgrnam(self._group).gr_gid in os.getgrouplist(user.pw_name, user.pw_gid)
+        except (KeyError, OSError):
+            return False
+
+    # --- actions ---
+
+    def _limit(self, caller: Caller, uuid: str, limit_mw: int) -> wire.CapdAnswer:
+        outcome = self._limiter.apply(uuid, limit_mw / 1000, allow_raise=False, power_w=None, now_s=self._clock())
+        self._written_s[uuid] = self._clock()
+        if not outcome.ok:
+            return wire.CapdAnswer(False, CODES.get(outcome.code, UNKNOWN), outcome.text)
+        self._holders[uuid] = caller
+        self.changes += 1
+        found_w = self._limiter.found_w(uuid) or 0.0
+        self._say(f"{uuid}: {limit_mw / 1000:.0f} W for uid {caller.uid} (pid {caller.pid}), found {found_w:.0f} W")
+        return wire.CapdAnswer()
+
+    def _restores(self, request: wire.Limit | wire.Lock) -> bool:
+        """Whether the request removes the caller's limit or lock from the board."""
+        if isinstance(request, wire.Lock):
+            return request.mhz is None
+        return request.limit_mw >= 1000 * (self._limiter.found_w(request.uuid) or float("inf"))
+
+    def _lock(self, caller: Caller, uuid: str, mhz: int) -> wire.CapdAnswer:
+        self._limiter.lock(uuid, mhz)
+        self._written_s[uuid] = self._clock()
+        self._holders[uuid] = caller
+        self.changes += 1
+        self._say(f"{uuid}: clock at most {mhz} MHz for uid {caller.uid} (pid {caller.pid})")
+        return wire.CapdAnswer()
+
+    def _restore(self, uuid: str, why: str) -> None:
+        self._holders.pop(uuid, None)
+        outcome = self._limiter.release(uuid)
+        self._written_s[uuid] = self._clock()
+        self._say(f"{uuid}: {'restored' if outcome.ok else outcome.text or 'not restored'} ({why})")
+
+    def _boards(self) -> tuple[wire.Board, ...]:
+        found = []
+        for info in self._backend.devices():
+            limit_mw = None
+            with contextlib.suppress(DeviceError):
+                limit_mw = self._backend.limit_mw(info.uuid)
+            holder = self._holders.get(info.uuid)
+            found.append(wire.Board(info.uuid, info.name, limit_mw, None if holder is None else holder.uid))
+        return tuple(found)
+
+
+def owner_of(pid: int) -> int | None:
+    """The uid that owns a process; None where it cannot be seen."""
+    try:
+        return os.stat(f"/proc/{pid}").st_uid  # noqa: PTH116
+    except OSError:
+        return None

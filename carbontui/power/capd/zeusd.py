@@ -1,0 +1,101 @@
+"""Client of zeusd, which sets limits and clocks for users without root, over HTTP on a Unix socket.
+
+Written from its documentation only (https://ml.energy/zeus/zeusd/, zeusd 0.5) and tested against a stand-in. zeusd
+restores nothing and does not check whose board it is: our lease keeps the original limit, and our agent restores it
+and leaves boards alone that others use.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import socket
+import struct
+from pathlib import Path
+from urllib.parse import urlencode
+
+from carbontui.power.backends.base import INVALID, NO_PERMISSION, UNKNOWN, DeviceError, DeviceInfo
+
+SOCKETS = (Path("/run/zeusd/zeusd.sock"), Path("/var/run/zeusd.sock"))
+"""Where it listens unless ZEUSD_SOCK_PATH says otherwise."""
+ANSWER_S = 2.0
+ANSWER_MAX_B = 65536
+CODES = {400: INVALID, 401: NO_PERMISSION, 403: NO_PERMISSION, 404: NO_PERMISSION}
+
+
+class _Connection(http.client.HTTPConnection):
+    """HTTP to a Unix socket whose server runs as root or as us."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__("localhost", timeout=ANSWER_S)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        self.sock.settimeout(ANSWER_S)
+        self.sock.connect(os.fspath(self._path))
+        uid = struct.unpack("3i", self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
+        if uid not in (0, os.geteuid()):
+            raise PermissionError(f"{self._path} is answered by uid {uid}, not by root")
+
+
+class Zeusd:
+    """One zeusd. Boards are numbered as by the driver."""
+
+    def __init__(self, path: Path, names: dict[int, str]) -> None:
+        self._path = path
+        self._names = names
+
+    def set_limit_mw(self, info: DeviceInfo, milliwatts: int) -> None:
+        """Raises DeviceError."""
+        self._post("set_power_limit", info, power_limit_mw=milliwatts)
+
+    def lock_clocks(self, info: DeviceInfo, mhz: int | None) -> None:
+        """Raises DeviceError."""
+        if mhz is None:
+            self._post("reset_gpu_locked_clocks", info)
+        else:
+            self._post("set_gpu_locked_clocks", info, min_clock_mhz=0, max_clock_mhz=mhz)
+
+    def _post(self, what: str, info: DeviceInfo, **values: int) -> None:
+        if self._names.get(info.index) not in (info.name, ""):
+            raise DeviceError(NO_PERMISSION, f"zeusd knows GPU {info.index} as another board")
+        query = urlencode({"gpu_ids": info.index, **values, "block": "true"})
+        try:
+            status, body = _ask(self._path, "POST", f"/gpu/{what}?{query}")
+        except (OSError, http.client.HTTPException) as error:
+            raise DeviceError(UNKNOWN, f"zeusd does not answer ({error})") from None
+        if status != 200:
+            text = "".join(letter for letter in body.decode(errors="replace")[:200] if letter.isprintable())
+            raise DeviceError(CODES.get(status, UNKNOWN), f"zeusd refuses ({status}): {text}")
+
+
+def find() -> Zeusd | None:
+    """The zeusd of this machine that lets us control boards; None if there is none."""
+    named = os.environ.get("ZEUSD_SOCK_PATH")
+    for path in (Path(named),) if named else SOCKETS:
+        try:
+            status, body = _ask(path, "GET", "/discover")
+            told = json.loads(body) if status == 200 else {}
+            groups = told.get("enabled_api_groups")
+            # older ones number their boards and have no groups
+            names = {int(gpu["id"]): str(gpu["name"]) for gpu in told.get("gpus", ())}
+            names = names or dict.fromkeys(map(int, told.get("gpu_ids", ())), "")
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, http.client.HTTPException):
+            continue
+        barred = bool(told.get("auth_required")) and not os.environ.get("ZEUSD_TOKEN")
+        if names and not barred and (groups is None or "gpu-control" in groups):
+            return Zeusd(path, names)
+    return None
+
+
+def _ask(path: Path, method: str, target: str) -> tuple[int, bytes]:
+    token = os.environ.get("ZEUSD_TOKEN")
+    connection = _Connection(path)
+    try:
+        connection.request(method, target, headers={"Authorization": f"Bearer {token}"} if token else {})
+        answer = connection.getresponse()
+        return answer.status, answer.read(ANSWER_MAX_B)
+    finally:
+        connection.close()

@@ -1,0 +1,356 @@
+"""Calibration on the running job, as a pure state machine that the supervisor drives about once a second.
+
+    calibration = Calibration(spec)
+    action = calibration.next(observation)    # until action is Finished or GivenUp
+
+Five caps below the watts that the job draws, each settled and measured, with a visit to full between any two of them:
+a job whose speed drifts (longer batches, a warming board) is compared with itself at about the same time. A window is
+extended until its rate is known well enough, at most to `measure_max_s`. A final pause gives the parked watts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+from msgspec import Struct
+
+from carbontui.power.curves.curve import Curve, Point, fitted, useful
+from carbontui.power.curves.step_rate import RateEstimate, WindowRate, estimated, rate_at, window_rate
+
+SHARES = (0.86, 0.72, 0.60, 0.48, 0.38)
+"""Caps as shares of the watts drawn at full."""
+CAP_SE, FULL_SE = 0.006, 0.0095
+"""Target relative standard errors of a window's rate: visits to full serve all caps, so less precision suffices."""
+SYSTEMATIC_SE = 0.004
+"""Systematic error not visible in a window: temperature, and leakage with it, lags power by tens of seconds."""
+LIMIT_TOLERANCE_W = 2.0
+NO_WATTS = "watts could not be read"
+PATIENCE_S = 30.0
+"""For a pause to be acknowledged, or for the first step after it."""
+
+
+class CalibrationSpec(Struct, frozen=True, kw_only=True):
+    """The bounds of a calibration. Watts of limits are per GPU."""
+
+    gpu: str
+    gpus: int
+    fingerprint: str
+    can_cap: bool
+    limit_min_w: float | None = None
+    limit_found_w: float | None = None
+    can_pause: bool = True
+    simulated: bool = False
+    settle_s: float = 6.0
+    measure_s: float = 15.0
+    measure_max_s: float = 70.0
+    why_not_cap: str = ""
+
+
+class CalibrationInput(Struct, frozen=True, kw_only=True):
+    """The supervisor's current observation."""
+
+    mono_s: float
+    wall_s: float
+    step: int
+    """Steps done, as the client last reported."""
+    timed: tuple[float, int] | None
+    """Monotonic time of the end of a step since about the last look, and its count; None before the first."""
+    energy_j: float
+    """Metered joules of the job's GPUs so far."""
+    energy_mono_s: float
+    """Until when they are counted: the meter's last sample, up to a second ago."""
+    limit_w: float | None = None
+    """The lowest limit among the job's GPUs."""
+    paused: bool = False
+    disturbed: str = ""
+    """Why measuring is not possible (an override, a foreign process, ...): gives up."""
+    refused: str = ""
+    """Why the last limit could not be set."""
+
+
+class TryLimit(Struct, frozen=True):
+    watts_per_gpu: float | None
+
+
+class Pause(Struct, frozen=True):
+    pass
+
+
+class Resume(Struct, frozen=True):
+    pass
+
+
+class Wait(Struct, frozen=True):
+    """Nothing to do; `text` says what is being measured, `share` is the progress (0..1)."""
+
+    text: str
+    share: float
+
+
+class Finished(Struct, frozen=True):
+    curve: Curve
+
+
+class GivenUp(Struct, frozen=True):
+    """Restore limits and resume; nothing was learned."""
+
+    why: str
+
+
+Action = TryLimit | Pause | Resume | Wait | Finished | GivenUp
+
+
+class _Visit(Struct, frozen=True):
+    """One window at one level."""
+
+    cap_w: float | None
+    rate: WindowRate
+    power_w: float
+    power_se: float
+
+
+class Calibration:
+    """One run over all levels. Deterministic: the same observations give the same actions."""
+
+    def __init__(self, spec: CalibrationSpec) -> None:
+        self.spec = spec
+        self._todo: list[float | None] = [None]
+        self._visits: list[_Visit] = []
+        self._window: list[CalibrationInput] = []
+        self._phase: Literal["ask", "settle", "measure", "pausing", "parked", "resuming"] = "ask"
+        self._since_s = 0.0
+        self._caps_chosen = False
+        self._parked: tuple[float, float] | None = None
+        self._refused = ""
+        self._step_at_pause = 0
+        self._pause_s: float | None = None
+        self._resume_s: float | None = None
+        self._ended = False
+
+    def next(self, now: CalibrationInput) -> Action:
+        """The next action. After Finished or GivenUp the original limit must be restored and the job resumed."""
+        if now.disturbed:
+            return GivenUp(now.disturbed)
+        if self._phase == "ask":
+            return self._ask(now)
+        if self._phase == "settle":
+            return self._settle(now)
+        if self._phase == "measure":
+            return self._measure(now)
+        return self._park(now)
+
+    # --- running levels ---------------------------------------------------------------------------------------
+
+    def _ask(self, now: CalibrationInput) -> Action:
+        if not self._todo:
+            return self._end_of_levels(now)
+        self._enter("settle", now)
+        return TryLimit(self._todo[0])
+
+    def _settle(self, now: CalibrationInput) -> Action:
+        cap = self._todo[0]
+        if cap is not None and now.refused:
+            # no permission after all: still measure what is possible without caps
+            self._refused = now.refused
+            self._todo.clear()
+            self._phase = "ask"
+            return TryLimit(None)
+        wanted = cap if cap is not None else self.spec.limit_found_w
+        stands = wanted is None or now.limit_w is None or abs(now.limit_w - wanted) <= LIMIT_TOLERANCE_W
+        if not stands and now.mono_s - self._since_s > PATIENCE_S:
+            return GivenUp(f"the limit does not stay at {wanted:.0f} W")
+        if not stands or now.mono_s - self._since_s < self.spec.settle_s:
+            return self._wait("settling")
+        self._enter("measure", now)
+        return self._wait("measuring")
+
+    def _measure(self, now: CalibrationInput) -> Action:
+        self._window.append(now)
+        length = now.mono_s - self._since_s
+        # the first window also measures how much this job's step times vary
+        if length < self.spec.measure_s * (1 if self._visits else 2):
+            return self._wait("measuring")
+        found = window_rate([o.timed for o in self._window if o.timed is not None and o.timed[0] >= self._since_s])
+        if length < self.spec.measure_max_s:
+            ends = not self._visits or len(self._todo) == 1
+            wanted_se = FULL_SE if self._todo[0] is None and not ends else CAP_SE
+            if found is None or self._rate(found, found).se > wanted_se * found.rate:
+                return self._wait("measuring")
+        if found is None:
+            return GivenUp(f"no step in {length:.0f} s, or too few to time them")
+        if self._blind():
+            return GivenUp(NO_WATTS)
+        # watts over exactly the timed steps: a checkpoint at either end of the window counts in neither
+        half_s = found.length_s / 2
+        watts = self._watts(found.middle_s - half_s, found.middle_s + half_s)
+        self._visits.append(_Visit(self._todo.pop(0), found, *watts))
+        if not self._caps_chosen:
+            self._choose_caps()
+        self._phase = "ask"
+        return self._ask(now)
+
+    def _rate(self, window: WindowRate, *more: WindowRate) -> RateEstimate:
+        return estimated(window, [*(visit.rate for visit in self._visits), *more])
+
+    def _blind(self) -> bool:
+        """Whether the meter counted for less than half of the window: a hung driver, a lost board."""
+        first, last = self._window[0], self._window[-1]
+        return last.energy_mono_s - first.energy_mono_s < 0.5 * (last.mono_s - first.mono_s)
+
+    def _watts(self, start_s: float = -math.inf, end_s: float = math.inf) -> tuple[float, float]:
+        """Mean watts of the window, or of a part of it, and their standard error."""
+        counts = counted(self._window, start_s, end_s)
+        if len(counts) < 2:
+            counts = counted(self._window, -math.inf, math.inf)
+        first, last = counts[0], counts[-1]
+        return (last.joules - first.joules) / (last.mono_s - first.mono_s), spread(counts)
+
+    def _choose_caps(self) -> None:
+        self._caps_chosen = True
+        spec = self.spec
+        if not spec.can_cap or spec.limit_min_w is None or spec.limit_found_w is None:
+            self._refused = spec.why_not_cap or "limits cannot be set here"
+            return
+        drawn = self._visits[0].power_w / spec.gpus
+        caps: list[float] = []
+        for share in SHARES:
+            cap = float(max(round(share * drawn), math.ceil(spec.limit_min_w)))
+            if cap < min(drawn, spec.limit_found_w) * 0.97 and cap not in caps:
+                caps.append(cap)
+        for cap in caps:
+            self._todo += [cap, None]
+
+    # --- parked -----------------------------------------------------------------------------------------------
+
+    def _end_of_levels(self, now: CalibrationInput) -> Action:
+        if not self.spec.can_pause:
+            return Finished(self._curve(now))
+        self._enter("pausing", now)
+        return Pause()
+
+    def _park(self, now: CalibrationInput) -> Action:
+        waited = now.mono_s - self._since_s
+        if self._phase == "pausing":
+            if now.paused:
+                self._pause_s, self._step_at_pause = waited, now.step
+                self._enter("parked", now)
+            elif waited > PATIENCE_S:
+                return GivenUp("the pause was not acknowledged")
+            return self._wait("pausing")
+        if self._phase == "parked":
+            if waited >= self.spec.settle_s:
+                self._window.append(now)
+            if waited < self.spec.settle_s + self.spec.measure_s:
+                return self._wait("measuring parked watts")
+            if self._blind():
+                return GivenUp(NO_WATTS)
+            self._parked = self._watts()
+            self._enter("resuming", now)
+            return Resume()
+        if now.step > self._step_at_pause:
+            self._resume_s = waited
+            return Finished(self._curve(now))
+        if waited > PATIENCE_S:
+            return GivenUp("no step after the pause")
+        return self._wait("resuming")
+
+    # --- the result -------------------------------------------------------------------------------------------
+
+    def _curve(self, now: CalibrationInput) -> Curve:
+        fulls = [visit for visit in self._visits if visit.cap_w is None]
+        rates = [self._rate(visit.rate) for visit in fulls]
+        usual = sum(rate.value for rate in rates) / len(rates)
+        watts = sum(visit.power_w for visit in fulls) / len(fulls)
+        watts_se = max(visit.power_se for visit in fulls) / math.sqrt(len(fulls))
+        usual_se = max(rate.se for rate in rates) / math.sqrt(len(rates))
+        points = [_point(None, watts, watts_se, 1.0, usual_se / usual, usual)]
+        for visit in self._visits:
+            if visit.cap_w is not None:
+                rate = self._rate(visit.rate)
+                full = rate_at(rates, rate.at_s)
+                speed = rate.value / full.value
+                error = speed * math.hypot(rate.se / rate.value, full.se / full.value, SYSTEMATIC_SE)
+                points.append(_point(visit.cap_w, visit.power_w, visit.power_se, speed, error, usual))
+        fit = fitted(points)
+        parked_w, parked_se = self._parked or (None, None)
+        return Curve(
+            gpu=self.spec.gpu,
+            gpus=self.spec.gpus,
+            fingerprint=self.spec.fingerprint,
+            measured_s=now.wall_s,
+            simulated=self.spec.simulated,
+            rate_steps_per_s=usual,
+            points=fit,
+            levels=useful(fit, parked_w),
+            parked_w=parked_w,
+            parked_se=parked_se,
+            pause_s=self._pause_s,
+            resume_s=self._resume_s,
+            note=f"without caps: {self._refused}" if self._refused else "",
+        )
+
+    def _wait(self, text: str) -> Wait:
+        level = "full" if not self._todo or self._todo[0] is None else f"{self._todo[0]:.0f} W"
+        done = len(self._visits) + (self._parked is not None)
+        total = max(done + len(self._todo) + (1 if self.spec.can_pause else 0), 2 if self._caps_chosen else 12)
+        return Wait(f"{text} {level}" if self._todo else text, done / total)
+
+    def _enter(
+        self, phase: Literal["settle", "measure", "pausing", "parked", "resuming"], now: CalibrationInput
+    ) -> None:
+        self._phase, self._since_s, self._window = phase, now.mono_s, [now] if phase == "measure" else []
+
+
+def _point(cap_w: float | None, power_w: float, power_se: float, speed: float, speed_se: float, rate: float) -> Point:
+    return Point(
+        kind="full" if cap_w is None else "cap",
+        cap_w=cap_w,
+        power_w=power_w,
+        power_se=power_se,
+        speed=speed,
+        speed_se=speed_se,
+        j_per_step=power_w / (speed * rate),
+    )
+
+
+class Counted(NamedTuple):
+    """The meter's joules at one moment."""
+
+    mono_s: float
+    joules: float
+
+
+def counted(window: Sequence[CalibrationInput], start_s: float, end_s: float) -> list[Counted]:
+    """The meter's counts from `start_s` to `end_s`, as far as sampled: both ends are interpolated."""
+    looks = sorted({o.energy_mono_s: o.energy_j for o in window}.items())
+    inside = [Counted(at_s, joules) for at_s, joules in looks if start_s < at_s < end_s]
+    for edge_s in (start_s, end_s):
+        for (at_s, joules), (later_s, later) in pairwise(looks):
+            if at_s <= edge_s <= later_s:
+                inside.append(Counted(edge_s, joules + (later - joules) * (edge_s - at_s) / (later_s - at_s)))
+                break
+    return sorted(set(inside))
+
+
+def spread(counts: Sequence[Counted]) -> float:
+    """Standard error of a window's mean watts: from its quarters, and the counter's resolution at both ends."""
+    first, last = counts[0], counts[-1]
+    length = last.mono_s - first.mono_s
+    if length <= 0:
+        return math.inf
+    mean = (last.joules - first.joules) / length
+    tick = 0.1 * mean / length
+    parts: list[float] = []
+    start = first
+    for count in counts[1:]:
+        if count.mono_s - start.mono_s >= length / 4.001:
+            parts.append((count.joules - start.joules) / (count.mono_s - start.mono_s))
+            start = count
+    if len(parts) < 2:
+        return tick
+    middle = sum(parts) / len(parts)
+    variance = sum((part - middle) ** 2 for part in parts) / (len(parts) - 1)
+    return math.hypot(math.sqrt(variance / len(parts)), tick)

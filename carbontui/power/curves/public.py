@@ -1,0 +1,151 @@
+"""The effect of power limits on other trainings: public measurements, for a job that has not been calibrated.
+
+`data/power-cap-curves.csv` has six trainings on four boards (Zeus, NSDI 2023). A limit is taken relative to the watts
+that each draws without one: at 72 % of these, power-bound trainings run at 0.78 to 0.94 of full speed. Their spread is
+the error of a level here; calibrating on the job itself makes it about ten times smaller.
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+import statistics
+from bisect import bisect_right
+from collections import defaultdict
+from importlib import resources
+from typing import NamedTuple
+
+from carbontui.power.curves.curve import Curve, Point, isotonic, useful
+
+FILE = "power-cap-curves.csv"
+SHARES = (0.86, 0.72, 0.60)
+"""Limits as shares of the watts drawn at full speed. Below these speed collapses, at a different point for each
+training."""
+ROUND_W = 5.0
+LEAST_SE = 0.02
+"""Relative; four trainings on one board may agree by chance."""
+MODELS = {"A40": ("A40",), "V100": ("V100",), "Quadro RTX 6000": ("Quadro RTX 6000",), "P100": ("P100",)}
+"""Boards of the table by column prefix, and their names in NVML."""
+
+
+class Shape(NamedTuple):
+    """One training on one board: limits, watts and speeds relative to those without a limit, ascending."""
+
+    gpu: str
+    limits: tuple[float, ...]
+    watts: tuple[float, ...]
+    speeds: tuple[float, ...]
+
+    def at(self, share: float) -> tuple[float, float] | None:
+        """(watts, speed) at a limit, interpolated; None below the lowest that was measured."""
+        above = bisect_right(self.limits, share)
+        if above == 0:
+            return None
+        if above == len(self.limits):
+            return self.watts[-1], self.speeds[-1]
+        low, high = self.limits[above - 1], self.limits[above]
+        part = (share - low) / (high - low)
+        watts, speeds = self.watts, self.speeds
+        return (
+            watts[above - 1] + part * (watts[above] - watts[above - 1]),
+            speeds[above - 1] + part * (speeds[above] - speeds[above - 1]),
+        )
+
+
+class Expected(NamedTuple):
+    """Expected effect of a limit: watts and speed relative to those without one, and their standard errors."""
+
+    share: float
+    watts: float
+    watts_se: float
+    speed: float
+    speed_se: float
+
+
+@functools.cache
+def shapes() -> tuple[Shape, ...]:
+    """The table, each training made non-decreasing by isotonic regression."""
+    text = resources.files("carbontui.data").joinpath(FILE).read_text(encoding="utf-8")
+    measured: dict[tuple[str, str, str], dict[float, list[tuple[float, float]]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
+    for row in csv.DictReader(text.splitlines()):
+        seen = float(row["avg_power_w"]), float(row["rel_throughput"])
+        measured[row["gpu"], row["dataset"], row["network"]][float(row["power_limit_w"])].append(seen)
+    found = []
+    for (gpu, _, _), by_limit in measured.items():
+        limits = sorted(by_limit)
+        ones = [1.0] * len(limits)
+        watts = isotonic([statistics.fmean(w for w, _ in by_limit[limit]) for limit in limits], ones)
+        speeds = isotonic([statistics.fmean(s for _, s in by_limit[limit]) for limit in limits], ones)
+        full_w, full = watts[-1], speeds[-1]
+        shares = (
+            tuple(value / top for value in row) for row, top in ((limits, full_w), (watts, full_w), (speeds, full))
+        )
+        found.append(Shape(gpu, *shares))
+    return tuple(found)
+
+
+def expected(gpu: str = "") -> tuple[Expected, ...]:
+    """Each of SHARES, from trainings on this model if the table has it, else from all."""
+    model = next((row for row, names in MODELS.items() if any(name in gpu for name in names)), "")
+    known = [shape for shape in shapes() if shape.gpu.startswith(model)]
+    found = []
+    for share in SHARES:
+        levels = [level for shape in known if (level := shape.at(share)) is not None]
+        if len(levels) < 2:
+            continue
+        watts, speeds = zip(*levels, strict=True)
+        # energy and time scale with the inverse of speed, so the expectation uses its mean
+        speed, power = statistics.harmonic_mean(speeds), statistics.fmean(watts)
+        errors = (max(statistics.stdev(row), LEAST_SE * mean) for row, mean in ((watts, power), (speeds, speed)))
+        watts_se, speed_se = errors
+        found.append(Expected(share, power, watts_se, speed, speed_se))
+    return tuple(found)
+
+
+def simulated(full_w: float) -> tuple[tuple[float, float, float], ...]:
+    """(limit, watts, speed) for a simulated board that draws `full_w` at full speed: the mean of all public
+    trainings."""
+    rows = sorted(
+        (round(level.share * full_w / ROUND_W) * ROUND_W, level.watts * full_w, level.speed) for level in expected()
+    )
+    return (*((limit, min(limit, watts), speed) for limit, watts, speed in rows), (full_w, full_w, 1.0))
+
+
+def curve(
+    gpu: str, gpus: int, full_w: float, *, limit_min_w: float, limit_found_w: float, measured_s: float, mark: str
+) -> Curve | None:
+    """The curve to plan with until this job is calibrated; `full_w` is the total full-speed draw of its boards.
+
+    None if the boards allow no limit that would bind.
+    """
+    full = Point(kind="full", cap_w=None, power_w=full_w, power_se=0.0, speed=1.0, speed_se=0.0)
+    caps = []
+    for level in expected(gpu):
+        cap_w = round(level.share * full_w / gpus / ROUND_W) * ROUND_W
+        if limit_min_w <= cap_w < limit_found_w:
+            caps.append(
+                Point(
+                    kind="cap",
+                    cap_w=cap_w,
+                    power_w=level.watts * full_w,
+                    power_se=level.watts_se * full_w,
+                    speed=level.speed,
+                    speed_se=level.speed_se,
+                )
+            )
+    points = (*sorted(caps, key=lambda point: point.cap_w or 0.0), full)
+    levels = useful(points, None)
+    if len(levels) < 2:
+        return None
+    return Curve(
+        gpu=gpu,
+        gpus=gpus,
+        fingerprint=mark,
+        measured_s=measured_s,
+        rate_steps_per_s=0.0,
+        points=points,
+        levels=levels,
+        basis="public",
+    )

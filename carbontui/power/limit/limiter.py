@@ -1,0 +1,391 @@
+"""GPU limits: the power limit first, a clock lock where that does not work; verified by effect, always restored.
+
+Chooses between the actuators (`power_limit`, `clocks`), takes a GPU's lock and lease before setting anything, and
+restores it: when the wish ends, when this agent exits, and after an agent that died.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from carbontui.power.backends.base import (
+    GPU_IS_LOST,
+    NO_PERMISSION,
+    NOT_SUPPORTED,
+    Backend,
+    DeviceError,
+    DeviceInfo,
+    Look,
+)
+from carbontui.power.limit import clocks, power_limit
+from carbontui.power.limit.board import CODES, BoardLease, BoardLimit
+from carbontui.power.limit.leases import LeaseStore, command, is_stale, restore_stale, stale_leases
+from carbontui.power.limit.power_limit import Ineffective
+from carbontui.power.messages import Capability, Outcome
+from carbontui.system import proc
+
+__all__ = ["Limiter", "restore_stale", "stale_leases"]
+
+
+class Limiter:
+    """All limits of one agent. `say` takes lines for the log, `tell` unsolicited outcomes;
+    `store` is None for simulated boards.
+
+    `monitor` changes nothing, `probing` (with it) still asks the driver what it would permit.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        store: LeaseStore | None,
+        job: str,
+        say: Callable[[str], None],
+        *,
+        tell: Callable[[Outcome], None] = lambda _outcome: None,
+        monitor: bool = False,
+        probing: bool = False,
+    ) -> None:
+        self._backend = backend
+        self._store = store
+        self._job = job
+        self._say = say
+        self._tell = tell
+        self._monitor = monitor
+        self._probing = probing
+        self._boards: dict[str, BoardLimit] = {}
+
+    # --- probing ----------------------------------------------------------------------------------------------
+
+    def know(self, info: DeviceInfo) -> None:
+        """A device appeared: its limit is the original one, unless a lease records an earlier one."""
+        if info.uuid in self._boards:
+            self._boards[info.uuid].info = info
+            return
+        board = BoardLimit(info, self._backend, self._board_lease(info.uuid), self._say, self._tell)
+        self._boards[info.uuid] = board
+        try:
+            current: int | None = self._backend.limit_mw(info.uuid)
+        except DeviceError as error:
+            current = None
+            board.cap = board.refusal(error)
+        if current is not None:
+            self._note_low(board, current, again=True)
+        lease = board.lease.on_disk()
+        board.found_mw = board.start_mw = current if lease is None else lease.before_mw
+        asking = not self._monitor or self._probing
+        if info.mig:
+            board.cap = Capability("not_supported", "MIG slices share this board and its limit")
+        elif (info.limit_min_mw is None or current is None) and info.clock_max_mhz and asking:
+            clocks.switch_to(board, "no power limit here", Capability("not_supported", power_limit.NO_RANGE))
+        elif info.limit_min_mw is None or info.limit_max_mw is None:
+            board.cap = Capability("not_supported", power_limit.NO_RANGE)
+        elif not asking:
+            board.cap = Capability("not_supported", "limits are switched off for this job (--no-cap)")
+
+    def probe(self, uuid: str) -> None:
+        """Probe the driver by writing back the limit in force, which changes nothing: only on a GPU of the child."""
+        board = self._boards[uuid]
+        if board.cap.support == "unknown" and board.lease.record is None and not board.because:
+            board.cap = self._probe(board)
+            if board.cap.support == "not_supported" and board.info.clock_max_mhz:
+                clocks.switch_to(board, "its power limit cannot be set", board.cap)
+
+    def _probe(self, board: BoardLimit) -> Capability:
+        uuid = board.info.uuid
+        try:
+            if not board.lease.take():
+                # its owner has the same permissions as we do, and sets it
+                holder = board.lease.holder()
+                board.passing = Capability("yes", f"{power_limit.span(board.info)}; {holder}")
+                return Capability("unknown", holder)
+        except OSError as error:
+            fix = (
+                f"repair {self._store.directory}, or export CARBONTUI_LEASE_DIR=/a/local/directory"
+                if self._store
+                else ""
+            )
+            board.passing = Capability(
+                "no_permission", f"no lease can be kept, without which nothing is set ({error})", fix
+            )
+            return Capability("unknown", board.passing.why)
+        try:
+            if self._store is not None:
+                self._backend.set_limit_mw(uuid, self._backend.limit_mw(uuid))
+        except DeviceError as error:
+            return board.refusal(error)
+        finally:
+            board.lease.let_go()
+        through = self._backend.through
+        return Capability("yes", power_limit.span(board.info) + (f"; through {through}" if through else ""))
+
+    def _board_lease(self, uuid: str) -> BoardLease:
+        return BoardLease(self._store, uuid, self._job, self._say)
+
+    def cap(self, uuid: str) -> Capability:
+        """Whether watts can be capped here, by any actuator."""
+        board = self._boards.get(uuid)
+        return board.shown() if board else Capability("unknown", "not seen")
+
+    def limit_cap(self, uuid: str) -> Capability:
+        """Whether the power limit itself works."""
+        board = self._boards.get(uuid)
+        return board.limit if board and board.limit else self.cap(uuid)
+
+    def clocks_cap(self, uuid: str) -> Capability:
+        """Whether a clock lock can replace the limit."""
+        board = self._boards.get(uuid)
+        return board.clocks_cap() if board else Capability("unknown", "not seen")
+
+    def found_w(self, uuid: str) -> float | None:
+        board = self._boards.get(uuid)
+        return board.found_mw / 1000 if board and board.found_mw else None
+
+    def top_w(self, uuid: str) -> float | None:
+        """The highest limit that is set here without an explicit request to raise it."""
+        board = self._boards.get(uuid)
+        return board.ceiling_mw / 1000 if board and board.ceiling_mw else None
+
+    def clocks_w(self, uuid: str) -> float | None:
+        """Watts that a clock lock of ours is steered to."""
+        board = self._boards.get(uuid)
+        return board.steering.wanted_w if board and board.steering else None
+
+    def proving(self, uuid: str) -> bool:
+        """Whether a cap is in force whose effect has not been seen yet."""
+        board = self._boards.get(uuid)
+        return board is not None and (board.steering.proving if board.steering else board.binding)
+
+    def active(self) -> tuple[str, ...]:
+        """GPUs on which a limit of ours is in force."""
+        return tuple(uuid for uuid, board in self._boards.items() if board.lease.record is not None)
+
+    @property
+    def notices(self) -> dict[str, str]:
+        """Notices for the user, per GPU."""
+        low = {uuid: board.left_low.text for uuid, board in self._boards.items() if board.left_low}
+        return low | {uuid: board.notice for uuid, board in self._boards.items() if board.notice}
+
+    def check_low(self, uuid: str) -> None:
+        """Detect a limit below the driver's default without any lease."""
+        board = self._boards[uuid]
+        try:
+            current_mw = self._backend.limit_mw(uuid)
+        except DeviceError:
+            return
+        self._note_low(board, current_mw)
+
+    def _note_low(self, board: BoardLimit, current_mw: int, *, again: bool = False) -> None:
+        if self._store is None:
+            return
+        low = board.low(current_mw) if board.lease.record is None else None
+        if again or low != board.left_low:
+            self._store.note_low(board.info.uuid, low)
+        board.left_low = low
+
+    # --- setting ----------------------------------------------------------------------------------------------
+
+    def apply(self, uuid: str, watts: float, *, allow_raise: bool, power_w: float | None, now_s: float) -> Outcome:
+        """Cap one GPU. Idempotent; `power_w` is its present draw, used later to judge the effect."""
+        board = self._boards[uuid]
+        if self._monitor:
+            return board.outcome(False, "not_supported", board.cap.why)
+        if board.cap.support not in ("yes", "unknown"):
+            return board.outcome(False, board.cap.support, board.cap.why, board.cap.fix)  # type: ignore[arg-type]
+        try:
+            if not board.own():
+                return board.outcome(False, "held", board.lease.holder())
+            lease = board.lease.record
+            if lease is not None and lease.clocks_mhz is not None and not board.because:
+                # the agent that left this lease had found that its power limit does not work
+                clocks.switch_to(
+                    board, "its power limit did not work", Capability("no_effect", "it did not work before")
+                )
+            if board.because:
+                return self._by_clocks(board, watts, power_w, now_s)
+            try:
+                return power_limit.apply(board, watts, allow_raise=allow_raise, power_w=power_w, now_s=now_s)
+            except DeviceError as error:
+                return self._limit_refused(board, error, watts, power_w, now_s)
+        except OSError as error:
+            return board.outcome(False, "error", f"no lease can be written ({error}): the limit is left alone")
+        finally:
+            if board.lease.record is None:
+                board.lease.let_go()
+
+    def _limit_refused(
+        self, board: BoardLimit, error: DeviceError, watts: float, power_w: float | None, now_s: float
+    ) -> Outcome:
+        """The driver refused. Once our limit is gone, try a clock lock, once."""
+        refused = board.refusal(error, watts)
+        back = self.release(board.info.uuid)
+        if back.ok and error.code in (NO_PERMISSION, NOT_SUPPORTED):
+            outcome = self._switch_to_clocks(board, "its power limit cannot be set", refused, watts, power_w, now_s)
+            if outcome is not None and outcome.ok:
+                return outcome
+        board.cap = refused
+        return board.outcome(False, CODES.get(error.code, "error"), refused.why, refused.fix)
+
+    def _switch_to_clocks(
+        self, board: BoardLimit, because: str, limit: Capability, watts: float, power_w: float | None, now_s: float
+    ) -> Outcome | None:
+        """Switch from the limit, already restored, to a clock lock with its own lease. None: no clock lock here."""
+        if not board.info.clock_max_mhz:
+            return None
+        clocks.switch_to(board, because, limit)
+        try:
+            if not board.own():
+                return board.outcome(False, "held", board.lease.holder())
+            return self._by_clocks(board, watts, power_w, now_s)
+        except OSError as error:
+            return board.outcome(False, "error", f"no lease can be written ({error}): clocks are left alone")
+        finally:
+            if board.lease.record is None:
+                board.lease.let_go()
+
+    def _by_clocks(self, board: BoardLimit, watts: float, power_w: float | None, now_s: float) -> Outcome:
+        outcome = clocks.apply(board, watts, power_w, now_s)
+        if not outcome.ok:
+            self.release(board.info.uuid)
+        return outcome
+
+    def begin(self, uuid: str) -> None:
+        """No process has set a limit here: take the limit in force as the original. Raises DeviceError."""
+        board = self._boards[uuid]
+        if board.lease.record is None and board.lease.on_disk() is None:
+            board.found_mw = board.start_mw = self._backend.limit_mw(uuid)
+
+    def lock(self, uuid: str, mhz: int) -> None:
+        """Lock one GPU's clock at a given value, in place of any limit of ours. Raises DeviceError, OSError."""
+        board = self._boards[uuid]
+        record = board.lease.record
+        if record is not None and record.clocks_mhz is None and not self.release(uuid).ok:
+            raise DeviceError(NOT_SUPPORTED, "its limit could not be restored first")
+        if not board.info.clock_max_mhz or mhz > board.info.clock_max_mhz:
+            raise DeviceError(2, "no clock of this GPU")
+        if not board.own():
+            raise DeviceError(NO_PERMISSION, board.lease.holder())
+        try:
+            clocks.lock_at(board, mhz)
+        finally:
+            if board.lease.record is None:
+                board.lease.let_go()
+
+    # --- restoring ------------------------------------------------------------------------------------------
+
+    def release(self, uuid: str) -> Outcome:
+        """Restore one GPU's limit; compare first. Without permission the lease stays and the command is printed."""
+        board = self._boards[uuid]
+        lease = board.lease.record
+        if lease is None:
+            board.lease.let_go()
+            return board.outcome(True, "kept", "no limit of ours is in force")
+        try:
+            outcome = clocks.lift(board) if lease.clocks_mhz is not None else power_limit.restore(board)
+        except DeviceError as error:
+            fix = "" if error.code == GPU_IS_LOST else command(lease)
+            repair = f"run: {fix}" if fix else "a reset of the GPU or a reboot does that"
+            notice = f"limit not restored ({error}); {repair}"
+            if notice != board.notice:  # a stale lease is retried repeatedly
+                self._say(f"{uuid}: {notice}")
+            board.notice = notice
+            return board.outcome(False, CODES.get(error.code, "error"), board.notice, fix)
+        board.forget()
+        return outcome
+
+    def leave(self, uuid: str) -> Outcome:
+        """Another program has changed this limit since our request: leave it."""
+        self.release(uuid)
+        board = self._boards[uuid]
+        return board.outcome(False, "outside", board.notice or "the limit was changed outside: left alone")
+
+    def release_all(self) -> tuple[Outcome, ...]:
+        return tuple(self.release(uuid) for uuid in self.active())
+
+    def restore_stale(self, keep: frozenset[str] = frozenset()) -> tuple[Outcome, ...]:
+        """Restore what dead agents left behind, except on the GPUs in `keep`, which are about to be taken over."""
+        if self._store is None:
+            return ()
+        outcomes = []
+        for lease in self._store.all():
+            uuid = lease.uuid
+            if lease.boot_id != proc.boot_id():
+                self._board_lease(uuid).drop()
+                continue
+            if uuid in keep or not is_stale(lease):
+                continue
+            board = self._boards.get(uuid)
+            if board is None:
+                text = f"{uuid} is not here now; when it is: {command(lease)}"
+                outcomes.append(Outcome(uuid, False, "lost", None, text, command(lease)))
+                continue
+            try:
+                owned = not self._monitor and board.own()
+            except OSError as error:
+                self._say(f"{uuid}: its stale lease cannot be taken over ({error})")
+                continue
+            if owned:
+                outcomes.append(self.release(uuid))
+        return tuple(outcomes)
+
+    def returned(self, uuid: str) -> None:
+        """A lost board is back. Its reset has lifted any limit or lock of ours."""
+        board = self._boards[uuid]
+        if board.cap.support == "lost":
+            board.cap = Capability("unknown", "not tried yet")
+        board.passing, board.notice = None, ""
+        record = board.lease.record
+        try:
+            if record is not None and record.clocks_mhz is None and power_limit.is_before(board):
+                board.forget()
+            elif record is not None and record.clocks_mhz is not None:
+                clocks.lift(board)
+                board.forget()
+        except DeviceError as error:
+            self._say(f"{uuid}: {error}")
+
+    # --- watching ---------------------------------------------------------------------------------------------
+
+    def observe(self, uuid: str, look: Look, now_s: float) -> Outcome | None:
+        """Evaluate a look: adopt a changed limit, give up a cap without effect. Returns the outcome, if any."""
+        board = self._boards[uuid]
+        board.sm_mhz, board.module = look.sm_mhz, look.kind == "module"
+        if board.steering is not None:
+            return self._steer(board, look, now_s)
+        found = power_limit.judge(board, look, now_s)
+        return self._no_effect(board, found, now_s) if isinstance(found, Ineffective) else found
+
+    def _no_effect(self, board: BoardLimit, found: Ineffective, now_s: float) -> Outcome:
+        """Restore the power limit, then try the clock. If that is refused too, report no effect."""
+        back = self.release(board.info.uuid)
+        why = f"accepted, but the board still drew {found.drawn_w:.0f} W under {found.limit_w:.0f} W"
+        self._say(f"{board.info.uuid}: {why}")
+        fix = back.fix
+        if back.ok:
+            because, limit = "its power limit has no effect", Capability("no_effect", why)
+            outcome = self._switch_to_clocks(board, because, limit, found.limit_w, found.drawn_w, now_s)
+            if outcome is not None and outcome.ok:
+                return outcome
+            if outcome is not None:
+                why, fix = f"{why}; {outcome.text}", outcome.fix
+        board.cap = Capability("no_effect", why, fix)
+        return board.outcome(False, "no_effect", why, fix)
+
+    def _steer(self, board: BoardLimit, look: Look, now_s: float) -> Outcome | None:
+        """Keep a clock lock at its watts; give it up if it does not work."""
+        happened = clocks.steer(board, look, now_s)
+        if isinstance(happened, Outcome):
+            self.release(board.info.uuid)
+            return happened
+        if happened is None:
+            return None
+        if happened.code == "outside":
+            # the lock in force belongs to another program: not ours to lift
+            board.forget()
+            board.notice = why = f"{happened.why}: adopted"
+        else:
+            self.release(board.info.uuid)
+            why = f"{board.because}, and {happened.why}"
+            if happened.code == "no_effect":
+                board.cap, board.clocks = Capability("no_effect", why), Capability("no_effect", happened.why)
+        self._say(f"{board.info.uuid}: {why}")
+        return board.outcome(False, happened.code, why)

@@ -1,0 +1,208 @@
+"""Watts of CPU packages and memory: RAPL where it is readable, a labelled estimate elsewhere.
+
+Each RAPL zone has a microjoule counter that wraps at max_energy_range_uj (Linux powercap documentation). Packages are
+added up, dram zones likewise; psys contains the packages and is never added. Since CVE-2020-8694 the counters are
+readable only by root; the fix is printed, never run.
+
+The estimate: CPU_W_PER_THREAD per logical CPU of ours at full load, a tenth of it when idle, in between by utilisation
+(/proc/stat); memory DIMM_W per assumed 32 GB module. Thermal design powers of current parts lie between 2.2 (server)
+and 8 (desktop) watts per thread: right to an order of magnitude, and labelled so.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+
+from msgspec import structs
+
+from carbontui.power.messages import Capability, HostReading, How, Sample
+from carbontui.power.metering.shares import CpuTime
+from carbontui.text import figures
+
+CPU_W_PER_THREAD = 4.0
+IDLE_SHARE = 0.1
+DIMM_W = 5.0
+DIMM_B = 32 * 2**30
+SOON_S = 0.2
+"""Over less than this, clock ticks of 10 ms say nothing about utilisation."""
+ZONE_MAX_W = 2000.0
+"""More than any package draws over a second."""
+RAPL_ROOT = Path("/sys/class/powercap")
+FIX = "sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj"
+
+
+class RaplZone:
+    """One RAPL counter."""
+
+    def __init__(self, path: Path, kind: str) -> None:
+        self.path = path / "energy_uj"
+        self.kind = kind
+        self.wrap_uj = int((path / "max_energy_range_uj").read_text())
+        self.total_uj = 0
+        self.last_uj = self.read()
+
+    def read(self) -> int:
+        return int(self.path.read_text())
+
+    def advance(self, dt_s: float | None) -> bool:
+        """Add the count of the last `dt_s` seconds, unwrapped; False if that is not an energy: the counter was reset
+        (by a suspend), and what it counted until then is not known."""
+        now = self.read()
+        delta = now - self.last_uj + (self.wrap_uj if now < self.last_uj else 0)
+        self.last_uj = now
+        if dt_s is not None and delta > ZONE_MAX_W * (dt_s + SOON_S) * 1e6:
+            return False
+        self.total_uj += delta
+        return True
+
+
+def find_zones(root: Path) -> tuple[list[RaplZone], str]:
+    """Package and dram zones if all of the kind are readable, and why there are none."""
+    zones: list[RaplZone] = []
+    broken: set[str] = set()
+    why = "no RAPL on this machine"
+    if not root.is_dir():
+        return zones, why
+    for path in sorted(root.glob("intel-rapl:*")):
+        kind = ""
+        try:
+            name = (path / "name").read_text().strip()
+            kind = "cpu" if name.startswith("package") else "dram" if name == "dram" else ""
+            if kind:
+                zones.append(RaplZone(path, kind))
+        except PermissionError:
+            why = f"{path / 'energy_uj'} is readable by root only (CVE-2020-8694)"
+            broken.add(kind)
+        except (OSError, ValueError):
+            broken.add(kind)
+    # a subset of readable packages is not the whole machine
+    return [zone for zone in zones if zone.kind not in broken], why
+
+
+class Host:
+    """CPU and memory of this machine; `sample` never raises."""
+
+    def __init__(self, root: Path = RAPL_ROOT, stat: Path = Path("/proc/stat")) -> None:
+        self._zones, self._why = find_zones(root)
+        self._stat = stat
+        self._cpus = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+        self._busy = self._ticks()
+        self.cpu_time = CpuTime(self._machine_ticks)
+        self._at: float | None = None
+        self._last_uj: dict[str, int] = {}
+        self._last_w: dict[str, float | None] = {}
+        self._reading: HostReading | None = None
+        self._dimm_w = DIMM_W * max(1, math.ceil(_memory_b() / DIMM_B))
+
+    def sample(self, mono_s: float, wall_s: float, own: tuple[int, ...] = ()) -> tuple[tuple[Sample, ...], HostReading]:
+        """Samples "cpu" and "dram" for the meter, and the watts since the last call; if too soon, the last ones again.
+
+        With the processes `own` of a job both are the job's share: CPU by CPU time, memory equally among all jobs.
+        """
+        if self._reading is not None and self._at is not None and mono_s - self._at < SOON_S:
+            return (), self._reading
+        dt = None if self._at is None else mono_s - self._at
+        part = self.cpu_time.part(own, mono_s)
+        share = {"cpu": part.share, "dram": None if part.share is None else 1.0 / part.jobs}
+        failed: set[str] = set()
+        totals: dict[str, int] = {}
+        set_back: set[str] = set()
+        for zone in list(self._zones):
+            try:
+                if not zone.advance(dt):
+                    set_back.add(zone.kind)
+                totals[zone.kind] = totals.get(zone.kind, 0) + zone.total_uj
+            except (OSError, ValueError):
+                failed.add(zone.kind)
+        # a sum that lacks a part would be wrong: estimate from here on
+        self._zones = [zone for zone in self._zones if zone.kind not in failed]
+        totals = {kind: total for kind, total in totals.items() if kind not in failed}
+        self._at = mono_s
+        samples: list[Sample] = []
+        watts: dict[str, float | None] = {}
+        rules: list[str] = []
+        caps: dict[str, Capability] = {}
+        for kind in ("cpu", "dram"):
+            if kind in totals:
+                last = self._last_uj.get(kind)
+                self._last_uj[kind] = totals[kind]
+                watts[kind] = (totals[kind] - last) / 1e6 / dt if last is not None and dt else None
+                energy: int | None = totals[kind]
+                if kind in set_back:
+                    energy, watts[kind] = None, self._last_w.get(kind)
+                self._last_w[kind] = watts[kind]
+                whole = Sample(uuid=kind, mono_s=mono_s, wall_s=wall_s, energy_uj=energy, power_w=watts[kind])
+                samples.append(structs.replace(whole, share=share[kind]))
+                caps[kind] = Capability("yes", "RAPL energy counter")
+                rules.append(f"{kind}: RAPL, the whole machine")
+            else:
+                watts[kind] = self._cpu_w() if kind == "cpu" else self._dimm_w
+                model = Sample(uuid=kind, mono_s=mono_s, wall_s=wall_s, how="estimated", power_w=watts[kind])
+                samples.append(structs.replace(model, kind="model", share=share[kind]))
+                permission = kind == "cpu" and "root" in self._why
+                why = self._why if not totals else f"no readable {kind} counter"
+                caps[kind] = Capability(
+                    "no_permission" if permission else "not_supported", why, FIX if permission else ""
+                )
+                rules.append(
+                    f"cpu: {CPU_W_PER_THREAD:g} W per thread by utilisation of {self._whose()}"
+                    if kind == "cpu"
+                    else f"dram: {DIMM_W:g} W per 32 GB of the machine"
+                )
+        how: How = "measured" if "cpu" in totals else "estimated"
+        if part.share is not None:
+            many = f"{part.jobs} {'job' if part.jobs == 1 else 'jobs'}"
+            rules.append(f"the job's part: {figures.percent(part.share)} by CPU time, {many} here")
+        own_w = {kind: w if w is None or (s := share[kind]) is None else w * s for kind, w in watts.items()}
+        self._reading = HostReading(own_w["cpu"], own_w["dram"], how, "; ".join(rules), caps, part.jobs)
+        return tuple(samples), self._reading
+
+    def _whose(self) -> str:
+        """Names the threads whose utilisation counts, because other programs on them are included."""
+        count = len(self._cpus)
+        return "the whole machine" if count == os.cpu_count() else f"the {count} threads this job may use"
+
+    def _cpu_w(self) -> float:
+        before, self._busy = self._busy, self._ticks()
+        busy = total = 0
+        for cpu, (used, all_) in self._busy.items():
+            was_used, was_all = before.get(cpu, (used, all_))
+            busy, total = busy + used - was_used, total + all_ - was_all
+        share = min(1.0, max(0.0, busy / total)) if total > 0 else 0.0
+        return CPU_W_PER_THREAD * len(self._busy) * (IDLE_SHARE + (1.0 - IDLE_SHARE) * share)
+
+    def _machine_ticks(self) -> tuple[int, int]:
+        """All and busy ticks of the CPUs that the watts refer to: the machine's packages, or our threads."""
+        if not self._zones:
+            ours = self._ticks().values()
+            return sum(all_ for _, all_ in ours), sum(busy for busy, _ in ours)
+        try:
+            fields = [int(field) for field in self._stat.read_text().split("\n", 1)[0].split()[1:9]]
+        except (OSError, ValueError):
+            return 0, 0
+        return sum(fields), sum(fields) - fields[3] - fields[4]
+
+    def _ticks(self) -> dict[int, tuple[int, int]]:
+        """Busy and all clock ticks per CPU that we may run on."""
+        try:
+            lines = self._stat.read_text().splitlines()
+        except OSError:
+            return {}
+        found = {}
+        for line in lines[1:]:
+            if not line.startswith("cpu"):
+                break
+            head, *fields = line.split()
+            numbers = [int(field) for field in fields[:8]]
+            if int(head[3:]) in self._cpus:
+                found[int(head[3:])] = (sum(numbers) - numbers[3] - numbers[4], sum(numbers))
+        return found
+
+
+def _memory_b() -> int:
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError):
+        return 0

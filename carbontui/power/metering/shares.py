@@ -1,0 +1,262 @@
+"""Attribution of watts: what part of a board's and of a machine's the job draws.
+
+A board is split among its processes by their memory and kernels, the CPUs among the machine's jobs by CPU time.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from carbontui.power.backends.base import Backend, DeviceError, DeviceInfo, Look
+from carbontui.system import proc
+
+IDLE_OF_LIMIT = 0.15
+"""Watts of a board with contexts but no running kernel, as a share of its highest limit, until observed: H100 118 of
+700 W, A100 64 of 300 W (nvidia-smi outputs; arXiv 2605.23918)."""
+IDLE_CPU = 0.1
+"""Draw of an idle thread relative to a busy one: the rule of the estimate in `rapl`."""
+
+
+class CpuSeconds(NamedTuple):
+    """Elapsed CPU time: of all threads of the machine, of the busy ones, of those busy for the job."""
+
+    all: float
+    busy: float
+    own: float
+
+
+def board_share(
+    power_w: float | None, idle_w: float, memory_b: Mapping[int, int], kernels: Mapping[int, float], own: frozenset[int]
+) -> float:
+    """The share of a board's watts drawn for the processes `own`, 0..1.
+
+    The draw above `idle_w` is split by the kernels each process ran (any unit, pid to time); the rest, and all of it
+    while none runs, by the memory each holds. The shares of all processes add up to 1.
+    """
+    by_memory = _part(memory_b, own) if any(memory_b.values()) else _part(dict.fromkeys(memory_b, 1.0), own)
+    if not any(kernels.get(pid) for pid in memory_b):
+        return by_memory
+    by_kernels = _part({pid: kernels.get(pid, 0.0) for pid in memory_b}, own)
+    if power_w is None or power_w <= 0:
+        return by_kernels
+    idle = min(1.0, idle_w / power_w)
+    return idle * by_memory + (1.0 - idle) * by_kernels
+
+
+def _part(amounts: Mapping[int, float], own: frozenset[int]) -> float:
+    total = sum(amounts.values())
+    return sum(amount for pid, amount in amounts.items() if pid in own) / total if total else 0.0
+
+
+def cpu_share(spent: CpuSeconds, jobs: int) -> float:
+    """One job's share of the CPUs' watts, 0..1: busy threads are attributed to the program that kept them busy, idle
+    ones equally to all jobs. The shares of all jobs and other programs add up to 1."""
+    idle, busy = IDLE_CPU * spent.all, (1.0 - IDLE_CPU) * spent.busy
+    if idle + busy <= 0:
+        return 1.0 / max(1, jobs)
+    own = (1.0 - IDLE_CPU) * min(spent.own, spent.busy)
+    return (idle / max(1, jobs) + own) / (idle + busy)
+
+
+MOVED_B = 64 << 20
+"""A change of used memory by more than this may be a process that started or exited."""
+
+
+class BoardUse:
+    """Kept by the sampling thread of one agent."""
+
+    def __init__(self, backend: Backend) -> None:
+        self.shares: dict[str, float] = {}
+        """The job's share of the watts of each board shared with others."""
+        self._backend = backend
+        self._memory_b: dict[str, dict[int, int]] = {}
+        self._listed_at_b: dict[str, int | None] = {}
+        self._idle_w: dict[str, float] = {}
+        self._met: set[str] = set()
+
+    def list(self, uuid: str, look: Look | None) -> tuple[int, ...] | None:
+        """The processes on a board according to the driver; None if it does not report them (MIG)."""
+        self._listed_at_b[uuid] = look.memory_used_b if look else None
+        try:
+            self._memory_b[uuid] = self._backend.processes(uuid)
+        except DeviceError:
+            self._memory_b.pop(uuid, None)
+            return None
+        return tuple(self._memory_b[uuid])
+
+    def changed(self, uuid: str, look: Look) -> bool:
+        """Whether the board's used memory has changed since the last listing enough for a process start or exit."""
+        before = self._listed_at_b.get(uuid)
+        return before is not None and look.memory_used_b is not None and abs(look.memory_used_b - before) > MOVED_B
+
+    def split(self, info: DeviceInfo, look: Look, own: frozenset[int] | None, seeking: bool) -> None:
+        """Compute the share of the processes `own` since the last call; None: the board is not split.
+
+        If none of the job's processes was ever seen on the board, it may use it unseen (from its own container): then
+        the whole board counts as its own, once the search has ended (`seeking`).
+        """
+        uuid, memory_b = info.uuid, self._memory_b.get(info.uuid, {})
+        if memory_b and look.util == 0 and look.power_w is not None:
+            self._idle_w[uuid] = min(self._idle_w.get(uuid, look.power_w), look.power_w)
+        if own:
+            self._met.add(uuid)
+        if own is None or (not own and not seeking and uuid not in self._met):
+            self.shares.pop(uuid, None)
+            return
+        try:
+            kernels = self._backend.kernels(uuid)
+        except DeviceError:
+            self.shares.pop(uuid, None)
+            return
+        idle_w = self._idle_w.get(uuid, IDLE_OF_LIMIT * (info.limit_max_mw or 0) / 1000)
+        self.shares[uuid] = board_share(look.power_w, idle_w, memory_b, kernels, own)
+
+
+LIST_S = 10.0
+"""Interval between two scans of all processes, which take a millisecond per hundred."""
+FIRST_S = 1.5
+"""The first share is known after this long."""
+TICKS_PER_S = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+AGENT = b"carbontui.power.agent"
+NO_JOBS = frozenset({b"station", b"doctor", b""})
+"""Agents are also started for these, which are not jobs."""
+BATCH = re.compile(r"^(.*/job_\d+)(/.*)?$")
+"""The cgroup in which a batch system (Slurm) runs one job."""
+
+
+class RunningProcess(NamedTuple):
+    """One process: `ticks` of CPU time, those of its ended and collected children included."""
+
+    pid: int
+    parent: int
+    session: int
+    ticks: int
+    start: int
+    name: bytes
+
+
+class CpuPart(NamedTuple):
+    """The job's share of the CPUs' watts (None: not a job, or not known yet), and how many jobs run."""
+
+    share: float | None
+    jobs: int
+
+
+class CpuTime:
+    """Tracks CPU time. `machine` returns ticks of all threads and of the busy ones since boot."""
+
+    def __init__(
+        self,
+        machine: Callable[[], tuple[int, int]],
+        root: Path = Path("/proc"),
+        cgroups: Path = Path("/sys/fs/cgroup"),
+    ) -> None:
+        self._machine = machine
+        self._root = root
+        self._cgroups = cgroups
+        self.apart = b""
+        """The lease directory of our job: jobs with another one (a container, a test) do not count as sharing."""
+        self._agents: dict[tuple[int, int], bytes] = {}
+        self._at_s: float | None = None
+        self._before: tuple[int, int, float] | None = None
+        self._part = CpuPart(None, 1)
+
+    def part(self, own: tuple[int, ...], mono_s: float) -> CpuPart:
+        """The job's current share; `own` are processes of the job, from which the others descend."""
+        if not own:
+            return CpuPart(None, 1)
+        due = FIRST_S if self._part.share is None else LIST_S
+        if self._at_s is not None and mono_s - self._at_s < due:
+            return self._part
+        self._at_s = mono_s
+        listed = list(processes(self._root))
+        spent_s = self._cgroup_s(own[0])
+        if spent_s is None:
+            spent_s = sum(one.ticks for one in members(listed, own)) / TICKS_PER_S
+        jobs = max(1, len(self._jobs(listed)))
+        everybody, busy = self._machine()
+        now = (everybody, busy, spent_s)
+        if self._before is not None:
+            past = [(new - old) for new, old in zip(now, self._before, strict=True)]
+            passed = CpuSeconds(past[0] / TICKS_PER_S, past[1] / TICKS_PER_S, max(0.0, past[2]))
+            self._part = CpuPart(cpu_share(passed, jobs), jobs)
+        self._before = now
+        return self._part
+
+    def _jobs(self, listed: list[RunningProcess]) -> set[bytes]:
+        """The jobs of any user that have an agent on this machine."""
+        found, agents = set(), {}
+        for one in listed:
+            key = (one.pid, one.start)
+            job = self._agents.get(key)
+            if job is None:
+                job = self._job_of(one)
+            agents[key] = job
+            found.add(job)
+        self._agents = agents
+        return found - NO_JOBS
+
+    def _job_of(self, one: RunningProcess) -> bytes:
+        if not one.name.startswith((b"python", b"pypy")):
+            return b""
+        try:
+            words = (self._root / str(one.pid) / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            return b""
+        if AGENT not in words[:6] or _after(words, b"--apart") != self.apart:
+            return b""
+        return _after(words, b"--job")
+
+    def _cgroup_s(self, pid: int) -> float | None:
+        """CPU seconds of the batch job that a process belongs to; None if it is in no batch system's cgroup."""
+        try:
+            lines = (self._root / str(pid) / "cgroup").read_text().splitlines()
+            found = next((BATCH.match(line[3:]) for line in lines if line.startswith("0::")), None)
+            if found is None:
+                return None
+            stat = (self._cgroups / found[1].lstrip("/") / "cpu.stat").read_text()
+            return int(stat.split("usage_usec", 1)[1].split()[0]) / 1e6
+        except (OSError, ValueError, IndexError):
+            return None
+
+
+def _after(words: list[bytes], flag: bytes) -> bytes:
+    """The word after `flag` on a command line; empty if absent."""
+    return words[words.index(flag) + 1] if flag in words[:-1] else b""
+
+
+def processes(root: Path) -> Iterator[RunningProcess]:
+    """Every process of /proc."""
+    for entry in os.listdir(root):  # noqa: PTH208 - twice as fast
+        if not entry.isdigit():
+            continue
+        try:
+            head, _, tail = proc.read(f"{root}/{entry}/stat").rpartition(b")")
+        except OSError:
+            continue
+        fields = tail.split()
+        if len(fields) > 19:
+            ticks = sum(map(int, fields[11:15]))
+            yield RunningProcess(
+                int(entry), int(fields[1]), int(fields[3]), ticks, int(fields[19]), head.partition(b"(")[2]
+            )
+
+
+def members(listed: list[RunningProcess], own: tuple[int, ...]) -> list[RunningProcess]:
+    """The processes of a job: `own`, their descendants, and all in their sessions, except carbontui's own."""
+    mine = os.getsid(0)
+    sessions = {one.session for one in listed if one.pid in own} - {mine}
+    inside = {one.pid for one in listed if one.pid in own or one.session in sessions}
+    below: dict[int, list[int]] = {}
+    for one in listed:
+        below.setdefault(one.parent, []).append(one.pid)
+    ahead = list(inside)
+    while ahead:
+        new = [pid for pid in below.get(ahead.pop(), ()) if pid not in inside]
+        inside.update(new)
+        ahead += new
+    return [one for one in listed if one.pid in inside]
