@@ -241,10 +241,8 @@ def _times(run: story.RunStory, work: Work, zone: str | None, settings: config.S
         rows = elsewhen.at_hours(work, outlook, elsewhen.start_hours(now_s), now_s)
         best = "starting now is best: no hour in the table emits less"
     else:
-        try:
+        with refused("", ProblemError, code=3):
             rows = elsewhen.within_budgets(work, outlook, BUDGETS, now_s)
-        except ProblemError as error:
-            raise Failure(str(error), 3) from None
         best = "more time saves nothing: the plan within 1x is the best"
     own, said = rows[0], []
     if all((row.gco2_g or 0.0) >= (own.gco2_g or 0.0) * (1 - WORTH) for row in rows):
