@@ -276,10 +276,13 @@ def _unnamed(story: RunStory, times: _Times, state: str) -> bool:
     return max(widths, default=0.0) >= VISIBLE and not any(_named(state, width) for width in widths)
 
 
-def _box(state: str, x: float, y: float, width: float, height: float, stroke: str = "none") -> list[str]:
+def _box(
+    state: str, x: float, y: float, width: float, height: float, stroke: str = "none", title: str = ""
+) -> list[str]:
     fill, hatch = STRIP[state]
     box = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"'
-    drawn = [f'<rect {box} fill="{fill}" stroke="{stroke}" stroke-width="0.5"/>']
+    named = f"><title>{escape(title)}</title></rect>" if title else "/>"
+    drawn = [f'<rect {box} fill="{fill}" stroke="{stroke}" stroke-width="0.5"{named}']
     return [*drawn, f'<rect {box} fill="url(#{hatch})" opacity="0.5"/>'] if hatch else drawn
 
 
@@ -290,14 +293,8 @@ def _strip(story: RunStory, times: _Times, y: float) -> str:
         left, right = times.x(span.start_s), times.x(span.end_s)
         if right - left < 0.3 or span.state not in STRIP:
             continue
-        fill, hatch = STRIP[span.state]
-        box = f'x="{left:.1f}" y="{y}" width="{right - left:.1f}" height="18"'
         words = _words(span.state)
-        found.append(
-            f'<rect {box} fill="{fill}" stroke="#999" stroke-width="0.5"><title>{escape(words)}</title></rect>'
-        )
-        if hatch:
-            found.append(f'<rect {box} fill="url(#{hatch})" opacity="0.5"/>')
+        found += _box(span.state, left, y, right - left, 18.0, stroke="#999", title=words)
         if _named(span.state, right - left):
             middle = (left + right) / 2
             halo = 'class="halo" text-anchor="middle"'

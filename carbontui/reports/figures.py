@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import PurePath
 from typing import NamedTuple
 
 from carbontui import units
 from carbontui.account.split import Split
-from carbontui.reports.parts import EpochPart
+from carbontui.reports.parts import DayPart, EpochPart
 from carbontui.reports.story import RunStory
 from carbontui.text import account as words
 from carbontui.text import figures as form
@@ -194,23 +195,30 @@ def _band_words(split: Split) -> str:
     return "" if split.halves is None else "; ± is half of an 80 % band"
 
 
-def by_state(story: RunStory) -> tuple[tuple[str, str, str, str], ...]:
-    """(what, time, energy, grams) of each state."""
-    return tuple(
-        (
-            STATE_WORDS.get(p.name, p.name),
-            form.duration(p.seconds),
-            form.kwh(p.kwh),
-            form.grams(p.gco2_g),
-        )
-        for p in story.by_state
-    )
+class ReportTable(NamedTuple):
+    """A table of every report format; without a title it goes on with the subject of the one above."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: list[tuple[str, ...]]
 
 
-def by_device(story: RunStory) -> tuple[tuple[str, str, str], ...]:
-    """(device, energy, grams), at the wall."""
+def tables(story: RunStory) -> list[ReportTable]:
+    """Where time, energy and grams went: by state, by device at the wall, and where they are known by day and epoch."""
     names = {gpu.uuid: f"{gpu.name} ({gpu.uuid})" for gpu in story.status.gpus}
-    return tuple((_device(p.name, names), form.kwh(p.kwh), form.grams(p.gco2_g)) for p in story.by_device)
+    by_state = [
+        (STATE_WORDS.get(p.name, p.name), form.duration(p.seconds), form.kwh(p.kwh), form.grams(p.gco2_g))
+        for p in story.by_state
+    ]
+    by_device = [(_device(p.name, names), form.kwh(p.kwh), form.grams(p.gco2_g)) for p in story.by_device]
+    of_days = ("day", "at full speed", "under caps", "standing still", "energy", "CO2", "decisions")
+    of_epochs = ("epoch", "time", "steps", "energy", "CO2", "last loss")
+    return [
+        ReportTable("Where it went", ("state", "time", "energy", "CO2"), [*by_state]),
+        ReportTable("", ("device", "energy", "CO2"), [*by_device]),
+        *([ReportTable("Per day", of_days, [_day_row(part) for part in story.days])] if story.days else ()),
+        *([ReportTable("Per epoch", of_epochs, _epoch_rows(story.epochs))] if story.epochs else ()),
+    ]
 
 
 def _device(name: str, boards: dict[str, str]) -> str:
@@ -281,18 +289,13 @@ EPOCHS_SHOWN = 40
 """Most rows of a printed table; of more epochs the first and last half are shown. JSON has all."""
 
 
-def by_epoch(story: RunStory) -> list[tuple[str, str, str, str, str, str]]:
-    """(epoch, time, steps, energy, CO2, last loss), at most EPOCHS_SHOWN."""
-    parts = list(story.epochs)
-    half = EPOCHS_SHOWN // 2
-    rows = [_epoch_row(part) for part in (parts if len(parts) <= EPOCHS_SHOWN else parts[:half])]
-    if len(parts) > EPOCHS_SHOWN:
-        rows.append((f"{len(parts) - EPOCHS_SHOWN} more", "", "", "", "", ""))
-        rows += [_epoch_row(part) for part in parts[-half:]]
-    return rows
+def _epoch_rows(parts: Sequence[EpochPart]) -> list[tuple[str, ...]]:
+    rows = [_epoch_row(part) for part in parts]
+    half, more = EPOCHS_SHOWN // 2, len(parts) - EPOCHS_SHOWN
+    return rows if more <= 0 else [*rows[:half], (f"{more} more", *[""] * 5), *rows[-half:]]
 
 
-def _epoch_row(part: EpochPart) -> tuple[str, str, str, str, str, str]:
+def _epoch_row(part: EpochPart) -> tuple[str, ...]:
     name = "before the first" if part.number is None else str(part.number)
     name += "" if part.last is None else f" to {part.last}"
     loss = "" if part.loss is None else f"{part.loss:.4g}"
@@ -300,20 +303,10 @@ def _epoch_row(part: EpochPart) -> tuple[str, str, str, str, str, str]:
     return name, seconds, f"{part.steps:,}", form.kwh(part.kwh), form.grams(part.gco2_g), loss
 
 
-def by_day(story: RunStory) -> list[tuple[str, str, str, str, str, str, str]]:
-    """(day, at full speed, under caps, standing still, energy, CO2, decisions)."""
-    return [
-        (
-            units.iso(part.at_s + units.local_offset_s(part.at_s))[:10],
-            form.duration(part.flat_s),
-            form.duration(part.capped_s),
-            form.duration(part.still_s),
-            form.kwh(part.kwh),
-            form.grams(part.gco2_g),
-            str(part.changes),
-        )
-        for part in story.days
-    ]
+def _day_row(part: DayPart) -> tuple[str, ...]:
+    day = units.iso(part.at_s + units.local_offset_s(part.at_s))[:10]
+    spent = map(form.duration, (part.flat_s, part.capped_s, part.still_s))
+    return day, *spent, form.kwh(part.kwh), form.grams(part.gco2_g), str(part.changes)
 
 
 def accuracy(story: RunStory) -> str:

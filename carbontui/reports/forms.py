@@ -27,14 +27,8 @@ def markdown(story: RunStory) -> str:
     lines += ["## Account", "", *_table(("figure", "value", "rests on"), figures.figures(story))]
     if parts := figures.parts(story):
         lines += ["", "## Avoided CO2 by lever", "", *_table(("lever", "CO2", "against"), parts)]
-    lines += ["", "## Where it went", "", *_table(("state", "time", "energy", "CO2"), figures.by_state(story))]
-    lines += ["", *_table(("device", "energy", "CO2"), figures.by_device(story))]
-    if story.days:
-        of_days = ("day", "at full speed", "under caps", "standing still", "energy", "CO2", "decisions")
-        lines += ["", "## Per day", "", *_table(of_days, figures.by_day(story))]
-    if story.epochs:
-        head = ("epoch", "time", "steps", "energy", "CO2", "last loss")
-        lines += ["", "## Per epoch", "", *_table(head, figures.by_epoch(story))]
+    for made in figures.tables(story):
+        lines += ["", *([f"## {made.title}", ""] if made.title else ()), *_table(made.head, made.rows)]
     lines += ["", "## Decisions", "", *[f"- {_cell(line)}" for line in prose.decisions(story)]]
     lines += ["", "## Sources and methods", "", *_table(("what", "where it comes from"), page.basis(story))]
     lines += ["", "## For a methods section", "", _cell(prose.methods(story)), ""]
@@ -62,10 +56,6 @@ def _cell(text: str) -> str:
 
 def numbers(story: RunStory) -> dict[str, Any]:
     """The run as plain values, at the digits of `status --json`; durations in seconds, times RFC 3339."""
-    split = story.split
-    gave = None
-    if split is not None:
-        gave = split_numbers(split)
     return {
         "schema": SCHEMA,
         "job": story.status.job,
@@ -91,9 +81,9 @@ def numbers(story: RunStory) -> dict[str, Any]:
         "by_day": [_day(part) for part in story.days],
         "revised_g": round(story.revised_g, GRAM_DIGITS),
         "revisions": list(story.revisions),
-        "cost": None if story.status.cost is None else asdict_cost(story),
+        "cost": msgspec.to_builtins(story.status.cost),
         "full_wall_w": story.full_wall_w,
-        "split": gave,
+        "split": None if story.split is None else split_numbers(story.split),
         "by_state": [_part(part) for part in story.by_state],
         "by_device": [_part(part) for part in story.by_device],
         "by_epoch": [_epoch(part) for part in story.epochs],
@@ -105,11 +95,6 @@ def numbers(story: RunStory) -> dict[str, Any]:
         "notices": list(story.status.notices),
         "version": story.version,
     }
-
-
-def asdict_cost(story: RunStory) -> dict[str, Any]:
-    assert story.status.cost is not None
-    return {"value": story.status.cost.value, "currency": story.status.cost.currency}
 
 
 def _grams(value: float | None) -> float | None:

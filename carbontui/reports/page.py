@@ -34,10 +34,7 @@ def html(story: RunStory) -> str:
         losses=Markup(charts.losses(story)),
         figures=account,
         parts=figures.parts(story),
-        by_state=figures.by_state(story),
-        by_device=figures.by_device(story),
-        by_day=figures.by_day(story),
-        by_epoch=figures.by_epoch(story),
+        tables=figures.tables(story),
         decisions=[
             (
                 figures.clock(made.at_s, story),

@@ -5,6 +5,7 @@ Read-only, also beside a live supervisor. Times are epoch seconds of the job's c
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import sqlite3
@@ -31,6 +32,8 @@ STEP_ROWS = 4000
 DECISIONS = 400
 """Most decisions kept; of more, the first and the last."""
 SCHEMA = journal.SCHEMA_VERSION
+JOURNAL_MOST_B = 64 << 20
+"""A live job's journal above this size is not read at every look: that takes a second. `report` reads any size."""
 
 
 class NoStory(LookupError):
@@ -136,6 +139,16 @@ def build(job: store.Job, *, status: protocol.Status | None = None, version: str
         raise NoStory(f"job {job.id}: journal.db: {journal.why_not(error)}") from None
     except (ArithmeticError, AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise NoStory(f"job {job.id}: journal.db holds values that no job can have ({error!s:.120})") from None
+
+
+def split_at_a_look(job: store.Job, status: protocol.Status) -> Split | None:
+    """What each lever avoided, for a look at a job; None where it is unknown, another host's, or takes too long."""
+    if status.avoided_g is None or job.foreign:
+        return None
+    with contextlib.suppress(NoStory, OSError):
+        if status.state not in protocol.LIVE_STATES or (job.dir / "journal.db").stat().st_size <= JOURNAL_MOST_B:
+            return build(job, status=status).split
+    return None
 
 
 def _read(db: sqlite3.Connection, options: Options, status: protocol.Status, version: str) -> RunStory:

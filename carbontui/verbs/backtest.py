@@ -64,25 +64,24 @@ def backtest(
 
 
 def _show(report: BacktestReport) -> None:
-    from rich.table import Table
-
     console = streams.console()
     about = report.about
-    table = Table(title=f"{len(report.cases)} jobs of {figures.duration(about['work_s'])}, {about['slack']:g}x budget")
-    table.add_column("policy")
-    for name in ("saves", "of what is possible", "late", "made worse", "worst"):
-        table.add_column(name, justify="right")
+    head = ("policy", "saves", "of what is possible", "late", "made worse", "worst")
+    rows = []
     for name, row in report.summary().items():
         share = {key: (value or 0.0) / 100 for key, value in row.items()}
-        table.add_row(
-            name,
-            figures.percent(share["saving_pct"], 1),
-            "–" if row["captured_pct"] is None else figures.percent(share["captured_pct"]),
-            f"{row['late']:.0f}",
-            figures.percent(share["worse_pct"]),
-            figures.signed(share["worst_pct"], figures.percent),
+        rows.append(
+            (
+                name,
+                figures.percent(share["saving_pct"], 1),
+                "–" if row["captured_pct"] is None else figures.percent(share["captured_pct"]),
+                f"{row['late']:.0f}",
+                figures.percent(share["worse_pct"]),
+                figures.signed(share["worst_pct"], figures.percent),
+            )
         )
-    console.print(table)
+    title = f"{len(report.cases)} jobs of {figures.duration(about['work_s'])}, {about['slack']:g}x budget"
+    console.print(streams.table(title, head, rows))
     console.print(
         f"From: {about['grid']}; CO2 against running now, realised.", style="dim", markup=False, soft_wrap=True
     )

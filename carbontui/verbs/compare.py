@@ -3,24 +3,21 @@ job."""
 
 from __future__ import annotations
 
-import asyncio
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import click
 
-from carbontui import __version__, config, units
+from carbontui import __version__, config
 from carbontui.account import compare as comparing
-from carbontui.account.compare import BoardSpec, Elsewhere, PublishedPrecision, Rented, Used, Work
-from carbontui.account.provenance import worst
-from carbontui.grid import opening
+from carbontui.account.compare import BoardSpec, Elsewhere, PublishedPrecision, Rented, Work
 from carbontui.grid.types import GridForecast
-from carbontui.reports import story
+from carbontui.reports import elsewhere, story
 from carbontui.text import figures
 from carbontui.verbs.support import compare_table as table
 from carbontui.verbs.support import grid_data, run_values, tables, talk
-from carbontui.verbs.support.command import Failure, Finite, any_jobs, zone_keys
-from carbontui.verbs.support.grid_data import settings_of, sure_zone
+from carbontui.verbs.support.command import Failure, Finite, any_jobs, refused, zone_keys
+from carbontui.verbs.support.grid_data import looked, settings_of, sure_zone
 
 MOVES_NOTHING = "carbontui moves no job: this is what the same work would take elsewhere"
 BUDGETS = (1.0, 1.5, 2.0, 3.0)
@@ -41,21 +38,30 @@ class Comparison:
     apart: list[Elsewhere] = field(default_factory=list)
 
 
+def _number(text: str, most: float, every: list[BoardSpec], misread: str, option: str) -> tuple[str, BoardSpec, float]:
+    """'BOARD=NUMBER' as the name given, the board and the number. Raises Failure: `misread`, or no such board."""
+    name, _, number = text.rpartition("=")
+    try:
+        value = float(number)
+    except ValueError:
+        value = -1.0
+    if not name or not 0 < value < most:
+        raise Failure(misread, 2)
+    board = comparing.known(name, every)
+    if board is None:
+        raise Failure(f"{option}: no board {name!r} in the table; --list shows them", 2)
+    return name, board, value
+
+
 def _offers(texts: tuple[str, ...], every: list[BoardSpec]) -> list[Rented]:
     """The user's prices, like "crusoe:H100 SXM5 80GB=3.9", then the dated example prices."""
     given = []
     for text in texts:
-        where, _, price = text.rpartition("=")
-        provider, _, name = where.partition(":")
-        board = comparing.known(name, every)
-        try:
-            value = float(price)
-        except ValueError:
-            value = -1.0
-        if not provider or not 0 < value < 1e6:
-            raise Failure(f'--cloud-price {text!r} is not a price; write it like "crusoe:H100 SXM5 80GB=3.9"', 2)
-        if board is None:
-            raise Failure(f"--cloud-price: no board {name!r} in the table; --list shows them", 2)
+        misread = f'--cloud-price {text!r} is not a price; write it like "crusoe:H100 SXM5 80GB=3.9"'
+        provider, _, priced = text.partition(":")
+        if not provider:
+            raise Failure(misread, 2)
+        _, board, value = _number(priced, 1e6, every, misread, "--cloud-price")
         given.append(Rented(provider, "", board.short, value, "as given", None))
     return [*given, *tables.cloud_prices()]
 
@@ -63,15 +69,8 @@ def _offers(texts: tuple[str, ...], every: list[BoardSpec]) -> list[Rented]:
 def _speedups(texts: tuple[str, ...], every: list[BoardSpec]) -> dict[str, float]:
     found = {}
     for text in texts:
-        name, _, factor = text.rpartition("=")
-        try:
-            value = float(factor)
-        except ValueError:
-            value = 0.0
-        if not name or not 0 < value < 1000:
-            raise Failure(f'--speedup {text!r} is not a board and a factor; write it like "H100 PCIe 80GB=2.5"', 2)
-        if comparing.known(name, every) is None:
-            raise Failure(f"--speedup: no board {name!r} in the table; --list shows them", 2)
+        misread = f'--speedup {text!r} is not a board and a factor; write it like "H100 PCIe 80GB=2.5"'
+        name, _, value = _number(text, 1000, every, misread, "--speedup")
         found[name] = value
     return found
 
@@ -142,11 +141,9 @@ def compare(
     if task is not None and task not in {rate.task for rate in rates}:
         names = ", ".join(sorted({rate.task for rate in rates}))
         raise Failure(f"--task: no published figures for {task!r}; known: {names}", 2)
-    try:
+    with refused("", (story.NoStory, elsewhere.NothingToCompare), code=3):
         run = story.build(found := talk.find(job), status=talk.live_status(found), version=__version__)
-    except story.NoStory as error:
-        raise Failure(str(error), 3) from None
-    work = _work(run, settings, given=board_w is not None)
+        work = elsewhere.work_of(run, settings, given=board_w is not None)
     if zones:
         made = _zones(run, work)
     elif hours or budgets:
@@ -158,7 +155,8 @@ def compare(
                 " --budgets compare it, and if it ran on one: --gpu NAME --board-w WATTS",
                 2,
             )
-        here = _here(run, gpu, every)
+        with refused():
+            here = elsewhere.board_of(run, gpu, every)
         known = {} if task is None else comparing.published(rates, task, precision, here)
         if task is not None and not known:
             click.echo(
@@ -183,70 +181,6 @@ def compare(
     table.show(rows, made.own, every_row=every_row, speeds=made.speeds)
     for line in (*made.said, MOVES_NOTHING):
         click.echo(line)
-
-
-def _work(run: story.RunStory, settings: config.Settings, *, given: bool) -> Work:
-    """The whole work where it is known, else what was done; at the user's watts where they are `given`, or where none
-    were measured. Raises Failure."""
-    count, pue, tdp_w = max(1, len(run.status.gpus)), run.options.pue, settings.board_w
-    seconds, watts, used = _flat(run)
-    if seconds <= 0:
-        raise Failure(f"job {run.status.job} has done no work yet: nothing can be compared", 3)
-    if tdp_w is not None and (given or watts is None):
-        of_boards = count * tdp_w * (settings.utilisation or 1.0) * pue
-        of_rest, used = run.options.host_w * pue, None
-    elif watts is None:
-        why = "its watts are not known, so nothing can be compared"
-        raise Failure(f"job {run.status.job}: {why}; give the TDP of a board with --board-w", 3)
-    else:
-        wall, boards_kwh = run.energy_wall_kwh, run.energy_gpu_kwh * pue
-        share = boards_kwh / wall if wall > 0 else 1.0
-        of_boards, of_rest = watts * share, watts * (1 - share)
-    memory = [gpu.memory_used_b for gpu in run.status.gpus if gpu.memory_used_b]
-    grams = run.intensity_mean if settings.intensity is None else settings.intensity
-    if grams is None and used is not None and used.gco2_g is not None and used.kwh > 0:
-        grams = used.gco2_g / used.kwh
-    return Work(seconds, of_boards, of_rest, count, grams, sum(memory) if memory else None, used)
-
-
-def _flat(run: story.RunStory) -> tuple[float, float | None, Used | None]:
-    """Seconds and watts at the wall of run-now, and what the account says of the same work: an estimate's of the whole
-    run, a live job's of its whole work where that is known, else what was used."""
-    known = run.status.provenance.get("energy_wall_kwh")
-    how = "estimated" if known is None else known.how
-    estimate, account, flat = run.status.estimate, run.account, run.run_now
-    if run.options.estimate:
-        if estimate is None:
-            return 0.0, None, None
-        if estimate.energy_wall_kwh is None:
-            return estimate.work_s, None, None
-        of = Used(estimate.work_s, estimate.energy_wall_kwh, estimate.gco2_g, worst(how, "estimated"))
-        return of.time_s, of.kwh * units.J_PER_KWH / of.time_s, of
-    amounts = account.whole or account.so_far
-    if account.whole is not None:
-        how = worst(how, "forecast")
-    used = Used(amounts.elapsed_s, amounts.energy_wall_kwh, amounts.gco2_g, how)
-    if flat is None or amounts.energy_wall_kwh <= 0:
-        return run.done_s, None, None
-    if not flat.acted and account.whole is None:
-        return used.time_s, used.kwh * units.J_PER_KWH / used.time_s, used
-    total_s, done_s = run.status.work_total_s, run.status.work_done_s
-    left_s = 0.0 if account.whole is None or total_s is None or done_s is None else max(0.0, total_s - done_s)
-    seconds = flat.seconds + left_s
-    left_w = flat.watts if run.full_wall_w is None else run.full_wall_w
-    return seconds, (flat.watts * flat.seconds + left_w * left_s) / seconds if seconds > 0 else None, used
-
-
-def _here(run: story.RunStory, gpu: str | None, every: list[BoardSpec]) -> BoardSpec:
-    names = sorted({board.name for board in run.status.gpus})
-    if gpu is None and len(names) != 1:
-        raise Failure(f"job {run.status.job} ran on {' and '.join(names) or 'some GPU'}; name the board with --gpu", 2)
-    here = comparing.known(gpu or names[0], every)
-    if here is None:
-        raise Failure(
-            f"no published figures for {gpu or names[0]!r}; name a similar board with --gpu (--list shows them)", 2
-        )
-    return here
 
 
 def _boards(rows: list[Elsewhere]) -> Comparison:
@@ -307,10 +241,8 @@ def _times(run: story.RunStory, work: Work, zone: str | None, settings: config.S
         rows = elsewhen.at_hours(work, outlook, elsewhen.start_hours(now_s), now_s)
         best = "starting now is best: no hour in the table emits less"
     else:
-        try:
+        with refused("", ProblemError, code=3):
             rows = elsewhen.within_budgets(work, outlook, BUDGETS, now_s)
-        except ProblemError as error:
-            raise Failure(str(error), 3) from None
         best = "more time saves nothing: the plan within 1x is the best"
     own, said = rows[0], []
     if all((row.gco2_g or 0.0) >= (own.gco2_g or 0.0) * (1 - WORTH) for row in rows):
@@ -322,8 +254,6 @@ def _times(run: story.RunStory, work: Work, zone: str | None, settings: config.S
 
 def _outlook(run: story.RunStory, work: Work, zone: str | None, intensity: float | None, now_s: float) -> GridForecast:
     """The grid's forecast from now on. Raises Failure where the zone is unknown or nothing is known of its grid."""
-    from dataclasses import replace
-
     options = run.options
     value = intensity if intensity is not None else options.intensity_g_per_kwh if zone is None else None
     key = None
@@ -332,10 +262,8 @@ def _outlook(run: story.RunStory, work: Work, zone: str | None, intensity: float
             raise Failure(f"job {options.job} used a recorded grid; name the current zone with --zone", 2)
         key = sure_zone(zone or options.zone).key
     settings = settings_of(run_values.settings_for(signal=options.signal, currency=options.currency).settings)
-    settings = replace(settings, intensity_g_per_kwh=value)
-    feed = opening.open_feed(key, settings=settings, now=time.time)
-    asyncio.run(feed.refresh())
-    found = feed.outlook(now_s, 0.0, max(AHEAD_LEAST_S + work.work_s, BUDGETS[-1] * work.work_s + 3600.0), 900.0)
+    ahead_s = max(AHEAD_LEAST_S + work.work_s, BUDGETS[-1] * work.work_s + 3600.0)
+    found, feed = looked(key, replace(settings, intensity_g_per_kwh=value), ahead_s, start_s=now_s)
     if found is None or all(mean is None for mean in found.mean):
         raise Failure(feed.note or f"no grid data for {key}", 3)
     return found

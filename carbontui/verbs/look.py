@@ -15,6 +15,7 @@ from rich.cells import set_cell_size
 from carbontui import protocol, units
 from carbontui.grid.types import YOURS
 from carbontui.job import runlog, store
+from carbontui.reports import story
 from carbontui.reports.figures import gave
 from carbontui.reports.forms import split_numbers
 from carbontui.text import account as account_words
@@ -22,7 +23,6 @@ from carbontui.text import figures, marks, situation
 from carbontui.text.plan import certificate
 from carbontui.tui import words
 from carbontui.verbs.support import streams, talk
-from carbontui.verbs.support.avoided import avoided_split
 from carbontui.verbs.support.command import Failure, any_jobs
 
 FOLLOW_S = 0.3
@@ -154,7 +154,7 @@ def status(job: str | None, as_json: bool) -> None:
     """
     found = talk.live_or_last(job)
     current = talk.live_status(found)
-    split = avoided_split(found, current)
+    split = story.split_at_a_look(found, current)
     if as_json:
         click.echo(talk.as_json({**msgspec.to_builtins(current), "avoided_split": split and split_numbers(split)}))
     else:

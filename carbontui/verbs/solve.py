@@ -19,9 +19,11 @@ from carbontui.verbs.support.command import Failure, Finite, refused, zone_keys
 from carbontui.verbs.support.grid_data import looked, sure_zone, zone_key
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from carbontui.backtest.assumed_job import Grid, TypicalDays
     from carbontui.backtest.signals import ExpectedSignal
-    from carbontui.plan import Evaluation, PlanFrontier, Problem, Schedule
+    from carbontui.plan import Evaluation, Frontier, Problem, Schedule
 
 LONGEST_S = 60 * 86400.0
 """Typical days say little about a job that takes longer."""
@@ -151,58 +153,49 @@ def _explanation(problem: Problem, schedule: Schedule, begin_s: float) -> str:
     return explained(now_s=begin_s, stretches=stretches, **structs.asdict(plan.explain(problem, schedule)))
 
 
-def _show(problem: Problem, plan: Schedule, curve: PlanFrontier | None, text: str, about: str) -> None:
-    from rich.table import Table
-
+def _show(problem: Problem, plan: Schedule, curve: Frontier | None, text: str, about: str) -> None:
     console = streams.console()
     console.print(text, soft_wrap=True, markup=False)
     proof = "no plan at all can be more than" if plan.certified else "not certified; none can be more than"
     console.print(f"Certificate: {proof} {form.percent(plan.gap, 3)} better (stage {plan.stage}).", style="dim")
     console.print(f"From: {about}", style="dim", markup=False, soft_wrap=True)
-    table = Table(title="This plan and its alternatives", title_justify="left")
     rows: list[tuple[str, Schedule | Evaluation]] = [("plan", plan), *((b.name, b.evaluation) for b in plan.baselines)]
     with_cost = any(figures.cost for _, figures in rows)
-    for name, justify in (("", "left"), ("CO2", "right"), ("energy", "right"), ("finish", "right"), ("late", "right")):
-        table.add_column(name, justify="right" if justify == "right" else "left")
-    if with_cost:
-        table.add_column("cost", justify="right")
-    for name, figures in rows:
-        broken = bool(figures.violations)
-        row = [
-            name + (" (breaks a rule)" if broken else ""),
+    shown = [
+        (
+            name + (" (breaks a rule)" if figures.violations else ""),
             form.grams(figures.gco2),
             form.kwh(figures.kwh),
             form.duration(figures.finish_s),
             form.duration(figures.late_s) if figures.late_s else "",
-        ]
-        table.add_row(*row, *([f"{figures.cost:.2f}"] if with_cost else []))
-    console.print(table)
+            *([f"{figures.cost:.2f}"] if with_cost else []),
+        )
+        for name, figures in rows
+    ]
+    head = ("", "CO2", "energy", "finish", "late", *(["cost"] if with_cost else []))
+    console.print(streams.table("This plan and its alternatives", head, shown))
     if curve is not None and len(curve):
         console.print(_frontier_table(problem, curve, with_cost))
         if len(curve) > 1:
             console.print(draw([(p.finish_s / 3600, p.gco2_g) for p in curve]), markup=False)
 
 
-def _frontier_table(problem: Problem, curve: PlanFrontier, with_cost: bool) -> object:
-    from rich.table import Table
-
-    table = Table(title="Frontier: a later finish emits less", title_justify="left")
-    for name in ("finish", "CO2", "energy", *(("cost",) if with_cost else ()), "how"):
-        table.add_column(name, justify="left" if name == "how" else "right")
+def _frontier_table(problem: Problem, curve: Frontier, with_cost: bool) -> Table:
+    head = ("finish", "CO2", "energy", *(("cost",) if with_cost else ()), "how")
     points = list(curve)
     step = max(1, (len(points) + 11) // 12)
     shown = points[::-1][::step][::-1]
-    for point in shown if points[0] in shown else [points[0], *shown]:
-        how = _course(problem, point.levels[:5], point.finish_s)
-        cost = [f"{point.cost:.2f}"] if with_cost else []
-        table.add_row(
+    rows = [
+        (
             form.duration(point.finish_s),
             form.grams(point.gco2_g),
             form.kwh(point.kwh),
-            *cost,
-            how + (" · …" if len(point.levels) > 5 else ""),
+            *([f"{point.cost:.2f}"] if with_cost else []),
+            _course(problem, point.levels[:5], point.finish_s) + (" · …" if len(point.levels) > 5 else ""),
         )
-    return table
+        for point in (shown if points[0] in shown else [points[0], *shown])
+    ]
+    return streams.table("Frontier: a later finish emits less", head, rows, left=(len(head) - 1,))
 
 
 def _course(problem: Problem, runs: Sequence[tuple[int, int]], finish_s: float) -> str:

@@ -62,10 +62,10 @@ def row(story: RunStory) -> dict[str, str]:
     return {column: known.get(column, "") for column in COLUMNS}
 
 
-def _text(text: str) -> str:
+def _text(name: str) -> str:
     """An untrusted name as a cell that every reader takes as text: prefixed with OWASP's quote where needed."""
-    shown = units.printable(text)
-    return f"'{shown}" if text.startswith(tuple(FORMULA)) else shown
+    shown = units.printable(name)
+    return f"'{shown}" if name.startswith(tuple(FORMULA)) else shown
 
 
 def _device(name: str, parts: list[Part]) -> dict[str, str]:

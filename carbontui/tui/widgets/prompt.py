@@ -26,7 +26,7 @@ class Prompt(Vertical):
         Binding("escape", "leave", "back", id="prompt_back", tooltip="Return without doing anything")
     ]
 
-    class PromptAnswered(Message):
+    class Answered(Message):
         def __init__(self, prompt: Prompt, value: str | None) -> None:
             super().__init__()
             self.prompt, self.value = prompt, value

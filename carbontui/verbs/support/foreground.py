@@ -15,11 +15,11 @@ from carbontui import protocol
 from carbontui.job import stopping, store
 from carbontui.job.keeper import signals
 from carbontui.job.keeper.messages import RelayedSignal
+from carbontui.reports import story
 from carbontui.reports.figures import gave
 from carbontui.system import proc
 from carbontui.text import account as account_words
 from carbontui.text import figures, situation
-from carbontui.verbs.support.avoided import avoided_split
 
 POLL_S = 0.1
 CLOSING_S = 20.0
@@ -137,6 +137,6 @@ class Foreground:
         if job is None:
             return 1
         now = job.status()
-        split = avoided_split(job, now)
+        split = story.split_at_a_look(job, now)
         self.say(summary(now, gave(split) if split else ""))
         return exit_code(job)

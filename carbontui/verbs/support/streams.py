@@ -15,12 +15,14 @@ import re
 import shutil
 import sys
 import textwrap
+from collections.abc import Container, Iterable, Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from carbontui import units
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 LAYOUT = "\n\t"
 _STYLE = re.compile(r"(\x1b\[[0-9;:]*m)")
@@ -90,6 +92,18 @@ def over_itself(text: str, width: int = 78) -> None:
 def console() -> Console:
     """A rich console on stdout: its own styles, and no other control of the terminal."""
     return _console_on(sys.stdout)
+
+
+def table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]], left: Container[int] = (0,)) -> Table:
+    """For `console`; columns are flush right but for those in `left`."""
+    from rich.table import Table
+
+    made = Table(title=title, title_justify="left")
+    for place, name in enumerate(head):
+        made.add_column(name, justify="left" if place in left else "right")
+    for row in rows:
+        made.add_row(*row)
+    return made
 
 
 @functools.cache  # a collected stream closes the underlying bytes

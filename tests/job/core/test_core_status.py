@@ -233,7 +233,7 @@ def test_the_budget_is_told_as_a_multiple_of_flat_out_once_that_is_known():
 def test_the_training_is_told_as_rank_0_told_it():
     leader = rank(rate=12.5, loss=0.3, epoch=1.5)
     told = status(
-        progress=Progress(step=57, steps_total=100), inputs=read(board(), ranks=(rank(rank=1, rate=9.0), leader))
+        progress=Progress(step=57, steps_total=100), seen=read(board(), ranks=(rank(rank=1, rate=9.0), leader))
     )
     assert (told.step, told.steps_total, told.clients) == (57, 100, 2)
     assert (told.rate_steps_per_s, told.loss, told.epoch) == (12.5, 0.3, 1.5)
