@@ -11,12 +11,6 @@ pytestmark = together("imports")
 
 RETIRED = {"seen", "told", "found", "held"}
 """Each was the name of a dozen things. A function's locals are free."""
-LEFT = {
-    "carbontui.client.frameworks.keras": {"seen"},
-    "carbontui.client.frameworks.lightning": {"seen"},
-    "carbontui.client.train.prediction": {"seen"},
-}
-"""What is still called so, by module; the list may only get shorter."""
 
 
 def names_of_things(tree: ast.AST) -> set[str]:
@@ -35,7 +29,7 @@ def names_of_things(tree: ast.AST) -> set[str]:
 
 def test_a_retired_name_is_the_name_of_nothing():
     used = {module: names_of_things(ast.parse(path.read_text())) & RETIRED for module, path in FILE_OF.items()}
-    assert {module: names for module, names in used.items() if names} == LEFT
+    assert {module: names for module, names in used.items() if names} == {}
 
 
 def test_a_retired_name_is_noticed():

@@ -30,7 +30,7 @@ def callback() -> Any:
             super().__init__()
             self.loop = Loop()
             self.first_epoch = 0
-            self.seen = -1
+            self.last_batch = -1
             self.due = 0
             """Steps that have ended, except for work at the end of their epoch."""
             self.fit: Optional[keras_fit.Fit] = None
@@ -50,7 +50,7 @@ def callback() -> Any:
             if self.fit is not None:
                 self.fit.epoch, self.fit.batch = epoch, 0
             self._settle()
-            self.seen = -1
+            self.last_batch = -1
             quietly(lambda: api.report(epoch=epoch))
             _entering = self
 
@@ -61,12 +61,12 @@ def callback() -> Any:
             if quietly(lambda: keras_fit.is_exact(data)):
                 self.loop.saves_with(self.fit.save, "keras")
             if self.fit.left is not None:  # the batches that are passed over have been counted in an earlier life
-                self.seen = self.fit.left["batch"] - 1
+                self.last_batch = self.fit.left["batch"] - 1
             return self.fit.batches(rest)
 
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-            self.due += batch - self.seen  # more than one where steps_per_execution is
-            self.seen = batch
+            self.due += batch - self.last_batch  # more than one where steps_per_execution is
+            self.last_batch = batch
             if self.fit is not None:
                 self.fit.batch = batch + 1
             if batch + 1 != self.params.get("steps"):  # the end of an epoch belongs to its last step

@@ -28,15 +28,15 @@ def callback(base: Any) -> Any:
 
         def __init__(self) -> None:
             self.loop = Loop()
-            self.seen = 0
+            self.steps_done = 0
 
         def __reduce__(self) -> Any:  # a trainer that spawns its ranks (ddp_spawn) pickles its callbacks
             return callback, (base,)
 
         def on_train_start(self, trainer: Any, module: Any) -> None:
-            self.seen = quietly(lambda: _steps(trainer, module)) or 0
+            self.steps_done = quietly(lambda: _steps(trainer, module)) or 0
             total = quietly(lambda: _total(trainer, module))
-            self.loop.begin(self.seen, total)
+            self.loop.begin(self.steps_done, total)
             self.loop.saves_with(lambda: _save(trainer), "lightning", lambda: _others(trainer))
 
         def on_train_epoch_start(self, trainer: Any, module: Any) -> None:
@@ -45,8 +45,8 @@ def callback(base: Any) -> Any:
         def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
             if batch_idx % LOSS_EVERY == 0:
                 quietly(lambda: api.report(loss=outputs["loss"] if isinstance(outputs, dict) else outputs))
-            done = quietly(lambda: _steps(trainer, module)) or self.seen
-            new, self.seen = done - self.seen, done
+            done = quietly(lambda: _steps(trainer, module)) or self.steps_done
+            new, self.steps_done = done - self.steps_done, done
             self.loop.ended(new)
 
         def on_train_end(self, trainer: Any, module: Any) -> None:

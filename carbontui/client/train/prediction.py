@@ -52,7 +52,7 @@ class Prediction:
     lo: float
     hi: float
     mean: float
-    seen: int
+    timed: int
     warmup: int
     drifting: bool
     drift: float
