@@ -23,6 +23,9 @@ def names_of_things(tree: ast.AST) -> set[str]:
             found.add(node.attr)
         elif isinstance(node, ast.ClassDef):
             found |= {n.target.id for n in node.body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)}
+            found |= {
+                n.targets[0].id for n in node.body if isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Name)
+            }
             found |= {n.name for n in node.body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)}
     return found
 
@@ -35,4 +38,5 @@ def test_a_retired_name_is_the_name_of_nothing():
 def test_a_retired_name_is_noticed():
     assert names_of_things(ast.parse("def f(seen): pass")) & RETIRED
     assert names_of_things(ast.parse("class A:\n    held: int = 0")) & RETIRED
+    assert names_of_things(ast.parse("class A:\n    told = 0")) & RETIRED
     assert not names_of_things(ast.parse("def f(x):\n    found = x\n    return found")) & RETIRED

@@ -18,7 +18,7 @@ LINES[11_950] = "error: late"
 
 def pointed(s: Any) -> str:
     page = s.app.screen.query_one(LogPage)
-    return "" if page.found is None or page.found >= len(page.rows) else text_of(page.rows[page.found])
+    return "" if page.match is None or page.match >= len(page.rows) else text_of(page.rows[page.match])
 
 
 async def test_a_word_is_found_back_and_forth_through_the_whole_file(stage: Any) -> None:

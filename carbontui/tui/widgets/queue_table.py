@@ -86,9 +86,9 @@ def _clock(at_s: float | None, now_s: float) -> str:
 
 
 class SiteChart(Cells):
-    """`show(seen, now_s)`: the site's planned watts, its budget as a line, and a strip of intensity."""
+    """`show(listing, now_s)`: the site's planned watts, its budget as a line, and a strip of intensity."""
 
-    seen = QueueSeen()
+    listing = QueueSeen()
     now_s = 0.0
 
     def show(self, listing: QueueSeen, now_s: float) -> None:
@@ -96,7 +96,7 @@ class SiteChart(Cells):
         self.redraw()
 
     def draw(self, width: int, height: int) -> list[CellRow]:
-        seen = self.seen
+        seen = self.listing
         rows = [spread(width, *self._title())]
         space = height - 3
         if not seen.watts or space < 1:
@@ -120,7 +120,7 @@ class SiteChart(Cells):
         return [*rows, *with_scale(plotted, top), self._strip(view), axis(view, None)]
 
     def _title(self) -> tuple[CellRow, CellRow]:
-        seen = self.seen
+        seen = self.listing
         left: CellRow = [(" carbontui", "title"), ("  queue", "text")]
         if seen.start_s:
             most = f" of {figures.watts(seen.cap_w[0])}" if seen.cap_w and seen.cap_w[0] else ""
