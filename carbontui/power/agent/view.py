@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from carbontui import paths
 from carbontui.power.backends.base import DeviceInfo, Look, measure_caps
-from carbontui.power.limit.board import BoardLimit
 from carbontui.power.messages import Capability, Reading, Readings, Support
 from carbontui.system import proc
 from carbontui.system.openmetrics import Family
+
+if TYPE_CHECKING:  # the supervisor tells of readings, and sets no limit
+    from carbontui.power.limit.board import BoardLimit
 
 
 def foreign(pids: tuple[int, ...], own: tuple[int, ...], *, hidden_too: bool = False) -> tuple[int, ...]:
