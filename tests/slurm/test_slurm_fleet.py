@@ -189,7 +189,7 @@ def test_the_queue_page_knows_our_job_and_opens_it_on_its_node(house, tmp_path, 
             theirs = rows()[stranger]
             assert (theirs.watts, theirs.ours, theirs.open) == (None, False, None)
             seen = watch.look()
-            assert seen.now_w == 1000.0 and seen.cap_w[0] == 4000.0 and [node.told for node in seen.nodes] != []
+            assert seen.now_w == 1000.0 and seen.cap_w[0] == 4000.0 and [node.message for node in seen.nodes] != []
             target = ours.open()
             assert target.host == "n2"  # not this machine: its socket leads there through srun
             answer = link.ask(target.socket, protocol.StatusAsk(1), 30)
@@ -205,7 +205,7 @@ def test_the_queue_page_knows_our_job_and_opens_it_on_its_node(house, tmp_path, 
             )
             nodes.run("scontrol", "create", "reservation", *power, "Licenses=kw:50")
             waits = nodes.submit("sleep 600\n", "-L", "kw:60")
-            until(lambda: rows()[waits].told == "waits for watts or licences", 30, "the wait for watts")
+            until(lambda: rows()[waits].message == "waits for watts or licences", 30, "the wait for watts")
             nodes.run("scontrol", "update", "ReservationName=powercap", "Licenses=kw:20")
             until(lambda: nodes.state(waits) == "RUNNING", 60, "its watts")
             assert "Used=60" in nodes.run("scontrol", "show", "licenses")
