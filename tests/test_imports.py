@@ -362,10 +362,9 @@ def test_what_a_training_script_loads_parses_on_python_3_9(path):
     ("module", "never"),
     [
         ("carbontui.tui.app", ["torch", "numpy", "httpx", "pynvml"]),
-        ("carbontui.job.supervisor", ["textual", "torch", "numpy", "pynvml"]),
-        ("carbontui.job.keeper", ["textual", "torch", "numpy", "pynvml", "httpx", "msgspec", "asyncio", "click"]),
+        ("carbontui.job.keeper.process", ["torch", "msgspec", "asyncio", "click", "dataclasses", "inspect"]),
         ("carbontui.power.agent.__main__", ["textual", "torch", "numpy", "httpx"]),
-        ("carbontui.job.supervisor.loop", ["textual", "rich", "torch", "numpy", "httpx", "click"]),
+        ("carbontui.job.supervisor.loop", ["textual", "rich", "torch", "numpy", "httpx", "click", "pynvml"]),
         ("carbontui.cli", ["textual", "torch", "numpy", "pynvml", "httpx"]),
         ("carbontui", ["textual", "torch", "numpy", "pynvml", "httpx", "msgspec", "asyncio", "json.tool"]),
     ],

@@ -9,6 +9,7 @@ from carbontui.text.forms import Table
 PARTS = {
     "last_counts": "the last step counts",
     "restoring": "restoring limits",
+    "limits": "what the boards said of limits",
     "grid": "the grid feed",
     "journal": "the journal",
     "last_status": "the last status",

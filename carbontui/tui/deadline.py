@@ -44,7 +44,7 @@ def moved(due: Sequence[float], index: int, held_s: float, steps: int) -> int | 
     return due.index(sorted(beyond, reverse=side < 0)[min(abs(steps), len(beyond)) - 1]) if beyond else None
 
 
-def held(picture: Picture) -> float | None:
+def in_force(picture: Picture) -> float | None:
     """The deadline in force; None without one."""
     budget = picture.status.budget
     return units.from_iso(budget.deadline) if budget is not None and budget.deadline else None
@@ -55,7 +55,7 @@ def position(picture: Picture) -> int | None:
 
     A plan that would gain too little by waiting ends long before.
     """
-    frontier, held_s = picture.frontier, held(picture)
+    frontier, held_s = picture.frontier, in_force(picture)
     if frontier is None or frontier.chosen is None or held_s is None:
         return frontier.chosen if frontier else None
     last = max((i for i, at in enumerate(deadlines(picture)) if at <= held_s), default=0)

@@ -112,6 +112,7 @@ def run(command: tuple[str, ...], name: str | None = None, detach: bool = False,
     On a terminal the job starts detached and the screen attaches; without one it stays in front, copies the
     command's output to stdout and exits with its code.
     """
+    from carbontui.verbs.support import machines
 
     if not command:
         raise Failure("run needs a command: carbontui run [options] -- python train.py ...", 2)
@@ -126,7 +127,7 @@ def run(command: tuple[str, ...], name: str | None = None, detach: bool = False,
         chosen |= {"scheduler": scheduled.key, "attempt": scheduled.attempt}
     with refused("", launch.LaunchError):
         launch.executable(command)
-        nodes = machines(given.get("hosts"))
+        nodes = machines.named(given["hosts"]) if given.get("hosts") else machines.of_slurm()
         every_node = nodes is not None
         home = (
             at_home(before.id, before.dir, before.name, every_node=every_node)
@@ -181,12 +182,6 @@ def options_of(command: tuple[str, ...], given: dict[str, Any]) -> dict[str, Any
         "slurm_job": slurm_job(dict(os.environ)),
         "resume_args": split_resume_args(given.get("resume_args"), command),
     }
-
-
-def machines(hosts: str | None) -> spec.Nodes | None:
-    from carbontui.verbs.support import machines
-
-    return machines.named(hosts) if hosts else machines.of_slurm()
 
 
 def warn_unspooled(job: spec.Options) -> None:

@@ -61,12 +61,11 @@ class Undecided:
 
 @dataclass(frozen=True)
 class OldTick:
-    """A tick of the first recordings: what was put into the state between learning and deciding is here before both.
-    The state then had no mark of the training's end, after which nothing is learned."""
+    """A tick of the first recordings: what was put into the state between learning and deciding is here before
+    both."""
 
     tick: Tick
     fields: Mapping[str, Any]
-    ended: bool
 
 
 Told = Event | Changed | Undecided | OldTick
@@ -91,9 +90,8 @@ def made_of(now: JobState, event: Told) -> tuple[JobState, Any]:
             return replace(now, **fields), ()
         case Undecided(inputs, fields):
             return replace(job.absorb(now, inputs), **fields), ()
-        case OldTick(tick, fields, ended):
-            now = replace(now, **fields, ended_mono_s=tick.inputs.mono_s if ended else None)
-            return advance(now, tick)
+        case OldTick(tick, fields):
+            return advance(replace(now, **fields), tick)
     return advance(now, event)
 
 
@@ -179,7 +177,7 @@ def read(path: Path) -> Iterator[JobState | Recorded]:
             case "decide":
                 continue
             case "effects":
-                event = OldTick(Tick(seen), changed | of_state, ended=metered is None)
+                event = OldTick(Tick(seen), changed | of_state)
                 metered, changed, ticking = None, {}, False
             case "tick":
                 if not ticking:

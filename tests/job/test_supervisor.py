@@ -134,10 +134,18 @@ async def test_a_broken_reading_or_outlook_leaves_the_rest_at_work(job, monkeypa
 
     monkeypatch.setattr(job.accounting, "meter_samples", broken)
     monkeypatch.setattr(job.grid, "look", broken)
+    monkeypatch.setattr(job.calibrator, "tick", broken)
+    monkeypatch.setattr(job.actuators, "note", broken)
     monkeypatch.setattr(job.server, "show", broken)
     assert not await job.tick()
     assert job.requests.sections().status.state in ("starting", "running")
-    assert {said.parts["part"] for said in job.faults.notices} >= {"metering", "grid", "status"}
+    assert {said.parts["part"] for said in job.faults.notices} >= {
+        "metering",
+        "grid",
+        "calibration",
+        "limits",
+        "status",
+    }
     assert any("error in the grid feed (ValueError" in drawn(said) for said in job.faults.notices)
 
 

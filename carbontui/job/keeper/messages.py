@@ -1,5 +1,8 @@
 """Messages between keeper and supervisor: JSON, one object per line, its kind under "t".
 
+Named tuples, not dataclasses: those would load `inspect` into the smallest of our processes. The kind is a field, so
+that two messages of different kinds are never equal.
+
 Either end may be of another version: unknown kinds and fields are ignored, absent fields have defaults, and an order
 with an invalid value is ignored. Standard library only, like the keeper.
 """
@@ -8,102 +11,91 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 CommandState = Literal["waiting", "running", "unloaded", "exited"]
 
 
-@dataclass(frozen=True, slots=True)
-class Beat:
+class Beat(NamedTuple):
     """Heartbeat of the supervisor."""
 
+    t: str = "beat"
 
-@dataclass(frozen=True, slots=True)
-class Hold:
+
+class Hold(NamedTuple):
     """A child that is not running starts at `until` (epoch seconds of the machine; None: now)."""
 
     until: float | None = None
+    t: str = "hold"
 
 
-@dataclass(frozen=True, slots=True)
-class Freeze:
+class Freeze(NamedTuple):
     """Stop the child's process group by signal for `lease_s`, or renew that lease."""
 
     lease_s: float
+    t: str = "freeze"
 
 
-@dataclass(frozen=True, slots=True)
-class Thaw:
+class Thaw(NamedTuple):
     """Continue the process group."""
 
+    t: str = "thaw"
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+
+class Stop(NamedTuple):
     """Run the stop order; `now`: one second between its signals instead of thirty."""
 
     now: bool = False
+    t: str = "stop"
 
 
-@dataclass(frozen=True, slots=True)
-class Last:
+class Last(NamedTuple):
     """Do not resume the command after its next exit, resume marker or not, for the reason `why`; '' revokes that."""
 
     why: str = ""
+    t: str = "last"
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
+class Retry(NamedTuple):
     """Restart a failed resume without its checkpoint; with `on` false, revoke that."""
 
     on: bool = True
+    t: str = "retry"
 
 
-@dataclass(frozen=True, slots=True)
-class FallBack:
+class FallBack(NamedTuple):
     """Restart a failed resume from an earlier checkpoint, if there is one; with `on` false, revoke that."""
 
     on: bool = True
+    t: str = "fall_back"
 
 
-@dataclass(frozen=True, slots=True)
-class EndStart:
+class EndStart(NamedTuple):
     """End the running process: a try, or one to be restarted without its checkpoint."""
 
+    t: str = "end_start"
 
-@dataclass(frozen=True, slots=True)
-class RelayedSignal:
+
+class RelayedSignal(NamedTuple):
     """run -> keeper: `carbontui run` received a signal from process `pid` (0: the kernel)."""
 
     number: int
     pid: int = 0
+    t: str = "signal"
 
 
-@dataclass(frozen=True, slots=True)
-class AccountsClosed:
+class AccountsClosed(NamedTuple):
     """The accounts are closed: the keeper may exit."""
+
+    t: str = "done"
 
 
 Order = Beat | Hold | Freeze | Thaw | Stop | Last | Retry | FallBack | EndStart | RelayedSignal | AccountsClosed
 
-_KINDS: dict[str, type[Order]] = {
-    "beat": Beat,
-    "hold": Hold,
-    "freeze": Freeze,
-    "thaw": Thaw,
-    "stop": Stop,
-    "last": Last,
-    "retry": Retry,
-    "fall_back": FallBack,
-    "end_start": EndStart,
-    "signal": RelayedSignal,
-    "done": AccountsClosed,
-}
-_NAMES = {kind: name for name, kind in _KINDS.items()}
+_KINDS: dict[str, type[Order]] = {kind._field_defaults["t"]: kind for kind in get_args(Order)}
 
 
-@dataclass(frozen=True, slots=True)
-class ChildFacts:
+class ChildFacts(NamedTuple):
     """keeper -> supervisor, at every change and to every new supervisor: the state of the command."""
 
     state: CommandState
@@ -132,12 +124,12 @@ class ChildFacts:
     """How the last resume restarted that way failed."""
     trying: bool = False
     """The running process is a try: the real start is still to come."""
+    t: str = "child"
 
 
 def encode(message: Order | ChildFacts) -> bytes:
     """One line, newline included."""
-    kind = "child" if isinstance(message, ChildFacts) else _NAMES[type(message)]
-    return json.dumps({"t": kind, **asdict(message)}).encode() + b"\n"
+    return json.dumps(message._asdict()).encode() + b"\n"
 
 
 def decode_order(line: bytes) -> Order | None:
@@ -147,7 +139,7 @@ def decode_order(line: bytes) -> Order | None:
     if kind is None:
         return None
     try:
-        order = kind(**{name: found[name] for name in kind.__dataclass_fields__ if name in found})
+        order = kind(**{name: found[name] for name in kind._fields if name in found})
     except TypeError:
         return None
     if isinstance(order, Hold):
@@ -168,7 +160,7 @@ def decode_child(line: bytes) -> ChildFacts | None:
     found = _object(line)
     if found.get("t") != "child" or found.get("state") not in get_args(CommandState):
         return None
-    return ChildFacts(**{name: found[name] for name in ChildFacts.__dataclass_fields__ if name in found})
+    return ChildFacts(**{name: found[name] for name in ChildFacts._fields if name in found})
 
 
 def _object(line: bytes) -> dict[str, Any]:

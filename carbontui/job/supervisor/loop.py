@@ -161,7 +161,9 @@ class Supervisor:
         self.wake()
 
     def _keep(self) -> None:
-        self.handover.keep(self.door.state, self.look())
+        seen = self.look()
+        self._account(seen)
+        self.handover.keep(self.door.state, seen)
         self.journal.commit()
 
     def _hear_last_counts(self) -> None:
@@ -277,10 +279,12 @@ class Supervisor:
                 seen = self._meter(seen)
         with confined("grid"):
             self._read_grid(seen)
-        self.calibrator.tick(seen)
+        with confined("calibration"):
+            self.calibrator.tick(seen)
         with confined("site"):
             self.site.renew(seen)
-        self.actuators.note(self.agent.happened(), asked=False)
+        with confined("limits"):
+            self.actuators.note(self.agent.happened(), asked=False)
         self.door.take(Tick(seen))
         if living:
             with confined("account_time"):
@@ -290,7 +294,8 @@ class Supervisor:
         changed = self.door.state.decision.state != before.decision.state
         # without viewers they are computed for the disk and for allowances; a viewer who connects asks for fresh ones
         shown = changed or bool(self.server.viewers) or seen.mono_s - self._written >= COMMIT_S
-        if shown or self.door.state.allowances.given:
+        now = self.door.state
+        if shown or now.allowances.given or now.clock.replay:  # two seconds of a replay may be an hour of the job
             with confined("accounts"):
                 self._account(seen)
         with confined("status"):

@@ -28,7 +28,7 @@ class BudgetChoice:
     def step(self, picture: Picture, steps: int) -> None:
         """Move along the frontier from the choice, or from the budget in force."""
         choice, due = self.choice, deadline.deadlines(picture)
-        at, held_s = deadline.position(picture) or 0, deadline.held(picture)
+        at, held_s = deadline.position(picture) or 0, deadline.in_force(picture)
         if choice is not None and choice.index is not None:
             at, held_s = choice.index, choice.deadline_s
         index = None if held_s is None else deadline.moved(due, at, held_s, steps)

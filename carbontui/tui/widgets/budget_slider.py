@@ -31,7 +31,7 @@ class BudgetSlider(FrontierChart):
         index = held if held is not None else 0
         if choice is not None:
             index = choice.index if choice.index is not None else nearest_to(picture, choice, index)
-        due_s = deadline.held(picture) if choice is None else choice.due_s()
+        due_s = deadline.in_force(picture) if choice is None else choice.due_s()
         word = words.multiple(frontier.points[index].finish_s if due_s is None else due_s - picture.start_s, frontier)
         if choice is not None and choice.index is None:
             word = choice.budget[:8]
@@ -61,7 +61,7 @@ class BudgetSlider(FrontierChart):
     def _deadline(self, beside: CellRow, width: int) -> CellRow:
         """The deadline considered, else the one in force, as far as there is room for it."""
         picture, choice = self.picture, self.choice
-        due_s = None if picture is None else deadline.held(picture) if choice is None else choice.due_s()
+        due_s = None if picture is None else deadline.in_force(picture) if choice is None else choice.due_s()
         if picture is None or due_s is None:
             return []
         at, ink = words.clock(due_s, picture.now_s), "text" if choice is None else "preview"

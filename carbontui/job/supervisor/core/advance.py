@@ -156,12 +156,11 @@ def advance(now: JobState, event: Event) -> tuple[JobState, tuple[Effect | Reply
 
 def _tick(before: JobState, inputs: Inputs) -> tuple[JobState, tuple[Effect, ...]]:
     """Learn from the inputs, decide, and compare with before: leases are renewed only with a decision."""
-    now = before if before.ended_mono_s is not None else job.absorb(before, inputs)
+    # what reports after the training has been seen to end is not the job's
+    now = before if before.child.over else job.absorb(before, inputs)
     now = allowance_rules.judged(job.expire(trying.saw(now, inputs), inputs.now_s), inputs)
     asked, decision = control.decide(now.asked, observe(now, inputs))
     after = job.enter(now, asked, decision, inputs)
     if renew := inputs.mono_s - before.renewed_mono_s >= protocol.RENEW_S - NEAREST_S:
         after = replace(after, renewed_mono_s=inputs.mono_s)
-    if inputs.child.over and before.ended_mono_s is None:
-        after = replace(after, ended_mono_s=inputs.mono_s)
     return after, effects(before, after, inputs, renew=renew)

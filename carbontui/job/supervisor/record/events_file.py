@@ -19,7 +19,7 @@ import msgspec
 
 from carbontui.job.supervisor.core.advance import Command, Event, LastCount, RankChanged, Tick
 from carbontui.job.supervisor.core.commands import Reply
-from carbontui.job.supervisor.core.effects import Effect
+from carbontui.job.supervisor.core.effects import Effect, KeeperOrder
 from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.record.recorder import say
 
@@ -113,6 +113,8 @@ def tree(value: object) -> Any:
         return value if math.isfinite(value) else str(value)
     if value is None or isinstance(value, bool | int | str):
         return value
+    if isinstance(value, KeeperOrder):
+        return {"effect": type(value).__name__, **{name: one for name, one in value._asdict().items() if name != "t"}}
     if isinstance(value, Mapping):
         return {str(key): tree(inner) for key, inner in value.items()}
     if isinstance(value, Set):

@@ -129,8 +129,6 @@ class JobState:
     """Why the last plan could not be made; None once one has been."""
     renewed_mono_s: float = 0.0
     """When leases were last renewed: with a decision, never without one."""
-    ended_mono_s: float | None = None
-    """When the training was seen to have ended: what reports afterwards is not the job's."""
 
     @property
     def start_s(self) -> float:
