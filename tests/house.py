@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from carbontui import link, protocol, units
+from carbontui import link, protocol
 from carbontui.job import store
 from carbontui.verbs.support import talk
 
@@ -116,14 +116,6 @@ class House:
         if check:
             assert done.returncode == 0, done.stderr + done.stdout
         return done
-
-    def flat_grid(self) -> str:
-        """A recorded grid on which no hour is cleaner than another: at no time of the day does a start wait."""
-        hour = int(time.time()) // 3600 * 3600
-        rows = "".join(f"{units.iso(hour + 3600 * h)},300\n" for h in range(-24, 72))
-        path = self.root / "flat.csv"
-        path.write_text(f"time_utc,carbon_g_per_kwh\n{rows}")
-        return str(path)
 
     def start(self, *options, steps=100_000, pause=0.01, code=0, name="t"):
         """Start the stock script detached; its Job. It ends after `steps`, or when `let_end` is called."""

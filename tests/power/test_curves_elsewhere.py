@@ -101,7 +101,7 @@ def test_a_job_without_a_calibration_plans_with_public_curves_or_with_one_that_w
     sim.load(1.0)
     house.env |= sim.env()
     house.env.pop("CUDA_VISIBLE_DEVICES", None)
-    options = ("--grid", house.flat_grid(), "--zone", "DE", "--work", "10h", "--budget", "2x")
+    options = ("--intensity", "300", "--zone", "DE", "--work", "10h", "--budget", "2x")
     job = house.start(*options)
     job.until_steps()
 

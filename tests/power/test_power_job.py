@@ -418,7 +418,7 @@ def test_figures_of_a_job_are_told_for_prometheus_until_its_end(capped_house, tm
 @BOTH
 def test_a_plan_has_the_same_caps_whoever_sets_them(capped_house) -> None:
     house, sim = capped_house
-    job = watched(house, "--grid", house.flat_grid(), "--zone", "DE", "--work", "10h", "--budget", "2x")
+    job = watched(house, "--intensity", "300", "--zone", "DE", "--work", "10h", "--budget", "2x")
 
     def levels() -> list[str]:
         told = house.cli("plan", "--json", job.id)

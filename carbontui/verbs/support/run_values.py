@@ -15,7 +15,6 @@ from carbontui.job.allowance import AllowanceKind
 from carbontui.power.backends.declared import DeclaredBoards
 from carbontui.verbs.support import tables
 from carbontui.verbs.support.command import Failure, refused
-from carbontui.verbs.support.grid_data import find_zone
 
 NAME_MAX = 80
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish"})
@@ -69,6 +68,7 @@ def zone_for(wanted: str | None, recorded: bool) -> tuple[str | None, str]:
     """(zone key, why it is not known). A recorded grid needs no zone, and accepts any name for one."""
     if recorded:
         return wanted or None, ""
+    from carbontui.verbs.support.grid_data import find_zone
 
     found, why = find_zone(wanted)
     return (found.key if found else None), why
