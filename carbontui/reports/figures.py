@@ -256,6 +256,8 @@ SIMULATED = "a simulated board"
 def zone(story: RunStory) -> str:
     """'DE, average of the grid, direct emissions', 'DE, as given in curve.csv', or ''."""
     known, file = story.status.intensity, story.options.grid
+    if story.options.intensity_g_per_kwh is not None:  # the user's own value, wherever the job is
+        return f"{story.options.zone}, {SIGNAL_WORDS['given']}" if story.options.zone else ""
     if known is None:
         return story.options.zone or ""
     if file is not None and known.signal == "given":

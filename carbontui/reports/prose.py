@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+
 from carbontui.account.split import PARKED
 from carbontui.reports import figures
 from carbontui.reports.story import RunStory
@@ -9,6 +11,7 @@ from carbontui.text import account as words
 from carbontui.text import figures as form
 from carbontui.text.plan import certificate
 
+MOMENT_S = 1.0
 SHOWN = 40
 """Decisions listed one by one; of more, the first and the last."""
 
@@ -32,17 +35,15 @@ def _what(story: RunStory) -> str:
 
 
 def _how(story: RunStory) -> str:
-    pauses = [span for span in story.spans if span.state in PARKED | {"unloaded"} and span.end_s > span.start_s]
+    pauses = _stood_still(story)
     seconds = {part.name: part.seconds for part in story.by_state}
     said = []
     if story.plans:
         gap = "" if story.worst_gap is None else f", {'each ' * (story.plans > 1)}{certificate(story.worst_gap)}"
         said.append(f"{_count(story.plans, 'plan')} {'was' if story.plans == 1 else 'were'} made{gap}.")
     if pauses:
-        total = sum(span.end_s - span.start_s for span in pauses)
-        longest = max(span.end_s - span.start_s for span in pauses)
-        most = f", the longest for {form.duration(longest)}" if len(pauses) > 1 else ""
-        said.append(f"The work stood still {_times(len(pauses))}, for {form.duration(total)} in all{most}.")
+        most = f", the longest for {form.duration(max(pauses))}" if len(pauses) > 1 else ""
+        said.append(f"The work stood still {_times(len(pauses))}, for {form.duration(sum(pauses))} in all{most}.")
     elif not story.unmetered:
         said.append("The work never stood still.")
     if seconds.get("throttled"):
@@ -54,6 +55,16 @@ def _how(story: RunStory) -> str:
     if people:
         said.append(f"A user overruled the plan {_times(people)}.")
     return " ".join(said)
+
+
+def _stood_still(story: RunStory) -> list[float]:
+    """Seconds of each time it stood still: on its way into a pause, in it and on its way out are one; the moment in
+    which a start or a switch is decided is none."""
+    found = []
+    for still, group in groupby(story.spans, key=lambda span: span.state in PARKED | {"unloaded"}):
+        if still and (seconds := sum(span.end_s - span.start_s for span in group)) >= MOMENT_S:
+            found.append(seconds)
+    return found
 
 
 def _account(story: RunStory) -> str:

@@ -63,6 +63,8 @@ def test_values_of_a_persons_file_are_not_called_direct_emissions(tmp_path):
     own = replace(made, status=structs.replace(made.status, intensity=protocol.Intensity(300.0, "given", "yours")))
     own = replace(own, options=structs.replace(made.options, grid=None))
     assert figures.zone(own) == "yours, as given"
+    number = replace(own, options=structs.replace(own.options, intensity_g_per_kwh=300.0))
+    assert figures.zone(number) == "DE, as given"
 
 
 @pytest.mark.parametrize("name", ["=cmd|' /C calc'!A0", "+1", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "\uff1d1"])
@@ -163,9 +165,17 @@ def test_names_and_reasons_cannot_write_into_the_page_and_arguments_stay_home(tm
 def test_explain_is_the_same_prose_every_time_and_tells_when_what_and_why(home, job):
     first = carbontui(home, "explain", job.id).output
     assert first == carbontui(home, "explain", job.id).output
-    assert "stood still twice, for 3 h 00 in all" in first and "under a cap for 2 h 00" in first
+    assert "stood still once, for 3 h 00 in all" in first and "under a cap for 2 h 00" in first
     assert "power caps saved" in first and "waiting with the model in memory cost" in first
     assert "  paused by the plan" in first
+
+
+def test_one_pause_is_told_once_and_a_moments_stillness_never(tmp_path):
+    one_pause = (("running", 7200, 700.0, 1.0), ("waiting", 1200, 100.0, 0.0), ("paused", 3600, 100.0, 0.0))
+    made = story.build(runs.make(tmp_path, phases=(*one_pause, ("running", 7200, 700.0, 1.0))))
+    instant = story.StateSpan("paused", made.spans[0].end_s, made.spans[0].end_s + 0.2)
+    made = replace(made, spans=(made.spans[0], instant, *made.spans))
+    assert "The work stood still once, for 80 min in all." in " ".join(prose.story_of(made))
 
 
 def test_two_runs_are_compared_line_by_line(home, job, tmp_path):
