@@ -45,7 +45,7 @@ PICTURES = {
 async def draw(name: str, folder: Path) -> None:
     what, gpus, size, keys, theme = PICTURES[name]
     snap = scene(what, gpus)
-    if what == "running":  # under its cap, as a supervisor tells it
+    if snap.status.state == "running":  # under its cap, as a supervisor tells it
         snap = structs.replace(snap, status=situated(structs.replace(snap.status, state="throttled")))
     with tempfile.TemporaryDirectory() as place:
         socket = Path(place) / "s"

@@ -103,7 +103,6 @@ def open_default(*, readonly: bool) -> int:
 
     Without a terminal nobody can choose: Failure with exit 2 and the list for several jobs, exit 3 for none.
     """
-
     live = [job for job in store.jobs() if job.live and not job.foreign]
     if len(live) == 1 or terminal.why_plain():
         if not live:

@@ -210,7 +210,6 @@ def _clouds(work: Work, rows: list[Elsewhere], offers: list[Rented]) -> Comparis
 def _zones(run: story.RunStory, work: Work) -> Comparison:
     """Zones by what their grids emit now, in the signal of the job's own account; where no source answers, countries by
     their yearly mean, the job's own among them."""
-
     live = grid_data.now_on(settings_of(run_values.settings_for().settings))
     zone, known, yearly = run.options.zone, run.status.intensity, comparing.on_grids(work, tables.countries())
     if not live:

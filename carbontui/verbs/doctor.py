@@ -46,7 +46,6 @@ class Finding:
 
 def state_findings() -> list[Finding]:
     """The state directory; on a network file system the journal works without its write-ahead log."""
-
     where = paths.state_dir()
     if why := launch.why_not(where):
         return [Finding("state", "missing", why, "export CARBONTUI_HOME=/local/dir")]
@@ -110,13 +109,11 @@ def settings_findings() -> list[Finding]:
 
 def hook_findings() -> list[Finding]:
     """Environments that `carbontui hook` has installed the hook into."""
-
     return [Finding("hook", "ok", f"installed: {path}") for path in installed()]
 
 
 def command_findings(command: tuple[str, ...]) -> list[Finding]:
     """What would be detected in a command, without running it."""
-
     with refused("", probe.NotAsked):
         said = probe.look(command, os.environ, str(Path.cwd()))
     return [Finding("command", "ok" if one.ok else "missing", one.text, one.fix) for one in said]
@@ -124,7 +121,6 @@ def command_findings(command: tuple[str, ...]) -> list[Finding]:
 
 def grid_findings() -> list[Finding]:
     """The grid zone; nothing is fetched."""
-
     try:
         zone, why = find_zone(settings_for().settings.zone)
     except Failure as error:
@@ -138,7 +134,6 @@ def grid_findings() -> list[Finding]:
 
 async def power_findings(mend: bool) -> list[Finding]:
     """GPUs, CPU and what may be set, as the agent finds them; stale limits, restored with --mend."""
-
     found: list[Finding] = []
     if mend:
         for outcome in processes.restore_stale():

@@ -93,7 +93,6 @@ auto = resume
 @_job
 def budget(value: str, job: str | None) -> None:
     """Change the budget of a running job: 1.8x, 18h or "fri 09:00"; 3kg, 8kWh or 20EUR."""
-
     if not allowance.is_amount(value):
         with refused():
             parse(value, time.time())
@@ -124,7 +123,6 @@ def forbid(hours: str, job: str | None, preview: bool) -> None:
 
     Shows what they cost in CO2, time and money, and plans around them; `carbontui allow` removes them.
     """
-
     found = talk.find(job)
     click.echo(price(found, hours))
     if not preview:
@@ -161,7 +159,6 @@ def order_stop(job: store.Job, *, now: bool) -> bool:
 
     False where other processes of ours hang: they are not waited for.
     """
-
     if job.alive("supervisor"):
         try:
             answer = link.ask(job.socket, protocol.Cmd(1, "stop", {"now": now}), STOP_ANSWER_S)

@@ -37,7 +37,6 @@ WAITING_BUDGET = "3x"
 
 def warn_of_keys() -> None:
     """Warn now, not only on the screen, that the job runs without the keys of this file."""
-
     try:
         read_keys(keys_file())
     except KeyFileError as error:
@@ -47,7 +46,6 @@ def warn_of_keys() -> None:
 def claim(name: str, command: tuple[str, ...], *, every_node: bool = False) -> dict[str, Any]:
     """Where a new job lives: id, name and paths of its options. Without a name it is the script's, renumbered as long
     as others take it meanwhile."""
-
     while True:
         title = name or free_name(job_name(command))
         try:
@@ -186,7 +184,6 @@ def options_of(command: tuple[str, ...], given: dict[str, Any]) -> dict[str, Any
 
 def warn_unspooled(job: spec.Options) -> None:
     """Say what a reboot loses when no environment is kept to start the job again."""
-
     if job.spool and (spool.kept(Path(job.dir)) or (Path(job.dir) / "exit.json").exists()):
         return
     why = "--no-spool" if not job.spool else f"{job.dir} is not on a local disk, or the disk is full"

@@ -47,7 +47,6 @@ def job_name(argv: tuple[str, ...]) -> str:
 
 def free_name(name: str) -> str:
     """The name; while a job of that name runs, the first free one of 'name-2', 'name-3' ..."""
-
     taken = {job.name for job in store.jobs() if job.live and not job.foreign}
     return next(found for n in itertools.count(1) if (found := name if n == 1 else f"{name}-{n}") not in taken)
 
@@ -111,7 +110,6 @@ def common(loaded: config.Loaded, command: tuple[str, ...], grid_file: str | Non
 def declared_boards(settings: config.Settings) -> DeclaredBoards | None:
     """The user's declaration of boards whose power cannot be read: a TDP, or the name of a known board. Raises
     Failure."""
-
     name, watts = settings.gpu, settings.board_w
     if name is not None and watts is None:
         spec = tables.board(name)
@@ -130,7 +128,6 @@ def declared_boards(settings: config.Settings) -> DeclaredBoards | None:
 
 def allowances(given: dict[str, Any], settings: config.Settings) -> dict[str, Any]:
     """The fields of a job's options for its carbon, cost and energy budgets. Raises Failure."""
-
     fields: dict[AllowanceKind, str] = {
         "carbon": "carbon_budget_g",
         "cost": "cost_budget",

@@ -67,7 +67,6 @@ class StationWatch:
 
     def listing(self) -> Seen:
         """What the screen shows now: jobs from disk, the rest as last read."""
-
         if self._thread.ident is None:
             self._thread.start()
         facts = (*self._boards(), *self._restored, *self._grid, *(self._remote.facts() if self._remote else ()))
@@ -189,7 +188,6 @@ _HOW = {"default": "typical", "forecast": "forecast", "estimated": "estimated", 
 
 def gain_words(outlook: GridForecast, now_s: float) -> str:
     """'a job of 2 h emits 31% less if started 12:00; of 8 h: 12% less, 09:00; of 24 h: now is as good'."""
-
     told: list[str] = []
     end_s = outlook.start_s + len(outlook.mean) * outlook.step_s
     for hours in GAIN_HOURS:
@@ -211,7 +209,6 @@ def gain_words(outlook: GridForecast, now_s: float) -> str:
 
 def _metrics() -> MetricsPlace | None:
     """Where the settings want metrics written, if anywhere."""
-
     with contextlib.suppress(config.ConfigError):
         where = config.load().settings.metrics
         return MetricsPlace(where, "station") if where else None

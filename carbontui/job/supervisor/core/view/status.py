@@ -27,7 +27,7 @@ def status(state: JobState, inputs: Inputs, *, host: str, pids: protocol.Pids) -
     ahead = course(state, inputs)
     expected = ahead.finish_s
     power_w = _power_w(state, inputs, gpus if fresh else ())
-    now = of(state, inputs, ahead, power_w)
+    now = situation_of(state, inputs, ahead, power_w)
     (account, at_end), estimate = expected_end.statement(state, inputs, ahead), work_estimate.estimate(state, inputs)
     used = account.so_far
     return protocol.Status(
@@ -152,7 +152,6 @@ def _short(values: tuple[float | None, ...], digits: int) -> tuple[float | None,
 
 def band(outlook: GridForecast) -> protocol.Band:
     """The outlook as charts draw it."""
-
     return protocol.Band(
         start=units.iso(outlook.start_s),
         step_s=outlook.step_s,
@@ -183,7 +182,7 @@ def prices(outlook: GridForecast) -> protocol.PriceSlots | None:
     )
 
 
-def of(state: JobState, inputs: Inputs, ahead: CourseAhead, watts: float | None) -> protocol.Situation:
+def situation_of(state: JobState, inputs: Inputs, ahead: CourseAhead, watts: float | None) -> protocol.Situation:
     """`ahead` is the state's course, `watts` its power now."""
     decided = state.decision
     if not state.live:
