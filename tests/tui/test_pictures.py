@@ -237,11 +237,11 @@ def test_the_narrator_says_each_change_once() -> None:
 
 
 def test_a_board_says_what_slows_it_and_shows_its_watts_so_far() -> None:
-    from carbontui.tui.glyphs import ASCII, BLOCKS
+    from carbontui.tui.glyphs import BAR
     from carbontui.tui.screens.page_rows import board_rows
 
-    told = ["".join(text for text, _ in row) for row in board_rows(picture(), BLOCKS, 120)]
+    told = ["".join(text for text, _ in row) for row in board_rows(picture(), 120)]
     assert told[0] == "boards" and "246 W of 250 W  58 °C · 1410 MHz · 97 % busy" in told[1]
-    assert told[2].strip() == "slowed by its power limit" and set(told[3].strip()) <= set(BLOCKS.bar)
-    assert not any("slowed" in "".join(text for text, _ in row) for row in board_rows(picture("paused"), ASCII, 120))
-    assert board_rows(picture("done"), BLOCKS, 120) == []
+    assert told[2].strip() == "slowed by its power limit" and set(told[3].strip()) <= set(BAR)
+    assert not any("slowed" in "".join(text for text, _ in row) for row in board_rows(picture("paused"), 120))
+    assert board_rows(picture("done"), 120) == []

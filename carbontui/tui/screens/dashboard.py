@@ -23,7 +23,6 @@ from textual.widgets import Static
 from carbontui import link, protocol, units
 from carbontui.tui import away, keys, notify, words
 from carbontui.tui.feed import JobFeed
-from carbontui.tui.glyphs import Glyphs
 from carbontui.tui.messages import Connection, ConnectionChanged, LogArrived, PictureArrived
 from carbontui.tui.overruled import PendingOverride
 from carbontui.tui.picture import Choice, Picture, offline
@@ -66,7 +65,6 @@ class Dashboard(PaintsOnce, OpensPages, Overruling):
     def __init__(
         self,
         target: Target,
-        glyphs: Glyphs,
         *,
         readonly: bool = False,
         from_table: bool = False,
@@ -78,7 +76,6 @@ class Dashboard(PaintsOnce, OpensPages, Overruling):
         self.from_table, self._table = from_table, table
         self.notify_command = os.environ.get("CARBONTUI_NOTIFY", "")
         self.target = target
-        self.glyphs = glyphs
         self.readonly = readonly
         self.feed = JobFeed(target.socket, self.post_message, target.read_log, target.whole_run)
         self.picture: Picture | None = None
@@ -96,24 +93,23 @@ class Dashboard(PaintsOnce, OpensPages, Overruling):
         return self.budget.choice
 
     def compose(self) -> ComposeResult:
-        glyphs = self.glyphs
-        yield StateBar(glyphs, id="state")
+        yield StateBar(id="state")
         with Horizontal(id="top"):
             with Vertical(id="charts"):
-                yield ForecastChart(glyphs, id="forecast")
-                yield PriceStrip(glyphs, id="price")
-                yield WattChart(glyphs, id="watts")
+                yield ForecastChart(id="forecast")
+                yield PriceStrip(id="price")
+                yield WattChart(id="watts")
             with Vertical(id="side"):
-                yield FrontierChart(glyphs, id="frontier")
-                yield BudgetSlider(glyphs, id="slider")
-                yield Numbers(glyphs, id="numbers")
-        yield WattRows(glyphs, id="boards")
-        yield Summary(glyphs, id="summary")
+                yield FrontierChart(id="frontier")
+                yield BudgetSlider(id="slider")
+                yield Numbers(id="numbers")
+        yield WattRows(id="boards")
+        yield Summary(id="summary")
         with Horizontal(id="bottom"):
-            yield LogTail(glyphs, id="log")
-            yield PlanBrief(glyphs, id="brief")
-        yield StatusLine(glyphs, id="status")
-        yield KeyLine(self.glyphs, id="keys")
+            yield LogTail(id="log")
+            yield PlanBrief(id="brief")
+        yield StatusLine(id="status")
+        yield KeyLine(id="keys")
         yield Static("please enlarge the terminal\n(36×12 or more)", id="enlarge")
 
     def on_mount(self) -> None:

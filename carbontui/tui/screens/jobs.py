@@ -13,7 +13,6 @@ from textual.screen import Screen
 
 from carbontui import link, protocol
 from carbontui.text import figures
-from carbontui.tui.glyphs import Glyphs
 from carbontui.tui.job_list import SORTS, JobList, ListedJob
 from carbontui.tui.jobs_feed import JobsFeed, Seen
 from carbontui.tui.overruled import PendingOverride
@@ -97,24 +96,23 @@ class Jobs(ListPage[JobList]):
     def __init__(
         self,
         look: Callable[[], Seen],
-        glyphs: Glyphs,
         open_job: Callable[[Target], Screen[Any]],
         *,
         readonly: bool = False,
         now: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(JobList(), glyphs, open_job, now, monotonic)
+        super().__init__(JobList(), open_job, now, monotonic)
         self.readonly = readonly
         self.feed = JobsFeed(look, self._something_new)
         self._overrides: dict[str, PendingOverride] = {}
         self._new = False
 
     def compose(self) -> ComposeResult:
-        yield MachineFacts(self.glyphs, id="facts")
-        yield JobTable(self.glyphs, id="table")
-        yield StatusLine(self.glyphs, id="told")
-        yield KeyLine(self.glyphs, id="keys")
+        yield MachineFacts(id="facts")
+        yield JobTable(id="table")
+        yield StatusLine(id="told")
+        yield KeyLine(id="keys")
 
     def on_mount(self) -> None:
         self.set_interval(DRAW_EVERY_S, self._tick)

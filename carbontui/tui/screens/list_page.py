@@ -12,7 +12,6 @@ from textual.events import ScreenResume, ScreenSuspend
 from textual.screen import Screen
 
 from carbontui.tui import keys
-from carbontui.tui.glyphs import Glyphs
 from carbontui.tui.row_list import RowList
 from carbontui.tui.target import Target
 from carbontui.tui.widgets.row_table import RowTable
@@ -43,13 +42,12 @@ class ListPage(Screen[str | None], Generic[Listed]):
     def __init__(
         self,
         listed: Listed,
-        glyphs: Glyphs,
         open_job: Callable[[Target], Screen[Any]],
         now: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__()
-        self.listed, self.glyphs = listed, glyphs
+        self.listed = listed
         self._open, self._now, self._monotonic = open_job, now, monotonic
         self._covered = False
 
@@ -107,7 +105,7 @@ class ListPage(Screen[str | None], Generic[Listed]):
         from carbontui.tui.screens.page_rows import help_rows
         from carbontui.tui.screens.read import Read
 
-        self.app.push_screen(Read("keys and marks", help_rows(self, self.glyphs), self.glyphs))
+        self.app.push_screen(Read("keys and marks", help_rows(self)))
 
     def action_leave(self) -> None:
         self.dismiss(None)

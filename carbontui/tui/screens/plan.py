@@ -14,9 +14,8 @@ from textual.screen import Screen
 
 from carbontui import link, protocol, units
 from carbontui.text.plan import difference
-from carbontui.tui import keys, plan_words, words
+from carbontui.tui import glyphs, keys, plan_words, words
 from carbontui.tui.feed import JobFeed
-from carbontui.tui.glyphs import Glyphs
 from carbontui.tui.key_order import answered
 from carbontui.tui.picture import Picture
 from carbontui.tui.screens.read import folded
@@ -54,10 +53,10 @@ class PlanChart(ForecastChart):
         if self.marked is not None:
             for column in range(view.column(self.marked[0]), view.column(self.marked[1] - 1.0) + 1):
                 if 0 <= column < view.columns:
-                    cells[column] = self.glyphs.hatch
+                    cells[column] = glyphs.HATCH
         column = view.column(self.at_s)
         if 0 <= column < view.columns:
-            cells[column] = self.glyphs.pointer
+            cells[column] = glyphs.POINTER
         return [*rows, [(" " * GUTTER, "dim"), ("".join(cells), "preview")]]
 
 
@@ -113,12 +112,11 @@ class PlanPage(Screen[None]):
         feed: JobFeed,
         picture: Callable[[], Picture],
         past: Callable[[], PastLevels | None],
-        glyphs: Glyphs,
         *,
         readonly: bool = False,
     ) -> None:
         super().__init__()
-        self._feed, self._picture, self._past, self.glyphs, self.readonly = feed, picture, past, glyphs, readonly
+        self._feed, self._picture, self._past, self.readonly = feed, picture, past, readonly
         self._cursor_s: float | None = None
         """When the slot under the cursor begins; None: the current slot."""
         self._anchor_s: float | None = None
@@ -129,11 +127,11 @@ class PlanPage(Screen[None]):
         self._drawn: Picture | None = None
 
     def compose(self) -> ComposeResult:
-        yield PlanChart(self.glyphs, id="chart")
-        yield SlotWords(self.glyphs, id="slot")
-        yield Course(self.glyphs, id="course")
-        yield StatusLine(self.glyphs, id="told")
-        yield KeyLine(self.glyphs, id="keys")
+        yield PlanChart(id="chart")
+        yield SlotWords(id="slot")
+        yield Course(id="course")
+        yield StatusLine(id="told")
+        yield KeyLine(id="keys")
 
     def on_mount(self) -> None:
         self._draw()

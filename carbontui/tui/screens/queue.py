@@ -11,7 +11,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from carbontui.tui.glyphs import Glyphs
 from carbontui.tui.queue_list import SORTS, QueueList, QueueSeen
 from carbontui.tui.screens.list_page import MOVES, ListPage
 from carbontui.tui.target import Target
@@ -47,20 +46,19 @@ class Queue(ListPage[QueueList]):
     def __init__(
         self,
         look: Callable[[], QueueSeen],
-        glyphs: Glyphs,
         open_job: Callable[[Target], Screen[Any]],
         *,
         now: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(QueueList(), glyphs, open_job, now, monotonic)
+        super().__init__(QueueList(), open_job, now, monotonic)
         self._look = look
 
     def compose(self) -> ComposeResult:
-        yield SiteChart(self.glyphs, id="site")
-        yield QueueTable(self.glyphs, id="table")
-        yield StatusLine(self.glyphs, id="told")
-        yield KeyLine(self.glyphs, id="keys")
+        yield SiteChart(id="site")
+        yield QueueTable(id="table")
+        yield StatusLine(id="told")
+        yield KeyLine(id="keys")
 
     async def follow(self) -> None:
         while True:

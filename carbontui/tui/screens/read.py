@@ -11,7 +11,6 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from carbontui.tui import keys
-from carbontui.tui.glyphs import Glyphs
 from carbontui.tui.key_order import answered
 from carbontui.tui.widgets.cells import CellRow, Cells, spread, width_of
 from carbontui.tui.widgets.prompt import AskText, Prompt
@@ -91,16 +90,16 @@ class Read(Screen[None]):
         ),
     ]
 
-    def __init__(self, title: str, rows: list[CellRow], glyphs: Glyphs) -> None:
+    def __init__(self, title: str, rows: list[CellRow]) -> None:
         super().__init__()
-        self._title, self._all, self.glyphs = title, rows, glyphs
+        self._title, self._all = title, rows
         self._wanted = ""
         self._rows_of_now: Callable[[], list[CellRow]] | None = None
         self._asked: Asks | None = None
         self._told = False
 
     def compose(self) -> ComposeResult:
-        page = Page(self.glyphs, id="page")
+        page = Page(id="page")
         page.title, page.rows = self._title, self._all
         yield page
 

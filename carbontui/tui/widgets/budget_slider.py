@@ -6,7 +6,7 @@ from carbontui import units
 from carbontui.protocol import FrontierPoint
 from carbontui.text import figures, situation
 from carbontui.text.plan import same_course
-from carbontui.tui import deadline, words
+from carbontui.tui import deadline, glyphs, words
 from carbontui.tui.picture import Choice, Picture
 from carbontui.tui.widgets.cells import CellRow, Ink, spread, width_of
 from carbontui.tui.widgets.frontier_chart import FrontierChart
@@ -42,11 +42,11 @@ class BudgetSlider(FrontierChart):
         ink = "preview" if looking else "strong"
         for x in range(columns):
             if x == knob:
-                cells.append((self.glyphs.knob, ink))
+                cells.append((glyphs.KNOB, ink))
             elif x == mark:
-                cells.append((self.glyphs.mark, "strong"))
+                cells.append((glyphs.MARK, "strong"))
             else:
-                cells.append((self.glyphs.track, "dim" if x < knob else "faint"))
+                cells.append((glyphs.TRACK, "dim" if x < knob else "faint"))
         rows: list[CellRow] = [[(" ", "text"), *cells, (f" {word:>8} ", ink)]]
         return [*rows, *self._told(picture, width)][:height]
 

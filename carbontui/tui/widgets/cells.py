@@ -18,7 +18,7 @@ from textual.geometry import Region, Size
 from textual.strip import Strip
 from textual.widget import Widget
 
-from carbontui.tui.glyphs import BLOCKS, Glyphs, plain
+from carbontui.tui import glyphs
 from carbontui.tui.inks import FAINT
 
 Ink = str | Style
@@ -33,11 +33,8 @@ _BACK = {"hatch": "hatch-back", "banner": "banner-back"}
 class Cells(Widget):
     """A drawing. Subclasses implement `draw`; `redraw()` repaints what changed."""
 
-    glyphs: Glyphs = BLOCKS
-
-    def __init__(self, glyphs: Glyphs = BLOCKS, id: str | None = None) -> None:
+    def __init__(self, id: str | None = None) -> None:
         super().__init__(id=id)
-        self.glyphs = glyphs
         self._rows: list[list[tuple[str, Ink]]] = []
         self._drawn: Size = Size(0, 0)
         self._inks: dict[str, Style] = {}
@@ -120,7 +117,7 @@ class Cells(Widget):
         told: CellRow = [(right, ink)] if isinstance(right, str) else right
         room = width - len(left) - 3  # beside the title and its blanks
         tail = [(" ", ink), *told, (" ", ink)] if 0 < width_of(told) <= room - 3 else []
-        rule = self.glyphs.rule
+        rule = glyphs.RULE
         return [(rule + " ", "faint"), (left, "title"), (" " + rule * (room - width_of(tail)), "faint"), *tail]
 
     def _fill(self, size: Size) -> None:
@@ -131,7 +128,8 @@ class Cells(Widget):
             return []
         rows = self.draw(size.width, size.height)[: size.height]
         rows += [[] for _ in range(size.height - len(rows))]
-        return [fit([(plain(text, self.glyphs), ink) for text, ink in row], size.width) for row in rows]
+        app = self.app
+        return [fit([(glyphs.plain(text, app), ink) for text, ink in row], size.width) for row in rows]
 
 
 def fit(row: Iterable[Span], width: int) -> list[tuple[str, Ink]]:

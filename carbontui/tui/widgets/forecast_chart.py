@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from carbontui import protocol, units
-from carbontui.tui import words
+from carbontui.tui import glyphs, words
 from carbontui.tui.picture import Picture
 from carbontui.tui.widgets.cells import CellRow, Cells, Ink, width_of
 from carbontui.tui.widgets.levels import PastLevels, held, planned, table
@@ -46,7 +46,7 @@ class ForecastChart(Cells):
             return rows
         now = view.column(self.picture.now_s)
         columns, top = self._columns(band, view, space)
-        plotted = plot(columns, space, now, self.glyphs)
+        plotted = plot(columns, space, now)
         self._deadline(plotted, view)
         rows += with_scale(plotted, top)
         rows += [axis(view, now, over=self.picture.over)] if self.with_axis else []
@@ -54,7 +54,7 @@ class ForecastChart(Cells):
 
     def _legend(self, picture: Picture, width: int) -> CellRow:
         """The meaning of the columns that are visible."""
-        glyphs, block = self.glyphs, self.glyphs.bar[8]
+        block = glyphs.BAR[8]
         infos, band = table(picture.plan), picture.series.intensity
         plan = None if picture.over else self.preview or picture.plan
         ahead = {infos[name].kind for name, _ in (plan.levels if plan else ()) if name in infos}
@@ -64,10 +64,10 @@ class ForecastChart(Cells):
             shown = was if picture.over else ahead  # of a finished job, the watts are in these colours
             parts += [(block, words.KIND_STYLE[kind], KIND_WORDS[kind])] if kind in shown else []
         parts += [] if plan or picture.over else [(block, "running", KIND_WORDS["full"])]
-        parts += [(glyphs.hatch, "hatch", KIND_WORDS["pause"])] if words.STILL & (ahead | was) else []
+        parts += [(glyphs.HATCH, "hatch", KIND_WORDS["pause"])] if words.STILL & (ahead | was) else []
         if band is not None and band.lo_g != band.hi_g and not picture.over:
-            parts.append((f"{glyphs.dense}{glyphs.stipple}", "past", "80 % band"))
-        parts += [(glyphs.dotted, "dim", "deadline")] if plan else []
+            parts.append((f"{glyphs.DENSE}{glyphs.STIPPLE}", "past", "80 % band"))
+        parts += [(glyphs.DOTTED, "dim", "deadline")] if plan else []
         if plan and units.from_iso(plan.finish) < window(picture, width - GUTTER).end_s:
             parts.append((block, "beyond", "after the end"))
         row: CellRow = [(" " * GUTTER, "dim")]
@@ -107,7 +107,7 @@ class ForecastChart(Cells):
         if 0 <= column < view.columns:
             for row in plotted:
                 if row[column][0] == " ":
-                    row[column] = (self.glyphs.dotted, "dim")
+                    row[column] = (glyphs.DOTTED, "dim")
 
     def _title(self, picture: Picture, width: int) -> CellRow:
         band, now = picture.series.intensity, picture.status.intensity

@@ -10,7 +10,7 @@ from textual.message import Message
 
 from carbontui import protocol
 from carbontui.text import figures
-from carbontui.tui import words
+from carbontui.tui import glyphs, words
 from carbontui.tui.picture import Picture
 from carbontui.tui.widgets.cells import CellRow, Cells, Ink, spread
 
@@ -90,9 +90,9 @@ class FrontierChart(Cells):
     def _marks(self, frontier: protocol.Frontier) -> list[tuple[int, str, str]]:
         marks = []
         if frontier.chosen is not None and frontier.chosen < len(frontier.points):
-            marks.append((frontier.chosen, self.glyphs.point, "strong"))
+            marks.append((frontier.chosen, glyphs.POINT, "strong"))
         if self.picked is not None and self.picked != frontier.chosen and self.picked < len(frontier.points):
-            marks.append((self.picked, self.glyphs.knob, "preview"))
+            marks.append((self.picked, glyphs.KNOB, "preview"))
         return marks
 
     def _dot(
@@ -121,8 +121,7 @@ class FrontierChart(Cells):
             for step in range(steps + 1):
                 x, y = round(x0 + (x1 - x0) * step / steps), round(y0 + (y1 - y0) * step / steps)
                 dots[min(lines - 1, y // 4)][min(columns - 1, x // 2)] |= _DOTS[y % 4][x % 2]
-        blank = "." if not self.glyphs.braille else ""
-        return [[((blank or chr(0x2800 + bits)) if bits else " ", "capped") for bits in row] for row in dots]
+        return [[(chr(glyphs.BRAILLE + bits) if bits else " ", "capped") for bits in row] for row in dots]
 
     def nearest(self, x: int) -> int | None:
         """The point nearest to a column of the content."""

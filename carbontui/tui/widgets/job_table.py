@@ -6,7 +6,7 @@ from rich.cells import cell_len, set_cell_size
 
 from carbontui import protocol, units
 from carbontui.text import figures, situation
-from carbontui.tui import words
+from carbontui.tui import glyphs, words
 from carbontui.tui.job_list import JobList, ListedJob
 from carbontui.tui.widgets.cells import CellRow, Ink
 from carbontui.tui.widgets.row_table import RowTable, TableColumn, fitting
@@ -45,8 +45,8 @@ class JobTable(RowTable):
     ) -> CellRow:
         status = job.status
         ink = words.STATE_STYLE[status.state]
-        mark = self.glyphs.point if job.id in self.listed.marked else self.glyphs.now if pointed else " "
-        row: CellRow = [(mark, "preview"), (f" {self.glyphs.states[status.state]} ", ink)]
+        mark = glyphs.POINT if job.id in self.listed.marked else glyphs.NOW if pointed else " "
+        row: CellRow = [(mark, "preview"), (f" {glyphs.STATES[status.state]} ", ink)]
         row.append((self.cut(label, name), "strong" if job.live or pointed else "text"))
         for column in columns:
             told, how = _value(column.title, job, self.now_s)

@@ -7,7 +7,7 @@ from itertools import pairwise
 from carbontui import protocol, units
 from carbontui.text import account, situation
 from carbontui.text import figures as form
-from carbontui.tui import words
+from carbontui.tui import glyphs, words
 from carbontui.tui.log_figures import LogFigures, figures
 from carbontui.tui.loglines import LogRow, text_of
 from carbontui.tui.picture import Picture
@@ -178,7 +178,7 @@ class Numbers(Cells):
         cells = [sum(part) / len(part) for part in parts if part]
         low, high = min(cells), max(cells)
         span = (high - low) or 1.0
-        return "".join(self.glyphs.bar[1 + round((v - low) / span * 7)] for v in cells)
+        return "".join(glyphs.BAR[1 + round((v - low) / span * 7)] for v in cells)
 
 
 def _band(end: protocol.AtEnd) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from carbontui import protocol, units
+from carbontui.tui import glyphs
 from carbontui.tui.picture import Picture
 from carbontui.tui.widgets.cells import CellRow, Cells, Ink
 from carbontui.tui.widgets.scale import GUTTER, means, window
@@ -41,7 +42,7 @@ class PriceStrip(Cells):
             tall = 0 if value is None else 1 + round((value - low) / ((high - low) or 1.0) * 7)
             below = value is not None and value < 0
             ink = "past" if x < at else "unloaded" if below else "warning"
-            cells.append((self.glyphs.now, "now") if x == at else (self.glyphs.bar[tall], ink))
+            cells.append((glyphs.NOW, "now") if x == at else (glyphs.BAR[tall], ink))
         told = self.heading(width, left, trend_words(prices, picture.now_s))
         return [told, [(f"{high:>{GUTTER - 1}.2f} ", "dim"), *cells]]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.cells import set_cell_size
 
 from carbontui.text import figures, marks
-from carbontui.tui import words
+from carbontui.tui import glyphs, words
 from carbontui.tui.queue_list import QueueList, QueueRow, QueueSeen
 from carbontui.tui.widgets.cells import CellRow, Cells, Ink, spread
 from carbontui.tui.widgets.row_table import RowTable, TableColumn, fitting
@@ -48,12 +48,12 @@ class QueueTable(RowTable):
     def _why_empty(self) -> str:
         seen = self.listed.listing
         if not (seen.start_s or seen.jobs):
-            return "the queue cannot be read" if seen.faults else f"asking Slurm {self.glyphs.ellipsis}"
+            return "the queue cannot be read" if seen.faults else f"asking Slurm {glyphs.ELLIPSIS}"
         return "no row contains the word" if self.listed.wanted else "the queue is empty"
 
     def _row(self, row: QueueRow, columns: list[TableColumn], name: int, count: int, *, pointed: bool) -> CellRow:
         ink = words.STATE_STYLE[row.state]
-        cells: CellRow = [(self.glyphs.now if pointed else " ", "preview"), (f" {self.glyphs.states[row.state]} ", ink)]
+        cells: CellRow = [(glyphs.NOW if pointed else " ", "preview"), (f" {glyphs.STATES[row.state]} ", ink)]
         cells.append((self.cut(row.id, ID_CELLS - 1) + " ", "text"))
         cells.append((self.cut(row.name, name), "strong" if row.ours or pointed else "text"))
         for column in columns:
@@ -111,12 +111,12 @@ class SiteChart(Cells):
             tall = eighths(drawn, top, space)
             over = most is not None and drawn is not None and drawn * 1e3 > most * (1 + 1e-6)
             bars.append(Column(tall, tall, 0, "warning" if over else "running"))
-        plotted = plot(bars, space, None, self.glyphs)
+        plotted = plot(bars, space, None)
         for x, most in enumerate(cap):
             if most:
                 y = space - 1 - min(space - 1, max(0, round(most / 1e3 / top * space - 0.5)))
                 if plotted[y][x][0] == " ":
-                    plotted[y][x] = (self.glyphs.dash, "capped")
+                    plotted[y][x] = (glyphs.DASH, "capped")
         return [*rows, *with_scale(plotted, top), self._strip(view), axis(view, None)]
 
     def _title(self) -> tuple[CellRow, CellRow]:
@@ -134,4 +134,4 @@ class SiteChart(Cells):
         values = means(self.listing.intensity, self.listing.start_s, self.listing.slot_s, view)
         top = top_of([value for value in values if value is not None])
         row: CellRow = [(f"{'g/kWh':>{GUTTER - 1}} ", "dim")]
-        return row + [(self.glyphs.bar[eighths(value, top, 1)], "past") for value in values]
+        return row + [(glyphs.BAR[eighths(value, top, 1)], "past") for value in values]

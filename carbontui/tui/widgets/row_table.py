@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
+from carbontui.tui import glyphs
 from carbontui.tui.row_list import RowList
 from carbontui.tui.widgets.cells import CellRow, Cells
 
@@ -59,7 +60,7 @@ class RowTable(Cells):
     def cut(self, text: str, cells: int, *, right: bool = False) -> str:
         """The text in exactly this many cells, right-aligned if `right`, with an ellipsis if truncated."""
         if cells < 1 or cell_len(text) > cells:
-            return set_cell_size(text, max(0, cells - 1)) + self.glyphs.ellipsis if cells > 0 else ""
+            return set_cell_size(text, max(0, cells - 1)) + glyphs.ELLIPSIS if cells > 0 else ""
         fill = " " * (cells - cell_len(text))
         return fill + text if right else text + fill
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from carbontui import protocol, units
 from carbontui.text import figures
-from carbontui.tui import words
+from carbontui.tui import glyphs, words
 from carbontui.tui.picture import Picture
 from carbontui.tui.widgets.cells import CellRow, Cells, Ink
 from carbontui.tui.widgets.levels import PastLevels, held, planned
@@ -62,7 +62,7 @@ class WattChart(Cells):
                 columns.append(Column(0, tall, 0, words.KIND_STYLE[info.kind]))
             else:
                 columns.append(Column())
-        plotted = plot(columns, space, now, self.glyphs)
+        plotted = plot(columns, space, now)
         self._line(plotted, limit, top, "capped")
         self._line(plotted, parked, top, "paused")
         return [*rows, *with_scale(plotted, top), axis(view, now, over=self.picture.over)]
@@ -75,7 +75,7 @@ class WattChart(Cells):
         row = plotted[y]
         for x, (char, _) in enumerate(row):
             if char == " " and x % 2 == 0:
-                row[x] = (self.glyphs.dash, ink)
+                row[x] = (glyphs.DASH, ink)
 
     def _title(self, width: int, parked: float | None) -> CellRow:
         assert self.picture is not None

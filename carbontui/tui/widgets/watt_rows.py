@@ -5,7 +5,7 @@ from __future__ import annotations
 from carbontui import protocol
 from carbontui.text import figures, marks
 from carbontui.text.situation import OTHERS
-from carbontui.tui import words
+from carbontui.tui import glyphs, words
 from carbontui.tui.widgets.cells import CellRow, Cells, spread
 
 
@@ -30,7 +30,7 @@ class WattRows(Cells):
     def draw(self, width: int, height: int) -> list[CellRow]:
         if not self.with_heading:
             return self._boards(width, height)
-        tick = self.glyphs.tick
+        tick = glyphs.TICK
         key: CellRow = [(tick, "paused"), (" parked  ", "dim"), (tick, "capped"), (" cap", "dim")]
         shared = any(gpu.own_w is not None for gpu in self.status.gpus) if self.status else False
         title = f"boards: this job's part of each, {OTHERS}" if shared else "boards"
@@ -94,10 +94,10 @@ class WattRows(Cells):
             return []
         drawn = gpu.power_w if gpu.own_w is None else gpu.own_w
         filled = round((drawn or 0.0) / top * width)
-        cells: CellRow = [(self.glyphs.track, ink if x < filled else "faint") for x in range(width)]
+        cells: CellRow = [(glyphs.TRACK, ink if x < filled else "faint") for x in range(width)]
         for watts, tick_ink in ((gpu.parked_w, "paused"), (gpu.limit_w, "capped")):
             if watts:
-                cells[min(width - 1, max(0, round(watts / top * width) - 1))] = (self.glyphs.tick, tick_ink)
+                cells[min(width - 1, max(0, round(watts / top * width) - 1))] = (glyphs.TICK, tick_ink)
         return cells
 
     def _together(self, gpus: tuple[protocol.Gpu, ...], width: int) -> CellRow:
