@@ -44,6 +44,7 @@ from carbontui.tui.widgets.price_strip import PriceStrip
 from carbontui.tui.widgets.state_bar import StateBar
 from carbontui.tui.widgets.status_line import StatusLine
 from carbontui.tui.widgets.summary import Summary
+from carbontui.tui.widgets.timeline import TimeChart
 from carbontui.tui.widgets.watt_chart import WattChart
 from carbontui.tui.widgets.watt_rows import WattRows
 
@@ -217,10 +218,8 @@ class Dashboard(PaintsOnce, OpensPages, Overruling):
                 self.refresh_bindings()
             self._show_state()
             self._show_charts()
-            self.query_one(PriceStrip).show(picture)
-            self.query_one(PlanBrief).show(picture)
-            self.query_one(Numbers).show(picture)
-            self.query_one(WattRows).show(picture.status)
+            for widget in (PriceStrip, PlanBrief, Numbers, WattRows):
+                self.query_one(widget).show(picture)
             self.query_one(StatusLine).show(picture.status.notices, words.last_event(picture))
             if picture.over:
                 self.query_one(Summary).show(picture)
@@ -243,10 +242,10 @@ class Dashboard(PaintsOnce, OpensPages, Overruling):
         if picture is None or self._covered:
             return
         preview = self.choice.plan(picture) if self.choice is not None else None
-        self.query_one(ForecastChart).show(picture, self.past, preview)
-        self.query_one(WattChart).show(picture, self.past, preview)
-        self.query_one("#frontier", FrontierChart).show(picture, self.choice.index if self.choice else None)
-        self.query_one(BudgetSlider).show_choice(picture, self.choice)
+        for chart in self.query(TimeChart):
+            chart.show_levels(picture, self.past, preview)
+        for budgets in self.query(FrontierChart):
+            budgets.show_choice(picture, self.choice)
 
     def _lay_out(self) -> None:
         """Set the heights that depend on the content; the rest is in the sheet."""

@@ -282,7 +282,7 @@ class PlanPage(Screen[None]):
         picture = self._drawn = self._picture()
         chart, pointed = self.query_one(PlanChart), self._pointed()
         chart.at_s, chart.marked = None if pointed is None else sum(pointed) / 2, self.marked()
-        chart.show(picture, self._past(), None)
+        chart.show_levels(picture, self._past(), None)
         slot = self.query_one(SlotWords)
         slot.rows = [plan_words.slot_row(*pointed, picture)] if pointed else [[(" no plan to ask about", "dim")]]
         slot.rows.append([(" ", "text"), (self._answer, "preview" if self.marked() else "text")])

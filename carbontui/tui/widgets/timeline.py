@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from carbontui import protocol
 from carbontui.text import figures
 from carbontui.tui import glyphs
-from carbontui.tui.widgets.cells import CellRow, Ink
+from carbontui.tui.picture import Picture
+from carbontui.tui.widgets.cells import CellRow, Ink, PictureCells
+from carbontui.tui.widgets.levels import PastLevels
 from carbontui.tui.widgets.scale import GUTTER, TimeScale, hours, nice_top
 
 
@@ -21,6 +24,17 @@ class Column:
     ink: str = "past"
     hatched: bool = False
     low: int = 1 << 30
+
+
+class TimeChart(PictureCells):
+    """`show_levels(picture, past, preview)`: the levels that held, and a plan that is considered."""
+
+    past: PastLevels | None = None
+    preview: protocol.PlanView | None = None
+
+    def show_levels(self, picture: Picture, past: PastLevels | None, preview: protocol.PlanView | None) -> None:
+        self.past, self.preview = past, preview
+        self.show(picture)
 
 
 def plot(columns: list[Column], rows: int, now: int | None) -> list[list[tuple[str, Ink]]]:
