@@ -24,12 +24,11 @@ from carbontui import link, protocol, units
 from carbontui.tui import away, keys, notify, words
 from carbontui.tui.feed import JobFeed
 from carbontui.tui.messages import Connection, ConnectionChanged, LogArrived, PictureArrived
-from carbontui.tui.overruled import PendingOverride
 from carbontui.tui.picture import Choice, Picture, offline
 from carbontui.tui.screens import layout
 from carbontui.tui.screens.budget_choice import BudgetChoice
 from carbontui.tui.screens.first_paint import PaintsOnce
-from carbontui.tui.screens.overruling import Overruling
+from carbontui.tui.screens.overruling import Overruling, PendingOverride
 from carbontui.tui.screens.pages import OpensPages
 from carbontui.tui.target import Target
 from carbontui.tui.widgets.budget_slider import BudgetSlider

@@ -13,11 +13,10 @@ from textual.screen import Screen
 
 from carbontui.tui import keys
 from carbontui.tui.row_list import RowList
+from carbontui.tui.screens.overruling import Answers
 from carbontui.tui.target import Target
 from carbontui.tui.widgets.row_table import RowTable
-from carbontui.tui.widgets.status_line import StatusLine
 
-ANSWER_SHOWN_S = 10.0
 MOVES: list[BindingType] = [
     Binding("escape", "back", "back", id="list_back", show=False, tooltip="Clear marks and filter"),
     Binding("up,k", "move(-1)", "up", id="list_up", show=False, tooltip="A row up"),
@@ -31,7 +30,7 @@ MOVES: list[BindingType] = [
 Listed = TypeVar("Listed", bound=RowList[Any])
 
 
-class ListPage(Screen[str | None], Generic[Listed]):
+class ListPage(Answers, Generic[Listed]):
     """`open_job` makes the page of a job, which returns here when it is left. While another page is on top this one
     requests nothing: that page requests what it shows."""
 
@@ -94,9 +93,6 @@ class ListPage(Screen[str | None], Generic[Listed]):
 
         await self.mount(AskText(*self.SHOWN_WITH, self.listed.wanted, str, typed, typed))
 
-    async def on_prompt_answered(self, message: Any) -> None:
-        await message.prompt.close(message.value)
-
     def action_back(self) -> None:
         unmarked = replace(self.listed, marked=frozenset())
         self.change(unmarked if self.listed.marked else self.listed.filtered(""))
@@ -112,7 +108,3 @@ class ListPage(Screen[str | None], Generic[Listed]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         return not keys.asking(self)  # an open prompt takes the keys
-
-    def answer(self, text: str, ok: bool = True) -> None:
-        """Say something under the table for a while."""
-        self.query_one(StatusLine).answer(text, ok, self._monotonic() + ANSWER_SHOWN_S)

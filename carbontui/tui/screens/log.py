@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -17,9 +17,6 @@ from carbontui.tui.key_order import answered
 from carbontui.tui.loglines import ROW_MAX, LogLines, LogRow, after_the_try, speaks_of_error, text_of
 from carbontui.tui.widgets.cells import CellRow, Cells, spread
 from carbontui.tui.widgets.key_line import KeyLine
-
-if TYPE_CHECKING:
-    from carbontui.tui.widgets.prompt import Prompt
 
 PAGE_B = 64 * 1024
 FOLLOW_EVERY_S = 1.0
@@ -206,9 +203,6 @@ class LogScreen(Screen[None]):
 
         hint = "a word; n goes to the next match, N to the previous one"
         await self.mount(AskText("look for", hint, self._wanted, str, answered))
-
-    async def on_prompt_answered(self, message: Prompt.Answered) -> None:
-        await message.prompt.close(message.value)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if keys.asking(self):

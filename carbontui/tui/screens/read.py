@@ -13,7 +13,7 @@ from textual.screen import Screen
 from carbontui.tui import keys
 from carbontui.tui.key_order import answered
 from carbontui.tui.widgets.cells import CellRow, Cells, spread, width_of
-from carbontui.tui.widgets.prompt import AskText, Prompt
+from carbontui.tui.widgets.prompt import AskText
 
 ASK_EVERY_S = 15.0
 DRAW_EVERY_S = 2.0
@@ -80,14 +80,7 @@ class Read(Screen[None]):
         Binding("pagedown,space", "page(1)", "page down", id="read_page_down", show=False, tooltip="A page down"),
         Binding("home,g", "move(-100000)", "start", id="read_start", show=False, tooltip="The start of the page"),
         Binding("end,G", "move(100000)", "end", id="read_end", show=False, tooltip="The end of the page"),
-        Binding(
-            "slash",
-            "filter",
-            "filter",
-            id="read_filter",
-            key_display="/",
-            tooltip="Show only lines that contain a word",
-        ),
+        keys.FILTER,
     ]
 
     def __init__(self, title: str, rows: list[CellRow]) -> None:
@@ -148,9 +141,6 @@ class Read(Screen[None]):
     async def action_filter(self) -> None:
         hint = "a word, or nothing for all"
         await self.mount(AskText("show only the lines with", hint, self._wanted, str, self._narrow, self._narrow))
-
-    async def on_prompt_answered(self, message: Prompt.Answered) -> None:
-        await message.prompt.close(message.value)
 
     def action_move(self, lines: int) -> None:
         page = self.query_one(Page)
