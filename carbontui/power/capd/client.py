@@ -12,7 +12,6 @@ from carbontui.power.backends.nvml import NvmlBackend
 from carbontui.power.capd import wire
 from carbontui.power.capd import zeusd as zeusd_client
 from carbontui.power.capd.zeusd import Zeusd
-from carbontui.power.messages import encode
 
 SOON_S = 1.5
 """How long to retry a write that comes too soon after the last one."""
@@ -29,7 +28,6 @@ class CapdBackend(NvmlBackend):
         self._zeusd: Zeusd | None = None
         self._away = False
         self._link: socket.socket | None = None
-        self._inbox = bytearray()
         self._beat_at = 0.0
 
     @property
@@ -104,26 +102,12 @@ class CapdBackend(NvmlBackend):
             try:
                 if self._link is None:
                     self._link = wire.connect(wire.socket_path())
-                self._link.sendall(encode(request))
-                return receive(self._link, self._inbox)
+                return wire.ask(self._link, request)
             except (OSError, ValueError):
                 self._hang_up()
         return None
 
     def _hang_up(self) -> None:
-        self._inbox.clear()
         if self._link is not None:
             self._link.close()
             self._link = None
-
-
-def receive(link: socket.socket, inbox: bytearray) -> wire.CapdAnswer:
-    """One answer. Raises OSError, ValueError."""
-    while b"\n" not in inbox:
-        data = link.recv(65536)
-        if not data:
-            raise ConnectionResetError("capd hung up")
-        inbox += data
-    line, _, rest = bytes(inbox).partition(b"\n")
-    inbox[:] = rest
-    return wire.decode_answer(line)

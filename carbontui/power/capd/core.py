@@ -6,10 +6,9 @@ import contextlib
 import grp
 import os
 import pwd
-import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from carbontui.power.backends.base import (
     HELD,
@@ -43,16 +42,12 @@ CODES: dict[Code, int] = {
 }
 
 
-@dataclass
+@dataclass(eq=False)
 class Caller:
     """One connection."""
 
     uid: int
     pid: int
-    heard_s: float
-    link: socket.socket | None = None
-    inbox: bytearray = field(default_factory=bytearray)
-    outbox: bytearray = field(default_factory=bytearray)
 
 
 class Capd:
@@ -99,7 +94,6 @@ class Capd:
         return families(self._boards(), found_w, self.changes, self.refused, callers)
 
     def _answer(self, caller: Caller, request: wire.CapdRequest) -> wire.CapdAnswer:
-        caller.heard_s = self._clock()
         if isinstance(request, wire.CapdBeat):
             return wire.CapdAnswer()
         if isinstance(request, wire.CapdAsk):
@@ -154,7 +148,7 @@ class Capd:
         self._watch_at = now + WATCH_S
         for uuid, holder in list(self._holders.items()):
             with contextlib.suppress(DeviceError):
-                if not self._in_group(holder.uid) and self._strangers(uuid, holder.uid):
+                if not self._in_group(holder.uid) and self._strangers(self._backend.everyone(uuid), holder.uid):
                     self._restore(uuid, "somebody else uses the board now")
         for uuid in self._limiter.active():
             if uuid not in self._holders:  # the driver refused before
@@ -188,15 +182,15 @@ class Capd:
             if error.code == UNINITIALIZED:
                 raise
             return wire.CapdAnswer(False, REFUSED, f"the driver does not say who uses this GPU ({error})")
-        if any(self._owner(pid) != caller.uid for pid in pids):
+        if self._strangers(pids, caller.uid):
             return wire.CapdAnswer(False, REFUSED, "processes that are not yours, or hidden, use this GPU")
         if not pids and holder is None:
             return wire.CapdAnswer(False, NOT_YET, "no process of yours uses this GPU yet")
         return None
 
-    def _strangers(self, uuid: str, uid: int) -> list[int]:
-        """Processes on the board not known to belong to the uid. Raises DeviceError."""
-        return [pid for pid in self._backend.everyone(uuid) if self._owner(pid) != uid]
+    def _strangers(self, pids: Sequence[int], uid: int) -> bool:
+        """Whether one of these processes is not known to belong to the uid."""
+        return any(self._owner(pid) != uid for pid in pids)
 
     def _in_group(self, uid: int) -> bool:
         if self._group is None:
