@@ -11,8 +11,6 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from carbontui.system import untrusted
-
 LINE_MAX = 1024 * 1024
 BEAT_S = 2.0
 DEAD_MAN_S = 30.0
@@ -254,13 +252,3 @@ _encoder = msgspec.json.Encoder()
 def encode(message: Struct) -> bytes:
     """One line, newline included."""
     return _encoder.encode(message) + b"\n"
-
-
-def decode_to_agent(line: bytes) -> ToAgent:
-    """Raises ValueError for anything else."""
-    return untrusted.decode(line, ToAgent)  # type: ignore[arg-type]
-
-
-def decode_to_supervisor(line: bytes) -> ToSupervisor:
-    """Raises ValueError for anything else."""
-    return untrusted.decode(line, ToSupervisor)  # type: ignore[arg-type]

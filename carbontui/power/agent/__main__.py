@@ -27,8 +27,9 @@ from carbontui.power.backends.base import Backend
 from carbontui.power.backends.declared import DeclaredBackend, DeclaredBoards
 from carbontui.power.backends.simulated import SimulatedBackend, SimulatedSpec
 from carbontui.power.limit.leases import LeaseStore, stale_leases
-from carbontui.power.messages import Bye, DesiredPower, Gone, Outcome, Poke, decode_to_agent, encode
+from carbontui.power.messages import Bye, DesiredPower, Gone, Outcome, Poke, ToAgent, encode
 from carbontui.power.metering.rapl import Host
+from carbontui.system import untrusted
 
 BUFFER_MAX = 1024 * 1024
 RETRY_S = 2.0
@@ -112,7 +113,7 @@ def _listen(agent: Agent, wire: Wire, link: socket.socket) -> None:
                 line = bytes(buffer[:end])
                 del buffer[: end + 1]
                 try:
-                    message = decode_to_agent(line.strip())
+                    message: ToAgent = untrusted.decode(line.strip(), ToAgent)  # type: ignore[arg-type]
                 except ValueError as error:
                     agent.say(f"not a valid message: {error}")
                     continue

@@ -16,6 +16,7 @@ from asyncio.subprocess import DEVNULL, Process
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import structs
@@ -42,10 +43,9 @@ from carbontui.power.messages import (
     Sample,
     ToAgent,
     ToSupervisor,
-    decode_to_supervisor,
     encode,
 )
-from carbontui.system import isolation
+from carbontui.system import isolation, untrusted
 
 BACKOFF_S = (0.0, 1.0, 2.0, 5.0, 15.0)
 LIVED_S = 30.0
@@ -79,6 +79,8 @@ class AgentHandle:
         """Its name in carbontui.log."""
         self._silence = "the driver is not answering"
         """What its silence means."""
+        self._messages: Any = ToSupervisor
+        """What it may send."""
         self.simulated = simulated
         self._declared = declared
         self.readings = Readings()
@@ -173,7 +175,7 @@ class AgentHandle:
         """The child's GPUs as its client names them (None: all visible), and its pids: others there are foreign."""
         if (uuids, own_pids) != (self._wish.watch, self._wish.own_pids):
             # a new generation: the requested limit applies to these boards now
-            self._change(watch=uuids, own_pids=own_pids, gen=self._wish.gen + 1)
+            self.change(watch=uuids, own_pids=own_pids, gen=self._wish.gen + 1)
 
     @property
     def left(self) -> tuple[str, ...]:
@@ -190,7 +192,7 @@ class AgentHandle:
         gen = self._wish.gen + 1
         answer: asyncio.Future[tuple[Outcome, ...]] = asyncio.get_running_loop().create_future()
         self._waiting[gen] = answer
-        self._change(gen=gen, limit_w=watts_per_gpu, allow_raise=allow_raise, left=left)
+        self.change(gen=gen, limit_w=watts_per_gpu, allow_raise=allow_raise, left=left)
         try:
             return await asyncio.wait_for(answer, ANSWER_S)
         except asyncio.TimeoutError:
@@ -202,15 +204,12 @@ class AgentHandle:
         finally:
             self._waiting.pop(gen, None)
 
-    def drive_simulated(self, activity: float | None, duty: float = 1.0) -> None:
-        """Set the child's activity (1: training, 0: parked, None: no process); boards that are read ignore it."""
-        if (activity, duty) != (self._wish.activity, self._wish.duty):
-            self._change(activity=activity, duty=duty)
-
-    def set_fast(self, fast: bool) -> None:
-        """Sample at 10 Hz while calibrating."""
-        if fast != self._wish.fast:
-            self._change(fast=fast)
+    def change(self, **fields: object) -> None:
+        """Change these fields of the wish, and send it, if they differ."""
+        wish = structs.replace(self._wish, **fields)
+        if wish != self._wish:
+            self._wish = wish
+            self._send(wish)
 
     async def refresh(self, timeout_s: float = 0.3) -> Readings:
         """Request a fresh reading; returns the latest one on timeout."""
@@ -325,14 +324,11 @@ class AgentHandle:
             if not line:
                 return
             try:
-                message = self._decode(line)
+                message = untrusted.decode(line, self._messages)
             except ValueError as error:
                 self._log(f"{self._who}: not a valid message ({error})")
                 continue
             self._take(message)
-
-    def _decode(self, line: bytes) -> ToSupervisor:
-        return decode_to_supervisor(line)
 
     def _take(self, message: ToSupervisor) -> None:
         if isinstance(message, Report):
@@ -367,10 +363,6 @@ class AgentHandle:
             if outcome.code == "outside" and self._wish.limit_w is not None:
                 left.add(outcome.uuid)
             self._wish = structs.replace(self._wish, left=tuple(sorted(left)))
-
-    def _change(self, **fields: object) -> None:
-        self._wish = structs.replace(self._wish, **fields)
-        self._send(self._wish)
 
     def _send(self, message: ToAgent) -> None:
         writer = self._writer
