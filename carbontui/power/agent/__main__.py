@@ -189,7 +189,7 @@ def main(argv: list[str] | None = None) -> int:
             declared = msgspec.json.decode(options.declared, type=DeclaredBoards)
             backend = cast(Backend, DeclaredBackend(backend, declared))
     host = Host(options.rapl) if options.rapl else Host()
-    host.cpu_time.apart = options.apart.encode()
+    host.cpu_time.apart = options.apart
     store = None if simulated else LeaseStore()
     agent = Agent(wire.send, backend, host, store, options.job, monitor=options.monitor, probing=options.probing)
     agent.sampler.start()
