@@ -52,8 +52,8 @@ class Capability(Struct, frozen=True, omit_defaults=True):
 class Sample(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One look at one device, for the meter. A field that could not be read is None, its NVML code in `errors`.
 
-    `uuid` is the board's UUID, or "cpu" and "dram" for the host. `energy_uj` is a free-running counter that wraps at
-    `wrap_uj` (RAPL) or never (NVML). `power_w` means what `kind` says. `max_w` bounds what is believable.
+    `uuid` is the board's UUID, or "cpu" and "dram" for the host. `energy_uj` is a free-running counter. `power_w` means
+    what `kind` says. `max_w` bounds what is believable.
     """
 
     uuid: str
@@ -61,7 +61,6 @@ class Sample(Struct, frozen=True, kw_only=True, omit_defaults=True):
     wall_s: float
     how: How = "measured"
     energy_uj: int | None = None
-    wrap_uj: int | None = None
     power_w: float | None = None
     kind: PowerKind | None = None
     max_w: float | None = None

@@ -190,13 +190,9 @@ class Agent:
                 mono_s=mono,
                 wall_s=wall,
                 how="simulated" if info.simulated else "estimated" if look.kind == "model" else "measured",
-                energy_uj=look.energy_uj,
-                power_w=look.power_w,
-                kind=look.kind,
+                **view.shared(look, Sample),
                 max_w=None if info.limit_max_mw is None else info.limit_max_mw / 1000,
                 share=self._use.shares.get(info.uuid),
-                lost=look.lost,
-                errors=look.errors,
             )
         )
         with self._guard:

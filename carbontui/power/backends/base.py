@@ -39,7 +39,6 @@ class DeviceInfo(Struct, frozen=True, kw_only=True):
     """Set if clocks can be locked."""
     mig: bool = False
     mig_uuids: tuple[str, ...] = ()
-    persistence: bool | None = None
 
 
 class Look(Struct, frozen=True, kw_only=True):
@@ -202,27 +201,21 @@ HOTTEST_C = 150.0
 def judged(info: DeviceInfo, look: Look) -> Look:
     """`look` without fields that are implausible for this board; the reasons are in `doubts`, as (field, text)."""
     doubts: list[tuple[str, str]] = []
-    changes: dict[str, object] = {}
+    top_mhz, memory_b = info.clock_max_mhz, info.memory_total_b
     if look.power_w is not None and (why := _power_doubt(info, look.power_w, look.kind)):
         doubts.append(("power_w", why))
-        changes["power_w"] = None
     if look.limit_mw is not None and (why := limit_doubt(info, look.limit_mw)):
         doubts.append(("limit_w", why))
-        changes["limit_mw"] = None
     if look.util is not None and not 0 <= look.util <= 1:
         doubts.append(("util", f"the driver reports {figures.percent(look.util)}"))
-        changes["util"] = None
     if look.temp_c is not None and not 0 <= look.temp_c <= HOTTEST_C:
         doubts.append(("temp_c", f"the driver reports {look.temp_c:.0f} °C"))
-        changes["temp_c"] = None
-    top_mhz = info.clock_max_mhz
     if look.sm_mhz is not None and top_mhz and not 0 <= look.sm_mhz <= 2 * top_mhz:
         doubts.append(("sm_mhz", f"the driver reports {look.sm_mhz:.0f} MHz, the board's clock ends at {top_mhz} MHz"))
-        changes["sm_mhz"] = None
-    if look.memory_used_b is not None and info.memory_total_b and look.memory_used_b > info.memory_total_b:
+    if look.memory_used_b is not None and memory_b and look.memory_used_b > memory_b:
         doubts.append(("memory_used_b", "the driver reports more memory in use than the board has"))
-        changes["memory_used_b"] = None
-    return structs.replace(look, doubts=tuple(doubts), **changes) if doubts else look
+    unknown = {"limit_mw" if field == "limit_w" else field: None for field, _ in doubts}
+    return structs.replace(look, doubts=tuple(doubts), **unknown)
 
 
 def limit_doubt(info: DeviceInfo, limit_mw: int) -> str:

@@ -94,7 +94,6 @@ class NvmlBackend(Backend):
         memory = self._try(nvml.nvmlDeviceGetMemoryInfo, handle)
         mode = self._try(nvml.nvmlDeviceGetMigMode, handle)
         mig = bool(mode and mode[0] == 1)
-        persistence = self._try(nvml.nvmlDeviceGetPersistenceMode, handle)
         architecture = self._try(nvml.nvmlDeviceGetArchitecture, handle)
         if architecture is None:
             self._usage_kind[uuid] = "unspecified"
@@ -113,7 +112,6 @@ class NvmlBackend(Backend):
             clock_max_mhz=self._try(nvml.nvmlDeviceGetMaxClockInfo, handle, nvml.NVML_CLOCK_SM),
             mig=mig,
             mig_uuids=self._slices(handle) if mig else (),
-            persistence=None if persistence is None else bool(persistence),
         )
 
     def _slices(self, handle: Any) -> tuple[str, ...]:
