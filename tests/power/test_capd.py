@@ -20,7 +20,7 @@ from nvmlsim import Sim
 from test_limits_live import agent, doomed
 from test_limits_live import until as until_async
 
-from carbontui.power.backends.base import HELD, NOT_YET, REFUSED
+from carbontui.power.backends.codes import HELD, NOT_YET, REFUSED
 from carbontui.power.backends.nvml import NvmlBackend
 from carbontui.power.capd import wire
 from carbontui.power.capd.core import DRIVER_CALLS_PER_S, Caller, Capd

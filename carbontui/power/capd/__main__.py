@@ -19,7 +19,8 @@ import struct
 import sys
 from pathlib import Path
 
-from carbontui.power.backends.base import INVALID, UNKNOWN, DeviceError
+from carbontui.power.backends import codes
+from carbontui.power.backends.base import DeviceError
 from carbontui.power.capd import wire
 from carbontui.power.capd.core import Caller, Capd
 from carbontui.power.limit.leases import LeaseStore
@@ -92,10 +93,10 @@ class CapdServer:
         try:
             return self._capd.answer(caller, untrusted.decode(line, wire.CapdRequest))  # type: ignore[arg-type]
         except ValueError:
-            return wire.CapdAnswer(False, INVALID, "not a request")
+            return wire.CapdAnswer(False, codes.INVALID, "not a request")
         except Exception as error:
             # survive any exception: this process must still restore the limits of other callers
-            return wire.CapdAnswer(False, UNKNOWN, f"a fault of capd ({type(error).__name__})")
+            return wire.CapdAnswer(False, codes.UNKNOWN, f"a fault of capd ({type(error).__name__})")
 
 
 def listen(path: Path) -> socket.socket:

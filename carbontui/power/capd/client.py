@@ -7,7 +7,8 @@ import socket
 import time
 from collections.abc import Callable
 
-from carbontui.power.backends.base import NO_PERMISSION, REFUSED, DeviceError
+from carbontui.power.backends import codes
+from carbontui.power.backends.base import DeviceError
 from carbontui.power.backends.nvml import NvmlBackend
 from carbontui.power.capd import wire
 from carbontui.power.capd import zeusd as zeusd_client
@@ -79,7 +80,7 @@ class CapdBackend(NvmlBackend):
                 direct()
                 return
             except DeviceError as error:
-                if error.code != NO_PERMISSION:
+                if error.code != codes.NO_PERMISSION:
                     raise
                 if (zeusd := zeusd_client.find()) is not None:
                     by_zeusd(zeusd)
@@ -92,7 +93,7 @@ class CapdBackend(NvmlBackend):
         while (answer := self._ask(request)) is not None and answer.code == wire.SOON and time.monotonic() < until:
             time.sleep(AGAIN_S)
         if answer is None:
-            raise DeviceError(REFUSED, "it does not answer now")
+            raise DeviceError(codes.REFUSED, "it does not answer now")
         if not answer.ok:
             raise DeviceError(answer.code, answer.why)
 
