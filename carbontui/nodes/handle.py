@@ -47,7 +47,7 @@ class NodeHandle(AgentHandle):
         job: str,
     ) -> None:
         super().__init__(log=log, cwd=Path("/"), job=job)
-        self._messages = FromNode
+        self._answers = FromNode
         self.name = name
         self.host = ""
         self._who = f"node {name}"

@@ -21,17 +21,14 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
+from carbontui.power import messages
 from carbontui.power.agent import processes
 from carbontui.power.backends.declared import DeclaredBoards
 from carbontui.power.backends.simulated import SimulatedSpec
 from carbontui.power.limit import leases
 from carbontui.power.messages import (
-    BEAT_S,
-    HUNG_S,
-    LINE_MAX,
     AgentLine,
     Bye,
-    Code,
     DesiredPower,
     Done,
     Gone,
@@ -41,9 +38,6 @@ from carbontui.power.messages import (
     Readings,
     Report,
     Sample,
-    ToAgent,
-    ToSupervisor,
-    encode,
 )
 from carbontui.system import isolation, untrusted
 
@@ -79,7 +73,7 @@ class AgentHandle:
         """Its name in carbontui.log."""
         self._silence = "the driver is not answering"
         """What its silence means."""
-        self._messages: Any = ToSupervisor
+        self._answers: Any = messages.ToSupervisor
         """What it may send."""
         self.simulated = simulated
         self._declared = declared
@@ -197,10 +191,8 @@ class AgentHandle:
             return await asyncio.wait_for(answer, ANSWER_S)
         except asyncio.TimeoutError:
             text = "the driver is not answering; the limit is set as soon as it does"
-            code: Code = "error"
-            return tuple(
-                Outcome(reading.uuid, False, code, None, text) for reading in self.readings.devices if reading.watched
-            )
+            watched = (reading.uuid for reading in self.readings.devices if reading.watched)
+            return tuple(Outcome(uuid, False, "error", None, text) for uuid in watched)
         finally:
             self._waiting.pop(gen, None)
 
@@ -266,7 +258,7 @@ class AgentHandle:
             raise
         finally:
             theirs.close()
-        return process, *await asyncio.open_unix_connection(sock=ours, limit=LINE_MAX)
+        return process, *await asyncio.open_unix_connection(sock=ours, limit=messages.LINE_MAX)
 
     async def _keep(self) -> None:
         """Read messages until the agent is gone, then start another."""
@@ -297,10 +289,10 @@ class AgentHandle:
     async def _beat(self) -> None:
         """Repeat the wish, and check that the agent still reports."""
         while True:
-            await asyncio.sleep(BEAT_S)
+            await asyncio.sleep(messages.BEAT_S)
             self._send(self._wish)
             now = time.monotonic()
-            limit = FIRST_REPORT_S if self._heard_s is None else HUNG_S
+            limit = FIRST_REPORT_S if self._heard_s is None else messages.HUNG_S
             silent = now - (self._started_s if self._heard_s is None else self._heard_s)
             process = self._process
             if silent > limit and process is not None and process.returncode is None and self._writer is not None:
@@ -324,13 +316,13 @@ class AgentHandle:
             if not line:
                 return
             try:
-                message = untrusted.decode(line, self._messages)
+                message = untrusted.decode(line, self._answers)
             except ValueError as error:
                 self._log(f"{self._who}: not a valid message ({error})")
                 continue
             self._take(message)
 
-    def _take(self, message: ToSupervisor) -> None:
+    def _take(self, message: messages.ToSupervisor) -> None:
         if isinstance(message, Report):
             self.readings = message.readings
             self._samples.extend(message.samples)
@@ -364,10 +356,12 @@ class AgentHandle:
                 left.add(outcome.uuid)
             self._wish = structs.replace(self._wish, left=tuple(sorted(left)))
 
-    def _send(self, message: ToAgent) -> None:
+    def _send(self, message: messages.ToAgent) -> None:
         writer = self._writer
-        if writer is not None and not writer.is_closing() and writer.transport.get_write_buffer_size() < LINE_MAX:
-            writer.write(encode(message))
+        if writer is None or writer.is_closing():
+            return
+        if writer.transport.get_write_buffer_size() < messages.LINE_MAX:
+            writer.write(messages.encode(message))
 
     def _hang_up(self) -> None:
         if self._writer is not None:
