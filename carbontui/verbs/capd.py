@@ -12,9 +12,8 @@ from pathlib import Path
 
 import click
 
-from carbontui.power.capd import client, wire
 from carbontui.power.capd import install as unit_files
-from carbontui.power.messages import encode
+from carbontui.power.capd import wire
 from carbontui.units import printable
 from carbontui.verbs.support.command import Failure
 
@@ -100,8 +99,7 @@ def status() -> None:
     path = wire.socket_path()
     try:
         with wire.connect(wire.socket_path()) as link:
-            link.sendall(encode(wire.CapdAsk()))
-            answer = client.receive(link, bytearray())
+            answer = wire.ask(link, wire.CapdAsk())
     except OSError as error:
         raise Failure(
             f"no capd answers at {path} ({error.strerror or error}); sudo carbontui capd install", 3

@@ -77,7 +77,7 @@ class Actuators:
             case SetLimit():
                 self._limit(effect)
             case Simulate(activity, duty):
-                self._agent.drive_simulated(activity, duty)
+                self._agent.change(activity=activity, duty=duty)
             case WatchBoards(boards, own_pids, elsewhere):
                 self._agent.watch(boards, own_pids=own_pids, elsewhere=elsewhere)
             case ReverseBooking(boards):

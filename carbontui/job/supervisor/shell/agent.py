@@ -61,7 +61,7 @@ def _on_node(name: str, nodes: Nodes, spec: Options, simulated: SimulatedSpec | 
 async def keep_starting(agent: AgentHandle, *, fast: bool) -> None:
     """Retry until the agent starts: without it (out of processes or memory) nothing is metered or capped."""
     if fast:
-        agent.set_fast(True)
+        agent.change(fast=True)
     while True:
         try:
             return await agent.start()

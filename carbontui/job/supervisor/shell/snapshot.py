@@ -10,8 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from carbontui import protocol
-from carbontui.job import store
+from carbontui import paths, protocol
 from carbontui.job.spec import Options
 from carbontui.job.supervisor.core.state import forbidden
 from carbontui.job.supervisor.core.state.inputs import FRESH_S, Inputs
@@ -68,7 +67,7 @@ class Snapshots:
     def write(self, status: protocol.Status) -> None:
         """Write to disk; Prometheus metrics at their own interval, and once the job is over."""
         with contextlib.suppress(OSError):
-            store.write_atomic(self._path, msgspec.json.encode(status))
+            paths.write_whole(self._path, msgspec.json.encode(status))
         over = status.state not in protocol.LIVE_STATES
         if self._metrics is not None and (over or self._metrics.due()):
             self._metrics.tell(render(metrics.families(status, self._joules(), self._totals)))
