@@ -78,8 +78,6 @@ async def test_history_holds_what_happened_and_nothing_of_the_future(site: Site,
     site.respond = good(name, NOW)
     rows = (await provider.history(ZONE_OF[name], NOW - 86400, NOW, NOW))[0].rows
     assert {row.kind for row in rows} <= {"actual", "estimated"} and rows[-1].start_s <= NOW
-    newest = (await provider.now(ZONE_OF[name], NOW))[0].rows
-    assert newest == rows[-1:]
 
 
 def gone(*_: object, **__: object) -> list[object]:

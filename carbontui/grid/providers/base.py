@@ -6,8 +6,10 @@ Answers are untrusted: anything unreadable is a BadAnswer that names its source.
 from __future__ import annotations
 
 import csv
+import io
 import itertools
 import json
+import zipfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -105,11 +107,6 @@ class Provider:
     async def json(self, path: str, params: Mapping[str, str] | None = None, **how: Any) -> Any:
         """The decoded JSON body of one answer. Raises GridError."""
         return from_json((await self.get(path, params, **how)).body, self.title)
-
-    async def now(self, zone: str, now_s: float) -> Answer:
-        """The newest value."""
-        series, notes = await self.history(zone, now_s - 6 * HOUR_S, now_s, now_s)
-        return Series(series.zone, series.signal, series.rows[-1:], series.source, series.licence), notes
 
     async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> Answer:
         """Realised values, and notes on repairs. Raises GridError."""
@@ -244,6 +241,18 @@ def whole_lines(body: bytes) -> str:
     """The text of a table without an unterminated last line: a table that was cut off ends in half a number."""
     text = body.decode("utf-8-sig", "replace")
     return text[: text.rfind("\n") + 1]
+
+
+def unzipped(body: bytes, title: str, size_max: int) -> Iterator[bytes]:
+    """The files of an archive. Raises BadAnswer where it is none, or a file is larger than `size_max` bytes."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(body)) as archive:
+            for entry in archive.infolist():
+                if entry.file_size > size_max:
+                    raise BadAnswer(f"{title} sent an archive that is too large")
+                yield archive.read(entry)
+    except (zipfile.BadZipFile, EOFError, OSError):
+        raise BadAnswer(f"{title} sent no ZIP archive") from None
 
 
 class _Plain(ElementTree.TreeBuilder):

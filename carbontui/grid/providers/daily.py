@@ -5,17 +5,27 @@ from __future__ import annotations
 import csv
 import io
 import re
-import zipfile
 from collections.abc import AsyncIterator, Iterator
 from datetime import datetime, timedelta
 from typing import ClassVar
 from zoneinfo import ZoneInfo
 
 from carbontui.grid.faults import BadAnswer
-from carbontui.grid.providers.base import DAY_S, HOUR_S, from_json, from_xml, number, text_of, utc, whole_lines
+from carbontui.grid.providers.base import (
+    DAY_S,
+    HOUR_S,
+    from_json,
+    from_xml,
+    number,
+    text_of,
+    unzipped,
+    utc,
+    whole_lines,
+)
 from carbontui.grid.providers.frame import LocalClock, MixProvider, Power, amount
 
 OFFSETS = {"EST": "-05:00", "EDT": "-04:00"}
+FILE_MAX = 4 * 2**20
 FILES_KEPT_S = 8 * DAY_S
 """Daily files stay for about ten days; older ones are in their month's archive."""
 
@@ -41,7 +51,7 @@ class Nyiso(MixProvider):
                 yield body
             return
         month = self.days(start_s, end_s)[-1].replace(day=1)
-        for body in _unpacked((await self.get(f"{month:%Y%m%d}rtfuelmix_csv.zip")).body):
+        for body in unzipped((await self.get(f"{month:%Y%m%d}rtfuelmix_csv.zip")).body, self.title, FILE_MAX):
             yield body
 
     def read(self, body: bytes, zone: str) -> Iterator[Power]:
@@ -54,17 +64,6 @@ class Nyiso(MixProvider):
             # some readings lie off the five-minute marks: each belongs to the interval that contains it
             start_s = (end_s - 1) // self.step_s * self.step_s
             yield Power(start_s, row["Fuel Category"], amount(row["Gen MW"]))
-
-
-def _unpacked(body: bytes) -> Iterator[bytes]:
-    try:
-        with zipfile.ZipFile(io.BytesIO(body)) as archive:
-            for entry in archive.infolist():
-                if entry.file_size > 4 * 2**20:
-                    raise BadAnswer("NYISO sent an archive that is too large")
-                yield archive.read(entry)
-    except (zipfile.BadZipFile, EOFError, OSError):
-        raise BadAnswer("NYISO sent no ZIP archive") from None
 
 
 class Ieso(MixProvider):
