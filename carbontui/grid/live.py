@@ -156,16 +156,14 @@ class Live:
             # the next supervisor also needs the forecast of hours that have no measured value yet
             return _joined(_since(old.series, now_s - SAID_KEPT_S), said, now_s), notes
 
-        asked = []
-        if provider.remembers:
-            asked.append(self._ask_history(provider, provider.window_s))
+        asked = [self._ask_history(provider, provider.window_s)]
         if provider.foresees:
             window_s = provider.forecast_window_s or provider.window_s
             key, turn = f"{provider.name}-{zone}-forecast", _turn(provider, "forecast")
             asked.append(self._cache.ask(key, window_s, ahead, turn))
         answers = await asyncio.gather(*asked)
         opens += [entry.next_s for entry in answers]
-        return answers[0] if provider.remembers else Entry(), answers[-1] if provider.foresees else Entry()
+        return answers[0], answers[1] if provider.foresees else Entry()
 
     async def _ask_history(self, provider: Provider, window_s: float) -> Entry:
         zone, now_s = self.zone, self._now()
@@ -187,7 +185,7 @@ class Live:
     async def again(self, source: str, start_s: float, end_s: float) -> tuple[Row, ...]:
         """The current values of past hours from the source with that title, requested in stretches that it allows.
         Raises GridError."""
-        remembering = (p for p in self._carbon if p.title == source and p.remembers)
+        remembering = (p for p in self._carbon if p.title == source)
         provider = next((p for p in remembering if choose.usable(p, self._settings)), None)
         if provider is None:
             raise NoData(f"{source}: past values cannot be requested here")
@@ -205,7 +203,7 @@ class Live:
                 raise NoData(entry.fault or "; ".join(entry.notes) or f"{source} does not answer")
             rows += entry.series.rows
             at = span[1]
-        return tuple(row for row in rows if row.start_s + row.dur_s > start_s and row.start_s < end_s)
+        return tuple(row for row in rows if row.end_s > start_s and row.start_s < end_s)
 
     async def _take_nearest(self, first: Provider, history: Entry, forecast: Entry, opens: list[float]) -> list[str]:
         """Take the answer of `first`, unless the next source of the same signal differs by a factor of two and is
@@ -239,14 +237,14 @@ class Live:
     def _second(self, first: Provider) -> Provider | None:
         """The next usable source after `first` with the same signal and a history."""
         later = self._carbon[self._carbon.index(first) + 1 :]
-        fit = (p for p in later if p.remembers and p.signal == first.signal and choose.usable(p, self._settings))
+        fit = (p for p in later if p.signal == first.signal and choose.usable(p, self._settings))
         return next(fit, None)
 
     def _judge(self, provider: Provider, history: Entry, forecast: Entry, now_s: float) -> SourceState:
         fault = history.fault or forecast.fault
         fetched_s = max(history.asked_at_s, forecast.asked_at_s) or None
-        newest_s = _end(history.series)
-        expects = forecast.series is not None and _end(forecast.series) > now_s + 3600
+        newest_s = history.series.end_s if history.series else 0.0
+        expects = forecast.series is not None and forecast.series.end_s > now_s + 3600
         notes = "; ".join([*([fault] if fault else []), *history.notes, *forecast.notes])
         if now_s - newest_s <= provider.late_s or (expects and not forecast.fault):
             return SourceState(provider.name, provider.title, "answers", provider.signal, fetched_s, notes)
@@ -306,7 +304,7 @@ class Live:
             key = f"{provider.name}-{zone}-forecast"
             entry = await self._cache.ask(key, provider.window_s, ahead, _turn(provider, "forecast"))
             opens.append(entry.next_s)
-            good = entry.series is not None and _end(entry.series) > now_s
+            good = entry.series is not None and entry.series.end_s > now_s
             word: Literal["answers", "fails", "stale"] = "answers" if good else "fails" if entry.fault else "stale"
             state = SourceState(provider.name, provider.title, word, "price", entry.asked_at_s or None, entry.fault)
             self._states[provider.name] = state
@@ -354,10 +352,6 @@ def _kind(series: Series) -> tuple[str, str, str | None]:
     return series.signal, series.source, series.currency
 
 
-def _end(series: Series | None) -> float:
-    return series.rows[-1].start_s + series.rows[-1].dur_s if series and series.rows else 0.0
-
-
 @overload
 def _joined(older: Series | None, newer: Series, now_s: float) -> Series: ...
 @overload
@@ -368,7 +362,7 @@ def _joined(older: Series | None, newer: Series | None, now_s: float) -> Series:
         only = newer or older
         assert only is not None
         return only
-    first_s, last_s = (newer.rows[0].start_s, _end(newer)) if newer.rows else (0.0, 0.0)
+    first_s, last_s = (newer.rows[0].start_s, newer.end_s) if newer.rows else (0.0, 0.0)
     # within the span of the new answer, no older row with other stamps may remain
     rows = {row.start_s: row for row in older.rows if not first_s <= row.start_s < last_s}
     rows |= {row.start_s: row for row in newer.rows}

@@ -43,7 +43,6 @@ class Provider:
     base: ClassVar[str]
     signal: ClassVar[Signal]
     zones: ClassVar[Collection[str]] = ()
-    licence: ClassVar[str] = ""
     keys: ClassVar[tuple[str, ...]] = ()
     """Environment variables of its keys; all are needed."""
     window_s: ClassVar[float] = 1800.0
@@ -67,7 +66,6 @@ class Provider:
     recorded: ClassVar[bool] = True
     """Whether it was written against an answer of the real service; else from its documentation alone."""
     foresees: ClassVar[bool] = True
-    remembers: ClassVar[bool] = True
     limits: ClassVar[str] = ""
     """Its limits, for `carbontui grid`."""
     currency: str | None = None
@@ -149,7 +147,7 @@ class Provider:
         except (NoData, BadAnswer) as error:
             raise type(error)(f"{self.title}: {error}") from None
         rows, notes, ahead_s = cleaned
-        made = Series(zone, self.signal, rows, self.title, self.licence, self.currency, generated_at_s, ahead_s=ahead_s)
+        made = Series(zone, self.signal, rows, self.title, self.currency, generated_at_s, ahead_s=ahead_s)
         return made, notes
 
 

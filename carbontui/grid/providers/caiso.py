@@ -169,7 +169,6 @@ class Caiso(Provider):
     title: ClassVar[str] = "CAISO Outlook"
     base: ClassVar[str] = "https://www.caiso.com/outlook"
     signal: ClassVar[Signal] = "average_direct"
-    licence: ClassVar[str] = "CAISO"
     window_s: ClassVar[float] = 300.0
     forecast_window_s: ClassVar[float | None] = HOUR_S
     reach_s: ClassVar[float] = 18 * HOUR_S
@@ -235,8 +234,6 @@ class CaisoPrice(PriceProvider):
     name: ClassVar[str] = "caiso-price"
     title: ClassVar[str] = "CAISO OASIS day-ahead price"
     base: ClassVar[str] = BASE
-    licence: ClassVar[str] = "CAISO"
-    window_s: ClassVar[float] = 1800.0
     reach_s: ClassVar[float] = 28 * DAY_S  # a request may span 31 days
     currency: str | None = "USD"
     zones = frozenset({ZONE})

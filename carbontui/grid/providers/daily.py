@@ -36,7 +36,6 @@ class Nyiso(MixProvider):
     name: ClassVar[str] = "nyiso"
     title: ClassVar[str] = "NYISO fuel mix"
     base: ClassVar[str] = "http://mis.nyiso.com/public/csv/rtfuelmix"
-    licence: ClassVar[str] = "NYISO"
     zones = {"US-NY-NYIS": "NYISO"}
     path = "%Y%m%drtfuelmix.csv"
     time_zone = "America/New_York"
@@ -72,7 +71,6 @@ class Ieso(MixProvider):
     name: ClassVar[str] = "ieso"
     title: ClassVar[str] = "IESO generator output"
     base: ClassVar[str] = "https://reports-public.ieso.ca/public/GenOutputCapability"
-    licence: ClassVar[str] = "IESO"
     window_s: ClassVar[float] = 900.0
     late_s: ClassVar[float] = 4 * HOUR_S
     zones = {"CA-ON": "Ontario"}
@@ -109,7 +107,6 @@ class Ree(MixProvider):
     name: ClassVar[str] = "ree"
     title: ClassVar[str] = "Red Eléctrica demand"
     base: ClassVar[str] = "https://demanda.ree.es"
-    licence: ClassVar[str] = "Red Eléctrica de España"
     time_zone = "Europe/Madrid"
     zones = {
         "ES": "Peninsula/DEMANDAAU", "ES-CE": "Peninsula/CEUTAAU", "ES-ML": "Peninsula/MELILLAAU",

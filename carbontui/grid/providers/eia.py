@@ -12,13 +12,15 @@ from carbontui.grid.types import Signal
 
 
 class Eia(MixProvider):
-    """`period` is the end of the hour, UTC: the row starts an hour earlier. Values may be text, null or negative."""
+    """`period` is the end of the hour, UTC: the row starts an hour earlier. Values may be text, null or negative.
+
+    Licence: US EIA, public domain.
+    """
 
     name: ClassVar[str] = "eia"
     title: ClassVar[str] = "US EIA-930 generation"
     base: ClassVar[str] = "https://api.eia.gov"
     signal: ClassVar[Signal] = "average_lifecycle"
-    licence: ClassVar[str] = "US EIA, public domain"
     keys: ClassVar[tuple[str, ...]] = ("EIA_API_KEY",)
     window_s: ClassVar[float] = 1800.0
     late_s: ClassVar[float] = 36 * HOUR_S

@@ -32,7 +32,6 @@ PERIOD_MAX_S = 366 * DAY_S
 
 class _Platform(Provider):
     base: ClassVar[str] = "https://web-api.tp.entsoe.eu"
-    licence: ClassVar[str] = "ENTSO-E Transparency Platform"
     keys: ClassVar[tuple[str, ...]] = ("ENTSOE_TOKEN",)
     window_s: ClassVar[float] = 900.0
     busy_s: ClassVar[float] = BAN_S
