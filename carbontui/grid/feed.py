@@ -156,7 +156,7 @@ class Feed:
 
     def next_refresh_s(self) -> float:
         """When `refresh` is next worth calling, epoch seconds of the job's clock."""
-        return self._live.next_refresh_s() if self._live is not None else math.inf
+        return self._live.next_s if self._live is not None else math.inf
 
     # --- answers ---------------------------------------------------------------------------------------------
 
