@@ -12,6 +12,7 @@ from msgspec import structs
 
 from carbontui import units
 from carbontui.grid import opening, recorded
+from carbontui.grid.settings import GridSettings
 from carbontui.job import budget as budgets
 from carbontui.text import figures as form
 from carbontui.verbs.support import streams
@@ -123,7 +124,7 @@ def _grid_of(
     if start_s is not None:
         raise Failure("--start: marginal rates are known from now on; give --grid FILE for another time", 2)
     place = sure_zone(zone)
-    seen, feed = looked(place.key, opening.settings(signal=signal), MARGINAL_AHEAD_S)
+    seen, feed = looked(place.key, opening.settings(GridSettings(marginal=True)), MARGINAL_AHEAD_S)
     if seen is None:
         keys = "; ".join(f"{state.title}: {state.note}" for state in feed.sources if state.note)
         raise Failure(

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import click
 
 from carbontui import units
-from carbontui.grid.best_start import STEP_S, StartWindow, best_start
+from carbontui.account.best_start import STEP_S, StartWindow, best_start
 from carbontui.job import budget as budgets
 from carbontui.slurm import commands
 from carbontui.text import figures

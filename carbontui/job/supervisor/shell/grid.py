@@ -11,6 +11,7 @@ from carbontui.account.revision import Revision
 from carbontui.grid import opening
 from carbontui.grid.feed import Feed
 from carbontui.grid.live import SourceState
+from carbontui.grid.settings import GridSettings
 from carbontui.grid.types import GridForecast
 from carbontui.job.clock import Clock
 from carbontui.job.spec import Options
@@ -40,15 +41,15 @@ def open_feed(options: Options, clock: Clock, log: Callable[[str], None]) -> Fee
     def now() -> float:
         return clock.at_wall(time.time())
 
-    settings = opening.settings(
-        asked_offline=options.offline,
-        signal=options.signal,
+    given = GridSettings(
+        offline=options.offline,
+        marginal=options.signal == "marginal",
         currency=options.currency,
         price_zone=options.price_zone,
         price_per_kwh=options.price_per_kwh,
         intensity_g_per_kwh=options.intensity_g_per_kwh,
-        forgiving=True,
     )
+    settings = opening.settings(given, forgiving=True)
     if settings.remark:
         log(settings.remark)
     try:
