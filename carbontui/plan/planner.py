@@ -89,8 +89,8 @@ def solve(problem: Problem, tol: float = 1e-3, fixed: Fixed = None, compare: boo
     levels = _cut(problem, search.levels)
     figures = evaluate(problem, levels)
     for rival in (baseline := rivals.evaluated(problem, named)) if compare else ():
-        if rival.evaluation.feasible and rival.evaluation.objective < figures.objective:
-            levels, figures = _cut(problem, np.array(rival.levels)), rival.evaluation
+        if rival.feasible and rival.objective < figures.objective:
+            levels, figures = _cut(problem, np.array(rival.levels)), rival
     return plan_of(levels, figures, search.lower, stage, tol, baseline if compare else ())
 
 

@@ -22,7 +22,6 @@ from carbontui.job.worker.messages import (
     GridData,
     PlanAnswer,
     PlanAsk,
-    PreviewAnswer,
     PreviewAsk,
 )
 from carbontui.system import isolation
@@ -56,9 +55,9 @@ class WorkerHandle:
         """The plan to follow from now on, with baselines, explanation and frontier. Raises WorkFailed."""
         return await self._ask(ask, PlanAnswer, timeout_s)
 
-    async def preview(self, ask: PreviewAsk, timeout_s: float = PREVIEW_S) -> PreviewAnswer:
+    async def preview(self, ask: PreviewAsk, timeout_s: float = PREVIEW_S) -> PlanAnswer:
         """The plan that another budget or price would give. Raises WorkFailed."""
-        return await self._ask(ask, PreviewAnswer, timeout_s)
+        return await self._ask(ask, PlanAnswer, timeout_s)
 
     async def forecast(self, ask: ForecastAsk, timeout_s: float = ANSWER_S) -> GridData:
         """Mean and band of the coming slots, for `Feed.adopt`. Raises WorkFailed."""

@@ -15,13 +15,14 @@ from carbontui.job.supervisor.core.planning.problem import PlanningProblem
 from carbontui.job.supervisor.core.state import levels
 from carbontui.job.supervisor.core.state.levels import Level
 from carbontui.job.supervisor.core.state.plan import Plan
-from carbontui.job.worker.messages import PlanAnswer, PlannedWindow, PolicyFigures, PreviewAnswer
-from carbontui.plan.results import PlanFrontierPoint
+from carbontui.job.worker.messages import PlanAnswer
+from carbontui.plan.level_windows import Window
+from carbontui.plan.results import PlanFrontierPoint, PolicyResult
 
 
 def from_answer(
     setup: PlanningProblem,
-    answer: PlanAnswer | PreviewAnswer,
+    answer: PlanAnswer,
     made_at_s: float,
     deadline_s: float | None = None,
     work_left_s: float | None = None,
@@ -37,8 +38,7 @@ def from_answer(
         edges.append(edges[-1] + duration)
         names.append("" if level < 0 or edges[-2] >= finish_s else setup.levels[level].name)
     table = {level.name: level for level in setup.levels}
-    bases = answer.baselines if isinstance(answer, PlanAnswer) else ()
-    run_now = next((entry for entry in bases if entry.name == "run now"), None)
+    run_now = next((entry for entry in answer.baselines if entry.name == "run now"), None)
     view = protocol.PlanView(
         made_at=units.iso(made_at_s),
         start=units.iso(setup.start_s),
@@ -54,22 +54,19 @@ def from_answer(
         avoided_g=run_now.gco2 - solved.gco2 if run_now else None,
         late_s=max(0.0, finish_s - deadline),
         certificate=protocol.Certificate(solved.lower_bound, solved.gap, solved.stage),
-        baselines=tuple(_baseline(entry, setup.start_s, deadline) for entry in bases),
-        windows=tuple(_window(one, setup) for one in answer.windows) if isinstance(answer, PlanAnswer) else (),
+        baselines=tuple(_baseline(entry, setup.start_s, deadline) for entry in answer.baselines),
+        windows=tuple(_window(one, setup) for one in answer.windows),
     )
-    made = Plan(tuple(names), tuple(edges), table, view, work_left_s)
-    if isinstance(answer, PreviewAnswer):
-        return made
-    return replace(made, free_gco2_g=answer.free_gco2, explanation=answer.explanation)
+    return Plan(tuple(names), tuple(edges), table, view, work_left_s, answer.free_gco2, answer.explanation)
 
 
-def _window(one: PlannedWindow, setup: PlanningProblem) -> protocol.PlanWindow:
+def _window(one: Window, setup: PlanningProblem) -> protocol.PlanWindow:
     start, end = (units.iso(setup.start_s + at) for at in (one.start_s, one.end_s))
     figures = (round(one.ci_g_per_kwh, 2), round(one.kwh, 6), round(one.gco2, 4), round(one.gain, 4))
     return protocol.PlanWindow(start, end, setup.levels[one.level].name, *figures)
 
 
-def _baseline(entry: PolicyFigures, start_s: float, deadline_s: float) -> protocol.Baseline:
+def _baseline(entry: PolicyResult, start_s: float, deadline_s: float) -> protocol.Baseline:
     finish_s = start_s + entry.finish_s
     feasible = finish_s <= deadline_s + 1.0 and not entry.violations
     return protocol.Baseline(entry.name, entry.gco2, entry.cost, units.iso(finish_s), feasible)
