@@ -76,6 +76,10 @@ How = Literal["measured", "integrated", "estimated", "default", "forecast", "sim
 LevelKind = Literal["off", "unload", "pause", "duty", "cap", "full"]
 
 
+STILL: frozenset[str] = frozenset({"off", "unload", "pause"})
+"""Kinds of level without training steps."""
+
+
 def is_level_kind(word: str) -> TypeGuard[LevelKind]:
     return word in get_args(LevelKind)
 
@@ -528,8 +532,8 @@ class ChartSeries(Struct, frozen=True):
     """Null if no electricity price is known."""
 
 
-class LevelInfo(Struct, frozen=True):
-    """A level of the plan: watts of the devices at the level, speed relative to the reference."""
+class Level(Struct, frozen=True):
+    """A level of the plan, and what it means for the job: watts of all boards, speed against full speed."""
 
     name: str
     kind: LevelKind
@@ -539,6 +543,15 @@ class LevelInfo(Struct, frozen=True):
     """Watts per GPU for a cap."""
     assumed: bool = False
     """Watts and speed are worked out from those of measured levels."""
+
+    @property
+    def still(self) -> bool:
+        return self.kind in STILL
+
+    @property
+    def duty(self) -> float | None:
+        """The share of time of a duty cycle, which is its speed."""
+        return self.speed if self.kind == "duty" else None
 
 
 class Baseline(Struct, frozen=True):
@@ -584,7 +597,7 @@ class PlanView(Struct, frozen=True, kw_only=True):
     slot_s: float
     deadline: Time
     levels: tuple[tuple[str, int], ...]
-    table: tuple[LevelInfo, ...]
+    table: tuple[Level, ...]
     finish: Time
     gco2_g: float
     cost: float

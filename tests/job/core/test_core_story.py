@@ -21,7 +21,7 @@ from carbontui.job.supervisor.core.view import notices, status
 from carbontui.power.messages import Capability, HostReading, Outcome, Readings
 from carbontui.protocol import statement
 
-DUTY = Level("duty 50 %", "duty", 345.0, 0.5, duty=0.5)
+DUTY = Level("duty 50 %", "duty", 345.0, 0.5)
 UNLOAD = Level("unload", "unload", 25.0, 0.0)
 PLANS = (
     None, plan_of(FULL, PAUSE, FULL), plan_of(PAUSE, CAP, FULL, PAUSE, late_s=500.0), plan_of(UNLOAD, FULL, UNLOAD),

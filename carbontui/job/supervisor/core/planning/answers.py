@@ -12,7 +12,6 @@ import msgspec
 
 from carbontui import protocol, units
 from carbontui.job.supervisor.core.planning.problem import PlanningProblem
-from carbontui.job.supervisor.core.state import levels
 from carbontui.job.supervisor.core.state.levels import Level
 from carbontui.job.supervisor.core.state.plan import Plan
 from carbontui.job.worker.messages import PlanAnswer
@@ -46,7 +45,7 @@ def from_answer(
         slot_s=setup.slot_s,
         deadline=units.iso(deadline),
         levels=coded(names),
-        table=tuple(levels.to_wire(level) for level in setup.levels),
+        table=setup.levels,
         finish=units.iso(finish_s),
         gco2_g=solved.gco2,
         cost=solved.cost,

@@ -223,7 +223,7 @@ def _ask(before: Desired, observation: Observation, level: Level) -> Desired:
         leader = next((rank for rank in observation.ranks if rank.rank == 0), None)
         if level.kind == "unload" and leader is not None and leader.can_unload:
             mode, not_before = "unload", None if observation.rehearsing else observation.next_at_s
-    duty = level.duty if level.kind == "duty" else None
+    duty = level.duty
     limit = level.cap_w if level.kind == "cap" and observation.can_cap else None
     if observation.child.state not in ("running", "waiting", "unloaded"):
         mode, duty, limit = "run", None, None

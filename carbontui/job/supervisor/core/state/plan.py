@@ -76,6 +76,7 @@ def to_kept(plan: Plan) -> dict[str, Any]:
     return {
         "names": plan.names,
         "edges_s": plan.edges_s,
+        # versions before this read the levels here
         "table": {n: [v.kind, v.power_w, v.speed, v.cap_w, v.duty] for n, v in plan.table.items()},
         "view": msgspec.to_builtins(plan.view),
         "explanation": msgspec.to_builtins(plan.explanation),
@@ -85,7 +86,6 @@ def to_kept(plan: Plan) -> dict[str, Any]:
 class _KeptPlan(msgspec.Struct):
     names: tuple[str, ...]
     edges_s: tuple[float, ...]
-    table: dict[str, tuple[protocol.LevelKind, float, float, float | None, float | None]]
     view: protocol.PlanView
     explanation: Explanation | None = None
 
@@ -102,5 +102,5 @@ def restored(kept: Any) -> Plan | None:
     rising = all(a < b for a, b in itertools.pairwise(was.edges_s))
     if len(was.edges_s) != len(was.names) + 1 or not rising:
         return None
-    table = {name: Level(name, *fields) for name, fields in was.table.items()}
+    table = {level.name: level for level in was.view.table}
     return Plan(was.names, was.edges_s, table, was.view, explanation=was.explanation)

@@ -16,7 +16,7 @@ from carbontui.job.supervisor.core.planning import expected_end, finish, problem
 from carbontui.job.supervisor.core.planning.answers import coded
 from carbontui.job.supervisor.core.planning.course import CourseAhead, Segment, course, follows_plan, in_force
 from carbontui.job.supervisor.core.rules import calibration
-from carbontui.job.supervisor.core.state import forbidden, levels
+from carbontui.job.supervisor.core.state import forbidden
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.core.state.plan import Plan
@@ -187,7 +187,7 @@ def _carried_out(state: JobState, inputs: Inputs, planned: Plan, ahead: CourseAh
     return structs.replace(
         was,
         levels=coded(names),
-        table=tuple(levels.to_wire(level) for level in known.values()),
+        table=tuple(known.values()),
         finish=units.iso(end_s),
         late_s=0.0 if ahead.finish_s is None else max(0.0, ahead.finish_s - units.from_iso(was.deadline)),
         avoided_g=None,
