@@ -30,7 +30,7 @@ from carbontui.job.supervisor.record.watt_history import WattHistory
 from carbontui.job.supervisor.shell.door import Door
 from carbontui.job.supervisor.shell.replanner import Replanner
 from carbontui.job.supervisor.shell.sensors import rank_of
-from carbontui.job.supervisor.shell.server import Peer, Sections
+from carbontui.job.supervisor.shell.server import Peer
 from carbontui.job.supervisor.shell.ticks import Ticks
 from carbontui.power.agent import view as capability
 from carbontui.power.agent.handle import AgentHandle
@@ -112,8 +112,8 @@ class Requests:
 
     # --- viewers ---
 
-    def sections(self) -> Sections:
-        """What viewers see now; equal parts keep their identity, so that deltas stay small."""
+    def sections(self) -> protocol.Snap:
+        """What viewers see now, not numbered yet; equal parts keep their identity, so that deltas stay small."""
         if self.status is None:
             self._book()
         state, seen = self._door.state, self._look()
@@ -134,7 +134,7 @@ class Requests:
         view, frontier = self._drawn_plan(shown, seen.now_s), shown_plan.frontier(state, shown and shown.view)
         if view != self._plan:
             self._plan = view
-        return Sections(told, series, self._plan, frontier)
+        return protocol.Snap(0, told, series, self._plan, frontier)
 
     @staticmethod
     def _drawn_plan(shown: shown_plan.ShownPlan | None, now_s: float) -> protocol.PlanView | None:
@@ -150,14 +150,28 @@ class Requests:
         self._book()
         return self._describe(self._door.state, self._look())
 
-    async def preview(self, ask: protocol.Preview) -> protocol.Previewed:
-        return await self._replanner.preview(ask)
-
-    def jobs(self) -> tuple[protocol.Status, ...]:
-        return tuple(job.status() for job in store.jobs()[:50])
-
-    def abilities(self, ask: protocol.AbilitiesAsk) -> protocol.AbilitiesAnswer:
-        return abilities(self._door.state, self._look(), ask)
+    async def answer(self, peer: Peer, ask: protocol.Request) -> protocol.Answer | protocol.Refused:
+        """The answer to a viewer's question."""
+        state = self._door.state
+        match ask:
+            case protocol.Cmd():
+                return await self.command(peer, ask)
+            case protocol.Preview():
+                return await self._replanner.preview(ask)
+            case protocol.StatusAsk():
+                return protocol.StatusAnswer(ask.id, await self.status_now())
+            case protocol.LogRead():
+                return runlog.read(Path(state.spec.log), ask)
+            case protocol.HistoryAsk():
+                return await self.history(ask)
+            case protocol.JobsAsk():
+                return protocol.JobsAnswer(ask.id, tuple(job.status() for job in store.jobs()[:50]))
+            case protocol.EventsAsk():
+                return await self.events(ask)
+            case protocol.AbilitiesAsk():
+                return abilities(state, self._look(), ask)
+            case protocol.GridAsk():
+                return self.grid(ask)
 
     def grid(self, ask: protocol.GridAsk) -> protocol.GridAnswer:
         outlook = self._door.state.outlook
@@ -172,9 +186,6 @@ class Requests:
             for source in self._sources()
         )
         return protocol.GridAnswer(ask.id, found, *((outlook.note, outlook.moved) if outlook else ()))
-
-    def read_log(self, ask: protocol.LogRead) -> protocol.LogAnswer:
-        return runlog.read(Path(self._door.state.spec.log), ask)
 
     async def history(self, ask: protocol.HistoryAsk) -> protocol.HistoryAnswer | protocol.Refused:
         """Mean watts of the last `span` seconds in `buckets` columns, from the journal."""
