@@ -76,19 +76,19 @@ class Answering(Protocol):
     async def answer(self, peer: Peer, ask: protocol.Request) -> protocol.Answer | protocol.Refused: ...
 
 
+@dataclass(eq=False)
 class Server:
     """The listening socket and its peers."""
 
-    def __init__(self, path: Path, answers: Answering, log: Callable[[str], None]) -> None:
-        self.path = path
-        self.answers = answers
-        self._figures_due = 0.0
-        self.log = log
-        self.peers: set[Peer] = set()
-        self._server: asyncio.Server | None = None
-        self._inode: int | None = None
-        self.fault = ""
-        """Why the socket is not bound; empty when it is."""
+    path: Path
+    answers: Answering
+    log: Callable[[str], None]
+    _figures_due: float = 0.0
+    peers: set[Peer] = field(default_factory=set)
+    _server: asyncio.Server | None = None
+    _inode: int | None = None
+    fault: str = ""
+    """Why the socket is not bound; empty when it is."""
 
     # --- listening ---
 
