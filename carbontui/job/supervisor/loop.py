@@ -90,7 +90,7 @@ class Supervisor:
         self.grid = GridReader(
             self.door, open_feed(spec, clock, say), self.accounting, self.worker, self._replan_at_once
         )
-        self.history = HistoryThread(self.journal)
+        self.history = HistoryThread(self.journal.path)
         self.last_counts = LastCounts(directory)
         self.ticks = Ticks()
         self.replanner = Replanner(self.door, self.worker, self.grid, self.journal, self.recorder, self.look, self.wake)
