@@ -237,14 +237,14 @@ def rolling(case: Case, expect: Predictor) -> list[int]:
 def _best_constant(case: Case) -> tuple[int, ...]:
     """The best level to hold throughout, chosen in hindsight."""
     _, *constant = evaluated(case.problem, steady(build(case.problem)))
-    held = [b for b in constant if b.evaluation.feasible]
-    return min(held, key=lambda b: b.evaluation.objective).levels if held else ()
+    held = [b for b in constant if b.feasible]
+    return min(held, key=lambda b: b.objective).levels if held else ()
 
 
 def _window(case: Case, expect: Predictor) -> tuple[int, ...]:
     """The best start by the forecast at the beginning; runs without a break from there."""
     expected = replace(case.problem, ci_g_per_kwh=tuple(expect(case.edges)))
-    window = [b for b in baselines(expected) if b.name == "best window" and b.evaluation.feasible]
+    window = [b for b in baselines(expected) if b.name == "best window" and b.feasible]
     return window[0].levels if window else ()
 
 

@@ -39,12 +39,12 @@ def explain(problem: Problem, plan: Schedule, currency: str | None = None) -> Ex
     parked_kwh, parked, switching = _waste(problem, plan.levels, money)
     verdict: Verdict = "unknown"
     saved = 0.0
-    if now is not None and now.evaluation.feasible:
+    if now is not None and now.feasible:
         saved = _value(now, money) - (plan.cost if money else plan.gco2)
         verdict = "best"
         if saved > 1e-9 * abs(_value(now, money)):
             verdict = "saves"
-        elif shared and now.evaluation.objective > plan.objective * (1 + 1e-6):
+        elif shared and now.objective > plan.objective * (1 + 1e-6):
             verdict = "needs_watts"
     found = Explanation(
         verdict=verdict,
@@ -74,14 +74,14 @@ def _with_runner_up(
         still = [level for level in problem.levels if not level.running]
         if not still:
             return explanation
-        others = [r for r in rivals if r.evaluation.feasible and _waits(problem, r.levels)]
+        others = [r for r in rivals if r.feasible and _waits(problem, r.levels)]
         watts = min(level.power_w + problem.host_w for level in still)
         runner: Runner = "no_room" if not others else "parked_watts" if watts >= 1 else "no_gain"
         return replace(explanation, runner=runner, runner_w=watts)
-    others = [r for r in rivals if r.evaluation.feasible and not _waits(problem, r.levels)]
+    others = [r for r in rivals if r.feasible and not _waits(problem, r.levels)]
     if not others:
         return explanation
-    best = min(others, key=lambda r: r.evaluation.objective)
+    best = min(others, key=lambda r: r.objective)
     saved = _value(now, money) - _value(best, money)
     level = problem.levels[best.levels[-1] if best.levels[-1] >= 0 else best.levels[0]]
     name = "" if best.name == "run now" else level.name
@@ -97,7 +97,7 @@ def _waits(problem: Problem, levels: Sequence[int]) -> bool:
 
 
 def _value(baseline: PolicyResult, money: bool) -> float:
-    return baseline.evaluation.cost if money else baseline.evaluation.gco2
+    return baseline.cost if money else baseline.gco2
 
 
 def _waste(problem: Problem, levels: Sequence[int], money: bool) -> tuple[float, float, float]:

@@ -90,8 +90,8 @@ def solve(problem: Problem, tol: float = 1e-3, fixed: Fixed = None, compare: boo
     levels = tuple(search.levels.tolist())
     figures = evaluate(problem, levels)
     for rival in (baseline := rivals.evaluated(problem, named)) if compare else ():
-        if rival.evaluation.feasible and rival.evaluation.objective < figures.objective:
-            levels, figures = rival.levels, rival.evaluation
+        if rival.feasible and rival.objective < figures.objective:
+            levels, figures = rival.levels, rival
     levels = spelled_out(problem, levels, figures.finish_s)
     return plan_of(levels, figures, search.lower, stage, tol, baseline if compare else ())
 

@@ -14,7 +14,7 @@ import numpy as np
 from carbontui.plan.evaluation import evaluate
 from carbontui.plan.graph import Floats, Graph, Ints, build
 from carbontui.plan.problem import Problem
-from carbontui.plan.results import PolicyResult
+from carbontui.plan.results import PolicyResult, policy_result
 
 SUSPEND_ABOVE, RESUME_BELOW = 0.7, 0.3
 """Quantiles of the horizon's intensity between which a threshold policy keeps its state (hysteresis)."""
@@ -24,14 +24,14 @@ def baselines(problem: Problem) -> tuple[PolicyResult, ...]:
     """'run now', 'constant NAME' for each running level, 'best window', 'cheapest slots', 'threshold', each
     evaluated."""
     if problem.work_s <= problem.finish_tolerance:
-        return (PolicyResult("run now", (), evaluate(problem, ())),)
+        return (policy_result("run now", (), evaluate(problem, ())),)
     return evaluated(problem, schedules(build(problem)))
 
 
 def evaluated(problem: Problem, named: list[tuple[str, Ints]]) -> tuple[PolicyResult, ...]:
     """The named schedules with their figures."""
     plain = ((name, tuple(levels.tolist())) for name, levels in named)
-    return tuple(PolicyResult(name, levels, evaluate(problem, levels)) for name, levels in plain)
+    return tuple(policy_result(name, levels, evaluate(problem, levels)) for name, levels in plain)
 
 
 def schedules(graph: Graph) -> list[tuple[str, Ints]]:

@@ -160,7 +160,7 @@ def _show(problem: Problem, plan: Schedule, curve: Frontier | None, text: str, a
     proof = "no plan at all can be more than" if plan.certified else "not certified; none can be more than"
     console.print(f"Certificate: {proof} {form.percent(plan.gap, 3)} better (stage {plan.stage}).", style="dim")
     console.print(f"From: {about}", style="dim", markup=False, soft_wrap=True)
-    rows: list[tuple[str, Schedule | Evaluation]] = [("plan", plan), *((b.name, b.evaluation) for b in plan.baselines)]
+    rows: list[tuple[str, Evaluation]] = [("plan", plan), *((b.name, b) for b in plan.baselines)]
     with_cost = any(figures.cost for _, figures in rows)
     shown = [
         (
