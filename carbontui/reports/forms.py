@@ -35,14 +35,25 @@ def markdown(story: RunStory) -> str:
     return "\n".join(lines)
 
 
+DIGITS = {"s": 3, "seconds": 3, "kwh": KWH_DIGITS, "g": GRAM_DIGITS}
+"""Of a figure in JSON, by the unit that its name ends with."""
+
+
+def at_digits(figures: dict[str, Any]) -> dict[str, Any]:
+    """The figures, rounded by their units."""
+
+    def at(name: str, value: Any) -> Any:
+        digits = DIGITS.get(name.rpartition("_")[2])
+        return value if digits is None or not isinstance(value, float) else round(value, digits)
+
+    return {name: at(name, value) for name, value in figures.items()}
+
+
 def split_numbers(split: Split) -> dict[str, Any]:
     """The parts in grams; `halves` is half the width of each 80 % band, null where unknown."""
-    parts = {name: value for name, value in asdict(split).items() if name != "halves"}
-    parts |= {"shifting_g": split.shifting_g, "avoided_g": split.avoided_g}
-    found: dict[str, Any] = {name: round(value, GRAM_DIGITS) for name, value in parts.items()}
-    halves = None if split.halves is None else split.halves._asdict()
-    found["halves"] = halves and {name: round(value, GRAM_DIGITS) for name, value in halves.items()}
-    return found
+    halves = split.halves and at_digits(split.halves._asdict())
+    parts = {**asdict(split), "shifting_g": split.shifting_g, "avoided_g": split.avoided_g}
+    return at_digits({**parts, "halves": halves})
 
 
 def _table(head: tuple[str, ...], rows: Any) -> list[str]:
@@ -56,7 +67,7 @@ def _cell(text: str) -> str:
 
 def numbers(story: RunStory) -> dict[str, Any]:
     """The run as plain values, at the digits of `status --json`; durations in seconds, times RFC 3339."""
-    return {
+    figures = {
         "schema": SCHEMA,
         "job": story.status.job,
         "name": story.status.name,
@@ -65,27 +76,27 @@ def numbers(story: RunStory) -> dict[str, Any]:
         "started": units.iso(story.start_s),
         "ended": units.iso(story.end_s) if story.over else None,
         "ended_at": units.iso(story.end_s) if story.over else None,
-        "elapsed_s": round(story.elapsed_s, 3),
+        "elapsed_s": story.elapsed_s,
         "account": msgspec.to_builtins(story.account),
         "excluded": msgspec.to_builtins(story.excluded),
         "gaps": [{"reason": part.name, "s": round(part.seconds, 3)} for part in story.gaps],
         "coverage": msgspec.to_builtins(story.status.coverage),
-        "work_done_s": round(story.done_s, 3),
+        "work_done_s": story.done_s,
         "steps": story.status.step,
         "zone": story.options.zone,
         "pue": story.options.pue,
-        "energy_gpu_kwh": round(story.energy_gpu_kwh, KWH_DIGITS),
-        "energy_wall_kwh": round(story.energy_wall_kwh, KWH_DIGITS),
-        "gco2_g": _grams(story.gco2_g),
-        "avoided_g": _grams(story.avoided_g),
+        "energy_gpu_kwh": story.energy_gpu_kwh,
+        "energy_wall_kwh": story.energy_wall_kwh,
+        "gco2_g": story.gco2_g,
+        "avoided_g": story.avoided_g,
         "by_day": [_day(part) for part in story.days],
-        "revised_g": round(story.revised_g, GRAM_DIGITS),
+        "revised_g": story.revised_g,
         "revisions": list(story.revisions),
         "cost": msgspec.to_builtins(story.status.cost),
         "full_wall_w": story.full_wall_w,
         "split": None if story.split is None else split_numbers(story.split),
-        "by_state": [_part(part) for part in story.by_state],
-        "by_device": [_part(part) for part in story.by_device],
+        "by_state": [at_digits(asdict(part)) for part in story.by_state],
+        "by_device": [at_digits(asdict(part)) for part in story.by_device],
         "by_epoch": [_epoch(part) for part in story.epochs],
         "metered_by": dict(story.how),
         "intensity_kinds": dict(story.grid_kinds),
@@ -95,27 +106,12 @@ def numbers(story: RunStory) -> dict[str, Any]:
         "notices": list(story.status.notices),
         "version": story.version,
     }
-
-
-def _grams(value: float | None) -> float | None:
-    return None if value is None else round(value, GRAM_DIGITS)
-
-
-def _part(part: Any) -> dict[str, Any]:
-    kwh = round(part.kwh, KWH_DIGITS)
-    return {"name": part.name, "seconds": round(part.seconds, 3), "kwh": kwh, "gco2_g": _grams(part.gco2_g)}
+    return at_digits(figures)
 
 
 def _day(part: DayPart) -> dict[str, Any]:
-    return {
-        "start": units.iso(part.at_s),
-        "flat_s": round(part.flat_s, 3),
-        "capped_s": round(part.capped_s, 3),
-        "still_s": round(part.still_s, 3),
-        "energy_wall_kwh": part.kwh,
-        "gco2_g": part.gco2_g,
-        "changes": part.changes,
-    }
+    shown = {"start": units.iso(part.at_s), **part._asdict(), "energy_wall_kwh": part.kwh}
+    return at_digits({name: value for name, value in shown.items() if name not in ("at_s", "kwh")})
 
 
 def _epoch(part: EpochPart) -> dict[str, Any]:
