@@ -38,6 +38,9 @@ TOGETHER = {
     "overrule": GROUPS["Overrule"],
     "report": ("receipt", "explain", "history"),
     "grid": ("zones",),
+    "solve": ("backtest",),
+    "calibrate": ("rehearse",),
+    "fleet": ("submit",),
     "hook": ("completion",),
 }
 """Modules of carbontui.verbs with several verbs; every other verb has the module of its name. Each is a click command

@@ -47,7 +47,7 @@ def offer_restart(job: store.Job) -> None:
         click.echo(f"carbontui: no supervisor of this version answered within {RESTART_WAIT_S:.0f} s", err=True)
 
 
-def _shown(target: Target | None, jobs: remote.RemoteJobs | None = None, **screen: bool) -> int:
+def _shown(target: Target | None, jobs: remote.RemoteJobs | None = None, /, **screen: bool) -> int:
     """Show the dashboard of a job, or the table of all, until the user leaves it; the exit code."""
     from carbontui.verbs.support.station import StationWatch
 
