@@ -11,6 +11,7 @@ import click
 
 from carbontui import __version__, link, tui
 from carbontui.job import store
+from carbontui.system import ssh
 from carbontui.tui import terminal
 from carbontui.tui.target import Target
 from carbontui.verbs.support import remote, talk
@@ -71,7 +72,7 @@ def open_screen(job: str | None, *, readonly: bool = False, **screen: bool) -> i
 def open_remote(wanted: str, there: str, **screen: bool) -> int:
     """Show the dashboard of a job on another machine until the user leaves it; the exit code. Raises Failure."""
     with remote.host_of(wanted, there) as host:
-        status = remote.only_job(host, remote.job_of(wanted))
+        status = remote.only_job(host, ssh.place(wanted).job)
         with remote.RemoteJobs([host]) as jobs:
             return _shown(remote.target_of(host, status), jobs, **screen)
 

@@ -153,14 +153,12 @@ def compare(
     hours: bool,
     budgets: bool,
     zone: str | None,
-    intensity: float | None,
-    board_w: float | None,
-    utilisation: float | None,
     sort: str | None,
     only: str | None,
     every_row: bool,
     show: bool,
     as_json: bool,
+    **own: float | None,
 ) -> None:
     """Show what the same work would take elsewhere, or later."""
     if show:
@@ -172,7 +170,7 @@ def compare(
         raise Failure("--zones, --clouds, --hours and --budgets exclude each other: give one", 2)
     if zone is not None and not (hours or budgets):
         raise Failure("--zone belongs to --hours and --budgets; --only DE shows one row of --zones", 2)
-    settings = run_values.settings_for(intensity=intensity, board_w=board_w, utilisation=utilisation).settings
+    settings = run_values.settings_for(**own).settings
     every = tables.boards()
     told, offers = _speedups(speedup, every), _offers(cloud_price, every) if by_cloud else []
     rates = tables.throughputs()
@@ -181,7 +179,7 @@ def compare(
         raise Failure(f"--task: no published figures for {task!r}; known: {names}", 2)
     with refused("", (story.NoStory, elsewhere.NothingToCompare), code=3):
         run = story.build(found := talk.find(job), status=talk.live_status(found), version=__version__)
-        work = elsewhere.work_of(run, settings, given=board_w is not None)
+        work = elsewhere.work_of(run, settings, given=own["board_w"] is not None)
     if zones:
         made = _zones(run, work)
     elif hours or budgets:
