@@ -20,7 +20,6 @@ from carbontui.grid.best_start import STEP_S, StartWindow, best_start
 from carbontui.job import budget as budgets
 from carbontui.site import given
 from carbontui.slurm import commands
-from carbontui.slurm import queue as slurm_queue
 from carbontui.slurm.commands import SlurmError
 from carbontui.text import figures
 from carbontui.tui import terminal
@@ -29,8 +28,8 @@ from carbontui.verbs.support.command import Failure, refused
 from carbontui.verbs.support.run_values import power
 
 if TYPE_CHECKING:
-    from carbontui.slurm.fleet import Assumed, Cap, Move, QueueProblem
-    from carbontui.slurm.placing import FleetPlan
+    from carbontui.slurm.fleet import Assumed, Cap
+    from carbontui.slurm.rounds import FleetRound, FleetTerms
 
 RETRY_S = 60.0
 
@@ -69,6 +68,7 @@ def fleet(
     jobs follow the prices in the --prices file if their settings name it as site_prices.
     """
     from carbontui.slurm import fleet as fleet_queue
+    from carbontui.slurm import rounds
 
     with refused():
         budget = [fleet_queue.parse(text) for text in caps]
@@ -80,16 +80,12 @@ def fleet(
     assumed = fleet_queue.Assumed(_watts(gpu_w, "--gpu-w"), _watts(node_w, "--node-w"))
     if look:
         sys.exit(_page(budget, zone or os.environ.get("CARBONTUI_ZONE"), grid_file, assumed))
-    told: dict[str, float] = {}
+    starts: dict[str, float] = {}
+    terms, prices = rounds.FleetTerms(budget, assumed, slot_s), Path(prices_file) if prices_file else None
     while True:
         start = fleet_queue.next_slot_s(time.time(), slot_s)
         try:
-            told |= _round(
-                *(budget, zone, grid_file, assumed, start, slot_s, told),
-                prices=Path(prices_file) if prices_file else None,
-                dry_run=dry_run,
-                as_json=as_json,
-            )
+            starts |= _round(terms, (zone, grid_file), start, starts, prices, dry_run=dry_run, as_json=as_json)
         except Failure as failure:
             if once or dry_run:
                 raise
@@ -116,71 +112,40 @@ def _page(budget: list[Cap], zone: str | None, grid_file: str | None, assumed: A
 
 
 def _round(
-    budget: list[Cap],
-    zone: str | None,
-    grid_file: str | None,
-    assumed: Assumed,
+    terms: FleetTerms,
+    grid: tuple[str | None, str | None],
     start_s: float,
-    slot_s: float,
-    values: dict[str, float],
-    *,
+    starts: dict[str, float],
     prices: Path | None,
+    *,
     dry_run: bool,
     as_json: bool,
 ) -> dict[str, float]:
-    """Read the queue, plan, move; each job's start time. `values`: the times set by earlier rounds. Raises Failure."""
+    """Plan by the zone or file of `grid`, move, and print; each job's start. `starts`: those set by earlier rounds.
+    Raises Failure."""
     from carbontui.slurm import fleet as fleet_queue
-    from carbontui.slurm.placing import planned
-
-    slots, now = fleet_queue.SLOTS, time.time()
-    due = frozenset(job for job, at in values.items() if at <= now)
-    mean, source = grid_data.filled(zone, grid_file, start_s, slot_s, slots)
-    with refused("", (SlurmError, given.PricesError), code=1):
-        cap_w = fleet_queue.per_slot(budget, start_s, slot_s, slots)
-        machine, jobs = slurm_queue.size(slurm_queue.nodes()), slurm_queue.queue()
-        made = fleet_queue.problem(jobs, machine, mean, cap_w, assumed, start_s=start_s, slot_s=slot_s, due=due)
-        plan = planned(made.problem)
-        moves = fleet_queue.moves(made, plan)
-        unmoved = [] if dry_run else slurm_queue.move((move.job.id, move.at_s) for move in moves)
-        if prices is not None and not dry_run:
-            given.write(prices, start_s, slot_s, made.price_g_per_kwh(plan), now_s=now)
-    _tell(made, plan, moves, source, unmoved, dry_run=dry_run, as_json=as_json)
-    return fleet_queue.starts_s(made, plan)
-
-
-def _tell(
-    made: QueueProblem,
-    plan: FleetPlan,
-    moves: list[Move],
-    source: str,
-    unmoved: list[str],
-    *,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
-    from carbontui.slurm import fleet as fleet_queue
+    from carbontui.slurm import rounds
 
     now = time.time()
+    due = frozenset(job for job, at in starts.items() if at <= now)
+    mean, source = grid_data.filled(*grid, start_s, terms.slot_s, fleet_queue.SLOTS)
+    with refused("", (SlurmError, given.PricesError), code=1):
+        done = rounds.played(terms, mean, start_s, due, dry_run=dry_run)
+        if prices is not None and not dry_run:
+            given.write(prices, start_s, terms.slot_s, done.made.price_g_per_kwh(done.plan), now_s=now)
     if as_json:
-        begins = fleet_queue.starts_s(made, plan)
-        starts = {job.id: units.iso(begins[job.id]) if job.id in begins else None for job in made.jobs}
-        told = {
-            "at": units.iso(now),
-            "starts": starts,
-            "moved": [move.job.id for move in moves],
-            "running_w": fleet_queue.running_w(made, plan),
-            "planned_g": float(made.problem.grams(plan.start, plan.level).sum()),
-            "gap": plan.gap,
-            "slot_s": made.slot_s,
-            "first_slot": units.iso(made.start_s),
-            "watts": [round(value, 1) for value in (plan.watts + made.fixed_w).tolist()],
-            "price_g_per_kwh": [round(value, 2) for value in made.price_g_per_kwh(plan)],
-            "faults": list(made.faults),
-        }
-        click.echo(json.dumps(told))
-        return
-    done = "would move" if dry_run else "moved" if not unmoved else "asked Slurm, which refused some, to move"
-    click.echo(f"{figures.named_clock(now, now)}  {done} {len(moves)} starts ({source})")
+        click.echo(json.dumps(done.to_dict(now)))
+    else:
+        _tell(done, source, now, dry_run=dry_run)
+    return fleet_queue.starts_s(done.made, done.plan)
+
+
+def _tell(done: FleetRound, source: str, now: float, *, dry_run: bool) -> None:
+    from carbontui.slurm import fleet as fleet_queue
+
+    made, plan, moves, unmoved = done
+    moved = "would move" if dry_run else "moved" if not unmoved else "asked Slurm, which refused some, to move"
+    click.echo(f"{figures.named_clock(now, now)}  {moved} {len(moves)} starts ({source})")
     for move in moves if dry_run else ():
         click.echo(f"  {move.job.id}  {move.job.name:<24} begins {figures.clock(move.at_s, now)}")
     for line in fleet_queue.told(made, plan):
