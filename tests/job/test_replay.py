@@ -11,7 +11,7 @@ from recompute import recompute
 from carbontui import units
 from carbontui.job import spec, store
 from carbontui.job.supervisor.record.history_thread import read_events
-from carbontui.reports import card, figures, forms, page, prose, story
+from carbontui.reports import card, figures, forms, prose, story
 from carbontui.text import account as account_words
 from carbontui.text import figures as form
 
@@ -125,7 +125,7 @@ def every_time_of_its_end_is_the_same(directory):
     assert summary.startswith(f"{when}, {slack}")
     ended = figures.date_and_clock(told.end_s)
     assert f"ended {ended}, after {form.duration(told.elapsed_s)}" in prose.story_of(told)[0]
-    assert ended in page.html(told) and "sensors" not in page.html(told), "a simulated board has none"
+    assert ended in forms.html(told) and "sensors" not in forms.html(told), "a simulated board has none"
     assert prose.decisions(told)[-1].strip().startswith(when)
     assert form.duration(told.elapsed_s) in card.terminal(told)
     assert units.from_iso(forms.numbers(told)["ended"]) == pytest.approx(told.end_s, abs=1e-3)

@@ -138,7 +138,7 @@ def test_an_estimate_has_the_same_mark_on_every_page_and_line() -> None:
     table.listed = JobList().now((ListedJob(target(Path("s")), status),))
     for drawn in (boards.draw(60, 1), chart.draw(60, 8), table.draw(60, 3)):
         assert " 13 W ~" in "\n".join("".join(text for text, _ in row) for row in drawn)
-    assert " 13 W ~" in look.line(status)
+    assert " 13 W ~" in look.listed(status)
     capped = protocol.Level("cap 100 W", "cap", 100.0, 0.5, cap_w=100.0, assumed=True)
     assert situation.level("cap 100 W", (capped,)) == "cap 100 W ~"
 
