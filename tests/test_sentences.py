@@ -167,7 +167,7 @@ NO_SENTENCES = {
         "carbontui run --sigstop -- ...",
         "carbontui rehearse ",
     },  # JSON; commands
-    "core.state.forbidden": {"daily ", forbidden._FORMS},  # what the user typed, and is to type
+    "core.state.forbidden": {"daily ", forbidden.FORMS},  # what the user typed, and is to type
     "core.state.levels": {"cap "},  # the name of a level, its identity in plans and JSON
     "core.planning.problem": {"duty "},
     "core.planning.answers": {"run now"},  # the name of a baseline

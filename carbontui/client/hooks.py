@@ -19,7 +19,7 @@ from carbontui.client.around import around
 from carbontui.client.detection import evidence, guess
 from carbontui.client.detection.leader import Leader
 
-_leader = Leader()
+leader = Leader()
 
 
 def _boundary(stepper: Any, *_args: Any) -> None:
@@ -34,7 +34,7 @@ def _boundary(stepper: Any, *_args: Any) -> None:
             evidence.note(evidence.CAPTURED)
             gate.facts["captured"] = True  # this step is recorded, not executed; its replay runs no Python
             return
-        worth = _leader.worth(stepper)
+        worth = leader.worth(stepper)
         if worth != 1:
             gate.asides += 1 - worth
         gate.hooked.step(worth)

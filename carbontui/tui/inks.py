@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.theme import Theme
 
 # one colour per meaning; soft ones lie under the band of a forecast
-_DARK = {
+DARK = {
     "text": "#d3d9e2",
     "strong": "#f4f6f9",
     "dim": "#8490a0",
@@ -34,7 +34,7 @@ _DARK = {
     "banner-back": "#4a3a12",
     "banner": "#ffd37a",
 }
-_LIGHT = {
+LIGHT = {
     "text": "#2a313a",
     "strong": "#0b0e12",
     "dim": "#66717f",
@@ -105,5 +105,5 @@ THEMES = (
 
 def variables(theme: Theme) -> dict[str, str]:
     """The theme's values for the sheets' `$ink-...` variables."""
-    inks = _ANSI if theme.ansi else _DARK if theme.dark else _LIGHT
+    inks = _ANSI if theme.ansi else DARK if theme.dark else LIGHT
     return {f"ink-{name}": colour for name, colour in inks.items()}

@@ -70,7 +70,7 @@ def estimate(
     """
     if not command:
         raise Failure("estimate needs a command: carbontui estimate -- python train.py ...", 2)
-    options = _options(command, grid_file, steps, zone=zone, gpu_price=gpu_price, currency=currency, **overridden)
+    options = options_for(command, grid_file, steps, zone=zone, gpu_price=gpu_price, currency=currency, **overridden)
     tty = sys.stdin.isatty()
     if not yes:
         if not tty:
@@ -94,7 +94,7 @@ def estimate(
         ctx.invoke(run.run, command=command, currency=currency, **given, **overridden)
 
 
-def _options(
+def options_for(
     command: tuple[str, ...],
     grid_file: str | None,
     steps: int | None,

@@ -77,7 +77,7 @@ def fleet(
     while True:
         start = fleet_queue.next_slot_s(time.time(), slot_s)
         try:
-            told |= _round(
+            told |= one_round(
                 *(budget, zone, grid_file, assumed, start, slot_s, told),
                 prices=Path(prices_file) if prices_file else None,
                 dry_run=dry_run,
@@ -108,7 +108,7 @@ def _page(budget: list[Cap], zone: str | None, grid_file: str | None, assumed: A
         return tui.queue(watch.look)
 
 
-def _round(
+def one_round(
     budget: list[Cap],
     zone: str | None,
     grid_file: str | None,

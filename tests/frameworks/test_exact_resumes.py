@@ -42,7 +42,7 @@ def test_lightgbm_is_left_where_its_trees_are_all_that_decides_the_next_round():
     import lightgbm
     import numpy as np
 
-    from carbontui.client.frameworks.boosting import _is_exact
+    from carbontui.client.frameworks.boosting import is_exact
 
     draw = np.random.default_rng(1)
     inputs = draw.normal(size=(500, 6))
@@ -54,11 +54,11 @@ def test_lightgbm_is_left_where_its_trees_are_all_that_decides_the_next_round():
 
     for more in PLAIN:
         part = trained(more, 12)
-        assert _is_exact(part), more
+        assert is_exact(part), more
         rest = trained(more, 18, init_model=part)
         assert (rest.predict(inputs, raw_score=True) == trained(more, 30).predict(inputs, raw_score=True)).all(), more
     for more in DRAWN:
-        assert not _is_exact(trained(more, 2, valid_sets=[lightgbm.Dataset(inputs, inputs[:, 0] > 0)])), more
+        assert not is_exact(trained(more, 2, valid_sets=[lightgbm.Dataset(inputs, inputs[:, 0] > 0)])), more
 
 
 @needs("keras")
@@ -117,7 +117,7 @@ def test_what_keras_calls_an_improvement_is_the_same_after_coming_back(kind):
 
     first, later = begun(), begun()
     first.on_epoch_end(0, {"val_loss": 1.0})
-    vars(later).update(pickle.loads(pickle.dumps(keras_fit._plain(vars(first)))))
+    vars(later).update(pickle.loads(pickle.dumps(keras_fit.plain_values(vars(first)))))
     for one in (first, later):
         one.on_epoch_end(1, {"val_loss": 0.999})
     assert first.wait == later.wait == 1
@@ -139,7 +139,7 @@ def test_a_fit_of_another_model_is_refused_before_it_trains():
         return fit
 
     small, large = begun(2), begun(3)
-    values = [np.asarray(value.numpy()) for value in keras_fit._variables(small.model)]
+    values = [np.asarray(value.numpy()) for value in keras_fit.all_variables(small.model)]
     large.left = {"variables": values, "callbacks": [], "epoch": 3}
     with pytest.raises(ValueError, match="of another model"):
         large.begin(large.model, 3)

@@ -34,8 +34,9 @@ def app_on(
     readonly: bool = False,
     theme: str = "carbon-dark",
     table: Callable[[], Screen[str | None]] | None = None,
+    monotonic: Callable[[], float] = lambda: 0.0,
 ) -> CarbonApp:
-    app = CarbonApp(lambda: Dashboard(target(socket), glyphs, readonly=readonly, table=table, monotonic=lambda: 0.0))
+    app = CarbonApp(lambda: Dashboard(target(socket), glyphs, readonly=readonly, table=table, monotonic=monotonic))
     app.theme = theme
     return app
 

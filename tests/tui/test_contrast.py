@@ -9,7 +9,7 @@ from carbontui.tui import inks
 TEXT = ("text", "strong", "dim", "title", "preview", "running", "capped", "paused", "unloaded", "warning", "fault")
 MARKS = ("past", "hatch", "beyond", "now")
 """Columns of the charts. Frames, tracks and the bands behind them are no marks: nothing is read from them alone."""
-GROUNDS = {"carbon-dark": inks._DARK, "carbon-light": inks._LIGHT}
+GROUNDS = {"carbon-dark": inks.DARK, "carbon-light": inks.LIGHT}
 
 
 def luminance(colour: str) -> float:

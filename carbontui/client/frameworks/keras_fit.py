@@ -110,9 +110,9 @@ class Fit:
             "batch": self.batch,
             "begun": self._begun if self.batch else now,
             "states": now,
-            "variables": [variable.numpy() for variable in _variables(self.model)],
-            "callbacks": [_plain(vars(one)) for one in self.callbacks],
-            "history": _plain(vars(self.model.history)),
+            "variables": [variable.numpy() for variable in all_variables(self.model)],
+            "callbacks": [plain_values(vars(one)) for one in self.callbacks],
+            "history": plain_values(vars(self.model.history)),
         }
         path = in_job_directory(f"keras-{step}.pickle")
         marker.write_atomic(path, pickle.dumps(kept))
@@ -121,7 +121,7 @@ class Fit:
     def _bring_back(self) -> None:
         """Restore everything. Raises ValueError if this is another model."""
         left, self.left = self.left or {}, None
-        variables = _variables(self.model)
+        variables = all_variables(self.model)
         there = [tuple(variable.shape) for variable in variables]
         if there != [value.shape for value in left["variables"]] or len(self.callbacks) != len(left["callbacks"]):
             raise ValueError("carbontui: the checkpoint of the unload is of another model or other callbacks")
@@ -132,14 +132,14 @@ class Fit:
         set_random_states(left["states"])
 
 
-def _variables(model: Any) -> List[Any]:
+def all_variables(model: Any) -> List[Any]:
     optimizer = model.optimizer
     if not optimizer.built:
         optimizer.build(model.trainable_variables)
     return [*model.variables, *optimizer.variables, *model.metrics_variables]
 
 
-def _plain(attributes: Dict[str, Any]) -> Dict[str, Any]:
+def plain_values(attributes: Dict[str, Any]) -> Dict[str, Any]:
     """The state of a callback: numbers, texts, arrays and its Keras comparison function (chosen once, together with
     the sign of min_delta); not the model and its functions."""
     return {name: value for name, value in attributes.items() if name not in ("params", "_params") and _is_plain(value)}

@@ -329,12 +329,12 @@ class AgentHandle:
             except ValueError as error:
                 self._log(f"{self._who}: not a valid message ({error})")
                 continue
-            self._take(message)
+            self.take(message)
 
     def _decode(self, line: bytes) -> ToSupervisor:
         return decode_to_supervisor(line)
 
-    def _take(self, message: ToSupervisor) -> None:
+    def take(self, message: ToSupervisor) -> None:
         if isinstance(message, Report):
             self.readings = message.readings
             self._samples.extend(message.samples)
