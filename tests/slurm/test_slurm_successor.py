@@ -29,7 +29,7 @@ for step in range(30):
 if os.environ.get("CARBONTUI_RESUME") != "1":
     clean = datetime.now(timezone.utc).replace(microsecond=0) + timedelta(seconds=15)
     lives.write(f"{clean.timestamp()} clean\\n")
-    marker.write(os.environ["CARBONTUI_MARKER"], 30, clean.strftime("%Y-%m-%dT%H:%M:%S.000Z"))
+    marker.write(30, clean.strftime("%Y-%m-%dT%H:%M:%S.000Z"))
 """
 
 

@@ -66,7 +66,7 @@ class Loop:
 
         def saver() -> None:
             path = os.path.abspath(save())
-            if os.environ.get("LOCAL_RANK", "0") in ("", "0"):
+            if marker.ours():
                 earlier = quietly(lambda: self._earlier([*self._one_before(path), *others()])) or []
                 named = quietly(entries) or []
                 point_to(framework, path, gate.step_total(), earlier)
