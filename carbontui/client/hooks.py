@@ -11,15 +11,15 @@ import functools
 import importlib
 import os
 import sys
-from typing import Any, Callable
+from typing import Any
 
 from carbontui.client import device
 from carbontui.client.api import gate
 from carbontui.client.around import around
-from carbontui.client.detection import evidence, guess
+from carbontui.client.detection import evidence
 from carbontui.client.detection.leader import Leader
 
-_leader = Leader()
+leader = Leader()
 
 
 def _boundary(stepper: Any, *_args: Any) -> None:
@@ -34,7 +34,7 @@ def _boundary(stepper: Any, *_args: Any) -> None:
             evidence.note(evidence.CAPTURED)
             gate.facts["captured"] = True  # this step is recorded, not executed; its replay runs no Python
             return
-        worth = _leader.worth(stepper)
+        worth = leader.worth(stepper)
         if worth != 1:
             gate.asides += 1 - worth
         gate.hooked.step(worth)
@@ -76,53 +76,9 @@ def on_trace_rules(module: Any) -> None:
             module.add("carbontui.client." + stem)
 
 
-def _later(name: str, what: str = "install") -> Callable[[Any], None]:
-    """A function of a file in frameworks/, loaded only together with its framework."""
-
-    def call(module: Any) -> None:
-        getattr(importlib.import_module("carbontui.client.frameworks." + name), what)(module)
-
-    return call
-
-
-def _tracker(function: str) -> Callable[[Any], None]:
-    """Hook the script's experiment tracker once it is imported."""
-
-    def found(module: Any) -> None:
-        from carbontui.client.frameworks import trackers
-
-        if trackers.wanted():
-            getattr(trackers, function)(module)
-
-    return found
-
-
-def imported(module: Any, name: str) -> None:
-    """A module of WATCHED has been imported."""
-    if name not in TRACKERS and name not in SWEEPS:  # those do not indicate a training
+def imported(module: Any, name: str, taker: str) -> None:
+    """One of the modules that sitecustomize.py waits for has been imported; `taker` is the client's function for it."""
+    file, _, function = taker.rpartition(".")
+    if file not in ("frameworks.trackers", "frameworks.sweeps"):  # those do not indicate a training
         evidence.note(name)
-    WATCHED[name](module)
-
-
-# module name -> what to do once it has been imported; sitecustomize.py lists the same names
-WATCHED = {
-    "torch.optim.optimizer": on_optimizer,
-    "torch.optim.lr_scheduler": guess.on_schedules,
-    "torch._dynamo.trace_rules": on_trace_rules,
-    "torch.amp.grad_scaler": on_grad_scaler,
-    "torch.cuda.amp.grad_scaler": on_grad_scaler,
-    "transformers.trainer": _later("transformers"),
-    "pytorch_lightning.trainer.trainer": _later("lightning"),
-    "lightning.pytorch.trainer.trainer": _later("lightning"),
-    "keras.src.models.model": _later("keras"),
-    "xgboost.training": _later("boosting", "on_xgboost"),
-    "lightgbm.engine": _later("boosting", "on_lightgbm"),
-    "wandb.sdk.wandb_run": _tracker("on_wandb"),
-    "mlflow.tracking.fluent": _tracker("on_mlflow"),
-    "torch.utils.tensorboard.writer": _tracker("on_tensorboard"),
-    "tensorboardX.writer": _tracker("on_tensorboard"),
-    "optuna.study.study": _later("sweeps", "on_optuna"),
-    "hydra.core.utils": _later("sweeps", "on_hydra"),
-}
-SWEEPS = frozenset({"optuna.study.study", "hydra.core.utils"})
-TRACKERS = frozenset(name for name in WATCHED if name.startswith(("wandb", "mlflow", "torch.utils.", "tensorboardX")))
+    getattr(importlib.import_module("carbontui.client." + file), function)(module)

@@ -103,7 +103,7 @@ class NodeHandle(AgentHandle):
         if process.returncode is None:  # it leads a session of its own: with what a wrapper has started
             proc.signal_group(process.pid, signal.SIGKILL)
 
-    def _take(self, message: FromNode) -> None:
+    def take(self, message: FromNode) -> None:
         self._heard_s = self._ever_s = time.monotonic()
         if isinstance(message, Up):
             self.host = message.host
@@ -114,11 +114,11 @@ class NodeHandle(AgentHandle):
             if relay is not None:
                 relay.hear(message.text) if isinstance(message, Line) else relay.end()
         elif isinstance(message, Report):
-            super()._take(self._dated(message))
+            super().take(self._dated(message))
         elif isinstance(message, Done | Gone):
-            super()._take(structs.replace(message, outcomes=tuple(self._here(o) for o in message.outcomes)))
+            super().take(structs.replace(message, outcomes=tuple(self._here(o) for o in message.outcomes)))
         else:
-            super()._take(message)
+            super().take(message)
 
     # --- boards ---
 

@@ -42,7 +42,7 @@ class JobFeed:
         False: its output is not read."""
         self._socket = socket
         self._post = post
-        self._read_file = read_log
+        self.read_log = read_log
         self._whole_run = whole_run
         self._rate_hz = rate_hz
         self._with_log = with_log
@@ -53,8 +53,8 @@ class JobFeed:
     async def request(self, message: link.Request, timeout_s: float = link.ANSWER_TIMEOUT_S) -> link.Answer:
         """The supervisor's answer. Raises LinkError, NoSupervisor while not connected."""
         if self._link is None and self.over:
-            if isinstance(message, protocol.LogRead) and self._read_file is not None:
-                return self._read_file(message)
+            if isinstance(message, protocol.LogRead) and self.read_log is not None:
+                return self.read_log(message)
             if isinstance(message, protocol.HistoryAsk) and self._whole_run is not None:
                 return await self._past_of_one_over(self._whole_run, message.buckets)
             raise link.NoSupervisor("the job is over: it has no supervisor any more")
@@ -99,8 +99,8 @@ class JobFeed:
     def read_over(self) -> None:
         """For a job that was over before the screen was opened: post the end of its output."""
         self.over = True
-        if self._read_file is not None:
-            self._post(LogArrived(self._read_file(protocol.LogRead(0, -LOG_BEGIN_B)).text, True))
+        if self.read_log is not None:
+            self._post(LogArrived(self.read_log(protocol.LogRead(0, -LOG_BEGIN_B)).text, True))
 
     async def _follow(self, wire: link.ViewerLink) -> None:
         await wire.send(protocol.View(self._rate_hz))

@@ -67,7 +67,7 @@ def estimate(
     """
     if not command:
         raise Failure("estimate needs a command: carbontui estimate -- python train.py ...", 2)
-    options = _options(command, grid_file, steps, **given)
+    options = options_for(command, grid_file, steps, **given)
     tty = sys.stdin.isatty()
     if not yes:
         if not tty:
@@ -90,7 +90,7 @@ def estimate(
         ctx.invoke(run.run, command=command, grid_file=grid_file, steps=steps, **given)
 
 
-def _options(command: tuple[str, ...], grid_file: str | None, steps: int | None, **given: Any) -> job_spec.Options:
+def options_for(command: tuple[str, ...], grid_file: str | None, steps: int | None, **given: Any) -> job_spec.Options:
     common = run_values.common(run_values.settings_for(**given), command, grid_file)
     with refused("", launch.LaunchError):
         launch.executable(command)

@@ -85,7 +85,7 @@ def fleet(
     while True:
         start = fleet_queue.next_slot_s(time.time(), slot_s)
         try:
-            starts |= _round(terms, (zone, grid_file), start, starts, prices, dry_run=dry_run, as_json=as_json)
+            starts |= one_round(terms, (zone, grid_file), start, starts, prices, dry_run=dry_run, as_json=as_json)
         except Failure as failure:
             if once or dry_run:
                 raise
@@ -111,7 +111,7 @@ def _page(budget: list[Cap], zone: str | None, grid_file: str | None, assumed: A
         return tui.queue(watch.look)
 
 
-def _round(
+def one_round(
     terms: FleetTerms,
     grid: tuple[str | None, str | None],
     start_s: float,

@@ -25,7 +25,7 @@ def gate(monkeypatch):
     """A gate of its own, with the hook on every class as if torch were imported only now."""
     fresh = Gate()
     monkeypatch.setattr(hooks, "gate", fresh)
-    monkeypatch.setattr(hooks, "_leader", leader.Leader())
+    monkeypatch.setattr(hooks, "leader", leader.Leader())
     module = importlib.import_module("torch.optim.optimizer")
     plain = module.Optimizer.__dict__["profile_hook_step"]
     kinds = [getattr(torch.optim, name) for name in KINDS]

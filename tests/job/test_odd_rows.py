@@ -39,15 +39,17 @@ def test_a_row_that_no_supervisor_has_written_holds_up_neither_a_start_nor_a_rep
     job = store.load(tmp_path)
     for column in ROWS[table]:
         for odd in ODD:
-            for name in ROWS:
-                book._db.execute(f"delete from {name}")
+            with sqlite3.connect(book.path) as db:
+                for name in ROWS:
+                    db.execute(f"delete from {name}")
             book.energy(now, now + 10, "GPU-a", 100.0, "counter", "running")
             book.grid([(now, 900.0, 300.0, "actual", "average_direct", "a test")])
             book.steps(now + 5, 9, 1.0, 0.5, "full")
             book.event(now, now, "state", state="running", text="", reason="")
             book.keep("accounts", kept)
             book.commit()
-            book._db.execute(f"update {table} set {column} = ?", (odd,))
+            with sqlite3.connect(book.path) as db:
+                db.execute(f"update {table} set {column} = ?", (odd,))
             sum(dur for _, dur, *_ in book.grid_rows()), sum(row[2] for row in book.energy_rows())
             accounts.mean_per_bin([row[:3] for row in book.grid_rows()])
             with contextlib.suppress(story.NoStory):

@@ -272,11 +272,10 @@ async def test_it_reconnects_and_says_that_training_goes_on(stage: Any) -> None:
 
 
 async def test_old_data_says_its_age(stage: Any) -> None:
-    async with stage() as s:
-        s.dashboard._monotonic = lambda: 47.0
-        s.dashboard._show_state()
-        await s.pilot.pause()
-        assert "data 30 s old" in s.text()
+    clock = [0.0]
+    async with stage(monotonic=lambda: clock[0]) as s:
+        clock[0] = 47.0
+        await s.until(lambda: "data 30 s old" in s.text())
 
 
 async def test_when_the_job_is_over_its_account_stays(stage: Any) -> None:

@@ -26,7 +26,7 @@ REPEAT_MOST_S = 600.0
 def point_to(kind: str, path: str, step: int, earlier: Sequence[Dict[str, Any]]) -> None:
     """Point to `path`, of step `step`; `earlier`: path and step each, newest first. `kind`: which framework reads
     them. Does nothing outside a job, or on ranks that are not the first of their host. Raises OSError."""
-    if os.environ.get("CARBONTUI_MARKER") and os.environ.get("LOCAL_RANK", "0") in ("", "0"):
+    if marker.ours():
         body = {"framework": kind, "path": path, "step": step, "earlier": list(earlier)}
         marker.write_atomic(_file(), json.dumps(body).encode())
 

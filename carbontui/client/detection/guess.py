@@ -20,7 +20,7 @@ EPOCHS = ("epochs", "num_epochs", "n_epochs", "max_epochs", "num_train_epochs")
 SETTINGS = ("args", "config", "cfg", "conf", "opt", "options", "hparams", "params", "FLAGS")
 FROM_STEPS = 3
 """Steps needed to see whether a schedule or a progress bar advances with the steps."""
-_schedules: List[Callable[[], Any]] = []
+schedules: List[Callable[[], Any]] = []
 
 Guess = Tuple[int, str]
 
@@ -33,7 +33,7 @@ def on_schedules(module: Any) -> None:
     @functools.wraps(inner)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         inner(self, *args, **kwargs)
-        _schedules[:] = [ref for ref in _schedules if ref() is not None] + [weakref.ref(self)]
+        schedules[:] = [ref for ref in schedules if ref() is not None] + [weakref.ref(self)]
 
     kind.__init__ = __init__
 
@@ -54,7 +54,7 @@ def total(steps: int) -> Optional[Guess]:
 
 def _by_schedule(steps: int) -> Optional[Guess]:
     """From a learning rate schedule that advances with the steps; one that advances with epochs says nothing."""
-    for ref in _schedules:
+    for ref in schedules:
         schedule = ref()
         if schedule is None or abs(int(schedule.last_epoch) - steps) > 1:
             continue

@@ -103,7 +103,7 @@ def look(command: Sequence[str], base: Mapping[str, str], folder: str) -> List[P
         return [ProbeLine(False, text)]
     flags, script = unseen.flags_of(words[at:]), unseen.script_of(words[at:])
     answer = ask(words[:at], words[at], flags, base)
-    return [_arrival(answer), *_seen(script, answer, folder)]
+    return [_arrival(answer), *lines_of(script, answer, folder)]
 
 
 def ask(before: Sequence[str], python: str, flags: frozenset[str], base: Mapping[str, str]) -> InterpreterFacts:
@@ -138,7 +138,7 @@ def _arrival(answer: InterpreterFacts) -> ProbeLine:
                 fix if installable else "")  # fmt: skip
 
 
-def _seen(script: Optional[str], answer: InterpreterFacts, folder: str) -> List[ProbeLine]:
+def lines_of(script: Optional[str], answer: InterpreterFacts, folder: str) -> List[ProbeLine]:
     """What the script's text reveals about its steps."""
     if script is None:
         return [ProbeLine(True, "no script to read (-c or -m): what it imports decides what is seen")]
@@ -212,7 +212,7 @@ def _launched(
     """torchrun and the like: the Python of the same environment, and the first script on the command line."""
     answer = ask(before, python, frozenset(), base)
     script = next((word for word in words if word.endswith(".py")), None)
-    return [_arrival(answer), *_seen(script, answer, folder)]
+    return [_arrival(answer), *lines_of(script, answer, folder)]
 
 
 def _starter_of(program: str) -> List[str]:

@@ -148,7 +148,7 @@ def lightgbm_callback(rounds: int, done: int, saves: bool) -> Any:
     def round_ended(env: Any) -> None:
         if not loop.under_way:
             quietly(lambda: loop.begin(done, rounds or env.end_iteration - env.begin_iteration))
-            if saves and quietly(lambda: _is_exact(env.model)):
+            if saves and quietly(lambda: is_exact(env.model)):
                 loop.saves_with(save, "lightgbm")
         state["model"], state["done"] = env.model, done + env.iteration - env.begin_iteration + 1
         if env.iteration + 1 >= env.end_iteration:
@@ -180,7 +180,7 @@ def _is_plain(value: Any, callbacks: Any) -> bool:
     return raw and data.init_score is None and all(type(one).__name__ in idle for one in callbacks)
 
 
-def _is_exact(model: Any) -> bool:
+def is_exact(model: Any) -> bool:
     text = model.model_to_string(num_iteration=1).rpartition("\nparameters:")[2]
     lines = [line[1:-1].partition(": ") for line in text.splitlines() if line.startswith("[")]
     told = {name: value for name, _, value in lines}

@@ -43,14 +43,10 @@ class Due:
         return found
 
 
-def wanted() -> bool:
-    return os.environ.get("CARBONTUI_TRACKERS", "1") != "0"
-
-
 def _beside(owner: Any, name: str, add: Callable[..., None]) -> None:
     """From now on `add` is called before this function with the same arguments, except in nested calls."""
     inner = getattr(owner, name, None)
-    if inner is None or hasattr(inner, "_carbontui"):
+    if inner is None or hasattr(inner, "_carbontui") or os.environ.get("CARBONTUI_TRACKERS", "1") == "0":
         return
 
     @functools.wraps(inner)

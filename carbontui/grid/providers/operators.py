@@ -34,9 +34,9 @@ class Eco2mix(Provider):
         span = f"date_heure >= date'{stamp(start_s)}' and date_heure < date'{stamp(end_s)}'"
         params = {"select": "date_heure,taux_co2", "where": span, "order_by": "date_heure"}
         data = await self.json("exports/json", params)
-        return self.series(zone, lambda: self._read(data), now_s)
+        return self.series(zone, lambda: self.read(data), now_s)
 
-    def _read(self, data: Any) -> Iterator[clean.Raw]:
+    def read(self, data: Any) -> Iterator[clean.Raw]:
         # an export is a bare list; the paged form of the same data wraps its rows
         records = data if isinstance(data, list) else data.get("results", data.get("records"))
         if not isinstance(records, list):

@@ -320,9 +320,9 @@ class AgentHandle:
             except ValueError as error:
                 self._log(f"{self._who}: not a valid message ({error})")
                 continue
-            self._take(message)
+            self.take(message)
 
-    def _take(self, message: messages.ToSupervisor) -> None:
+    def take(self, message: messages.ToSupervisor) -> None:
         if isinstance(message, Report):
             self.readings = message.readings
             self._samples.extend(message.samples)

@@ -166,7 +166,7 @@ class CpuTime:
         spent_s = self._cgroup_s(own[0])
         if spent_s is None:
             spent_s = sum(one.ticks for one in members(listed, own)) / TICKS_PER_S
-        jobs = max(1, len(self._jobs(listed)))
+        jobs = max(1, len(self.jobs(listed)))
         everybody, busy = self._machine()
         now = (everybody, busy, spent_s)
         if self._before is not None:
@@ -176,7 +176,7 @@ class CpuTime:
         self._before = now
         return self._part
 
-    def _jobs(self, listed: list[proc.RunningProcess]) -> set[str]:
+    def jobs(self, listed: list[proc.RunningProcess]) -> set[str]:
         """The jobs of any user that have an agent on this machine."""
         found, agents = set(), {}
         for one in listed:

@@ -116,13 +116,13 @@ class Requests:
             price=self._band[2],
         )
         shown = shown_plan.view(state, seen)
-        view, frontier = self._drawn_plan(shown, seen.now_s), shown_plan.frontier(state, shown and shown.view)
+        view, frontier = self.drawn_plan(shown, seen.now_s), shown_plan.frontier(state, shown and shown.view)
         if view != self._plan:
             self._plan = view
         return protocol.Snap(0, told, series, self._plan, frontier)
 
     @staticmethod
-    def _drawn_plan(shown: shown_plan.ShownPlan | None, now_s: float) -> protocol.PlanView | None:
+    def drawn_plan(shown: shown_plan.ShownPlan | None, now_s: float) -> protocol.PlanView | None:
         if shown is None:
             return None
         explanation = " ".join(words(said, now_s) for said in shown.explanation)
