@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from carbontui.grid.types import GridForecast
+
 STEP_S = 900.0
 """Starts are considered every quarter of an hour: no forecast is finer."""
 GAIN_LEAST = 0.01
@@ -67,3 +69,17 @@ def best_start(
         chosen = now_s
     reach = min(deadline_s, start_s + len(filled) * step_s) - now_s
     return StartWindow(chosen, mean(chosen), now_g, latest, max(0.0, reach))
+
+
+def gains(outlook: GridForecast, hours: Sequence[float], now_s: float) -> list[tuple[float, StartWindow]]:
+    """For work of as many `hours`: its best start within the outlook; those that it does not wholly cover are left
+    out."""
+    end_s = outlook.start_s + len(outlook.mean) * outlook.step_s
+    slots = outlook.mean, outlook.start_s, outlook.step_s
+    found = []
+    for length in hours:
+        work_s = length * 3600.0
+        if None not in outlook.mean and now_s + work_s <= end_s:
+            best = best_start(*slots, now_s=now_s, work_s=work_s, deadline_s=end_s)
+            found += [(length, best)] if best is not None else []
+    return found
