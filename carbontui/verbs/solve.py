@@ -164,17 +164,11 @@ def _show(problem: Problem, plan: Schedule, curve: Frontier | None, text: str, a
     console.print(f"From: {about}", style="dim", markup=False, soft_wrap=True)
     rows: list[tuple[str, Evaluation]] = [("plan", plan), *((b.name, b) for b in plan.baselines)]
     with_cost = any(of.cost for _, of in rows)
-    shown = [
-        (
-            name + (" (breaks a rule)" if of.violations else ""),
-            figures.grams(of.gco2),
-            figures.kwh(of.kwh),
-            figures.duration(of.finish_s),
-            figures.duration(of.late_s) if of.late_s else "",
-            *([f"{of.cost:.2f}"] if with_cost else []),
-        )
-        for name, of in rows
-    ]
+    shown = []
+    for name, of in rows:
+        late, cost = figures.duration(of.late_s) if of.late_s else "", [f"{of.cost:.2f}"] if with_cost else []
+        cells = (figures.grams(of.gco2), figures.kwh(of.kwh), figures.duration(of.finish_s), late, *cost)
+        shown.append((name + (" (breaks a rule)" if of.violations else ""), *cells))
     head = ("", "CO2", "energy", "finish", "late", *(["cost"] if with_cost else []))
     console.print(streams.table("This plan and its alternatives", head, shown))
     if curve is not None and len(curve):
@@ -188,16 +182,12 @@ def _frontier_table(problem: Problem, curve: Frontier, with_cost: bool) -> Table
     points = list(curve)
     step = max(1, (len(points) + 11) // 12)
     shown = points[::-1][::step][::-1]
-    rows = [
-        (
-            figures.duration(point.finish_s),
-            figures.grams(point.gco2_g),
-            figures.kwh(point.kwh),
-            *([f"{point.cost:.2f}"] if with_cost else []),
-            _course(problem, point.levels[:5], point.finish_s) + (" · …" if len(point.levels) > 5 else ""),
-        )
-        for point in (shown if points[0] in shown else [points[0], *shown])
-    ]
+    rows = []
+    for point in shown if points[0] in shown else [points[0], *shown]:
+        cost = [f"{point.cost:.2f}"] if with_cost else []
+        how = _course(problem, point.levels[:5], point.finish_s) + (" · …" if len(point.levels) > 5 else "")
+        amounts = (figures.duration(point.finish_s), figures.grams(point.gco2_g), figures.kwh(point.kwh))
+        rows.append((*amounts, *cost, how))
     return streams.table("Frontier: a later finish emits less", head, rows, left=(len(head) - 1,))
 
 
