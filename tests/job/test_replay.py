@@ -38,6 +38,7 @@ import json, sys, time
 from carbontui import paths, units
 from carbontui.job import launch
 from carbontui.job import spec as options
+from carbontui.power.backends.simulated import SimulatedSpec
 steps, flat_s, script, pace = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3], sys.argv[4]
 job, directory = launch.prepare_dir("replay")
 origin = time.time() + 0.5
@@ -47,7 +48,7 @@ launch.start(options.Options(
     zone="DE", grid=sys.argv[5], budget="2x", work_s=86400.0, steps=steps, ref_rate=steps / 86400.0,
     cap=False, pue=1.1,
     replay=options.Replay(start_s=units.from_iso(sys.argv[6]), speed=86400.0 / flat_s, wall_origin_s=origin),
-    simulated=options.Simulated(),
+    simulated=SimulatedSpec(),
 ), hold=False)
 print(job)
 """

@@ -33,14 +33,14 @@ def thawed(kept):
 
 def test_the_next_change_is_where_the_level_changes_not_where_the_slot_does():
     says = plan_of(FULL, FULL, PAUSE).at(NOW_S)
-    assert (says.level.kind, says.next_at_s, says.next_level) == ("full", NOW_S + 1800.0, "pause")
+    assert (says.level.kind, says.next_at_s) == ("full", NOW_S + 1800.0)
 
 
 def test_the_finish_is_no_change():
     finished = plan_of(FULL, FULL)
     finished = replace(finished, names=("full", ""))
     says = finished.at(NOW_S)
-    assert says.level.kind == "full" and says.next_at_s is None and says.next_level is None
+    assert says.level.kind == "full" and says.next_at_s is None
 
 
 def test_a_slot_ends_where_the_next_begins():

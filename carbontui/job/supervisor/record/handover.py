@@ -19,18 +19,11 @@ from carbontui.job.journal import Journal
 from carbontui.job.spec import NUMBER_MOST
 from carbontui.job.supervisor.core.planning import expected_end, machine
 from carbontui.job.supervisor.core.planning.course import course
-from carbontui.job.supervisor.core.state import (
-    allowances,
-    boards,
-    decision,
-    forbidden,
-    measured,
-    override,
-    plan,
-    progress,
-)
+from carbontui.job.supervisor.core.state import allowances, boards, forbidden, plan, progress
+from carbontui.job.supervisor.core.state.decision import Desired
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
+from carbontui.job.supervisor.core.state.measured import Measured
 from carbontui.job.supervisor.core.state.override import Overrides
 from carbontui.job.supervisor.core.state.unloading import Tried, Unloading
 from carbontui.job.supervisor.record.accounting import Accounting
@@ -70,43 +63,39 @@ class Handover:
         """
         doubted = IN_DOUBT[: max(0, silent_deaths - DOUBT_FROM + 1)]
 
-        def with_budget(state: JobState, kept: Any) -> JobState:
-            return replace(state, budget=budgets.restored(kept, state.start_s, now_s)) if kept else state
+        def kept_as(kind: type[Any]) -> Callable[[Any], Any]:
+            return lambda kept: msgspec.convert(kept or {}, kind)
 
-        restorers: dict[str, tuple[str, Callable[[JobState, Any], JobState]]] = {
-            "progress": ("stored_progress", lambda s, k: replace(s, progress=progress.restored(s.progress, k))),
-            "learned": ("stored_measurements", lambda s, k: replace(s, measured=measured.restored(k))),
-            "overrides": ("stored_override", lambda s, k: replace(s, override=override.restored(k))),
-            "forbidden": (
-                "stored_hours",
-                lambda s, k: replace(s, forbidden=forbidden.restored(k, now_s)),
+        # by key of the journal: the part that a fault is reported as, the field of the state, and its value
+        restorers: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
+            "progress": ("stored_progress", "progress", lambda kept: progress.restored(state.progress, kept)),
+            "learned": ("stored_measurements", "measured", kept_as(Measured)),
+            "overrides": ("stored_override", "override", kept_as(Overrides)),
+            "forbidden": ("stored_hours", "forbidden", lambda kept: forbidden.restored(kept, now_s)),
+            "control": ("stored_state", "asked", lambda kept: replace(kept_as(Desired)(kept), asked_mono_s=mono_s)),
+            "boards": ("stored_boards", "boards", lambda kept: boards.restored(kept, mono_s)),
+            "budget": (
+                "stored_budget",
+                "budget",
+                lambda kept: budgets.restored(kept, state.start_s, now_s) if kept else state.budget,
             ),
-            "control": ("stored_state", lambda s, k: replace(s, asked=decision.restored(k, mono_s))),
-            "boards": ("stored_boards", lambda s, k: replace(s, boards=boards.restored(k, mono_s))),
-            "budget": ("stored_budget", with_budget),
-            "unloading": (
-                "stored_unload",
-                lambda s, k: replace(s, unloading=_worded(msgspec.convert(k or {}, Unloading))),
-            ),
-            "tried": ("stored_try", lambda s, k: replace(s, tried=_worded(msgspec.convert(k or {}, Tried)))),
-            "allowances": (
-                "stored_allowances",
-                lambda s, k: replace(s, allowances=allowances.restored(s.allowances, k)),
-            ),
-            "plan": ("stored_plan", lambda s, k: replace(s, plan=plan.restored(k))),
+            "unloading": ("stored_unload", "unloading", lambda kept: _worded(kept_as(Unloading)(kept))),
+            "tried": ("stored_try", "tried", lambda kept: _worded(kept_as(Tried)(kept))),
+            "allowances": ("stored_allowances", "allowances", lambda kept: allowances.restored(state.allowances, kept)),
+            "plan": ("stored_plan", "plan", plan.restored),
         }
         with self.confined("stored_account"):
             self.accounting.restore()
-        for key, (part, restored) in restorers.items():
+        for key, (part, name, restored) in restorers.items():
             if key in doubted:
                 self.recorder.say(words(statement("stored_left_out", deaths=silent_deaths, part=part), now_s))
                 self.recorder.event("left_out", part=key)
                 continue
             with self.confined(part):
-                state = restored(state, _checked(self.journal.recall(key)))
+                state = replace(state, **{name: restored(_checked(self.journal.recall(key)))})
         with self.confined("stored_account"):
             state = self._replace_lost(state)
-        return state  # noqa: RET504 - what is raised inside the block ends there
+        return state
 
     def _replace_lost(self, state: JobState) -> JobState:
         """If an account had begun and the journal has none of it (it was damaged, or removed by hand), start from the

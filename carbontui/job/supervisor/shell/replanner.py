@@ -18,7 +18,6 @@ from carbontui.job import budget as budgets
 from carbontui.job.journal import Journal
 from carbontui.job.supervisor.core.advance import PlanFailed, PlanMade
 from carbontui.job.supervisor.core.planning import answers, finish, machine, plan_request, problem, site_plan
-from carbontui.job.supervisor.core.planning.answers import Spent
 from carbontui.job.supervisor.core.planning.plan_request import PlanRequest
 from carbontui.job.supervisor.core.state import forbidden, plan
 from carbontui.job.supervisor.core.state.inputs import Inputs
@@ -176,8 +175,8 @@ class Replanner:
         new = answers.limited(new, answer, state.spec.not_above_g, state.spec.max_wait_s)
         new = answers.with_scarcity(new, answer.budget_g_per_kwh)
         new = replace(new, moved=state.outlook.moved if state.outlook else "")
-        spent = _spent(state)
-        frontier = answers.frontier_view(answer.frontier, setup, new.view, state.start_s, state.progress.total_s, spent)
+        total_s = state.progress.total_s
+        frontier = answers.frontier_view(answer.frontier, setup, new.view, state.start_s, total_s, state.totals)
         self._due_s = self._next_s(self.look(), setup.slot_s)
         self.door.take(PlanMade(new, frontier))
         self.journal.keep("plan", plan.to_kept(new))
@@ -241,12 +240,5 @@ class Replanner:
 
 
 def _totals(state: JobState, view: protocol.PlanView) -> protocol.PlanTotals:
-    spent = _spent(state)
-    return protocol.PlanTotals(
-        view, view.finish, spent.gco2_g + view.gco2_g, spent.cost + view.cost, spent.kwh + view.kwh
-    )
-
-
-def _spent(state: JobState) -> Spent:
-    cost = state.totals.cost
-    return Spent(state.totals.gco2_g or 0.0, cost.value if cost else 0.0, state.totals.wall_kwh)
+    whole = answers.point_of(state.totals, view, state.start_s)
+    return protocol.PlanTotals(view, view.finish, whole.gco2_g, whole.cost, whole.kwh)

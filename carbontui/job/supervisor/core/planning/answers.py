@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import msgspec
 
 from carbontui import protocol, units
 from carbontui.job.supervisor.core.planning.problem import PlanningProblem
+from carbontui.job.supervisor.core.state.job import Totals
 from carbontui.job.supervisor.core.state.levels import Level
 from carbontui.job.supervisor.core.state.plan import Plan
 from carbontui.job.worker.messages import PlanAnswer
@@ -101,13 +101,20 @@ SAME_FINISH_S = 60.0
 """Frontier points that finish within this of each other are shown as one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Spent:
-    """What the job has used so far; added to a plan's figures for the rest."""
+def of_the_whole(
+    totals: Totals, finish_s: float, gco2_g: float, cost: float, kwh: float, levels: tuple[tuple[str, int], ...]
+) -> protocol.FrontierPoint:
+    """A plan for the rest as a point for the whole job: with what it has used so far."""
+    spent = totals.cost.value if totals.cost else 0.0
+    return protocol.FrontierPoint(
+        finish_s, (totals.gco2_g or 0.0) + gco2_g, spent + cost, totals.wall_kwh + kwh, levels
+    )
 
-    gco2_g: float = 0.0
-    cost: float = 0.0
-    kwh: float = 0.0
+
+def point_of(totals: Totals, plan: protocol.PlanView, budget_start_s: float) -> protocol.FrontierPoint:
+    """What the whole job comes to under a plan."""
+    finish_s = units.from_iso(plan.finish) - budget_start_s
+    return of_the_whole(totals, finish_s, plan.gco2_g, plan.cost, plan.kwh, plan.levels)
 
 
 def frontier_view(
@@ -116,7 +123,7 @@ def frontier_view(
     plan: protocol.PlanView,
     budget_start_s: float,
     reference_s: float | None,
-    spent: Spent,
+    totals: Totals,
 ) -> protocol.Frontier:
     """The worker's frontier as viewers see it: figures for the whole job, finish counted from the budget's start.
 
@@ -124,17 +131,13 @@ def frontier_view(
     small gain): other budgets are compared with what will really happen.
     """
     offset = setup.start_s - budget_start_s
-
-    def point(finish_s: float, gco2_g: float, cost: float, kwh: float, levels: Any) -> protocol.FrontierPoint:
-        return protocol.FrontierPoint(finish_s, spent.gco2_g + gco2_g, spent.cost + cost, spent.kwh + kwh, levels)
-
-    chosen = point(units.from_iso(plan.finish) - budget_start_s, plan.gco2_g, plan.cost, plan.kwh, plan.levels)
+    chosen = point_of(totals, plan, budget_start_s)
     shown = [chosen]
     for found in points:
         finish_s = offset + found.finish_s
         if abs(finish_s - chosen.finish_s) > SAME_FINISH_S:
             coded = tuple((setup.levels[level].name, count) for level, count in found.levels if level >= 0)
-            shown.append(point(finish_s, found.gco2_g, found.cost, found.kwh, coded))
+            shown.append(of_the_whole(totals, finish_s, found.gco2_g, found.cost, found.kwh, coded))
     shown.sort(key=lambda entry: entry.finish_s)
     return protocol.Frontier(tuple(shown), shown.index(chosen), reference_s)
 

@@ -45,7 +45,6 @@ class Observation:
     """Why no plan may pause or delay (work or zone unknown, ...); None when it may."""
     planned: Level | None = None
     next_at_s: float | None = None
-    next_level: str | None = None
     must_run: bool = False
     late: bool = False
     max_pause_s: float = 12 * 3600.0

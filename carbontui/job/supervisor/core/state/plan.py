@@ -19,11 +19,10 @@ from carbontui.plan.results import Explanation
 
 
 class PlannedLevel(NamedTuple):
-    """What a plan says for one moment: the level, and when and to which one it changes next."""
+    """What a plan says for one moment: the level, and when it changes next."""
 
     level: Level | None = None
     next_at_s: float | None = None
-    next_level: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +49,14 @@ class Plan:
         return bisect_right(self.edges_s, now_s) - 1
 
     def at(self, now_s: float) -> PlannedLevel:
-        """The level now, and when and to which it changes next (the finish does not count)."""
+        """The level now, and when it changes next (the finish does not count)."""
         index = self.index_at(now_s)
         if index is None:
             return PlannedLevel()
         name = self.names[index]
         for later in range(index + 1, len(self.names)):
             if self.names[later] != name:
-                upcoming = self.names[later] or None
-                return PlannedLevel(self.table.get(name), self.edges_s[later] if upcoming else None, upcoming)
+                return PlannedLevel(self.table.get(name), self.edges_s[later] if self.names[later] else None)
         return PlannedLevel(self.table.get(name))
 
     def work_done_s(self, now_s: float) -> float:

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from carbontui import protocol, units
 from carbontui.job.supervisor.core.planning import expected_end, finish, problem
-from carbontui.job.supervisor.core.planning.answers import coded
+from carbontui.job.supervisor.core.planning.answers import coded, point_of
 from carbontui.job.supervisor.core.planning.course import CourseAhead, Segment, course, follows_plan, in_force
 from carbontui.job.supervisor.core.rules import calibration
 from carbontui.job.supervisor.core.state import forbidden
@@ -58,14 +58,7 @@ def frontier(state: JobState, shown: protocol.PlanView | None) -> protocol.Front
     known = state.frontier
     if known is None or shown is None or known.chosen is None or state.plan is None or shown is state.plan.view:
         return known
-    spent, cost = state.totals, state.totals.cost
-    chosen = protocol.FrontierPoint(
-        units.from_iso(shown.finish) - state.start_s,
-        (spent.gco2_g or 0.0) + shown.gco2_g,
-        (cost.value if cost else 0.0) + shown.cost,
-        spent.wall_kwh + shown.kwh,
-        shown.levels,
-    )
+    chosen = point_of(state.totals, shown, state.start_s)
     others = (point for index, point in enumerate(known.points) if index != known.chosen)
     points = tuple(sorted((*others, chosen), key=lambda point: point.finish_s))
     return protocol.Frontier(points, points.index(chosen), known.reference_s)
