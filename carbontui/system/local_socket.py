@@ -1,4 +1,4 @@
-"""Listening on a Unix socket that only this user can reach."""
+"""Listening on a Unix socket that only this user can reach. The standard library alone: the keeper loads it too."""
 
 from __future__ import annotations
 
@@ -6,28 +6,24 @@ import contextlib
 import os
 import socket
 import struct
-from pathlib import Path
-
-from carbontui import paths
 
 
-def listen(path: Path) -> tuple[socket.socket, int]:
-    """A non-blocking listener at `path` (0600, in a 0700 directory that is ours), and the inode of its file.
+def listen(path: str | os.PathLike[str]) -> tuple[socket.socket, int]:
+    """A non-blocking listener at `path` (0600), and the inode of its file.
 
-    Bound under a temporary name and renamed: a stale one is replaced atomically. Raises OSError or PermissionError.
+    Bound under a temporary name and renamed: a stale one is replaced atomically. Raises OSError.
     """
-    paths.private_dir(path.parent)
-    temporary = path.with_name(f".{path.stem}.{os.getpid()}")
+    temporary = f"{path}.{os.getpid()}"
     with contextlib.suppress(FileNotFoundError):
-        temporary.unlink()
+        os.unlink(temporary)  # noqa: PTH108
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     mask = os.umask(0o177)
     try:
-        listener.bind(str(temporary))
+        listener.bind(temporary)
         listener.listen(64)
         listener.setblocking(False)
-        temporary.rename(path)
-        return listener, path.stat().st_ino
+        os.rename(temporary, path)  # noqa: PTH104
+        return listener, os.stat(path).st_ino  # noqa: PTH116
     except OSError:
         listener.close()
         raise
@@ -35,11 +31,11 @@ def listen(path: Path) -> tuple[socket.socket, int]:
         os.umask(mask)
 
 
-def remove(path: Path, inode: int | None) -> None:
+def remove(path: str | os.PathLike[str], inode: int | None) -> None:
     """Remove the file of a listener unless another has replaced it."""
     with contextlib.suppress(OSError):
-        if path.stat().st_ino == inode:
-            path.unlink()
+        if os.stat(path).st_ino == inode:  # noqa: PTH116
+            os.unlink(path)  # noqa: PTH108
 
 
 def peer_uid(connection: socket.socket) -> int:

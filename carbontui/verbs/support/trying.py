@@ -10,11 +10,9 @@ from pathlib import Path
 import click
 
 from carbontui import protocol
-from carbontui.job import launch, store
+from carbontui.job import history, launch, store
 from carbontui.job import spec as options
-from carbontui.job.history import HistoryError
 from carbontui.job.runlog import last_lines
-from carbontui.job.supervisor.record.history_thread import read_events
 from carbontui.tui.loglines import LogLines
 from carbontui.verbs.support import streams
 from carbontui.verbs.support.foreground import exit_code
@@ -71,8 +69,8 @@ def follow(directory: Path) -> None:
 def _events(job: store.Job) -> tuple[protocol.Event, ...]:
 
     try:
-        return read_events(job.dir / "journal.db", 0.0, 500, False)
-    except HistoryError:
+        return history.events(job.dir / "journal.db", 0.0, 500, False)
+    except history.HistoryError:
         return ()
 
 
