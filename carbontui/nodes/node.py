@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct, structs
 
-from carbontui import __version__
+from carbontui import __version__, paths
 from carbontui.nodes.messages import BEAT_S, DEAF_S, LINE_MAX, Line, Open, Relay, Shut, ToNode, Up
 from carbontui.power.agent.handle import AgentHandle
 from carbontui.power.backends.declared import DeclaredBoards
@@ -159,6 +159,7 @@ class NodeAgent:
 
     async def _bind(self) -> None:
         try:
+            paths.private_dir(self._path.parent)
             listener, self._inode = local_socket.listen(self._path)
         except OSError as error:
             self._send(AgentLine(f"{self._path} cannot be bound, no rank here can connect: {error}"))

@@ -27,7 +27,6 @@ from carbontui.job.journal import Journal, read
 from carbontui.job.keeper import resume
 from carbontui.job.keeper.messages import ChildFacts
 from carbontui.job.supervisor.loop import Supervisor
-from carbontui.job.supervisor.record import history_thread
 from carbontui.reports import forms, story
 from carbontui.system import proc
 
@@ -336,7 +335,7 @@ def looked(directory: Path) -> None:
     with contextlib.suppress(history.HistoryError):
         job.whole_run(120)
     with contextlib.suppress(history.HistoryError):
-        history_thread.read_events(directory / "journal.db", 0.0, 100, plans=True)
+        history.events(directory / "journal.db", 0.0, 100, plans=True)
     with contextlib.suppress(story.NoStory):
         told = story.build(job, status=status)
         forms.numbers(told)

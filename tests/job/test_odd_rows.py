@@ -11,9 +11,9 @@ import states
 from carbontui import protocol, units
 from carbontui.account import accounts
 from carbontui.job import history, spec, store
+from carbontui.job.history import events as read_events
 from carbontui.job.journal import Journal
 from carbontui.job.supervisor.loop import Supervisor
-from carbontui.job.supervisor.record.history_thread import read_events
 from carbontui.reports import forms, story
 
 ROWS = {
