@@ -10,7 +10,7 @@ import pytest
 from later import IN_PROCESS, Later, needs
 
 from carbontui.client import api
-from carbontui.client.checkpoint.kept import Kept
+from carbontui.client.checkpoint import Kept
 from carbontui.job.keeper import resume
 
 torch = Later("torch")

@@ -80,11 +80,7 @@ def _by_bar(steps: int) -> Optional[Guess]:
 
 
 def _by_name(steps: int) -> Optional[Guess]:
-    for where, space in _settings():
-        for name in NAMES:
-            if _count(space.get(name)):
-                return int(space[name]), where + name
-    return None
+    return _setting(NAMES)
 
 
 def _by_epochs(steps: int) -> Optional[Guess]:
@@ -97,22 +93,22 @@ def _by_epochs(steps: int) -> Optional[Guess]:
     if len(loaders) != 1:
         return None
     name, loader = loaders[0]
-    for where, space in _settings():
-        for epochs in EPOCHS:
-            if _count(space.get(epochs)):
-                return int(space[epochs]) * len(loader), f"{where}{epochs} x len({name})"
-    return None
+    epochs = _setting(EPOCHS)
+    return epochs and (epochs[0] * len(loader), f"{epochs[1]} x len({name})")
 
 
-def _settings() -> Iterable[Tuple[str, Any]]:
-    """The script's top-level variables, and those inside its settings objects."""
+def _setting(names: Iterable[str]) -> Optional[Guess]:
+    """The first of these that is a count among the script's top-level variables, or inside its settings objects."""
     main = vars(sys.modules["__main__"])
-    yield "", main
-    for name in SETTINGS:
-        held = main.get(name)
+    for where in ("", *SETTINGS):
+        held = main.get(where) if where else main
         space = held if isinstance(held, dict) else getattr(held, "__dict__", None)
-        if isinstance(space, dict):
-            yield name + ".", space
+        if not isinstance(space, dict):
+            continue
+        for name in names:
+            if _count(space.get(name)):
+                return int(space[name]), f"{where}.{name}" if where else name
+    return None
 
 
 def _count(value: Any) -> bool:

@@ -9,7 +9,7 @@ import time
 from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 
 from carbontui.client import api, marker
-from carbontui.client.checkpoint.kept import REPEAT_MOST_S, entries, point_to
+from carbontui.client.checkpoint import REPEAT_MOST_S, entries, point_to
 
 gate = api.gate
 

@@ -6,12 +6,11 @@ callback with state.
 
 from __future__ import annotations
 
-import functools
 import inspect
 import os
 from typing import Any, Callable, Dict, NamedTuple
 
-from carbontui.client.frameworks.base import Loop, in_job_directory, left_behind, quietly
+from carbontui.client.frameworks.base import Loop, in_job_directory, left_behind, quietly, replaces
 
 EXACT = {
     "boosting": "gbdt",
@@ -64,10 +63,8 @@ def on_xgboost(module: Any) -> None:
 
 
 def _wrap_train(module: Any, library: Library) -> None:
-    inner = module.train
-
-    @functools.wraps(inner)
-    def train(*args: Any, **kwargs: Any) -> Any:
+    @replaces(module, "train")
+    def train(inner: Any, *args: Any, **kwargs: Any) -> Any:
         found = quietly(lambda: _prepared(library, inner, args, kwargs))
         if found is None:
             return inner(*args, **kwargs)
@@ -76,8 +73,6 @@ def _wrap_train(module: Any, library: Library) -> None:
             return inner(*bound.args, **bound.kwargs)
         finally:
             mine.loop.end()
-
-    module.train = train
 
 
 def _prepared(library: Library, inner: Any, args: Any, kwargs: Any) -> Any:

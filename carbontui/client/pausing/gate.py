@@ -2,7 +2,7 @@
 
 The training thread comes here only when its counter sends it (see counter.py). The link thread delivers wants; the
 authority decides what they mean at a boundary: `Lease` (one process obeys its own supervisor) or, in a
-distributed job, `accord.Accord` (all ranks agree on a step first).
+distributed job, `Accord` (all ranks agree on a step first).
 """
 
 from __future__ import annotations

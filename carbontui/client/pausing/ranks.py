@@ -22,9 +22,8 @@ import threading
 from typing import Callable, Dict, Iterator, List, Optional
 
 from carbontui.client import marker
-from carbontui.client.pausing.accord import FAIL_OPEN_S, UNDECIDED_S, Accord, StopAt
 from carbontui.client.pausing.gate import Gate
-from carbontui.client.pausing.lease import Duty
+from carbontui.client.pausing.lease import FAIL_OPEN_S, UNDECIDED_S, Accord, Duty, StopAt
 from carbontui.client.pausing.store import Lost, Store, open_store
 
 LEAD_S = 0.02
@@ -221,20 +220,14 @@ class Ranks:
 
     def _asked(self) -> Optional[str]:
         """The kind of stop that rank 0's supervisor wants now, or None."""
-        now, lease, savers = self.gate.clock(), self.accord, self.gate.can_save()
-        want = lease.in_force(now)
+        now = self.gate.clock()
+        want = self.accord.in_force(now)
         share = want.duty if want is not None and want.mode == "run" else None
         if share != self.duty.share:
             self.duty.set(share, now)
         if want is None:
             return None
-        if savers and want.mode == "unload" and lease.saved != want.want_gen:
-            return "leave"
-        if savers and want.checkpoint and lease.saved != want.want_gen:
-            return "save"
-        if want.mode != "run":
-            return "hold"
-        return "rest" if self.duty.due(now) > 0 else None
+        return self.accord.stop_for(want, self.gate.can_save()) or ("rest" if self.duty.due(now) > 0 else None)
 
     def _lead(self, e: int) -> None:
         kind = None

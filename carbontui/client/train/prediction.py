@@ -213,16 +213,9 @@ def _central(t: float, degrees: int) -> float:
     """P(|T| < t) for whole degrees of freedom (Abramowitz and Stegun 26.7.3 and 26.7.4)."""
     theta = math.atan2(t, math.sqrt(degrees))
     cos2, sin = math.cos(theta) ** 2, math.sin(theta)
-    if degrees % 2:
-        if degrees == 1:
-            return 2 * theta / math.pi
-        term = total = math.cos(theta)
-        for k in range(3, degrees - 1, 2):
-            term *= cos2 * (k - 1) / k
-            total += term
-        return 2 / math.pi * (theta + sin * total)
-    term = total = 1.0
-    for k in range(2, degrees - 1, 2):
+    odd = degrees % 2
+    term = total = (math.cos(theta) if degrees > 1 else 0.0) if odd else 1.0
+    for k in range(2 + odd, degrees - 1, 2):
         term *= cos2 * (k - 1) / k
         total += term
-    return sin * total
+    return 2 / math.pi * (theta + sin * total) if odd else sin * total
