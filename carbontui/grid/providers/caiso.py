@@ -34,7 +34,7 @@ from carbontui.grid.providers.base import (
     whole_lines,
 )
 from carbontui.grid.providers.frame import LocalClock
-from carbontui.grid.types import Answer, Mix, Signal
+from carbontui.grid.types import Answer, Kind, Mix, Signal
 
 ZONE = "US-CAL-CISO"
 HERE = ZoneInfo("America/Los_Angeles")
@@ -185,9 +185,9 @@ class Caiso(Provider):
         def read() -> Iterator[clean.Raw]:
             sources = dated(supply, there, now_s)
             mixes.extend(mixed(sources))
-            return _intensity(dated(co2, there, now_s), sources)
+            yield from _intensity(dated(co2, there, now_s), sources)
 
-        series, notes = self.series(zone, read, now_s)
+        series, notes = self.series(zone, read(), now_s)
         return replace(series, mix=tuple(mixes)), notes
 
     async def _tables(self, day: datetime, now_s: float) -> tuple[HttpReply, HttpReply]:
@@ -216,9 +216,9 @@ class Caiso(Provider):
             tables = [(dated(co2, day, now_s), dated(supply, day, now_s)) for day, co2, supply in days]
             samples = [sample for both in tables for sample in net_loads(*both)]
             wanted = hours(load, "TAC_AREA_NAME", {WHOLE_AREA})
-            return expected(samples, wanted, hours(renewables, "TRADING_HUB", HUBS))
+            yield from expected(samples, wanted, hours(renewables, "TRADING_HUB", HUBS))
 
-        return self.series(zone, read, now_s, now_s)
+        return self.series(zone, read(), now_s, now_s)
 
 
 def _intensity(co2: Table, supply: Table) -> Iterator[clean.Raw]:
@@ -238,9 +238,8 @@ class CaisoPrice(PriceProvider):
     currency: str | None = "USD"
     zones = frozenset({ZONE})
 
-    async def between(self, zone: str, start_s: float, end_s: float, now_s: float) -> Answer:
-        body = (await self.get("SingleZip", PRICES | span(start_s, end_s))).body
-        return self.series(zone, lambda: _prices(body), now_s, now_s)
+    async def ask(self, zone: str, start_s: float, end_s: float, now_s: float, kind: Kind) -> Iterator[clean.Raw]:
+        return _prices((await self.get("SingleZip", PRICES | span(start_s, end_s))).body)
 
 
 def _prices(body: bytes) -> Iterator[clean.Raw]:

@@ -65,9 +65,7 @@ class MixProvider(Provider):
         bodies = [body async for body in self.request(zone, start_s, end_s, now_s)]
         if not bodies:
             raise NoData(f"{self.title} has no data for these days")
-        return self.series_of_mix(
-            zone, lambda: self.mixes(power for body in bodies for power in self.read(body, zone)), now_s
-        )
+        return self.series_of_mix(zone, self.mixes(power for body in bodies for power in self.read(body, zone)), now_s)
 
     async def request(self, zone: str, start_s: float, end_s: float, now_s: float) -> AsyncIterator[bytes]:
         """The bodies that cover the stretch, each file once. A missing one is left out; raises NotFound when all are

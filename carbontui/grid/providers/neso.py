@@ -43,9 +43,9 @@ class Neso(Provider):
         if region is not None:
             data = await self.json(f"regional/intensity/{span}/regionid/{region}")
             if not _blank(data, region):
-                return self.series(zone, lambda: self._read(data, region, part, now_s), now_s, made_s)
+                return self.series(zone, self._read(data, region, part, now_s), now_s, made_s)
         nation = await self.json(f"intensity/{span}")
-        series, notes = self.series(zone, lambda: self._read(nation, None, part, now_s), now_s, made_s)
+        series, notes = self.series(zone, self._read(nation, None, part, now_s), now_s, made_s)
         if region is None:
             return series, notes
         why = f"{self.title} has no values for {zone}: showing Great Britain as a whole"
