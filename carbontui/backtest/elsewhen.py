@@ -15,7 +15,7 @@ from carbontui.account.expected_end import Slots, Stretch, flat_out, to_come
 from carbontui.backtest.assumed_job import AssumedJob, assumed, on_hours
 from carbontui.backtest.signals import ExpectedSignal
 from carbontui.grid.types import GridForecast
-from carbontui.plan import solve
+from carbontui.plan.planner import solve
 from carbontui.text import figures
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from carbontui.backtest.assumed_job import TypicalDays
 from carbontui.grid.types import GridForecast
-from carbontui.plan import evaluate, solve
+from carbontui.plan.evaluation import evaluate
+from carbontui.plan.planner import solve
 from carbontui.plan.problem import Problem, ProblemError
 from carbontui.plan.results import Schedule
 
