@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -100,7 +101,7 @@ def solve(
         if curve is not None:
             answer["frontier"] = curve.to_dict()["points"]
         if beside is not None:
-            answer["signals"] = signals.to_json(beside)
+            answer["signals"] = [asdict(one) for one in beside]
         click.echo(json.dumps(answer, allow_nan=False))
         return
     _show(problem, found, curve, text, about)

@@ -19,14 +19,12 @@ from typing import Any, ClassVar
 from xml.etree import ElementTree
 
 from carbontui.grid import clean, typical
-from carbontui.grid.faults import BadAnswer, Denied, GridError, NoData
+from carbontui.grid.faults import BadAnswer, GridError, NoData
 from carbontui.grid.fuels import intensity_g_per_kwh
 from carbontui.grid.http import BUSY_S, Http, HttpReply, Question
 from carbontui.grid.settings import GridSettings
-from carbontui.grid.types import Answer, Kind, Mix, Series, Signal
+from carbontui.grid.types import DAY_S, HOUR_S, Answer, Kind, Mix, Series, Signal
 
-HOUR_S = 3600.0
-DAY_S = 86400.0
 # raised when an answer of an unexpected shape is parsed; anything else would be our bug
 SHAPE_FAULTS = (KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError, csv.Error)
 ROWS_MAX = 200_000
@@ -72,20 +70,13 @@ class Provider:
 
     def __init__(self, http: Http, settings: GridSettings) -> None:
         self.http = http
-        self._settings = settings
+        self.settings = settings
         self.url = settings.base_urls.get(self.name, self.base).rstrip("/")
 
     @classmethod
     def covers(cls, zone: str) -> bool:
         """Whether it has data for the zone."""
         return zone in cls.zones
-
-    def key(self, name: str) -> str:
-        """A key's value. Raises Denied naming the variable, never the value."""
-        value = self._settings.keys.get(name)
-        if not value:
-            raise Denied(f"{self.title} needs a key: set {name}")
-        return value
 
     async def get(
         self,

@@ -22,19 +22,9 @@ from zoneinfo import ZoneInfo
 from carbontui.grid import clean
 from carbontui.grid.faults import BadAnswer, NoData, NotFound
 from carbontui.grid.http import HttpReply
-from carbontui.grid.providers.base import (
-    DAY_S,
-    HOUR_S,
-    PriceProvider,
-    Provider,
-    number,
-    stamp,
-    unzipped,
-    utc,
-    whole_lines,
-)
+from carbontui.grid.providers.base import PriceProvider, Provider, number, stamp, unzipped, utc, whole_lines
 from carbontui.grid.providers.frame import LocalClock
-from carbontui.grid.types import Answer, Kind, Mix, Signal
+from carbontui.grid.types import DAY_S, HOUR_S, Answer, Kind, Mix, Signal
 
 ZONE = "US-CAL-CISO"
 HERE = ZoneInfo("America/Los_Angeles")
@@ -206,7 +196,7 @@ class Caiso(Provider):
             except NotFound:  # the previous day's files appear some time after midnight
                 if day is today:
                     raise
-        url = f"{self._settings.base_urls.get('caiso-price', BASE).rstrip('/')}/SingleZip"
+        url = f"{self.settings.base_urls.get('caiso-price', BASE).rstrip('/')}/SingleZip"
         hence = span(now_s - HOUR_S, end_s)
         load = (await self.get(url, LOAD | hence)).body
         await asyncio.sleep(self.pause_s)

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from carbontui.grid import clean
 from carbontui.grid.faults import BadAnswer, Denied, NoData, NotFound
-from carbontui.grid.providers.base import DAY_S, HOUR_S, Provider, number, rows_of, stamp, stepped, utc
-from carbontui.grid.types import Answer, Signal
+from carbontui.grid.providers.base import Provider, number, rows_of, stamp, stepped, utc
+from carbontui.grid.types import DAY_S, HOUR_S, Answer, Signal
 
 
 class ElectricityMaps(Provider):
@@ -50,7 +50,7 @@ class ElectricityMaps(Provider):
 
     async def _ask(self, what: str, zone: str, more: dict[str, str] | None = None) -> Any:
         params = {"zone": zone, "shouldUseFallbackCallerLookup": "false", **(more or {})}
-        headers = {"auth-token": self.key("ELECTRICITYMAPS_TOKEN")}
+        headers = {"auth-token": self.settings.keys["ELECTRICITYMAPS_TOKEN"]}
         return await self.json(f"carbon-intensity/{what}", params, headers=headers)
 
     def _read(self, data: Any, zone: str, part: str) -> Iterator[clean.Raw]:

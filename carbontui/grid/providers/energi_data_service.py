@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from carbontui.grid import clean
-from carbontui.grid.providers.base import DAY_S, PriceProvider, Provider, number, rows_of, stamp, stepped
-from carbontui.grid.types import Kind, Signal
+from carbontui.grid.providers.base import PriceProvider, Provider, number, rows_of, stamp, stepped
+from carbontui.grid.types import DAY_S, Kind, Signal
 
 AREAS = {"DK-DK1": "DK1", "DK-DK2": "DK2"}
 

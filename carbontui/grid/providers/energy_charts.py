@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from carbontui.grid import clean
 from carbontui.grid.faults import BadAnswer
-from carbontui.grid.providers.base import DAY_S, PriceProvider, Provider, number, stamp, steps
-from carbontui.grid.types import Kind, Signal
+from carbontui.grid.providers.base import PriceProvider, Provider, number, stamp, steps
+from carbontui.grid.types import DAY_S, Kind, Signal
 
 COUNTRIES = frozenset({
     "AL", "AM", "AT", "AZ", "BA", "BE", "BG", "BY", "CH", "CY", "CZ", "DE", "DK", "EE", "ES", "FI",

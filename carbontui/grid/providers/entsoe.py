@@ -9,9 +9,9 @@ from xml.etree import ElementTree
 
 from carbontui.grid import clean
 from carbontui.grid.faults import BadAnswer, NoData
-from carbontui.grid.providers.base import DAY_S, HOUR_S, PriceProvider, Provider, from_xml, stamp, text_of, utc
+from carbontui.grid.providers.base import PriceProvider, Provider, from_xml, stamp, text_of, utc
 from carbontui.grid.providers.frame import MixProvider, Power
-from carbontui.grid.types import Kind, Signal
+from carbontui.grid.types import DAY_S, HOUR_S, Kind, Signal
 
 BAN_S = 660.0
 """Too many requests are answered with a ban of ten minutes."""
@@ -43,7 +43,7 @@ class _Platform(Provider):
         """The document of a stretch of whole hours. Raises GridError."""
         form = "%Y%m%d%H00"
         span = {"periodStart": stamp(start_s, form), "periodEnd": stamp(end_s + HOUR_S, form)}
-        token = {"securityToken": self.key(self.keys[0])}
+        token = {"securityToken": self.settings.keys[self.keys[0]]}
         return (await self.get("api", {**params, **span, **token})).body
 
 

@@ -14,8 +14,8 @@ from typing import ClassVar, NamedTuple
 from zoneinfo import ZoneInfo
 
 from carbontui.grid.faults import BadAnswer, NoData, NotFound
-from carbontui.grid.providers.base import DAY_S, HOUR_S, Provider, steps
-from carbontui.grid.types import Answer, Mix, Signal
+from carbontui.grid.providers.base import Provider, steps
+from carbontui.grid.types import DAY_S, HOUR_S, Answer, Mix, Signal
 
 STRANGE_SHARE = 0.05
 """Largest share of generation under unknown names; with more, the mix is unknown."""

@@ -9,9 +9,9 @@ from zoneinfo import ZoneInfo
 
 from carbontui.grid import clean
 from carbontui.grid.faults import BadAnswer
-from carbontui.grid.providers.base import DAY_S, HOUR_S, Provider, number, rows_of, stamp, stepped
+from carbontui.grid.providers.base import Provider, number, rows_of, stamp, stepped
 from carbontui.grid.providers.frame import LocalClock
-from carbontui.grid.types import Kind, Signal
+from carbontui.grid.types import DAY_S, HOUR_S, Kind, Signal
 
 
 class Eco2mix(Provider):

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from carbontui.grid import clean
 from carbontui.grid.faults import BadAnswer, Denied
-from carbontui.grid.providers.base import DAY_S, HOUR_S, Provider, number, rows_of, stamp, utc
-from carbontui.grid.types import Kind, Signal
+from carbontui.grid.providers.base import Provider, number, rows_of, stamp, utc
+from carbontui.grid.types import DAY_S, HOUR_S, Kind, Signal
 
 G_PER_KWH_PER_LB_PER_MWH = 0.45359237
 REGIONS = {"US-CAL-CISO": "CAISO_NORTH"}
@@ -59,7 +59,7 @@ class WattTime(Provider):
     async def _login(self, now_s: float, renew: bool) -> str:
         if self._token and not renew and now_s - self._token[0] < TOKEN_S:
             return self._token[1]
-        who = (self.key("WATTTIME_USERNAME"), self.key("WATTTIME_PASSWORD"))
+        who = (self.settings.keys["WATTTIME_USERNAME"], self.settings.keys["WATTTIME_PASSWORD"])
         data = await self.json("login", auth=who)
         token = data.get("token") if isinstance(data, dict) else None
         if not isinstance(token, str):
