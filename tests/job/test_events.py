@@ -9,7 +9,10 @@ from carbontui import units
 from carbontui.job import history
 from carbontui.job.history import HistoryError
 from carbontui.job.journal import Journal
-from carbontui.plan import Problem, ProblemLevel, evaluate, solve, windows
+from carbontui.plan.evaluation import evaluate
+from carbontui.plan.level_windows import windows
+from carbontui.plan.planner import solve
+from carbontui.plan.problem import Problem, ProblemLevel
 from carbontui.text import events, figures
 
 TIME = figures.named_clock(NOW_S, NOW_S)

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from later import Later, together
 
-from carbontui.plan import Problem, ProblemLevel, evaluate, solve
+from carbontui.plan.evaluation import evaluate
+from carbontui.plan.planner import solve
+from carbontui.plan.problem import Problem, ProblemLevel
 from carbontui.site import shadow_prices
 from carbontui.site.sharing import Ahead, LevelAhead, SharedWatts
 
