@@ -23,7 +23,9 @@ BINDINGS: list[BindingType] = [
     Binding("q", "detach", "detach", id="detach", tooltip="Leave the screen; the training goes on"),
     Binding("p", "send('pause')", "pause", id="pause", tooltip="Hold the training at its next step, until cleared"),
     Binding("P", "timed('pause')", "pause for", id="pause_for", show=False, tooltip="Pause for a time (asks how long)"),
-    Binding("b", "send('boost')", "boost", id="boost", tooltip="Run at full speed, whatever is planned, until cleared"),
+    Binding(
+        "b", "send('boost')", "boost", id="boost", tooltip="Run at full speed, whatever the plan says, until cleared"
+    ),
     Binding("B", "timed('boost')", "boost for", id="boost_for", show=False, tooltip="Boost for a time (asks how long)"),
     Binding("r", "send('resume')", "resume", id="resume", tooltip="Resume the plan: clear the override"),
     Binding("c", "cap", "cap", id="cap", tooltip="Cap the watts of each GPU (asks how many)"),

@@ -333,7 +333,7 @@ async def test_sources_and_help_tell_everything(stage: Any) -> None:
             "at most 0.06 %",
             "used by others as well",
             "run now",
-            "this plan",
+            "the rest",
         ):
             assert said in s.text(), said
         assert "_kwh" not in s.text(), "words of the screen, not of the JSON"

@@ -191,13 +191,15 @@ def test_the_narrator_says_each_change_once() -> None:
     out = io.StringIO()
     narrator = PlainNarrator(out)
     snap = scene("demo")
-    assert narrator.take(snap)
+    shown = fold(None, snap)
+    narrator.tell(shown)
     first = out.getvalue()
     assert "running: as planned: the evening peak is over" in first
     assert "(simulated)" in first and "next: pause at Thu 02:00" in first
     assert "note: SIMULATED GPU · REPLAY 2057×" in first and "1.80x the time at full speed, deadline Fri 01:15" in first
     status = snap.status
-    assert narrator.take(protocol.Delta(2, status=structs.replace(status, step=status.step + 1)))
+    shown = fold(shown, protocol.Delta(2, status=structs.replace(status, step=status.step + 1)))
+    narrator.tell(shown)
     assert out.getvalue() == first
     paused = structs.replace(
         status,
@@ -207,15 +209,16 @@ def test_the_narrator_says_each_change_once() -> None:
         override=protocol.Override("pause", None, None, "ada@pts/3"),
         notices=("limit lease left behind",),
     )
-    assert narrator.take(protocol.Delta(3, status=paused))
+    shown = fold(shown, protocol.Delta(3, status=paused))
+    narrator.tell(shown)
     new = out.getvalue()[len(first) :].splitlines()
     assert [line[6:] for line in new] == [
         "paused: a user paused it; 307 W (simulated); next: pause at Thu 02:00, in 4 h 36",
         "override: pause by ada@pts/3, until cleared",
         "note: limit lease left behind",
     ]
-    assert not narrator.take(protocol.Delta(9))
-    assert narrator.take(protocol.Delta(4, status=scene("done").status))
+    assert fold(shown, protocol.Delta(9)) is None
+    narrator.tell(fold(shown, protocol.Delta(4, status=scene("done").status)))
     assert "energy: 4.65 kWh (estimated)" in out.getvalue(), "no page explains a mark here"
     assert "emitted: 865 g CO₂" in out.getvalue() and "deadline" in out.getvalue()
     assert all(ord(char) < 0x2500 for char in out.getvalue())

@@ -17,13 +17,13 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.events import Key, ScreenResume, ScreenSuspend
+from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Static
 
 from carbontui import link, protocol, units
 from carbontui.tui import away, keys, notify, words
-from carbontui.tui.feed import JobFeed
-from carbontui.tui.messages import Connection, ConnectionChanged, LogArrived, PictureArrived
+from carbontui.tui.feed import Connection, JobFeed, LogPiece, News
 from carbontui.tui.picture import Choice, Picture, offline
 from carbontui.tui.screens import layout
 from carbontui.tui.screens.budget_choice import BudgetChoice
@@ -54,6 +54,17 @@ AWAY_SHOWN_S = 60.0
 PAST_BUCKETS = 240
 
 
+class Arrived(Message):
+    """News of the job. A newer picture replaces one that was not drawn yet; all else counts."""
+
+    def __init__(self, news: News) -> None:
+        super().__init__()
+        self.news = news
+
+    def can_replace(self, message: Message) -> bool:
+        return isinstance(self.news, Picture) and isinstance(message, Arrived) and isinstance(message.news, Picture)
+
+
 class Dashboard(PaintsOnce, OpensPages, Overruling):
     """Draws the newest picture; sends what a key asks for; owns nothing."""
 
@@ -77,7 +88,7 @@ class Dashboard(PaintsOnce, OpensPages, Overruling):
         self.notify_command = os.environ.get("CARBONTUI_NOTIFY", "")
         self.target = target
         self.readonly = readonly
-        self.feed = JobFeed(target.socket, self.post_message, target.read_log, target.whole_run)
+        self.feed = JobFeed(target.socket, self._post, target.read_log, target.whole_run)
         self.picture: Picture | None = None
         self.connection = Connection("connecting", f"connecting to {target.name or target.job}")
         self.budget = BudgetChoice(self.feed.request, self._choice_changed)
@@ -136,29 +147,36 @@ class Dashboard(PaintsOnce, OpensPages, Overruling):
 
     # --- what arrives ---
 
-    @on(PictureArrived)
-    def _picture_arrived(self, message: PictureArrived) -> None:
-        self._arrived_s = self._monotonic()
-        self._show(message.picture)
-        self.call_after_refresh(self.first_look)
+    def _post(self, news: News) -> None:
+        self.post_message(Arrived(news))
 
-    @on(ConnectionChanged)
-    def _connection_changed(self, message: ConnectionChanged) -> None:
-        self.connection = message.connection
-        if message.connection.kind == "reconnecting" and self.picture is not None:
+    @on(Arrived)
+    def _arrived(self, message: Arrived) -> None:
+        news = message.news
+        if isinstance(news, LogPiece):
+            self._hear(news)
+        elif isinstance(news, Connection):
+            self._connected(news)
+        else:
+            self._arrived_s = self._monotonic()
+            self._show(news)
+            self.call_after_refresh(self.first_look)
+
+    def _connected(self, connection: Connection) -> None:
+        self.connection = connection
+        if connection.kind == "reconnecting" and self.picture is not None:
             self.answer("reconnecting; the training goes on")
-        elif message.connection.kind == "refused":
-            self.answer(message.connection.text, ok=False)
-        elif message.connection.kind == "live":
+        elif connection.kind == "refused":
+            self.answer(connection.text, ok=False)
+        elif connection.kind == "live":
             self.query_one(StatusLine).clear()
         self._show_state()
 
-    @on(LogArrived)
-    def _log_arrived(self, message: LogArrived) -> None:
+    def _hear(self, piece: LogPiece) -> None:
         tail = self.query_one(LogTail)
-        if message.fresh:
+        if piece.fresh:
             tail.begin()
-        tail.lines.feed(message.text)
+        tail.lines.feed(piece.text)
         if not self._covered:
             tail.show()
             self.query_one(Numbers).hear(tail.lines.rows(PRINTED_ROWS))

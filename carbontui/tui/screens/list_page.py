@@ -14,6 +14,7 @@ from textual.screen import Screen
 from carbontui.tui import keys
 from carbontui.tui.row_list import RowList
 from carbontui.tui.screens.overruling import Answers
+from carbontui.tui.screens.pages import open_help
 from carbontui.tui.target import Target
 from carbontui.tui.widgets.row_table import RowTable
 
@@ -98,10 +99,7 @@ class ListPage(Answers, Generic[Listed]):
         self.change(unmarked if self.listed.marked else self.listed.filtered(""))
 
     def action_help(self) -> None:
-        from carbontui.tui.screens.page_rows import help_rows
-        from carbontui.tui.screens.read import Read
-
-        self.app.push_screen(Read("keys and marks", help_rows(self)))
+        open_help(self)
 
     def action_leave(self) -> None:
         self.dismiss(None)

@@ -237,7 +237,7 @@ class PlanPage(Commands):
                 self._answer = f"not running {answer.text}: {cost}" if answer.plan else cost
             else:
                 self._answer = f"{self._otherwise()} here: {cost}"
-        if self.is_attached:
+        if self.query(PlanChart):  # a page that is being closed loses its widgets first
             self._draw()
 
     def _otherwise(self) -> str:
