@@ -49,6 +49,7 @@ FOREIGN = {
 """Modules that read texts of others, and which: nothing they read is a sentence of carbontui."""
 LAID_OUT = {
     "carbontui.reports.forms": "a text on one line of a table",
+    "carbontui.tui.glyphs": "the characters of a text",
     "carbontui.tui.widgets.state_bar": "whether a line was cut short",
     "carbontui.verbs.support.foreground": "which notices are new",
 }

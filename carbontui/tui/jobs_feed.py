@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from carbontui import link, protocol
 from carbontui.tui.feed import Connection, JobFeed, News
-from carbontui.tui.job_list import ListedJob
+from carbontui.tui.lists import ListedJob
 from carbontui.tui.loglines import ERROR_WITHIN_B, last_error
 from carbontui.tui.picture import Picture
 from carbontui.tui.target import Target

@@ -16,8 +16,8 @@ from carbontui.tui.picture import fold
 from carbontui.tui.screens.log import LogScreen
 from carbontui.tui.widgets.budget_slider import BudgetSlider
 from carbontui.tui.widgets.forecast_chart import ForecastChart
+from carbontui.tui.widgets.lines import StatusLine
 from carbontui.tui.widgets.prompt import AskStop, AskText, Prompt
-from carbontui.tui.widgets.status_line import StatusLine
 from carbontui.verbs import look
 
 GUESS = protocol.Guess(5000, "CosineAnnealingLR(T_max=)")

@@ -18,14 +18,14 @@ from rich.cells import cell_len
 from carbontui import protocol, units
 from carbontui.text import marks, situation
 from carbontui.tui import deadline, words
-from carbontui.tui.job_list import JobList, ListedJob
 from carbontui.tui.keys import until_args
+from carbontui.tui.lists import JobList, ListedJob
 from carbontui.tui.picture import Picture, fold
 from carbontui.tui.plain import PlainNarrator
 from carbontui.tui.widgets.cells import fit
-from carbontui.tui.widgets.job_table import JobTable
 from carbontui.tui.widgets.levels import PastLevels, held, planned
 from carbontui.tui.widgets.scale import TimeScale, hours, means, nice_top, window
+from carbontui.tui.widgets.tables import JobTable
 from carbontui.tui.widgets.watt_chart import WattChart
 from carbontui.tui.widgets.watt_rows import WattRows
 from carbontui.verbs import look

@@ -17,7 +17,6 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.events import Key, ScreenResume, ScreenSuspend
-from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Static
 
@@ -27,23 +26,19 @@ from carbontui.tui.feed import Connection, JobFeed, LogPiece, News
 from carbontui.tui.picture import Choice, Picture, offline
 from carbontui.tui.screens import layout
 from carbontui.tui.screens.budget_choice import BudgetChoice
-from carbontui.tui.screens.first_paint import PaintsOnce
+from carbontui.tui.screens.first_paint import Arrived, PaintsOnce
 from carbontui.tui.screens.overruling import Overruling, PendingOverride
 from carbontui.tui.screens.pages import OpensPages
 from carbontui.tui.target import Target
+from carbontui.tui.widgets.bottom import LogTail, PlanBrief, Summary
 from carbontui.tui.widgets.budget_slider import BudgetSlider
 from carbontui.tui.widgets.forecast_chart import ForecastChart
 from carbontui.tui.widgets.frontier_chart import FrontierChart
-from carbontui.tui.widgets.key_line import KeyLine
 from carbontui.tui.widgets.levels import PastLevels
-from carbontui.tui.widgets.log_tail import LogTail
+from carbontui.tui.widgets.lines import KeyLine, StatusLine
 from carbontui.tui.widgets.numbers import Numbers
-from carbontui.tui.widgets.plan_brief import PlanBrief
-from carbontui.tui.widgets.price_strip import PriceStrip
 from carbontui.tui.widgets.state_bar import StateBar
-from carbontui.tui.widgets.status_line import StatusLine
-from carbontui.tui.widgets.summary import Summary
-from carbontui.tui.widgets.timeline import TimeChart
+from carbontui.tui.widgets.timeline import PriceStrip, TimeChart
 from carbontui.tui.widgets.watt_chart import WattChart
 from carbontui.tui.widgets.watt_rows import WattRows
 
@@ -52,17 +47,6 @@ NOTE_EVERY_S = 60.0
 PRINTED_ROWS = 20
 AWAY_SHOWN_S = 60.0
 PAST_BUCKETS = 240
-
-
-class Arrived(Message):
-    """News of the job. A newer picture replaces one that was not drawn yet; all else counts."""
-
-    def __init__(self, news: News) -> None:
-        super().__init__()
-        self.news = news
-
-    def can_replace(self, message: Message) -> bool:
-        return isinstance(self.news, Picture) and isinstance(message, Arrived) and isinstance(message.news, Picture)
 
 
 class Dashboard(PaintsOnce, OpensPages, Overruling):
@@ -178,7 +162,7 @@ class Dashboard(PaintsOnce, OpensPages, Overruling):
             tail.begin()
         tail.lines.feed(piece.text)
         if not self._covered:
-            tail.show()
+            tail.redraw()
             self.query_one(Numbers).hear(tail.lines.rows(PRINTED_ROWS))
 
     @on(ScreenSuspend)
@@ -190,7 +174,7 @@ class Dashboard(PaintsOnce, OpensPages, Overruling):
     def _reveal(self) -> None:
         if self._covered:
             self._covered = False
-            self.query_one(LogTail).show()
+            self.query_one(LogTail).redraw()
             if self.picture is not None:
                 self._draw(self.picture, anew=True)
 

@@ -9,8 +9,8 @@ from carbontui.text import figures
 from carbontui.tui import words
 from carbontui.tui.picture import Picture
 from carbontui.tui.widgets.cells import CellRow
-from carbontui.tui.widgets.price_strip import trend_words, value_at
 from carbontui.tui.widgets.scale import bars
+from carbontui.tui.widgets.timeline import trend_words, value_at
 
 CELLS_MOST, LABEL_CELLS = 42, 13
 """Columns of a row of values, and of its label."""

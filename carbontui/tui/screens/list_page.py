@@ -12,11 +12,11 @@ from textual.events import ScreenResume, ScreenSuspend
 from textual.screen import Screen
 
 from carbontui.tui import keys
-from carbontui.tui.row_list import RowList
+from carbontui.tui.lists import RowList
 from carbontui.tui.screens.overruling import Answers
 from carbontui.tui.screens.pages import open_help
 from carbontui.tui.target import Target
-from carbontui.tui.widgets.row_table import RowTable
+from carbontui.tui.widgets.tables import RowTable
 
 MOVES: list[BindingType] = [
     Binding("escape", "back", "back", id="list_back", show=False, tooltip="Clear marks and filter"),

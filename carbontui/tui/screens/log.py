@@ -16,7 +16,7 @@ from carbontui.tui.feed import JobFeed
 from carbontui.tui.key_order import answered
 from carbontui.tui.loglines import ROW_MAX, LogLines, LogRow, after_the_try, speaks_of_error, text_of
 from carbontui.tui.widgets.cells import CellRow, Cells, spread
-from carbontui.tui.widgets.key_line import KeyLine
+from carbontui.tui.widgets.lines import KeyLine
 
 PAGE_B = 64 * 1024
 FOLLOW_EVERY_S = 1.0

@@ -15,7 +15,7 @@ from carbontui.tui import keys
 from carbontui.tui.feed import JobFeed
 from carbontui.tui.picture import Picture
 from carbontui.tui.target import Target
-from carbontui.tui.widgets.status_line import StatusLine
+from carbontui.tui.widgets.lines import StatusLine
 
 ANSWER_SHOWN_S = 10.0
 OVERRULES = frozenset({"pause", "boost", "cap", "resume"})

@@ -22,10 +22,9 @@ from carbontui.tui.screens.overruling import Commands, PendingOverride
 from carbontui.tui.screens.read import folded
 from carbontui.tui.widgets.cells import CellRow, Cells
 from carbontui.tui.widgets.forecast_chart import ForecastChart
-from carbontui.tui.widgets.key_line import KeyLine
 from carbontui.tui.widgets.levels import PastLevels, table
+from carbontui.tui.widgets.lines import KeyLine, StatusLine
 from carbontui.tui.widgets.scale import GUTTER, window
-from carbontui.tui.widgets.status_line import StatusLine
 
 ASK_PAUSE_S = 0.15
 """A held arrow key asks for a preview once it rests."""

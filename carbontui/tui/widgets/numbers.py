@@ -6,8 +6,7 @@ from carbontui import protocol, units
 from carbontui.text import account, situation
 from carbontui.text import figures as form
 from carbontui.tui import words
-from carbontui.tui.log_figures import LogFigures, figures
-from carbontui.tui.loglines import LogRow, text_of
+from carbontui.tui.loglines import LogFigures, LogRow, figures, text_of
 from carbontui.tui.picture import Picture
 from carbontui.tui.widgets.cells import CellRow, PictureCells, spread
 from carbontui.tui.widgets.scale import bars
