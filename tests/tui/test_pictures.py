@@ -17,7 +17,7 @@ from rich.cells import cell_len
 
 from carbontui import protocol, units
 from carbontui.text import marks, situation
-from carbontui.tui import deadline, words
+from carbontui.tui import budget, words
 from carbontui.tui.keys import until_args
 from carbontui.tui.lists import JobList, ListedJob
 from carbontui.tui.picture import Picture, fold
@@ -170,16 +170,16 @@ def test_age_moves_in_coarse_steps(age: float, said: str) -> None:
 )
 def test_the_slider_leaves_slack_over_the_predicted_finish(left_s: float, said: str) -> None:
     """At least five minutes or 2 % of the way, to the next five minutes of the clock."""
-    due_s = deadline.with_slack(NOW + left_s, NOW)
+    due_s = budget.with_slack(NOW + left_s, NOW)
     assert words.clock(due_s, NOW) == said
-    assert units.from_iso(deadline.as_budget(due_s)) == due_s
+    assert units.from_iso(budget.as_budget(due_s)) == due_s
 
 
 def test_the_slider_moves_to_another_deadline_with_every_step() -> None:
     due = [300.0, 600.0, 600.0, 900.0, 1200.0]
-    assert [deadline.moved(due, 1, 600.0, steps) for steps in (1, 2, 9, -1, -9)] == [3, 4, 4, 0, 0]
-    assert deadline.moved(due, 2, 850.0, 1) == 3 and deadline.moved(due, 2, 850.0, -1) == 1
-    assert deadline.moved(due, 4, 5000.0, 1) is None, "a budget looser than all of them is not tightened by →"
+    assert [budget.moved(due, 1, 600.0, steps) for steps in (1, 2, 9, -1, -9)] == [3, 4, 4, 0, 0]
+    assert budget.moved(due, 2, 850.0, 1) == 3 and budget.moved(due, 2, 850.0, -1) == 1
+    assert budget.moved(due, 4, 5000.0, 1) is None, "a budget looser than all of them is not tightened by →"
 
 
 def test_how_long_is_a_duration_or_a_time() -> None:

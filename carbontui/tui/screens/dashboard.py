@@ -22,10 +22,10 @@ from textual.widgets import Static
 
 from carbontui import link, protocol, units
 from carbontui.tui import away, keys, notify, words
+from carbontui.tui.budget import BudgetChoice
 from carbontui.tui.feed import Connection, JobFeed, LogPiece, News
 from carbontui.tui.picture import Choice, Picture, offline
 from carbontui.tui.screens import layout
-from carbontui.tui.screens.budget_choice import BudgetChoice
 from carbontui.tui.screens.first_paint import Arrived, PaintsOnce
 from carbontui.tui.screens.overruling import Overruling, PendingOverride
 from carbontui.tui.screens.pages import OpensPages

@@ -99,9 +99,8 @@ class Jobs(ListPage[JobList]):
         *,
         readonly: bool = False,
         now: Callable[[], float] = time.time,
-        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(JobList(), open_job, now, monotonic)
+        super().__init__(JobList(), open_job, now)
         self.readonly = readonly
         self.feed = JobsFeed(look, self._something_new)
         self._overrides: dict[str, PendingOverride] = {}

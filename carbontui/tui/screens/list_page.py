@@ -44,11 +44,10 @@ class ListPage(Answers, Generic[Listed]):
         listed: Listed,
         open_job: Callable[[Target], Screen[Any]],
         now: Callable[[], float] = time.time,
-        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__()
         self.listed = listed
-        self._open, self._now, self._monotonic = open_job, now, monotonic
+        self._open, self._now = open_job, now
         self._covered = False
 
     def follow(self) -> Coroutine[Any, Any, None]:

@@ -5,6 +5,7 @@ Whose override is in force: the generation the next command must name, and a lin
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -81,7 +82,7 @@ class PendingOverride:
 class Answers(Screen[str | None]):
     """A page that says in its status line what was answered."""
 
-    _monotonic: Callable[[], float]
+    _monotonic = staticmethod(time.monotonic)
 
     def answer(self, text: str, ok: bool = True) -> None:
         """Say something in the status line for a while."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import bisect
-import time
 from collections.abc import Callable
 from typing import ClassVar
 
@@ -119,7 +118,7 @@ class PlanPage(Commands):
         self._anchor_s: float | None = None
         self._asked_end_s = 0.0
         self._answer = ""
-        self._overrides, self._monotonic = PendingOverride(link.whoami()), time.monotonic
+        self._overrides = PendingOverride(link.whoami())
         self._events: tuple[protocol.Event, ...] = ()
         self._drawn: Picture | None = None
 

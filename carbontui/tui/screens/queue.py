@@ -43,9 +43,8 @@ class Queue(ListPage[QueueList]):
         open_job: Callable[[Target], Screen[Any]],
         *,
         now: Callable[[], float] = time.time,
-        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(QueueList(), open_job, now, monotonic)
+        super().__init__(QueueList(), open_job, now)
         self._look = look
 
     def compose(self) -> ComposeResult:
