@@ -16,8 +16,8 @@ from carbontui.tui.picture import fold
 from carbontui.tui.screens.log import LogScreen
 from carbontui.tui.widgets.budget_slider import BudgetSlider
 from carbontui.tui.widgets.forecast_chart import ForecastChart
+from carbontui.tui.widgets.lines import StatusLine
 from carbontui.tui.widgets.prompt import AskStop, AskText, Prompt
-from carbontui.tui.widgets.status_line import StatusLine
 from carbontui.verbs import look
 
 GUESS = protocol.Guess(5000, "CosineAnnealingLR(T_max=)")
@@ -332,7 +332,7 @@ async def test_sources_and_help_tell_everything(stage: Any) -> None:
             "at most 0.06 %",
             "used by others as well",
             "run now",
-            "this plan",
+            "the rest",
         ):
             assert said in s.text(), said
         assert "_kwh" not in s.text(), "words of the screen, not of the JSON"

@@ -21,13 +21,13 @@ from carbontui.grid.types import GridForecast
 from carbontui.job.keeper.trial import TRY_OVER
 from carbontui.text import figures
 from carbontui.tui.app import CarbonApp
-from carbontui.tui.job_list import JobList, ListedJob
 from carbontui.tui.jobs_feed import Seen
+from carbontui.tui.lists import JobList, ListedJob
 from carbontui.tui.loglines import last_error
 from carbontui.tui.screens.dashboard import Dashboard
 from carbontui.tui.screens.jobs import Jobs, drawn_w
 from carbontui.tui.target import Target
-from carbontui.tui.widgets.job_table import JobTable, summed_w
+from carbontui.tui.widgets.tables import JobTable, summed_w
 from carbontui.verbs.support.station import gain_words
 
 FACTS = (

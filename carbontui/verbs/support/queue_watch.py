@@ -17,7 +17,7 @@ from carbontui.slurm.fleet import Assumed, Cap
 from carbontui.slurm.queue import QueuedJob
 from carbontui.system import ssh
 from carbontui.text import marks, slurm
-from carbontui.tui.queue_list import QueueRow, QueueSeen
+from carbontui.tui.lists import QueueRow, QueueSeen
 from carbontui.tui.target import Target
 from carbontui.verbs.support import grid_data
 from carbontui.verbs.support.command import Failure

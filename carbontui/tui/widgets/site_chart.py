@@ -1,74 +1,13 @@
-"""The table of a cluster's queue, and above it the site's watts against its budget with the hourly intensity."""
+"""The site's watts against its budget, with the intensity beneath them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from rich.cells import set_cell_size
-
 from carbontui.text import figures, marks
 from carbontui.tui import glyphs, words
-from carbontui.tui.queue_list import QueueList, QueueRow, QueueSeen
-from carbontui.tui.widgets.cells import CellRow, Cells, Span, spread
-from carbontui.tui.widgets.row_table import RowTable, TableColumn, cut
+from carbontui.tui.lists import QueueSeen
+from carbontui.tui.widgets.cells import CellRow, Cells, spread
 from carbontui.tui.widgets.scale import GUTTER, TimeScale, eighths, means
 from carbontui.tui.widgets.timeline import Column, axis, plot, top_of, with_scale
-
-GRAMS = "CO₂"
-ID_CELLS, NAME_CELLS = 9, 18
-
-
-class QueueTable(RowTable):
-    """Jobs of everybody, or nodes."""
-
-    COLUMNS = (
-        TableColumn("USER", 9, 90, "user"),
-        TableColumn("NODES", 11, 76),
-        TableColumn("WATTS", 10, 0, "watts"),
-        TableColumn(GRAMS, 9, 66),
-        TableColumn("FINISH", 11, 50, "finish"),
-        TableColumn("DEADLINE", 11, 60, "slack"),
-    )
-    MESSAGE = "STATE"
-    listed: QueueList = QueueList()
-
-    def why_empty(self) -> str:
-        seen = self.listed.listing
-        if not (seen.start_s or seen.jobs):
-            return "the queue cannot be read" if seen.faults else f"asking Slurm {glyphs.ELLIPSIS}"
-        return "no row contains the word" if self.listed.wanted else "the queue is empty"
-
-    def names(self, left: int) -> tuple[str, Callable[[QueueRow, bool], CellRow]]:
-        cells = max(1, min(NAME_CELLS, left - ID_CELLS))
-        first, second = ("NODE", "") if self.listed.nodes else ("JOB", "NAME")
-
-        def named(row: QueueRow, pointed: bool) -> CellRow:
-            name = (cut(row.name, cells), "strong" if row.ours or pointed else "text")
-            return [(cut(row.id, ID_CELLS - 1) + " ", "text"), name]
-
-        return f"{first:<{ID_CELLS}}{set_cell_size(second, cells)}", named
-
-    def message(self, row: QueueRow) -> Span:
-        return row.message, words.STATE_STYLE[row.state] if row.ours else "dim"
-
-    def value(self, title: str, row: QueueRow) -> Span:
-        if title == "USER":
-            return row.user, "text"
-        if title == "NODES":
-            return row.where, "text"
-        if title == "WATTS":
-            if row.watts is None:
-                return ("not ours", "dim") if not row.ours else ("unknown", "warning")
-            return words.marked(figures.watts(row.watts), row.mark), "text" if not row.mark else "dim"
-        if title == GRAMS:
-            return figures.grams(row.grams), "text"
-        if title == "FINISH":
-            late = row.ends_s is not None and row.deadline_s is not None and row.ends_s > row.deadline_s
-            return self._clock(row.ends_s), "warning" if late else "text"
-        return self._clock(row.deadline_s), "text"
-
-    def _clock(self, at_s: float | None) -> str:
-        return "–" if at_s is None else figures.clock(at_s, self.now_s)
 
 
 class SiteChart(Cells):

@@ -1,13 +1,50 @@
-"""The summary of a finished job."""
+"""The foot of the dashboard: the end of the output, the plan in brief, and the summary of a job that is over."""
 
 from __future__ import annotations
 
 import textwrap
 
 from carbontui.text.account import summary
-from carbontui.tui import words
+from carbontui.tui import plan_words, words
+from carbontui.tui.loglines import LogLines
 from carbontui.tui.picture import Picture
-from carbontui.tui.widgets.cells import CellRow, PictureCells
+from carbontui.tui.widgets.cells import CellRow, Cells, PictureCells
+
+
+class LogTail(Cells):
+    """`redraw()` after its `lines` have been fed."""
+
+    over = False
+
+    def __init__(self, id: str | None = None) -> None:
+        super().__init__(id)
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget what was read: the next piece does not continue it."""
+        self.lines = LogLines(keep=200)
+
+    def draw(self, width: int, height: int) -> list[CellRow]:
+        rows: list[CellRow] = [self.heading(width, "output", "l: all of it")]
+        newest = self.lines.rows(height - 1)
+        if not newest:
+            return [*rows, [(" no output was written" if self.over else " no output yet", "dim")]]
+        for row in newest:
+            rows.append([(" ", "text"), *row])
+        return rows
+
+
+class PlanBrief(PictureCells):
+    """The newest events keep a few rows."""
+
+    TITLE = "the plan"
+
+    def draw_picture(self, picture: Picture, width: int, height: int) -> list[CellRow]:
+        rows = plan_words.course_rows(picture, width)
+        told = plan_words.event_rows(picture.status.events, picture, whole=False)
+        room = height - 1 - min(len(told), 5)
+        return [self.heading(width, self.TITLE, "w: all of it"), *rows[:room], *told][:height]
+
 
 _LABEL = 11
 _LEAST_OF_ALL = ("emitted", "avoided", "finish", "at")
