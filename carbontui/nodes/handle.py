@@ -86,9 +86,9 @@ class NodeHandle(AgentHandle):
         while piece := await stderr.read(COMPLAINTS_B):
             for line in piece[:left_b].decode(errors="replace").splitlines():
                 if line.strip():
-                    self._log(f"{self._who}: {units.printable(line)}")
+                    self.log(f"{self._who}: {units.printable(line)}")
             if 0 < left_b <= len(piece):
-                self._log(f"{self._who}: says more than {COMPLAINTS_B} bytes; the rest is left out")
+                self.log(f"{self._who}: says more than {COMPLAINTS_B} bytes; the rest is left out")
             left_b = max(0, left_b - len(piece))
 
     async def close(self, timeout_s: float = 3.0) -> tuple[Outcome, ...]:
