@@ -71,7 +71,7 @@ class Capd:
 
     def open(self) -> None:
         """Open the driver and restore what an earlier capd left. Raises DeviceError."""
-        self._open()
+        self._limiter.open()
         for outcome in self._limiter.restore_stale():
             self.say(f"{outcome.uuid}: left by an earlier capd: {outcome.text or outcome.code}")
 
@@ -116,17 +116,12 @@ class Capd:
         except DeviceError as error:
             if error.code == codes.UNINITIALIZED:  # the driver was reloaded, and has forgotten every limit
                 try:
-                    self._open()
+                    self._limiter.open()
                 except DeviceError as again:
                     self.say(f"the driver cannot be opened again: {again}")
             return wire.CapdAnswer(False, error.code, str(error))
         except OSError as error:
             return wire.CapdAnswer(False, codes.UNKNOWN, f"no lease can be kept ({error})")
-
-    def _open(self) -> None:
-        self.backend.open()
-        for info in self.backend.devices():
-            self._limiter.know(info)
 
     def gone(self, caller: Caller) -> None:
         """The caller disconnected, was killed or fell silent: restore its boards."""

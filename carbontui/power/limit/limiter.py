@@ -41,6 +41,12 @@ class Limiter:
 
     # --- probing ----------------------------------------------------------------------------------------------
 
+    def open(self) -> None:
+        """Open the driver and know its boards. Raises DeviceError."""
+        self.backend.open()
+        for info in self.backend.devices():
+            self.know(info)
+
     def know(self, info: DeviceInfo) -> None:
         """A device appeared: its limit is the original one, unless a lease records an earlier one."""
         if info.uuid in self.boards:

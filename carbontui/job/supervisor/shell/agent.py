@@ -52,7 +52,7 @@ def _on_node(name: str, nodes: Nodes, spec: Options, simulated: SimulatedSpec | 
         command,
         environment,
         path=Path(spec.socket),
-        simulated=simulated is not None,
+        simulated=simulated,
         log=say,
         job=spec.job,
     )
