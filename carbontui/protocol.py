@@ -62,6 +62,7 @@ ReasonCode = Literal[
     "max_pause",  # the longest pause allowed is over
     "calibrating",  # measuring the speed-per-watt curve, rehearsing an unload, or a try before the start
     "unguarded",  # the keeper is gone: no restart
+    "unseen",  # its processes cannot be seen from here: whether it lives is not known
     "exited",  # the command ended by itself
     "signalled",  # a signal ended the command
     "stop",  # a user stopped it

@@ -20,7 +20,7 @@ from carbontui.client import inject
 from carbontui.grid import settings
 from carbontui.job import spec as opts
 from carbontui.job import spool, store
-from carbontui.system import isolation, proc
+from carbontui.system import isolation, life, proc
 
 READY_S = 15.0
 GRID_KEYS = frozenset({*settings.KEY_NAMES, *settings.ALSO_CALLED.values()})
@@ -75,8 +75,7 @@ def prepare_dir(name: str) -> tuple[str, Path]:
             claimed = {
                 "job": job,
                 "name": name,
-                "host": socket.gethostname(),
-                "boot": proc.boot_id(),
+                **life.here()._asdict(),
                 "socket": "",
                 "log": "",
                 "started": time.time(),
@@ -152,19 +151,8 @@ def start(
     environment = {name: value for name, value in os.environ.items() if name not in GRID_KEYS}
     if sys.stdout.isatty():
         environment = inject.as_on_a_terminal(environment, shutil.get_terminal_size((120, 24)).columns)
-    public = _public(options)
-    spec: dict[str, Any] = {
-        **{name: public[name] for name in ("job", "argv", "cwd", "log", "socket", "door")},
-        "job_dir": options.dir,
-        "hold": hold,
-        "requeue": options.requeue,
-        "resume_args": options.resume_args,
-        "try": try_first,
-        "estimate": options.estimate,
-        "public": public,
-        "environment": environment,
-        "surroundings": isolation.surroundings(),
-    }
+    spec = keeper_spec(options, environment)
+    spec |= {"hold": hold, "try": try_first, "surroundings": isolation.surroundings()}
     if again is not None:
         spec["again"] = dict(again)
         (Path(options.dir) / "exit.json").unlink(missing_ok=True)
@@ -185,9 +173,18 @@ def undone(directory: Path) -> Iterator[None]:
         raise
 
 
-def stop_socket(socket_path: str) -> str:
-    """The keeper's own socket, beside the job's."""
-    return f"{socket_path.removesuffix('.sock')}.keeper"
+def keeper_spec(options: opts.Options, environment: Mapping[str, str]) -> dict[str, Any]:
+    """What a keeper needs to know of its job; `environment` is that of the command."""
+    public = _public(options)
+    return {
+        **{name: public[name] for name in ("job", "argv", "cwd", "log", "socket", "door")},
+        "job_dir": options.dir,
+        "requeue": options.requeue,
+        "resume_args": options.resume_args,
+        "estimate": options.estimate,
+        "public": public,
+        "environment": environment,
+    }
 
 
 def _public(options: opts.Options) -> dict[str, Any]:
@@ -195,10 +192,8 @@ def _public(options: opts.Options) -> dict[str, Any]:
     return {
         "job": options.job,
         "name": options.name,
-        "host": socket.gethostname(),
-        "boot": proc.boot_id(),
         "socket": options.socket,
-        "door": stop_socket(options.socket),
+        "door": opts.stop_socket(options.socket),
         "log": options.log,
         "started": options.created_s,
         "argv": options.argv,

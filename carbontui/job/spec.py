@@ -106,6 +106,11 @@ class Options(config.Terms, frozen=True, kw_only=True):
     """Run by `estimate`, to learn about the work: the account excludes it."""
 
 
+def stop_socket(socket: str | Path) -> str:
+    """The keeper's own socket, beside the job's."""
+    return f"{str(socket).removesuffix('.sock')}.keeper"
+
+
 def slurm_job(environment: dict[str, str]) -> str | None:
     """JobIDRaw of the Slurm job (and step, where a step is running) of an environment; None outside Slurm."""
     job = environment.get("SLURM_JOB_ID", "")

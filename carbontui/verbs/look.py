@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import sys
 import time
@@ -132,7 +133,7 @@ def warn_stale() -> None:
 @click.option("--all", "every", is_flag=True, help="Finished jobs too.")
 def ls(as_json: bool, every: bool) -> None:
     """List jobs."""
-    jobs = [job for job in store.jobs() if every or as_json or job.live or job.foreign or job.restart_command]
+    jobs = [job for job in store.jobs() if every or as_json or not job.dead or job.restart_command]
     statuses = [talk.live_status(job) for job in jobs]
     if as_json:
         click.echo(talk.as_json(statuses))
@@ -297,13 +298,17 @@ def rm(jobs: tuple[str, ...], every: bool) -> None:
     """Forget finished jobs; a live one is refused."""
     if not jobs and not every:
         raise Failure("rm needs a job, or --all for every finished one", 2)
-    chosen = [job for job in store.jobs() if not job.live and not job.foreign] if every else []
+    chosen = [job for job in store.jobs() if job.dead] if every else []
     for wanted in jobs:
         found = talk.find(wanted)
         if found.foreign:
             raise Failure(f"job {found.id} belongs to {found.host}", 2)
-        if found.live:
+        known = found.life.state
+        if known == "alive":
             raise Failure(f"job {found.id} is running; stop it first", 2)
+        if known == "unknown":
+            unknown = talk.unknown(found, 2)
+            raise Failure(f"{unknown.message}; if it does not: rm -r {shlex.quote(str(found.dir))}", 2)
         chosen.append(found)
     if not chosen:
         click.echo("no finished job to forget")

@@ -13,6 +13,7 @@ from carbontui.job import allowance, stopping, store
 from carbontui.job.budget import parse, parse_until
 from carbontui.power.limit import leases
 from carbontui.text.plan import difference
+from carbontui.text.statements import words
 from carbontui.verbs.support import talk
 from carbontui.verbs.support.command import Failure, live_jobs, refused
 
@@ -144,8 +145,11 @@ def allow(hours: str | None, job: str | None) -> None:
 def stop(job: str | None, now: bool, yes: bool) -> None:
     """End the training: INT, TERM after 30 s, KILL after 30 s more."""
     found = talk.find(job)
-    if not found.live:
+    known = found.life.state
+    if known == "dead":
         raise Failure(f"job {found.id} is over ({found.status().state})", 3)
+    if known == "unknown":
+        raise talk.unknown(found)
     if not yes and sys.stdin.isatty():
         click.confirm(f"Stop {found.name} ({found.id})? What is not checkpointed is lost", abort=True)
     if order_stop(found, now=now):
@@ -159,22 +163,20 @@ def order_stop(job: store.Job, *, now: bool) -> bool:
 
     False where other processes of ours hang: they are not waited for.
     """
-    if job.alive("supervisor"):
-        try:
-            answer = link.ask(job.socket, protocol.Cmd(1, "stop", {"now": now}), STOP_ANSWER_S)
-        except link.LinkError:
-            pass
-        else:
-            if isinstance(answer, protocol.Result):
-                talk.accepted(answer)
-            return True
+    try:
+        answer = link.ask(job.socket, protocol.Cmd(1, "stop", {"now": now}), STOP_ANSWER_S)
+    except link.LinkError:
+        pass
+    else:
+        if isinstance(answer, protocol.Result):
+            talk.accepted(answer)
+        return True
     if stopping.by_keeper(job, now=now):
         return True
     if not stopping.by_ourselves(job, now=now) and (store.load(job.dir) or job).live:
-        raise Failure(
-            f"job {job.id} cannot be stopped: no process of it answers, and the training's pid is not known", 1
-        )
-    return not job.alive("keeper")
+        why = "the training's pid is not known" if job.unseen is None else words(job.unseen, time.time())
+        raise Failure(f"job {job.id} cannot be stopped: no process of it answers, and {why}", 1)
+    return not job.kept
 
 
 def wait_gone(job: store.Job) -> None:

@@ -39,8 +39,10 @@ def _revise(job: store.Job) -> None:
     from carbontui.job.supervisor.record import afterwards
     from carbontui.job.supervisor.shell.grid import open_feed
 
-    if job.live or job.foreign:
-        where = f"is of host {job.host}" if job.foreign else "is running: revisions are applied as they come"
+    if (known := job.life.state) == "unknown":
+        raise talk.unknown(job, 2)
+    if known == "alive":
+        where = "is running: revisions are applied as they come"
         raise Failure(f"job {job.id} {where}; --revise is for jobs of this machine that are over", 2)
     unrevised = f"job {job.id} cannot be revised, its account stays as it was: "
     with refused(unrevised, (GridError, OSError, ValueError, sqlite3.Error), code=1):

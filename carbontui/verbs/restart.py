@@ -24,7 +24,8 @@ def restart(job: str | None, every: bool) -> None:
         return
     if job is not None:
         raise Failure("restart JOB, or restart --after-reboot for all of them", 2)
-    ended = [found for found in store.jobs() if found.restart_command and found.boot != proc.boot_id()]
+    boot = proc.boot_id()
+    ended = [job for job in store.jobs() if job.restart_command and job.place and job.place.boot != boot]
     failed = 0
     for found in (found for found in ended if not found.foreign):
         try:

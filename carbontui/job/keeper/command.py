@@ -9,8 +9,8 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from carbontui.job.keeper import signals
-from carbontui.system import isolation
+from carbontui.job.keeper import files, signals
+from carbontui.system import isolation, life
 
 
 class CannotStart(Exception):
@@ -34,7 +34,9 @@ def start(
         isolation.give(surroundings)
         signals.unblock()
 
-    output = _open_log(spec["log"], log)
+    output, lock = _open_log(spec["log"], log), None
+    with contextlib.suppress(OSError):
+        lock = files.locked(f"{spec['job_dir']}/{life.TRAINING_LOCK}")
     try:
         return subprocess.Popen(
             argv,
@@ -44,6 +46,7 @@ def start(
             stdout=output,
             stderr=output,
             start_new_session=True,
+            pass_fds=() if lock is None else (lock,),
             preexec_fn=as_the_user_has_it,
         )
     except OSError as error:
@@ -55,6 +58,8 @@ def start(
         raise CannotStart(127 if missing else 126) from None
     finally:
         os.close(output)
+        if lock is not None:
+            os.close(lock)
 
 
 def say(path: str, text: str) -> None:

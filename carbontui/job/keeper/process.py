@@ -20,6 +20,7 @@ from typing import Any
 from carbontui.client import inject
 from carbontui.job.keeper import command, files, first_count, signals
 from carbontui.job.keeper import resume as resuming
+from carbontui.job.keeper.job_file import JobFile
 from carbontui.job.keeper.messages import (
     AccountsClosed,
     ChildFacts,
@@ -74,6 +75,7 @@ class Keeper:
         self.child: subprocess.Popen[bytes] | None = None
         self.child_start: int | None = None
         files.reserve_exit(self.dir)
+        self.job_file = JobFile(spec, log)
         self.exit: dict[str, Any] | None = None
         again = spec.get("again") or {}  # left by the previous keeper: state and starts
         self.starts = int(again.get("starts") or 0)
@@ -294,22 +296,7 @@ class Keeper:
         """Report the state of the child to the supervisor and job.json."""
         facts = self.facts()
         self.supervisor.say(facts)
-        serving = self.supervisor.pid
-        job = {
-            **self.spec["public"],
-            "state": facts.state,
-            "starts": facts.starts,
-            "trying": facts.trying,
-            "pids": {
-                "keeper": [os.getpid(), proc.start_time(os.getpid())],
-                "supervisor": [serving, proc.start_time(serving)] if serving else None,
-                "child": [self.child.pid, self.child_start] if self.child else None,
-            },
-        }
-        try:
-            files.write_json(f"{self.dir}/job.json", job)
-        except OSError as error:
-            log(f"job.json could not be written: {error}")
+        self.job_file.write(facts, self.supervisor.pid)
 
     # --- the loop ---
 
@@ -318,6 +305,7 @@ class Keeper:
         self.supervisor.tick(now, wanted=not self.over())
         self.freezer.tick(now)
         self.stop_socket.tick(now)
+        self.job_file.mend(now)
         self.hear_signals()
         self.relay.tick(now)
         if self.child is None and not self.exit:

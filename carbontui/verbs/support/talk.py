@@ -12,6 +12,7 @@ import msgspec
 
 from carbontui import link, protocol
 from carbontui.job import store
+from carbontui.text.statements import words
 from carbontui.verbs.support import streams
 from carbontui.verbs.support.command import Failure
 
@@ -63,26 +64,41 @@ def snap(job: store.Job) -> protocol.Snap:
 
 def _patiently(job: store.Job, once: Callable[[], T]) -> T:
     if job.foreign:
-        reach = f", like: srun --jobid=ID --overlap --nodelist={job.host} carbontui" if job.scheduler else ""
-        raise Failure(f"job {job.id} runs on {job.host}; run this command there{reach}", 3)
+        raise unknown(job)
     due = time.monotonic() + RETRY_S
     while True:
         try:
             return once()
         except link.LinkError as error:
             fresh = store.load(job.dir) or job
-            if not fresh.live:
+            known = fresh.life
+            if known.state == "dead":
                 over = fresh.status()
                 why = f": {over.reason.text}" if over.state == "lost" else ""
                 raise Failure(f"job {job.id} is over ({over.state}{why})", 3) from None
-            if time.monotonic() >= due:
-                raise Failure(f"no supervisor of job {job.id} answers ({error})", 3) from None
+            if known.state == "unknown":
+                raise unknown(fresh) from None
+            if fresh.orphaned:  # nobody replaces it
+                raise Failure(f"job {job.id} runs, {fresh.status().reason.text}", 3) from None
+            hidden = fresh.unseen is not None and not fresh.kept
+            if hidden or time.monotonic() >= due:
+                where = f"; {words(fresh.unseen, time.time())}" if fresh.unseen else ""
+                raise Failure(f"no supervisor of job {job.id} answers ({error}){where}", 3) from None
         time.sleep(0.2)
+
+
+def unknown(job: store.Job, code: int = 3) -> Failure:
+    """That nothing is known of its life from here, and why."""
+    if job.foreign:
+        reach = f", like: srun --jobid=ID --overlap --nodelist={job.host} carbontui" if job.scheduler else ""
+        return Failure(f"job {job.id} runs on {job.host}; run this command there{reach}", code)
+    why = "" if job.unseen is None else f": {words(job.unseen, time.time())}"
+    return Failure(f"whether job {job.id} lives is not known{why}", code)
 
 
 def warn_lost(job: store.Job) -> None:
     """Name the command that resumes a job whose processes are gone, as after a reboot."""
-    if not job.live and not job.foreign and job.restart_command:
+    if job.restart_command and (job.dead or job.orphaned):
         click.echo(f"carbontui: {job.status().reason.text}", err=True)
 
 
@@ -106,13 +122,14 @@ def as_json(value: Any) -> str:
 def lease_warnings() -> list[str]:
     """Power limits that a dead job left behind on this machine, one line each.
 
-    A job whose supervisor lives leaves none: the next agent takes over the lease of a dead one.
+    A job that may live leaves none: its next agent takes over the lease of a dead one.
     """
     from carbontui.power.limit import leases
 
-    guarded = {job.id for job in store.jobs() if job.alive("supervisor")}
-    stale = (lease for lease in leases.stale_leases() if lease.job not in guarded)
-    return [f"{lease.text}; to restore it: carbontui doctor --mend, or {lease.fix}" for lease in stale]
+    stale = leases.stale_leases()
+    living = {job.id for job in store.jobs() if not job.dead} if stale else set()
+    told = (lease for lease in stale if lease.job not in living)
+    return [f"{lease.text}; to restore it: carbontui doctor --mend, or {lease.fix}" for lease in told]
 
 
 def low_limits() -> list[str]:
