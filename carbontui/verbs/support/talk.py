@@ -122,14 +122,20 @@ def as_json(value: Any) -> str:
 def lease_warnings() -> list[str]:
     """Power limits that a dead job left behind on this machine, one line each.
 
-    A job that may live leaves none: its next agent takes over the lease of a dead one.
+    A job that may have a supervisor leaves none: its next agent takes over the lease of a dead one.
     """
     from carbontui.power.limit import leases
 
     stale = leases.stale_leases()
-    living = {job.id for job in store.jobs() if not job.dead} if stale else set()
-    told = (lease for lease in stale if lease.job not in living)
-    return [f"{lease.text}; to restore it: carbontui doctor --mend, or {lease.fix}" for lease in told]
+    living = {job.id: job for job in store.jobs() if not job.dead} if stale else {}
+    told = []
+    for lease in stale:
+        job = living.get(lease.job)
+        if job is None:
+            told.append(f"{lease.text}; to restore it: carbontui doctor --mend, or {lease.fix}")
+        elif job.orphaned and not job.alive("supervisor"):
+            told.append(f"{lease.text}, and trains on; to take it up: carbontui restart {job.id}, or {lease.fix}")
+    return told
 
 
 def low_limits() -> list[str]:
