@@ -242,7 +242,7 @@ def _await_socket(path: Path, directory: Path, keeper: subprocess.Popen[bytes]) 
         except OSError:
             if (directory / "exit.json").exists():
                 return
-            if keeper.poll() is not None:
+            if keeper.poll() is not None and not life.is_locked(directory / life.LOCK):  # else another has it
                 tail = (directory / "carbontui.log").read_text(errors="replace").strip().splitlines()[-1:]
                 raise LaunchError(f"the keeper ended at once: {' '.join(tail)}") from None
         finally:

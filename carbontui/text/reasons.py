@@ -76,6 +76,7 @@ REASONS: Table = {
     "stopped": "stopped by a user",
     "signalled": "the command was ended by signal {signal}",
     "exited": "the command ended with exit code {exit_code}",
+    "ended_unknown": "the command ended, its exit code is unknown",
     "lost_running": "the child is gone and its exit status is unknown",
     "lost_waiting": "the keeper is gone before the command was started: run it again",
     "lost_unloaded": "unloaded, and the keeper that would start it again is gone: run it again, from its checkpoint",

@@ -1,4 +1,4 @@
-"""`restart` resumes a job whose processes are gone; `doctor --install`: the systemd unit that does so at a reboot."""
+"""`restart` takes up or resumes a job whose keeper is gone; `doctor --install`: the systemd unit that does so at a reboot."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from carbontui.verbs.support.command import Failure, any_jobs, refused
 @click.argument("job", required=False, shell_complete=any_jobs)
 @click.option("--after-reboot", "every", is_flag=True, help="Every job on this machine that a reboot has ended.")
 def restart(job: str | None, every: bool) -> None:
-    """Resume a job whose processes are gone, as after a reboot."""
+    """Take up a training whose keeper is gone; resume a job whose processes are gone, as after a reboot."""
     if not every:
         _restart(talk.find(job))
         return

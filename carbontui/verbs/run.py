@@ -14,6 +14,7 @@ from carbontui import config, paths
 from carbontui.grid.settings import KeyFileError, keys_file, read_keys
 from carbontui.job import budget as budgets
 from carbontui.job import launch, requeue, spec, spool, store
+from carbontui.job import restart as restarting
 from carbontui.job.spec import slurm_job
 from carbontui.slurm import successor
 from carbontui.verbs.support.command import Failure, Finite, overrides, refused, zone_keys
@@ -121,6 +122,7 @@ def run(command: tuple[str, ...], name: str | None = None, detach: bool = False,
         check_log(log_path)
     resubmit, scheduled = bool(given.get("resubmit")), requeue.scheduled(os.environ)
     before = requeue.earlier(scheduled, command, chosen["cwd"]) if scheduled else None
+    before = before or (restarting.orphan(title, command, chosen["cwd"]) if title else None)
     if scheduled:
         chosen |= {"scheduler": scheduled.key, "attempt": scheduled.attempt}
     with refused("", launch.LaunchError):
@@ -212,6 +214,8 @@ def start_and_follow(
             with launch.undone(Path(job.dir)):
                 launch.start(job, hold=hold, try_first=tries)
             warn_unspooled(job)
+        elif before.orphaned:
+            restarting.restart(before)
         elif not before.live:  # one that the scheduler's restart has not ended continues by itself
             launch.start(job, hold=hold, again=requeue.state_left(before))
 
@@ -240,7 +244,8 @@ def start_and_follow(
     front = foreground.Foreground(Path(job.dir), sys.stdout.buffer, log_from=told)
     front.listen()
     start()
-    goes_on = "" if before is None else f" goes on (start {job.attempt + 1} of the scheduler's job)"
+    start_of = f" (start {job.attempt + 1} of the scheduler's job)" if job.scheduler else ""
+    goes_on = "" if before is None else f" goes on{start_of}"
     foreground.say(f"job {job.job} ({job.name}){goes_on}; look with: carbontui attach {job.job}")
     code = front.follow()
     sys.exit(machines.resubmit(Path(job.dir), code) if resubmit else code)

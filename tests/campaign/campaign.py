@@ -21,10 +21,12 @@ from typing import Any
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
 
+import adoption
 import clocks
 import cycles
 import extremes
 import fuzz
+import hidden
 import kills
 import providers
 import rest
@@ -80,6 +82,23 @@ def killed(seconds: float, seed: int, faults: int = 40) -> tuple[kills.Found, Ro
         ("jobs lost; exit status lost", "0; 0", f"{found.lost_jobs}; {found.wrong_exits}"),
         ("processes left; power limits left", "0; 0", f"{found.left_processes}; {found.left_limits}"),
     ]
+
+
+def adopted(rounds: int, seed: int) -> tuple[adoption.Found, Rows]:
+    found = adoption.Found()
+    in_a_house(lambda house: adoption.run(house, rounds, seed, found))
+    account = f"{min(found.account):.4f}-{max(found.account):.4f}" if found.account else "-"
+    seen = f"{found.rounds}; {len(found.faults)}; {found.slowest_s:.1f} s; {account}"
+    what = "keeper and supervisor killed, then restart; faults; slowest; booked of a true joule"
+    return found, [(what, "50; 0; 5 s; 0.99-1.01", seen)]
+
+
+def out_of_sight(*_: object) -> tuple[hidden.Found, Rows]:
+    found = hidden.Found()
+    if hidden.possible():
+        in_a_house(lambda house: hidden.run(house, found))
+    what = "verbs from another pid namespace, after a change of hostname, with a damaged record; faults"
+    return found, [(what, "40; 0", f"{found.tried}; {len(found.faults)}")]
 
 
 def rebooted(*_: object) -> tuple[list[str], Rows]:
@@ -183,6 +202,8 @@ def parts(minutes: float, seed: int, faults: int | None = None) -> dict[str, Cal
     tried = round(FAULTS * share) if faults is None else faults
     return {
         "kills": lambda: killed(FAULT_S * tried, seed, tried),
+        "adoption": lambda: adopted(max(1, round(50 * share)), seed),
+        "hidden": out_of_sight,
         "reboot": rebooted,
         "clocks": clocked,
         "surroundings": lambda: surrounded(every),

@@ -21,6 +21,20 @@ def test_deaths_and_hangs_of_every_role_cost_no_step_and_no_job():
 
 
 @pytest.mark.timeout(120)
+def test_a_training_without_keeper_and_supervisor_is_taken_up_whole():
+    found, _ = campaign.adopted(3, SEED)
+    assert found.rounds == 3 and found.faults == []
+
+
+@pytest.mark.timeout(180)
+def test_every_verb_is_right_or_names_what_hides_the_job():
+    found, _ = campaign.out_of_sight()
+    if not found.tried:
+        pytest.skip("no namespaces")
+    assert found.tried >= 40 and found.faults == []
+
+
+@pytest.mark.timeout(120)
 def test_a_clock_that_is_set_by_ten_years_ends_no_wait_and_replaces_no_supervisor():
     found, _ = campaign.clocked()
     if not found.jumps:

@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from carbontui.client import inject
 from carbontui.job.keeper import files, signals
 from carbontui.system import isolation, life
 
@@ -18,6 +19,14 @@ class CannotStart(Exception):
 
     def __init__(self, code: int) -> None:
         self.code = code
+
+
+def build_hook(directory: str, log: Callable[[str], None]) -> None:
+    """Write what the command's Python loads of us."""
+    try:
+        inject.build(f"{directory}/hook")
+    except OSError as error:
+        log(f"the hook directory could not be written, the script runs unsteered: {error}")
 
 
 def start(

@@ -17,9 +17,9 @@ import time
 from functools import partial
 from typing import Any
 
-from carbontui.client import inject
 from carbontui.job.keeper import command, files, first_count, signals
 from carbontui.job.keeper import resume as resuming
+from carbontui.job.keeper.adopted import UNKNOWN, Adopted, exit_status
 from carbontui.job.keeper.job_file import JobFile
 from carbontui.job.keeper.messages import (
     AccountsClosed,
@@ -72,7 +72,7 @@ class Keeper:
         self.resumed = f"{self.dir}/resumed.json"
         """The marker of the last unload, kept for a restart."""
         self.selector = selectors.DefaultSelector()
-        self.child: subprocess.Popen[bytes] | None = None
+        self.child: subprocess.Popen[bytes] | Adopted | None = None
         self.child_start: int | None = None
         files.reserve_exit(self.dir)
         self.job_file = JobFile(spec, log)
@@ -80,7 +80,7 @@ class Keeper:
         again = spec.get("again") or {}  # left by the previous keeper: state and starts
         self.starts = int(again.get("starts") or 0)
         self.unloaded = again.get("state") == "unloaded"
-        self.trial = Trial(trying=bool(spec.get("try")) and not again)
+        self.trial = Trial(trying=bool(again.get("trying") if again else spec.get("try")))
         self.hold_until = self.first_hold(again.get("state"))
         self.word_at = time.monotonic()
         """When a supervisor last renewed the hold of a held child: the hold's lease."""
@@ -149,8 +149,16 @@ class Keeper:
         log(f"child {self.child.pid} started{' again' if resume else ''}")
         self.publish()
 
+    def take_up(self, pid: int, start: int) -> None:
+        """Take up the training of a keeper that is gone, as it is."""
+        self.child, self.child_start = Adopted(pid, start, self.dir, self.selector), start
+        self.started_mono = time.monotonic() - proc.age_s(start)
+        log(f"child {pid} taken up")
+
     def reap(self) -> None:
         """Reap every child of ours that ended; as a subreaper we also get orphans of the supervisor."""
+        if isinstance(self.child, Adopted) and self.child.ended():
+            self.child_ended(self.child.returncode or 0)
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -176,7 +184,7 @@ class Keeper:
         if not self.stopped_by_person and (again := self.trial.begins_again(code, earlier)):
             self.wait_again(None, again, unloaded=not self.trial.anew)
             return
-        marker = resuming.not_before(self.marker) if code == 0 and not self.stopped_by_person else None
+        marker = resuming.not_before(self.marker) if code in (0, UNKNOWN) and not self.stopped_by_person else None
         if marker is None:
             self.last_run = ""  # it has ended by itself
         elif self.last_run:
@@ -197,7 +205,7 @@ class Keeper:
         if self.stopped_by_person and self.spec.get("estimate"):
             command.say(self.spec["log"], over(ESTIMATE_OVER, code))
         self.unloaded = marker is not None
-        self.finish(code if code >= 0 else None, -code if code < 0 else None)
+        self.finish(*exit_status(code))
 
     def wait_again(self, until: float | None, why: str, *, unloaded: bool = False) -> None:
         """Prepare to start the command again, as for the first time or after an unload; its output says why."""
@@ -349,10 +357,10 @@ class Keeper:
             self.selector.register(waiting, selectors.EVENT_READ, self.hear_signals)
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        try:
-            inject.build(f"{self.dir}/hook")
-        except OSError as error:
-            log(f"the hook directory could not be written, the script runs unsteered: {error}")
+        if child := (self.spec.get("again") or {}).get("child"):
+            self.take_up(*child)
+        else:
+            command.build_hook(self.dir, log)
         while not self.over():
             try:
                 self.tick()

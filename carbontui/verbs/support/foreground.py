@@ -36,16 +36,14 @@ BUDGET_EXIT = 5
 
 def exit_code(job: store.Job) -> int:
     """The child's code; 128 + n: signal n; 5: a budget stopped it; 85: unloaded under --requeue; 1: exit unknown."""
-    record = job.exit
-    if record is None:
-        return 1
+    record = job.exit or {}
     if record.get("budget"):
         return BUDGET_EXIT
     if record.get("unloaded"):
         return UNLOADED_EXIT
     if record.get("signal") is not None:
         return 128 + int(record["signal"])
-    return int(record["code"])
+    return 1 if record.get("code") is None else int(record["code"])
 
 
 def say(line: str) -> None:
