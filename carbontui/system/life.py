@@ -11,6 +11,7 @@ import fcntl
 import os
 import socket
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -50,8 +51,9 @@ class Place(NamedTuple):
         return "host" if other or self.host != here.host else ""
 
 
+@cache
 def here() -> Place:
-    """Where this process runs."""
+    """Where this process runs; a hostname that changes meanwhile makes no difference."""
     return Place(socket.gethostname(), proc.boot_id(), proc.machine_id(), proc.pid_namespace())
 
 
