@@ -1,4 +1,4 @@
-"""`restart` takes up or resumes a job whose keeper is gone; `doctor --install`: the systemd unit that does so at a reboot."""
+"""`restart` takes up or resumes a job whose keeper is gone; `doctor --install`: the systemd unit for reboots."""
 
 from __future__ import annotations
 
