@@ -24,62 +24,29 @@ from click.shell_completion import CompletionItem  # noqa: E402
 from carbontui.verbs.support import streams  # noqa: E402
 from carbontui.verbs.support.command import Failure  # noqa: E402
 
-# heading of the help -> verb -> module of carbontui.verbs that defines a click command of that name
-GROUPS: dict[str, dict[str, str]] = {
-    "Start": {
-        "run": "run",
-        "submit": "submit",
-        "demo": "demo",
-        "estimate": "estimate",
-        "rehearse": "rehearse",
-        "restart": "restart",
-    },
-    "Look": {
-        "attach": "attach",
-        "ls": "look",
-        "status": "look",
-        "plan": "look",
-        "log": "look",
-        "line": "line",
-        "rm": "look",
-    },
-    "Overrule": {
-        "pause": "overrule",
-        "boost": "overrule",
-        "cap": "overrule",
-        "resume": "overrule",
-        "auto": "overrule",
-        "budget": "overrule",
-        "forbid": "overrule",
-        "allow": "overrule",
-        "guess": "overrule",
-        "stop": "overrule",
-    },
-    "Results": {
-        "report": "report",
-        "receipt": "report",
-        "explain": "report",
-        "history": "report",
-        "compare": "compare",
-    },
-    "Grid and plans": {
-        "grid": "grid",
-        "zones": "grid",
-        "solve": "solve",
-        "backtest": "backtest",
-    },
-    "Machine and cluster": {
-        "doctor": "doctor",
-        "hook": "hook",
-        "calibrate": "calibrate",
-        "capd": "capd",
-        "site": "site",
-        "fleet": "fleet",
-        "completion": "hook",
-        "serve": "serve",
-    },
+GROUPS = {
+    "Start": ("run", "submit", "demo", "estimate", "rehearse", "restart"),
+    "Look": ("attach", "ls", "status", "plan", "log", "line", "rm"),
+    "Overrule": ("pause", "boost", "cap", "resume", "auto", "budget", "forbid", "allow", "guess", "stop"),
+    "Results": ("report", "receipt", "explain", "history", "compare"),
+    "Grid and plans": ("grid", "zones", "solve", "backtest"),
+    "Machine and cluster": ("doctor", "hook", "calibrate", "capd", "site", "fleet", "completion", "serve"),
 }
-VERBS = {verb: module for verbs in GROUPS.values() for verb, module in verbs.items()}
+"""The verbs under each heading of the help."""
+TOGETHER = {
+    "look": ("ls", "status", "plan", "log", "line", "rm"),
+    "overrule": GROUPS["Overrule"],
+    "report": ("receipt", "explain", "history"),
+    "grid": ("zones",),
+    "solve": ("backtest",),
+    "calibrate": ("rehearse",),
+    "fleet": ("submit",),
+    "hook": ("completion",),
+}
+"""Modules of carbontui.verbs with several verbs; every other verb has the module of its name. Each is a click command
+of the verb's name there."""
+VERBS = {verb: verb for verbs in GROUPS.values() for verb in verbs}
+VERBS |= {verb: module for module, verbs in TOGETHER.items() for verb in verbs}
 
 
 class Verbs(click.Group):

@@ -36,28 +36,8 @@ ANSWER_TIMEOUT_S = 5.0
 PENDING_MAX = 64
 """Unread snaps and deltas buffered before reading stops; the supervisor then drops messages on its side."""
 
-Request = (
-    protocol.Cmd
-    | protocol.Preview
-    | protocol.StatusAsk
-    | protocol.LogRead
-    | protocol.HistoryAsk
-    | protocol.JobsAsk
-    | protocol.EventsAsk
-    | protocol.AbilitiesAsk
-    | protocol.GridAsk
-)
-Answer = (
-    protocol.Result
-    | protocol.Previewed
-    | protocol.StatusAnswer
-    | protocol.LogAnswer
-    | protocol.HistoryAnswer
-    | protocol.JobsAnswer
-    | protocol.EventsAnswer
-    | protocol.AbilitiesAnswer
-    | protocol.GridAnswer
-)
+Request = protocol.Request
+Answer = protocol.Answer
 News = protocol.Snap | protocol.Delta
 
 

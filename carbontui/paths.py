@@ -57,8 +57,9 @@ def job_dir(job_id: str) -> Path:
     return jobs_dir() / job_id
 
 
-def write_whole(path: Path, data: bytes, mode: int = 0o600) -> None:
-    """Replace a file by one with these permissions: a reader sees the old or the new one. Raises OSError."""
+def write_whole(path: Path, data: bytes, mode: int = 0o600, *, durable: bool = False) -> None:
+    """Replace a file by one with these permissions: a reader sees the old or the new one, also after a power failure
+    if `durable`. Raises OSError."""
     temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     # others who may write in that folder must not redirect us to another file
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -66,10 +67,24 @@ def write_whole(path: Path, data: bytes, mode: int = 0o600) -> None:
         with open(os.open(temporary, flags, 0o600), "wb") as file:  # noqa: PTH123 - of a descriptor
             os.fchmod(file.fileno(), mode)
             file.write(data)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
         temporary.replace(path)
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
+    if durable:
+        sync_dir(path.parent)
+
+
+def sync_dir(path: Path) -> None:
+    """Make what was renamed or removed in this directory last. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def private_dir(path: Path) -> Path:

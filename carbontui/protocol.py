@@ -76,6 +76,10 @@ How = Literal["measured", "integrated", "estimated", "default", "forecast", "sim
 LevelKind = Literal["off", "unload", "pause", "duty", "cap", "full"]
 
 
+STILL: frozenset[str] = frozenset({"off", "unload", "pause"})
+"""Kinds of level without training steps."""
+
+
 def is_level_kind(word: str) -> TypeGuard[LevelKind]:
     return word in get_args(LevelKind)
 
@@ -528,8 +532,8 @@ class ChartSeries(Struct, frozen=True):
     """Null if no electricity price is known."""
 
 
-class LevelInfo(Struct, frozen=True):
-    """A level of the plan: watts of the devices at the level, speed relative to the reference."""
+class Level(Struct, frozen=True):
+    """A level of the plan, and what it means for the job: watts of all boards, speed against full speed."""
 
     name: str
     kind: LevelKind
@@ -539,6 +543,15 @@ class LevelInfo(Struct, frozen=True):
     """Watts per GPU for a cap."""
     assumed: bool = False
     """Watts and speed are worked out from those of measured levels."""
+
+    @property
+    def still(self) -> bool:
+        return self.kind in STILL
+
+    @property
+    def duty(self) -> float | None:
+        """The share of time of a duty cycle, which is its speed."""
+        return self.speed if self.kind == "duty" else None
 
 
 class Baseline(Struct, frozen=True):
@@ -584,7 +597,7 @@ class PlanView(Struct, frozen=True, kw_only=True):
     slot_s: float
     deadline: Time
     levels: tuple[tuple[str, int], ...]
-    table: tuple[LevelInfo, ...]
+    table: tuple[Level, ...]
     finish: Time
     gco2_g: float
     cost: float
@@ -731,6 +744,12 @@ class Ack(Struct, tag_field="t", tag="ack", frozen=True):
 # --- viewers ---------------------------------------------------------------------------------------------------
 
 
+class Numbered(Struct, tag_field="t", frozen=True):
+    """A question of a viewer, or the answer to it, which has its id."""
+
+    id: int
+
+
 class View(Struct, tag_field="t", tag="view", frozen=True):
     """viewer -> supervisor: send a snap, then deltas at most this often."""
 
@@ -767,23 +786,21 @@ class Delta(Struct, tag_field="t", tag="delta", frozen=True):
     frontier: Frontier | UnsetType | None = UNSET
 
 
-class Cmd(Struct, tag_field="t", tag="cmd", frozen=True):
+class Cmd(Numbered, tag="cmd", frozen=True):
     """viewer -> supervisor. `override_gen` is the one last seen (compare-and-set); null: any.
 
     args by verb: pause, boost: {until?}; cap: {value_w, until?}; budget: {budget}; stop: {now?}; resume: {};
     calibrate, rehearse: {show?}; forbid: {hours}; allow: {hours?}, all of them if omitted.
     """
 
-    id: int
     verb: Verb
     args: dict[str, Any] = {}
     override_gen: int | None = None
 
 
-class Result(Struct, tag_field="t", tag="result", frozen=True):
+class Result(Numbered, tag="result", frozen=True):
     """Answer to cmd. `text` is a line for the user ('paused at step 1,204')."""
 
-    id: int
     ok: bool
     error: str | None = None
     text: str = ""
@@ -792,11 +809,10 @@ class Result(Struct, tag_field="t", tag="result", frozen=True):
     """The content of the text in machine-readable form: for calibrate --show the curve (carbontui.curve/1)."""
 
 
-class Preview(Struct, tag_field="t", tag="preview", frozen=True):
+class Preview(Numbered, tag="preview", frozen=True):
     """viewer -> supervisor: a what-if request. Latest wins. `forbid` are forbidden hours in addition to those in force;
     `slot` is a time whose slot is to be changed: still where the plan runs, else at full speed."""
 
-    id: int
     budget: str | None = None
     carbon_price: NonNegative | None = None
     forbid: str | None = None
@@ -813,8 +829,7 @@ class PlanTotals(Struct, frozen=True):
     kwh: float
 
 
-class Previewed(Struct, tag_field="t", tag="previewed", frozen=True):
-    id: int
+class Previewed(Numbered, tag="previewed", frozen=True):
     plan: PlanView | None
     finish: Time | None
     gco2_g: float | None
@@ -831,45 +846,38 @@ class Previewed(Struct, tag_field="t", tag="previewed", frozen=True):
     be solved."""
 
 
-class StatusAsk(Struct, tag_field="t", tag="status", frozen=True):
+class StatusAsk(Numbered, tag="status", frozen=True):
     """viewer -> supervisor: sample now (deadline 300 ms) and answer."""
 
-    id: int
 
-
-class StatusAnswer(Struct, tag_field="t", tag="status", frozen=True):
-    id: int
+class StatusAnswer(Numbered, tag="status", frozen=True):
     status: Status
 
 
-class LogRead(Struct, tag_field="t", tag="log.read", frozen=True):
+class LogRead(Numbered, tag="log.read", frozen=True):
     """viewer -> supervisor: bytes of run.log from `offset` (negative: from the end), at most `max`."""
 
-    id: int
     offset: Annotated[int, Meta(ge=-(2**53), le=2**53)]
     max: Annotated[int, Meta(ge=1, le=256 * 1024)] = 32 * 1024
 
 
-class LogAnswer(Struct, tag_field="t", tag="log.read", frozen=True):
+class LogAnswer(Numbered, tag="log.read", frozen=True):
     """`text` starts at byte `offset`, the next read begins at `next`; `size` is the file's length now."""
 
-    id: int
     offset: int
     next: int
     size: int
     text: str
 
 
-class HistoryAsk(Struct, tag_field="t", tag="history", frozen=True):
+class HistoryAsk(Numbered, tag="history", frozen=True):
     """viewer -> supervisor: the last `span` seconds of the job's clock in `buckets` columns."""
 
-    id: int
     span: Annotated[float, Meta(ge=0.001, le=1e9)]
     buckets: Annotated[int, Meta(ge=1, le=2000)]
 
 
-class HistoryAnswer(Struct, tag_field="t", tag="history", frozen=True):
-    id: int
+class HistoryAnswer(Numbered, tag="history", frozen=True):
     watts: Watts
     level: tuple[str | None, ...] = ()
     intensity_g: tuple[float | None, ...] = ()
@@ -877,37 +885,30 @@ class HistoryAnswer(Struct, tag_field="t", tag="history", frozen=True):
     """Of each level."""
 
 
-class JobsAsk(Struct, tag_field="t", tag="jobs", frozen=True):
+class JobsAsk(Numbered, tag="jobs", frozen=True):
     """viewer -> supervisor: the jobs of this user on this machine."""
 
-    id: int
 
-
-class JobsAnswer(Struct, tag_field="t", tag="jobs", frozen=True):
-    id: int
+class JobsAnswer(Numbered, tag="jobs", frozen=True):
     jobs: tuple[Status, ...]
 
 
-class EventsAsk(Struct, tag_field="t", tag="events", frozen=True):
+class EventsAsk(Numbered, tag="events", frozen=True):
     """viewer -> supervisor: the last `most` events from `since` on; new plans only if requested."""
 
-    id: int
     since: Time | None = None
     most: Annotated[int, Meta(ge=1, le=500)] = 100
     plans: bool = False
 
 
-class EventsAnswer(Struct, tag_field="t", tag="events", frozen=True):
+class EventsAnswer(Numbered, tag="events", frozen=True):
     """Oldest first."""
 
-    id: int
     events: tuple[Event, ...]
 
 
-class AbilitiesAsk(Struct, tag_field="t", tag="abilities", frozen=True):
+class AbilitiesAsk(Numbered, tag="abilities", frozen=True):
     """viewer -> supervisor: what can be measured and done in this job?"""
-
-    id: int
 
 
 class Ability(Struct, frozen=True):
@@ -921,18 +922,15 @@ class Ability(Struct, frozen=True):
     fix: str = ""
 
 
-class AbilitiesAnswer(Struct, tag_field="t", tag="abilities", frozen=True):
+class AbilitiesAnswer(Numbered, tag="abilities", frozen=True):
     """`curve` is the calibrated speed curve, one line per level; empty until one is known."""
 
-    id: int
     rows: tuple[Ability, ...]
     curve: tuple[str, ...] = ()
 
 
-class GridAsk(Struct, tag_field="t", tag="grid", frozen=True):
+class GridAsk(Numbered, tag="grid", frozen=True):
     """viewer -> supervisor: where do intensity and price come from?"""
-
-    id: int
 
 
 class GridSource(Struct, frozen=True):
@@ -946,10 +944,9 @@ class GridSource(Struct, frozen=True):
     note: str = ""
 
 
-class GridAnswer(Struct, tag_field="t", tag="grid", frozen=True):
+class GridAnswer(Numbered, tag="grid", frozen=True):
     """`note` is one line on what is wrong; `moved` says which fuels recently moved the intensity, if known."""
 
-    id: int
     sources: tuple[GridSource, ...]
     note: str = ""
     moved: str = ""
@@ -962,22 +959,8 @@ class Refused(Struct, tag_field="t", tag="refused", frozen=True):
     id: int | None = None
 
 
-FromPeer = (
-    Hello
-    | RankReport
-    | Ack
-    | View
-    | Cmd
-    | Preview
-    | StatusAsk
-    | LogRead
-    | HistoryAsk
-    | JobsAsk
-    | EventsAsk
-    | AbilitiesAsk
-    | GridAsk
-)
-Answers = (
+Request = Cmd | Preview | StatusAsk | LogRead | HistoryAsk | JobsAsk | EventsAsk | AbilitiesAsk | GridAsk
+Answer = (
     Result
     | Previewed
     | StatusAnswer
@@ -987,10 +970,9 @@ Answers = (
     | EventsAnswer
     | AbilitiesAnswer
     | GridAnswer
-    | Refused
 )
-ToViewer = Welcome | Snap | Delta | Answers
-ToRank = Welcome | Want | Figures
+FromPeer = Hello | RankReport | Ack | View | Request
+ToViewer = Welcome | Snap | Delta | Answer | Refused
 
 _encoder = msgspec.json.Encoder()
 _from_peer = msgspec.json.Decoder(FromPeer)

@@ -6,9 +6,11 @@ Inside, everything is SI-like floats whose name carries the unit: ``_s`` seconds
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 import unicodedata
+from collections.abc import Sequence
 from datetime import datetime, timezone
 
 J_PER_KWH = 3.6e6
@@ -94,3 +96,15 @@ def local_offset_s(epoch_s: float) -> float:
     """Seconds by which local time is ahead of UTC at that time."""
     offset = datetime.fromtimestamp(epoch_s).astimezone().utcoffset()
     return 0.0 if offset is None else offset.total_seconds()
+
+
+def between(rows: Sequence[Sequence[float]], at: float) -> tuple[float, ...]:
+    """The row at a value of the first column: linear between two of `rows`, which ascend; below the first in proportion
+    to it, above the last that one."""
+    if at <= rows[0][0]:
+        return tuple(value * max(0.0, at) / rows[0][0] for value in rows[0])
+    for low, high in itertools.pairwise(rows):
+        if at <= high[0]:
+            share = (at - low[0]) / (high[0] - low[0])
+            return tuple(one + share * (other - one) for one, other in zip(low, high, strict=True))
+    return tuple(rows[-1])

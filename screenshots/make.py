@@ -27,7 +27,6 @@ from msgspec import structs  # noqa: E402
 
 from carbontui import units  # noqa: E402
 from carbontui.tui.app import CarbonApp  # noqa: E402
-from carbontui.tui.glyphs import BLOCKS  # noqa: E402
 from carbontui.tui.screens.dashboard import Dashboard  # noqa: E402
 from carbontui.tui.target import Target  # noqa: E402
 
@@ -51,7 +50,7 @@ async def draw(name: str, folder: Path) -> None:
         socket = Path(place) / "s"
         async with FakeSupervisor(socket, snap) as fake:
             fake.levels = past_levels(gpus, now=units.from_iso(fake.snap.series.now))
-            screen = Dashboard(Target("k7q2mz", "charlm", socket), BLOCKS, monotonic=lambda: 0.0)
+            screen = Dashboard(Target("k7q2mz", "charlm", socket), monotonic=lambda: 0.0)
             app = CarbonApp(lambda: screen)
             app.theme = theme
             async with app.run_test(size=size) as pilot:
@@ -71,7 +70,7 @@ async def draw_demo(folder: Path) -> None:
         job = subprocess.run([*carbontui, "demo", "--detach"], check=True, **told).stdout.split()[-1]
         try:
             record = json.loads((Path(home) / "jobs" / job / "job.json").read_text())
-            screen = Dashboard(Target(job, "demo", Path(record["socket"])), BLOCKS)
+            screen = Dashboard(Target(job, "demo", Path(record["socket"])))
             app = CarbonApp(lambda: screen)
             app.theme = "carbon-dark"
             async with app.run_test(size=(120, 40)) as pilot:

@@ -64,10 +64,7 @@ def planned(
 
 def _late_by(deadline_s: float, plan: Schedule) -> Schedule:
     """The plan and its baselines, each late by the time it needs beyond `deadline_s` (seconds from the start)."""
-    baselines = tuple(
-        replace(rival, evaluation=replace(rival.evaluation, late_s=max(0.0, rival.evaluation.finish_s - deadline_s)))
-        for rival in plan.baselines
-    )
+    baselines = tuple(replace(rival, late_s=max(0.0, rival.finish_s - deadline_s)) for rival in plan.baselines)
     return replace(plan, late_s=max(0.0, plan.finish_s - deadline_s), baselines=baselines)
 
 

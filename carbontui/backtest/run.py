@@ -16,7 +16,7 @@ from typing import Any
 
 from carbontui.backtest.assumed_job import AssumedJob, Grid, boundaries
 from carbontui.backtest.issued import LEAST_HISTORY_S, ForecastIssue, OwnForecast, Predictor, PublishedForecast
-from carbontui.plan.evaluation import evaluate
+from carbontui.plan.evaluation import evaluate, spelled_out
 from carbontui.plan.graph import build
 from carbontui.plan.planner import solve
 from carbontui.plan.problem import Problem, ProblemError
@@ -121,7 +121,7 @@ def run(
         for name, policy in policies.items():
             levels = tuple(policy(case))
             figures = evaluate(case.problem, levels)
-            outcomes[name].append(PolicyOutcome(_until_done(case.problem, levels, figures), figures))
+            outcomes[name].append(PolicyOutcome(spelled_out(case.problem, levels, figures.finish_s), figures))
         progress(done + 1)
     about = {
         "grid": grid.series.source,
@@ -138,16 +138,6 @@ def run(
 def default_slot(work_s: float) -> float:
     """15 min for jobs up to 2 h, 30 min up to 8 h, else an hour."""
     return 900.0 if work_s <= 2 * 3600 else 1800.0 if work_s <= 8 * 3600 else 3600.0
-
-
-def _until_done(problem: Problem, levels: Sequence[int], figures: Evaluation) -> tuple[int, ...]:
-    clock, out = 0.0, []
-    for k, duration in enumerate(problem.dur_s):
-        said = levels[k] if k < len(levels) else -1
-        # slots beyond a policy's schedule run at full speed, as in `evaluate`
-        out.append(-1 if clock >= figures.finish_s - 1e-9 else problem.fastest if said < 0 else said)
-        clock += duration
-    return tuple(out)
 
 
 def _cases(
@@ -247,14 +237,14 @@ def rolling(case: Case, expect: Predictor) -> list[int]:
 def _best_constant(case: Case) -> tuple[int, ...]:
     """The best level to hold throughout, chosen in hindsight."""
     _, *constant = evaluated(case.problem, steady(build(case.problem)))
-    held = [b for b in constant if b.evaluation.feasible]
-    return min(held, key=lambda b: b.evaluation.objective).levels if held else ()
+    held = [b for b in constant if b.feasible]
+    return min(held, key=lambda b: b.objective).levels if held else ()
 
 
 def _window(case: Case, expect: Predictor) -> tuple[int, ...]:
     """The best start by the forecast at the beginning; runs without a break from there."""
     expected = replace(case.problem, ci_g_per_kwh=tuple(expect(case.edges)))
-    window = [b for b in baselines(expected) if b.name == "best window" and b.evaluation.feasible]
+    window = [b for b in baselines(expected) if b.name == "best window" and b.feasible]
     return window[0].levels if window else ()
 
 

@@ -51,7 +51,7 @@ def side_by_side(
     for k, (here, mine, theirs) in enumerate(((problem, plan, rival), (other, rival, plan))):
         now = next(baseline for baseline in mine.baselines if baseline.name == "run now")
         own_g, other_g = (evaluate(here, made.levels).gco2 for made in (mine, theirs))
-        found.append(BySignal(names[k], sources[k], own_g, other_g, now.evaluation.gco2))
+        found.append(BySignal(names[k], sources[k], own_g, other_g, now.gco2))
     return found[0], found[1]
 
 

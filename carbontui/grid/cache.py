@@ -28,7 +28,6 @@ from carbontui.system import untrusted
 
 T = TypeVar("T")
 
-FAULTS = (OSError, asyncio.TimeoutError, ValueError)
 DISK_S = 3.0
 LOCK_S = 10.0
 CLOCK_S = 60.0
@@ -87,38 +86,33 @@ class Cache:
         if self._closed(entry):
             return entry
         try:
-            return await self._refreshed(key, window_s, fetch, turn)
+            async with self._locked(key):
+                entry = await self.peek(key)
+                if self._closed(entry):
+                    return entry
+                due_s = await self._take_turn(turn) if turn else 0.0
+                if due_s > self._now():
+                    waits = f"next request in {due_s - self._now():.0f} s: the provider limits requests per data set"
+                    return replace(entry, next_s=due_s, notes=entry.notes if entry.series else (waits,))
+                entry = await self._fetched(entry, window_s, fetch)
+                await self._store(key, entry)
         except Unreachable as error:
             return replace(entry, fault=str(error))
-
-    async def _refreshed(
-        self,
-        key: str,
-        window_s: float,
-        fetch: Callable[[Entry], Awaitable[Answer]],
-        turn: Turn | None,
-    ) -> Entry:
-        async with self._locked(key):
-            entry = await self.peek(key)
-            if self._closed(entry):
-                return entry
-            due_s = await self._take_turn(turn) if turn else 0.0
-            if due_s > self._now():
-                waits = (f"next request in {due_s - self._now():.0f} s: the provider limits requests per data set",)
-                return replace(entry, next_s=due_s, notes=entry.notes if entry.series else waits)
-            try:
-                series, notes = await fetch(entry)
-                now_s = self._now()
-                open_s = now_s + window_s * (1 + JITTER * self._chance())
-                entry = Entry(replace(series, fetched_at_s=now_s), now_s, open_s, "", notes)
-            except GridError as error:
-                wait_s = error.retry_after_s or _back_off(entry, window_s)
-                entry = replace(entry, asked_at_s=self._now(), next_s=self._now() + wait_s, fault=str(error))
-            except Exception as error:  # one provider's fault, or our bug in parsing it, must not affect the others
-                wait_s, fault = _back_off(entry, window_s), f"the answer could not be read ({type(error).__name__})"
-                entry = replace(entry, asked_at_s=self._now(), next_s=self._now() + wait_s, fault=fault)
-            await self._store(key, entry)
         return entry
+
+    async def _fetched(self, entry: Entry, window_s: float, fetch: Callable[[Entry], Awaitable[Answer]]) -> Entry:
+        wait_s: float | None = None
+        try:
+            series, notes = await fetch(entry)
+            now_s = self._now()
+            open_s = now_s + window_s * (1 + JITTER * self._chance())
+            return Entry(replace(series, fetched_at_s=now_s), now_s, open_s, "", notes)
+        except GridError as error:
+            wait_s, fault = error.retry_after_s, str(error)
+        except Exception as error:  # one provider's fault, or our bug in parsing it, must not affect the others
+            fault = f"the answer could not be read ({type(error).__name__})"
+        wait_s = wait_s or _back_off(entry, window_s)
+        return replace(entry, asked_at_s=self._now(), next_s=self._now() + wait_s, fault=fault)
 
     async def _take_turn(self, turn: Turn) -> float:
         """Take the data set's turn: 0 when taken, else the time at which the next request is allowed."""
@@ -137,12 +131,7 @@ class Cache:
 
     async def peek(self, key: str) -> Entry:
         """The entry as it is now, without a request."""
-        held = self._memory.get(key, Entry())
-        if self._directory is None:
-            return held
-        found = None
-        with contextlib.suppress(*FAULTS):  # another version, a damaged file, a failed disk
-            found = await in_thread(_read, self._path(key), Entry, deadline_s=DISK_S)
+        held, found = self._memory.get(key, Entry()), await self._load(key, Entry)
         # on a disk that takes no writes, this process's memory is newer
         return found if found and found.asked_at_s >= held.asked_at_s else held
 
@@ -150,17 +139,13 @@ class Cache:
         """Update the value kept under `key` (None at first) through `change` and return it; includes what other jobs
         wrote. A stored value that is not a `kind`, or for which `change` raises ValueError, is ignored."""
         kept = change(self._kept.get(key))
-        if self._directory is not None:
-            with contextlib.suppress(Unreachable):
-                async with self._locked(key):
-                    found = None
-                    with contextlib.suppress(*FAULTS):
-                        found = await in_thread(_read, self._path(key), kind, deadline_s=DISK_S)
-                        if found is not None:
-                            kept = change(found)
-                    if kept != found:
-                        with contextlib.suppress(*FAULTS):
-                            await in_thread(_write, self._path(key), kept, deadline_s=DISK_S)
+        with contextlib.suppress(Unreachable):
+            async with self._locked(key):
+                found = await self._load(key, kind)
+                with contextlib.suppress(ValueError):
+                    kept = kept if found is None else change(found)
+                if kept != found:
+                    await self._save(key, kept)
         self._kept[key] = kept
         return kept
 
@@ -171,9 +156,19 @@ class Cache:
 
     async def _store(self, key: str, entry: Entry) -> None:
         self._memory[key] = entry
+        await self._save(key, entry)
+
+    async def _load(self, key: str, kind: type[T]) -> T | None:
+        """None for no file, another version's, a damaged one, a failed disk."""
         if self._directory is not None:
-            with contextlib.suppress(OSError, asyncio.TimeoutError):
-                await in_thread(_write, self._path(key), entry, deadline_s=DISK_S)
+            with contextlib.suppress(OSError, asyncio.TimeoutError, ValueError):
+                return await in_thread(_read, self._path(key), kind, deadline_s=DISK_S)
+        return None
+
+    async def _save(self, key: str, value: object) -> None:
+        if self._directory is not None:
+            with contextlib.suppress(OSError, asyncio.TimeoutError, ValueError):
+                await in_thread(_write, self._path(key), value, deadline_s=DISK_S)
 
     def _path(self, key: str) -> Path:
         assert self._directory is not None
@@ -219,11 +214,8 @@ def _open_lock(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
-def _read(path: Path, kind: type[T]) -> T | None:
-    try:
-        return untrusted.decode(path.read_bytes(), kind)
-    except FileNotFoundError:
-        return None
+def _read(path: Path, kind: type[T]) -> T:
+    return untrusted.decode(path.read_bytes(), kind)
 
 
 def _write(path: Path, value: object) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from carbontui.grid import typical
 from carbontui.grid.types import Row
@@ -36,7 +37,7 @@ def slot_means(rows: Sequence[Row], start_s: float, step_s: float, slots: int) -
     for row in rows[first:]:
         if row.start_s >= end_s:
             break
-        left, right = max(row.start_s, start_s), min(row.start_s + row.dur_s, end_s)
+        left, right = max(row.start_s, start_s), min(row.end_s, end_s)
         while left < right - 1e-6:
             k = min(slots - 1, int((left - start_s) / step_s + 1e-9))
             until = min(right, start_s + (k + 1) * step_s)
@@ -46,6 +47,13 @@ def slot_means(rows: Sequence[Row], start_s: float, step_s: float, slots: int) -
             covered[k] += until - left
             left = until
     return [total / part if part >= FULL_ENOUGH * step_s else None for total, part in zip(totals, covered, strict=True)]
+
+
+def slots_of(answer: Mapping[str, Any], name: str, start_s: float, step_s: float, slots: int) -> list[float | None]:
+    """The same of one column of the worker's answer."""
+    first_s, length = answer["now_s"], answer["step_s"]
+    rows = [Row(first_s + k * length, length, value) for k, value in enumerate(answer[name])]
+    return slot_means(rows, start_s, step_s, slots)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,18 +84,15 @@ class Expectation:
 
 def expectation(profile: typical.Profile, actual: Sequence[Row], now_s: float) -> Expectation:
     """Fit level and anomaly to rows that ended by `now_s`; with too few of them the typical day stays unscaled."""
-    recent = [
-        row for row in actual if row.start_s + row.dur_s <= now_s + 1e-6 and row.start_s >= now_s - LEVEL_WINDOW_S
-    ]
+    recent = [row for row in actual if row.end_s <= now_s + 1e-6 and row.start_s >= now_s - LEVEL_WINDOW_S]
     if sum(row.dur_s for row in recent) < LEVEL_NEEDS_S:
         return Expectation(profile, 1.0, 0.0, None)
     typical_sum = sum(row.dur_s * (profile.at(row.start_s + row.dur_s / 2)[0] or 0.0) for row in recent)
     actual_sum = sum(row.dur_s * row.value for row in recent)
     level = min(LEVEL_RANGE[1], max(LEVEL_RANGE[0], actual_sum / typical_sum)) if typical_sum > 0 else 1.0
     last = recent[-1]
-    last_s = last.start_s + last.dur_s
     anomaly = last.value - level * (profile.at(last.start_s + last.dur_s / 2)[0] or 0.0)
-    return Expectation(profile, level, anomaly, last_s)
+    return Expectation(profile, level, anomaly, last.end_s)
 
 
 def nowcast(published: Sequence[Row], actual: Sequence[Row], now_s: float) -> tuple[float, float]:
@@ -97,7 +102,7 @@ def nowcast(published: Sequence[Row], actual: Sequence[Row], now_s: float) -> tu
             break
         said = slot_means(published, row.start_s, row.dur_s, 1)[0]
         if said is not None:
-            return row.value - said, row.start_s + row.dur_s
+            return row.value - said, row.end_s
     return 0.0, now_s
 
 

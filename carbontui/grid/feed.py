@@ -6,6 +6,7 @@ job's: in a replay it runs over the recorded rows, and later rows stay hidden.
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -87,10 +88,9 @@ class Feed:
         return ""
 
     def _recorded_note(self, recorded: Series) -> str:
-        first, last = recorded.rows[0], recorded.rows[-1]
-        if self._now() < first.start_s:
+        if self._now() < recorded.rows[0].start_s:
             return "the recorded grid starts later: values until then are expected, not recorded"
-        over = self._now() >= last.start_s + last.dur_s
+        over = self._now() >= recorded.end_s
         return "the recorded grid has ended: later values are expected, not recorded" if over else ""
 
     @property
@@ -126,8 +126,8 @@ class Feed:
 
     def _plays(self, now_s: float) -> bool:
         """Whether the recording covers now."""
-        rows = self._recorded.rows if self._recorded is not None else ()
-        return bool(rows) and rows[0].start_s <= now_s < rows[-1].start_s + rows[-1].dur_s
+        series = self._recorded
+        return series is not None and series.rows[0].start_s <= now_s < series.end_s
 
     def _published(self) -> Sequence[Row]:
         return self._live.published.rows if self._live and self._live.published else ()
@@ -156,7 +156,7 @@ class Feed:
 
     def next_refresh_s(self) -> float:
         """When `refresh` is next worth calling, epoch seconds of the job's clock."""
-        return self._live.next_refresh_s() if self._live is not None else math.inf
+        return self._live.next_s if self._live is not None else math.inf
 
     # --- answers ---------------------------------------------------------------------------------------------
 
@@ -236,9 +236,7 @@ class Feed:
                 cells = compose.overlaid(cells, said, nowcast_g, last_s, start_s, step_s)
                 source, how = f"{self._source_title()} forecast", "forecast"
         if self._fresh(now_s) and self._adopted is not None:
-            own = [
-                compose.slot_means(_rows(self._adopted, name), start_s, step_s, slots) for name in ("mean", "lo", "hi")
-            ]
+            own = [compose.slots_of(self._adopted, name, start_s, step_s, slots) for name in ("mean", "lo", "hi")]
             cells = [(m, lo, hi) if m is not None else cell for m, lo, hi, cell in zip(*own, cells, strict=True)]
             source, how = self._adopted["provenance"], "forecast"
             if published:
@@ -295,9 +293,9 @@ class Feed:
         if closing and self._recorded is not None:
             actual = self._recorded.rows
         if actual or published:
-            last_s = actual[-1].start_s + actual[-1].dur_s if actual else -math.inf
+            last_s = actual[-1].end_s if actual else -math.inf
             later = [row for row in published if row.start_s >= last_s - 1e-6]
-            return tuple(row for row in [*actual, *later] if row.start_s + row.dur_s > start_s and row.start_s < end_s)
+            return tuple(row for row in [*actual, *later] if row.end_s > start_s and row.start_s < end_s)
         if self._typical is None:
             return ()
         hours = [hour * 3600.0 for hour in range(math.floor(start_s / 3600.0), math.ceil(end_s / 3600.0))]
@@ -362,16 +360,4 @@ def _newer(kept: dict[str, Any] | None, answer: dict[str, Any]) -> dict[str, Any
 
 def _first(rows: Sequence[Row], now_s: float) -> int:
     """Index of the first row that had not ended by now_s."""
-    low, high = 0, len(rows)
-    while low < high:
-        middle = (low + high) // 2
-        if rows[middle].start_s + rows[middle].dur_s <= now_s + 1e-6:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-def _rows(answer: dict[str, Any], name: str) -> list[Row]:
-    start_s, step_s = answer["now_s"], answer["step_s"]
-    return [Row(start_s + k * step_s, step_s, value) for k, value in enumerate(answer[name])]
+    return bisect.bisect_right(rows, now_s + 1e-6, key=lambda row: row.end_s)

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 ANSWER_S = 6.0
 SIZE_MAX = 16 * 1024 * 1024
-BLOCK = 64 * 1024
-"""Bytes decompressed at a time, so that a compressed body never takes much more memory than the limit."""
 REDIRECTS_MAX = 3
 ATTEMPTS = 2
 BUSY_S = 300.0
@@ -206,30 +204,28 @@ def _overdue(question: Question, answer_s: float) -> Unreachable:
 
 
 def _body(response: httpx.Response, question: Question, answer_s: float) -> bytes:
-    """The body, decompressed block by block. Raises BadAnswer above SIZE_MAX, however small the compressed form."""
+    """The body, unpacked. Raises BadAnswer above SIZE_MAX, however small the compressed form."""
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "gzip", ""):
         raise BadAnswer(f"{question.host} sent a body compressed as {encoding[:20]!r}, which was not requested")
-    unpacked = zlib.decompressobj(16 + zlib.MAX_WBITS) if encoding == "gzip" else None
-    body, due_s = bytearray(), time.monotonic() + answer_s
+    too_large = BadAnswer(f"{question.host} sent more than {SIZE_MAX // 2**20} MiB")
+    packed, due_s = bytearray(), time.monotonic() + answer_s
     for part in response.iter_raw():
         if time.monotonic() > due_s:  # a trickle: the caller has left
             raise _overdue(question, answer_s)
-        while part:
-            if unpacked is None:
-                body += part
-                part = b""
-            else:
-                try:
-                    body += unpacked.decompress(part, BLOCK)
-                except zlib.error:
-                    raise BadAnswer(f"{question.host} sent a broken or cut-off body") from None
-                part = unpacked.unconsumed_tail
-            if len(body) > SIZE_MAX:
-                raise BadAnswer(f"{question.host} sent more than {SIZE_MAX // 2**20} MiB")
-    if unpacked is not None and not unpacked.eof and body:
-        raise BadAnswer(f"{question.host} sent a broken or cut-off body")
-    return bytes(body)
+        packed += part
+        if len(packed) > SIZE_MAX:
+            raise too_large
+    if encoding != "gzip" or not packed:
+        return bytes(packed)
+    unpacking = zlib.decompressobj(16 + zlib.MAX_WBITS)
+    with contextlib.suppress(zlib.error):
+        body = unpacking.decompress(packed, SIZE_MAX + 1)
+        if len(body) > SIZE_MAX:
+            raise too_large
+        if unpacking.eof:
+            return body
+    raise BadAnswer(f"{question.host} sent a broken or cut-off body")
 
 
 def _check_onward(here: httpx.URL, onward: httpx.URL) -> None:

@@ -34,7 +34,7 @@ def issue_of(forecast: Series, now_s: float) -> Issue:
     """A forecast as an issue; issued when it was fetched where the source does not say."""
     issued_s = forecast.generated_at_s or forecast.fetched_at_s or now_s
     # rows of older issues may precede it
-    rows = [row for row in forecast.rows if row.start_s + row.dur_s > issued_s]
+    rows = [row for row in forecast.rows if row.end_s > issued_s]
     return {"issued_at_s": issued_s, "times_s": [r.start_s for r in rows], "values": [r.value for r in rows]}
 
 

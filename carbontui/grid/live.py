@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from carbontui.grid import choose, clean, issues, opinions, truth
 from carbontui.grid.cache import Cache, Entry, Turn
@@ -18,6 +18,8 @@ from carbontui.grid.settings import GridSettings
 from carbontui.grid.types import Answer, GridForecast, Row, Series, Signal
 
 T = TypeVar("T")
+Question: TypeAlias = Callable[[Series | None], Coroutine[Any, Any, Answer]]
+"""Asks a provider, given its last answer."""
 
 REFRESH_S = 30.0
 """A refresh ends after this, however many sources are silent."""
@@ -78,18 +80,15 @@ class Live:
         self.price_zone = settings.price_zone or zone
         self._prices = choose.prices(self.price_zone, self.http, settings)
         self._states: dict[str, SourceState] = {}
-        self._next_s = 0.0
+        self.next_s = 0.0
 
     @property
     def sources(self) -> tuple[SourceState, ...]:
         return tuple(self._states.get(p.name) or self._unasked(p) for p in [*self._carbon, *self._prices])
 
-    def next_refresh_s(self) -> float:
-        return self._next_s
-
     async def refresh(self) -> None:
         """Query the sources once; at most one request per source, question and window."""
-        self._next_s = self._now() + BACKFILL_S
+        self.next_s = self._now() + BACKFILL_S
         try:
             await asyncio.wait_for(self._round(), REFRESH_S)
         except asyncio.TimeoutError:
@@ -133,7 +132,7 @@ class Live:
         await self._ask_price(opens, faults)
         self.note = "; ".join([*faults, *self._remarks()])[:240]
         if opens:
-            self._next_s = max(self._now() + 5.0, min(opens))
+            self.next_s = max(self._now() + 5.0, min(opens))
 
     def _remarks(self) -> list[str]:
         shown = self.published or self.history
@@ -150,62 +149,69 @@ class Live:
     async def _ask(self, provider: Provider, opens: list[float]) -> tuple[Entry, Entry]:
         """Its history and its forecast; an empty entry for one that it does not have."""
         zone, now_s = self.zone, self._now()
-
-        async def ahead(old: Entry) -> Answer:
-            said, notes = await _in_time(provider, provider.forecast(zone, now_s + AHEAD_S, now_s))
-            # the next supervisor also needs the forecast of hours that have no measured value yet
-            return _joined(_since(old.series, now_s - SAID_KEPT_S), said, now_s), notes
-
-        asked = []
-        if provider.remembers:
-            asked.append(self._ask_history(provider, provider.window_s))
+        asked = [self._ask_history(provider, provider.window_s)]
         if provider.foresees:
             window_s = provider.forecast_window_s or provider.window_s
-            key, turn = f"{provider.name}-{zone}-forecast", _turn(provider, "forecast")
-            asked.append(self._cache.ask(key, window_s, ahead, turn))
+            ahead = _always(provider.forecast, zone, now_s + AHEAD_S, now_s)
+            asked.append(self._cached(provider, zone, "forecast", window_s, ahead, SAID_KEPT_S))
         answers = await asyncio.gather(*asked)
         opens += [entry.next_s for entry in answers]
-        return answers[0] if provider.remembers else Entry(), answers[-1] if provider.foresees else Entry()
+        return answers[0], answers[1] if provider.foresees else Entry()
+
+    async def _cached(
+        self, provider: Provider, zone: str, question: str, window_s: float, ask: Question, kept_s: float = DEPTH_S
+    ) -> Entry:
+        """The provider's answer, joined to its last one."""
+
+        async def fetch(old: Entry) -> Answer:
+            try:
+                found, notes = await _in_time(provider, ask(old.series))
+            except GridError as error:
+                if question == "past":  # nothing waits for older values
+                    wait_s = DAY_S if isinstance(error, NoData) else 3600.0
+                    error.retry_after_s = max(error.retry_after_s or 0.0, wait_s)
+                raise
+            return _joined(old.series, found, self._now(), kept_s), notes
+
+        # past and future prices are one data set
+        data_set = "price" if provider.signal == "price" else "forecast" if question == "forecast" else "history"
+        turn = Turn(f"{provider.name}-{data_set}", provider.spacing_s) if provider.spacing_s else None
+        return await self._cache.ask(f"{provider.name}-{zone}-{question}", window_s, fetch, turn)
 
     async def _ask_history(self, provider: Provider, window_s: float) -> Entry:
         zone, now_s = self.zone, self._now()
 
-        async def recent(old: Entry) -> Answer:
-            held = old.series.rows if old.series else ()
-            start_s = max(now_s - provider.reach_s, held[-1].start_s - provider.overlap_s if held else 0.0)
+        async def recent(old: Series | None) -> Answer:
+            start_s = max(now_s - provider.reach_s, old.rows[-1].start_s - provider.overlap_s if old else 0.0)
             try:
-                series, notes = await _in_time(provider, provider.history(zone, start_s, now_s, now_s))
+                return await provider.history(zone, start_s, now_s, now_s)
             except NoData:
                 # a source without recent measured values may still have a forecast
-                if not held:
+                if old is None:
                     raise
-                return old.series, ("no new value",)  # type: ignore[return-value]
-            return _joined(old.series, series, now_s), notes
+                return old, ("no new value",)
 
-        return await self._cache.ask(f"{provider.name}-{zone}-history", window_s, recent, _turn(provider, "history"))
+        return await self._cached(provider, zone, "history", window_s, recent)
 
     async def again(self, source: str, start_s: float, end_s: float) -> tuple[Row, ...]:
         """The current values of past hours from the source with that title, requested in stretches that it allows.
         Raises GridError."""
-        remembering = (p for p in self._carbon if p.title == source and p.remembers)
-        provider = next((p for p in remembering if choose.usable(p, self._settings)), None)
+        titled = (p for p in self._carbon if p.title == source)
+        provider = next((p for p in titled if choose.usable(p, self._settings)), None)
         if provider is None:
             raise NoData(f"{source}: past values cannot be requested here")
         rows: list[Row] = []
         at = start_s
         while at < end_s:
-            span = (at, min(end_s, at + provider.reach_s))
-
-            async def asked(old: Entry, span: tuple[float, float] = span) -> Answer:
-                return await _in_time(provider, provider.history(self.zone, *span, self._now()))
-
-            key = f"{provider.name}-{self.zone}-again-{span[0]:.0f}-{span[1]:.0f}"
-            entry = await self._cache.ask(key, provider.window_s, asked, _turn(provider, "history"))
+            until = min(end_s, at + provider.reach_s)
+            past = _always(provider.history, self.zone, at, until, self._now())
+            question = f"again-{at:.0f}-{until:.0f}"
+            entry = await self._cached(provider, self.zone, question, provider.window_s, past)
             if entry.series is None or entry.fault:
                 raise NoData(entry.fault or "; ".join(entry.notes) or f"{source} does not answer")
             rows += entry.series.rows
-            at = span[1]
-        return tuple(row for row in rows if row.start_s + row.dur_s > start_s and row.start_s < end_s)
+            at = until
+        return tuple(row for row in rows if row.end_s > start_s and row.start_s < end_s)
 
     async def _take_nearest(self, first: Provider, history: Entry, forecast: Entry, opens: list[float]) -> list[str]:
         """Take the answer of `first`, unless the next source of the same signal differs by a factor of two and is
@@ -227,7 +233,7 @@ class Live:
             if history.series is not None and not history.fault:
                 past = await self._backfill(first, self.zone, history.series)
                 opens.append(past.next_s)
-                if past.series is not None:
+                if self.history is not None:
                     self.history = _joined(past.series, self.history, self._now())
         if not second or not found:
             self._trusted = self.history if opinion.series else self._trusted
@@ -239,14 +245,14 @@ class Live:
     def _second(self, first: Provider) -> Provider | None:
         """The next usable source after `first` with the same signal and a history."""
         later = self._carbon[self._carbon.index(first) + 1 :]
-        fit = (p for p in later if p.remembers and p.signal == first.signal and choose.usable(p, self._settings))
+        fit = (p for p in later if p.signal == first.signal and choose.usable(p, self._settings))
         return next(fit, None)
 
     def _judge(self, provider: Provider, history: Entry, forecast: Entry, now_s: float) -> SourceState:
         fault = history.fault or forecast.fault
         fetched_s = max(history.asked_at_s, forecast.asked_at_s) or None
-        newest_s = _end(history.series)
-        expects = forecast.series is not None and _end(forecast.series) > now_s + 3600
+        newest_s = history.series.end_s if history.series else 0.0
+        expects = forecast.series is not None and forecast.series.end_s > now_s + 3600
         notes = "; ".join([*([fault] if fault else []), *history.notes, *forecast.notes])
         if now_s - newest_s <= provider.late_s or (expects and not forecast.fault):
             return SourceState(provider.name, provider.title, "answers", provider.signal, fetched_s, notes)
@@ -271,42 +277,29 @@ class Live:
 
     async def _backfill(self, provider: Provider, zone: str, known: Series) -> Entry:
         """Fetch one older stretch per window, until the forecast has enough to learn from."""
-        key = f"{provider.name}-{zone}-past"
-        entry = await self._cache.peek(key)
-        oldest_s = entry.series.rows[0].start_s if entry.series else known.rows[0].start_s
+        entry = await self._cache.peek(f"{provider.name}-{zone}-past")
+        oldest_s = (entry.series or known).rows[0].start_s
         if oldest_s <= self._now() - DEPTH_S:
             return Entry(entry.series, next_s=self._now() + DAY_S)
 
-        async def older(old: Entry) -> Answer:
-            end_s = old.series.rows[0].start_s if old.series else known.rows[0].start_s
-            try:
-                question = provider.history(zone, end_s - provider.reach_s, end_s, self._now())
-                found, notes = await _in_time(provider, question)
-            except GridError as error:
-                error.retry_after_s = max(error.retry_after_s or 0.0, DAY_S if isinstance(error, NoData) else 3600.0)
-                raise
-            if found.rows[0].start_s >= end_s:
-                fault = NoData(f"{provider.title} has no older values")
-                fault.retry_after_s = DAY_S
-                raise fault
-            return _joined(old.series, found, self._now()), notes
+        async def older(old: Series | None) -> Answer:
+            end_s = (old or known).rows[0].start_s
+            found = await provider.history(zone, end_s - provider.reach_s, end_s, self._now())
+            if found[0].rows[0].start_s >= end_s:
+                raise NoData(f"{provider.title} has no older values")
+            return found
 
-        return await self._cache.ask(key, BACKFILL_S, older, _turn(provider, "history"))
+        return await self._cached(provider, zone, "past", BACKFILL_S, older)
 
     async def _ask_price(self, opens: list[float], faults: list[str]) -> None:
         now_s, zone = self._now(), self.price_zone
         for provider in self._prices:
             if not choose.usable(provider, self._settings):
                 continue
-
-            async def ahead(old: Entry, provider: Provider = provider) -> Answer:
-                found, notes = await _in_time(provider, provider.forecast(zone, now_s + 2 * DAY_S, now_s))
-                return _joined(old.series, found, now_s), notes
-
-            key = f"{provider.name}-{zone}-forecast"
-            entry = await self._cache.ask(key, provider.window_s, ahead, _turn(provider, "forecast"))
+            ahead = _always(provider.forecast, zone, now_s + 2 * DAY_S, now_s)
+            entry = await self._cached(provider, zone, "forecast", provider.window_s, ahead)
             opens.append(entry.next_s)
-            good = entry.series is not None and _end(entry.series) > now_s
+            good = entry.series is not None and entry.series.end_s > now_s
             word: Literal["answers", "fails", "stale"] = "answers" if good else "fails" if entry.fault else "stale"
             state = SourceState(provider.name, provider.title, word, "price", entry.asked_at_s or None, entry.fault)
             self._states[provider.name] = state
@@ -329,6 +322,11 @@ class Live:
         return SourceState(provider.name, provider.title, "not asked", provider.signal, note=provider.limits)
 
 
+def _always(ask: Callable[..., Coroutine[Any, Any, Answer]], *args: Any) -> Question:
+    """The question, whatever the last answer was."""
+    return lambda old: ask(*args)
+
+
 async def _in_time(provider: Provider, question: Coroutine[Any, Any, T]) -> T:
     """The answer, or Unreachable after QUESTION_S. It is requested, unpacked and parsed in a thread with its own event
     loop: a server that sends byte by byte, or endless rows, must not delay the lease renewals on this one."""
@@ -338,40 +336,19 @@ async def _in_time(provider: Provider, question: Coroutine[Any, Any, T]) -> T:
         raise Unreachable(f"{provider.title} took longer than {QUESTION_S:g} s") from None
 
 
-def _turn(provider: Provider, question: str) -> Turn | None:
-    # past and future prices are one data set
-    data_set = "price" if provider.signal == "price" else question
-    return Turn(f"{provider.name}-{data_set}", provider.spacing_s) if provider.spacing_s else None
-
-
-def _since(series: Series | None, start_s: float) -> Series | None:
-    kept = tuple(row for row in series.rows if row.start_s >= start_s) if series else ()
-    return replace(series, rows=kept) if series and kept else None
-
-
 def _kind(series: Series) -> tuple[str, str, str | None]:
     """The fields that must agree for two answers to form one series."""
     return series.signal, series.source, series.currency
 
 
-def _end(series: Series | None) -> float:
-    return series.rows[-1].start_s + series.rows[-1].dur_s if series and series.rows else 0.0
-
-
-@overload
-def _joined(older: Series | None, newer: Series, now_s: float) -> Series: ...
-@overload
-def _joined(older: Series, newer: Series | None, now_s: float) -> Series: ...
-def _joined(older: Series | None, newer: Series | None, now_s: float) -> Series:
-    """Rows of both; the newer answer wins where they overlap. Two months are kept."""
-    if older is None or newer is None or _kind(older) != _kind(newer):
-        only = newer or older
-        assert only is not None
-        return only
-    first_s, last_s = (newer.rows[0].start_s, _end(newer)) if newer.rows else (0.0, 0.0)
+def _joined(older: Series | None, newer: Series, now_s: float, kept_s: float = DEPTH_S) -> Series:
+    """Rows of both, those of the last `kept_s` and a little; the newer answer wins where they overlap."""
+    if older is None or _kind(older) != _kind(newer):
+        return newer
+    first_s, last_s = (newer.rows[0].start_s, newer.end_s) if newer.rows else (0.0, 0.0)
     # within the span of the new answer, no older row with other stamps may remain
     rows = {row.start_s: row for row in older.rows if not first_s <= row.start_s < last_s}
     rows |= {row.start_s: row for row in newer.rows}
-    kept = tuple(rows[start] for start in sorted(rows) if start > now_s - 1.1 * DEPTH_S)
+    kept = tuple(rows[start] for start in sorted(rows) if start > now_s - 1.1 * kept_s)
     mixes = {mix.start_s: mix for mix in (*older.mix, *newer.mix) if mix.start_s > now_s - DAY_S}
     return replace(newer, rows=kept, mix=tuple(mixes[start] for start in sorted(mixes)))

@@ -21,6 +21,7 @@ from carbontui.grid.http import Http
 from carbontui.grid.settings import GridSettings, keys_file, read_keys
 from carbontui.grid.types import Series, Signal
 
+GIVEN_NOTHING = GridSettings()
 ONLINE_WORDS = frozenset({"", "0", "false", "no", "off"})
 
 
@@ -44,18 +45,11 @@ def base_urls(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 
 def settings(
-    *,
-    asked_offline: bool = False,
-    signal: str = "average",
-    currency: str | None = None,
-    price_zone: str | None = None,
-    price_per_kwh: float | None = None,
-    intensity_g_per_kwh: float | None = None,
-    forgiving: bool = False,
-    environment: Mapping[str, str] = os.environ,
+    given: GridSettings = GIVEN_NOTHING, *, forgiving: bool = False, environment: Mapping[str, str] = os.environ
 ) -> GridSettings:
-    """Settings of a feed. Raises KeyFileError or ValueError for keys and URLs that cannot be used; a `forgiving`
-    caller (a job, which goes on with its keyless sources) gets the error in `remark` instead."""
+    """What is `given` with the keys and URLs of the environment. Raises KeyFileError or ValueError for those that
+    cannot be used; a `forgiving` caller (a job, which goes on with its keyless sources) gets the error in `remark`
+    instead."""
     complaints: list[str] = []
     found: list[Mapping[str, str]] = []
     for read in (partial(read_keys, keys_file(), environment), partial(base_urls, environment)):
@@ -67,17 +61,8 @@ def settings(
             complaints.append(str(error))
             found.append({})
     keys, urls = found
-    return GridSettings(
-        offline=asked_offline or offline(environment),
-        marginal=signal == "marginal",
-        currency=currency,
-        price_zone=price_zone,
-        price_per_kwh=price_per_kwh,
-        intensity_g_per_kwh=intensity_g_per_kwh,
-        keys=keys,
-        base_urls=urls,
-        remark="; ".join(complaints),
-    )
+    away = given.offline or offline(environment)
+    return replace(given, offline=away, keys=keys, base_urls=urls, remark="; ".join(complaints))
 
 
 def open_feed(

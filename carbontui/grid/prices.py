@@ -4,12 +4,11 @@ flat price. Pure functions, no numpy. Negative prices are valid."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from carbontui.grid import compose
-from carbontui.grid.types import Row, Series
+from carbontui.grid.types import Series
 
 SHORTEST_STEP_S = 900.0
 DAY_S = 86400.0
@@ -43,7 +42,7 @@ def request(known: Series | None, until_s: float, key: str) -> dict[str, Any] | 
         return None
     step_s = max(SHORTEST_STEP_S, known.rows[-1].dur_s)
     start_s = math.floor(known.rows[0].start_s / step_s) * step_s
-    end_s = math.floor(_end_s(known.rows) / step_s) * step_s
+    end_s = math.floor(known.end_s / step_s) * step_s
     slots = math.ceil((until_s - end_s) / step_s)
     if slots < 1:
         return None
@@ -65,9 +64,9 @@ def laid_out(
         always = (flat,) * slots
         return PriceOutlook() if flat is None else PriceOutlook(always, always, always, "a flat price")
     published = compose.slot_means(known.rows, start_s, step_s, slots)
-    own = forecast if forecast and forecast["now_s"] >= _end_s(known.rows) - KEPT_S else None
+    own = forecast if forecast and forecast["now_s"] >= known.end_s - KEPT_S else None
     names = ("mean", "lo", "hi")
-    expected = [_slots(own, name, start_s, step_s, slots) if own else [None] * slots for name in names]
+    expected = [compose.slots_of(own, name, start_s, step_s, slots) if own else [None] * slots for name in names]
     per_day = round(DAY_S / step_s)
     mean: list[float | None] = []
     band: list[tuple[float | None, float | None]] = []
@@ -84,12 +83,3 @@ def laid_out(
     beyond = "own forecast" if own else "the same time of the last known day"
     source = known.source if None not in published else f"{known.source}; beyond it {beyond}"
     return PriceOutlook(tuple(mean), tuple(lo for lo, _ in band), tuple(hi for _, hi in band), source)
-
-
-def _slots(answer: dict[str, Any], name: str, start_s: float, step_s: float, slots: int) -> list[float | None]:
-    rows = [Row(answer["now_s"] + k * answer["step_s"], answer["step_s"], v) for k, v in enumerate(answer[name])]
-    return compose.slot_means(rows, start_s, step_s, slots)
-
-
-def _end_s(rows: Sequence[Row]) -> float:
-    return rows[-1].start_s + rows[-1].dur_s

@@ -34,8 +34,7 @@ def example_path() -> Path:
 
 def example() -> Series:
     """The example file as a series: gCO2/kWh every 15 min."""
-    loaded = load(example_path(), zone="DE", source=EXAMPLE_SOURCE)
-    return Series(loaded.zone, loaded.signal, loaded.rows, EXAMPLE_SOURCE, "CC BY 4.0, Bundesnetzagentur | SMARD.de")
+    return load(example_path(), zone="DE", source=EXAMPLE_SOURCE)
 
 
 def load(

@@ -25,6 +25,10 @@ class Row(NamedTuple):
     kind: Kind = "actual"
     suspect: bool = False
 
+    @property
+    def end_s(self) -> float:
+        return self.start_s + self.dur_s
+
 
 class Mix(NamedTuple):
     """Generation in [start_s, start_s + dur_s): megawatts by fuel (a key of `fuels.FACTORS`)."""
@@ -45,7 +49,6 @@ class Series:
     signal: Signal
     rows: tuple[Row, ...]
     source: str
-    licence: str = ""
     currency: str | None = None
     generated_at_s: float | None = None
     fetched_at_s: float | None = None
@@ -53,6 +56,11 @@ class Series:
     """The fuel mix of the last day's rows, where the source publishes it."""
     ahead_s: float = 0.0
     """How far values left out lay in the future of this machine's clock; 0 for none."""
+
+    @property
+    def end_s(self) -> float:
+        """The end of the last row; 0 without rows."""
+        return self.rows[-1].end_s if self.rows else 0.0
 
 
 Answer: TypeAlias = tuple[Series, tuple[str, ...]]

@@ -1,7 +1,7 @@
 """Watts, levels and intensity of any span of a job's past, from its journal.
 
-A week of ten boards is 600,000 rows. So a long span is answered from energy_10min, with the rows themselves only where
-a column edge falls inside ten minutes; the result is still exact.
+A week of ten boards is 600,000 rows. So a span is answered from energy_10min, with the rows themselves only where a
+column edge falls inside ten minutes; the result is still exact.
 """
 
 from __future__ import annotations
@@ -16,14 +16,12 @@ from typing import NamedTuple
 
 from carbontui import protocol, units
 from carbontui.job import journal
-from carbontui.job.journal import ROLLUP_S, Rollup
+from carbontui.job.journal import ROLLUP_S
 from carbontui.protocol import LevelKind, is_level_kind
 from carbontui.system import untrusted
 
 UNUSABLE = (ArithmeticError, AttributeError, KeyError, TypeError, ValueError)
 """Exceptions raised by rows that no supervisor has written."""
-SHORT_S = 6 * 3600.0
-"""A span up to this is read row by row: about 2,000 rows per board."""
 TOUCHED_S = 1e-6
 """Less of a column than this is rounding error of sums, not a reading."""
 LEVEL_OF_STATE: dict[str, LevelKind | None] = {
@@ -55,23 +53,12 @@ class Sum(NamedTuple):
     seconds: float = 0.0
 
 
-def read(
-    path: Path, start_s: float, span_s: float, columns: int, short_s: float = SHORT_S
-) -> tuple[Past, Rollup | None]:
-    """The past, and the 10-minute sums if the journal has none yet and they were computed. Raises HistoryError."""
+def read(path: Path, start_s: float, span_s: float, columns: int) -> Past:
+    """`columns` equal columns from `start_s` on. Raises HistoryError."""
     try:
         with journal.read(path) as db:
             edges = [start_s + span_s * index / columns for index in range(columns + 1)]
-            rollup = None
-            if span_s <= short_s:
-                watts = _from_rows(db, edges)
-            else:
-                rollup = None if _has_sums(db) else _summed(db)
-                bins = (
-                    rollup.bins if rollup else db.execute("select start, joules, seconds from energy_10min").fetchall()
-                )
-                watts = _from_sums(db, edges, sorted(map(tuple, bins)))
-            return Past(tuple(watts), *_levels(db, edges)), rollup
+            return Past(tuple(_watts(db, edges)), *_levels(db, edges))
     except (sqlite3.Error, OSError, *UNUSABLE) as error:
         raise _unreadable(path, error) from error
 
@@ -93,7 +80,7 @@ def whole(path: Path, status: protocol.Status, columns: int) -> protocol.History
         raise _unreadable(path, error) from error
     if first_s is None or first_s >= end_s:
         return None
-    found, _ = read(path, first_s, end_s - first_s, columns)
+    found = read(path, first_s, end_s - first_s, columns)
     step_s = (end_s - first_s) / columns
     starts = [start for start, _, _ in grid]
 
@@ -110,41 +97,21 @@ def _unreadable(path: Path, error: Exception) -> HistoryError:
     return HistoryError(f"the past cannot be shown, {path.name}: {journal.why_not(error)}")
 
 
-def _has_sums(db: sqlite3.Connection) -> bool:
-    return db.execute("select 1 from sqlite_master where name='energy_10min'").fetchone() is not None
-
-
-def _summed(db: sqlite3.Connection) -> Rollup:
-    """The 10-minute sums of all present rows."""
-    last = db.execute("select max(rowid) from energy").fetchone()[0] or 0
-    bins = db.execute(
-        f"select cast(t0 / {ROLLUP_S} as integer) * {ROLLUP_S}, sum(joules), sum(t1 - t0)"
-        " from energy where rowid <= ? group by 1",
-        (last,),
+def _bins(db: sqlite3.Connection) -> list[tuple[float, float, float]]:
+    """energy_10min, in order of time; a journal of an earlier version has only the rows."""
+    known = db.execute("select 1 from sqlite_master where name='energy_10min'").fetchone()
+    summed = (
+        "select start, joules, seconds from energy_10min order by start"
+        if known
+        else f"select cast(t0 / {ROLLUP_S} as integer) * {ROLLUP_S}, sum(joules), sum(t1 - t0)"
+        " from energy group by 1 order by 1"
     )
-    return Rollup(tuple((int(start), float(joules), float(seconds)) for start, joules, seconds in bins), last)
+    return [tuple(row) for row in db.execute(summed)]
 
 
-def _from_rows(db: sqlite3.Connection, edges: Sequence[float]) -> list[float | None]:
-    start, end, columns = edges[0], edges[-1], len(edges) - 1
-    step = (end - start) / columns
-    totals: list[float | None] = [None] * columns
-    rows = db.execute(
-        "select t0, t1, joules from energy where t0 > ? and t0 < ? and t1 > ?", (start - ROLLUP_S, end, start)
-    )
-    for t0, t1, joules in rows:
-        first, last = int((max(t0, start) - start) // step), int((min(t1, end) - start) // step)
-        for index in range(first, min(last, columns - 1) + 1):
-            a, b = max(t0, edges[index]), min(t1, edges[index + 1])
-            if b > a and t1 > t0:
-                totals[index] = (totals[index] or 0.0) + joules * (b - a) / (t1 - t0) / step
-    return totals
-
-
-def _from_sums(
-    db: sqlite3.Connection, edges: Sequence[float], bins: Sequence[tuple[float, float, float]]
-) -> list[float | None]:
+def _watts(db: sqlite3.Connection, edges: Sequence[float]) -> list[float | None]:
     """Each column is the energy up to its end minus the energy up to its start."""
+    bins = _bins(db)
     starts = [start for start, _, _ in bins]
     joules = list(itertools.accumulate((each[1] for each in bins), initial=0.0))
     seconds = list(itertools.accumulate((each[2] for each in bins), initial=0.0))

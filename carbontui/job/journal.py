@@ -14,7 +14,7 @@ The schema's version is SQLite's user_version; the one writer migrates. A journa
 hurts the job: writes are dropped, counted and reported. A damaged one is set aside and a new one started.
 
 Triggers in the file itself keep energy_10min correct: a supervisor with older code does not know the table and still
-writes rows. If the table exists it is complete; `fill` adds it to a journal started without one.
+writes rows. If the table exists it is complete.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -95,15 +94,6 @@ def filesystem_of(path: Path) -> str:
     return kind
 
 
-@dataclass(frozen=True, slots=True)
-class Rollup:
-    """The contents of energy_10min for the rows up to `last_row`: (start, joules, seconds) each."""
-
-    bins: tuple[tuple[int, float, float], ...]
-    last_row: int
-    """The newest energy row included."""
-
-
 class Journal:
     """The writer of a journal. Rows are collected and committed by `commit()`, about every two seconds.
 
@@ -115,8 +105,6 @@ class Journal:
         self.aside: Path | None = None
         self._wall_s = wall_s
         self.dropped = 0
-        self.taken_back = 0
-        """How often rows were removed: sums computed before that are invalid."""
         self.fault = ""
         self._pending: list[tuple[str, Sequence[Any]]] = []
         self._kept: dict[str, Any] = {}
@@ -213,34 +201,10 @@ class Journal:
             return None
         rows = self._select("select t0, joules, how, state from energy where device=?", device)
         self._pending.append((_DISOWN, (device,)))
-        self.taken_back += 1
         if self.commit():
             return rows
         self._pending = [each for each in self._pending if each[0] != _DISOWN]
         return None
-
-    def fill(self, rollup: Rollup) -> bool:
-        """Add energy_10min to a journal started without one; False if that is not possible now.
-
-        `rollup` was computed in parallel: rows added since are included here.
-        """
-        db = self._db
-        if db is None or not self.commit():
-            return False
-        try:
-            db.execute("begin immediate")
-            if not db.execute("select 1 from sqlite_master where name='energy_10min'").fetchone():
-                for statement in _ROLLUP:
-                    db.execute(statement)
-                db.executemany("insert into energy_10min values (?,?,?)", rollup.bins)
-                db.execute(f"{_ROLLED} from energy where rowid > ? {_ON_TOP}", (rollup.last_row,))
-            db.execute("commit")
-        except sqlite3.Error as error:
-            if db.in_transaction:
-                db.execute("rollback")
-            self._mend(error, db)
-            return False
-        return True
 
     def grid_rows(self) -> list[tuple[float, float, float, str, str, str]]:
         """(start, dur, value, kind, signal, source) of every row written so far."""

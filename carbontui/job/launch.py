@@ -84,7 +84,7 @@ def prepare_dir(name: str) -> tuple[str, Path]:
                 "state": "waiting",
                 "pids": {"keeper": [os.getpid(), proc.start_time(os.getpid())]},
             }
-            store.write_atomic(directory / "job.json", json.dumps(claimed).encode())
+            paths.write_whole(directory / "job.json", json.dumps(claimed).encode())
     except OSError as error:
         where = paths.state_dir()
         raise LaunchError(f"{where} cannot be used ({error.strerror or error}); set CARBONTUI_HOME") from error

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from carbontui import paths
+from carbontui.system import systemd
 
 NAME = "carbontui-restart.service"
 UNIT = """\
@@ -45,6 +47,29 @@ def text(environment: Mapping[str, str] = os.environ) -> str:
     kept = {name: environment[name] for name in KEPT if environment.get(name)}
     lines = (f"Environment={_word(f'{name}={value}')}\n" for name, value in kept.items())
     return UNIT.format(command=command, environment="".join(lines))
+
+
+def install(unit: str) -> None:
+    """Write and enable it; nothing is left of one that cannot be. Raises SystemdError and OSError."""
+    where = place()
+    where.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        where.write_text(unit)
+        systemd.control("--user", "daemon-reload")
+        systemd.control("--user", "enable", NAME)
+    except (systemd.SystemdError, OSError):
+        where.unlink(missing_ok=True)
+        raise
+
+
+def remove() -> None:
+    """Disable and delete it, where there is no systemd, delete it alone. Raises SystemdError and OSError."""
+    here = shutil.which("systemctl") is not None
+    if here:
+        systemd.control("--user", "disable", NAME)
+    place().unlink()
+    if here:
+        systemd.control("--user", "daemon-reload")
 
 
 def _word(word: str) -> str:

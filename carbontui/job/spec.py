@@ -10,6 +10,7 @@ import msgspec
 from carbontui import config, units
 from carbontui.job.clock import Clock
 from carbontui.power.backends.declared import DeclaredBoards
+from carbontui.power.backends.simulated import SimulatedSpec
 
 NUMBER_MOST = 1e15
 """Steps, joules and epoch seconds of any job are far below this; sums above it exceed the calendar."""
@@ -23,13 +24,6 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
     start_s: float
     speed: float
     wall_origin_s: float
-
-
-class Simulated(msgspec.Struct, frozen=True, kw_only=True):
-    """A simulated GPU, for demo and tests only. `points` are those of `power.backends.simulated.SimulatedSpec`."""
-
-    count: int = 1
-    points: tuple[tuple[float, float, float], ...] = ()
 
 
 class Nodes(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,7 +100,8 @@ class Options(config.Terms, frozen=True, kw_only=True):
     """When its scheduler will end it (epoch seconds), if a successor continues it."""
     nodes: Nodes | None = None
     replay: Replay | None = None
-    simulated: Simulated | None = None
+    simulated: SimulatedSpec | None = None
+    """For demo and tests only."""
     estimate: bool = False
     """Run by `estimate`, to learn about the work: the account excludes it."""
 

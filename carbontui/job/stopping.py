@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import time
+from collections.abc import Iterator
 
 from carbontui.job import store
 from carbontui.job.keeper import files
@@ -47,18 +48,24 @@ def tell_keeper(job: store.Job, order: Stop | RelayedSignal) -> bool:
     return False
 
 
+def stopped(group: int, *, now: bool) -> Iterator[None]:
+    """Runs the stop order on a process group, a part at every step, until the group is gone or cannot be ended."""
+    order = StopOrder(lambda _: None)
+    order.begin(time.monotonic(), hurry=now)
+    while proc.group_alive(group) and (order.under_way or time.monotonic() < order.next):
+        order.advance(group, time.monotonic())
+        yield
+
+
 def by_ourselves(job: store.Job, *, now: bool) -> bool:
     """Run the stop order to completion on the process named in job.json; False if it is not running."""
     group = job.alive("child")
     if group is None:
         return False
-    order = StopOrder(lambda _: None)
-    order.begin(time.monotonic(), hurry=now)
-    while proc.group_alive(group):
-        order.advance(group, time.monotonic())
-        if not order.under_way and time.monotonic() >= order.next:
-            return False
+    for _ in stopped(group, now=now):
         time.sleep(0.05)
+    if proc.group_alive(group):
+        return False
     if job.alive("keeper") is None and job.exit is None:
         record = {"code": None, "signal": None, "at": time.time(), "stopped": True, "unloaded": False}
         with contextlib.suppress(OSError):

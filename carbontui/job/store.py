@@ -40,13 +40,6 @@ def read_json(path: Path) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def write_atomic(path: Path, data: bytes) -> None:
-    """Write a temporary file in the same directory, then rename: a reader sees the old or the new, never half."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_bytes(data)
-    temporary.replace(path)
-
-
 @dataclass(frozen=True, slots=True)
 class Job:
     """One job directory. `pids` maps keeper, supervisor and child to (pid, start time)."""

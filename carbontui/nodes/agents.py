@@ -93,13 +93,9 @@ class Agents(AgentHandle):
         )
         return tuple(outcome for outcomes in told for outcome in outcomes)
 
-    def drive_simulated(self, activity: float | None, duty: float = 1.0) -> None:
+    def change(self, **fields: object) -> None:
         for each in self._all:
-            each.drive_simulated(activity, duty)
-
-    def set_fast(self, fast: bool) -> None:
-        for each in self._all:
-            each.set_fast(fast)
+            each.change(**fields)
 
 
 def merged(nodes_read: list[tuple[str, Readings]], now_mono_s: float) -> Readings:

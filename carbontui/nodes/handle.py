@@ -19,7 +19,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from carbontui import units
-from carbontui.nodes.messages import LINE_MAX, FromNode, Line, Open, Relay, Shut, Up, decode_from_node
+from carbontui.nodes.messages import LINE_MAX, FromNode, Line, Open, Relay, Shut, Up
 from carbontui.power.agent.handle import AgentHandle
 from carbontui.power.backends import declared
 from carbontui.power.messages import Done, Gone, Node, Outcome, Report, encode
@@ -47,6 +47,7 @@ class NodeHandle(AgentHandle):
         job: str,
     ) -> None:
         super().__init__(log=log, cwd=Path("/"), job=job)
+        self._answers = FromNode
         self.name = name
         self.host = ""
         self._who = f"node {name}"
@@ -101,9 +102,6 @@ class NodeHandle(AgentHandle):
     def _kill(self, process: Process) -> None:
         if process.returncode is None:  # it leads a session of its own: with what a wrapper has started
             proc.signal_group(process.pid, signal.SIGKILL)
-
-    def _decode(self, line: bytes) -> FromNode:  # type: ignore[override]
-        return decode_from_node(line)
 
     def _take(self, message: FromNode) -> None:
         self._heard_s = self._ever_s = time.monotonic()

@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable
 from msgspec import Struct
 
 from carbontui.power.messages import AgentLine, Bye, DesiredPower, Done, Gone, Poke, Report
-from carbontui.system import untrusted
 
 LINE_MAX = 4 * 1024 * 1024
 """A viewer's line of at most 1 MiB, quoted."""
@@ -52,16 +51,6 @@ class Shut(Struct, tag_field="t", tag="shut", frozen=True):
 
 ToNode = DesiredPower | Poke | Bye | Line | Shut
 FromNode = Up | Open | Line | Shut | Report | Done | Gone | AgentLine
-
-
-def decode_to_node(line: bytes) -> ToNode:
-    """Raises ValueError for anything else."""
-    return untrusted.decode(line, ToNode)  # type: ignore[arg-type]
-
-
-def decode_from_node(line: bytes) -> FromNode:
-    """Raises ValueError for anything else."""
-    return untrusted.decode(line, FromNode)  # type: ignore[arg-type]
 
 
 QUEUE_MAX_B = 1024 * 1024

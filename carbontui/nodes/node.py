@@ -21,18 +21,17 @@ import msgspec
 from msgspec import Struct, structs
 
 from carbontui import __version__
-from carbontui.nodes.messages import BEAT_S, DEAF_S, LINE_MAX, Line, Open, Relay, Shut, Up, decode_to_node
+from carbontui.nodes.messages import BEAT_S, DEAF_S, LINE_MAX, Line, Open, Relay, Shut, ToNode, Up
 from carbontui.power.agent.handle import AgentHandle
 from carbontui.power.backends.declared import DeclaredBoards
 from carbontui.power.backends.simulated import SimulatedSpec
 from carbontui.power.messages import AgentLine, Bye, DesiredPower, Done, Gone, Poke, Report, encode
-from carbontui.system import isolation, local_socket
+from carbontui.system import isolation, local_socket, untrusted
 
 RANK_LINE_MAX = 64 * 1024
 BEHIND_B = 1024 * 1024
 """With more than this unsent, readings are skipped: later ones contain the same information."""
 REBIND_S = 2.0
-REPORT_S = 0.5
 
 
 class NodeAgent:
@@ -49,7 +48,6 @@ class NodeAgent:
         self._heard_s = time.monotonic()
         self._limit: tuple[object, ...] | None = None
         self._limiting: asyncio.Task[None] | None = None
-        self._told = 0.0
         self._ending = False
         """The scheduler has announced the end: limits are restored now, since later may be too late."""
         self._wish = DesiredPower()
@@ -57,8 +55,9 @@ class NodeAgent:
     async def run(self) -> None:
         """Run until the wire ends or has been silent for too long."""
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._end_announced)
+        self._boards.on_report(self._report)
         await self._boards.start()
-        chores = [asyncio.ensure_future(part()) for part in (self._beat, self._report, self._keep_open)]
+        chores = [asyncio.ensure_future(part()) for part in (self._beat, self._keep_open)]
         listening = asyncio.ensure_future(self._listen())
         try:
             while not listening.done() and time.monotonic() - self._heard_s < DEAF_S:
@@ -87,7 +86,7 @@ class NodeAgent:
         while line := await self._reader.readline():
             self._heard_s = time.monotonic()
             try:
-                message = decode_to_node(line)
+                message: ToNode = untrusted.decode(line, ToNode)  # type: ignore[arg-type]
             except ValueError as error:
                 self._send(AgentLine(f"not a valid message: {error}"))
                 continue
@@ -98,14 +97,12 @@ class NodeAgent:
                 self._obey(message)
             elif isinstance(message, Poke):
                 await self._boards.refresh()
-                self._report_now()
             elif (relay := self._relays.get(message.c)) is not None:
                 relay.hear(message.text) if isinstance(message, Line) else relay.end()
 
     def _obey(self, wish: DesiredPower) -> None:
         self._boards.watch(wish.watch, wish.own_pids)
-        self._boards.drive_simulated(wish.activity, wish.duty)
-        self._boards.set_fast(wish.fast)
+        self._boards.change(activity=wish.activity, duty=wish.duty, fast=wish.fast)
         watts = None if self._ending else wish.limit_w
         limit = (wish.gen, watts, wish.allow_raise)
         if limit == self._limit:
@@ -140,19 +137,13 @@ class NodeAgent:
             self._send(Up(__version__, socket.gethostname(), os.getpid()))
             await asyncio.sleep(BEAT_S)
 
-    async def _report(self) -> None:
-        while True:
-            await asyncio.sleep(REPORT_S)
-            self._report_now()
-            if happened := self._boards.happened():
-                self._send(Done(0, tuple(happened), asked=False))
-
-    def _report_now(self) -> None:
-        readings = self._boards.readings
-        if readings.mono_s == self._told or self._writer.transport.get_write_buffer_size() > BEHIND_B:
+    def _report(self) -> None:
+        """Pass on what the boards' agent has said."""
+        if self._writer.transport.get_write_buffer_size() > BEHIND_B:
             return
-        self._told = readings.mono_s
-        self._send(Report(readings, tuple(self._boards.drain())))
+        self._send(Report(self._boards.readings, tuple(self._boards.drain())))
+        if happened := self._boards.happened():
+            self._send(Done(0, tuple(happened), asked=False))
 
     # --- the node's job.sock ---
 

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carbontui.plan.dual import Dual
-from carbontui.plan.graph import Bools, Floats, Graph, Ints
+from carbontui.plan.graph import Bools, Floats, Graph, Ints, sources
 
 Slab: TypeAlias = tuple[int, int, int, int, int]
 """Class, level, first and last source row, first target row."""
@@ -274,12 +274,13 @@ def trace(tables: Tables, slot: int, state: int, level: int, bucket: int) -> Int
     graph = tables.graph
     schedule = np.full(graph.slots, -1, dtype=np.int64)
     schedule[slot] = level
-    into = [_sources(table) for table in graph.target]
+    nothing, width = graph.target[0].size, len(graph.speed)
+    tables_of = (sources(table).tolist() for table in graph.target)
+    into = [[[divmod(arc, width) for arc in arcs if arc < nothing] for arcs in table] for table in tables_of]
     item = tables.keys.item
-    width, base, offset = tables.width, tables.base, tables.offset
-    value = item(int(offset[slot]) + state * int(width[slot]) + bucket - int(base[slot]))
+    value = item(int(tables.offset[slot]) + state * int(tables.width[slot]) + bucket - int(tables.base[slot]))
     for k in range(slot - 1, -1, -1):
-        w, b, start = int(width[k]), int(base[k]), int(offset[k])
+        w, b, start = int(tables.width[k]), int(tables.base[k]), int(tables.offset[k])
         for before, j in into[int(graph.fixed[k] >= 0)][state]:
             c = int(graph.cls[before])
             n = bucket - int(tables.steps[k, c, j])
@@ -298,14 +299,7 @@ def trace_many(tables: Tables, slot: Ints, state: Ints, level: Ints, bucket: Int
     count, width = len(slot), len(graph.speed)
     schedules = np.full((count, graph.slots), -1, dtype=np.int64)
     schedules[np.arange(count), slot] = level
-    sources = []
-    for table in graph.target:
-        into = _sources(table)
-        most = max(len(arcs) for arcs in into)
-        padded = np.full((graph.states, most, 2), -1, dtype=np.int64)
-        for s, ways in enumerate(into):
-            padded[s, : len(ways)] = np.array(ways, dtype=np.int64).reshape(-1, 2)
-        sources.append((padded[:, :, 0], padded[:, :, 1]))
+    into = [sources(table) for table in graph.target]
     state, bucket = state.copy(), bucket.copy()
     value = tables.keys[tables.offset[slot] + state * tables.width[slot] + bucket - tables.base[slot]]
     for k in range(graph.slots - 1, -1, -1):
@@ -313,10 +307,12 @@ def trace_many(tables: Tables, slot: Ints, state: Ints, level: Ints, bucket: Int
         if not len(on):
             continue
         # what each arc into each state adds: first for all states, then for the points' states
-        before, j = sources[int(graph.fixed[k] >= 0)]
+        arcs = into[int(graph.fixed[k] >= 0)]
+        real = arcs < graph.states * width
+        before, j = np.divmod(np.where(real, arcs, 0), width)
         arc = graph.cls[before] * width + j
         w, here = int(tables.width[k]), state[on]
-        possible = (before >= 0) & np.isfinite(graph.cost[k].ravel()[arc])
+        possible = real & np.isfinite(graph.cost[k].ravel()[arc])
         step, move = tables.steps[k].ravel()[arc], tables.moves[k].ravel()[arc]
         place = bucket[on, None] - (step + int(tables.base[k]))[here]
         inside = possible[here] & (place >= 0) & (place < w)
@@ -328,14 +324,6 @@ def trace_many(tables: Tables, slot: Ints, state: Ints, level: Ints, bucket: Int
         value[on] -= move[here, pick]
         state[on] = before[here, pick]
     return schedules
-
-
-def _sources(target: Ints) -> list[list[tuple[int, int]]]:
-    """Per state, the (previous state, level) pairs that lead into it."""
-    into: list[list[tuple[int, int]]] = [[] for _ in range(len(target))]
-    for s, j in zip(*np.nonzero(target >= 0), strict=True):
-        into[int(target[s, j])].append((int(s), int(j)))
-    return into
 
 
 def path_cost(graph: Graph, schedule: Ints) -> float | None:

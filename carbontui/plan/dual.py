@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from carbontui.plan.graph import Floats, Graph, Ints
+from carbontui.plan.graph import Floats, Graph, Ints, sources
 
 _SPREAD = np.array([0.3, 0.5, 0.7, 0.85, 0.95, 1.0, 1.05, 1.15, 1.3, 1.6, 2.2, 4.0])
 _BETWEEN = np.arange(1, 10) / 10
@@ -92,14 +92,14 @@ def forward(graph: Graph, lams: Floats) -> Floats:
     width = reduced.shape[3]
     out = np.full((slots + 1, count, states + 1), np.inf)
     out[0, :, graph.start] = 0.0
-    sources = [_sources(table, states) for table in _targets(graph)]
+    into = [sources(table) for table in _targets(graph)]
     held = (graph.fixed >= 0).tolist()
     cls = None if states == graph.cost.shape[1] else graph.cls
     flat = np.full((count, states * width + 1), np.inf)
     inner = flat[:, :-1].reshape(count, states, width)
     for k in range(slots):
         np.add(out[k, :, :states, None], reduced[k] if cls is None else reduced[k].take(cls, axis=1), out=inner)
-        np.minimum.reduce(flat.take(sources[held[k]], axis=1), axis=2, out=out[k + 1, :, :states])
+        np.minimum.reduce(flat.take(into[held[k]], axis=1), axis=2, out=out[k + 1, :, :states])
     return out
 
 
@@ -118,21 +118,6 @@ def _targets(graph: Graph) -> list[Ints]:
     """[S, C] state that each class of levels leads to, for free and for fixed slots."""
     first = [int(np.flatnonzero(graph.cls_of_level == c)[0]) for c in range(graph.cost.shape[1])]
     return [np.ascontiguousarray(table[:, first]) for table in graph.target]
-
-
-def _sources(target: Ints, states: int) -> Ints:
-    """[S, P] arcs (state * L + level) that lead into each state, padded with the index of an unreachable one."""
-    width = target.shape[1]
-    into: list[list[int]] = [[] for _ in range(states)]
-    for s in range(states):
-        for j in range(width):
-            if target[s, j] >= 0:
-                into[int(target[s, j])].append(s * width + j)
-    most = max(1, max(len(arcs) for arcs in into))
-    table = np.full((states, most), states * width, dtype=np.int64)
-    for s, arcs in enumerate(into):
-        table[s, : len(arcs)] = arcs
-    return table
 
 
 @dataclass(frozen=True)

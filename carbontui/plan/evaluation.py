@@ -6,6 +6,7 @@ Shares no code with the planner on purpose: two independent implementations that
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate, chain, repeat
 
 from carbontui.plan.problem import Problem
 from carbontui.plan.results import Evaluation, Violation
@@ -115,4 +116,13 @@ def evaluate(problem: Problem, levels: Sequence[int | None]) -> Evaluation:
         late_s=late,
         resumes=resumes,
         violations=tuple(violations),
+    )
+
+
+def spelled_out(problem: Problem, levels: Sequence[int | None], finish_s: float) -> tuple[int, ...]:
+    """The same schedule slot by slot: at full speed where it names no level, -1 from the finish on."""
+    begins = accumulate(problem.dur_s[:-1], initial=0.0)
+    return tuple(
+        -1 if begin >= finish_s - 1e-9 else problem.fastest if level is None or level < 0 else level
+        for begin, level in zip(begins, chain(levels, repeat(None)), strict=False)
     )

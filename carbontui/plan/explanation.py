@@ -4,7 +4,6 @@ kind."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
 from msgspec.structs import replace
@@ -16,62 +15,49 @@ from carbontui.plan.rivals import baselines
 from carbontui.units import J_PER_KWH
 
 
-@dataclass(frozen=True)
-class Waste:
-    """Energy drawn without doing work: kWh and its grams or money while parked, and while switching."""
-
-    parked_kwh: float
-    parked_value: float
-    switch_value: float
-
-
-def stretches(
-    problem: Problem, plan: Schedule, names: Sequence[str] | None = None
-) -> tuple[tuple[str, bool, float], ...]:
-    """(level, whether it stands still, end in seconds from slot 0) of each stretch; `names` replaces the levels'."""
-    labels = list(names) if names is not None else [level.name for level in problem.levels]
+def stretches(problem: Problem, plan: Schedule) -> tuple[tuple[str, bool, float], ...]:
+    """(level, whether it stands still, end in seconds from slot 0) of each stretch."""
     clock, found = 0.0, []
     for level, group in groupby(zip(plan.levels, problem.dur_s, strict=True), key=lambda pair: pair[0]):
         clock += sum(duration for _, duration in group)
         if level >= 0:
-            found.append((labels[level], not problem.levels[level].running, min(clock, plan.finish_s)))
+            one = problem.levels[level]
+            found.append((one.name, not one.running, min(clock, plan.finish_s)))
     return tuple(found)
 
 
-def explain(
-    problem: Problem, plan: Schedule, names: Sequence[str] | None = None, currency: str | None = None
-) -> Explanation:
+def explain(problem: Problem, plan: Schedule, currency: str | None = None) -> Explanation:
     """What the plan saves, what waiting costs in it, and the runner-up."""
     if problem.work_s <= problem.finish_tolerance:
         return Explanation(verdict="nothing_left")
     if plan.late_s > 0:
         return Explanation(verdict="late", late_s=plan.late_s)
-    labels = list(names) if names is not None else [level.name for level in problem.levels]
     money = problem.beta == 0 and problem.alpha > 0
     rivals = plan.baselines or baselines(problem)
     now = next((r for r in rivals if r.name == "run now"), None)
     shared = any(map(any, problem.shadow_per_h or ()))
-    waste, saved = _waste(problem, plan.levels, money), 0.0
+    parked_kwh, parked, switching = _waste(problem, plan.levels, money)
     verdict: Verdict = "unknown"
-    if now is not None and now.evaluation.feasible:
+    saved = 0.0
+    if now is not None and now.feasible:
         saved = _value(now, money) - (plan.cost if money else plan.gco2)
         verdict = "best"
         if saved > 1e-9 * abs(_value(now, money)):
             verdict = "saves"
-        elif shared and now.evaluation.objective > plan.objective * (1 + 1e-6):
+        elif shared and now.objective > plan.objective * (1 + 1e-6):
             verdict = "needs_watts"
     found = Explanation(
         verdict=verdict,
         unit=(currency or "") if money else "g",
         waits=_waits(problem, plan.levels),
         saved=saved,
-        parked_kwh=waste.parked_kwh,
-        parked=waste.parked_value,
-        switching=waste.switch_value,
+        parked_kwh=parked_kwh,
+        parked=parked,
+        switching=switching,
     )
     if now is None or shared:  # the next best by grams alone is not a runner-up
         return found
-    return _with_runner_up(found, problem, plan, rivals, now, labels, money)
+    return _with_runner_up(found, problem, plan, rivals, now, money)
 
 
 def _with_runner_up(
@@ -80,7 +66,6 @@ def _with_runner_up(
     plan: Schedule,
     rivals: Sequence[PolicyResult],
     now: PolicyResult,
-    labels: Sequence[str],
     money: bool,
 ) -> Explanation:
     """With the best policy without waiting where the plan waits. Where it does not, no simple policy that waits is the
@@ -89,16 +74,17 @@ def _with_runner_up(
         still = [level for level in problem.levels if not level.running]
         if not still:
             return explanation
-        others = [r for r in rivals if r.evaluation.feasible and _waits(problem, r.levels)]
+        others = [r for r in rivals if r.feasible and _waits(problem, r.levels)]
         watts = min(level.power_w + problem.host_w for level in still)
         runner: Runner = "no_room" if not others else "parked_watts" if watts >= 1 else "no_gain"
         return replace(explanation, runner=runner, runner_w=watts)
-    others = [r for r in rivals if r.evaluation.feasible and not _waits(problem, r.levels)]
+    others = [r for r in rivals if r.feasible and not _waits(problem, r.levels)]
     if not others:
         return explanation
-    best = min(others, key=lambda r: r.evaluation.objective)
+    best = min(others, key=lambda r: r.objective)
     saved = _value(now, money) - _value(best, money)
-    name = "" if best.name == "run now" else labels[best.levels[-1] if best.levels[-1] >= 0 else best.levels[0]]
+    level = problem.levels[best.levels[-1] if best.levels[-1] >= 0 else best.levels[0]]
+    name = "" if best.name == "run now" else level.name
     if abs(saved) <= 1e-9 * abs(_value(now, money)):
         return replace(explanation, runner="unbeaten", runner_name=name)
     return replace(
@@ -111,10 +97,11 @@ def _waits(problem: Problem, levels: Sequence[int]) -> bool:
 
 
 def _value(baseline: PolicyResult, money: bool) -> float:
-    return baseline.evaluation.cost if money else baseline.evaluation.gco2
+    return baseline.cost if money else baseline.gco2
 
 
-def _waste(problem: Problem, levels: Sequence[int], money: bool) -> Waste:
+def _waste(problem: Problem, levels: Sequence[int], money: bool) -> tuple[float, float, float]:
+    """Drawn without doing work: kWh parked, their grams or money, and those of the switches."""
     weights = (problem.price_per_kwh or (0.0,) * len(problem.dur_s)) if money else problem.ci_g_per_kwh
     parked_kwh = parked = switching = 0.0
     for slot in walk(problem, levels):
@@ -123,4 +110,4 @@ def _waste(problem: Problem, levels: Sequence[int], money: bool) -> Waste:
         if not problem.levels[slot.level].running:
             parked_kwh += slot.use_j * kwh_per_j
             parked += slot.use_j * kwh_per_j * weight
-    return Waste(parked_kwh, parked, switching)
+    return parked_kwh, parked, switching

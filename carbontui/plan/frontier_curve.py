@@ -6,8 +6,6 @@ of slot k. So one pass without a corridor, all finishes, and a running minimum g
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from carbontui.plan import rivals
@@ -54,25 +52,15 @@ def frontier(problem: Problem, fixed: Fixed = None) -> PlanFrontier:
     best = best[_falling(found.objective[best])]
     searched = trace_many(tables, found.slot[best], found.state[best], found.level[best], found.bucket[best])
     schedules = np.vstack([simple, searched])
-    sums = _figures(graph, schedules)
-    order = np.lexsort((sums.objective, sums.slot))
-    order = order[np.isfinite(sums.objective[order])]
-    kept = order[_falling(sums.objective[order])]
-    kept_slots = sums.slot[kept]
+    ends = rivals.ends(graph, schedules)
+    order = np.lexsort((ends.objective, ends.slot))
+    order = order[np.isfinite(ends.objective[order])]
+    kept = order[_falling(ends.objective[order])]
+    kept_slots = ends.slot[kept]
     # of several finishes in one slot, keep only the last, which is the best
     kept = kept[np.append(kept_slots[1:] != kept_slots[:-1], True)] if len(kept) else kept
-    points = tuple(
-        PlanFrontierPoint(
-            finish_s=float(sums.finish_s[i]),
-            gco2_g=float(sums.gco2[i]),
-            cost=float(sums.cost[i]),
-            kwh=float(sums.kwh[i]),
-            objective=float(sums.objective[i]),
-            levels=run_lengths(schedules[i, : sums.slot[i] + 1].tolist()),
-        )
-        for i in kept
-    )
-    at = np.searchsorted(sums.slot[kept], np.arange(slots), side="right") - 1
+    points = _points(graph, schedules[kept], rivals.Ends(ends.slot[kept], ends.left_s[kept], ends.objective[kept]))
+    at = np.searchsorted(ends.slot[kept], np.arange(slots), side="right") - 1
     return PlanFrontier(points, tuple(at.tolist()))
 
 
@@ -100,49 +88,21 @@ def _falling(values: Floats) -> Ints:
     return np.flatnonzero(values < before)
 
 
-@dataclass(frozen=True)
-class _Figures:
-    """[P] sums of schedules by the planner's arrays; objective inf where a schedule does not finish."""
-
-    slot: Ints
-    objective: Floats
-    gco2: Floats
-    cost: Floats
-    kwh: Floats
-    finish_s: Floats
-
-
-def _figures(graph: Graph, levels: Ints) -> _Figures:
-    problem = graph.problem
-    held = np.maximum(levels, 0)
-    before = np.empty_like(held)
-    before[:, 0], before[:, 1:] = problem.initial_level, held[:, :-1]
+def _points(graph: Graph, levels: Ints, ends: rivals.Ends) -> tuple[PlanFrontierPoint, ...]:
+    """The schedules [P, T] with their figures, by the planner's sums."""
+    problem, held = graph.problem, np.maximum(levels, 0)
     at, row = np.arange(graph.slots), np.arange(len(levels))
-    cls = graph.cls_of_level[before]
-    active = levels >= 0
-    work = np.where(active, graph.work[at, cls, held], 0.0)
-    done = np.cumsum(work, axis=1)
-    enough = (done >= problem.work_s - problem.finish_tolerance) & active
-    last = np.argmax(enough, axis=1)
-    upto = at <= last[:, None]
-    over = np.maximum(done[row, last] - problem.work_s, 0.0)
-    final = held[row, last]
-    early = np.divide(over, graph.speed[final], out=np.zeros_like(over), where=graph.speed[final] > 0)
-
-    energy = np.where(upto, graph.energy[at, cls, held], 0.0)
+    upto, final = at <= ends.slot[:, None], held[row, ends.slot]
+    energy = np.where(upto, graph.energy[at, graph.cls_of_level[rivals.before(graph, held)], held], 0.0)
     watts = np.array([level.power_w for level in problem.levels]) + problem.host_w
-    unit = graph.energy_per_j * watts[final] * early
-    energy[row, last] -= unit
+    energy[row, ends.slot] -= graph.energy_per_j * watts[final] * ends.left_s
+    held_s = np.where(upto, problem.dur_s, 0.0)
+    held_s[row, ends.slot] -= ends.left_s
     rent = np.array([level.rent_per_h for level in problem.levels]) / 3600.0
-    dur = np.array(problem.dur_s)
-    held_s = np.where(upto, dur, 0.0)
-    held_s[row, last] -= early
     cost = (rent[held] * held_s).sum(axis=1)
     if problem.price_per_kwh is not None:
         cost = cost + energy @ np.array(problem.price_per_kwh)
-    gco2 = energy @ np.array(problem.ci_g_per_kwh)
-    total = problem.alpha * cost + problem.beta * gco2
-    if problem.shadow_per_h is not None:
-        total = total + (np.array(problem.shadow_per_h)[at, held] / 3600.0 * held_s).sum(axis=1)
-    objective = np.where(enough.any(axis=1), total, np.inf)
-    return _Figures(last, objective, gco2, cost, energy.sum(axis=1), np.cumsum(dur)[last] - early)
+    columns = (held_s.sum(axis=1), energy @ np.array(problem.ci_g_per_kwh), cost, energy.sum(axis=1), ends.objective)
+    runs = (run_lengths(one[: last + 1].tolist()) for one, last in zip(levels, ends.slot, strict=True))
+    figures = zip(*(column.tolist() for column in columns), runs, strict=True)
+    return tuple(PlanFrontierPoint(*point) for point in figures)

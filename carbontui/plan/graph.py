@@ -254,6 +254,17 @@ def _arcs(
     return target, (tuple(both[0]), tuple(both[1]))
 
 
+def sources(target: Ints) -> Ints:
+    """[S, P] arcs (state * columns + column of `target`) that lead into each state, padded with the number of arcs."""
+    into = target.ravel()
+    arcs = np.argsort(into, kind="stable")[np.count_nonzero(into < 0) :]
+    state = into[arcs]
+    place = np.arange(len(arcs)) - np.searchsorted(state, state)
+    table = np.full((len(target), int(place.max(initial=0)) + 1), target.size, dtype=np.int64)
+    table[state, place] = arcs
+    return table
+
+
 @dataclass(frozen=True)
 class Reach:
     """Whether the work fits, and the schedule that shows it: the one that does the most work, or where it does not fit,

@@ -19,7 +19,7 @@ import numpy as np
 from carbontui.plan import rivals
 from carbontui.plan.buckets import Corridor, corridor, fill, finishes, path_cost, quantum, trace
 from carbontui.plan.dual import Dual, crossings, paths, solve_dual
-from carbontui.plan.evaluation import evaluate
+from carbontui.plan.evaluation import evaluate, spelled_out
 from carbontui.plan.graph import Fixed, Graph, Ints, build, reach
 from carbontui.plan.problem import Problem
 from carbontui.plan.results import Schedule, plan_of
@@ -66,8 +66,9 @@ def solve(problem: Problem, tol: float = 1e-3, fixed: Fixed = None, compare: boo
     search = _Search(graph)
     if named:
         table = np.array([levels for _, levels in named])
-        for objective, levels in sorted(zip(rivals.objectives(graph, table), table, strict=True), key=lambda p: p[0]):
-            search.offer(float(objective), levels)
+        objectives = rivals.ends(graph, table).objective
+        for k in np.argsort(objectives, kind="stable"):
+            search.offer(float(objectives[k]), table[k])
     if not math.isfinite(search.upper):
         room = reach(graph)
         if not room.fits:
@@ -86,11 +87,12 @@ def solve(problem: Problem, tol: float = 1e-3, fixed: Fixed = None, compare: boo
         cells *= 4
     if search.levels is None:
         raise AssertionError("the work fits, but no schedule was found")
-    levels = _cut(problem, search.levels)
+    levels = tuple(search.levels.tolist())
     figures = evaluate(problem, levels)
     for rival in (baseline := rivals.evaluated(problem, named)) if compare else ():
-        if rival.evaluation.feasible and rival.evaluation.objective < figures.objective:
-            levels, figures = _cut(problem, np.array(rival.levels)), rival.evaluation
+        if rival.feasible and rival.objective < figures.objective:
+            levels, figures = rival.levels, rival
+    levels = spelled_out(problem, levels, figures.finish_s)
     return plan_of(levels, figures, search.lower, stage, tol, baseline if compare else ())
 
 
@@ -129,13 +131,6 @@ def _unit(graph: Graph, left: Corridor, cells: int) -> float | None:
     if per_slot * CELLS_CAP < COARSEST * cells:
         return None
     return quantum(graph, int(min(max(per_slot, COARSEST), FINEST)))
-
-
-def _cut(problem: Problem, levels: Ints) -> tuple[int, ...]:
-    """The schedule with -1 from the slot after the finish on."""
-    finish = evaluate(problem, levels.tolist()).finish_s
-    starts = np.concatenate([[0.0], np.cumsum(problem.dur_s)[:-1]])
-    return tuple(np.where(starts < finish - 1e-9, levels, -1).tolist())
 
 
 def _late(

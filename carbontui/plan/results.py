@@ -42,16 +42,12 @@ class Evaluation:
         return asdict(self)
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyResult:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyResult(Evaluation):
     """A simple policy's schedule and its figures; `name` is 'run now', 'constant NAME', 'best window', ..."""
 
     name: str
     levels: tuple[int, ...]
-    evaluation: Evaluation
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"name": self.name, "levels": self.levels} | self.evaluation.to_dict()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +66,14 @@ class Schedule(Evaluation):
     certified: bool
     baselines: tuple[PolicyResult, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self) | {"baselines": [baseline.to_dict() for baseline in self.baselines]}
+
+def policy_result(name: str, levels: tuple[int, ...], figures: Evaluation) -> PolicyResult:
+    """A policy's schedule with its figures."""
+    return PolicyResult(**_figures(figures), name=name, levels=levels)
+
+
+def _figures(figures: Evaluation) -> dict[str, Any]:
+    return {field.name: getattr(figures, field.name) for field in fields(Evaluation)}
 
 
 def plan_of(
@@ -87,7 +89,7 @@ def plan_of(
     size = abs(figures.objective)
     gap = (figures.objective - lower) / size if size > 0 else 0.0
     return Schedule(
-        **{field.name: getattr(figures, field.name) for field in fields(Evaluation)},
+        **_figures(figures),
         levels=levels,
         lower_bound=lower,
         gap=gap,

@@ -7,12 +7,14 @@ in time.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from carbontui.plan.evaluation import evaluate
 from carbontui.plan.graph import Floats, Graph, Ints, build
 from carbontui.plan.problem import Problem
-from carbontui.plan.results import PolicyResult
+from carbontui.plan.results import PolicyResult, policy_result
 
 SUSPEND_ABOVE, RESUME_BELOW = 0.7, 0.3
 """Quantiles of the horizon's intensity between which a threshold policy keeps its state (hysteresis)."""
@@ -22,14 +24,14 @@ def baselines(problem: Problem) -> tuple[PolicyResult, ...]:
     """'run now', 'constant NAME' for each running level, 'best window', 'cheapest slots', 'threshold', each
     evaluated."""
     if problem.work_s <= problem.finish_tolerance:
-        return (PolicyResult("run now", (), evaluate(problem, ())),)
+        return (policy_result("run now", (), evaluate(problem, ())),)
     return evaluated(problem, schedules(build(problem)))
 
 
 def evaluated(problem: Problem, named: list[tuple[str, Ints]]) -> tuple[PolicyResult, ...]:
     """The named schedules with their figures."""
     plain = ((name, tuple(levels.tolist())) for name, levels in named)
-    return tuple(PolicyResult(name, levels, evaluate(problem, levels)) for name, levels in plain)
+    return tuple(policy_result(name, levels, evaluate(problem, levels)) for name, levels in plain)
 
 
 def schedules(graph: Graph) -> list[tuple[str, Ints]]:
@@ -55,21 +57,33 @@ def steady(graph: Graph) -> list[tuple[str, Ints]]:
     return named
 
 
-def objectives(graph: Graph, levels: Ints) -> Floats:
-    """[P] objective of each schedule of `levels` [P, T] by the planner's sums; inf where it is late or a switch is not
-    allowed. Dwell and resumes are not checked."""
-    before = np.empty_like(levels)
-    before[:, 0], before[:, 1:] = graph.problem.initial_level, levels[:, :-1]
-    at = np.arange(graph.slots)
-    cls = graph.cls_of_level[before]
-    cost = np.cumsum(graph.cost[at, cls, levels], axis=1)
-    work = np.cumsum(graph.work[at, cls, levels], axis=1)
-    goal = graph.problem.work_s
-    done = work >= goal - graph.problem.finish_tolerance
+class Ends(NamedTuple):
+    """[P] of schedules by the planner's sums: the slot of the finish, the seconds of it left over, and the objective,
+    inf where the work does not fit or a switch is not allowed."""
+
+    slot: Ints
+    left_s: Floats
+    objective: Floats
+
+
+def ends(graph: Graph, levels: Ints) -> Ends:
+    """Where the schedules `levels` [P, T] (-1 from the finish on) end. Dwell and resumes are not checked."""
+    held = np.maximum(levels, 0)
+    cls = graph.cls_of_level[before(graph, held)]
+    at, row = np.arange(graph.slots), np.arange(len(levels))
+    work = np.cumsum(np.where(levels >= 0, graph.work[at, cls, held], 0.0), axis=1)
+    done = (work >= graph.problem.work_s - graph.problem.finish_tolerance) & (levels >= 0)
     last = np.argmax(done, axis=1)
-    row = np.arange(len(levels))
-    total = cost[row, last] - (work[row, last] - goal) * graph.rate[last, levels[row, last]]
-    return np.where(done.any(axis=1), total, np.inf)
+    over, final = np.maximum(work[row, last] - graph.problem.work_s, 0.0), held[row, last]
+    cost = np.cumsum(graph.cost[at, cls, held], axis=1)[row, last] - over * graph.rate[last, final]
+    left_s = np.divide(over, graph.speed[final], out=np.zeros_like(over), where=graph.speed[final] > 0)
+    return Ends(last, left_s, np.where(done.any(axis=1), cost, np.inf))
+
+
+def before(graph: Graph, levels: Ints) -> Ints:
+    """[P, T] the level before each slot of `levels`."""
+    first = np.full((len(levels), 1), graph.problem.initial_level)
+    return np.hstack([first, levels[:, :-1]])
 
 
 def _from_first_chance(graph: Graph, level: int) -> Ints:
@@ -156,7 +170,7 @@ def _cheapest(graph: Graph, rest: int) -> Ints:
     low, high = fewest, graph.slots
     while low < high:
         middle = (low + high) // 2
-        if np.isfinite(objectives(graph, with_slots(middle)[None])[0]):
+        if np.isfinite(ends(graph, with_slots(middle)[None]).objective[0]):
             high = middle
         else:
             low = middle + 1

@@ -10,7 +10,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate, groupby
 
-from carbontui.plan.evaluation import evaluate
+from carbontui.plan.evaluation import evaluate, spelled_out
 from carbontui.plan.graph import fixed_levels
 from carbontui.plan.planner import solve
 from carbontui.plan.problem import Problem
@@ -60,9 +60,7 @@ def replan(
         did = evaluate(problem, shorter)
         fair = (did.violations, did.late_s) == (figures.violations, figures.late_s)
         if fair and did.objective < figures.objective:
-            begins = accumulate(problem.dur_s, initial=0.0)
-            cut = (j if at < did.finish_s - 1e-9 else -1 for j, at in zip(shorter, begins, strict=False))
-            levels, figures, changed = tuple(cut), did, True
+            levels, figures, changed = spelled_out(problem, shorter, did.finish_s), did, True
         plan = plan_of(levels, figures, bound, plan.stage, tol, plan.baselines)
     return plan, changed
 
@@ -132,12 +130,11 @@ def _replan(
     if kept is None:
         return plan, True
     held = fixed_levels(problem, fixed)
-    schedule = tuple(-1 if level is None else level for level in kept)[: len(problem.dur_s)]
-    schedule += (-1,) * (len(problem.dur_s) - len(schedule))
-    if any(level >= len(problem.levels) for level in schedule):
+    if any(level is not None and level >= len(problem.levels) for level in kept):
         return plan, True
-    figures = evaluate(problem, schedule)
-    schedule = _outspoken(problem, schedule, figures.finish_s)
+    figures = evaluate(problem, kept)
+    # a kept plan may end before this problem does (a longer budget): what it implies then is written as well
+    schedule = spelled_out(problem, kept, figures.finish_s)
     obeys = all(_obeys(problem, want, have) for want, have in zip(held.tolist(), schedule, strict=True))
     if not obeys or figures.violations != plan.violations or figures.late_s > plan.late_s:
         return plan, True
@@ -148,21 +145,9 @@ def _replan(
 
 
 def _obeys(problem: Problem, want: int, have: int) -> bool:
-    """Whether a slot's level `have` is the one it is fixed to; after the finish (-1) nothing runs."""
-    if want == len(problem.levels):
-        return have < 0 or not problem.levels[have].running
-    return want < 0 or want == have
-
-
-def _outspoken(problem: Problem, schedule: Sequence[int], finish_s: float) -> tuple[int, ...]:
-    """The same schedule with an implied 'at full speed until the work is done' written slot by slot: a kept plan may
-    end before this problem does (a longer budget), and a viewer must not read the missing slots as the end of the
-    work."""
-    begins = accumulate(problem.dur_s, initial=0.0)
-    return tuple(
-        problem.fastest if level < 0 and begin < finish_s else level
-        for level, begin in zip(schedule, begins, strict=False)
-    )
+    """Whether a slot's level `have` is the one it is fixed to; after the finish (-1) there is nothing to fix."""
+    stands = want == len(problem.levels) and not problem.levels[have].running
+    return have < 0 or stands or want in (-1, have)
 
 
 def _noise(problem: Problem, kept: Sequence[int], new: Sequence[int], uncertainty: float | Sequence[float]) -> float:

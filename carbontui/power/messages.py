@@ -11,8 +11,6 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from carbontui.system import untrusted
-
 LINE_MAX = 1024 * 1024
 BEAT_S = 2.0
 DEAD_MAN_S = 30.0
@@ -54,8 +52,8 @@ class Capability(Struct, frozen=True, omit_defaults=True):
 class Sample(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One look at one device, for the meter. A field that could not be read is None, its NVML code in `errors`.
 
-    `uuid` is the board's UUID, or "cpu" and "dram" for the host. `energy_uj` is a free-running counter that wraps at
-    `wrap_uj` (RAPL) or never (NVML). `power_w` means what `kind` says. `max_w` bounds what is believable.
+    `uuid` is the board's UUID, or "cpu" and "dram" for the host. `energy_uj` is a free-running counter. `power_w` means
+    what `kind` says. `max_w` bounds what is believable.
     """
 
     uuid: str
@@ -63,7 +61,6 @@ class Sample(Struct, frozen=True, kw_only=True, omit_defaults=True):
     wall_s: float
     how: How = "measured"
     energy_uj: int | None = None
-    wrap_uj: int | None = None
     power_w: float | None = None
     kind: PowerKind | None = None
     max_w: float | None = None
@@ -254,13 +251,3 @@ _encoder = msgspec.json.Encoder()
 def encode(message: Struct) -> bytes:
     """One line, newline included."""
     return _encoder.encode(message) + b"\n"
-
-
-def decode_to_agent(line: bytes) -> ToAgent:
-    """Raises ValueError for anything else."""
-    return untrusted.decode(line, ToAgent)  # type: ignore[arg-type]
-
-
-def decode_to_supervisor(line: bytes) -> ToSupervisor:
-    """Raises ValueError for anything else."""
-    return untrusted.decode(line, ToSupervisor)  # type: ignore[arg-type]

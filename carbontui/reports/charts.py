@@ -28,6 +28,9 @@ STRIP = {
 """Fill and hatch of each state."""
 CROWDED, COLUMNS = 120, 75
 """More states than CROWDED are drawn as shares of COLUMNS equal spans of time."""
+STEPS_S = tuple(60 * minutes for minutes in (5, 10, 30, 60, 180, 360, 720))
+STEPS_S += tuple(86400 * days for days in (1, 2, 5, 7, 30))
+"""Seconds between two times of the axis."""
 VISIBLE = 2.0
 """A box narrower than this is a line."""
 HATCHES = (
@@ -82,8 +85,7 @@ def cumulated(story: RunStory) -> str:
         ends.append(("run-now", chart.run_now_g))
     heights = _apart([scale.y(values[-1]) for _, values in ends])
     for (name, values), y in zip(ends, heights, strict=True):
-        text = f"{name} {figures.grams(values[-1])}"
-        body.append(f'<text x="{LEFT + PLOT + 6:.1f}" y="{y + 4:.1f}">{escape(text)}</text>')
+        body.append(_label(f"{name} {figures.grams(values[-1])}", y + 4))
     body.append(times.axis(170.0, [18.0, 170.0]))
     return _svg(196.0, "CO2 so far, emitted and if run at once", body)
 
@@ -117,21 +119,7 @@ class _Times:
 
     def axis(self, y: float, lines: Sequence[float]) -> str:
         length = self.end_s - self.start_s
-        steps = (
-            300,
-            600,
-            1800,
-            3600,
-            3 * 3600,
-            6 * 3600,
-            12 * 3600,
-            86400,
-            2 * 86400,
-            5 * 86400,
-            7 * 86400,
-            30 * 86400,
-        )
-        step = next((s for s in steps if length / s <= 8), 60 * 86400)
+        step = next((s for s in STEPS_S if length / s <= 8), 60 * 86400)
         ahead_s = units.local_offset_s(self.start_s)
         first = math.ceil((self.start_s + ahead_s) / step) * step - ahead_s
         found = [f'<line x1="{LEFT}" x2="{LEFT + PLOT}" y1="{y}" y2="{y}" class="axis"/>']
@@ -217,9 +205,12 @@ def _area(values: Sequence[float | None], times: _Times, scale: _Scale, stroke: 
 
 def _end(times: _Times, scale: _Scale, values: Sequence[float | None], name: str) -> str:
     last = next((value for value in reversed(values) if value is not None), None)
-    if last is None:
-        return ""
-    return f'<text x="{LEFT + PLOT + 6:.1f}" y="{scale.y(last) + 4:.1f}">{name}</text>'
+    return "" if last is None else _label(name, scale.y(last) + 4)
+
+
+def _label(text: str, y: float) -> str:
+    """Beside the plot, at its right end."""
+    return f'<text x="{LEFT + PLOT + 6:.1f}" y="{y:.1f}">{escape(text)}</text>'
 
 
 def _apart(heights: list[float]) -> list[float]:
@@ -246,8 +237,7 @@ def _shares(story: RunStory, times: _Times, top: float, bottom: float) -> str:
             y -= height
             if height > 0.05:
                 found += _box(state, left, y, right - left, height)
-    found.append(f'<text x="{LEFT + PLOT + 6:.1f}" y="{(top + bottom) / 2 + 4:.1f}">state, shares</text>')
-    return "".join(found)
+    return "".join([*found, _label("state, shares", (top + bottom) / 2 + 4)])
 
 
 def _legend(states: Iterable[str], y: float) -> str:
@@ -299,8 +289,7 @@ def _strip(story: RunStory, times: _Times, y: float) -> str:
             middle = (left + right) / 2
             halo = 'class="halo" text-anchor="middle"'
             found.append(f'<text x="{middle:.1f}" y="{y + 13}" {halo}>{escape(words)}</text>')
-    found.append(f'<text x="{LEFT + PLOT + 6:.1f}" y="{y + 13}">state</text>')
-    return "".join(found)
+    return "".join([*found, _label("state", y + 13)])
 
 
 def _svg(height: float, title: str, body: Iterable[str]) -> str:

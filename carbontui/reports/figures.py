@@ -139,60 +139,34 @@ def _budget(story: RunStory) -> str:
     return f"budget {story.options.budget}, {form.duration(abs(slack))} {side} the deadline"
 
 
+LEVERS = {
+    "moved_g": ("shifting: work moved in time", "against the same work done at once, at full speed"),
+    "parked_g": ("shifting: drawn while waiting", "a paused board with the model in memory draws power"),
+    "unloaded_g": ("unloading: boards let go", "against staying parked"),
+    "capped_g": ("caps: less power for the work", "against the same work at full speed at the same time"),
+    "rest_g": ("rest", "starting, switching, reloading, and deviations of full-speed watts from their mean"),
+}
+"""By the part of the split: its label, and what it is measured against."""
+
+
 def parts(story: RunStory) -> tuple[Figure, ...]:
     """Avoided CO2 by lever; the lines add up to the avoided grams. Empty where unknown."""
     split = story.split
     if split is None:
         return ()
-    halves = split.halves or (None,) * 7
-    moved, parked, unloaded, capped, rest, _, avoided = halves
-    lines = [
-        ("shifting: work moved in time", split.moved_g, moved, "against the same work done at once, at full speed"),
-        (
-            "shifting: drawn while waiting",
-            split.parked_g,
-            parked,
-            "a paused board with the model in memory draws power",
-        ),
-        ("unloading: boards let go", split.unloaded_g, unloaded, "against staying parked"),
-        (
-            "caps: less power for the work",
-            split.capped_g,
-            capped,
-            "against the same work at full speed at the same time",
-        ),
-        (
-            "rest",
-            split.rest_g,
-            rest,
-            "starting, switching, reloading, and deviations of full-speed watts from their mean",
-        ),
-    ]
-    shown = [
-        Figure(label, words.with_band(value, half), why)
-        for label, value, half, why in lines
-        if words.worth(value) or label == "rest"
-    ]
-    return (
-        *shown,
-        Figure("avoided", words.with_band(split.avoided_g, avoided), f"run-now less emitted{_band_words(split)}"),
+    why = "run-now less emitted" + ("" if split.halves is None else "; ± is half of an 80 % band")
+    lines = {**LEVERS, "avoided_g": ("avoided", why)}
+    return tuple(
+        Figure(label, words.with_band(getattr(split, part), getattr(split.halves, part, None)), rests_on)
+        for part, (label, rests_on) in lines.items()
+        if part in ("rest_g", "avoided_g") or words.worth(getattr(split, part))
     )
 
 
 def gave(split: Split) -> str:
     """'caps +12.3 g ± 0.4 g, shifting −1.1 g ± 0.2 g': avoided CO2 by lever; '' where there is none."""
-    halves = split.halves
-    parts = [
-        ("caps", split.capped_g, halves and halves.capped_g),
-        ("shifting", split.shifting_g, halves and halves.shifting_g),
-        ("unloading", split.unloaded_g, halves and halves.unloaded_g),
-        ("rest", split.rest_g, halves and halves.rest_g),
-    ]
-    return words.gave(parts)
-
-
-def _band_words(split: Split) -> str:
-    return "" if split.halves is None else "; ± is half of an 80 % band"
+    levers = {"caps": "capped_g", "shifting": "shifting_g", "unloading": "unloaded_g", "rest": "rest_g"}
+    return words.gave((name, getattr(split, part), getattr(split.halves, part, None)) for name, part in levers.items())
 
 
 class ReportTable(NamedTuple):

@@ -1,20 +1,26 @@
-"""The run as Markdown, CSV and JSON, from the same figures as the page."""
+"""The run as Markdown, CSV and JSON, and as one self-contained HTML page (no request, no script, fit to print and to
+send), all from the same figures."""
 
 from __future__ import annotations
 
 import csv
 import io
 from dataclasses import asdict
+from importlib import resources
 from itertools import pairwise
 from typing import Any
 
 import msgspec
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
 
 from carbontui import units
 from carbontui.account.split import Split
-from carbontui.reports import figures, page, prose
+from carbontui.reports import charts, figures, prose
 from carbontui.reports.parts import GRAM_DIGITS, KWH_DIGITS, DayPart, EpochPart, rounded
 from carbontui.reports.story import RunStory
+from carbontui.text import figures as form
+from carbontui.text.plan import certificate
 
 SCHEMA = "carbontui.report/1"
 
@@ -30,19 +36,30 @@ def markdown(story: RunStory) -> str:
     for made in figures.tables(story):
         lines += ["", *([f"## {made.title}", ""] if made.title else ()), *_table(made.head, made.rows)]
     lines += ["", "## Decisions", "", *[f"- {_cell(line)}" for line in prose.decisions(story)]]
-    lines += ["", "## Sources and methods", "", *_table(("what", "where it comes from"), page.basis(story))]
+    lines += ["", "## Sources and methods", "", *_table(("what", "where it comes from"), basis(story))]
     lines += ["", "## For a methods section", "", _cell(prose.methods(story)), ""]
     return "\n".join(lines)
 
 
+DIGITS = {"s": 3, "seconds": 3, "kwh": KWH_DIGITS, "g": GRAM_DIGITS}
+"""Of a figure in JSON, by the unit that its name ends with."""
+
+
+def at_digits(figures: dict[str, Any]) -> dict[str, Any]:
+    """The figures, rounded by their units."""
+
+    def at(name: str, value: Any) -> Any:
+        digits = DIGITS.get(name.rpartition("_")[2])
+        return value if digits is None or not isinstance(value, float) else round(value, digits)
+
+    return {name: at(name, value) for name, value in figures.items()}
+
+
 def split_numbers(split: Split) -> dict[str, Any]:
     """The parts in grams; `halves` is half the width of each 80 % band, null where unknown."""
-    parts = {name: value for name, value in asdict(split).items() if name != "halves"}
-    parts |= {"shifting_g": split.shifting_g, "avoided_g": split.avoided_g}
-    found: dict[str, Any] = {name: round(value, GRAM_DIGITS) for name, value in parts.items()}
-    halves = None if split.halves is None else split.halves._asdict()
-    found["halves"] = halves and {name: round(value, GRAM_DIGITS) for name, value in halves.items()}
-    return found
+    halves = split.halves and at_digits(split.halves._asdict())
+    parts = {**asdict(split), "shifting_g": split.shifting_g, "avoided_g": split.avoided_g}
+    return at_digits({**parts, "halves": halves})
 
 
 def _table(head: tuple[str, ...], rows: Any) -> list[str]:
@@ -56,7 +73,7 @@ def _cell(text: str) -> str:
 
 def numbers(story: RunStory) -> dict[str, Any]:
     """The run as plain values, at the digits of `status --json`; durations in seconds, times RFC 3339."""
-    return {
+    figures = {
         "schema": SCHEMA,
         "job": story.status.job,
         "name": story.status.name,
@@ -65,27 +82,27 @@ def numbers(story: RunStory) -> dict[str, Any]:
         "started": units.iso(story.start_s),
         "ended": units.iso(story.end_s) if story.over else None,
         "ended_at": units.iso(story.end_s) if story.over else None,
-        "elapsed_s": round(story.elapsed_s, 3),
+        "elapsed_s": story.elapsed_s,
         "account": msgspec.to_builtins(story.account),
         "excluded": msgspec.to_builtins(story.excluded),
         "gaps": [{"reason": part.name, "s": round(part.seconds, 3)} for part in story.gaps],
         "coverage": msgspec.to_builtins(story.status.coverage),
-        "work_done_s": round(story.done_s, 3),
+        "work_done_s": story.done_s,
         "steps": story.status.step,
         "zone": story.options.zone,
         "pue": story.options.pue,
-        "energy_gpu_kwh": round(story.energy_gpu_kwh, KWH_DIGITS),
-        "energy_wall_kwh": round(story.energy_wall_kwh, KWH_DIGITS),
-        "gco2_g": _grams(story.gco2_g),
-        "avoided_g": _grams(story.avoided_g),
+        "energy_gpu_kwh": story.energy_gpu_kwh,
+        "energy_wall_kwh": story.energy_wall_kwh,
+        "gco2_g": story.gco2_g,
+        "avoided_g": story.avoided_g,
         "by_day": [_day(part) for part in story.days],
-        "revised_g": round(story.revised_g, GRAM_DIGITS),
+        "revised_g": story.revised_g,
         "revisions": list(story.revisions),
         "cost": msgspec.to_builtins(story.status.cost),
         "full_wall_w": story.full_wall_w,
         "split": None if story.split is None else split_numbers(story.split),
-        "by_state": [_part(part) for part in story.by_state],
-        "by_device": [_part(part) for part in story.by_device],
+        "by_state": [at_digits(asdict(part)) for part in story.by_state],
+        "by_device": [at_digits(asdict(part)) for part in story.by_device],
         "by_epoch": [_epoch(part) for part in story.epochs],
         "metered_by": dict(story.how),
         "intensity_kinds": dict(story.grid_kinds),
@@ -95,27 +112,12 @@ def numbers(story: RunStory) -> dict[str, Any]:
         "notices": list(story.status.notices),
         "version": story.version,
     }
-
-
-def _grams(value: float | None) -> float | None:
-    return None if value is None else round(value, GRAM_DIGITS)
-
-
-def _part(part: Any) -> dict[str, Any]:
-    kwh = round(part.kwh, KWH_DIGITS)
-    return {"name": part.name, "seconds": round(part.seconds, 3), "kwh": kwh, "gco2_g": _grams(part.gco2_g)}
+    return at_digits(figures)
 
 
 def _day(part: DayPart) -> dict[str, Any]:
-    return {
-        "start": units.iso(part.at_s),
-        "flat_s": round(part.flat_s, 3),
-        "capped_s": round(part.capped_s, 3),
-        "still_s": round(part.still_s, 3),
-        "energy_wall_kwh": part.kwh,
-        "gco2_g": part.gco2_g,
-        "changes": part.changes,
-    }
+    shown = {"start": units.iso(part.at_s), **part._asdict(), "energy_wall_kwh": part.kwh}
+    return at_digits({name: value for name, value in shown.items() if name not in ("at_s", "kwh")})
 
 
 def _epoch(part: EpochPart) -> dict[str, Any]:
@@ -158,3 +160,75 @@ def table(story: RunStory) -> str:
             )
         )  # fmt: skip
     return out.getvalue()
+
+
+HEADS = ("energy at the wall", "emitted", "run-now", "avoided", "elapsed")
+
+
+def html(story: RunStory) -> str:
+    """The page. Untrusted text (names, reasons) is escaped by the template."""
+    source = resources.files("carbontui.reports").joinpath("page.html.j2").read_text(encoding="utf-8")
+    template = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True).from_string(source)
+    account = figures.figures(story)
+    return template.render(
+        story=story,
+        begun=figures.date_and_clock(story.start_s),
+        ended=figures.date_and_clock(story.end_s) if story.over else "now, still running",
+        clock_name=form.clock_name(story.start_s),
+        zone=figures.zone(story),
+        notices=[*story.status.notices, *story.notes],
+        heads=[figure for figure in account if figure.label in HEADS],
+        prose=prose.story_of(story),
+        timeline=Markup(charts.timeline(story)),
+        cumulated=Markup(charts.cumulated(story)),
+        losses=Markup(charts.losses(story)),
+        figures=account,
+        parts=figures.parts(story),
+        tables=figures.tables(story),
+        decisions=[
+            (
+                figures.clock(made.at_s, story),
+                figures.STATE_WORDS.get(made.state, made.state) if made.kind == "state" else "a user",
+                made.text,
+            )
+            for made in story.decisions
+        ],
+        basis=basis(story),
+        methods=prose.methods(story),
+        equivalences=equivalences(story),
+    )
+
+
+def basis(story: RunStory) -> list[tuple[str, str]]:
+    """The basis of the figures: (what, where it comes from)."""
+    flat = "not measured" if story.full_wall_w is None else f"{form.watts(story.full_wall_w)} at the wall, measured"
+    gap = "" if story.worst_gap is None else f", {certificate(story.worst_gap)}"
+    return [
+        ("energy", figures.metered(story)),
+        ("intensity", figures.shares(story.grid_kinds, figures.KIND_WORDS)),
+        ("grid sources", "; ".join(story.sources) or "none"),
+        ("watts at full speed", flat),
+        ("work done", f"{form.duration(story.done_s)} at full speed"),
+        ("PUE, host", f"{story.options.pue:g}, {form.watts(story.options.host_w)} besides the metered devices"),
+        ("plans", f"{story.plans} made{gap}"),
+        ("bands (±)", _bands(story)),
+        ("accuracy", figures.accuracy(story)),
+    ]
+
+
+def _bands(story: RunStory) -> str:
+    """What the bands of the parts cover, or why there are none."""
+    if story.split is None:
+        return "none: avoided CO2 is not known"
+    if story.split.halves is None:
+        return "none: full-speed watts or step times were seen too few times to estimate their error"
+    return (
+        "80 %: the errors of mean full-speed watts and of the mean step time, as they varied in this run, of forecasts"
+        " used in place of values, and of typical days; values that a source published as realised are taken as exact"
+    )
+
+
+def equivalences(story: RunStory) -> str:
+    """Equivalents of the emitted grams, with their source."""
+    said = figures.equivalences(story.gco2_g)
+    return f"Emitted as much as {' or '.join(said)} ({figures.EQUIVALENCES_SOURCE})." if said else ""

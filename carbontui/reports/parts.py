@@ -4,17 +4,31 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime, time
 from itertools import pairwise
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-from carbontui import units
 from carbontui.account.accounts import BIN_S, split
 from carbontui.account.split import AT_WORK, EnergyBin, StateSpan
 from carbontui.job import journal
 from carbontui.reports.curves import EnergyRow
+from carbontui.units import joules_to_kwh
+
+Key = TypeVar("Key", bound=Hashable)
+GramsOf = Callable[[float], float] | None
+"""g/kWh of a bin; None where no intensity is known."""
+
+
+def summed(amounts: Iterable[tuple[Key, float]]) -> dict[Key, float]:
+    """The sum by key."""
+    found: dict[Key, float] = {}
+    for key, amount in amounts:
+        found[key] = found.get(key, 0.0) + amount
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,48 +42,26 @@ class Part:
 
 
 def cells(rows: list[EnergyRow], pue: float) -> list[EnergyBin]:
-    found: dict[tuple[float, str], float] = {}
-    for row in rows:
-        key = (row.bin_s, row.state)
-        found[key] = found.get(key, 0.0) + row.joules * pue
-    return [EnergyBin(at, state, joules) for (at, state), joules in sorted(found.items())]
+    drawn = summed(((row.bin_s, row.state), row.joules * pue) for row in rows)
+    return [EnergyBin(at, state, joules) for (at, state), joules in sorted(drawn.items())]
 
 
-def seconds(spans: list[StateSpan]) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for span in spans:
-        found[span.state] = found.get(span.state, 0.0) + span.end_s - span.start_s
-    return found
-
-
-def by_state(cells: list[EnergyBin], seconds: dict[str, float], grams_of: Any) -> tuple[Part, ...]:
-    joules: dict[str, float] = {}
-    grams: dict[str, float] = {}
-    for cell in cells:
-        joules[cell.state] = joules.get(cell.state, 0.0) + cell.joules
-        if grams_of is not None:
-            grams[cell.state] = grams.get(cell.state, 0.0) + units.joules_to_kwh(cell.joules) * grams_of(cell.bin_s)
-    names = sorted({*seconds, *joules}, key=lambda name: -joules.get(name, 0.0))
+def by_name(
+    drawn: Sequence[tuple[str, float, float]], seconds: Mapping[str, float], grams_of: GramsOf
+) -> tuple[Part, ...]:
+    """A part per state or device, most energy first, of what was `drawn`: its name, its bin, and joules at the wall."""
+    joules = summed((name, amount) for name, _, amount in drawn)
+    grams = summed((name, _grams(at, amount, grams_of)) for name, at, amount in drawn)
+    names = sorted(dict.fromkeys((*joules, *seconds)), key=lambda name: -joules.get(name, 0.0))
     return tuple(
-        Part(n, seconds.get(n, 0.0), units.joules_to_kwh(joules.get(n, 0.0)), grams.get(n, 0.0) if grams_of else None)
+        Part(n, seconds.get(n, 0.0), joules_to_kwh(joules.get(n, 0.0)), grams.get(n, 0.0) if grams_of else None)
         for n in names
         if seconds.get(n, 0.0) > 0 or joules.get(n, 0.0) > 0
     )
 
 
-def by_device(rows: list[EnergyRow], pue: float, grams_of: Any) -> tuple[Part, ...]:
-    """Per device at the wall: its share of the PUE is in its own line, so that the lines add up."""
-    found: dict[str, list[float]] = {}
-    for row in rows:
-        sums = found.setdefault(row.device, [0.0, 0.0, 0.0])
-        sums[0] += row.seconds
-        sums[1] += row.joules * pue
-        sums[2] += units.joules_to_kwh(row.joules * pue) * grams_of(row.bin_s) if grams_of else 0.0
-    ordered = sorted(found.items(), key=lambda item: -item[1][1])
-    return tuple(
-        Part(name, seconds, units.joules_to_kwh(joules), grams if grams_of else None)
-        for name, (seconds, joules, grams) in ordered
-    )
+def _grams(at_s: float, joules: float, grams_of: GramsOf) -> float:
+    return joules_to_kwh(joules) * grams_of(at_s) if grams_of else 0.0
 
 
 LEAST_S = 2 * 86400.0
@@ -96,7 +88,7 @@ class Dated(Protocol):
 
 def by_day(
     cells: Iterable[EnergyBin],
-    grams_of: Callable[[float], float] | None,
+    grams_of: GramsOf,
     spans: Sequence[StateSpan],
     decisions: Iterable[Dated],
     *,
@@ -106,33 +98,33 @@ def by_day(
     """A part per day, if the run has lasted longer than LEAST_S."""
     if not spans or spans[-1].end_s - spans[0].start_s < LEAST_S:
         return ()
-    first: dict[str, float] = {}
-    sums: dict[str, list[float]] = {}
+    begun_s = spans[0].start_s
 
-    def of(at_s: float) -> list[float]:
-        day = datetime.fromtimestamp(at_s).date().isoformat()
-        first[day] = min(at_s, first.get(day, at_s))
-        return sums.setdefault(day, [0.0] * 6)
+    def of(at_s: float) -> date:
+        return datetime.fromtimestamp(max(at_s, begun_s)).date()
 
-    for span in spans:
-        length = span.end_s - span.start_s
-        kind = 1 if span.state == "throttled" else 0 if span.state in AT_WORK else 2
-        for at, share in split(span.start_s, span.end_s) if length > 0 else ():
-            of(max(at, span.start_s))[kind] += share * length
-    for cell in cells:
-        drawn = units.joules_to_kwh(cell.joules)
-        day = of(max(cell.bin_s, spans[0].start_s))
-        day[3] += drawn
-        day[4] += drawn * grams_of(cell.bin_s) if grams_of else 0.0
-    for decision in decisions:
-        of(max(decision.at_s, spans[0].start_s))[5] += 1
-    days = sorted(sums)
-    energy = rounded([sums[day][3] for day in days], kwh, KWH_DIGITS)
-    grams = None if gco2_g is None else rounded([sums[day][4] for day in days], gco2_g, GRAM_DIGITS)
-    return tuple(
-        DayPart(first[day], flat_s, capped_s, still_s, energy[index], grams[index] if grams else None, int(changes))
-        for index, (day, (flat_s, capped_s, still_s, _, _, changes)) in enumerate((day, sums[day]) for day in days)
+    def kind(state: str) -> str:
+        return "capped" if state == "throttled" else "flat" if state in AT_WORK else "still"
+
+    spent = summed(
+        ((of(max(at, span.start_s)), kind(span.state)), share * (span.end_s - span.start_s))
+        for span in spans
+        if span.end_s > span.start_s
+        for at, share in split(span.start_s, span.end_s)
     )
+    drawn = summed((of(cell.bin_s), joules_to_kwh(cell.joules)) for cell in cells)
+    emitted = summed((of(cell.bin_s), _grams(cell.bin_s, cell.joules, grams_of)) for cell in cells)
+    changes = Counter(of(decision.at_s) for decision in decisions)
+    days = sorted({day for day, _ in spent} | {*drawn, *changes})
+    energy = rounded([drawn.get(day, 0.0) for day in days], kwh, KWH_DIGITS)
+    grams = None if gco2_g is None else rounded([emitted.get(day, 0.0) for day in days], gco2_g, GRAM_DIGITS)
+    found = []
+    for index, day in enumerate(days):
+        at_s = max(begun_s, datetime.combine(day, time()).timestamp())
+        flat_s, capped_s, still_s = (spent.get((day, name), 0.0) for name in ("flat", "capped", "still"))
+        part_g = grams[index] if grams else None
+        found.append(DayPart(at_s, flat_s, capped_s, still_s, energy[index], part_g, changes[day]))
+    return tuple(found)
 
 
 KWH_DIGITS, GRAM_DIGITS = 9, 6
@@ -171,8 +163,8 @@ def begins(db: sqlite3.Connection) -> list[tuple[float, int, int]]:
 
 def by_epoch(
     marks: Sequence[tuple[float, int, int]],
-    cells: Sequence[EnergyBin],
-    grams_of: Callable[[float], float] | None,
+    cells: Iterable[EnergyBin],
+    grams_of: GramsOf,
     losses: Sequence[tuple[float, float, float | None]],
     *,
     start_s: float,
@@ -185,53 +177,34 @@ def by_epoch(
     if not marks:
         return ()
     edges: list[tuple[float, int | None, int]] = [(start_s, None, 0), *marks]
-    sums = _sums_at([at for at, _, _ in edges[1:]], cells, grams_of, start_s, end_s)
-    energy = [0.0, *[round(min(value, kwh), KWH_DIGITS) for value, _ in sums], round(kwh, KWH_DIGITS)]
-    total_g = None if gco2_g is None else round(gco2_g, GRAM_DIGITS)
-    grams = [0.0, *[round(min(value, gco2_g or 0.0), GRAM_DIGITS) for _, value in sums], total_g or 0.0]
-    ends = [(at, step) for at, _, step in edges[1:]] + [(end_s, steps)]
+    begun = [at for at, _, _ in edges]
+    drawn, emitted = [0.0] * len(edges), [0.0] * len(edges)
+    for cell in cells:
+        # bins begin and end with the run
+        for index, share in _shares(max(cell.bin_s, start_s), min(cell.bin_s + BIN_S, end_s), begun):
+            drawn[index] += share * joules_to_kwh(cell.joules)
+            emitted[index] += share * _grams(cell.bin_s, cell.joules, grams_of)
+    energy = rounded(drawn, kwh, KWH_DIGITS)
+    grams = None if gco2_g is None else rounded(emitted, gco2_g, GRAM_DIGITS)
     found = []
-    for index, ((at, number, step), (until, done)) in enumerate(zip(edges, ends, strict=True)):
-        last = next((loss for when, _, loss in reversed(losses) if when <= until and loss is not None), None)
-        emitted = None if total_g is None else round(grams[index + 1] - grams[index], GRAM_DIGITS)
-        used = round(energy[index + 1] - energy[index], KWH_DIGITS)
-        following = marks[index][1] if index < len(marks) else None
-        through = None if number is None or following is None or following <= number + 1 else following - 1
-        part = EpochPart(number, at, max(at, until), max(0, done - step), used, emitted, last, through)
-        if number is not None or used > 0 or part.end_s > part.start_s:
+    following = [*marks, (end_s, None, steps)]
+    for index, ((at, number, step), (until, after, done)) in enumerate(zip(edges, following, strict=True)):
+        loss = next((loss for when, _, loss in reversed(losses) if when <= until and loss is not None), None)
+        through = None if number is None or after is None or after <= number + 1 else after - 1
+        part_g = grams[index] if grams else None
+        part = EpochPart(number, at, max(at, until), max(0, done - step), energy[index], part_g, loss, through)
+        if number is not None or part.kwh > 0 or part.end_s > part.start_s:
             found.append(part)
     return tuple(found)
 
 
-def _sums_at(
-    times: Sequence[float],
-    cells: Sequence[EnergyBin],
-    grams_of: Callable[[float], float] | None,
-    start_s: float,
-    end_s: float,
-) -> list[tuple[float, float]]:
-    """(kWh, grams) from the run's start to each of the rising `times`; bins end with the run."""
-    joules: dict[float, float] = {}
-    for cell in cells:
-        joules[cell.bin_s] = joules.get(cell.bin_s, 0.0) + cell.joules
-    bins = sorted(joules.items())
-    found, index, kwh, grams = [], 0, 0.0, 0.0
-    for at in times:
-        while index < len(bins) and bins[index][0] + BIN_S <= at:
-            begin, amount = bins[index]
-            kwh += units.joules_to_kwh(amount)
-            grams += units.joules_to_kwh(amount) * (grams_of(begin) if grams_of else 0.0)
-            index += 1
-        share_kwh = 0.0
-        if index < len(bins) and bins[index][0] < at:
-            begin, amount = bins[index]
-            first = max(begin, start_s)
-            share_kwh = units.joules_to_kwh(amount) * min(
-                1.0, max(0.0, (at - first) / max(1e-9, min(begin + BIN_S, end_s) - first))
-            )
-        more_g = share_kwh * (grams_of(bins[index][0]) if grams_of and share_kwh else 0.0)
-        found.append((kwh + share_kwh, grams + more_g))
-    return found
+def _shares(since_s: float, until_s: float, begun: Sequence[float]) -> list[tuple[int, float]]:
+    """(index, share) of the epochs that a time falls into; `begun` are their rising begins."""
+    first = max(0, bisect_right(begun, since_s) - 1)
+    if until_s <= since_s:
+        return [(first, 1.0)]
+    cuts = [since_s, *begun[first + 1 : bisect_left(begun, until_s)], until_s]
+    return [(first + n, (b - a) / (until_s - since_s)) for n, (a, b) in enumerate(pairwise(cuts))]
 
 
 def rounded(values: Sequence[float], total: float, digits: int) -> list[float]:
@@ -239,7 +212,7 @@ def rounded(values: Sequence[float], total: float, digits: int) -> list[float]:
     sums, running = [0.0], 0.0
     for value in values:
         running += value
-        sums.append(round(running, digits))
+        sums.append(round(min(running, total), digits))
     if values:
         sums[-1] = round(total, digits)
     return [round(b - a, digits) for a, b in pairwise(sums)]

@@ -25,7 +25,7 @@ from carbontui.job.spec import Options
 from carbontui.reports import parts
 from carbontui.reports.curves import Chart, EnergyRow, draw
 from carbontui.reports.doubt import GridRow, doubt
-from carbontui.reports.parts import DayPart, EpochPart, Part
+from carbontui.reports.parts import DayPart, EpochPart, Part, summed
 
 STEP_ROWS = 4000
 """Most step reports read: enough to place a month's work to within ten minutes."""
@@ -58,7 +58,6 @@ class RunStory:
     status: protocol.Status
     options: Options
     start_s: float
-    first_s: float
     end_s: float
     done_s: float
     full_wall_w: float | None
@@ -163,7 +162,6 @@ def _read(db: sqlite3.Connection, options: Options, status: protocol.Status, ver
     nowcast = said.get("nowcast_g")
     grams_of = intensity_of(bins, nowcast) if bins or nowcast is not None else None
     start_s, done_s = float(said["start_s"]), float(said["done_s"])
-    first_s = min([row.bin_s for row in rows], default=start_s)
     spans, decisions, plans, worst_gap, end_s = _events(db, start_s, float(units.from_iso(status.measured_at)))
     lived = books.get("lived") or {}
     if status.state not in protocol.LIVE_STATES and status.exit is not None and status.exit.at is not None:
@@ -190,7 +188,6 @@ def _read(db: sqlite3.Connection, options: Options, status: protocol.Status, ver
         status=status,
         options=options,
         start_s=start_s,
-        first_s=first_s,
         end_s=end_s,
         done_s=done_s,
         full_wall_w=said.get("full_wall_w"),
@@ -203,8 +200,16 @@ def _read(db: sqlite3.Connection, options: Options, status: protocol.Status, ver
         gco2_g=gco2_g,
         avoided_g=said.get("avoided_g"),
         split=found,
-        by_state=parts.by_state(cells, lived.get("by_state") or parts.seconds(spans), grams_of),
-        by_device=parts.by_device(counted, options.pue, grams_of),
+        by_state=parts.by_name(
+            [(cell.state, cell.bin_s, cell.joules) for cell in cells],
+            lived.get("by_state") or summed((span.state, span.end_s - span.start_s) for span in spans),
+            grams_of,
+        ),
+        by_device=parts.by_name(
+            [(row.device, row.bin_s, row.joules * options.pue) for row in counted],
+            summed((row.device, row.seconds) for row in counted),
+            grams_of,
+        ),
         how=_shares([(row.how, row.joules) for row in counted]),
         grid_kinds=_grid_kinds(cells, rows_of_grid),
         sources=tuple(dict.fromkeys(str(row.source) for row in rows_of_grid)),
@@ -267,10 +272,8 @@ def _grid_kinds(cells: list[EnergyBin], rows: list[GridRow]) -> tuple[tuple[str,
     return _shares([(of.get(cell.bin_s, "unknown"), cell.joules) for cell in cells])
 
 
-def _shares(parts: list[tuple[str, float]]) -> tuple[tuple[str, float], ...]:
-    sums: dict[str, float] = {}
-    for name, weight in parts:
-        sums[name] = sums.get(name, 0.0) + weight
+def _shares(weights: list[tuple[str, float]]) -> tuple[tuple[str, float], ...]:
+    sums = summed(weights)
     total = sum(sums.values())
     return tuple(sorted(((n, w / total) for n, w in sums.items() if w > 0), key=lambda p: -p[1])) if total > 0 else ()
 

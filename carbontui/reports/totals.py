@@ -28,20 +28,21 @@ class GroupTotal(NamedTuple):
 def grouped(jobs: Iterable[tuple[protocol.Status, str]], by: By) -> list[GroupTotal]:
     """Groups of (status, day it began as YYYY-MM-DD), by name. A replay's time and a simulated board's energy are not
     real: such jobs are in a group of their own."""
-    found: dict[str, GroupTotal] = {}
+    found: dict[str, list[protocol.Status]] = {}
     for status, day in jobs:
-        name = _name(status, day, by)
-        was = found.get(name, GroupTotal(name, 0, 0.0, 0.0, 0.0, 0))
-        found[name] = GroupTotal(
+        found.setdefault(_name(status, day, by), []).append(status)
+    return [
+        GroupTotal(
             name,
-            was.jobs + 1,
-            was.energy_wall_kwh + status.energy_wall_kwh,
-            was.gco2_g + (status.gco2_g or 0.0),
-            was.avoided_g + (status.avoided_g or 0.0),
-            was.unknown + (None in (status.gco2_g, status.avoided_g) or unmetered(status)),
-            was.excluded_wall_kwh + sum(apart.energy_wall_kwh for apart in status.excluded),
+            len(group),
+            sum(status.energy_wall_kwh for status in group),
+            sum(status.gco2_g or 0.0 for status in group),
+            sum(status.avoided_g or 0.0 for status in group),
+            sum(None in (status.gco2_g, status.avoided_g) or unmetered(status) for status in group),
+            sum(apart.energy_wall_kwh for status in group for apart in status.excluded),
         )
-    return sorted(found.values(), key=lambda total: total.name)
+        for name, group in sorted(found.items())
+    ]
 
 
 NOT_REAL = "(replays and simulations)"

@@ -89,6 +89,11 @@ class QueuedJob(NamedTuple):
     def runs(self) -> bool:
         return self.state in RUNS
 
+    @property
+    def chain(self) -> str:
+        """The id of the first job of its chain, its own where it continues none."""
+        return self.asked.chain if self.asked is not None and self.asked.chain else self.id
+
 
 class ClusterSize(NamedTuple):
     """All usable nodes."""

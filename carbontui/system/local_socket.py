@@ -14,25 +14,33 @@ from carbontui import paths
 def listen(path: Path) -> tuple[socket.socket, int]:
     """A non-blocking listener at `path` (0600, in a 0700 directory that is ours), and the inode of its file.
 
-    Bound under a temporary name and renamed: a stale one is replaced atomically. Raises OSError or PermissionError.
+    Raises OSError or PermissionError.
     """
     paths.private_dir(path.parent)
+    listener = bound(path)
+    listener.setblocking(False)
+    return listener, path.stat().st_ino
+
+
+def bound(path: Path) -> socket.socket:
+    """A listener at `path` (0600), bound under a temporary name and renamed: a stale one is replaced atomically.
+
+    Raises OSError.
+    """
     temporary = path.with_name(f".{path.stem}.{os.getpid()}")
-    with contextlib.suppress(FileNotFoundError):
-        temporary.unlink()
+    temporary.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     mask = os.umask(0o177)
     try:
         listener.bind(str(temporary))
         listener.listen(64)
-        listener.setblocking(False)
         temporary.rename(path)
-        return listener, path.stat().st_ino
     except OSError:
         listener.close()
         raise
     finally:
         os.umask(mask)
+    return listener
 
 
 def remove(path: Path, inode: int | None) -> None:

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from carbontui import paths
+from carbontui.system import local_socket
 
 EVERY_S = 10.0
 """How often the file is rewritten; scrapers read every 15 to 60 s."""
@@ -89,19 +90,8 @@ class MetricsPlace:
                 raise FileExistsError(17, "there is something else")
             if _answers(self._path):
                 raise FileExistsError(98, "another process answers there")
-            self._path.unlink()
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-        before = os.umask(0o177)
-        try:
-            listener.bind(os.fspath(self._path))
-        except OSError:
-            listener.close()
-            raise
-        finally:
-            os.umask(before)
-        listener.listen(8)
-        self._listener = listener
-        threading.Thread(target=self._serve, args=(listener,), name="metrics", daemon=True).start()
+        self._listener = local_socket.bound(self._path)
+        threading.Thread(target=self._serve, args=(self._listener,), name="metrics", daemon=True).start()
 
     def _serve(self, listener: socket.socket) -> None:
         while True:

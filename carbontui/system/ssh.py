@@ -9,11 +9,11 @@ ControlMaster): a password is asked once, before the screen is opened, and never
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import tempfile
 import threading
@@ -25,7 +25,6 @@ import msgspec
 from carbontui import protocol, units
 from carbontui.system import bounded_command
 
-CHUNK_B = 65536
 ANSWER_S = 20.0
 ANSWER_B = 16 * 2**20
 """Upper bound of one answer in bytes; the table of a thousand jobs is a tenth of it."""
@@ -76,20 +75,22 @@ class SshHost:
         self._there = carbontui
         self._ssh = ssh
         self._folder = Path(tempfile.mkdtemp(prefix="ct-"))
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name=f"ssh {name}", daemon=True)
-        self._sockets: dict[str, Path] = {}
-        self._calls: set[asyncio.Task[None]] = set()
+        self._listeners: dict[str, socket.socket] = {}
+        self._calls: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> SshHost:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._thread.ident is not None:
-            asyncio.run_coroutine_threadsafe(self._hang_up(), self._loop).result(ANSWER_S)
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join(ANSWER_S)
+        for listener in self._listeners.values():
+            with contextlib.suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)  # its thread is in accept
+            listener.close()
+        for call in self._calls:
+            call.terminate()
         self.close_shared()
+        for call in self._calls:
+            call.wait()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def close_shared(self) -> None:
@@ -122,13 +123,12 @@ class SshHost:
 
     def socket(self, job: str) -> Path:
         """A socket on this machine connected to the supervisor of the job there."""
-        if self._thread.ident is None:
-            self._thread.start()
-        if job not in self._sockets:
-            path = self._folder / f"{len(self._sockets)}.sock"
-            asyncio.run_coroutine_threadsafe(self._serve(path, job), self._loop).result(ANSWER_S)
-            self._sockets[job] = path
-        return self._sockets[job]
+        if job not in self._listeners:
+            listener = self._listeners[job] = socket.socket(socket.AF_UNIX)
+            listener.bind(str(self._folder / f"{len(self._listeners)}.sock"))
+            listener.listen()
+            threading.Thread(target=self._serve, args=(job,), name=f"ssh {self.name}", daemon=True).start()
+        return Path(self._listeners[job].getsockname())
 
     @property
     def _shared(self) -> Path:
@@ -169,55 +169,17 @@ class SshHost:
             raise SshError(_last_line(done.stderr) or f"ssh ended with {done.returncode}", self.name)
         return done.stdout.decode(errors="replace")
 
-    async def _serve(self, path: Path, job: str) -> None:
-        async def call(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            task = asyncio.current_task()
-            assert task is not None
-            self._calls.add(task)
-            try:
-                await self._bridge(job, reader, writer)
-            finally:
-                self._calls.discard(task)
-                writer.close()
-
-        await asyncio.start_unix_server(call, str(path))
-
-    async def _bridge(self, job: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Copy both ways until either end closes; the remote process ends with its input."""
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *self._command(["serve", "--stdio", job], ask=False),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.DEVNULL,
-            )
-        except OSError:
-            return
-        assert process.stdin is not None and process.stdout is not None
-        ways = [
-            asyncio.ensure_future(_copy(reader, process.stdin)),
-            asyncio.ensure_future(_copy(process.stdout, writer)),
-        ]
-        try:
-            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for way in ways:
-                way.cancel()
-            with contextlib.suppress(ProcessLookupError):
-                process.terminate()
-            await process.wait()
-
-    async def _hang_up(self) -> None:
-        for task in list(self._calls):
-            task.cancel()
-        await asyncio.gather(*self._calls, return_exceptions=True)
-
-
-async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(OSError):
-        while data := await source.read(CHUNK_B):
-            target.write(data)
-            await target.drain()
+    def _serve(self, job: str) -> None:
+        """Each connection is the standard input and output of a command of its own, which ends with it."""
+        command = self._command(["serve", "--stdio", job], ask=False)
+        with contextlib.suppress(OSError):
+            while True:
+                link, _ = self._listeners[job].accept()
+                self._calls = [call for call in self._calls if call.poll() is None]
+                with link, contextlib.suppress(OSError):
+                    self._calls.append(
+                        subprocess.Popen(command, stdin=link.fileno(), stdout=link.fileno(), stderr=subprocess.DEVNULL)
+                    )
 
 
 def _last_line(said: bytes) -> str:

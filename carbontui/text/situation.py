@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from carbontui import units
-from carbontui.protocol import LIVE_STATES, Exit, Gpu, LevelInfo, PlanView, State, Status
+from carbontui.protocol import LIVE_STATES, Exit, Gpu, Level, PlanView, State, Status
 from carbontui.text import figures, marks
 
 STATES: dict[State, str] = {
@@ -34,7 +34,7 @@ def stated(status: Status) -> str:
     return f"{state(status)}: {status.reason.text}"
 
 
-def level(name: str, table: Sequence[LevelInfo] = ()) -> str:
+def level(name: str, table: Sequence[Level] = ()) -> str:
     """'full speed', 'cap 250 W', 'cap 100 W ~' for one worked out from others, 'pause'."""
     known = next((info for info in table if info.name == name), None)
     if name == "full":

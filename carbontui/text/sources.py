@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any
 
 from carbontui.text import figures
 from carbontui.text.forms import Table
@@ -21,29 +21,14 @@ SLOWS = {
 """NVML's clock-event reasons that hold a board's clock down (nvmlClocksEventReason*, NVML reference)."""
 
 
-class Lead(Protocol):
-    """How good the forecasts of one lead have been: `protocol.ForecastError`, `grid.types.Accuracy`."""
-
-    @property
-    def lead_h(self) -> int: ...
-    @property
-    def hours(self) -> int: ...
-    @property
-    def error(self) -> float: ...
-    @property
-    def naive(self) -> float | None: ...
-    @property
-    def coverage(self) -> float | None: ...
-
-
 def slowed(reasons: int | None) -> str:
     """Why a board's clock is held down; '' if it is not, or not reported."""
     return ", ".join(text for bit, text in SLOWS.items() if (reasons or 0) & bit)
 
 
-def accuracy(leads: Sequence[Lead]) -> str:
-    """'off by 3, 7 % at 1, 6 h ahead (the same hour of the last known day: 9, 11 %); the 80 % band held 79 % of 300
-    hours'; '' without any data."""
+def accuracy(leads: Sequence[Any]) -> str:
+    """How good forecasts were, by lead (`grid.types.Accuracy`): 'off by 3, 7 % at 1, 6 h ahead (the same hour of the
+    last known day: 9, 11 %); the 80 % band held 79 % of 300 hours'; '' without any data."""
     if not leads:
         return ""
     errors, hours = (

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from carbontui.tui.glyphs import Glyphs
+    from textual.screen import Screen
+
     from carbontui.tui.jobs_feed import Seen
     from carbontui.tui.queue_list import QueueSeen
     from carbontui.tui.screens.dashboard import Dashboard
     from carbontui.tui.screens.jobs import Jobs
-    from carbontui.tui.screens.queue import Queue
     from carbontui.tui.target import Target
 
 
@@ -39,62 +39,50 @@ def run(
 
         print(f"carbontui: {why}: one line per change", file=sys.stderr)
         return plain.follow(target, sys.stdout)
-    terminal.load_first()
-    terminal.prefer_still()
-    from carbontui.tui.app import CarbonApp
-    from carbontui.tui.screens.dashboard import Dashboard
 
-    glyphs = terminal.glyphs(ascii)
-    table = None if look is None else _table(look, glyphs, readonly=readonly)
-    CarbonApp(lambda: Dashboard(target, glyphs, readonly=readonly, table=table)).run(mouse=mouse)
-    return 0
+    def first() -> Dashboard:
+        from carbontui.tui.screens.dashboard import Dashboard
+
+        table = None if look is None else lambda: _table(look, readonly=readonly)
+        return Dashboard(target, readonly=readonly, table=table)
+
+    return _show(first, ascii, mouse)
 
 
 def jobs(look: Callable[[], Seen], *, readonly: bool = False, ascii: bool = False, mouse: bool = True) -> int:
     """Show the table of all jobs until the user leaves it; a job opened from it returns to it. Returns 0."""
-    from carbontui.tui import terminal
-
-    terminal.load_first()
-    terminal.prefer_still()
-    from carbontui.tui.app import CarbonApp
-
-    CarbonApp(_table(look, terminal.glyphs(ascii), readonly=readonly)).run(mouse=mouse)
-    return 0
+    return _show(lambda: _table(look, readonly=readonly), ascii, mouse)
 
 
 def queue(look: Callable[[], QueueSeen], *, readonly: bool = False, ascii: bool = False) -> int:
     """Show a cluster's queue until the user leaves it; a job opened from it returns to it. Returns 0."""
+
+    def first() -> Screen[str | None]:
+        from carbontui.tui.screens.queue import Queue
+
+        return Queue(look, lambda target: _opened(target, readonly=readonly))
+
+    return _show(first, ascii)
+
+
+def _show(first: Callable[[], Screen[str | None]], ascii: bool, mouse: bool = True) -> int:
     from carbontui.tui import terminal
 
     terminal.load_first()
     terminal.prefer_still()
     from carbontui.tui.app import CarbonApp
 
-    glyphs = terminal.glyphs(ascii)
-
-    def page(target: Target) -> Dashboard:
-        from carbontui.tui.screens.dashboard import Dashboard
-
-        return Dashboard(target, glyphs, readonly=readonly, from_table=True)
-
-    def first() -> Queue:
-        from carbontui.tui.screens.queue import Queue
-
-        return Queue(look, glyphs, page)
-
-    CarbonApp(first).run()
+    CarbonApp(first, ascii=terminal.ascii_alone(ascii)).run(mouse=mouse)
     return 0
 
 
-def _table(look: Callable[[], Seen], glyphs: Glyphs, *, readonly: bool) -> Callable[[], Jobs]:
-    def page(target: Target) -> Dashboard:
-        from carbontui.tui.screens.dashboard import Dashboard
+def _table(look: Callable[[], Seen], *, readonly: bool) -> Jobs:
+    from carbontui.tui.screens.jobs import Jobs
 
-        return Dashboard(target, glyphs, readonly=readonly, from_table=True)
+    return Jobs(look, lambda target: _opened(target, readonly=readonly), readonly=readonly)
 
-    def table() -> Jobs:
-        from carbontui.tui.screens.jobs import Jobs
 
-        return Jobs(look, glyphs, page, readonly=readonly)
+def _opened(target: Target, *, readonly: bool) -> Dashboard:
+    from carbontui.tui.screens.dashboard import Dashboard
 
-    return table
+    return Dashboard(target, readonly=readonly, from_table=True)

@@ -14,7 +14,7 @@ from textual.events import Event, Key, Paste
 from textual.screen import Screen
 
 from carbontui.tui import inks, terminal
-from carbontui.tui.glyphs import BLOCKS, plain
+from carbontui.tui.glyphs import plain
 from carbontui.tui.key_order import KeyOrder
 from carbontui.tui.terminal_diff import TerminalDiff
 
@@ -40,10 +40,13 @@ class CarbonApp(App[str | None]):
         Binding("ctrl+c", "quit", "leave", id="leave", show=False, priority=True, tooltip="Leave the screen")
     ]
 
-    def __init__(self, first: Callable[[], Screen[str | None]]) -> None:
+    def __init__(self, first: Callable[[], Screen[str | None]], *, ascii: bool = False) -> None:
+        """`ascii`: the terminal shows no other characters."""
         super().__init__()
         self._first = first
-        self.glyphs = BLOCKS
+        self.ascii = ascii
+        # Textual's own lines and scrollbars are characters, too
+        self.set_class(ascii, "-ascii")
         self.key_order = KeyOrder(self, super().on_event)
         self._terminal = TerminalDiff()
         for theme in inks.THEMES:
@@ -64,7 +67,7 @@ class CarbonApp(App[str | None]):
         """A key's name in characters this terminal can show."""
         if binding.key == "enter":
             return "enter"
-        return plain(super().get_key_display(binding), self.glyphs)
+        return plain(super().get_key_display(binding), self)
 
     async def action_quit(self) -> None:
         """ctrl+c leaves as q does, with the same message that the training goes on."""
@@ -88,6 +91,10 @@ class CarbonApp(App[str | None]):
             return  # Textual drops this update and repaints later: it never reaches the terminal
         super()._display(screen, self._terminal.changes(renderable, self.console))
 
+    async def on_prompt_answered(self, message: Any) -> None:
+        """A question has its answer; its page waits for nothing else."""
+        await message.prompt.close(message.value)
+
     def tell_terminal(self, sequence: str, *, bell: bool) -> None:
         """Write an escape sequence outside the screen's drawing, and ring the bell if it is urgent."""
         if self._driver is not None and not self.is_headless:
@@ -99,11 +106,7 @@ class CarbonApp(App[str | None]):
 
     def on_mount(self) -> None:
         self.run_worker(self.key_order.run(), name="keys", group="keys")
-        first = self._first()
-        # Textual's own lines and scrollbars are characters, too
-        self.glyphs = getattr(first, "glyphs", BLOCKS)
-        self.set_class(not self.glyphs.braille, "-ascii")
-        self.push_screen(first, callback=self.exit)
+        self.push_screen(self._first(), callback=self.exit)
         if not self.is_headless:
             self.set_timer(terminal.START_S, terminal.loaded)
             self.set_interval(terminal.GUARD_EVERY_S, terminal.leave_if_dead)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from pathlib import Path
 
 import msgspec
 
-from carbontui import protocol, units
+from carbontui import paths, protocol, units
 from carbontui.system import untrusted
 from carbontui.text import figures
 from carbontui.tui import words
@@ -44,9 +43,7 @@ def read(path: Path) -> LastLook | None:
 def write(path: Path, look: LastLook) -> None:
     """Best effort: a screen that cannot write the file goes on."""
     with contextlib.suppress(OSError):
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        temporary.write_bytes(msgspec.json.encode(look))
-        temporary.replace(path)
+        paths.write_whole(path, msgspec.json.encode(look))
 
 
 def told(last: LastLook, picture: Picture, events: tuple[protocol.Event, ...] = ()) -> str:

@@ -1,110 +1,33 @@
-"""The characters that drawings use: one table of shapes, in Unicode blocks and in plain ASCII."""
+"""The characters that drawings use, and what stands for each where a terminal shows ASCII alone."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from carbontui.line import SHAPES as STATES
 
-from carbontui.line import SHAPES
+__all__ = ["STATES"]
 
+BAR = " ▁▂▃▄▅▆▇█"
+"""`BAR[n]` is a column filled to n eighths."""
+HATCH, DENSE, STIPPLE = "░", "▓", "·"
+RULE, NOW, DASH, DOTTED, TICK, TRACK = "─", "│", "╌", "┊", "│", "━"
+POINTER, KNOB, MARK, POINT = "▲", "●", "◇", "◆"
+ELLIPSIS = "…"
+BRAILLE = 0x2800
+"""The first of 256 characters, one for each set of eight dots."""
 
-@dataclass(frozen=True, slots=True)
-class Glyphs:
-    """Shapes of one set. `bar[n]` is a column filled to n eighths; `gauge[n]` a row filled to n eighths."""
-
-    bar: str
-    gauge: str
-    hatch: str
-    dense: str
-    stipple: str
-    pointer: str
-    rule: str
-    now: str
-    dash: str
-    dotted: str
-    tick: str
-    track: str
-    knob: str
-    mark: str
-    point: str
-    ellipsis: str
-    braille: bool
-    states: dict[str, str]
-
-
-BLOCKS = Glyphs(
-    bar=" ▁▂▃▄▅▆▇█",
-    gauge=" ▏▎▍▌▋▊▉█",
-    hatch="░",
-    dense="▓",
-    stipple="·",
-    pointer="▲",
-    rule="─",
-    now="│",
-    dash="╌",
-    dotted="┊",
-    tick="│",
-    track="━",
-    knob="●",
-    mark="◇",
-    point="◆",
-    ellipsis="…",
-    braille=True,
-    states=SHAPES,
-)
-ASCII = Glyphs(
-    bar=" ..::||##",
-    gauge=" ....####",
-    hatch="/",
-    dense="%",
-    stipple="'",
-    pointer="^",
-    rule="-",
-    now="|",
-    dash="-",
-    dotted=":",
-    tick="|",
-    track="=",
-    knob="O",
-    mark="+",
-    point="*",
-    ellipsis="~",
-    braille=False,
-    states={
-        "starting": ".",
-        "waiting": "o",
-        "running": ">",
-        "throttled": "%",
-        "pausing": ";",
-        "paused": "=",
-        "unloaded": "^",
-        "done": "+",
-        "failed": "x",
-        "stopped": "#",
-        "lost": "?",
-    },
-)
-
-_BARS = dict.fromkeys("█▉▊▋▌▓", "#") | dict.fromkeys("▍▎▏▒░", ":") | dict.fromkeys("━─", "-") | dict.fromkeys("┃│", "|")
-"""Characters that other programs draw their progress bars with."""
-_TO_ASCII = str.maketrans(
-    _BARS
-    | {
-        "·": "-",
-        "–": "-",
-        "—": "-",
-        "×": "x",
-        "→": ">",
-        "←": "<",
-        "↑": "^",
-        "↓": "v",
-        "…": "~",
-        "₂": "2",
-        "Δ": "d",
-        "−": "-",
-    }
+_PLAIN = str.maketrans(
+    dict.fromkeys(map(chr, range(BRAILLE, BRAILLE + 256)), ".")
+    | dict(zip(BAR, " ..::||##", strict=True))
+    | dict(zip(STATES.values(), ".o>%;=^+x#?", strict=True))
+    # what other programs draw their progress bars with
+    | dict.fromkeys("▉▊▋▌", "#")
+    | dict.fromkeys("▍▎▏▒", ":")
+    | dict(zip("░▓·─│┃╌┊━▲●◇◆…–—×→←↑↓₂Δ−", "/%'-||-:=^O+*~--x><^v2d-", strict=True))
 )
 
 
-def plain(text: str, glyphs: Glyphs) -> str:
-    """Our own text in characters this terminal can show."""
-    return text if glyphs.braille else text.translate(_TO_ASCII).encode("ascii", "replace").decode()
+def plain(text: str, app: object) -> str:
+    """Our own text in characters that the app's terminal can show."""
+    if not getattr(app, "ascii", False):
+        return text
+    return text.replace(" · ", " - ").translate(_PLAIN).encode("ascii", "replace").decode()

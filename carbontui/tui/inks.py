@@ -4,81 +4,39 @@ from __future__ import annotations
 
 from textual.theme import Theme
 
-# one colour per meaning; soft ones lie under the band of a forecast
-_DARK = {
-    "text": "#d3d9e2",
-    "strong": "#f4f6f9",
-    "dim": "#8490a0",
-    "faint": "#39434f",
-    "title": "#b6c0cd",
-    "now": "#ffffff",
-    "past": "#5d6875",
-    "hatch": "#4f61a6",
-    "hatch-back": "#161d2e",
-    "beyond": "#5d6875",
-    "beyond-soft": "#2b333d",
-    "band": "#222a33",
-    "preview": "#f08fb4",
-    "running": "#7cc48a",
-    "capped": "#58b4c4",
-    "paused": "#829ff2",
-    "unloaded": "#a78be0",
-    "warning": "#e3b04b",
-    "fault": "#ee6b73",
-    "running-soft": "#3c6b48",
-    "capped-soft": "#2c5f6a",
-    "paused-soft": "#3d4e85",
-    "unloaded-soft": "#54467a",
-    "past-soft": "#404952",
-    "cursor": "#1f2a36",
-    "banner-back": "#4a3a12",
-    "banner": "#ffd37a",
+# one colour per meaning; soft ones lie under the band of a forecast. Bright black is the background of some palettes
+# (Solarized), so nothing is drawn in it
+_INKS = {
+    "text": ("#d3d9e2", "#2a313a", "ansi_default"),
+    "strong": ("#f4f6f9", "#0b0e12", "ansi_default"),
+    "dim": ("#8490a0", "#66717f", "ansi_default"),
+    "faint": ("#39434f", "#c5ccd5", "ansi_default"),
+    "title": ("#b6c0cd", "#3f4955", "ansi_default"),
+    "now": ("#ffffff", "#000000", "ansi_default"),
+    "past": ("#5d6875", "#868f9c", "ansi_default"),
+    "hatch": ("#4f61a6", "#6f82cc", "ansi_blue"),
+    "hatch-back": ("#161d2e", "#e9edfa", "ansi_default"),
+    "beyond": ("#5d6875", "#868f9c", "ansi_default"),
+    "beyond-soft": ("#2b333d", "#d8dee5", "ansi_default"),
+    "preview": ("#f08fb4", "#b8306d", "ansi_magenta"),
+    "running": ("#7cc48a", "#2a7f42", "ansi_green"),
+    "capped": ("#58b4c4", "#167f92", "ansi_cyan"),
+    "paused": ("#829ff2", "#3f5fc8", "ansi_blue"),
+    "unloaded": ("#a78be0", "#7546bf", "ansi_magenta"),
+    "warning": ("#e3b04b", "#9a6a00", "ansi_yellow"),
+    "fault": ("#ee6b73", "#c02b38", "ansi_red"),
+    "running-soft": ("#3c6b48", "#8fc69d", "ansi_green"),
+    "capped-soft": ("#2c5f6a", "#86c4cf", "ansi_cyan"),
+    "paused-soft": ("#3d4e85", "#a3b4ea", "ansi_blue"),
+    "unloaded-soft": ("#54467a", "#bea6e2", "ansi_magenta"),
+    "past-soft": ("#404952", "#c3c9d1", "ansi_default"),
+    "cursor": ("#1f2a36", "#dfe6f0", "ansi_default"),
+    "banner-back": ("#4a3a12", "#fbe7b5", "ansi_yellow"),
+    "banner": ("#ffd37a", "#6b4a00", "ansi_black"),
 }
-_LIGHT = {
-    "text": "#2a313a",
-    "strong": "#0b0e12",
-    "dim": "#66717f",
-    "faint": "#c5ccd5",
-    "title": "#3f4955",
-    "now": "#000000",
-    "past": "#868f9c",
-    "hatch": "#6f82cc",
-    "hatch-back": "#e9edfa",
-    "beyond": "#868f9c",
-    "beyond-soft": "#d8dee5",
-    "band": "#e4e9ee",
-    "preview": "#b8306d",
-    "running": "#2a7f42",
-    "capped": "#167f92",
-    "paused": "#3f5fc8",
-    "unloaded": "#7546bf",
-    "warning": "#9a6a00",
-    "fault": "#c02b38",
-    "running-soft": "#8fc69d",
-    "capped-soft": "#86c4cf",
-    "paused-soft": "#a3b4ea",
-    "unloaded-soft": "#bea6e2",
-    "past-soft": "#c3c9d1",
-    "cursor": "#dfe6f0",
-    "banner-back": "#fbe7b5",
-    "banner": "#6b4a00",
-}
-FAINT = ("faint", "beyond", "beyond-soft", "band")
+"""By name: on a dark screen, on a light one, and from the terminal's own palette."""
+FAINT = ("faint", "beyond", "beyond-soft")
 """Inks that the terminal's own palette has no colour for: there they are the default colour, dimmed."""
-# bright black is the background of some palettes (Solarized), so nothing is drawn in it
-_ANSI = {
-    **dict.fromkeys(("text", "strong", "title", "now", "dim", "past", "past-soft", *FAINT), "ansi_default"),
-    **dict.fromkeys(("running", "running-soft"), "ansi_green"),
-    **dict.fromkeys(("capped", "capped-soft"), "ansi_cyan"),
-    **dict.fromkeys(("paused", "paused-soft", "hatch"), "ansi_blue"),
-    **dict.fromkeys(("unloaded", "unloaded-soft", "preview"), "ansi_magenta"),
-    **dict.fromkeys(("hatch-back", "cursor"), "ansi_default"),
-    "warning": "ansi_yellow",
-    "fault": "ansi_red",
-    "banner-back": "ansi_yellow",
-    "banner": "ansi_black",
-}
-
 
 THEMES = (
     Theme(
@@ -88,7 +46,6 @@ THEMES = (
         surface="#161b21",
         panel="#1c232b",
         foreground="#d3d9e2",
-        variables={"footer-background": "#0f1317", "footer-key-foreground": "#f4f6f9"},
     ),
     Theme(
         "carbon-light",
@@ -98,12 +55,11 @@ THEMES = (
         panel="#e6e9ee",
         foreground="#2a313a",
         dark=False,
-        variables={"footer-background": "#fafbfc", "footer-key-foreground": "#0b0e12"},
     ),
 )
 
 
 def variables(theme: Theme) -> dict[str, str]:
     """The theme's values for the sheets' `$ink-...` variables."""
-    inks = _ANSI if theme.ansi else _DARK if theme.dark else _LIGHT
-    return {f"ink-{name}": colour for name, colour in inks.items()}
+    column = 2 if theme.ansi else 0 if theme.dark else 1
+    return {f"ink-{name}": colours[column] for name, colours in _INKS.items()}

@@ -28,6 +28,10 @@ class ListedJob:
         return self.target.job
 
     @property
+    def state(self) -> protocol.State:
+        return self.status.state
+
+    @property
     def name(self) -> str:
         """With the host before it, if that is another machine."""
         return f"{self.target.host}:{self.status.name}" if self.target.host else self.status.name

@@ -14,19 +14,18 @@ from carbontui.text import situation
 from carbontui.tui.picture import Picture
 from carbontui.tui.target import Target
 
-DANGEROUS = frozenset(
-    {"pause", "boost", "resume", "cap", "pause_for", "boost_for", "commit", "type_budget", "stop", "guess"}
-)
+DANGEROUS = frozenset({"send", "timed", "cap", "commit", "type_budget", "stop", "guess"})
 
+FILTER = Binding("slash", "filter", "filter", id="filter", key_display="/", tooltip="Show only what contains a word")
 BINDINGS: list[BindingType] = [
     # first: a narrow footer shows these at least
     Binding("question_mark", "help", "help", id="help", key_display="?", tooltip="Every key, and what the marks say"),
     Binding("q", "detach", "detach", id="detach", tooltip="Leave the screen; the training goes on"),
-    Binding("p", "pause", "pause", id="pause", tooltip="Hold the training at its next step, until cleared"),
-    Binding("P", "pause_for", "pause for", id="pause_for", show=False, tooltip="Pause for a time (asks how long)"),
-    Binding("b", "boost", "boost", id="boost", tooltip="Run at full speed, whatever the plan says, until cleared"),
-    Binding("B", "boost_for", "boost for", id="boost_for", show=False, tooltip="Boost for a time (asks how long)"),
-    Binding("r", "resume", "resume", id="resume", tooltip="Resume the plan: clear the override"),
+    Binding("p", "send('pause')", "pause", id="pause", tooltip="Hold the training at its next step, until cleared"),
+    Binding("P", "timed('pause')", "pause for", id="pause_for", show=False, tooltip="Pause for a time (asks how long)"),
+    Binding("b", "send('boost')", "boost", id="boost", tooltip="Run at full speed, whatever is planned, until cleared"),
+    Binding("B", "timed('boost')", "boost for", id="boost_for", show=False, tooltip="Boost for a time (asks how long)"),
+    Binding("r", "send('resume')", "resume", id="resume", tooltip="Resume the plan: clear the override"),
     Binding("c", "cap", "cap", id="cap", tooltip="Cap the watts of each GPU (asks how many)"),
     Binding("left", "budget(-1)", "budget", id="tighter", key_display="←→", tooltip="A tighter budget"),
     Binding("right", "budget(1)", "a looser budget", id="looser", show=False, tooltip="A looser budget"),

@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import islice
 
-from rich.color import Color
+from rich.ansi import AnsiDecoder
 from rich.style import Style
 
 ROW_MAX = 4096
@@ -178,50 +179,10 @@ def last_error(text: str) -> str:
     return next((line.strip() for line in reversed(told) if _ERROR.search(line)), "")
 
 
-_SWITCHES: dict[int, Style] = {
-    1: Style(bold=True),
-    2: Style(dim=True),
-    3: Style(italic=True),
-    4: Style(underline=True),
-    7: Style(reverse=True),
-    9: Style(strike=True),
-    22: Style(bold=False, dim=False),
-    23: Style(italic=False),
-    24: Style(underline=False),
-    27: Style(reverse=False),
-    29: Style(strike=False),
-    39: Style(color="default"),
-    49: Style(bgcolor="default"),
-}
-
-
+@lru_cache(maxsize=256)
 def sgr(style: Style, args: str) -> Style:
     """The style after one SGR sequence; unknown codes change nothing."""
-    codes = [int(part) if part.isdigit() else 0 for part in re.split("[;:]", args)] if args else [0]
-    at = 0
-    while at < len(codes):
-        code = codes[at]
-        at += 1
-        if code == 0:
-            style = _PLAIN
-        elif code in _SWITCHES:
-            style += _SWITCHES[code]
-        elif 30 <= code <= 37 or 90 <= code <= 97:
-            style += Style(color=Color.from_ansi(code - 30 if code < 90 else code - 82))
-        elif 40 <= code <= 47 or 100 <= code <= 107:
-            style += Style(bgcolor=Color.from_ansi(code - 40 if code < 100 else code - 92))
-        elif code in (38, 48):
-            colour, at = _extended(codes, at)
-            if colour is not None:
-                style += Style(color=colour) if code == 38 else Style(bgcolor=colour)
-    return style
-
-
-def _extended(codes: list[int], at: int) -> tuple[Color | None, int]:
-    """The colour of 5;n or 2;r;g;b that begins at `at`, and where it ends."""
-    if codes[at : at + 1] == [5] and at + 1 < len(codes):
-        return Color.from_ansi(min(255, codes[at + 1])), at + 2
-    if codes[at : at + 1] == [2] and at + 3 < len(codes):
-        red, green, blue = (min(255, value) for value in codes[at + 1 : at + 4])
-        return Color.from_rgb(red, green, blue), at + 4
-    return None, len(codes)
+    decoder = AnsiDecoder()
+    decoder.style = style
+    decoder.decode_line(f"\x1b[{args.replace(':', ';')}m")
+    return decoder.style

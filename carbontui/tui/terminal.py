@@ -8,8 +8,6 @@ import sys
 import termios
 from collections.abc import Mapping
 
-from carbontui.tui.glyphs import ASCII, BLOCKS, Glyphs
-
 GUARD_EVERY_S = 2.0
 START_S = 1.0
 DEAD_EXIT = 129
@@ -29,10 +27,10 @@ def why_plain(environ: Mapping[str, str] = os.environ) -> str:
     return ""
 
 
-def glyphs(ascii: bool) -> Glyphs:
-    """Blocks, unless ASCII is requested or the terminal's encoding is not Unicode."""
+def ascii_alone(asked: bool) -> bool:
+    """Whether to draw in ASCII: it is requested, or the terminal's encoding is not Unicode."""
     encoding = getattr(sys.__stderr__, "encoding", None) or "ascii"
-    return ASCII if ascii or "utf" not in encoding.lower() else BLOCKS
+    return asked or "utf" not in encoding.lower()
 
 
 def prefer_still(environ: dict[str, str] | os._Environ[str] = os.environ) -> None:

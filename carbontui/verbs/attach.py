@@ -11,6 +11,7 @@ import click
 
 from carbontui import __version__, link, tui
 from carbontui.job import store
+from carbontui.system import ssh
 from carbontui.tui import terminal
 from carbontui.tui.target import Target
 from carbontui.verbs.support import remote, talk
@@ -47,29 +48,33 @@ def offer_restart(job: store.Job) -> None:
         click.echo(f"carbontui: no supervisor of this version answered within {RESTART_WAIT_S:.0f} s", err=True)
 
 
-def open_screen(job: str | None, *, readonly: bool = False, mouse: bool = True, ascii_only: bool = False) -> int:
-    """Show the dashboard of one job until the user leaves it; the exit code. Raises Failure for an unknown or foreign
-    job."""
+def _shown(target: Target | None, jobs: remote.RemoteJobs | None = None, /, **screen: bool) -> int:
+    """Show the dashboard of a job, or the table of all, until the user leaves it; the exit code."""
     from carbontui.verbs.support.station import StationWatch
 
+    with StationWatch(jobs) as watch:
+        if target is None:
+            return tui.jobs(watch.listing, **screen)
+        return tui.run(target, look=watch.listing, **screen)
+
+
+def open_screen(job: str | None, *, readonly: bool = False, **screen: bool) -> int:
+    """Show the dashboard of one job until the user leaves it; the exit code. Raises Failure for an unknown or foreign
+    job."""
     found = talk.find(job)
     if found.foreign:
         raise Failure(f"job {found.id} runs on {found.host}; try: ssh -t {found.host} carbontui attach {found.id}", 3)
     if not readonly and found.live:
         offer_restart(found)
-    with StationWatch() as watch:
-        return tui.run(Target.of(found), look=watch.listing, readonly=readonly, mouse=mouse, ascii=ascii_only)
+    return _shown(Target.of(found), readonly=readonly, **screen)
 
 
-def open_remote(wanted: str, there: str, *, readonly: bool, mouse: bool, ascii_only: bool) -> int:
+def open_remote(wanted: str, there: str, **screen: bool) -> int:
     """Show the dashboard of a job on another machine until the user leaves it; the exit code. Raises Failure."""
-    from carbontui.verbs.support.station import StationWatch
-
     with remote.host_of(wanted, there) as host:
-        status = remote.only_job(host, remote.job_of(wanted))
-        with remote.RemoteJobs([host]) as jobs, StationWatch(jobs) as watch:
-            target = remote.target_of(host, status)
-            return tui.run(target, look=watch.listing, readonly=readonly, mouse=mouse, ascii=ascii_only)
+        status = remote.only_job(host, ssh.place(wanted).job)
+        with remote.RemoteJobs([host]) as jobs:
+            return _shown(remote.target_of(host, status), jobs, **screen)
 
 
 @click.command(short_help="Open the screen of a job, here or on another machine.")
@@ -84,18 +89,16 @@ def attach(ctx: click.Context, job: str | None, there: str, readonly: bool, no_m
     # --readonly given before the verb counts as well: no key may change anything then
     readonly = readonly or bool(ctx.parent and ctx.parent.params.get("readonly"))
     if job and remote.is_remote(job) and all(job not in (one.id, one.name) for one in store.jobs()):
-        sys.exit(open_remote(job, there, readonly=readonly, mouse=not no_mouse, ascii_only=ascii_only))
-    sys.exit(open_screen(job, readonly=readonly, mouse=not no_mouse, ascii_only=ascii_only))
+        sys.exit(open_remote(job, there, readonly=readonly, mouse=not no_mouse, ascii=ascii_only))
+    sys.exit(open_screen(job, readonly=readonly, mouse=not no_mouse, ascii=ascii_only))
 
 
 def open_hosts(names: list[str], there: str, *, readonly: bool) -> int:
     """Show one table of this machine's jobs and those of other hosts."""
-    from carbontui.verbs.support.station import StationWatch
-
     if why := terminal.why_plain():
         raise Failure(f"{why}: the table of several hosts needs a terminal; ssh HOST carbontui ls --json prints one", 2)
-    with remote.opened(names, there) as jobs, StationWatch(jobs) as watch:
-        return tui.jobs(watch.listing, readonly=readonly)
+    with remote.opened(names, there) as jobs:
+        return _shown(None, jobs, readonly=readonly)
 
 
 def open_default(*, readonly: bool) -> int:
@@ -108,7 +111,4 @@ def open_default(*, readonly: bool) -> int:
         if not live:
             raise Failure("no job is running; start one: carbontui run -- python train.py, or see: carbontui demo", 3)
         return open_screen(live[0].id if len(live) == 1 else None, readonly=readonly)
-    from carbontui.verbs.support.station import StationWatch
-
-    with StationWatch() as watch:
-        return tui.jobs(watch.listing, readonly=readonly)
+    return _shown(None, readonly=readonly)

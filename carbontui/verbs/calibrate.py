@@ -1,15 +1,18 @@
-"""`calibrate`: measures the running job's speed at each power limit; exports and imports the resulting curve."""
+"""`calibrate` and `rehearse`: measure the running job's speed by watts, and try whether it resumes after an unload."""
 
 from __future__ import annotations
 
+import sys
+import time
 from pathlib import Path
 
 import click
 import msgspec
 
+from carbontui import protocol
 from carbontui.job import store
 from carbontui.power.curves import curve, files
-from carbontui.text import figures
+from carbontui.text import figures, situation
 from carbontui.verbs.support import talk
 from carbontui.verbs.support.command import Failure, live_jobs, refused
 
@@ -65,3 +68,55 @@ def _import(source: Path) -> str:
         f"{gpu} x {found.gpus}: {len(found.levels)} levels, joules per step ±{figures.percent(worst)} (boards of one "
         f"model differ by some {figures.percent(curve.BOARD_SE)}); jobs with the same command and script use it"
     )
+
+
+POLL_S = 0.5
+
+
+@click.command(short_help="Unload and resume the running job once, to check that it works.")
+@click.argument("job", required=False)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--json", "as_json", is_flag=True, help="The verdict as one JSON object.")
+def rehearse(job: str | None, yes: bool, as_json: bool) -> None:
+    """Unload and resume the running job once, to check that it works: steps, loss, seconds, size of the checkpoint.
+
+    Plans unload only a job that has resumed once. If the resume fails, the run starts again without that checkpoint:
+    at most ten minutes of work are repeated. Before the first step it waits for one; Ctrl-C then leaves the job as it
+    is. Exits with 1 if the resume fails.
+    """
+    found = talk.find(job)
+    if not yes and sys.stdin.isatty():
+        step = talk.live_status(found).step
+        when = "now" if step else "after its first steps"
+        again = f"{f'its {step} steps' if step else 'those'} are repeated if it cannot resume"
+        click.confirm(f"Unload {found.name} ({found.id}) {when}, and start it again? {again}", abort=True)
+    asked = _begun(found)
+    if not as_json:
+        click.echo(asked.text)
+    told = ""
+    while True:
+        time.sleep(POLL_S)
+        shown = talk.order(found, "rehearse", {"show": True})
+        data = shown.data or {}
+        if data.get("phase") == "none":
+            break
+        if shown.text != told and not as_json:
+            told = shown.text
+            click.echo(told)
+    click.echo(talk.as_json(data) if as_json else data.get("verdict") or shown.text)
+    if not data.get("held"):
+        sys.exit(1)
+
+
+def _begun(job: store.Job) -> protocol.Result:
+    """The supervisor's answer; the order is repeated until a first step has been seen."""
+    told = ""
+    while True:
+        answer = talk.ask(job, protocol.Cmd(1, "rehearse", {}), protocol.Result)
+        if (answer.data or {}).get("awaits") != "step":
+            return talk.accepted(answer)
+        why = f"waiting for its first step; {situation.stated(talk.live_status(job))}"
+        if why != told:
+            told = why
+            click.echo(f"carbontui: {why}", err=True)
+        time.sleep(POLL_S)

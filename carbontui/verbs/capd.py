@@ -6,17 +6,15 @@ import contextlib
 import grp
 import os
 import shlex
-import shutil
-import subprocess
 from pathlib import Path
 
 import click
 
-from carbontui.power.capd import client, wire
 from carbontui.power.capd import install as unit_files
-from carbontui.power.messages import encode
+from carbontui.power.capd import wire
+from carbontui.system import systemd
 from carbontui.units import printable
-from carbontui.verbs.support.command import Failure
+from carbontui.verbs.support.command import Failure, refused
 
 ALLOWS = (
     "It lowers the power limit or locks the clock of a GPU, within the driver's range and below what it found, for a "
@@ -67,15 +65,16 @@ def install(group: str | None, metrics: Path | None, show: bool) -> None:
             4,
         )
     click.echo(ALLOWS)
-    if not _systemd():
+    if not systemd.runs():
         line = shlex.join(unit_files.command(group, metrics=metrics))
         click.echo(f"There is no systemd here: have your init, or the container's entry point, run as root:\n{line}")
         return
     for name, text in units.items():
         (unit_files.UNITS / name).write_text(text)
-    _systemctl("daemon-reload")
-    _systemctl("enable", "--now", f"{unit_files.NAME}.socket")
-    _systemctl("enable", "--now", f"{unit_files.NAME}.service")
+    with refused("", systemd.SystemdError, code=1):
+        systemd.control("daemon-reload")
+        systemd.control("enable", "--now", f"{unit_files.NAME}.socket")
+        systemd.control("enable", "--now", f"{unit_files.NAME}.service")
     click.echo(f"capd answers at {wire.SOCKET}; its log: journalctl -u {unit_files.NAME}")
 
 
@@ -83,14 +82,15 @@ def install(group: str | None, metrics: Path | None, show: bool) -> None:
 def uninstall() -> None:
     """Stop it and remove it (as root); limits it has set are restored."""
     _root("sudo carbontui capd uninstall")
-    if _systemd():
-        with contextlib.suppress(Failure):
-            _systemctl("disable", "--now", f"{unit_files.NAME}.socket", f"{unit_files.NAME}.service")
+    if systemd.runs():
+        with contextlib.suppress(systemd.SystemdError):
+            systemd.control("disable", "--now", f"{unit_files.NAME}.socket", f"{unit_files.NAME}.service")
     found = [unit_files.UNITS / name for name in unit_files.units(None) if (unit_files.UNITS / name).exists()]
     for path in found:
         path.unlink()
-    if found and _systemd():
-        _systemctl("daemon-reload")
+    if found and systemd.runs():
+        with refused("", systemd.SystemdError, code=1):
+            systemd.control("daemon-reload")
     click.echo("capd is removed" if found else "capd was not installed by carbontui capd install")
 
 
@@ -100,8 +100,7 @@ def status() -> None:
     path = wire.socket_path()
     try:
         with wire.connect(wire.socket_path()) as link:
-            link.sendall(encode(wire.CapdAsk()))
-            answer = client.receive(link, bytearray())
+            answer = wire.ask(link, wire.CapdAsk())
     except OSError as error:
         raise Failure(
             f"no capd answers at {path} ({error.strerror or error}); sudo carbontui capd install", 3
@@ -116,13 +115,3 @@ def status() -> None:
 def _root(line: str) -> None:
     if os.geteuid() != 0:
         raise Failure(f"this needs root: {line}", 4)
-
-
-def _systemd() -> bool:
-    return Path("/run/systemd/system").is_dir() and shutil.which("systemctl") is not None
-
-
-def _systemctl(*words: str) -> None:
-    done = subprocess.run(["systemctl", *words], capture_output=True, text=True)
-    if done.returncode:
-        raise Failure(f"systemctl {' '.join(words)}: {done.stderr.strip() or done.returncode}", 1)

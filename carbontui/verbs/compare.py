@@ -4,7 +4,9 @@ job."""
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 
 import click
 
@@ -14,7 +16,6 @@ from carbontui.account.compare import BoardSpec, Elsewhere, PublishedPrecision, 
 from carbontui.grid.types import GridForecast
 from carbontui.reports import elsewhere, story
 from carbontui.text import figures
-from carbontui.verbs.support import compare_table as table
 from carbontui.verbs.support import grid_data, run_values, tables, talk
 from carbontui.verbs.support.command import Failure, Finite, any_jobs, refused, zone_keys
 from carbontui.verbs.support.grid_data import looked, settings_of, sure_zone
@@ -38,41 +39,78 @@ class Comparison:
     apart: list[Elsewhere] = field(default_factory=list)
 
 
-def _number(text: str, most: float, every: list[BoardSpec], misread: str, option: str) -> tuple[str, BoardSpec, float]:
-    """'BOARD=NUMBER' as the name given, the board and the number. Raises Failure: `misread`, or no such board."""
+def _board_and_number(text: str, most: float, every: list[BoardSpec], form: str) -> tuple[BoardSpec, str, float]:
+    """'BOARD=NUMBER' as the board, the name given, and the number. Raises Failure."""
     name, _, number = text.rpartition("=")
     try:
         value = float(number)
     except ValueError:
         value = -1.0
     if not name or not 0 < value < most:
-        raise Failure(misread, 2)
+        raise Failure(form, 2)
     board = comparing.known(name, every)
     if board is None:
-        raise Failure(f"{option}: no board {name!r} in the table; --list shows them", 2)
-    return name, board, value
+        raise Failure(f"{form.split()[0]}: no board {name!r} in the table; --list shows them", 2)
+    return board, name, value
 
 
 def _offers(texts: tuple[str, ...], every: list[BoardSpec]) -> list[Rented]:
     """The user's prices, like "crusoe:H100 SXM5 80GB=3.9", then the dated example prices."""
     given = []
     for text in texts:
-        misread = f'--cloud-price {text!r} is not a price; write it like "crusoe:H100 SXM5 80GB=3.9"'
+        form = f'--cloud-price {text!r} is not a price; write it like "crusoe:H100 SXM5 80GB=3.9"'
         provider, _, priced = text.partition(":")
-        if not provider:
-            raise Failure(misread, 2)
-        _, board, value = _number(priced, 1e6, every, misread, "--cloud-price")
+        board, _, value = _board_and_number(priced if provider else "", 1e6, every, form)
         given.append(Rented(provider, "", board.short, value, "as given", None))
     return [*given, *tables.cloud_prices()]
 
 
 def _speedups(texts: tuple[str, ...], every: list[BoardSpec]) -> dict[str, float]:
-    found = {}
-    for text in texts:
-        misread = f'--speedup {text!r} is not a board and a factor; write it like "H100 PCIe 80GB=2.5"'
-        name, _, value = _number(text, 1000, every, misread, "--speedup")
-        found[name] = value
-    return found
+    form = '--speedup {!r} is not a board and a factor; write it like "H100 PCIe 80GB=2.5"'
+    return dict(_board_and_number(text, 1000, every, form.format(text))[1:] for text in texts)
+
+
+SHOWN, BAR = 15, 12
+SORTS = {"co2": "gco2_g", "energy": "kwh", "time": "time_s", "cost": "cost"}
+
+
+def chosen(rows: Sequence[Elsewhere], *, sort: str | None, only: str | None) -> list[Elsewhere]:
+    """The rows whose name contains `only`, lowest first by `sort`; rows without that figure come last."""
+    kept = [row for row in rows if only is None or only.lower() in row.name.lower()]
+    if sort is None:
+        return kept
+    figure = attrgetter(SORTS[sort])
+    return sorted(kept, key=lambda row: (figure(row) is None, figure(row) or 0.0))
+
+
+def print_rows(rows: Sequence[Elsewhere], own: Elsewhere | None, *, every_row: bool, speeds: bool = False) -> None:
+    """Print them, `own` always among them; bars are CO2, or energy where no grid is known."""
+    shown = list(rows if every_row else rows[:SHOWN])
+    if own is not None and own not in shown:
+        shown.append(own)
+    priced = any(row.cost is not None for row in shown)
+    by_grams = any(row.gco2_g is not None for row in shown)
+
+    def amount(row: Elsewhere) -> float:
+        return (row.gco2_g if by_grams else row.kwh) or 0.0
+
+    most = max(map(amount, shown), default=0.0)
+    width = max(len(row.name) for row in shown)
+    head = [f"{'':<{width}}", *([f"{'speed':>6}"] if speeds else []), f"{'time':>9}", f"{'energy':>9}"]
+    click.echo("  ".join([*head, *([f"{'price':>10}"] if priced else []), f"{'CO2':>8}"]))
+    one_how = len({row.how for row in shown}) == 1
+    for row in shown:
+        cells = [f"{row.name:<{width}}", *([f"{row.speed:>5.2f}x"] if speeds else [])]
+        cells += [f"{figures.duration(row.time_s):>9}", f"{figures.kwh(row.kwh):>9}"]
+        if priced:
+            cells.append(f"{'' if row.cost is None else format(row.cost, ',.2f'):>10}")
+        bar = "█" * round(BAR * (amount(row) / most if most > 0 else 0))
+        how = f"{'' if one_how else row.how}{'  <- here' if row is own else ''}"
+        click.echo("  ".join([*cells, f"{figures.grams(row.gco2_g):>8}", f"{bar:<{BAR}}", how]).rstrip())
+    if one_how and shown:
+        click.echo(f"all rows: {shown[0].how}")
+    if len(shown) < len(rows):
+        click.echo(f"... {len(rows) - len(shown)} more with --all")
 
 
 @click.command()
@@ -97,7 +135,7 @@ def _speedups(texts: tuple[str, ...], every: list[BoardSpec]) -> dict[str, float
 @click.option("--board-w", type=Finite(0), help="TDP of one board, where its power was not measured.")
 @click.option("--utilisation", type=Finite(0), help="Share of the TDP that it draws under load, like 0.8.")
 @click.option(
-    "--sort", type=click.Choice(table.SORT_KEYS), help="Sort by this, lowest first (default: the figure compared)."
+    "--sort", type=click.Choice(list(SORTS)), help="Sort by this, lowest first (default: the figure compared)."
 )
 @click.option("--only", metavar="TEXT", help="Only rows whose name contains this.")
 @click.option("--all", "every_row", is_flag=True, help="Every row.")
@@ -115,14 +153,12 @@ def compare(
     hours: bool,
     budgets: bool,
     zone: str | None,
-    intensity: float | None,
-    board_w: float | None,
-    utilisation: float | None,
-    sort: table.SortKey | None,
+    sort: str | None,
     only: str | None,
     every_row: bool,
     show: bool,
     as_json: bool,
+    **own: float | None,
 ) -> None:
     """Show what the same work would take elsewhere, or later."""
     if show:
@@ -134,7 +170,7 @@ def compare(
         raise Failure("--zones, --clouds, --hours and --budgets exclude each other: give one", 2)
     if zone is not None and not (hours or budgets):
         raise Failure("--zone belongs to --hours and --budgets; --only DE shows one row of --zones", 2)
-    settings = run_values.settings_for(intensity=intensity, board_w=board_w, utilisation=utilisation).settings
+    settings = run_values.settings_for(**own).settings
     every = tables.boards()
     told, offers = _speedups(speedup, every), _offers(cloud_price, every) if by_cloud else []
     rates = tables.throughputs()
@@ -143,7 +179,7 @@ def compare(
         raise Failure(f"--task: no published figures for {task!r}; known: {names}", 2)
     with refused("", (story.NoStory, elsewhere.NothingToCompare), code=3):
         run = story.build(found := talk.find(job), status=talk.live_status(found), version=__version__)
-        work = elsewhere.work_of(run, settings, given=board_w is not None)
+        work = elsewhere.work_of(run, settings, given=own["board_w"] is not None)
     if zones:
         made = _zones(run, work)
     elif hours or budgets:
@@ -165,7 +201,7 @@ def compare(
             )
         rows = comparing.on_boards(work, here, every, precision=precision, values=told, measured=known)
         made = _clouds(work, rows, offers) if by_cloud else _boards(rows)
-    rows, apart = (table.chosen(some, sort=sort, only=only) for some in (made.rows, made.apart))
+    rows, apart = (chosen(some, sort=sort, only=only) for some in (made.rows, made.apart))
     if as_json:
         rows += apart
         click.echo(talk.as_json([row._asdict() for row in rows]))
@@ -178,7 +214,7 @@ def compare(
             else "no board has a known speed and enough memory for this work",
             3,
         )
-    table.show(rows, made.own, every_row=every_row, speeds=made.speeds)
+    print_rows(rows, made.own, every_row=every_row, speeds=made.speeds)
     for line in (*made.said, MOVES_NOTHING):
         click.echo(line)
 

@@ -95,7 +95,7 @@ def demo(seconds: float, detach: bool) -> None:
             # on a real board a limit would be real while the hours are replayed
             cap=not real,
             replay=options.Replay(start_s=units.from_iso(START), speed=speed, wall_origin_s=origin),
-            simulated=None if real else options.Simulated(points=public.simulated(SimulatedSpec().full_w)),
+            simulated=None if real else SimulatedSpec(points=public.simulated(SimulatedSpec().full_w)),
         )
         click.echo(
             f"{steps} steps stand for 24 h of training, replayed {speed:.0f} times faster than real time on recorded "

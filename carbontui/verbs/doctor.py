@@ -20,6 +20,7 @@ from carbontui.job import journal, launch, store
 from carbontui.power.agent import processes, view
 from carbontui.power.agent.handle import AgentHandle
 from carbontui.power.limit import leases
+from carbontui.system import systemd
 from carbontui.verbs import restart
 from carbontui.verbs.hook import installed
 from carbontui.verbs.support import streams, talk
@@ -75,12 +76,10 @@ def logout_findings() -> list[Finding]:
     """Whether a job outlives the logout: logind may kill a user's processes then."""
     if not shutil.which("loginctl") or not Path("/run/systemd/system").exists():
         return [Finding("logout", "ok", "no systemd-logind here: jobs outlive the logout")]
-    user = os.environ.get("USER") or str(os.getuid())
-    kills = _logind("KillUserProcesses")
-    linger = Path("/var/lib/systemd/linger", user).exists()
+    kills, linger = _logind("KillUserProcesses"), systemd.lingers()
     if kills == "yes" and not linger:
         text = "logind kills your processes at logout (KillUserProcesses=yes), and lingering is off"
-        return [Finding("logout", "missing", text, f"loginctl enable-linger {user}")]
+        return [Finding("logout", "missing", text, f"loginctl enable-linger {systemd.user()}")]
     return [Finding("logout", "ok", f"jobs outlive the logout (KillUserProcesses={kills or 'no'}, linger={linger})")]
 
 

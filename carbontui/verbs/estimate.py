@@ -53,15 +53,12 @@ VARIABLE = "CARBONTUI_ESTIMATE"
 def estimate(
     ctx: click.Context,
     /,
-    zone: str | None,
     grid_file: str | None,
     steps: int | None,
-    gpu_price: float | None,
-    currency: str | None,
     yes: bool,
     as_json: bool,
     command: tuple[str, ...],
-    **overridden: Any,
+    **given: Any,
 ) -> None:
     """Run a training for at most 90 s, estimate what the whole run would take, and stop it: carbontui estimate --
     python train.py
@@ -70,7 +67,7 @@ def estimate(
     """
     if not command:
         raise Failure("estimate needs a command: carbontui estimate -- python train.py ...", 2)
-    options = _options(command, grid_file, steps, zone=zone, gpu_price=gpu_price, currency=currency, **overridden)
+    options = _options(command, grid_file, steps, **given)
     tty = sys.stdin.isatty()
     if not yes:
         if not tty:
@@ -90,16 +87,10 @@ def estimate(
         raise Failure(why_none(status), 3)
     if tty and not yes and not as_json and click.confirm("Run it now as a job?", default=False):
         os.environ.pop(VARIABLE, None)
-        given: dict[str, Any] = {"zone": zone, "grid_file": grid_file, "steps": steps, "gpu_price": gpu_price}
-        ctx.invoke(run.run, command=command, currency=currency, **given, **overridden)
+        ctx.invoke(run.run, command=command, grid_file=grid_file, steps=steps, **given)
 
 
-def _options(
-    command: tuple[str, ...],
-    grid_file: str | None,
-    steps: int | None,
-    **given: Any,
-) -> job_spec.Options:
+def _options(command: tuple[str, ...], grid_file: str | None, steps: int | None, **given: Any) -> job_spec.Options:
     common = run_values.common(run_values.settings_for(**given), command, grid_file)
     with refused("", launch.LaunchError):
         launch.executable(command)
@@ -174,7 +165,7 @@ def told(status: protocol.Status) -> list[str]:
     found = status.estimate
     if found is None:
         return []
-    rows = [(label, words) for label, words in account_words.estimate_rows(found)]
+    rows = account_words.estimate_rows(found)
     total = status.provenance.get("steps_total")
     if status.steps_total:
         whence = f", {total.source}; say --steps N where it is another" if total is not None else ""

@@ -1,19 +1,25 @@
-"""`fleet`: moves the start times of Slurm jobs that opted in, to keep a site's power budget with the least CO2."""
+"""Slurm: `submit` submits a batch script to start in clean hours, Slurm holds and starts it; `fleet` moves the start
+times of such jobs, to keep a site's power budget with the least CO2."""
 
 from __future__ import annotations
 
 import json
+import math
 import os
+import shlex
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from carbontui import tui, units
+from carbontui.account.best_start import STEP_S, StartWindow, best_start
+from carbontui.job import budget as budgets
 from carbontui.site import given
-from carbontui.slurm import queue as slurm_queue
+from carbontui.slurm import commands
 from carbontui.slurm.commands import SlurmError
 from carbontui.text import figures
 from carbontui.tui import terminal
@@ -22,8 +28,8 @@ from carbontui.verbs.support.command import Failure, refused
 from carbontui.verbs.support.run_values import power
 
 if TYPE_CHECKING:
-    from carbontui.slurm.fleet import Assumed, Cap, Move, QueueProblem
-    from carbontui.slurm.placing import FleetPlan
+    from carbontui.slurm.fleet import Assumed, Cap
+    from carbontui.slurm.rounds import FleetRound, FleetTerms
 
 RETRY_S = 60.0
 
@@ -62,6 +68,7 @@ def fleet(
     jobs follow the prices in the --prices file if their settings name it as site_prices.
     """
     from carbontui.slurm import fleet as fleet_queue
+    from carbontui.slurm import rounds
 
     with refused():
         budget = [fleet_queue.parse(text) for text in caps]
@@ -73,16 +80,12 @@ def fleet(
     assumed = fleet_queue.Assumed(_watts(gpu_w, "--gpu-w"), _watts(node_w, "--node-w"))
     if look:
         sys.exit(_page(budget, zone or os.environ.get("CARBONTUI_ZONE"), grid_file, assumed))
-    told: dict[str, float] = {}
+    starts: dict[str, float] = {}
+    terms, prices = rounds.FleetTerms(budget, assumed, slot_s), Path(prices_file) if prices_file else None
     while True:
         start = fleet_queue.next_slot_s(time.time(), slot_s)
         try:
-            told |= _round(
-                *(budget, zone, grid_file, assumed, start, slot_s, told),
-                prices=Path(prices_file) if prices_file else None,
-                dry_run=dry_run,
-                as_json=as_json,
-            )
+            starts |= _round(terms, (zone, grid_file), start, starts, prices, dry_run=dry_run, as_json=as_json)
         except Failure as failure:
             if once or dry_run:
                 raise
@@ -109,74 +112,154 @@ def _page(budget: list[Cap], zone: str | None, grid_file: str | None, assumed: A
 
 
 def _round(
-    budget: list[Cap],
-    zone: str | None,
-    grid_file: str | None,
-    assumed: Assumed,
+    terms: FleetTerms,
+    grid: tuple[str | None, str | None],
     start_s: float,
-    slot_s: float,
-    values: dict[str, float],
-    *,
+    starts: dict[str, float],
     prices: Path | None,
+    *,
     dry_run: bool,
     as_json: bool,
 ) -> dict[str, float]:
-    """Read the queue, plan, move; each job's start time. `values`: the times set by earlier rounds. Raises Failure."""
+    """Plan by the zone or file of `grid`, move, and print; each job's start. `starts`: those set by earlier rounds.
+    Raises Failure."""
     from carbontui.slurm import fleet as fleet_queue
-    from carbontui.slurm.placing import planned
-
-    slots, now = fleet_queue.SLOTS, time.time()
-    due = frozenset(job for job, at in values.items() if at <= now)
-    mean, source = grid_data.filled(zone, grid_file, start_s, slot_s, slots)
-    with refused("", (SlurmError, given.PricesError), code=1):
-        cap_w = fleet_queue.per_slot(budget, start_s, slot_s, slots)
-        machine, jobs = slurm_queue.size(slurm_queue.nodes()), slurm_queue.queue()
-        made = fleet_queue.problem(jobs, machine, mean, cap_w, assumed, start_s=start_s, slot_s=slot_s, due=due)
-        plan = planned(made.problem)
-        moves = fleet_queue.moves(made, plan)
-        unmoved = [] if dry_run else slurm_queue.move((move.job.id, move.at_s) for move in moves)
-        if prices is not None and not dry_run:
-            given.write(prices, start_s, slot_s, made.price_g_per_kwh(plan), now_s=now)
-    _tell(made, plan, moves, source, unmoved, dry_run=dry_run, as_json=as_json)
-    return fleet_queue.starts_s(made, plan)
-
-
-def _tell(
-    made: QueueProblem,
-    plan: FleetPlan,
-    moves: list[Move],
-    source: str,
-    unmoved: list[str],
-    *,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
-    from carbontui.slurm import fleet as fleet_queue
+    from carbontui.slurm import rounds
 
     now = time.time()
+    due = frozenset(job for job, at in starts.items() if at <= now)
+    mean, source = grid_data.filled(*grid, start_s, terms.slot_s, fleet_queue.SLOTS)
+    with refused("", (SlurmError, given.PricesError), code=1):
+        done = rounds.played(terms, mean, start_s, due, dry_run=dry_run)
+        if prices is not None and not dry_run:
+            given.write(prices, start_s, terms.slot_s, done.made.price_g_per_kwh(done.plan), now_s=now)
     if as_json:
-        begins = fleet_queue.starts_s(made, plan)
-        starts = {job.id: units.iso(begins[job.id]) if job.id in begins else None for job in made.jobs}
-        told = {
-            "at": units.iso(now),
-            "starts": starts,
-            "moved": [move.job.id for move in moves],
-            "running_w": fleet_queue.running_w(made, plan),
-            "planned_g": float(made.problem.grams(plan.start, plan.level).sum()),
-            "gap": plan.gap,
-            "slot_s": made.slot_s,
-            "first_slot": units.iso(made.start_s),
-            "watts": [round(value, 1) for value in (plan.watts + made.fixed_w).tolist()],
-            "price_g_per_kwh": [round(value, 2) for value in made.price_g_per_kwh(plan)],
-            "faults": list(made.faults),
-        }
-        click.echo(json.dumps(told))
-        return
-    done = "would move" if dry_run else "moved" if not unmoved else "asked Slurm, which refused some, to move"
-    click.echo(f"{figures.named_clock(now, now)}  {done} {len(moves)} starts ({source})")
+        click.echo(json.dumps(done.to_dict(now)))
+    else:
+        _tell(done, source, now, dry_run=dry_run)
+    return fleet_queue.starts_s(done.made, done.plan)
+
+
+def _tell(done: FleetRound, source: str, now: float, *, dry_run: bool) -> None:
+    from carbontui.slurm import fleet as fleet_queue
+
+    made, plan, moves, unmoved = done
+    moved = "would move" if dry_run else "moved" if not unmoved else "asked Slurm, which refused some, to move"
+    click.echo(f"{figures.named_clock(now, now)}  {moved} {len(moves)} starts ({source})")
     for move in moves if dry_run else ():
         click.echo(f"  {move.job.id}  {move.job.name:<24} begins {figures.clock(move.at_s, now)}")
     for line in fleet_queue.told(made, plan):
         click.echo(f"  {line}")
     for line in sorted({units.printable(line) for line in unmoved})[:5]:
         click.echo(f"  Slurm: {line}")
+
+
+AHEAD_MOST_S = 14 * 86400.0
+AT_ONCE_S = 60.0
+"""A start closer than this is submitted without --begin: Slurm itself may take a minute to start a job."""
+
+
+@click.command(
+    context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
+    short_help="Submit a Slurm script to start in clean hours.",
+)
+@click.option("--work", required=True, help="How long it runs, like 8h.")
+@click.option("--budget", default="2x", show_default=True, help='When it must be done: 1.8x, 18h or "fri 09:00".')
+@click.option("--zone", help="Grid zone of the cluster, like DE.")
+@click.option("--grid", "grid_file", type=click.Path(exists=True, dir_okay=False), help="Recorded grid CSV instead.")
+@click.option("--watts", help="Watts it draws while it runs, on all its nodes, like 2.8kW, for `carbontui fleet`.")
+@click.option("--strict", is_flag=True, help="Have Slurm remove or end it at the deadline (sbatch --deadline).")
+@click.option("--dry-run", is_flag=True, help="Print what would be submitted, and submit nothing.")
+@click.option("--json", "as_json", is_flag=True, help="The plan as JSON.")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def submit(
+    work: str,
+    budget: str,
+    zone: str | None,
+    grid_file: str | None,
+    watts: str | None,
+    strict: bool,
+    dry_run: bool,
+    as_json: bool,
+    arguments: tuple[str, ...],
+) -> None:
+    """Submit a batch script: carbontui submit --budget 2x --work 8h -- --array=1-10 job.sh
+
+    Everything after -- goes to sbatch. The job starts in the cleanest hours that the budget leaves, or later if the
+    queue is busy. A script that uses `carbontui run` gets the deadline as its budget.
+    """
+    if not arguments:
+        raise Failure("submit needs a script: carbontui submit --work 8h -- job.sh", 2)
+    now = time.time()
+    with refused():
+        work_s = units.parse_duration(work)
+        if work_s <= 0:
+            raise ValueError(f"--work {work!r}: must be longer than zero")
+        deadline = budgets.parse(budget, now).deadline_s(now, work_s)
+    assert deadline is not None
+    window, source = _window(zone, grid_file, now, work_s, deadline)
+    wait_s = window.begin_s - now
+    options = ["sbatch", "--parsable"]
+    if wait_s >= AT_ONCE_S:
+        options.append(f"--begin=now+{math.ceil(wait_s)}seconds")  # relative: no time zone to get wrong
+    if strict:
+        options.append(f"--deadline=now+{math.ceil(deadline - now)}seconds")
+    noted = {
+        "begin": units.iso(window.begin_s),
+        "deadline": units.iso(deadline),
+        "mean_g_per_kwh": round(window.mean_g, 1),
+        "now_g_per_kwh": round(window.now_g, 1),
+        "work_s": round(work_s),
+    }
+    if watts:
+        noted["watts"] = power(watts, "--watts")
+    options.append(f"--comment=carbontui:{json.dumps(noted)}")
+    command = [*options, *arguments]
+    job = ""
+    if not dry_run:
+        os.environ.setdefault("CARBONTUI_BUDGET", units.iso(deadline))
+        with refused("", commands.SlurmError, code=1):
+            job = commands.submitted(command)
+    if as_json:
+        click.echo(json.dumps({"job": job or None, **noted, "saved": round(window.saved, 4), "source": source}))
+        return
+    click.echo(f"submitted batch job {job}" if job else shlex.join(command))
+    for line in _words(window, now, work_s, deadline, source, strict=strict):
+        click.echo(line)
+
+
+def _window(
+    zone: str | None, grid_file: str | None, now: float, work_s: float, deadline_s: float
+) -> tuple[StartWindow, str]:
+    """The chosen start, and where the intensities come from. Raises Failure."""
+    ahead = min(AHEAD_MOST_S, max(deadline_s - now, work_s) + STEP_S)
+    start = now // STEP_S * STEP_S
+    mean, start, source = grid_data.intensity(zone, grid_file, start, ahead, STEP_S)
+    found = best_start(mean, start, STEP_S, now_s=now, work_s=work_s, deadline_s=deadline_s)
+    if found is None:
+        raise Failure(f"no grid data until then ({source}); submit it with sbatch", 3)
+    return found, source
+
+
+def _words(
+    window: StartWindow, now: float, work_s: float, deadline_s: float, source: str, *, strict: bool
+) -> Iterator[str]:
+    """Why it begins then, and what that saves."""
+    here = figures.clock
+    span = f"{here(window.begin_s, now)} to {here(window.begin_s + work_s, now)}"
+    late = deadline_s - now < work_s - 1.0
+    if window.begin_s - now < AT_ONCE_S:
+        why = "no slack is left" if window.latest_s - now < AT_ONCE_S else "no later start is cleaner"
+        yield f"begins as soon as it can: {why} ({window.now_g:.0f} g/kWh, {source})"
+    else:
+        yield (
+            f"begins {figures.named_clock(window.begin_s, now)}: {span} has {window.mean_g:.0f} g/kWh on average, "
+            f"a start now {window.now_g:.0f}: {figures.percent(window.saved)} less CO2 ({source})"
+        )
+    end = figures.named_clock(deadline_s, now)
+    if late:
+        yield f"the budget ends {end}, before the work can: it will be late whenever it starts"
+    elif strict:
+        yield f"Slurm removes it if it cannot end by {end}, and ends it then"
+    else:
+        yield f"to be done by {end}; where the queue is busy it starts later, and is not removed (--strict: it is)"

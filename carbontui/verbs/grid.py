@@ -29,6 +29,7 @@ from carbontui.verbs.support.grid_data import settings_of, sure_zone
 from carbontui.verbs.support.run_values import settings_for
 
 AHEAD_S = 24 * 3600.0
+OUTLOOK_FIGURES = ("step_s", "mean", "lo", "hi", "price", "price_lo", "price_hi", "price_source", "currency")
 BARS = "▁▂▃▄▅▆▇█"
 UNRECORDED = frozenset(kind.name for kind in choose.EVERY if not kind.recorded)
 """Sources written from their documentation alone: no recorded answer of the real service was available."""
@@ -114,20 +115,8 @@ def _data(place: places.Zone, feed: Feed, outlook: GridForecast | None, now_s: f
         "source": outlook.source if outlook else None,
         "how": outlook.how if outlook else None,
         "note": feed.note,
-        "outlook": {
-            "start": iso(outlook.start_s),
-            "step_s": outlook.step_s,
-            "mean": outlook.mean,
-            "lo": outlook.lo,
-            "hi": outlook.hi,
-            "price": outlook.price,
-            "price_lo": outlook.price_lo,
-            "price_hi": outlook.price_hi,
-            "price_source": outlook.price_source,
-            "currency": outlook.currency,
-        }
-        if outlook
-        else None,
+        "outlook": outlook
+        and {"start": iso(outlook.start_s), **{name: getattr(outlook, name) for name in OUTLOOK_FIGURES}},
         "moved": outlook.moved if outlook else "",
         "accuracy": [asdict(lead) for lead in feed.accuracy],
         "sources": [_source(state, now_s) for state in feed.sources],
@@ -189,13 +178,8 @@ def zones(search: str, as_json: bool) -> None:
     rows = []
     for zone in found:
         sources = [kind.title for kind in choose.AVERAGE if kind.covers(zone.key)]
-        kind = (
-            "by the hour"
-            if typical.has_hours(zone.key)
-            else "as similar grids"
-            if typical.profile(zone.key)
-            else "none"
-        )
+        known = "by the hour" if typical.has_hours(zone.key) else "as similar grids"
+        kind = known if typical.profile(zone.key) else "none"
         rows.append({"zone": zone.key, "name": zone.name, "typical": kind, "sources": sources})
     if as_json:
         click.echo(json.dumps(rows, indent=2))

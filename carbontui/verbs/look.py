@@ -1,4 +1,4 @@
-"""Verbs that only read: ls, status, log, plan; and rm, which deletes finished jobs."""
+"""Verbs that only read: ls, status, log, plan, line; and rm, which deletes finished jobs."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import click
 import msgspec
 from rich.cells import set_cell_size
 
+from carbontui import line as status_bar
 from carbontui import protocol, units
 from carbontui.grid.types import YOURS
 from carbontui.job import runlog, store
@@ -30,7 +31,7 @@ LOG_LINE_MAX = 1 << 20
 """Bytes of output in one JSON object; a longer line is split over several."""
 
 
-def line(status: protocol.Status) -> str:
+def listed(status: protocol.Status) -> str:
     """One job on one line, for `ls`."""
     # padded by terminal cells, not characters: a name may hold wide ones
     parts = [f"{status.job}  {set_cell_size(status.name, 20)} {situation.state(status):<10}"]
@@ -137,7 +138,7 @@ def ls(as_json: bool, every: bool) -> None:
         click.echo(talk.as_json(statuses))
         return
     for job, status in zip(jobs, statuses, strict=True):
-        click.echo(line(status) + (f"  (on {job.host})" if job.foreign else ""))
+        click.echo(listed(status) + (f"  (on {job.host})" if job.foreign else ""))
     if not jobs:
         finished = len(store.jobs())
         click.echo(f"no job is running ({finished} finished; --all lists them)" if finished else "no jobs yet")
@@ -274,6 +275,27 @@ def plan(job: str | None, as_json: bool) -> None:
     for text in (snap.plan.explanation or snap.status.reason.text, snap.plan.curve_note):
         if text:
             click.echo(text)
+
+
+@click.command()
+@click.argument("job", required=False)
+@click.option("--json", "as_json", is_flag=True, help="The parts as JSON.")
+def line(job: str | None, as_json: bool) -> None:
+    """Print one job in a few words, for a status bar.
+
+    Prints nothing while no job runs.
+
+    tmux: set -g status-right '#(carbontui line)'
+    """
+    live = [found for found in store.jobs() if found.live and not found.foreign] if job is None else [talk.find(job)]
+    if not live:
+        return
+    talk.warn_lost(live[0])
+    status = talk.live_status(live[0])
+    more = f" +{len(live) - 1}" if len(live) > 1 else ""
+    words = status_bar.words(msgspec.to_builtins(status)) + more
+    data = {"job": status.job, "state": status.state, "line": words, "power_w": status.power_w}
+    click.echo(talk.as_json(data) if as_json else words)
 
 
 @click.command()

@@ -19,7 +19,7 @@ from carbontui.grid.faults import GridError
 from carbontui.job import runlog, spec, store
 from carbontui.job.clock import Clock
 from carbontui.reports import against as comparing
-from carbontui.reports import card, figures, forms, page, prose, story, totals, wording
+from carbontui.reports import card, figures, forms, prose, story, totals, wording
 from carbontui.reports.export import codecarbon, sacct
 from carbontui.text import figures as form
 from carbontui.verbs.support import streams, talk
@@ -90,14 +90,11 @@ def report(
     if against is not None:
         _against(told, _told(against), as_json=as_json)
         return
-    if html is not None:
-        _write(html, page.html(told))
-    if table is not None:
-        _write(table, forms.table(told))
+    for path, written in ((html, forms.html), (table, forms.table), (slurm, sacct.text)):
+        if path is not None:
+            _write(path, written(told))
     if emissions is not None:
         _emissions(emissions, told)
-    if slurm is not None:
-        _write(slurm, sacct.text(told))
     if as_json:
         click.echo(talk.as_json(forms.numbers(told)))
     elif as_md:
@@ -110,7 +107,7 @@ def report(
 
 def _emissions(path: str, run: story.RunStory) -> None:
     if path == "-":
-        click.echo(codecarbon.text(run), nl=False)
+        _write(path, codecarbon.text(run))
         return
     with refused("", codecarbon.NotThatFile), refused(f"{path}: ", OSError, code=1):
         codecarbon.append(Path(path), run)

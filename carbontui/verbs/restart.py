@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-from pathlib import Path
 
 import click
 
 from carbontui.job import launch, restart_unit, store
 from carbontui.job import restart as restarting
-from carbontui.system import proc
+from carbontui.system import proc, systemd
 from carbontui.text import situation
 from carbontui.verbs.support import talk
 from carbontui.verbs.support.command import Failure, any_jobs, refused
@@ -42,14 +39,10 @@ def restart(job: str | None, every: bool) -> None:
 
 
 def _restart(job: store.Job) -> None:
-
     with refused("", launch.LaunchError, code=3 if job.exit is not None else 1):
         restarting.restart(job)
     fresh = talk.live_status(talk.find(job.id))
     click.echo(f"job {job.id} {situation.stated(fresh)}")
-
-
-SYSTEMCTL_S = 30.0
 
 
 def install(*, dry_run: bool) -> None:
@@ -62,18 +55,11 @@ def install(*, dry_run: bool) -> None:
         return
     if shutil.which("systemctl") is None:
         raise Failure("there is no systemctl here; from cron: @reboot carbontui restart --after-reboot", 3)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        place.write_text(unit)
-        _systemctl("daemon-reload")
-        _systemctl("enable", restart_unit.NAME)
-    except (Failure, OSError):
-        place.unlink(missing_ok=True)
-        raise
+    with refused("nothing is installed: ", systemd.SystemdError, code=1):
+        restart_unit.install(unit)
     click.echo(f"installed {place}; to undo: carbontui doctor --uninstall")
-    user = os.environ.get("USER") or str(os.getuid())
-    if not Path("/var/lib/systemd/linger", user).exists():
-        click.echo(f"it runs when you log in; to have it run at boot: loginctl enable-linger {user}")
+    if not systemd.lingers():
+        click.echo(f"it runs when you log in; to have it run at boot: loginctl enable-linger {systemd.user()}")
 
 
 def uninstall(*, dry_run: bool) -> None:
@@ -85,21 +71,6 @@ def uninstall(*, dry_run: bool) -> None:
     if not place.exists():
         click.echo(f"nothing is installed ({place} does not exist)")
         return
-    if shutil.which("systemctl") is not None:
-        _systemctl("disable", restart_unit.NAME)
-    place.unlink()
-    if shutil.which("systemctl") is not None:
-        _systemctl("daemon-reload")
+    with refused("", systemd.SystemdError, code=1):
+        restart_unit.remove()
     click.echo(f"removed {place}")
-
-
-def _systemctl(*words: str) -> None:
-    command = ["systemctl", "--user", *words]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=SYSTEMCTL_S, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise Failure(f"{' '.join(command)}: {error}", 1) from None
-    if done.returncode:
-        said = (done.stderr.strip() or done.stdout.strip()).splitlines()
-        why = said[-1] if said else f"exit {done.returncode}"
-        raise Failure(f"{' '.join(command)}: {why}; nothing is installed", 1)

@@ -202,11 +202,10 @@ def start_and_follow(
 ) -> None:
     """Start the job, or continue what an earlier start of the scheduler's job left; then print its id, attach the
     screen, or stay in front. Raises LaunchError."""
-    from carbontui.verbs.support import machines, trying
-    from carbontui.verbs.support.foreground import Foreground, say
+    from carbontui.verbs.support import foreground, machines
 
     on_screen = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-    tries = before is None and trying.wanted(try_first, job, offer=hold is None and on_screen and not detach)
+    tries = before is None and foreground.try_wanted(try_first, job, offer=hold is None and on_screen and not detach)
 
     def start() -> None:
         if before is None:
@@ -219,7 +218,7 @@ def start_and_follow(
     if detach:
         start()
         if tries:
-            trying.follow(Path(job.dir))
+            foreground.follow_try(Path(job.dir))
         click.echo(job.job)
         return
     if on_screen:
@@ -228,7 +227,7 @@ def start_and_follow(
         try:
             start()
             if tries:
-                trying.follow(Path(job.dir))
+                foreground.follow_try(Path(job.dir))
             sys.exit(attach.open_screen(job.job))
         except KeyboardInterrupt:
             # ctrl-c before the screen is up does not end the job: say so
@@ -238,10 +237,10 @@ def start_and_follow(
                 click.echo(f"\ncarbontui: {job.name} goes on; look: {look}, end it: {end}", err=True)
             raise
     told = Path(job.log).stat().st_size if before is not None and Path(job.log).exists() else 0
-    front = Foreground(Path(job.dir), sys.stdout.buffer, log_from=told)
+    front = foreground.Foreground(Path(job.dir), sys.stdout.buffer, log_from=told)
     front.listen()
     start()
     goes_on = "" if before is None else f" goes on (start {job.attempt + 1} of the scheduler's job)"
-    say(f"job {job.job} ({job.name}){goes_on}; look with: carbontui attach {job.job}")
+    foreground.say(f"job {job.job} ({job.name}){goes_on}; look with: carbontui attach {job.job}")
     code = front.follow()
     sys.exit(machines.resubmit(Path(job.dir), code) if resubmit else code)

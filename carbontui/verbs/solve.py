@@ -1,4 +1,5 @@
-"""`solve`: a plan for a problem file, or for a job that does not exist yet."""
+"""`solve`: a plan for a problem file, or for a job that does not exist yet; `backtest`: what each policy would have
+emitted on recorded grid data."""
 
 from __future__ import annotations
 
@@ -12,8 +13,9 @@ from msgspec import structs
 
 from carbontui import units
 from carbontui.grid import opening, recorded
+from carbontui.grid.settings import GridSettings
 from carbontui.job import budget as budgets
-from carbontui.text import figures as form
+from carbontui.text import figures
 from carbontui.verbs.support import streams
 from carbontui.verbs.support.command import Failure, Finite, refused, zone_keys
 from carbontui.verbs.support.grid_data import looked, sure_zone, zone_key
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from carbontui.backtest.assumed_job import Grid, TypicalDays
+    from carbontui.backtest.run import BacktestReport
     from carbontui.backtest.signals import ExpectedSignal
     from carbontui.plan import Evaluation, Frontier, Problem, Schedule
 
@@ -102,7 +105,7 @@ def solve(
         return
     _show(problem, found, curve, text, about)
     for one in beside or ():
-        own, other, now = map(form.grams, (one.plan_g, one.other_plan_g, one.run_now_g))
+        own, other, now = map(figures.grams, (one.plan_g, one.other_plan_g, one.run_now_g))
         rest = f"its own plan {own}, the plan for the other signal {other}, run now {now}"
         click.echo(f"By the {one.signal} signal ({one.source}): {rest}")
 
@@ -123,7 +126,7 @@ def _grid_of(
     if start_s is not None:
         raise Failure("--start: marginal rates are known from now on; give --grid FILE for another time", 2)
     place = sure_zone(zone)
-    seen, feed = looked(place.key, opening.settings(signal=signal), MARGINAL_AHEAD_S)
+    seen, feed = looked(place.key, opening.settings(GridSettings(marginal=True)), MARGINAL_AHEAD_S)
     if seen is None:
         keys = "; ".join(f"{state.title}: {state.note}" for state in feed.sources if state.note)
         raise Failure(
@@ -157,20 +160,20 @@ def _show(problem: Problem, plan: Schedule, curve: Frontier | None, text: str, a
     console = streams.console()
     console.print(text, soft_wrap=True, markup=False)
     proof = "no plan at all can be more than" if plan.certified else "not certified; none can be more than"
-    console.print(f"Certificate: {proof} {form.percent(plan.gap, 3)} better (stage {plan.stage}).", style="dim")
+    console.print(f"Certificate: {proof} {figures.percent(plan.gap, 3)} better (stage {plan.stage}).", style="dim")
     console.print(f"From: {about}", style="dim", markup=False, soft_wrap=True)
-    rows: list[tuple[str, Schedule | Evaluation]] = [("plan", plan), *((b.name, b.evaluation) for b in plan.baselines)]
-    with_cost = any(figures.cost for _, figures in rows)
+    rows: list[tuple[str, Evaluation]] = [("plan", plan), *((b.name, b) for b in plan.baselines)]
+    with_cost = any(of.cost for _, of in rows)
     shown = [
         (
-            name + (" (breaks a rule)" if figures.violations else ""),
-            form.grams(figures.gco2),
-            form.kwh(figures.kwh),
-            form.duration(figures.finish_s),
-            form.duration(figures.late_s) if figures.late_s else "",
-            *([f"{figures.cost:.2f}"] if with_cost else []),
+            name + (" (breaks a rule)" if of.violations else ""),
+            figures.grams(of.gco2),
+            figures.kwh(of.kwh),
+            figures.duration(of.finish_s),
+            figures.duration(of.late_s) if of.late_s else "",
+            *([f"{of.cost:.2f}"] if with_cost else []),
         )
-        for name, figures in rows
+        for name, of in rows
     ]
     head = ("", "CO2", "energy", "finish", "late", *(["cost"] if with_cost else []))
     console.print(streams.table("This plan and its alternatives", head, shown))
@@ -187,9 +190,9 @@ def _frontier_table(problem: Problem, curve: Frontier, with_cost: bool) -> Table
     shown = points[::-1][::step][::-1]
     rows = [
         (
-            form.duration(point.finish_s),
-            form.grams(point.gco2_g),
-            form.kwh(point.kwh),
+            figures.duration(point.finish_s),
+            figures.grams(point.gco2_g),
+            figures.kwh(point.kwh),
             *([f"{point.cost:.2f}"] if with_cost else []),
             _course(problem, point.levels[:5], point.finish_s) + (" · …" if len(point.levels) > 5 else ""),
         )
@@ -205,7 +208,7 @@ def _course(problem: Problem, runs: Sequence[tuple[int, int]], finish_s: float) 
         begun, at = at, at + sum(problem.dur_s[slot : slot + slots])
         slot += slots
         name = problem.levels[level].name
-        said.append(f"{'wait' if name == 'off' else name} {form.duration(min(at, finish_s) - begun)}")
+        said.append(f"{'wait' if name == 'off' else name} {figures.duration(min(at, finish_s) - begun)}")
     return " · ".join(said)
 
 
@@ -221,10 +224,80 @@ def draw(points: list[tuple[float, float]], width: int = 64, height: int = 12) -
             index += 1
         share = (points[index][1] - low) / (high - low) if high > low else 0.0
         rows[height - 1 - round(share * (height - 1))][column] = "•"
-    labels = [form.grams(high)] + [""] * (height - 2) + [form.grams(low)]
+    labels = [figures.grams(high)] + [""] * (height - 2) + [figures.grams(low)]
     margin = max(len(label) for label in labels)
     lines = [f"{label:>{margin}} │{''.join(row).rstrip()}" for label, row in zip(labels, rows, strict=True)]
     lines.append(" " * margin + " └" + "─" * width)
-    first, last = (form.duration(3600 * hours) for hours in (left, right))
+    first, last = (figures.duration(3600 * hours) for hours in (left, right))
     ends = first + last.rjust(width - len(first))
     return "\n".join([*lines, " " * (margin + 2) + ends])
+
+
+@click.command(short_help="What plans would have saved on recorded grid data.")
+@click.option("--actual", required=True, help="Realised intensity: CSV time_utc,carbon_g_per_kwh (or value).")
+@click.option("--issued", help="Published forecasts: CSV issue_utc,target_utc,forecast.")
+@click.option("--work", default="8h", show_default=True, help="Work of each job at full speed.")
+@click.option("--slack", type=Finite(1, 100), default=2.0, show_default=True, help="Budget divided by work.")
+@click.option("--starts", type=click.IntRange(1, 100_000), default=200, show_default=True, help="Random starts.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the random starts.")
+@click.option("--levels", "levels_file", help="Levels and switches as JSON (problem format without slots and work).")
+@click.option("--watts", type=Finite(1, 1e6), default=650.0, show_default=True, help="At full.")
+@click.option("--own/--no-own", default=True, help="Roll on carbontui's own forecast too (needs 60 days of history).")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+def backtest(
+    actual: str,
+    issued: str | None,
+    work: str,
+    slack: float,
+    starts: int,
+    seed: int,
+    levels_file: str | None,
+    watts: float,
+    own: bool,
+    as_json: bool,
+) -> None:
+    """Compare run-now, threshold tools and rolling plans on recorded grid data, with the knowledge of the time."""
+    from carbontui.backtest.assumed_job import Grid, assumed, load_job
+    from carbontui.backtest.issued import load_issues
+    from carbontui.backtest.run import run
+
+    def progress(done: int) -> None:
+        streams.over_itself(f"{done} of {starts}")
+        if done == starts:
+            streams.over_itself("")
+
+    with refused():
+        grid = Grid(recorded.load(actual))
+        issues = load_issues(issued) if issued else None
+        job = load_job(levels_file) if levels_file else assumed(watts, caps=False, running=False)
+        report = run(
+            grid, job, units.parse_duration(work), slack, starts, seed=seed, issues=issues, own=own, progress=progress
+        )
+    if as_json:
+        click.echo(json.dumps(report.to_dict(), allow_nan=False))
+    else:
+        _summary(report)
+
+
+def _summary(report: BacktestReport) -> None:
+    console = streams.console()
+    about = report.about
+    head = ("policy", "saves", "of what is possible", "late", "made worse", "worst")
+    rows = []
+    for name, row in report.summary().items():
+        share = {key: (value or 0.0) / 100 for key, value in row.items()}
+        rows.append(
+            (
+                name,
+                figures.percent(share["saving_pct"], 1),
+                "–" if row["captured_pct"] is None else figures.percent(share["captured_pct"]),
+                f"{row['late']:.0f}",
+                figures.percent(share["worse_pct"]),
+                figures.signed(share["worst_pct"], figures.percent),
+            )
+        )
+    title = f"{len(report.cases)} jobs of {figures.duration(about['work_s'])}, {about['slack']:g}x budget"
+    console.print(streams.table(title, head, rows))
+    console.print(
+        f"From: {about['grid']}; CO2 against running now, realised.", style="dim", markup=False, soft_wrap=True
+    )

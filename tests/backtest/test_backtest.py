@@ -16,7 +16,7 @@ from carbontui.backtest.issued import ForecastIssue, OwnForecast, PublishedForec
 from carbontui.grid import recorded
 from carbontui.grid.types import Row, Series
 from carbontui.plan import ProblemError, evaluate
-from carbontui.verbs.backtest import backtest as verb
+from carbontui.verbs.solve import backtest as verb
 from carbontui.verbs.support.command import Failure
 
 START = units.from_iso("2030-01-01T00:00:00Z")

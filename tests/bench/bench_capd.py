@@ -30,9 +30,8 @@ sys.path[:0] = [str(HERE.parent), str(HERE.parent / "nvmlsim")]
 from house import House, until
 from nvmlsim import Sim, build
 
-from carbontui.power.capd import client, wire
+from carbontui.power.capd import wire
 from carbontui.power.capd.wire import Limit, Lock
-from carbontui.power.messages import encode
 from carbontui.system import proc
 
 UUID = "GPU-51a00000-7c1d-4e55-9d3a-000000000000"
@@ -70,20 +69,13 @@ class Capd:
         self.process.wait()
 
 
-def ask(link: socket.socket, request: wire.CapdRequest) -> wire.CapdAnswer:
-    link.sendall(encode(request))
-    return client.receive(link, bytearray())
-
-
 @contextlib.contextmanager
 def holding(sim: Sim) -> Iterator[subprocess.Popen[bytes]]:
     """A caller that holds 400 W, with a process of its own on the board."""
     code = (
-        "import socket,sys,time\nfrom carbontui.power.capd import client, wire\n"
-        "from carbontui.power.messages import encode\n"
+        "import time\nfrom carbontui.power.capd import wire\n"
         "link = wire.connect(wire.socket_path())\n"
-        f"link.sendall(encode(wire.Limit('{UUID}', 400_000)))\n"
-        "print(client.receive(link, bytearray()).ok, flush=True)\ntime.sleep(600)"
+        f"print(wire.ask(link, wire.Limit('{UUID}', 400_000)).ok, flush=True)\ntime.sleep(600)"
     )
     sim.process(os.getpid(), level=0.5)
     caller = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
@@ -213,7 +205,7 @@ def _unauthorised(sim: Sim, capd: Capd) -> str:
                 with contextlib.suppress(ConnectionError), socket.socket(socket.AF_UNIX) as link:
                     link.connect(str(capd.socket))
                     for n in range(20):
-                        ok += ask(link, Limit(UUID, 200_000 + n) if n % 2 else Lock(UUID, 210 + n)).ok
+                        ok += wire.ask(link, Limit(UUID, 200_000 + n) if n % 2 else Lock(UUID, 210 + n)).ok
                         asked += 1
             os.write(reader_writer[1], f"{asked:,} requests of another uid: {ok} granted".encode())
         finally:

@@ -72,7 +72,7 @@ async def measure(path: Path) -> dict[str, float]:
         found[f"{name}_worst_tick_ms"] = round(max(late for _, late in each), 1)
 
     book = Journal(path)
-    past = HistoryThread(book)
+    past = HistoryThread(path)
     await several("30d", DAYS * 86400.0)
     await several("30d_2000_columns", DAYS * 86400.0, 2000)
     await several("24h", 86400.0)
@@ -82,7 +82,6 @@ async def measure(path: Path) -> dict[str, float]:
             db.execute(f"drop {each}")
     took, late = await ask(past, DAYS * 86400.0)
     found |= {"old_journal_30d_ms": round(took, 1), "old_journal_worst_tick_ms": round(late, 1)}
-    await several("old_journal_then_30d", DAYS * 86400.0)
     past.close()
     book.close()
     return found

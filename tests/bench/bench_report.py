@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
 
 import runs
 
-from carbontui.reports import forms, page, story
+from carbontui.reports import forms, story
 
 BARS = {"seconds": 2.0, "bytes": 1_000_000}
 
@@ -32,7 +32,7 @@ def main(days=30.0, boards=2):
         begun, cpu = time.perf_counter(), time.process_time()
         told = story.build(job, version="bench")
         read_s = time.perf_counter() - begun
-        text = page.html(told)
+        text = forms.html(told)
         whole_s, cpu_s = time.perf_counter() - begun, time.process_time() - cpu
         forms.table(told)
         size = (job.dir / "journal.db").stat().st_size

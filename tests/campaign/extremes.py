@@ -28,7 +28,7 @@ from carbontui.job.keeper import resume
 from carbontui.job.keeper.messages import ChildFacts
 from carbontui.job.supervisor.loop import Supervisor
 from carbontui.job.supervisor.record import history_thread
-from carbontui.reports import forms, page, story
+from carbontui.reports import forms, story
 from carbontui.system import proc
 
 DEEP = "[" * 100_000 + "]" * 100_000
@@ -339,4 +339,4 @@ def looked(directory: Path) -> None:
     with contextlib.suppress(story.NoStory):
         told = story.build(job, status=status)
         forms.numbers(told)
-        page.html(told)
+        forms.html(told)

@@ -30,7 +30,7 @@ run.start_and_follow(spec.Options(
     zone="DE", grid=told["grid"], budget=told["budget"], work_s=told["work_s"], steps=told["steps"],
     ref_rate=told["steps"] / told["work_s"], cap=False, requeue=told["requeue"], max_pause_s=1e6,
     replay=spec.Replay(start_s=units.from_iso(told["start"]), speed=told["speed"], wall_origin_s=origin),
-    simulated=spec.Simulated(),
+    simulated=SimulatedSpec(),
 ), detach=not told["front"], hold=False)
 """
 

@@ -22,7 +22,7 @@ def rounds(monkeypatch):
     plan, slept, told = [], [], []
 
     def one(*args, **kwargs):
-        told.append(dict(args[6]))
+        told.append(dict(args[3]))
         done = plan.pop(0) if plan else Ended()
         if isinstance(done, Exception):
             raise done

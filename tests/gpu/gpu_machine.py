@@ -120,7 +120,7 @@ async def watching(tmp_path: Path, *, fast: bool = False) -> AsyncIterator[Agent
     handle = AgentHandle(log=print, cwd=tmp_path, job="gpu-test", monitor=True)
     await handle.start()
     try:
-        handle.set_fast(fast)
+        handle.change(fast=fast)
         due = time.monotonic() + 30
         while not any(reading.uuid == UUID for reading in handle.readings.devices):
             assert time.monotonic() < due, f"{UUID} is not among {[r.uuid for r in handle.readings.devices]}"

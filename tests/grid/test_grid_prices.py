@@ -13,6 +13,7 @@ from test_grid_live import NOW, Clock, feed_at
 
 from carbontui.grid import opening, prices
 from carbontui.grid.forecast import answer
+from carbontui.grid.settings import GridSettings
 from carbontui.grid.types import Row, Series
 
 DAY = 86400.0
@@ -125,7 +126,7 @@ def test_a_price_column_of_a_recording_is_known_as_far_as_a_market_tells_it(
     tmp_path: Path, hour: int, known_days: int
 ) -> None:
     path, now_s = recording(tmp_path / "grid.csv", "price_eur_per_mwh"), NOW // DAY * DAY + hour * 3600
-    settings = opening.settings(currency="EUR")
+    settings = opening.settings(GridSettings(currency="EUR"))
     feed = opening.open_feed("DE", settings=settings, now=lambda: now_s, grid_file=path)
     seen = feed.outlook(now_s, 0.0, 60 * 3600.0, 3600.0)
     assert seen is not None and seen.currency == "EUR" and feed.note == ""
@@ -143,7 +144,7 @@ def test_a_price_column_of_a_recording_is_known_as_far_as_a_market_tells_it(
 )
 def test_a_column_that_is_not_used_is_said(tmp_path: Path, column: str, currency: str | None, said: str) -> None:
     path = recording(tmp_path / "grid.csv", column)
-    settings = opening.settings(currency=currency)
+    settings = opening.settings(GridSettings(currency=currency))
     feed = opening.open_feed("DE", settings=settings, now=lambda: NOW, grid_file=path)
     seen = feed.outlook(NOW, 0.0, DAY, 3600.0)
     assert said in feed.note and seen is not None and not any(seen.price)

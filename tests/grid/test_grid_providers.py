@@ -70,7 +70,7 @@ async def test_the_documented_shape_is_read_in_our_units(site: Site, name: str) 
         assert row.value == pytest.approx(level(row.start_s) * operators.SCALE.get(name, 1.0), rel=1e-4)
 
 
-@pytest.mark.parametrize("name", [n for n in NAMES if next(k for k in EVERY if k.name == n).remembers])
+@pytest.mark.parametrize("name", NAMES)
 async def test_history_holds_what_happened_and_nothing_of_the_future(site: Site, name: str) -> None:
     provider = made(name, site)
     if provider.signal == "price":
@@ -78,8 +78,6 @@ async def test_history_holds_what_happened_and_nothing_of_the_future(site: Site,
     site.respond = good(name, NOW)
     rows = (await provider.history(ZONE_OF[name], NOW - 86400, NOW, NOW))[0].rows
     assert {row.kind for row in rows} <= {"actual", "estimated"} and rows[-1].start_s <= NOW
-    newest = (await provider.now(ZONE_OF[name], NOW))[0].rows
-    assert newest == rows[-1:]
 
 
 def gone(*_: object, **__: object) -> list[object]:

@@ -174,7 +174,7 @@ def _replays(house: House, **options: Any) -> Job:
     launch = test_replay.LAUNCH.replace('budget="2x"', f"**{options!r}").replace("cap=False", "cap=True")
     # a shorter day than there: the forecast of every quarter of an hour is most of the file
     launch = launch.replace("86400.0", "28800.0")
-    launch = launch.replace("Simulated()", f"Simulated(points={public.simulated(680.0)!r})")
+    launch = launch.replace("SimulatedSpec()", f"SimulatedSpec(points={public.simulated(680.0)!r})")
     files = {"paced.py": test_replay.PACED, "grid.csv": "time_utc,carbon_g_per_kwh\n" + rows, "launch.py": launch}
     for name, text in files.items():
         (house.root / name).write_text(text)

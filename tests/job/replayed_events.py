@@ -121,11 +121,17 @@ def outcome(event: Told, asked: Any, decision: Any, done: Any) -> dict[str, Any]
 
 
 def as_recorded(decision: Any) -> Any:
-    """A decision in the form of the first recordings: its reason's code, and its level by name."""
+    """A decision in the form of the first recordings: its reason's code, and its level by name. A duty cycle's share
+    of time stood beside its speed, which is the same."""
+    decision = {name: cut(one) if isinstance(one, dict) else one for name, one in decision.items()}
     if "why" not in decision:
         return decision
     kept = {name: decision[name] for name in ("state", "hold_until_s", "wanted")}
     return {**kept, "reason": {"code": decision["why"]["code"], "text": True}, "level": decision["level"]["name"]}
+
+
+def cut(level: dict[str, Any]) -> dict[str, Any]:
+    return {name: one for name, one in level.items() if name != "duty"}
 
 
 def wordless(value: Any) -> Any:
@@ -254,7 +260,7 @@ def built(value: Any, kind: Any) -> Any:
         return kind(*map(built, value, hints(kind).values()))
     if kind is decision.Decision and "reason" in value:
         why = protocol.Why(value["reason"]["code"], protocol.statement("as_told", text=value["reason"]["text"]))
-        level = Level(value["level"], value["level"].split()[0], cap_w=None)
+        level = Level(value["level"], value["level"].split()[0], 0.0, 1.0)
         value = {"state": value["state"], "hold_until_s": value["hold_until_s"], "wanted": value["wanted"]}
         return decision.Decision(why=why, level=level, **{n: built(v, hints(kind)[n]) for n, v in value.items()})
     if isinstance(value, dict) and kind is Unloading and "held" in value:
@@ -267,6 +273,8 @@ def built(value: Any, kind: Any) -> Any:
         value |= {name: protocol.written(text) if text else None for name, text in words.items()}
     if isinstance(value, protocol.Statement):
         return value
+    if isinstance(value, dict) and kind is Level:
+        value = cut(value)
     if isinstance(value, dict) and hasattr(kind, "__annotations__"):
         return kind(**{name: built(one, hints(kind)[name]) for name, one in value.items()})
     return value

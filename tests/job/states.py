@@ -22,7 +22,7 @@ from carbontui.job.supervisor.shell.door import Door
 from carbontui.job.supervisor.shell.faults import Faults
 from carbontui.job.supervisor.shell.snapshot import described
 from carbontui.power.messages import Capability, Reading, Readings
-from carbontui.protocol import LevelInfo, Pids, PlanView, Status, Why, statement
+from carbontui.protocol import Pids, PlanView, Status, Why, statement
 from carbontui.units import iso
 
 PIDS = Pids(1, 2, 3, 4)
@@ -38,7 +38,7 @@ LEVELS = {level.name: level for level in (FULL, PAUSE, CAP, OFF, UNLOAD)}
 def decided(state="running", level="full", code="plan", text="x", **fields) -> Decision:
     """A decision with its level by name, and its reason as given."""
     kind = level.split()[0]
-    named = LEVELS.get(level) or Level(level, kind, cap_w=float(level.split()[1]) if kind == "cap" else None)
+    named = LEVELS.get(level) or Level(level, kind, 0.0, 1.0, float(level.split()[1]) if kind == "cap" else None)
     return Decision(state, Why(code, statement("as_told", text=text)), named, **fields)
 
 
@@ -98,11 +98,10 @@ def plan_of(*levels: Level, start_s: float = NOW_S, slot_s: float = 900.0, late_
     """One level per slot; the work is done at the end of the last."""
     edges = tuple(start_s + index * slot_s for index in range(len(levels) + 1))
     table = {level.name: level for level in (PAUSE, CAP, FULL, *levels)}
-    infos = tuple(LevelInfo(v.name, v.kind, v.power_w, v.speed, v.cap_w) for v in table.values())
     view = PlanView(
         made_at=iso(start_s), start=iso(start_s), first_s=slot_s, slot_s=slot_s, deadline=iso(edges[-1] - late_s),
-        levels=tuple((level.name, 1) for level in levels), table=infos, finish=iso(edges[-1]), gco2_g=100.0, cost=0.0,
-        kwh=1.0, late_s=late_s,
+        levels=tuple((level.name, 1) for level in levels), table=tuple(table.values()), finish=iso(edges[-1]),
+        gco2_g=100.0, cost=0.0, kwh=1.0, late_s=late_s,
     )  # fmt: skip
     return Plan(tuple(level.name for level in levels), edges, table, view, left_s)
 

@@ -98,7 +98,7 @@ def test_unload_needs_a_checkpoint_function_else_it_is_a_pause():
 
 def test_a_start_that_waits_is_held_until_the_plan_begins_and_released_by_boost():
     waiting = Child("waiting")
-    _, decision = decide(Desired(), seen(OFF, (), waiting, next_at_s=4000.0, next_level="full"))
+    _, decision = decide(Desired(), seen(OFF, (), waiting, next_at_s=4000.0))
     assert decision.state == "waiting" and decision.hold_until_s == 4000.0 and decision.why.code == "plan_wait"
     _, decision = decide(Desired(), seen(OFF, (), waiting, next_at_s=4000.0, override=override("boost")))
     assert decision.hold_until_s is None

@@ -8,6 +8,7 @@ from states import NOW_S, decided, door, job_state, spec
 
 from carbontui import units
 from carbontui.grid import opening
+from carbontui.grid.settings import GridSettings
 from carbontui.job.clock import Clock
 from carbontui.job.journal import Journal
 from carbontui.job.spec import Replay
@@ -24,7 +25,10 @@ def test_a_job_of_sixty_hours_is_seen_whole_once_it_is_over(tmp_path: Path, stat
     (tmp_path / "grid.csv").write_text(f"time_utc,carbon_g_per_kwh\n{hours}")
     now_s = NOW_S + 60 * HOUR
     feed = opening.open_feed(
-        "DE", settings=opening.settings(asked_offline=True), now=lambda: now_s, grid_file=str(tmp_path / "grid.csv")
+        "DE",
+        settings=opening.settings(GridSettings(offline=True)),
+        now=lambda: now_s,
+        grid_file=str(tmp_path / "grid.csv"),
     )
     job = job_state(spec=spec(dir=str(tmp_path)), decision=decided(state, "full", "plan", "by the plan"))
     accounts = Accounting(job.spec, Clock(), Journal(tmp_path / "j.db"), "boot")

@@ -38,7 +38,7 @@ def test_a_duty_cycle_saves_watts_and_no_energy():
 
 
 def test_a_planned_duty_cycle_is_asked_of_the_training():
-    duty = Level("duty 50 %", "duty", 250, 0.5, duty=0.5)
+    duty = Level("duty 50 %", "duty", 250, 0.5)
     ranks = (Rank(10, "running", 0, quiet_s=0.1),)
     child = Child("running", age_s=100)
     asked, decision = decide(Desired(), Observation(now_s=0, mono_s=0, child=child, ranks=ranks, planned=duty))

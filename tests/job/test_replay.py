@@ -11,7 +11,7 @@ from recompute import recompute
 from carbontui import units
 from carbontui.job import spec, store
 from carbontui.job.supervisor.record.history_thread import read_events
-from carbontui.reports import card, figures, forms, page, prose, story
+from carbontui.reports import card, figures, forms, prose, story
 from carbontui.text import account as account_words
 from carbontui.text import figures as form
 
@@ -38,6 +38,7 @@ import json, sys, time
 from carbontui import paths, units
 from carbontui.job import launch
 from carbontui.job import spec as options
+from carbontui.power.backends.simulated import SimulatedSpec
 steps, flat_s, script, pace = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3], sys.argv[4]
 job, directory = launch.prepare_dir("replay")
 origin = time.time() + 0.5
@@ -47,7 +48,7 @@ launch.start(options.Options(
     zone="DE", grid=sys.argv[5], budget="2x", work_s=86400.0, steps=steps, ref_rate=steps / 86400.0,
     cap=False, pue=1.1,
     replay=options.Replay(start_s=units.from_iso(sys.argv[6]), speed=86400.0 / flat_s, wall_origin_s=origin),
-    simulated=options.Simulated(),
+    simulated=SimulatedSpec(),
 ), hold=False)
 print(job)
 """
@@ -124,7 +125,7 @@ def every_time_of_its_end_is_the_same(directory):
     assert summary.startswith(f"{when}, {slack}")
     ended = figures.date_and_clock(told.end_s)
     assert f"ended {ended}, after {form.duration(told.elapsed_s)}" in prose.story_of(told)[0]
-    assert ended in page.html(told) and "sensors" not in page.html(told), "a simulated board has none"
+    assert ended in forms.html(told) and "sensors" not in forms.html(told), "a simulated board has none"
     assert prose.decisions(told)[-1].strip().startswith(when)
     assert form.duration(told.elapsed_s) in card.terminal(told)
     assert units.from_iso(forms.numbers(told)["ended"]) == pytest.approx(told.end_s, abs=1e-3)

@@ -13,10 +13,10 @@ from carbontui.plan import ProblemLevel, evaluate, problem_from_dict, replan, so
 from carbontui.text.plan import explained
 
 
-def explain(problem, plan, names=None, start_s=0.0, currency=None):
+def explain(problem, plan, start_s=0.0, currency=None):
     """As users read it."""
-    stretches = [(name, still, start_s + end_s) for name, still, end_s in planning.stretches(problem, plan, names)]
-    figures = structs.asdict(planning.explain(problem, plan, names, currency))
+    stretches = [(name, still, start_s + end_s) for name, still, end_s in planning.stretches(problem, plan)]
+    figures = structs.asdict(planning.explain(problem, plan, currency))
     return explained(now_s=start_s, stretches=stretches, **figures)
 
 
@@ -87,7 +87,7 @@ def test_late_done_and_names():
     done = job(daily(8), work_s=0.0)
     assert explain(done, solve(done)) == "Nothing is left to do."
     problem = problem_from_dict(EXAMPLE_1)
-    assert "running at 600 W" in explain(problem, solve(problem), names=["parked", "600 W"]).lower().replace("w", "W")
+    assert f"Running at {problem.levels[1].name}" in explain(problem, solve(problem))
 
 
 def test_clock_times_are_right_across_a_change_of_clocks(in_zone):

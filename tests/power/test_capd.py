@@ -20,13 +20,12 @@ from nvmlsim import Sim
 from test_limits_live import agent, doomed
 from test_limits_live import until as until_async
 
-from carbontui.power.backends.base import HELD, NOT_YET, REFUSED
+from carbontui.power.backends.codes import HELD, NOT_YET, REFUSED
 from carbontui.power.backends.nvml import NvmlBackend
-from carbontui.power.capd import client, wire
+from carbontui.power.capd import wire
 from carbontui.power.capd.core import DRIVER_CALLS_PER_S, Caller, Capd
-from carbontui.power.capd.wire import SOON, CapdAnswer, CapdAsk, CapdBeat, Limit, Lock
+from carbontui.power.capd.wire import SOON, CapdAnswer, CapdAsk, CapdBeat, Limit, Lock, ask
 from carbontui.power.limit.leases import LeaseStore
-from carbontui.power.messages import encode
 
 NOBODY = 65534
 
@@ -89,11 +88,6 @@ def asked(path: Path) -> bytes:
         while data := link.recv(65536):
             answer += data
     return answer
-
-
-def ask(link: socket.socket, request: wire.CapdRequest) -> CapdAnswer:
-    link.sendall(encode(request))
-    return client.receive(link, bytearray())
 
 
 UUID = "GPU-51a00000-7c1d-4e55-9d3a-000000000000"
@@ -231,7 +225,7 @@ class Bench:
         self.capd.open()
 
     def caller(self, uid: int) -> Caller:
-        return Caller(uid, 4000 + uid, self.sim.get("clock_s"))
+        return Caller(uid, 4000 + uid)
 
     def asks(self, caller: Caller, request: wire.CapdRequest, after_s: float = 1.1) -> CapdAnswer:
         self.sim.advance(after_s)
@@ -362,7 +356,7 @@ def test_what_an_earlier_capd_left_is_restored_at_the_start(bench: Callable[...,
         "from carbontui.power.backends.nvml import NvmlBackend\n"
         "capd = Capd(NvmlBackend(), LeaseStore(Path(sys.argv[1])), print,"
         " owner=lambda pid: 1000)\n"
-        f"capd.open(); assert capd.answer(Caller(1000, 1, 0.0), wire.Limit('{UUID}', 400_000)).ok; os._exit(0)"
+        f"capd.open(); assert capd.answer(Caller(1000, 1), wire.Limit('{UUID}', 400_000)).ok; os._exit(0)"
     )
     subprocess.run([sys.executable, "-c", command, tmp_path / "root"], check=True, capture_output=True)
     assert board.sim.get("limit_mw") == 400_000

@@ -352,7 +352,7 @@ async def test_monitor_never_writes(machine_with: Callable, tmp_path: Path) -> N
 async def test_a_hung_driver_ages_the_reading_and_costs_the_agent_only(
     machine_with: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handle_module, "HUNG_S", 2.5)
+    monkeypatch.setattr(handle_module.messages, "HUNG_S", 2.5)
     sim = machine_with()
     lines: list[str] = []
     async with agent(tmp_path, lines) as handle:

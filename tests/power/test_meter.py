@@ -65,16 +65,6 @@ def test_bursts_that_a_part_time_sensor_sees_many_times_too_high_leave_the_count
     assert meter.by_method() == {"counter": pytest.approx(6000)}
 
 
-def test_a_wrapping_counter_goes_on() -> None:
-    meter = Meter()
-    wrap = 262_143_328_850
-    meter.add(
-        at(0, uuid="cpu", w=100).__class__(uuid="cpu", mono_s=0.0, wall_s=WALL, energy_uj=wrap - 10**7, wrap_uj=wrap)
-    )
-    (increment,) = meter.add(Sample(uuid="cpu", mono_s=1.0, wall_s=WALL + 1, energy_uj=9 * 10**7, wrap_uj=wrap))
-    assert increment.joules == pytest.approx(100.0) and increment.method == "counter"
-
-
 def test_a_gap_is_exact_with_the_counter_and_marked_without() -> None:
     meter = Meter()
     meter.add(at(0, mj=0, w=100))
@@ -178,9 +168,9 @@ def test_joules_are_never_negative_nor_beyond_belief(looks: list[tuple[float, in
     for step, mj, watts, lost in looks:
         t += step
         for increment in meter.add(at(t, mj=mj, w=watts, lost=lost, max_w=None)):
-            assert increment.joules >= 0 and increment.mono1_s > increment.mono0_s
-            span = increment.mono1_s - increment.mono0_s
-            assert increment.joules <= BELIEVABLE * DEFAULT_MAX_W * (span + 0.25) + 1e-6
+            span = increment.t1_s - increment.t0_s
+            assert increment.joules >= 0 and span > 0
+            assert increment.joules <= BELIEVABLE * DEFAULT_MAX_W * (span + 0.25) + 1e-3
         assert meter.joules() >= last
         last = meter.joules()
 

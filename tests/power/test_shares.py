@@ -24,9 +24,9 @@ from carbontui.power.agent.core import Agent
 from carbontui.power.backends.nvml import NvmlBackend
 from carbontui.power.limit.leases import LeaseStore
 from carbontui.power.messages import DesiredPower, Readings, Report
-from carbontui.power.metering import shares
 from carbontui.power.metering.rapl import Host
 from carbontui.power.metering.shares import CpuSeconds, CpuTime, board_share, cpu_share
+from carbontui.system import proc
 
 GB = 2**30
 
@@ -159,7 +159,7 @@ def test_cpu_time_is_that_of_the_jobs_processes_and_of_their_dead_children() -> 
     busy = [0]
     clocks = [CpuTime(lambda: (1000 * busy[0], 100 * busy[0])) for _ in range(2)]
     for clock in clocks:
-        clock._jobs = lambda _listed: {b"this"}  # other tests' agents run on this machine
+        clock._jobs = lambda _listed: {"this"}  # other tests' agents run on this machine
     try:
         for clock, job in zip(clocks, (one, two), strict=True):
             clock.part((job.pid,), 0.0)
@@ -184,7 +184,7 @@ def test_under_a_batch_system_the_cpu_time_is_that_of_its_cgroup(tmp_path: Path)
     (tmp_path / "11").mkdir()
     (tmp_path / "11" / "cgroup").write_text("0::/system.slice/slurmstepd.scope/job_7/step_0/user/task_0\n")
     ticks = [0]
-    clock = CpuTime(lambda: (1000 * ticks[0], 400 * ticks[0]), tmp_path, tmp_path / "cgroups")
+    clock = CpuTime(lambda: (1000 * ticks[0], 400 * ticks[0]), str(tmp_path), tmp_path / "cgroups")
     for spent in (5_000_000, 6_000_000):  # one of the four busy seconds
         (place / "cpu.stat").write_text(f"usage_usec {spent}\nuser_usec 1\n")
         found = clock.part((11,), 20.0 * ticks[0])
@@ -206,7 +206,7 @@ def test_agents_of_other_jobs_are_counted_and_a_station_is_none(tmp_path: Path) 
     has(14, "python3", *agent, "station", "--monitor")
     has(15, "bash", "bash", "-c", "carbontui.power.agent --job c3")
     has(16, "python3", *agent, "d4", "--apart", "f00")  # its leases are kept elsewhere: a container
-    clock = CpuTime(lambda: (0, 0), tmp_path)
-    assert clock._jobs(list(shares.processes(tmp_path))) == {b"a1", b"b2"}
+    clock = CpuTime(lambda: (0, 0), str(tmp_path))
+    assert clock._jobs(list(proc.processes(str(tmp_path)))) == {"a1", "b2"}
     clock.part((11,), 0.0)
     assert clock.part((11,), 20.0) == (0.5, 2)

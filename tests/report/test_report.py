@@ -18,7 +18,7 @@ from msgspec import structs
 from carbontui import cli, protocol, units
 from carbontui.account.accounts import BIN_S
 from carbontui.job.journal import Journal
-from carbontui.reports import against, card, charts, figures, forms, page, parts, prose, story, totals
+from carbontui.reports import against, card, charts, figures, forms, parts, prose, story, totals
 from carbontui.reports.export import codecarbon, sacct
 from carbontui.text import figures as form
 from carbontui.verbs import look
@@ -58,7 +58,7 @@ def test_values_of_a_persons_file_are_not_called_direct_emissions(tmp_path):
     of_file = protocol.Intensity(300.0, "given", "DE")
     made = replace(made, status=structs.replace(made.status, intensity=of_file))
     assert figures.zone(made) == "DE, as given in my curve.csv"
-    texts = (page.html(made), forms.markdown(made), card.terminal(made), " ".join(prose.story_of(made)))
+    texts = (forms.html(made), forms.markdown(made), card.terminal(made), " ".join(prose.story_of(made)))
     assert not any("direct" in text for text in texts) and all("as given in my curve.csv" in text for text in texts)
     own = replace(made, status=structs.replace(made.status, intensity=protocol.Intensity(300.0, "given", "yours")))
     own = replace(own, options=structs.replace(made.options, grid=None))
@@ -80,7 +80,7 @@ def test_no_name_becomes_a_formula_in_a_spreadsheet(told, name):
 
 def test_every_form_prints_the_same_figures(told, home, job):
     said = {figure.label: figure.value for figure in figures.figures(told)}
-    texts = [page.html(told), forms.markdown(told), card.terminal(told), card.svg(told), card.markdown(told)]
+    texts = [forms.html(told), forms.markdown(told), card.terminal(told), card.svg(told), card.markdown(told)]
     texts.append(carbontui(home, "report", job.id).output)
     for value in (said["energy at the wall"], said["emitted"], said["avoided"], said["run-now"]):
         assert all(value in text for text in texts)
@@ -125,12 +125,12 @@ def test_caps_shifting_and_unloading_each_have_their_line(told):
 
 
 def test_the_page_holds_everything_and_asks_for_nothing(told):
-    html = page.html(told)
+    html = forms.html(told)
     assert not re.search(r"""(src|href)\s*=\s*["'](?!data:,)|<script|@import|url\((?!#)""", html)
     assert "default-src 'none'" in html and html.count("<svg") == 3 and "NaN" not in html
     assert "paused by the plan" in html and prose.methods(told).split(":")[0] in html
     assert len(html.encode()) < 1_000_000
-    assert html == page.html(told), "the same journal gives the same page"
+    assert html == forms.html(told), "the same journal gives the same page"
 
 
 def test_a_state_too_short_for_its_name_is_in_a_legend(tmp_path):
@@ -155,10 +155,10 @@ def test_a_month_of_short_states_is_drawn_as_their_shares_with_a_legend_and_days
 def test_names_and_reasons_cannot_write_into_the_page_and_arguments_stay_home(tmp_path):
     job = runs.make(tmp_path, name='<img src=x onerror="1">|&', phases=runs.DAY[:2])
     told = story.build(job, version="9.9")
-    for text in (page.html(told), card.svg(told)):
+    for text in (forms.html(told), card.svg(told)):
         assert "<img" not in text and "&lt;img" in text
     assert "<img" not in forms.markdown(told)
-    everything = [page.html(told), forms.markdown(told), json.dumps(forms.numbers(told)), card.terminal(told)]
+    everything = [forms.html(told), forms.markdown(told), json.dumps(forms.numbers(told)), card.terminal(told)]
     assert not any("s3cret" in text or str(tmp_path) in text for text in everything)
 
 
@@ -254,7 +254,7 @@ def test_a_job_that_crashed_before_its_first_step_is_reported_without_a_saving(t
         db.execute("update state set value=? where key='accounts'", (json.dumps(said),))
     told = story.build(job, version="9.9")
     assert told.split is None and figures.parts(told) == () and "not known" in prose.story_of(told)[2]
-    for text in (page.html(told), forms.markdown(told), card.terminal(told), forms.table(told)):
+    for text in (forms.html(told), forms.markdown(told), card.terminal(told), forms.table(told)):
         assert text and "None" not in text
 
 
@@ -270,7 +270,7 @@ def test_a_run_whose_end_the_journal_has_not_written_yet_lasted_until_its_status
 def test_a_run_too_short_to_be_metered_is_not_said_to_have_drawn_nothing(tmp_path):
     told = story.build(runs.make(tmp_path, phases=()), version="9.9")
     assert told.unmetered and told.energy_wall_kwh == 0
-    for text in (page.html(told), forms.markdown(told), card.terminal(told), " ".join(prose.story_of(told))):
+    for text in (forms.html(told), forms.markdown(told), card.terminal(told), " ".join(prose.story_of(told))):
         assert "not known" in text and "0 Wh" not in text and "0.00 g" not in text
     said = " ".join(look.report(told.status))
     assert form.NOT_METERED in said and "0.00 g" not in said
@@ -288,7 +288,7 @@ def test_a_run_whose_grid_nobody_knew_has_energy_and_no_grams(tmp_path):
         db.execute("delete from grid")
     told = story.build(job, version="9.9")
     assert told.energy_wall_kwh > 0 and told.by_state[0].gco2_g is None
-    assert "its emissions are not known" in prose.story_of(told)[2] and "not known" in page.html(told)
+    assert "its emissions are not known" in prose.story_of(told)[2] and "not known" in forms.html(told)
 
 
 def test_status_journal_report_epochs_table_and_exports_agree_to_the_last_digit(tmp_path):
@@ -315,7 +315,7 @@ def test_status_journal_report_epochs_table_and_exports_agree_to_the_last_digit(
     assert carbon["energy_consumed"] == kwh and f"{float(carbon['emissions']) * 1000:.6f}" == grams
     slurm = dict(zip(*[line.split("|") for line in sacct.text(made).splitlines()], strict=True))
     assert (slurm["EnergyWallkWh"], slurm["gCO2"]) == (kwh, grams)
-    assert "Per epoch" in page.html(made) and "## Per epoch" in forms.markdown(made)
+    assert "Per epoch" in forms.html(made) and "## Per epoch" in forms.markdown(made)
     # a paused hour belongs to the epoch it fell into: later epochs are no cheaper for having been waited for
     assert all(part.kwh > 0 and part.end_s > part.start_s for part in made.epochs)
 
@@ -346,7 +346,7 @@ def test_what_each_means_gave_has_a_band_wherever_it_is_told(home, told, job):
     typical_days = story.build(unsure).split
     assert typical_days.halves.moved_g > 2 * halves.moved_g and replace(typical_days, halves=halves) == split
     # nothing was timed in the first run: no band is made up
-    assert told.split.halves is None and "seen too few times" in page.html(told)
+    assert told.split.halves is None and "seen too few times" in forms.html(told)
 
 
 def test_a_long_run_is_told_by_day_and_its_decisions_are_folded(home):
@@ -358,11 +358,11 @@ def test_a_long_run_is_told_by_day_and_its_decisions_are_folded(home):
     assert math.fsum(day.gco2_g for day in long.days) == pytest.approx(long.gco2_g, abs=1e-5)
     seconds = math.fsum(day.flat_s + day.capped_s + day.still_s for day in long.days)
     assert seconds == pytest.approx(long.elapsed_s) and sum(day.changes for day in long.days) == len(long.decisions)
-    text = page.html(long)
+    text = forms.html(long)
     assert "<h2>Per day</h2>" in text and "details { display: none; }" in text
     assert text.index("<details>") < text.index("unloaded by the plan") < text.index("</details>")
     assert "## Per day" in forms.markdown(long) and len(forms.numbers(long)["by_day"]) == len(long.days)
-    assert "<details>" not in page.html(story.build(runs.make(home, name="day.py", job="abc234")))
+    assert "<details>" not in forms.html(story.build(runs.make(home, name="day.py", job="abc234")))
 
 
 def test_a_short_run_gives_its_last_epoch_no_more_than_its_time(home):

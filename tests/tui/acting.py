@@ -16,7 +16,6 @@ from textual.screen import Screen
 
 from carbontui import protocol, units
 from carbontui.tui.app import CarbonApp
-from carbontui.tui.glyphs import BLOCKS, Glyphs
 from carbontui.tui.screens.dashboard import Dashboard
 from carbontui.tui.target import Target
 
@@ -30,12 +29,14 @@ def target(socket: Path) -> Target:
 
 def app_on(
     socket: Path,
-    glyphs: Glyphs = BLOCKS,
+    ascii: bool = False,
     readonly: bool = False,
     theme: str = "carbon-dark",
     table: Callable[[], Screen[str | None]] | None = None,
 ) -> CarbonApp:
-    app = CarbonApp(lambda: Dashboard(target(socket), glyphs, readonly=readonly, table=table, monotonic=lambda: 0.0))
+    app = CarbonApp(
+        lambda: Dashboard(target(socket), readonly=readonly, table=table, monotonic=lambda: 0.0), ascii=ascii
+    )
     app.theme = theme
     return app
 

@@ -102,11 +102,11 @@ def grid() -> list[float]:
 GRID = grid()
 
 
-def table(gpus: int) -> tuple[p.LevelInfo, ...]:
+def table(gpus: int) -> tuple[p.Level, ...]:
     return (
-        p.LevelInfo("pause", "pause", PARKED_W * gpus + HOST_W, 0.0),
-        p.LevelInfo("cap 250W", "cap", CAP_W * gpus + HOST_W, CAP_SPEED, CAP_W),
-        p.LevelInfo("full", "full", FULL_W * gpus + HOST_W, 1.0),
+        p.Level("pause", "pause", PARKED_W * gpus + HOST_W, 0.0),
+        p.Level("cap 250W", "cap", CAP_W * gpus + HOST_W, CAP_SPEED, CAP_W),
+        p.Level("full", "full", FULL_W * gpus + HOST_W, 1.0),
     )
 
 

@@ -11,7 +11,6 @@ from msgspec import structs
 
 from carbontui import protocol, units
 from carbontui.text import situation
-from carbontui.tui.glyphs import ASCII, BLOCKS
 from carbontui.tui.keys import check_until
 from carbontui.tui.picture import fold
 from carbontui.tui.screens.log import LogScreen
@@ -607,7 +606,7 @@ async def test_ctrl_c_leaves_and_says_that_the_training_goes_on(stage: Any, monk
 
 @pytest.mark.parametrize("key", ["question_mark", "i", "d", "c", "S", "l"])
 async def test_every_page_is_written_in_letters_the_terminal_has(stage: Any, key: str) -> None:
-    async with stage(glyphs=ASCII, size=(80, 24)) as s:
+    async with stage(ascii=True, size=(80, 24)) as s:
         await s.pilot.press(key)
         await s.until(lambda: s.app.screen is not s.dashboard or s.app.screen.query(Prompt))
         await s.pilot.pause()
@@ -616,7 +615,7 @@ async def test_every_page_is_written_in_letters_the_terminal_has(stage: Any, key
 
 
 async def test_keys_are_named_in_letters_the_terminal_has(stage: Any) -> None:
-    async with stage(glyphs=ASCII, size=(120, 40)) as s:
+    async with stage(ascii=True, size=(120, 40)) as s:
         await s.pilot.press("end")
         await s.until(lambda: "enter commit" in s.text())
         last = s.text().splitlines()[-1]
@@ -633,7 +632,7 @@ def test_the_knob_stands_where_the_budget_is_and_not_where_a_plan_that_gains_not
     """'2.00×' beside a knob at the tightest end made two numbers of one."""
     shown = fold(None, scene("running"))
     assert shown is not None and shown.frontier is not None and shown.status.budget is not None
-    slider = BudgetSlider(BLOCKS)
+    slider = BudgetSlider()
     places = []
     for chosen in (0, shown.frontier.chosen):
         picture = replace(shown, frontier=structs.replace(shown.frontier, chosen=chosen))

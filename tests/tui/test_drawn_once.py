@@ -11,7 +11,6 @@ from fake import FakeSupervisor, past_levels, scene
 
 from carbontui import protocol
 from carbontui.tui.app import CarbonApp
-from carbontui.tui.glyphs import BLOCKS
 from carbontui.tui.screens import first_paint
 from carbontui.tui.screens.dashboard import Dashboard
 from carbontui.tui.target import Target
@@ -40,7 +39,7 @@ async def test_a_job_that_is_over_is_painted_too(
     monkeypatch.setattr(first_paint, "FIRST_LOOK_S", first_look_s)
     shown = terminal(monkeypatch)
     over = Target("k7q2mz", "charlm", tmp_path / "gone", scene("done").status, lambda ask: EMPTY)
-    app = CarbonApp(lambda: Dashboard(over, BLOCKS))
+    app = CarbonApp(lambda: Dashboard(over))
     async with app.run_test(size=(120, 40)) as pilot:
         for _ in range(500):
             if "the job is over" in "".join(shown):

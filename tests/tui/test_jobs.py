@@ -20,7 +20,6 @@ from carbontui.grid.types import GridForecast
 from carbontui.job.keeper.trial import TRY_OVER
 from carbontui.text import figures
 from carbontui.tui.app import CarbonApp
-from carbontui.tui.glyphs import ASCII, BLOCKS, Glyphs
 from carbontui.tui.job_list import JobList, ListedJob
 from carbontui.tui.jobs_feed import Seen
 from carbontui.tui.loglines import last_error
@@ -119,7 +118,7 @@ def test_the_table_says_what_a_job_gains_by_starting_later_today() -> None:
 
 @asynccontextmanager
 async def table(
-    tmp_path: Path, size: tuple[int, int] = (120, 40), glyphs: Glyphs = BLOCKS, readonly: bool = False
+    tmp_path: Path, size: tuple[int, int] = (120, 40), ascii: bool = False, readonly: bool = False
 ) -> AsyncIterator[tuple[CarbonApp, Any, list[FakeSupervisor]]]:
     """Two live jobs behind real sockets, one that failed."""
     async with AsyncExitStack() as stack:
@@ -136,9 +135,9 @@ async def table(
         seen = Seen(FACTS, tuple(targets), 1843.0, "DE 324 g/kWh typical")
 
         def page(target: Target) -> Dashboard:
-            return Dashboard(target, glyphs, from_table=True)
+            return Dashboard(target, from_table=True)
 
-        app = CarbonApp(lambda: Jobs(lambda: seen, glyphs, page, readonly=readonly, now=lambda: NOW))
+        app = CarbonApp(lambda: Jobs(lambda: seen, page, readonly=readonly, now=lambda: NOW), ascii=ascii)
         async with app.run_test(size=size) as pilot:
             await shows(app, pilot, "crash")
             while not all(fake.viewing.is_set() for fake in fakes):
@@ -156,12 +155,12 @@ async def shows(app: CarbonApp, pilot: Any, *words: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("size", "glyphs"), [((200, 60), BLOCKS), ((120, 40), BLOCKS), ((60, 20), BLOCKS), ((60, 20), ASCII)]
+    ("size", "ascii"), [((200, 60), False), ((120, 40), False), ((60, 20), False), ((60, 20), True)]
 )
 async def test_it_says_what_the_machine_does_and_opens_what_is_chosen(
-    tmp_path: Path, size: tuple[int, int], glyphs: Glyphs
+    tmp_path: Path, size: tuple[int, int], ascii: bool
 ) -> None:
-    async with table(tmp_path, size, glyphs) as (app, pilot, fakes):
+    async with table(tmp_path, size, ascii) as (app, pilot, fakes):
         text = await shows(app, pilot, "2 live", "71 W of 700 W", "324 gCO2/kWh", "246 W", "enter open")
         assert ("CUDA out of memory" in text) == (size[0] > 100)
         # live, not a snapshot
@@ -228,7 +227,7 @@ async def test_of_more_jobs_than_have_a_place_it_is_said_where_the_cursor_is(tmp
     status = scene("done").status
     many = tuple(structs.replace(status, job=f"job{n:02}", name=f"n{n}") for n in range(30))
     seen = Seen(jobs=tuple(Target(one.job, one.name, tmp_path / "gone", one) for one in many))
-    app = CarbonApp(lambda: Jobs(lambda: seen, BLOCKS, lambda target: Dashboard(target, BLOCKS), now=lambda: NOW))
+    app = CarbonApp(lambda: Jobs(lambda: seen, lambda target: Dashboard(target), now=lambda: NOW))
     async with app.run_test(size=(80, 20)) as pilot:
         await shows(app, pilot, "1 of 30 · sorted by state")
         await pilot.press("end")

@@ -20,7 +20,6 @@ from textual.widgets import Input, OptionList
 
 from carbontui import protocol
 from carbontui.tui.app import CarbonApp
-from carbontui.tui.glyphs import BLOCKS
 from carbontui.tui.jobs_feed import Seen
 from carbontui.tui.screens.dashboard import Dashboard
 from carbontui.tui.screens.jobs import Jobs
@@ -71,7 +70,7 @@ async def handled(app: CarbonApp) -> None:
 @pytest.mark.parametrize("keys, chosen", [(["down", "down", "enter"], "job2"), (["end", "up", "enter"], "job4")])
 async def test_a_burst_opens_the_job_it_points_at(keys: list[str], chosen: str) -> None:
     seen = Seen(jobs=tuple(Target(status.job, status.name, Path("/gone"), status) for status in JOBS))
-    app = CarbonApp(lambda: Jobs(lambda: seen, BLOCKS, lambda target: Dashboard(target, BLOCKS, from_table=True)))
+    app = CarbonApp(lambda: Jobs(lambda: seen, lambda target: Dashboard(target, from_table=True)))
     async with app.run_test(size=(120, 40)) as pilot:
         while not isinstance(app.screen, Jobs) or not app.screen.listed.rows:
             await pilot.pause(0.02)
@@ -140,7 +139,7 @@ async def frozen(path: Path, look_s: float = 0.0) -> AsyncIterator[tuple[FakeSup
             time.sleep(look_s)
             return seen
 
-        app = app_on(path, table=lambda: Jobs(look, BLOCKS, lambda t: Dashboard(t, BLOCKS, from_table=True)))
+        app = app_on(path, table=lambda: Jobs(look, lambda t: Dashboard(t, from_table=True)))
         async with app.run_test(size=(120, 40)) as pilot:
             while not any(isinstance(screen, Dashboard) and screen.picture for screen in app.screen_stack):
                 await pilot.pause(0.02)

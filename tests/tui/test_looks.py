@@ -13,7 +13,6 @@ from textual.pilot import Pilot
 
 from carbontui import protocol
 from carbontui.tui.app import CarbonApp
-from carbontui.tui.glyphs import ASCII, BLOCKS
 from carbontui.tui.jobs_feed import Seen
 from carbontui.tui.screens.dashboard import Dashboard
 from carbontui.tui.screens.jobs import Jobs
@@ -26,7 +25,7 @@ LOOKS = {
     "small": ("demo", 1, (80, 24), {}, []),
     "tiny": ("paused", 1, (40, 15), {}, []),
     "huge": ("running", 8, (200, 50), {}, []),
-    "ascii": ("demo", 1, (80, 24), {"glyphs": ASCII}, []),
+    "ascii": ("demo", 1, (80, 24), {"ascii": True}, []),
     "light": ("running", 1, (120, 40), {"theme": "carbon-light"}, []),
     "own-palette": ("running", 1, (80, 24), {"theme": "ansi-dark"}, []),
     "over": ("done", 1, (80, 24), {}, []),
@@ -90,6 +89,6 @@ def test_table(size: tuple[int, int], snap_compare: Any, tmp_path: Path) -> None
         await pilot.press("down", "space")
 
     def jobs() -> Jobs:
-        return Jobs(lambda: seen, BLOCKS, lambda target: Dashboard(target, BLOCKS), now=lambda: NOW)
+        return Jobs(lambda: seen, lambda target: Dashboard(target), now=lambda: NOW)
 
     assert snap_compare(CarbonApp(jobs), terminal_size=size, run_before=before)

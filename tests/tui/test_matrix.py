@@ -20,7 +20,6 @@ from test_queue import SEEN
 from textual.pilot import Pilot
 
 from carbontui.tui.app import CarbonApp
-from carbontui.tui.glyphs import ASCII, BLOCKS
 from carbontui.tui.screens.dashboard import Dashboard
 from carbontui.tui.screens.queue import Queue
 
@@ -71,7 +70,7 @@ def test_every_look_at_every_size(what: str, tmp_path: Path, snapshot: Any, monk
     looks = LOOKS if what == "colours" else {what: "carbon-dark"}
     cells = snapshot.use_extension(Cells)
     with served(tmp_path / "s", scene("running", 1)):
-        found = asyncio.run(walk(app_on(tmp_path / "s", glyphs=ASCII if what == "ascii" else BLOCKS), looks))
+        found = asyncio.run(walk(app_on(tmp_path / "s", ascii=what == "ascii"), looks))
     assert [name for name, drawn in found.items() if drawn != cells(name=name)] == []
 
 
@@ -91,7 +90,7 @@ def test_the_queue_at_every_size(snapshot: Any) -> None:
             await pilot.pause(0.02)
 
     def queue() -> Queue:
-        return Queue(lambda: SEEN, BLOCKS, lambda target: Dashboard(target, BLOCKS), now=lambda: NOW)
+        return Queue(lambda: SEEN, lambda target: Dashboard(target), now=lambda: NOW)
 
     cells = snapshot.use_extension(Cells)
     found = asyncio.run(walk(CarbonApp(queue), PLAIN, listed, "down"))

@@ -13,7 +13,6 @@ from msgspec import structs
 from carbontui import protocol, units
 from carbontui.tui import away, notify
 from carbontui.tui.app import CarbonApp
-from carbontui.tui.glyphs import BLOCKS
 from carbontui.tui.picture import Picture, fold
 from carbontui.tui.screens.dashboard import Dashboard
 from carbontui.tui.target import Target
@@ -86,7 +85,7 @@ async def test_the_screen_notes_when_it_was_left_and_says_what_has_been(tmp_path
     away.write(note, away.LastLook(units.iso(NOW - 7200), 10, None, None, None, "running"))
     async with FakeSupervisor(tmp_path / "s", scene()) as fake:
         target = Target("k7q2mz", "charlm", tmp_path / "s", last_look=note)
-        app = CarbonApp(lambda: Dashboard(target, BLOCKS, monotonic=lambda: 0.0))
+        app = CarbonApp(lambda: Dashboard(target, monotonic=lambda: 0.0))
         from acting import text_of
 
         async with app.run_test(size=(160, 40)) as pilot:

@@ -20,7 +20,6 @@ from carbontui.text import figures
 from carbontui.tui import keys
 from carbontui.tui.app import CarbonApp
 from carbontui.tui.feed import WholeRun
-from carbontui.tui.glyphs import BLOCKS
 from carbontui.tui.picture import fold, offline
 from carbontui.tui.screens.dashboard import Dashboard
 from carbontui.tui.screens.log import LogScreen
@@ -37,7 +36,7 @@ def opened(tmp_path: Path, whole_run: WholeRun | None = None) -> CarbonApp:
     status = structs.replace(scene("failed").status, loss=2.5)
     target = Target("k7q2mz", "charlm", tmp_path / "gone.sock", status, lambda ask: runlog.read(log, ask))
     target = replace(target, whole_run=whole_run)
-    return CarbonApp(lambda: Dashboard(target, BLOCKS))
+    return CarbonApp(lambda: Dashboard(target))
 
 
 @pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 20), (40, 15)])
@@ -163,7 +162,7 @@ def test_no_watts_are_drawn_behind_the_end() -> None:
     """Neither the rest of the last bin nor of the plan that was in force."""
     shown = fold(None, scene("running"))
     assert shown is not None
-    chart = WattChart(BLOCKS)
+    chart = WattChart()
     for over in (False, True):
         status = structs.replace(shown.status, state="done" if over else "running")
         chart.picture = replace(shown, status=status)

@@ -14,7 +14,6 @@ from fake import NOW, FakeSupervisor, scene
 from rich.cells import cell_len
 
 from carbontui.tui.app import CarbonApp
-from carbontui.tui.glyphs import ASCII, BLOCKS, Glyphs
 from carbontui.tui.queue_list import QueueList, QueueRow, QueueSeen
 from carbontui.tui.screens.dashboard import Dashboard
 from carbontui.tui.screens.queue import Queue
@@ -56,10 +55,9 @@ def test_the_cursor_keeps_its_job_and_the_filter_finds_users_nodes_and_states() 
     assert QueueList().moved(5).pointed() is None
 
 
-@pytest.mark.parametrize("glyphs", [BLOCKS, ASCII])
 @pytest.mark.parametrize("width", [200, 120, 80, 60, 40])
-def test_rows_fit_and_say_whose_watts_they_are(width: int, glyphs: Glyphs) -> None:
-    table = QueueTable(glyphs)
+def test_rows_fit_and_say_whose_watts_they_are(width: int) -> None:
+    table = QueueTable()
     table.listed, table.now_s = QueueList().looked(SEEN), NOW
     drawn = ["".join(text for text, _ in cells) for cells in table.draw(width, 20)]
     assert all(cell_len(line.rstrip()) <= width for line in drawn)
@@ -70,20 +68,20 @@ def test_rows_fit_and_say_whose_watts_they_are(width: int, glyphs: Glyphs) -> No
 
 
 def test_hours_above_the_budget_and_late_jobs_are_coloured() -> None:
-    chart = SiteChart(BLOCKS)
+    chart = SiteChart()
     chart.listing, chart.now_s = SEEN, NOW
     rows = chart.draw(106, 10)
     inks = {ink for cells in rows for text, ink in cells if text.strip()}
     assert "warning" in inks and "running" in inks
     title = "".join(text for text, _ in rows[0])
     assert "site 30.00 kW ~ of 40.00 kW" in title and "100 g/kWh" in title
-    table = QueueTable(BLOCKS)
+    table = QueueTable()
     table.listed, table.now_s = QueueList().looked(SEEN), NOW
     assert any(ink == "warning" for cells in table.draw(120, 10) for _, ink in cells)
 
 
 def test_only_what_is_seen_is_drawn_of_ten_thousand_rows() -> None:
-    table = QueueTable(BLOCKS)
+    table = QueueTable()
     many = QueueSeen(jobs=tuple(row(str(i)) for i in range(10_000)))
     table.listed = QueueList().looked(many).moved(9_999)
     drawn = table.draw(120, 40)
@@ -93,9 +91,9 @@ def test_only_what_is_seen_is_drawn_of_ten_thousand_rows() -> None:
 @asynccontextmanager
 async def page(look: Any, size: tuple[int, int] = (120, 40)) -> AsyncIterator[tuple[CarbonApp, Any]]:
     def opened(target: Target) -> Dashboard:
-        return Dashboard(target, BLOCKS, from_table=True, monotonic=lambda: 0.0)
+        return Dashboard(target, from_table=True, monotonic=lambda: 0.0)
 
-    app = CarbonApp(lambda: Queue(look, BLOCKS, opened, now=lambda: NOW))
+    app = CarbonApp(lambda: Queue(look, opened, now=lambda: NOW))
     async with app.run_test(size=size) as pilot:
         yield app, pilot
 

@@ -12,7 +12,6 @@ from msgspec import structs
 
 from carbontui import protocol, units
 from carbontui.tui.app import CarbonApp
-from carbontui.tui.glyphs import BLOCKS
 from carbontui.tui.jobs_feed import Seen
 from carbontui.tui.screens.dashboard import Dashboard
 from carbontui.tui.screens.jobs import Jobs
@@ -66,7 +65,7 @@ async def test_a_number_in_two_places_is_the_same_in_both(stage: Any, tmp_path: 
             await s.pilot.press("q")
             await s.until(lambda: isinstance(s.app.screen, Dashboard))
     seen = Seen(jobs=(Target("k7q2mz", "charlm", tmp_path / "gone", snap.status),))
-    app = CarbonApp(lambda: Jobs(lambda: seen, BLOCKS, lambda target: Dashboard(target, BLOCKS), now=lambda: NOW))
+    app = CarbonApp(lambda: Jobs(lambda: seen, lambda target: Dashboard(target), now=lambda: NOW))
     async with app.run_test(size=(120, 40)) as pilot:
         while not isinstance(app.screen, Jobs) or not app.screen.listed.rows:
             await pilot.pause(0.02)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from carbontui import protocol
-from carbontui.verbs.line import words
+from carbontui import line, protocol
 
 NOW = "2026-11-22T12:00:00.000Z"
 LATER = "2026-11-22T17:30:00.000Z"
@@ -36,7 +36,7 @@ def test_the_line_says_state_progress_watts_the_next_change_and_the_gain(
 
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
-    assert words(status(**fields)) == said
+    assert line.words(msgspec.to_builtins(status(**fields))) == said
 
 
 def test_a_status_bar_is_answered_without_loading_the_command_line(tmp_path, monkeypatch):
@@ -46,7 +46,6 @@ def test_a_status_bar_is_answered_without_loading_the_command_line(tmp_path, mon
     import socket
     import threading
 
-    from carbontui import line
     from carbontui.system import proc
 
     monkeypatch.setenv("CARBONTUI_HOME", str(tmp_path))

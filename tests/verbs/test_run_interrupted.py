@@ -14,7 +14,7 @@ import pytest
 
 from carbontui.job import launch, store
 from carbontui.verbs import attach, run
-from carbontui.verbs.support import trying
+from carbontui.verbs.support import foreground
 
 
 @pytest.mark.parametrize("live", [True, False])
@@ -49,5 +49,5 @@ def test_who_leaves_at_the_question_before_the_start_leaves_no_job_behind(
     before = signal.getsignal(signal.SIGHUP)
     job: Any = SimpleNamespace(dir=str(folder))
     with pytest.raises(KeyboardInterrupt):
-        trying.wanted(False, job, offer=True)
+        foreground.try_wanted(False, job, offer=True)
     assert not folder.exists() and signal.getsignal(signal.SIGHUP) is before

@@ -6,8 +6,10 @@ Answers are untrusted: anything unreadable is a BadAnswer that names its source.
 from __future__ import annotations
 
 import csv
+import io
 import itertools
 import json
+import zipfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -41,7 +43,6 @@ class Provider:
     base: ClassVar[str]
     signal: ClassVar[Signal]
     zones: ClassVar[Collection[str]] = ()
-    licence: ClassVar[str] = ""
     keys: ClassVar[tuple[str, ...]] = ()
     """Environment variables of its keys; all are needed."""
     window_s: ClassVar[float] = 1800.0
@@ -65,7 +66,6 @@ class Provider:
     recorded: ClassVar[bool] = True
     """Whether it was written against an answer of the real service; else from its documentation alone."""
     foresees: ClassVar[bool] = True
-    remembers: ClassVar[bool] = True
     limits: ClassVar[str] = ""
     """Its limits, for `carbontui grid`."""
     currency: str | None = None
@@ -105,11 +105,6 @@ class Provider:
     async def json(self, path: str, params: Mapping[str, str] | None = None, **how: Any) -> Any:
         """The decoded JSON body of one answer. Raises GridError."""
         return from_json((await self.get(path, params, **how)).body, self.title)
-
-    async def now(self, zone: str, now_s: float) -> Answer:
-        """The newest value."""
-        series, notes = await self.history(zone, now_s - 6 * HOUR_S, now_s, now_s)
-        return Series(series.zone, series.signal, series.rows[-1:], series.source, series.licence), notes
 
     async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> Answer:
         """Realised values, and notes on repairs. Raises GridError."""
@@ -152,7 +147,7 @@ class Provider:
         except (NoData, BadAnswer) as error:
             raise type(error)(f"{self.title}: {error}") from None
         rows, notes, ahead_s = cleaned
-        made = Series(zone, self.signal, rows, self.title, self.licence, self.currency, generated_at_s, ahead_s=ahead_s)
+        made = Series(zone, self.signal, rows, self.title, self.currency, generated_at_s, ahead_s=ahead_s)
         return made, notes
 
 
@@ -244,6 +239,18 @@ def whole_lines(body: bytes) -> str:
     """The text of a table without an unterminated last line: a table that was cut off ends in half a number."""
     text = body.decode("utf-8-sig", "replace")
     return text[: text.rfind("\n") + 1]
+
+
+def unzipped(body: bytes, title: str, size_max: int) -> Iterator[bytes]:
+    """The files of an archive. Raises BadAnswer where it is none, or a file is larger than `size_max` bytes."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(body)) as archive:
+            for entry in archive.infolist():
+                if entry.file_size > size_max:
+                    raise BadAnswer(f"{title} sent an archive that is too large")
+                yield archive.read(entry)
+    except (zipfile.BadZipFile, EOFError, OSError):
+        raise BadAnswer(f"{title} sent no ZIP archive") from None
 
 
 class _Plain(ElementTree.TreeBuilder):

@@ -13,8 +13,7 @@ import asyncio
 import csv
 import io
 import statistics
-import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import ClassVar
@@ -26,16 +25,19 @@ from carbontui.grid.http import HttpReply
 from carbontui.grid.providers.base import (
     DAY_S,
     HOUR_S,
-    SHAPE_FAULTS,
     PriceProvider,
     Provider,
     number,
     stamp,
+    unzipped,
     utc,
     whole_lines,
 )
+from carbontui.grid.providers.frame import LocalClock
 from carbontui.grid.types import Answer, Mix, Signal
 
+ZONE = "US-CAL-CISO"
+HERE = ZoneInfo("America/Los_Angeles")
 STEP_S = 300.0
 FUELS = {
     "solar": "solar", "wind": "wind", "geothermal": "geothermal", "biomass": "biomass", "biogas": "biomass",
@@ -73,7 +75,8 @@ def _rows(body: bytes, day: datetime) -> Iterator[tuple[float, dict[str, float]]
     text = whole_lines(body)
     if text.lstrip().startswith("<") or not text.startswith("Time,"):
         raise BadAnswer("CAISO Outlook sent no table")
-    last_s = 0.0
+    # in autumn 01:xx occurs twice: only the order in the file tells
+    clock, last_s = LocalClock(HERE), 0.0
     head, *rows = csv.reader(io.StringIO(text))
     for cells in rows:
         values = {name.strip(): number(cell.strip()) for name, cell in zip(head[1:], cells[1:], strict=False)}
@@ -81,13 +84,10 @@ def _rows(body: bytes, day: datetime) -> Iterator[tuple[float, dict[str, float]]
         if not known:
             continue
         hour, minute = cells[0].strip().split(":")
-        moment = day.replace(hour=int(hour), minute=int(minute), second=0, microsecond=0, fold=0)
-        # in autumn 01:xx occurs twice, and a closing 00:00 belongs to the next day; only the order in the file tells
-        start_s = moment.timestamp()
+        moment = datetime(day.year, day.month, day.day, int(hour), int(minute))
+        start_s = clock(moment)
         if start_s <= last_s:
-            start_s = moment.replace(fold=1).timestamp()
-        if start_s <= last_s:
-            start_s = (moment + timedelta(days=1)).timestamp()
+            start_s = clock(moment + timedelta(days=1))  # a closing 00:00 belongs to the next day
         last_s = start_s
         yield start_s, known
 
@@ -96,6 +96,9 @@ BASE = "https://oasis.caiso.com/oasisapi"
 UNZIPPED_MAX = 64 * 1024 * 1024
 LOAD = {"queryname": "SLD_FCST", "market_run_id": "7DA", "version": "1", "resultformat": "6"}
 RENEWABLES = {"queryname": "SLD_REN_FCST", "market_run_id": "DAM", "version": "1", "resultformat": "6"}
+PRICES = {
+    "queryname": "PRC_LMP", "market_run_id": "DAM", "version": "1", "resultformat": "6", "node": "TH_NP15_GEN-APND",
+}  # fmt: skip
 WHOLE_AREA = "CA ISO-TAC"
 HUBS = frozenset({"NP15", "SP15", "ZP26"})
 LEAST_SAMPLES = 36
@@ -110,6 +113,11 @@ Sources = Mapping[float, Mapping[str, float]]
 """Epoch seconds -> source -> t/h or MW."""
 
 
+def span(start_s: float, end_s: float) -> dict[str, str]:
+    form = "%Y%m%dT%H:%M-0000"
+    return {"startdatetime": stamp(start_s, form), "enddatetime": stamp(end_s, form)}
+
+
 def net_loads(co2: Sources, supply: Sources) -> Iterator[NetLoad]:
     """Net load and emissions at the times for which both are known."""
     for at_s in co2.keys() & supply.keys():
@@ -119,32 +127,19 @@ def net_loads(co2: Sources, supply: Sources) -> Iterator[NetLoad]:
 
 def table(body: bytes) -> Iterator[dict[str, str]]:
     """Rows of the table in an answer. Raises BadAnswer if it is not an archive, NoData for the XML "no data" error."""
-    try:
-        with zipfile.ZipFile(io.BytesIO(body)) as archive:
-            first = archive.infolist()[0]
-            if first.file_size > UNZIPPED_MAX:
-                raise BadAnswer("CAISO OASIS sent an archive that is too large")
-            text = archive.read(first).decode("utf-8-sig", "replace")
-    except (zipfile.BadZipFile, IndexError, EOFError, OSError):
-        raise BadAnswer("CAISO OASIS sent no ZIP archive") from None
-    if text.lstrip().startswith("<"):
+    text = next(unzipped(body, "CAISO OASIS", UNZIPPED_MAX), b"").decode("utf-8-sig", "replace")
+    if not text or text.lstrip().startswith("<"):
         raise NoData("CAISO OASIS has no data for these hours (an XML error)")
     return csv.DictReader(io.StringIO(text))
 
 
-def hours(body: bytes, area: str, wanted: Iterable[str]) -> dict[float, float]:
+def hours(body: bytes, area: str, wanted: Collection[str]) -> dict[float, float]:
     """Megawatts by interval start, summed over the rows whose column `area` is one of `wanted`."""
     found: dict[float, float] = {}
-    names = frozenset(wanted)
     for row in table(body):
-        try:
-            if row[area] not in names:
-                continue
-            start_s = utc(row["INTERVALSTARTTIME_GMT"].replace("-00:00", "+00:00"))
-            megawatts = number(row["MW"])
-        except SHAPE_FAULTS:
-            raise BadAnswer("CAISO OASIS sent a table in an undocumented format") from None
-        if megawatts is not None:
+        megawatts = number(row["MW"])
+        if row[area] in wanted and megawatts is not None:
+            start_s = utc(row["INTERVALSTARTTIME_GMT"])
             found[start_s] = found.get(start_s, 0.0) + megawatts
     if not found:
         raise NoData("CAISO OASIS has no forecast for these hours")
@@ -167,10 +162,6 @@ def expected(
             yield start_s, 3600.0, max(LEAST_G, 1000 * tonnes / load[start_s]), "forecast"
 
 
-ZONE = "US-CAL-CISO"
-HERE = ZoneInfo("America/Los_Angeles")
-
-
 class Caiso(Provider):
     """Tonnes per hour by source over megawatts by source; stamps are bare Pacific HH:MM of one day."""
 
@@ -178,7 +169,6 @@ class Caiso(Provider):
     title: ClassVar[str] = "CAISO Outlook"
     base: ClassVar[str] = "https://www.caiso.com/outlook"
     signal: ClassVar[Signal] = "average_direct"
-    licence: ClassVar[str] = "CAISO"
     window_s: ClassVar[float] = 300.0
     forecast_window_s: ClassVar[float | None] = HOUR_S
     reach_s: ClassVar[float] = 18 * HOUR_S
@@ -217,11 +207,10 @@ class Caiso(Provider):
                 if day is today:
                     raise
         url = f"{self._settings.base_urls.get('caiso-price', BASE).rstrip('/')}/SingleZip"
-        form = "%Y%m%dT%H:%M-0000"
-        span = {"startdatetime": stamp(now_s - HOUR_S, form), "enddatetime": stamp(end_s, form)}
-        load = (await self.get(url, LOAD | span)).body
+        hence = span(now_s - HOUR_S, end_s)
+        load = (await self.get(url, LOAD | hence)).body
         await asyncio.sleep(self.pause_s)
-        renewables = (await self.get(url, RENEWABLES | span)).body
+        renewables = (await self.get(url, RENEWABLES | hence)).body
 
         def read() -> Iterator[clean.Raw]:
             tables = [(dated(co2, day, now_s), dated(supply, day, now_s)) for day, co2, supply in days]
@@ -245,34 +234,17 @@ class CaisoPrice(PriceProvider):
     name: ClassVar[str] = "caiso-price"
     title: ClassVar[str] = "CAISO OASIS day-ahead price"
     base: ClassVar[str] = BASE
-    licence: ClassVar[str] = "CAISO"
-    window_s: ClassVar[float] = 1800.0
     reach_s: ClassVar[float] = 28 * DAY_S  # a request may span 31 days
     currency: str | None = "USD"
-    zones = frozenset({"US-CAL-CISO"})
+    zones = frozenset({ZONE})
 
     async def between(self, zone: str, start_s: float, end_s: float, now_s: float) -> Answer:
-        params = {
-            "queryname": "PRC_LMP",
-            "market_run_id": "DAM",
-            "version": "1",
-            "resultformat": "6",
-            "node": "TH_NP15_GEN-APND",
-            "startdatetime": stamp(start_s, "%Y%m%dT%H:%M-0000"),
-            "enddatetime": stamp(end_s, "%Y%m%dT%H:%M-0000"),
-        }
-        body = (await self.get("SingleZip", params)).body
+        body = (await self.get("SingleZip", PRICES | span(start_s, end_s))).body
         return self.series(zone, lambda: _prices(body), now_s, now_s)
 
 
 def _prices(body: bytes) -> Iterator[clean.Raw]:
     for row in table(body):
-        try:
-            if row["LMP_TYPE"] != "LMP":
-                continue
-            start_s = utc(row["INTERVALSTARTTIME_GMT"].replace("-00:00", "+00:00"))
-            end_s = utc(row["INTERVALENDTIME_GMT"].replace("-00:00", "+00:00"))
-            price = number(row["MW"], 1e-3)
-        except SHAPE_FAULTS:
-            raise BadAnswer("CAISO OASIS sent a table in an undocumented format") from None
-        yield start_s, end_s - start_s, price, "forecast"
+        if row["LMP_TYPE"] == "LMP":
+            start_s = utc(row["INTERVALSTARTTIME_GMT"])
+            yield start_s, utc(row["INTERVALENDTIME_GMT"]) - start_s, number(row["MW"], 1e-3), "forecast"

@@ -5,17 +5,27 @@ from __future__ import annotations
 import csv
 import io
 import re
-import zipfile
 from collections.abc import AsyncIterator, Iterator
 from datetime import datetime, timedelta
 from typing import ClassVar
 from zoneinfo import ZoneInfo
 
 from carbontui.grid.faults import BadAnswer
-from carbontui.grid.providers.base import DAY_S, HOUR_S, from_json, from_xml, number, text_of, utc, whole_lines
+from carbontui.grid.providers.base import (
+    DAY_S,
+    HOUR_S,
+    from_json,
+    from_xml,
+    number,
+    text_of,
+    unzipped,
+    utc,
+    whole_lines,
+)
 from carbontui.grid.providers.frame import LocalClock, MixProvider, Power, amount
 
 OFFSETS = {"EST": "-05:00", "EDT": "-04:00"}
+FILE_MAX = 4 * 2**20
 FILES_KEPT_S = 8 * DAY_S
 """Daily files stay for about ten days; older ones are in their month's archive."""
 
@@ -26,7 +36,6 @@ class Nyiso(MixProvider):
     name: ClassVar[str] = "nyiso"
     title: ClassVar[str] = "NYISO fuel mix"
     base: ClassVar[str] = "http://mis.nyiso.com/public/csv/rtfuelmix"
-    licence: ClassVar[str] = "NYISO"
     zones = {"US-NY-NYIS": "NYISO"}
     path = "%Y%m%drtfuelmix.csv"
     time_zone = "America/New_York"
@@ -41,7 +50,7 @@ class Nyiso(MixProvider):
                 yield body
             return
         month = self.days(start_s, end_s)[-1].replace(day=1)
-        for body in _unpacked((await self.get(f"{month:%Y%m%d}rtfuelmix_csv.zip")).body):
+        for body in unzipped((await self.get(f"{month:%Y%m%d}rtfuelmix_csv.zip")).body, self.title, FILE_MAX):
             yield body
 
     def read(self, body: bytes, zone: str) -> Iterator[Power]:
@@ -56,24 +65,12 @@ class Nyiso(MixProvider):
             yield Power(start_s, row["Fuel Category"], amount(row["Gen MW"]))
 
 
-def _unpacked(body: bytes) -> Iterator[bytes]:
-    try:
-        with zipfile.ZipFile(io.BytesIO(body)) as archive:
-            for entry in archive.infolist():
-                if entry.file_size > 4 * 2**20:
-                    raise BadAnswer("NYISO sent an archive that is too large")
-                yield archive.read(entry)
-    except (zipfile.BadZipFile, EOFError, OSError):
-        raise BadAnswer("NYISO sent no ZIP archive") from None
-
-
 class Ieso(MixProvider):
     """Eastern standard time all year; hour 1 ends at 01:00. OTHER includes storage, so it is left out."""
 
     name: ClassVar[str] = "ieso"
     title: ClassVar[str] = "IESO generator output"
     base: ClassVar[str] = "https://reports-public.ieso.ca/public/GenOutputCapability"
-    licence: ClassVar[str] = "IESO"
     window_s: ClassVar[float] = 900.0
     late_s: ClassVar[float] = 4 * HOUR_S
     zones = {"CA-ON": "Ontario"}
@@ -110,7 +107,6 @@ class Ree(MixProvider):
     name: ClassVar[str] = "ree"
     title: ClassVar[str] = "Red Eléctrica demand"
     base: ClassVar[str] = "https://demanda.ree.es"
-    licence: ClassVar[str] = "Red Eléctrica de España"
     time_zone = "Europe/Madrid"
     zones = {
         "ES": "Peninsula/DEMANDAAU", "ES-CE": "Peninsula/CEUTAAU", "ES-ML": "Peninsula/MELILLAAU",

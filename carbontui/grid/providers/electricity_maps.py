@@ -12,13 +12,15 @@ from carbontui.grid.types import Answer, Signal
 
 
 class ElectricityMaps(Provider):
-    """The API replaces an unknown zone by the caller's own: we disable that and check the zone of the answer."""
+    """The API replaces an unknown zone by the caller's own: we disable that and check the zone of the answer.
+
+    Licence: Electricity Maps, proprietary: not to be republished.
+    """
 
     name: ClassVar[str] = "electricity-maps"
     title: ClassVar[str] = "Electricity Maps"
     base: ClassVar[str] = "https://api.electricitymaps.com/v3"
     signal: ClassVar[Signal] = "average_lifecycle"
-    licence: ClassVar[str] = "Electricity Maps, proprietary: not to be republished"
     keys: ClassVar[tuple[str, ...]] = ("ELECTRICITYMAPS_TOKEN",)
     window_s: ClassVar[float] = 3600.0
     reach_s: ClassVar[float] = 10 * DAY_S  # past-range gives 240 h; the free plan only the last 24

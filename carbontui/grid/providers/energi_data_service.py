@@ -14,13 +14,15 @@ AREAS = {"DK-DK1": "DK1", "DK-DK2": "DK2"}
 
 
 class EnergiDataService(Provider):
-    """Naive stamps in UTC (`Minutes5UTC`); without `start` only a part of the forecast is returned."""
+    """Naive stamps in UTC (`Minutes5UTC`); without `start` only a part of the forecast is returned.
+
+    Licence: CC BY 4.0, Energinet (www.energidataservice.dk).
+    """
 
     name: ClassVar[str] = "energi-data-service"
     title: ClassVar[str] = "Energi Data Service"
     base: ClassVar[str] = "https://api.energidataservice.dk"
     signal: ClassVar[Signal] = "average_direct"
-    licence: ClassVar[str] = "CC BY 4.0, Energinet (www.energidataservice.dk)"
     recorded: ClassVar[bool] = False
     window_s: ClassVar[float] = 300.0
     spacing_s: ClassVar[float] = 65.0  # one request per data set, minute and address since 2025-08-26, else 429

@@ -30,7 +30,6 @@ class EnergyCharts(Provider):
     title: ClassVar[str] = "Energy-Charts"
     base: ClassVar[str] = "https://api.energy-charts.info"
     signal: ClassVar[Signal] = "average_lifecycle"
-    licence: ClassVar[str] = "Fraunhofer ISE, Energy-Charts"
     window_s: ClassVar[float] = 900.0
     patience: ClassVar[float] = 3.0  # at times it answers slowly for hours
     reach_s: ClassVar[float] = 14 * DAY_S
@@ -56,11 +55,13 @@ class EnergyCharts(Provider):
 
 
 class EnergyChartsPrice(PriceProvider, EnergyCharts):
-    """`/price?bzn=DE-LU`: EUR/MWh, 60 min until 2025-09-30, 15 min since; negative prices are valid."""
+    """`/price?bzn=DE-LU`: EUR/MWh, 60 min until 2025-09-30, 15 min since; negative prices are valid.
+
+    Licence: CC BY 4.0, Bundesnetzagentur | SMARD.de via Energy-Charts.
+    """
 
     name: ClassVar[str] = "energy-charts-price"
     title: ClassVar[str] = "Energy-Charts day-ahead price"
-    licence: ClassVar[str] = "CC BY 4.0, Bundesnetzagentur | SMARD.de via Energy-Charts"
     recorded: ClassVar[bool] = False
     limits: ClassVar[str] = ""
     zones = PRICE_ZONES

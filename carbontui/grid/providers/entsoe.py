@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import ClassVar
 from xml.etree import ElementTree
 
 from carbontui.grid import clean
 from carbontui.grid.faults import BadAnswer, NoData
 from carbontui.grid.providers.base import DAY_S, HOUR_S, PriceProvider, Provider, from_xml, stamp, text_of, utc
-from carbontui.grid.types import Answer, Mix, Signal
+from carbontui.grid.providers.frame import MixProvider, Power
+from carbontui.grid.types import Answer, Signal
 
 BAN_S = 660.0
 """Too many requests are answered with a ban of ten minutes."""
@@ -31,19 +32,19 @@ PERIOD_MAX_S = 366 * DAY_S
 
 class _Platform(Provider):
     base: ClassVar[str] = "https://web-api.tp.entsoe.eu"
-    licence: ClassVar[str] = "ENTSO-E Transparency Platform"
     keys: ClassVar[tuple[str, ...]] = ("ENTSOE_TOKEN",)
     window_s: ClassVar[float] = 900.0
     busy_s: ClassVar[float] = BAN_S
     reach_s: ClassVar[float] = 14 * DAY_S
-    zones = AREAS
+    overlap_s: ClassVar[float] = DAY_S
+    zones: ClassVar[Mapping[str, str]] = AREAS
 
-    async def ask(self, params: dict[str, str], start_s: float, end_s: float) -> ElementTree.Element:
+    async def ask(self, params: dict[str, str], start_s: float, end_s: float) -> bytes:
         """The document of a stretch of whole hours. Raises GridError."""
         form = "%Y%m%d%H00"
         span = {"periodStart": stamp(start_s, form), "periodEnd": stamp(end_s + HOUR_S, form)}
         token = {"securityToken": self.key(self.keys[0])}
-        return tree((await self.get("api", {**params, **span, **token})).body)
+        return (await self.get("api", {**params, **span, **token})).body
 
 
 def tree(body: bytes) -> ElementTree.Element:
@@ -79,49 +80,37 @@ def points(series: ElementTree.Element, value: str) -> Iterator[tuple[float, flo
                 yield start_s + (position - 1) * step_s, step_s, last
 
 
-# production types of the platform; B10 (pumped storage) is not generation
-FUELS = {
-    "B01": "biomass", "B02": "coal", "B03": "gas", "B04": "gas", "B05": "coal", "B06": "oil", "B07": "oil",
-    "B08": "coal", "B09": "geothermal", "B11": "hydro", "B12": "hydro", "B13": "hydro", "B14": "nuclear",
-    "B15": "biomass", "B16": "solar", "B17": "other", "B18": "wind", "B19": "wind", "B20": "other",
-}  # fmt: skip
-
-
-class Entsoe(_Platform):
+class Entsoe(_Platform, MixProvider):
     """Generation per type (A75) to intensity; imports are not included: it is that of generation in the zone."""
 
     name: ClassVar[str] = "entsoe"
     title: ClassVar[str] = "ENTSO-E generation"
     signal: ClassVar[Signal] = "average_lifecycle"
-    foresees: ClassVar[bool] = False
     late_s: ClassVar[float] = 12 * HOUR_S
     limits: ClassVar[str] = "hours late, no forecast, imports not counted"
+    step_s = HOUR_S
+    # pumped storage (B10) and batteries (B25) are not generation
+    fuels = {
+        "B01": "biomass", "B02": "coal", "B03": "gas", "B04": "gas", "B05": "coal", "B06": "oil", "B07": "oil",
+        "B08": "coal", "B09": "geothermal", "B10": None, "B11": "hydro", "B12": "hydro", "B13": "hydro",
+        "B14": "nuclear", "B15": "biomass", "B16": "solar", "B17": "other", "B18": "wind", "B19": "wind",
+        "B20": "other", "B25": None,
+    }  # fmt: skip
 
-    async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> Answer:
+    async def request(self, zone: str, start_s: float, end_s: float, now_s: float) -> AsyncIterator[bytes]:
         params = {"documentType": "A75", "processType": "A16", "in_Domain": AREAS[zone]}
-        root = await self.ask(params, start_s, end_s)
-        return self.series_of_mix(zone, lambda: _mixes(root, AREAS[zone]), now_s)
+        yield await self.ask(params, start_s, end_s)
 
-
-def _mixes(root: ElementTree.Element, area: str) -> Iterator[Mix]:
-    mixes: dict[tuple[float, float], dict[str, float]] = {}
-    for series in root.findall("TimeSeries"):
-        told = series.findtext("inBiddingZone_Domain.mRID")
-        if told is None:
-            continue  # an out zone marks consumption by pumped storage
-        if told.strip() != area:
-            raise BadAnswer("ENTSO-E answered for another zone")
-        fuel = FUELS.get(text(series, "MktPSRType/psrType"))
-        if fuel is None:
-            continue
-        for start_s, length, power in points(series, "quantity"):
-            mix = mixes.setdefault((start_s, length), {})
-            mix[fuel] = mix.get(fuel, 0.0) + power
-    # an hour for which most types are still missing could look clean
-    most = max((len(mix) for mix in mixes.values()), default=0)
-    for (start_s, length), mix in mixes.items():
-        if 2 * len(mix) >= most:
-            yield Mix(start_s, length, mix)
+    def read(self, body: bytes, zone: str) -> Iterator[Power]:
+        for series in tree(body).findall("TimeSeries"):
+            told = series.findtext("inBiddingZone_Domain.mRID")
+            if told is None:
+                continue  # an out zone marks consumption by pumped storage
+            if told.strip() != AREAS[zone]:
+                raise BadAnswer("ENTSO-E answered for another zone")
+            kind = text(series, "MktPSRType/psrType")
+            for start_s, _, power in points(series, "quantity"):
+                yield Power(start_s, kind, power)
 
 
 class EntsoePrice(PriceProvider, _Platform):
@@ -133,13 +122,12 @@ class EntsoePrice(PriceProvider, _Platform):
 
     async def between(self, zone: str, start_s: float, end_s: float, now_s: float) -> Answer:
         params = {"documentType": "A44", "in_Domain": AREAS[zone], "out_Domain": AREAS[zone]}
-        root = await self.ask(params, start_s, end_s)
-        return self.series(zone, lambda: _prices(root), now_s, now_s)
+        body = await self.ask(params, start_s, end_s)
+        return self.series(zone, lambda: _prices(tree(body)), now_s, now_s)
 
 
 def _prices(root: ElementTree.Element) -> Iterator[clean.Raw]:
-    found = root.findall("TimeSeries")
-    for series in found:
+    for series in root.findall("TimeSeries"):
         currency = (series.findtext("currency_Unit.name") or "EUR").strip()
         if currency != "EUR":
             raise BadAnswer(f"ENTSO-E prices are in {currency}, not EUR")

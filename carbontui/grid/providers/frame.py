@@ -112,16 +112,16 @@ class MixProvider(Provider):
             elif (fuel := self.fuels[word]) is not None:
                 mix[fuel] = mix.get(fuel, 0.0) + megawatts
         starts = sorted(mixes)
-        known = False
+        half, known = max(said.values(), default=0) / 2, False
         for k, (start_s, length) in enumerate(zip(starts, steps(starts, self.step_s), strict=True)):
             mix = mixes[start_s]
             generated, strange = sum(power for power in mix.values() if power > 0), unknown.get(start_s, 0.0)
             if strange > STRANGE_SHARE * (generated + strange):
                 continue
             known = True
-            # an interval with fewer entries than its neighbours is still being written, or was cut off
+            # an interval with fewer entries than its neighbours, or less than half of the most, is still being written
             around = [said[at] for at in starts[max(0, k - 1) : k + 2] if at != start_s]
-            if start_s not in broken and said[start_s] >= min(around, default=0):
+            if start_s not in broken and said[start_s] >= max(half, min(around, default=0)):
                 yield Mix(start_s, length, mix)
         if unknown and not known:
             raise BadAnswer(f"{self.title} names unknown fuels: {', '.join(sorted(words))[:80]}")

@@ -26,7 +26,6 @@ class Japan(MixProvider):
     name: ClassVar[str] = "japan"
     title: ClassVar[str] = "Japan's area supply and demand"
     base: ClassVar[str] = ""
-    licence: ClassVar[str] = "the ten Japanese grid operators"
     window_s: ClassVar[float] = 1800.0
     late_s: ClassVar[float] = 1.5 * DAY_S
     reach_s: ClassVar[float] = 7 * DAY_S

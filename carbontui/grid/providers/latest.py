@@ -21,7 +21,6 @@ class Ons(MixProvider):
     name: ClassVar[str] = "ons"
     title: ClassVar[str] = "ONS energy balance"
     base: ClassVar[str] = "https://integra.ons.org.br/api/energiaagora"
-    licence: ClassVar[str] = "ONS"
     limits: ClassVar[str] = "now only, no forecast, imports not counted, fuel of thermal plants unknown"
     zones = {"BR-CS": "sudesteECentroOeste", "BR-S": "sul", "BR-NE": "nordeste", "BR-N": "norte"}
     keeps_s = HOUR_S
@@ -47,7 +46,6 @@ class Transpower(MixProvider):
     name: ClassVar[str] = "transpower"
     title: ClassVar[str] = "Transpower live data"
     base: ClassVar[str] = "https://www.transpower.co.nz/system-operator/live-system-and-market-data"
-    licence: ClassVar[str] = "Transpower New Zealand"
     limits: ClassVar[str] = "now only, no forecast"
     zones = {"NZ": "New Zealand"}
     keeps_s = HOUR_S
@@ -80,7 +78,6 @@ class Taipower(MixProvider):
     name: ClassVar[str] = "taipower"
     title: ClassVar[str] = "Taipower unit output"
     base: ClassVar[str] = "https://www.taipower.com.tw/d006/loadGraph/loadGraph/data"
-    licence: ClassVar[str] = "Taiwan Power Company"
     window_s: ClassVar[float] = 600.0
     limits: ClassVar[str] = "now only, no forecast"
     zones = {"TW": "Taiwan"}
@@ -120,7 +117,6 @@ class Miso(MixProvider):
     name: ClassVar[str] = "miso"
     title: ClassVar[str] = "MISO fuel mix"
     base: ClassVar[str] = "https://public-api.misoenergy.org/api/FuelMix"
-    licence: ClassVar[str] = "MISO"
     limits: ClassVar[str] = "no forecast, imports not counted, 'other' counted as water power"
     spacing_s: ClassVar[float] = 60.0  # one request a minute
     zones = {"US-MIDW-MISO": "MISO"}
@@ -148,7 +144,6 @@ class Spp(MixProvider):
     name: ClassVar[str] = "spp"
     title: ClassVar[str] = "SPP generation mix"
     base: ClassVar[str] = "https://portal.spp.org/chart-api"
-    licence: ClassVar[str] = "SPP"
     zones = {"US-CENT-SWPP": "SPP"}
     keeps_s = 2 * HOUR_S
     fuels = {
@@ -179,7 +174,6 @@ class Ercot(MixProvider):
     name: ClassVar[str] = "ercot"
     title: ClassVar[str] = "ERCOT fuel mix"
     base: ClassVar[str] = "https://www.ercot.com/api/1/services/read/dashboards"
-    licence: ClassVar[str] = "ERCOT"
     limits: ClassVar[str] = "no forecast, imports not counted; may refuse requests from outside the US"
     zones = {"US-TEX-ERCO": "ERCOT"}
     keeps_s = 1.5 * DAY_S
@@ -199,13 +193,15 @@ class Ercot(MixProvider):
 
 
 class HydroQuebec(MixProvider):
-    """Nearly all hydro, so only lifecycle intensity differs between hours. Future hours hold zeros."""
+    """Nearly all hydro, so only lifecycle intensity differs between hours. Future hours hold zeros.
+
+    Licence: CC BY-NC 4.0, Hydro-Québec.
+    """
 
     name: ClassVar[str] = "hydro-quebec"
     title: ClassVar[str] = "Hydro-Québec production"
     base: ClassVar[str] = "https://www.hydroquebec.com/data/documents-donnees/donnees-ouvertes/json"
     signal: ClassVar[Signal] = "average_lifecycle"
-    licence: ClassVar[str] = "CC BY-NC 4.0, Hydro-Québec"
     window_s: ClassVar[float] = 900.0
     zones = {"CA-QC": "Québec"}
     time_zone = "America/Toronto"

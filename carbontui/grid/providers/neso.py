@@ -13,13 +13,15 @@ from carbontui.grid.types import Answer, Signal
 
 
 class Neso(Provider):
-    """`GB`, or `GB-1` to `GB-17` for the regions (forecast only: NESO publishes no regional actual)."""
+    """`GB`, or `GB-1` to `GB-17` for the regions (forecast only: NESO publishes no regional actual).
+
+    Licence: CC BY 4.0, NESO Carbon Intensity API.
+    """
 
     name: ClassVar[str] = "neso"
     title: ClassVar[str] = "NESO Carbon Intensity API"
     base: ClassVar[str] = "https://api.carbonintensity.org.uk"
     signal: ClassVar[Signal] = "average_direct"
-    licence: ClassVar[str] = "CC BY 4.0, NESO Carbon Intensity API"
     reach_s: ClassVar[float] = 13.5 * DAY_S  # 14 days per request at most
     limits: ClassVar[str] = "regions have a forecast but no measured value"
 

@@ -15,13 +15,15 @@ from carbontui.grid.types import Answer, Signal
 
 
 class Eco2mix(Provider):
-    """`taux_co2`, g/kWh generated; future rows of the day are null."""
+    """`taux_co2`, g/kWh generated; future rows of the day are null.
+
+    Licence: Licence Ouverte 2.0, RTE eco2mix via ODRÉ.
+    """
 
     name: ClassVar[str] = "eco2mix"
     title: ClassVar[str] = "RTE eco2mix"
     base: ClassVar[str] = "https://odre.opendatasoft.com/api/explore/v2.1/catalog/datasets/eco2mix-national-tr"
     signal: ClassVar[Signal] = "average_direct"
-    licence: ClassVar[str] = "Licence Ouverte 2.0, RTE eco2mix via ODRÉ"
     window_s: ClassVar[float] = 900.0
     reach_s: ClassVar[float] = 14 * DAY_S
     foresees: ClassVar[bool] = False
@@ -55,7 +57,6 @@ class Eirgrid(Provider):
     title: ClassVar[str] = "EirGrid Smart Grid Dashboard"
     base: ClassVar[str] = "https://www.smartgriddashboard.com/api"
     signal: ClassVar[Signal] = "average_direct"
-    licence: ClassVar[str] = "EirGrid Group"
     recorded: ClassVar[bool] = False
     window_s: ClassVar[float] = 900.0
     late_s: ClassVar[float] = 5 * HOUR_S

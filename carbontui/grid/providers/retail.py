@@ -25,7 +25,6 @@ class OctopusAgile(PriceProvider):
     name: ClassVar[str] = "octopus-agile"
     title: ClassVar[str] = "Octopus Agile"
     base: ClassVar[str] = "https://api.octopus.energy"
-    licence: ClassVar[str] = "Octopus Energy"
     window_s: ClassVar[float] = 900.0
     limits: ClassVar[str] = "GB as a whole is priced as London"
     currency: str | None = "GBP"
@@ -57,10 +56,7 @@ class Awattar(PriceProvider):
     name: ClassVar[str] = "awattar"
     title: ClassVar[str] = "aWATTar"
     base: ClassVar[str] = "https://api.awattar.de"
-    licence: ClassVar[str] = "aWATTar"
     recorded: ClassVar[bool] = False
-    window_s: ClassVar[float] = 1800.0
-
     zones = ("DE", "AT")
 
     async def between(self, zone: str, start_s: float, end_s: float, now_s: float) -> Answer:

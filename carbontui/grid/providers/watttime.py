@@ -16,13 +16,15 @@ TOKEN_S = 25 * 60.0  # documented to last 30 min
 
 
 class WattTime(Provider):
-    """Marginal: never mixed with an average source, so it is used only where marginal was requested."""
+    """Marginal: never mixed with an average source, so it is used only where marginal was requested.
+
+    Licence: WattTime, not to be republished.
+    """
 
     name: ClassVar[str] = "watttime"
     title: ClassVar[str] = "WattTime"
     base: ClassVar[str] = "https://api.watttime.org"
     signal: ClassVar[Signal] = "marginal"
-    licence: ClassVar[str] = "WattTime, not to be republished"
     recorded: ClassVar[bool] = False
     keys: ClassVar[tuple[str, ...]] = ("WATTTIME_USERNAME", "WATTTIME_PASSWORD")
     window_s: ClassVar[float] = 300.0

@@ -90,7 +90,7 @@ class Supervisor:
         self.grid = GridReader(
             self.door, open_feed(spec, clock, say), self.accounting, self.worker, self._replan_at_once
         )
-        self.history = HistoryThread(self.journal)
+        self.history = HistoryThread(self.journal.path)
         self.last_counts = LastCounts(directory)
         self.ticks = Ticks()
         self.replanner = Replanner(self.door, self.worker, self.grid, self.journal, self.recorder, self.look, self.wake)
@@ -116,10 +116,9 @@ class Supervisor:
             book=self._book_now,
             wake=self.wake,
             rank_left=self._hear_last_counts,
-            sources=lambda: self.grid.sources,
+            grid=self.grid,
         )
         self.server = Server(Path(spec.socket), self.requests, say)
-        self.sensors = Sensors(clock, self.keeper, self.server, self.agent, UnseenWatch(directory))
         self.actuators = Actuators(
             keeper=self.keeper,
             server=self.server,
@@ -131,6 +130,16 @@ class Supervisor:
             keep=self._keep,
             calibrate=lambda by: self.calibrator.start(by, self.look()),
             changed=self.wake,
+        )
+        self.sensors = Sensors(
+            self.door,
+            self.keeper,
+            self.server,
+            self.agent,
+            self.accounting,
+            self.actuators,
+            self.grid,
+            UnseenWatch(directory),
         )
         self.stopping = False
         self._next_tick = NextTick(REPLAY_TICK_S if clock.replay else TICK_S)
@@ -147,14 +156,7 @@ class Supervisor:
 
     def look(self) -> Inputs:
         """The current inputs, as far as known."""
-        return self.sensors.look(
-            self.door.state,
-            metered=self.accounting.metered_boards,
-            limit_asked=self.actuators.limit_asked,
-            limit_pending=self.actuators.limit_pending,
-            zone=self.grid.zone,
-            grid_note=self.grid.note,
-        )
+        return self.sensors.look()
 
     def _replan_at_once(self, why: protocol.Statement) -> None:
         self.replanner.request(why)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,7 +23,6 @@ from carbontui.job.worker.messages import (
     GridData,
     PlanAnswer,
     PlanAsk,
-    PreviewAnswer,
     PreviewAsk,
 )
 from carbontui.system import isolation
@@ -38,27 +38,27 @@ class WorkFailed(RuntimeError):
     """The worker refused, died, or took too long; the text says which."""
 
 
+@dataclass(eq=False)
 class WorkerHandle:
     """Requests are queued; one without an answer raises WorkFailed."""
 
-    def __init__(self, cwd: Path, log: Callable[[str], None], *, idle_s: float = IDLE_S) -> None:
-        self._cwd = cwd
-        self._log = log
-        self._idle_s = idle_s
-        self._process: subprocess.Popen[bytes] | None = None
-        self._reader: asyncio.StreamReader | None = None
-        self._writer: asyncio.StreamWriter | None = None
-        self._turn = asyncio.Lock()
-        self._id = 0
-        self._used_s = 0.0
+    cwd: Path
+    log: Callable[[str], None]
+    idle_s: float = IDLE_S
+    _process: subprocess.Popen[bytes] | None = None
+    _reader: asyncio.StreamReader | None = None
+    _writer: asyncio.StreamWriter | None = None
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _id: int = 0
+    _used_s: float = 0.0
 
     async def plan(self, ask: PlanAsk, timeout_s: float = ANSWER_S) -> PlanAnswer:
         """The plan to follow from now on, with baselines, explanation and frontier. Raises WorkFailed."""
         return await self._ask(ask, PlanAnswer, timeout_s)
 
-    async def preview(self, ask: PreviewAsk, timeout_s: float = PREVIEW_S) -> PreviewAnswer:
+    async def preview(self, ask: PreviewAsk, timeout_s: float = PREVIEW_S) -> PlanAnswer:
         """The plan that another budget or price would give. Raises WorkFailed."""
-        return await self._ask(ask, PreviewAnswer, timeout_s)
+        return await self._ask(ask, PlanAnswer, timeout_s)
 
     async def forecast(self, ask: ForecastAsk, timeout_s: float = ANSWER_S) -> GridData:
         """Mean and band of the coming slots, for `Feed.adopt`. Raises WorkFailed."""
@@ -112,7 +112,7 @@ class WorkerHandle:
         try:
             self._process = subprocess.Popen(
                 command,
-                cwd=self._cwd,
+                cwd=self.cwd,
                 env=isolation.environment(os.environ) | threads,
                 stdin=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
@@ -123,7 +123,7 @@ class WorkerHandle:
         self._reader, self._writer = await asyncio.open_unix_connection(sock=ours, limit=LINE_MAX)
 
     def drop_if_idle(self) -> None:
-        if self._process and not self._turn.locked() and time.monotonic() - self._used_s > self._idle_s:
+        if self._process and not self._turn.locked() and time.monotonic() - self._used_s > self.idle_s:
             self.drop()
 
     def drop(self) -> None:

@@ -24,11 +24,7 @@ from carbontui.job.worker.messages import (
     Pauses,
     PlanAnswer,
     PlanAsk,
-    PlannedWindow,
-    PolicyFigures,
-    PreviewAnswer,
     PreviewAsk,
-    Solved,
 )
 from carbontui.plan.results import run_lengths
 from carbontui.protocol import FRONTIER_POINTS_MAX
@@ -53,14 +49,11 @@ def solve_plan(ask: PlanAsk) -> PlanAnswer:
     return PlanAnswer(
         free_gco2=free,
         budget_g_per_kwh=price[: len(whole.dur_s)],
-        windows=tuple(
-            PlannedWindow(**{name: getattr(one, name) for name in PlannedWindow.__struct_fields__})
-            for one in plan.windows(problem, chosen.levels)
-        ),
-        unlimited=_solved(_chosen(whole, ask, ask.fixed)[1]) if ask.closed else None,
-        plan=_solved(chosen),
+        windows=plan.windows(problem, chosen.levels),
+        unlimited=_chosen(whole, ask, ask.fixed)[1] if ask.closed else None,
+        plan=replace(chosen, baselines=()),
+        baselines=chosen.baselines or plan.baselines(problem),
         changed=changed,
-        baselines=tuple(map(_rival, chosen.baselines or plan.baselines(problem))),
         explanation=plan.explain(problem, chosen, currency=ask.currency),
         # a point later than the plan and no better is not worth showing
         frontier=tuple(p for p in points if p.finish_s < chosen.finish_s or p.objective < chosen.objective),
@@ -69,7 +62,7 @@ def solve_plan(ask: PlanAsk) -> PlanAnswer:
 
 def _chosen(
     whole: plan.Problem,
-    ask: PlanAsk | PreviewAsk,
+    ask: PreviewAsk,
     fixed: Mapping[int, int],
     kept: tuple[int, ...] | None = None,
     uncertainty: float = 0.0,
@@ -85,7 +78,7 @@ def _chosen(
 
 
 def _least_energy(
-    whole: plan.Problem, ask: PlanAsk | PreviewAsk, most: Limits, fixed: Mapping[int, int]
+    whole: plan.Problem, ask: PreviewAsk, most: Limits, fixed: Mapping[int, int]
 ) -> tuple[plan.Problem, plan.Schedule, bool]:
     """With an energy allowance: plan for least energy, because a least-carbon plan runs faster in clean hours and uses
     more. Certificate and gap refer to energy; all figures are those of the problem itself."""
@@ -171,13 +164,13 @@ def _allowed(
     return plan.PlanFrontierPoint(did.finish_s, did.gco2, did.cost, did.kwh, did.objective, runs)
 
 
-def preview_plan(ask: PreviewAsk) -> PreviewAnswer:
+def preview_plan(ask: PreviewAsk) -> PlanAnswer:
     """The plan another budget or carbon price would give around the fixed slots; no kept plan, no frontier."""
     problem = plan.problem_from_dict(ask.problem)
     if ask.shared is not None:
         problem = replace(problem, shadow_per_h=site_prices.shadow(problem, ask.shared).shadow_per_h)
     _, chosen, _ = _chosen(problem, ask, {**ask.closed, **ask.fixed})
-    return PreviewAnswer(plan=_solved(chosen))
+    return PlanAnswer(plan=replace(chosen, baselines=()))
 
 
 def forecast(ask: ForecastAsk) -> GridData:
@@ -189,7 +182,7 @@ def forecast(ask: ForecastAsk) -> GridData:
 
 def _replan(
     problem: plan.Problem,
-    ask: PlanAsk | PreviewAsk,
+    ask: PreviewAsk,
     fixed: Mapping[int, int],
     kept: tuple[int, ...] | None = None,
     uncertainty: float = 0.0,
@@ -204,15 +197,6 @@ def _replan(
         still_s=limits.still_s,
         pausing=limits.pausing,
     )
-
-
-def _solved(chosen: plan.Schedule) -> Solved:
-    return Solved(**{name: getattr(chosen, name) for name in Solved.__struct_fields__})
-
-
-def _rival(baseline: plan.PolicyResult) -> PolicyFigures:
-    did = baseline.evaluation
-    return PolicyFigures(baseline.name, did.finish_s, did.gco2, did.cost, did.violations)
 
 
 def thin(points: Sequence[plan.PlanFrontierPoint]) -> list[plan.PlanFrontierPoint]:
@@ -244,7 +228,7 @@ def answer(line: bytes) -> Answer:
         return Answer(id=number, ok=False, error=f"{type(error).__name__}: {error}")
 
 
-def _work(ask: Ask) -> PlanAnswer | PreviewAnswer | GridData:
+def _work(ask: Ask) -> PlanAnswer | GridData:
     if isinstance(ask, PlanAsk):
         return solve_plan(ask)
     return preview_plan(ask) if isinstance(ask, PreviewAsk) else forecast(ask)

@@ -8,7 +8,9 @@ process; the successor finds the lease.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
+import queue
 import select
 import signal
 import socket
@@ -16,7 +18,6 @@ import sys
 import threading
 import time
 from pathlib import Path
-from types import FrameType
 from typing import cast
 
 import msgspec
@@ -27,11 +28,13 @@ from carbontui.power.backends.base import Backend
 from carbontui.power.backends.declared import DeclaredBackend, DeclaredBoards
 from carbontui.power.backends.simulated import SimulatedBackend, SimulatedSpec
 from carbontui.power.limit.leases import LeaseStore, stale_leases
-from carbontui.power.messages import Bye, DesiredPower, Gone, Outcome, Poke, decode_to_agent, encode
+from carbontui.power.messages import Bye, DesiredPower, Gone, Outcome, ToAgent, encode
 from carbontui.power.metering.rapl import Host
+from carbontui.system import untrusted
 
 BUFFER_MAX = 1024 * 1024
 RETRY_S = 2.0
+TICK_S = 0.5
 
 
 class Wire:
@@ -41,7 +44,6 @@ class Wire:
         self._link = link
         self._rest = bytearray()
         self._lock = threading.Lock()
-        link.setblocking(False)
 
     def send(self, message: Struct) -> None:
         with self._lock:
@@ -60,7 +62,7 @@ class Wire:
     def _push(self) -> None:
         try:
             while self._rest:
-                sent = self._link.send(self._rest)
+                sent = self._link.send(self._rest, socket.MSG_DONTWAIT)
                 del self._rest[:sent]
         except (BlockingIOError, InterruptedError):
             pass
@@ -82,50 +84,43 @@ def serve(agent: Agent, wire: Wire, link: socket.socket) -> int:
 
 
 def _listen(agent: Agent, wire: Wire, link: socket.socket) -> None:
-    pipe_r, pipe_w = os.pipe()
-    os.set_blocking(pipe_w, False)
-
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        os.write(pipe_w, b"x")
-
+    inbox: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    """Lines from the supervisor; an empty one is the end."""
     for name in (signal.SIGINT, signal.SIGHUP):
         signal.signal(name, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, stop)
-    buffer = bytearray()
-    leaving = False
-    while not leaving:
-        ready, _, _ = select.select([link.fileno(), pipe_r], [], [], 0.5)
-        if pipe_r in ready:
-            break
-        if link.fileno() in ready:
-            try:
-                data = link.recv(65536)
-            except (BlockingIOError, InterruptedError):
-                data = b" "
-            except OSError:
-                data = b""
-            if not data:
-                break
-            buffer += data
-            latest: DesiredPower | None = None
-            while (end := buffer.find(b"\n")) >= 0:
-                line = bytes(buffer[:end])
-                del buffer[: end + 1]
+    signal.signal(signal.SIGTERM, lambda _number, _frame: inbox.put(b""))
+    threading.Thread(target=_hear, args=(link, inbox), name="hear", daemon=True).start()
+    while True:
+        latest: DesiredPower | None = None
+        with contextlib.suppress(queue.Empty):
+            line = inbox.get(timeout=TICK_S)
+            while True:
                 try:
-                    message = decode_to_agent(line.strip())
+                    message: ToAgent = untrusted.decode(line, ToAgent)  # type: ignore[arg-type]
                 except ValueError as error:
+                    if not line:
+                        return
                     agent.say(f"not a valid message: {error}")
-                    continue
-                if isinstance(message, DesiredPower):
-                    latest = message
-                elif isinstance(message, Poke):
-                    agent.sampler.poke.set()
-                elif isinstance(message, Bye):
-                    leaving = True
-            if latest is not None and not leaving:
-                agent.wish(latest)
+                else:
+                    if isinstance(message, Bye):
+                        return
+                    if isinstance(message, DesiredPower):
+                        latest = message
+                    else:
+                        agent.poke.set()
+                line = inbox.get_nowait()
+        if latest is not None:
+            agent.wish(latest)
         wire.flush(0.0)
         agent.tick()
+
+
+def _hear(link: socket.socket, inbox: queue.SimpleQueue[bytes]) -> None:
+    """Pass on every line until EOF, also while the main thread is in the driver."""
+    with contextlib.suppress(OSError):
+        for line in link.makefile("rb"):
+            inbox.put(line)
+    inbox.put(b"")
 
 
 def _nvml() -> Backend:
@@ -188,10 +183,10 @@ def main(argv: list[str] | None = None) -> int:
             declared = msgspec.json.decode(options.declared, type=DeclaredBoards)
             backend = cast(Backend, DeclaredBackend(backend, declared))
     host = Host(options.rapl) if options.rapl else Host()
-    host.cpu_time.apart = options.apart.encode()
+    host.cpu_time.apart = options.apart
     store = None if simulated else LeaseStore()
     agent = Agent(wire.send, backend, host, store, options.job, monitor=options.monitor, probing=options.probing)
-    agent.sampler.start()
+    threading.Thread(target=agent.keep_sampling, name="sampler", daemon=True).start()
     return serve(agent, wire, link)
 
 

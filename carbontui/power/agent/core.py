@@ -13,24 +13,14 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from carbontui.power import messages
 from carbontui.power.agent import boards, view
 from carbontui.power.agent.boards import JobBoards
 from carbontui.power.backends.base import Backend, DeviceError, DeviceInfo, Look
 from carbontui.power.limit import leases
 from carbontui.power.limit.leases import LeaseStore
 from carbontui.power.limit.limiter import Limiter
-from carbontui.power.messages import (
-    DEAD_MAN_S,
-    AgentLine,
-    Code,
-    DesiredPower,
-    Done,
-    HostReading,
-    Outcome,
-    Readings,
-    Report,
-    Sample,
-)
+from carbontui.power.messages import AgentLine, Code, DesiredPower, Done, HostReading, Outcome, Readings, Report, Sample
 from carbontui.power.metering.rapl import Host
 from carbontui.power.metering.shares import BoardUse
 
@@ -45,26 +35,6 @@ RETRY_S: dict[Code, float] = {"held": 1.0, "foreign": PROCESSES_S}
 OPEN_S = 2.0
 """How long the exit waits for a driver that is still being opened, if limits are to be restored."""
 REOPEN_S = (1.0, 2.0, 5.0, 15.0)
-
-
-class Sampler(threading.Thread):
-    """Reads every device in turn and reports. Only this thread calls getters in a loop."""
-
-    def __init__(self, agent: Agent) -> None:
-        super().__init__(name="sampler", daemon=True)
-        self._agent = agent
-        self.poke = threading.Event()
-
-    def run(self) -> None:
-        self._agent.open()  # the first driver call may be slow; the main thread serves wishes and EOF meanwhile
-        while True:
-            try:
-                pause = self._agent.sample()
-            except Exception as error:
-                # an agent that falls silent is replaced, over and over: report the fault and keep sampling
-                self._agent.say(f"sampler: {type(error).__name__}: {error}")
-                pause = SLOW_S
-            self.poke.wait(pause)
 
 
 class Agent:
@@ -116,7 +86,8 @@ class Agent:
         self._reopen_tries = 0
         self._trouble = ""
         self._told: dict[str, Outcome] = {}
-        self.sampler = Sampler(self)
+        self.poke = threading.Event()
+        """Sample and report now."""
 
     def say(self, text: str) -> None:
         self._send(AgentLine(text))
@@ -129,6 +100,18 @@ class Agent:
             self._send(Done(self._wish.gen if self._wish else 0, news, asked=False))
 
     # --- the sampler's side -----------------------------------------------------------------------------------
+
+    def keep_sampling(self) -> None:
+        """The sampler's thread: read every device in turn and report. Only it calls getters in a loop."""
+        self.open()  # the first driver call may be slow; the main thread serves wishes and EOF meanwhile
+        while True:
+            try:
+                pause = self.sample()
+            except Exception as error:
+                # an agent that falls silent is replaced, over and over: report the fault and keep sampling
+                self.say(f"sampler: {type(error).__name__}: {error}")
+                pause = SLOW_S
+            self.poke.wait(pause)
 
     def open(self) -> None:
         """Open the backend; if that fails, report why and retry later."""
@@ -155,8 +138,8 @@ class Agent:
             return 0.02  # a first report without the first wish would not know which boards are watched
         if self._reopen_at is not None and self._clock() >= self._reopen_at:
             self.open()
-        poked = self.sampler.poke.is_set()
-        self.sampler.poke.clear()
+        poked = self.poke.is_set()
+        self.poke.clear()
         began = self._clock()
         slow = began >= self._slow_at
         if slow:
@@ -190,13 +173,9 @@ class Agent:
                 mono_s=mono,
                 wall_s=wall,
                 how="simulated" if info.simulated else "estimated" if look.kind == "model" else "measured",
-                energy_uj=look.energy_uj,
-                power_w=look.power_w,
-                kind=look.kind,
+                **view.shared(look, Sample),
                 max_w=None if info.limit_max_mw is None else info.limit_max_mw / 1000,
                 share=self._use.shares.get(info.uuid),
-                lost=look.lost,
-                errors=look.errors,
             )
         )
         with self._guard:
@@ -285,7 +264,7 @@ class Agent:
             self._backend.drive(wish.activity, wish.duty)
             if self._opened:
                 self._take(wish, fresh=before is None or wish.gen != before.gen)
-        self.sampler.poke.set()
+        self.poke.set()
 
     def _take(self, wish: DesiredPower, *, fresh: bool) -> None:
         before = self._boards.uuids
@@ -323,26 +302,22 @@ class Agent:
 
     def _act(self, wish: DesiredPower) -> tuple[Outcome, ...]:
         outcomes = [self._limiter.release(uuid) for uuid in self._limiter.active() if uuid not in self._boards.uuids]
-        for uuid in self._boards.uuids:
-            if wish.limit_w is None:
-                outcomes.append(self._limiter.release(uuid))
-                continue
-            if uuid in wish.left:
-                outcomes.append(self._limiter.leave(uuid))
-                continue
-            self._find_foreign(uuid)
-            if self._foreign[uuid]:
-                outcomes.append(self._refuse_foreign(uuid))
-                continue
-            look = self._looks.get(uuid)
-            power = look.power_w if look else None
-            outcomes.append(
-                self._limiter.apply(
-                    uuid, wish.limit_w, allow_raise=wish.allow_raise, power_w=power, now_s=self._clock()
-                )
-            )
+        outcomes += [self._set(uuid, wish) for uuid in self._boards.uuids]
         self._acted_s = self._clock()
         return tuple(outcomes)
+
+    def _set(self, uuid: str, wish: DesiredPower) -> Outcome:
+        if wish.limit_w is None:
+            return self._limiter.release(uuid)
+        if uuid in wish.left:
+            return self._limiter.leave(uuid)
+        self._find_foreign(uuid)
+        if self._foreign[uuid]:
+            return self._refuse_foreign(uuid)
+        look = self._looks.get(uuid)
+        power_w = look.power_w if look else None
+        raising = wish.allow_raise
+        return self._limiter.apply(uuid, wish.limit_w, allow_raise=raising, power_w=power_w, now_s=self._clock())
 
     def _refuse_foreign(self, uuid: str) -> Outcome:
         self._limiter.release(uuid)
@@ -359,8 +334,9 @@ class Agent:
                 for uuid in self._limiter.active():
                     self._limiter.returned(uuid)
                 self._retry_at = self._clock()
-            if not self._released and self._clock() - self._last_wish_s > DEAD_MAN_S and self._limiter.active():
-                self.say(f"nothing heard from the supervisor for {DEAD_MAN_S:.0f} s: limits restored")
+            silent_s = self._clock() - self._last_wish_s
+            if silent_s > messages.DEAD_MAN_S and not self._released and self._limiter.active():
+                self.say(f"nothing heard from the supervisor for {messages.DEAD_MAN_S:.0f} s: limits restored")
                 self._tell(*self._limiter.release_all())
                 self._released = True
             for uuid in self._limiter.active():

@@ -16,21 +16,19 @@ from asyncio.subprocess import DEVNULL, Process
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import structs
 
+from carbontui.power import messages
 from carbontui.power.agent import processes
 from carbontui.power.backends.declared import DeclaredBoards
 from carbontui.power.backends.simulated import SimulatedSpec
 from carbontui.power.limit import leases
 from carbontui.power.messages import (
-    BEAT_S,
-    HUNG_S,
-    LINE_MAX,
     AgentLine,
     Bye,
-    Code,
     DesiredPower,
     Done,
     Gone,
@@ -40,12 +38,8 @@ from carbontui.power.messages import (
     Readings,
     Report,
     Sample,
-    ToAgent,
-    ToSupervisor,
-    decode_to_supervisor,
-    encode,
 )
-from carbontui.system import isolation
+from carbontui.system import isolation, untrusted
 
 BACKOFF_S = (0.0, 1.0, 2.0, 5.0, 15.0)
 LIVED_S = 30.0
@@ -79,6 +73,8 @@ class AgentHandle:
         """Its name in carbontui.log."""
         self._silence = "the driver is not answering"
         """What its silence means."""
+        self._answers: Any = messages.ToSupervisor
+        """What it may send."""
         self.simulated = simulated
         self._declared = declared
         self.readings = Readings()
@@ -173,7 +169,7 @@ class AgentHandle:
         """The child's GPUs as its client names them (None: all visible), and its pids: others there are foreign."""
         if (uuids, own_pids) != (self._wish.watch, self._wish.own_pids):
             # a new generation: the requested limit applies to these boards now
-            self._change(watch=uuids, own_pids=own_pids, gen=self._wish.gen + 1)
+            self.change(watch=uuids, own_pids=own_pids, gen=self._wish.gen + 1)
 
     @property
     def left(self) -> tuple[str, ...]:
@@ -190,27 +186,22 @@ class AgentHandle:
         gen = self._wish.gen + 1
         answer: asyncio.Future[tuple[Outcome, ...]] = asyncio.get_running_loop().create_future()
         self._waiting[gen] = answer
-        self._change(gen=gen, limit_w=watts_per_gpu, allow_raise=allow_raise, left=left)
+        self.change(gen=gen, limit_w=watts_per_gpu, allow_raise=allow_raise, left=left)
         try:
             return await asyncio.wait_for(answer, ANSWER_S)
         except asyncio.TimeoutError:
             text = "the driver is not answering; the limit is set as soon as it does"
-            code: Code = "error"
-            return tuple(
-                Outcome(reading.uuid, False, code, None, text) for reading in self.readings.devices if reading.watched
-            )
+            watched = (reading.uuid for reading in self.readings.devices if reading.watched)
+            return tuple(Outcome(uuid, False, "error", None, text) for uuid in watched)
         finally:
             self._waiting.pop(gen, None)
 
-    def drive_simulated(self, activity: float | None, duty: float = 1.0) -> None:
-        """Set the child's activity (1: training, 0: parked, None: no process); boards that are read ignore it."""
-        if (activity, duty) != (self._wish.activity, self._wish.duty):
-            self._change(activity=activity, duty=duty)
-
-    def set_fast(self, fast: bool) -> None:
-        """Sample at 10 Hz while calibrating."""
-        if fast != self._wish.fast:
-            self._change(fast=fast)
+    def change(self, **fields: object) -> None:
+        """Change these fields of the wish, and send it, if they differ."""
+        wish = structs.replace(self._wish, **fields)
+        if wish != self._wish:
+            self._wish = wish
+            self._send(wish)
 
     async def refresh(self, timeout_s: float = 0.3) -> Readings:
         """Request a fresh reading; returns the latest one on timeout."""
@@ -267,7 +258,7 @@ class AgentHandle:
             raise
         finally:
             theirs.close()
-        return process, *await asyncio.open_unix_connection(sock=ours, limit=LINE_MAX)
+        return process, *await asyncio.open_unix_connection(sock=ours, limit=messages.LINE_MAX)
 
     async def _keep(self) -> None:
         """Read messages until the agent is gone, then start another."""
@@ -298,10 +289,10 @@ class AgentHandle:
     async def _beat(self) -> None:
         """Repeat the wish, and check that the agent still reports."""
         while True:
-            await asyncio.sleep(BEAT_S)
+            await asyncio.sleep(messages.BEAT_S)
             self._send(self._wish)
             now = time.monotonic()
-            limit = FIRST_REPORT_S if self._heard_s is None else HUNG_S
+            limit = FIRST_REPORT_S if self._heard_s is None else messages.HUNG_S
             silent = now - (self._started_s if self._heard_s is None else self._heard_s)
             process = self._process
             if silent > limit and process is not None and process.returncode is None and self._writer is not None:
@@ -325,16 +316,13 @@ class AgentHandle:
             if not line:
                 return
             try:
-                message = self._decode(line)
+                message = untrusted.decode(line, self._answers)
             except ValueError as error:
                 self._log(f"{self._who}: not a valid message ({error})")
                 continue
             self._take(message)
 
-    def _decode(self, line: bytes) -> ToSupervisor:
-        return decode_to_supervisor(line)
-
-    def _take(self, message: ToSupervisor) -> None:
+    def _take(self, message: messages.ToSupervisor) -> None:
         if isinstance(message, Report):
             self.readings = message.readings
             self._samples.extend(message.samples)
@@ -368,14 +356,12 @@ class AgentHandle:
                 left.add(outcome.uuid)
             self._wish = structs.replace(self._wish, left=tuple(sorted(left)))
 
-    def _change(self, **fields: object) -> None:
-        self._wish = structs.replace(self._wish, **fields)
-        self._send(self._wish)
-
-    def _send(self, message: ToAgent) -> None:
+    def _send(self, message: messages.ToAgent) -> None:
         writer = self._writer
-        if writer is not None and not writer.is_closing() and writer.transport.get_write_buffer_size() < LINE_MAX:
-            writer.write(encode(message))
+        if writer is None or writer.is_closing():
+            return
+        if writer.transport.get_write_buffer_size() < messages.LINE_MAX:
+            writer.write(messages.encode(message))
 
     def _hang_up(self) -> None:
         if self._writer is not None:

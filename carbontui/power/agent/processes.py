@@ -35,13 +35,13 @@ def owner() -> str:
 def orphans(job: str) -> list[int]:
     """Pids of this job's agents whose supervisor is gone. They exit by themselves unless stopped or hung."""
     found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        argv = proc.arguments(int(entry.name))
-        if MODULE not in argv or _after(argv, "--job") != job:
+    for one in proc.processes():
+        argv = proc.arguments(one.pid)
+        if MODULE not in argv or proc.option(argv, "--job") != job:
             continue
-        pid, _, started = _after(argv, "--owner").partition(":")
+        pid, _, started = proc.option(argv, "--owner").partition(":")
         if pid.isdigit() and started.isdigit() and not proc.same_process(int(pid), int(started)):
-            found.append(int(entry.name))
+            found.append(one.pid)
     return found
 
 
@@ -52,10 +52,6 @@ def end_orphans(job: str) -> list[int]:
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGKILL)
     return found
-
-
-def _after(argv: list[str], option: str) -> str:
-    return argv[argv.index(option) + 1] if option in argv[:-1] else ""
 
 
 def restore_stale(timeout_s: float = 20.0) -> tuple[Outcome, ...]:

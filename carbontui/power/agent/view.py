@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -70,12 +70,9 @@ def reading(
             caps["power"].support, f"{caps['power'].why}; the whole board, shared by its MIG slices"
         )
     return Reading(
-        uuid=info.uuid,
-        name=info.name,
-        index=info.index,
-        simulated=info.simulated,
+        **shared(info, Reading),
+        **shared(look, Reading) | ({"util": None} if info.mig else {}),
         watched=watched,
-        power_w=look.power_w,
         power_kind=look.kind,
         limit_w=_watts(look.limit_mw),
         limit_found_w=board.found_w,
@@ -85,21 +82,18 @@ def reading(
         limit_min_w=_watts(info.limit_min_mw),
         limit_max_w=_watts(info.limit_max_mw),
         limit_default_w=_watts(info.limit_default_mw),
-        memory_used_b=look.memory_used_b,
-        memory_total_b=info.memory_total_b,
-        util=None if info.mig else look.util,
-        temp_c=look.temp_c,
-        sm_mhz=look.sm_mhz,
-        reasons=look.reasons,
         pids=pids,
         foreign_pids=foreign,
         foreign_user=user(foreign[0]) if foreign else "",
         share=share,
-        mig=info.mig,
-        lost=look.lost,
         caps=caps,
         why=why,
     )
+
+
+def shared(source: Struct, kind: type[Struct]) -> dict[str, Any]:
+    """The values of the fields that another kind of struct has as well."""
+    return {name: getattr(source, name) for name in source.__struct_fields__ if name in kind.__struct_fields__}
 
 
 def _watts(milliwatts: int | None) -> float | None:

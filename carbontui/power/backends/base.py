@@ -8,19 +8,10 @@ from __future__ import annotations
 
 from msgspec import Struct, structs
 
+from carbontui.power.backends import codes
 from carbontui.power.messages import Capability, PowerKind
 from carbontui.text import figures
 
-NOT_SUPPORTED = 3
-NO_PERMISSION = 4
-GPU_IS_LOST = 15
-UNINITIALIZED, INVALID, UNKNOWN = 1, 2, 999
-REFUSED = 1001
-"""capd's own, beside NVML's: processes of other users are on the board."""
-HELD = 1002
-"""Another caller holds the board's limit."""
-NOT_YET = 1004
-"""No process of the caller uses the board."""
 REASON_POWER_CAP = 0x4
 
 
@@ -39,7 +30,6 @@ class DeviceInfo(Struct, frozen=True, kw_only=True):
     """Set if clocks can be locked."""
     mig: bool = False
     mig_uuids: tuple[str, ...] = ()
-    persistence: bool | None = None
 
 
 class Look(Struct, frozen=True, kw_only=True):
@@ -61,7 +51,7 @@ class Look(Struct, frozen=True, kw_only=True):
 
     def why(self) -> dict[str, str]:
         """Field to reason, as text, for everything that could not be read or is implausible."""
-        return {field: words(code) for field, code in self.errors} | dict(self.doubts)
+        return {field: codes.words(code) for field, code in self.errors} | dict(self.doubts)
 
 
 class DeviceError(Exception):
@@ -102,15 +92,15 @@ class Backend:
 
     def limit_mw(self, uuid: str) -> int:
         """The limit in force. Raises DeviceError."""
-        raise DeviceError(NOT_SUPPORTED, "no driver shows this board")
+        raise DeviceError(codes.NOT_SUPPORTED, "no driver shows this board")
 
     def set_limit_mw(self, uuid: str, milliwatts: int) -> None:
         """Raises DeviceError."""
-        raise DeviceError(NOT_SUPPORTED, "no driver shows this board")
+        raise DeviceError(codes.NOT_SUPPORTED, "no driver shows this board")
 
     def lock_clocks(self, uuid: str, mhz: int | None) -> None:
         """Keep the clock at or below `mhz`; None lifts the lock. A lock cannot be read. Raises DeviceError."""
-        raise DeviceError(NOT_SUPPORTED, "no clock of this board can be locked")
+        raise DeviceError(codes.NOT_SUPPORTED, "no clock of this board can be locked")
 
     def processes(self, uuid: str) -> dict[int, int]:
         """Compute processes and the bytes each holds. Raises DeviceError."""
@@ -151,7 +141,7 @@ def measure_caps(look: Look) -> dict[str, Capability]:
         rough = ""
         if look.kind == "instant":
             rough = " from moments: with steps under 0.3 s perhaps 20 % off and more, with slower ones 4 %"
-        reason = why.get("energy_uj", words(None))
+        reason = why.get("energy_uj", codes.words(None))
         instead = f"power is integrated{rough}" if look.power_w is not None else "nothing is counted without watts"
         caps["energy"] = Capability("not_supported", f"no energy counter ({reason}): {instead}")
     if look.power_w is not None:
@@ -164,27 +154,8 @@ def measure_caps(look: Look) -> dict[str, Capability]:
         }
         caps["power"] = Capability("yes", kinds[look.kind or "unspecified"])
     else:
-        caps["power"] = Capability("not_supported", f"no power reading ({why.get('power_w', words(None))})")
+        caps["power"] = Capability("not_supported", f"no power reading ({why.get('power_w', codes.words(None))})")
     return caps
-
-
-def words(code: int | None) -> str:
-    """NVML's error numbers as text."""
-    table = {
-        1: "NVML is not initialised",
-        2: "invalid argument",
-        NOT_SUPPORTED: "not supported by this GPU or driver",
-        NO_PERMISSION: "no permission",
-        9: "the NVIDIA driver is not loaded",
-        10: "the driver timed out",
-        12: "no NVIDIA driver library on this machine",
-        13: "this driver is too old for that call",
-        GPU_IS_LOST: "the GPU is lost",
-        16: "the GPU needs a reset",
-        18: "driver and library versions differ: the driver was upgraded, reboot or reload it",
-        999: "unknown driver error",
-    }
-    return "not asked" if code is None else table.get(code, f"NVML error {code}")
 
 
 LOWEST_W = 0.5
@@ -202,27 +173,21 @@ HOTTEST_C = 150.0
 def judged(info: DeviceInfo, look: Look) -> Look:
     """`look` without fields that are implausible for this board; the reasons are in `doubts`, as (field, text)."""
     doubts: list[tuple[str, str]] = []
-    changes: dict[str, object] = {}
+    top_mhz, memory_b = info.clock_max_mhz, info.memory_total_b
     if look.power_w is not None and (why := _power_doubt(info, look.power_w, look.kind)):
         doubts.append(("power_w", why))
-        changes["power_w"] = None
     if look.limit_mw is not None and (why := limit_doubt(info, look.limit_mw)):
         doubts.append(("limit_w", why))
-        changes["limit_mw"] = None
     if look.util is not None and not 0 <= look.util <= 1:
         doubts.append(("util", f"the driver reports {figures.percent(look.util)}"))
-        changes["util"] = None
     if look.temp_c is not None and not 0 <= look.temp_c <= HOTTEST_C:
         doubts.append(("temp_c", f"the driver reports {look.temp_c:.0f} °C"))
-        changes["temp_c"] = None
-    top_mhz = info.clock_max_mhz
     if look.sm_mhz is not None and top_mhz and not 0 <= look.sm_mhz <= 2 * top_mhz:
         doubts.append(("sm_mhz", f"the driver reports {look.sm_mhz:.0f} MHz, the board's clock ends at {top_mhz} MHz"))
-        changes["sm_mhz"] = None
-    if look.memory_used_b is not None and info.memory_total_b and look.memory_used_b > info.memory_total_b:
+    if look.memory_used_b is not None and memory_b and look.memory_used_b > memory_b:
         doubts.append(("memory_used_b", "the driver reports more memory in use than the board has"))
-        changes["memory_used_b"] = None
-    return structs.replace(look, doubts=tuple(doubts), **changes) if doubts else look
+    unknown = {"limit_mw" if field == "limit_w" else field: None for field, _ in doubts}
+    return structs.replace(look, doubts=tuple(doubts), **unknown)
 
 
 def limit_doubt(info: DeviceInfo, limit_mw: int) -> str:

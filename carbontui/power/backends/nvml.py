@@ -11,19 +11,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from carbontui.power.backends.base import (
-    GPU_IS_LOST,
-    NOT_SUPPORTED,
-    UNINITIALIZED,
-    UNKNOWN,
-    Backend,
-    DeviceError,
-    DeviceInfo,
-    Look,
-    judged,
-    limit_doubt,
-    words,
-)
+from carbontui.power.backends import codes
+from carbontui.power.backends.base import Backend, DeviceError, DeviceInfo, Look, judged, limit_doubt
 from carbontui.power.messages import PowerKind
 
 _ENERGY, _AVERAGE, _INSTANT = 83, 185, 186
@@ -94,7 +83,6 @@ class NvmlBackend(Backend):
         memory = self._try(nvml.nvmlDeviceGetMemoryInfo, handle)
         mode = self._try(nvml.nvmlDeviceGetMigMode, handle)
         mig = bool(mode and mode[0] == 1)
-        persistence = self._try(nvml.nvmlDeviceGetPersistenceMode, handle)
         architecture = self._try(nvml.nvmlDeviceGetArchitecture, handle)
         if architecture is None:
             self._usage_kind[uuid] = "unspecified"
@@ -113,7 +101,6 @@ class NvmlBackend(Backend):
             clock_max_mhz=self._try(nvml.nvmlDeviceGetMaxClockInfo, handle, nvml.NVML_CLOCK_SM),
             mig=mig,
             mig_uuids=self._slices(handle) if mig else (),
-            persistence=None if persistence is None else bool(persistence),
         )
 
     def _slices(self, handle: Any) -> tuple[str, ...]:
@@ -143,7 +130,7 @@ class NvmlBackend(Backend):
 
     def look(self, uuid: str) -> Look:
         if uuid in self._lost and not self._found_again(uuid):
-            return Look(lost=True, errors=(("power_w", GPU_IS_LOST),))
+            return Look(lost=True, errors=(("power_w", codes.GPU_IS_LOST),))
         nvml, handle = self._nvml, self._handles[uuid]
         errors: list[tuple[str, int]] = []
 
@@ -161,10 +148,10 @@ class NvmlBackend(Backend):
         clock = ask("sm_mhz", nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_SM)
         temp = ask("temp_c", nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU)
         reasons = ask("reasons", nvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle)
-        if any(code == GPU_IS_LOST for _, code in errors):
+        if any(code == codes.GPU_IS_LOST for _, code in errors):
             self._lost.add(uuid)
             self._seek_at[uuid] = self._clock() + SEEK_S
-        if any(code == UNINITIALIZED for _, code in errors):
+        if any(code == codes.UNINITIALIZED for _, code in errors):
             self.broken = True
         seen = Look(
             energy_uj=None if energy_mj is None else energy_mj * 1000,
@@ -191,7 +178,7 @@ class NvmlBackend(Backend):
             handle = self._call(nvml.nvmlDeviceGetHandleByUUID, uuid)
             self._call(nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU)
         except DeviceError as error:
-            if error.code != NOT_SUPPORTED:
+            if error.code != codes.NOT_SUPPORTED:
                 return False
         self._handles[uuid] = handle
         self._lost.discard(uuid)
@@ -244,12 +231,12 @@ class NvmlBackend(Backend):
     def limit_mw(self, uuid: str) -> int:
         limit = int(self._call(self._nvml.nvmlDeviceGetPowerManagementLimit, self._handles[uuid]))
         if doubt := limit_doubt(self._infos[uuid], limit):
-            raise DeviceError(UNKNOWN, doubt)
+            raise DeviceError(codes.UNKNOWN, doubt)
         return limit
 
     def set_limit_mw(self, uuid: str, milliwatts: int) -> None:
         if self._infos[uuid].mig:
-            raise DeviceError(NOT_SUPPORTED, "MIG slices share the board")
+            raise DeviceError(codes.NOT_SUPPORTED, "MIG slices share the board")
         self._call(self._nvml.nvmlDeviceSetPowerManagementLimit, self._handles[uuid], milliwatts)
 
     def lock_clocks(self, uuid: str, mhz: int | None) -> None:
@@ -289,7 +276,7 @@ class NvmlBackend(Backend):
             try:
                 pids |= {int(process.pid) for process in self._call(ask, handle)}
             except DeviceError as error:
-                if error.code not in (NOT_SUPPORTED, _FUNCTION_NOT_FOUND):
+                if error.code not in (codes.NOT_SUPPORTED, _FUNCTION_NOT_FOUND):
                     raise
         return tuple(sorted(pids))
 
@@ -299,8 +286,8 @@ class NvmlBackend(Backend):
         try:
             return call(*args)
         except self._nvml.NVMLError as error:
-            code = int(getattr(error, "value", UNKNOWN))
-            raise DeviceError(code, words(code)) from None
+            code = int(getattr(error, "value", codes.UNKNOWN))
+            raise DeviceError(code, codes.words(code)) from None
 
     def _try(self, call: Callable[..., Any], *args: Any) -> Any:
         try:

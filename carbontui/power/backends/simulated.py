@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from itertools import pairwise
 
 from msgspec import Struct, structs
 
+from carbontui import units
 from carbontui.power.backends.base import REASON_POWER_CAP, Backend, DeviceInfo, Look
 
 
@@ -66,26 +66,16 @@ class SimulatedSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def speed(self, limit_w: float) -> float:
         """Steps per second under a limit, relative to no limit."""
         if self.points:
-            return self._at(limit_w, 2)
+            return units.between(self.points, limit_w)[2]
         x = self.clock_share(limit_w)
         return 1.0 / ((1.0 - self.memory_share) / x + self.memory_share)
 
     def busy_w(self, limit_w: float) -> float:
         """Watts with kernels always in flight, at 60 degrees or below."""
         if self.points:
-            return min(limit_w, self._at(limit_w, 1))
+            return min(limit_w, units.between(self.points, limit_w)[1])
         x = self.clock_share(limit_w)
         return self.parked_w + (self.full_w - self.parked_w) * self._load(x)
-
-    def _at(self, limit_w: float, column: int) -> float:
-        """A column of `points` at a limit, interpolated; below the lowest point proportional to the limit."""
-        rows = self.points
-        if limit_w <= rows[0][0]:
-            return rows[0][column] * max(0.0, limit_w) / rows[0][0]
-        for low, high in pairwise(rows):
-            if limit_w <= high[0]:
-                return low[column] + (high[column] - low[column]) * (limit_w - low[0]) / (high[0] - low[0])
-        return rows[-1][column]
 
     def _load(self, x: float) -> float:
         return self.linear_share * x + (1.0 - self.linear_share) * x**3

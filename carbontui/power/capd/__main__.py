@@ -10,28 +10,28 @@ command, opens no path that a caller names, and reads nothing from a caller but 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import os
-import selectors
 import signal
 import socket
 import struct
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
-from carbontui.power.backends.base import INVALID, UNKNOWN, DeviceError
+from carbontui.power.backends import codes
+from carbontui.power.backends.base import DeviceError
 from carbontui.power.capd import wire
 from carbontui.power.capd.core import Caller, Capd
 from carbontui.power.limit.leases import LeaseStore
 from carbontui.power.messages import encode
+from carbontui.system import untrusted
 from carbontui.system.metrics_place import MetricsPlace
 from carbontui.system.openmetrics import render
 
 CONNECTIONS, CONNECTIONS_OF_ONE = 128, 16
 OUT_MAX = 65536
-LINE_AT_ONCE = 16384
+TICK_S = 0.25
 LISTEN_FD = 3
 """The socket passed by systemd (sd_listen_fds)."""
 
@@ -39,112 +39,64 @@ LISTEN_FD = 3
 class CapdServer:
     """The socket of a Capd: bounded lines in, one answer each; never waits for a caller."""
 
-    def __init__(
-        self,
-        capd: Capd,
-        listener: socket.socket,
-        clock: Callable[[], float] = time.monotonic,
-        place: MetricsPlace | None = None,
-    ) -> None:
-        self._place = place
+    def __init__(self, capd: Capd, metrics: MetricsPlace | None) -> None:
         self._capd = capd
-        self._listener = listener
-        self._clock = clock
-        self._callers: dict[int, Caller] = {}
-        self._selector = selectors.DefaultSelector()
-        listener.setblocking(False)
-        self._selector.register(listener, selectors.EVENT_READ, None)
+        self._metrics = metrics
+        self._callers: list[Caller] = []
 
-    def serve(self, stopped: Callable[[], bool]) -> None:
-        """Serve until `stopped` returns true; then restore everything."""
+    async def serve(self, path: Path) -> None:
+        """Serve until SIGTERM or SIGINT; then restore everything. Raises OSError, DeviceError before it serves."""
+        stopped = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+        listener = listen(path)
+        self._capd.open()
+        # not start_unix_server: it would remove the socket in the end, which may be systemd's
+        server = await asyncio.start_server(self._call, sock=listener, limit=wire.LINE_MAX)
         try:
-            while not stopped():
-                self.step(0.25)
+            while not stopped.is_set():
+                self._capd.tick()
+                if self._metrics is not None and self._metrics.due():
+                    self._metrics.tell(render(self._capd.metrics(len(self._callers))))
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(stopped.wait(), TICK_S)
         finally:
-            for caller in list(self._callers.values()):
-                self._drop(caller)
+            server.close()
             self._capd.close()
-            if self._place is not None:
-                self._place.close()
+            if self._metrics is not None:
+                self._metrics.close()
 
-    def step(self, wait_s: float) -> None:
-        """Handle pending connections and requests."""
-        for key, _ in self._selector.select(wait_s):
-            if key.data is None:
-                self._accept()
-            elif key.fd in self._callers:
-                self._hear(key.data)
-        now = self._clock()
-        for caller in list(self._callers.values()):
-            if now - caller.heard_s > wire.SILENCE_S:
-                self._drop(caller)
-        self._capd.tick()
-        if self._place is not None and self._place.due():
-            self._place.tell(render(self._capd.metrics(len(self._callers))))
-
-    def _accept(self) -> None:
-        try:
-            link, _ = self._listener.accept()
-        except OSError:
-            return
+    async def _call(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection, until it closes, falls silent, says too much, or does not read its answers."""
+        link = writer.get_extra_info("socket")
         pid, uid, _gid = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-        same = sum(caller.uid == uid for caller in self._callers.values())
+        same = sum(caller.uid == uid for caller in self._callers)
         if len(self._callers) >= CONNECTIONS or same >= CONNECTIONS_OF_ONE:
-            link.close()
+            writer.close()
             return
-        link.setblocking(False)
-        caller = Caller(uid, pid, self._clock(), link)
-        self._callers[link.fileno()] = caller
-        self._selector.register(link, selectors.EVENT_READ, caller)
-
-    def _hear(self, caller: Caller) -> None:
-        assert caller.link is not None
+        caller = Caller(uid, pid)
+        self._callers.append(caller)
         try:
-            data = caller.link.recv(LINE_AT_ONCE)
-        except (BlockingIOError, InterruptedError):
-            return
-        except OSError:
-            data = b""
-        caller.inbox += data
-        *lines, rest = bytes(caller.inbox).split(b"\n")
-        caller.inbox = bytearray(rest)
-        if not data or any(len(line) > wire.LINE_MAX for line in (*lines, rest)):
-            self._drop(caller)
-            return
-        for line in lines:
-            caller.outbox += encode(self._answer(caller, line))
-        self._send(caller)
+            while writer.transport.get_write_buffer_size() <= OUT_MAX:
+                line = await asyncio.wait_for(reader.readline(), wire.SILENCE_S)
+                if not line.endswith(b"\n"):
+                    return
+                writer.write(encode(self._answer(caller, line)))
+        except (OSError, ValueError, asyncio.TimeoutError):
+            pass  # reset, a line over the limit, or silence
+        finally:
+            self._callers.remove(caller)
+            writer.transport.abort()
+            self._capd.gone(caller)
 
     def _answer(self, caller: Caller, line: bytes) -> wire.CapdAnswer:
         try:
-            return self._capd.answer(caller, wire.decode_request(line))
+            return self._capd.answer(caller, untrusted.decode(line, wire.CapdRequest))  # type: ignore[arg-type]
         except ValueError:
-            return wire.CapdAnswer(False, INVALID, "not a request")
+            return wire.CapdAnswer(False, codes.INVALID, "not a request")
         except Exception as error:
             # survive any exception: this process must still restore the limits of other callers
-            return wire.CapdAnswer(False, UNKNOWN, f"a fault of capd ({type(error).__name__})")
-
-    def _send(self, caller: Caller) -> None:
-        assert caller.link is not None
-        try:
-            sent = caller.link.send(caller.outbox) if caller.outbox else 0
-            del caller.outbox[:sent]
-        except (BlockingIOError, InterruptedError):
-            pass
-        except OSError:
-            caller.outbox = bytearray(OUT_MAX + 1)
-        if len(caller.outbox) > OUT_MAX:  # it is gone, or sends requests without reading answers
-            self._drop(caller)
-
-    def _drop(self, caller: Caller) -> None:
-        if caller.link is None:
-            return
-        self._callers.pop(caller.link.fileno(), None)
-        with contextlib.suppress(KeyError, ValueError):
-            self._selector.unregister(caller.link)
-        caller.link.close()
-        caller.link = None
-        self._capd.gone(caller)
+            return wire.CapdAnswer(False, codes.UNKNOWN, f"a fault of capd ({type(error).__name__})")
 
 
 def listen(path: Path) -> socket.socket:
@@ -171,18 +123,13 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
     from carbontui.power.backends.nvml import NvmlBackend
 
-    stopped: list[int] = []
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda number, _frame: stopped.append(number))
     capd = Capd(NvmlBackend(), LeaseStore(), lambda line: print(line, flush=True), group=options.group)
+    metrics = MetricsPlace(options.metrics, "capd") if options.metrics else None
     try:
-        listener = listen(options.socket)
-        capd.open()
+        asyncio.run(CapdServer(capd, metrics).serve(options.socket))
     except (OSError, DeviceError) as error:
         print(f"carbontui capd: {error}", file=sys.stderr)
         return 1
-    place = MetricsPlace(options.metrics, "capd") if options.metrics else None
-    CapdServer(capd, listener, place=place).serve(lambda: bool(stopped))
     return 0
 
 

@@ -7,12 +7,12 @@ import socket
 import time
 from collections.abc import Callable
 
-from carbontui.power.backends.base import NO_PERMISSION, REFUSED, DeviceError
+from carbontui.power.backends import codes
+from carbontui.power.backends.base import DeviceError
 from carbontui.power.backends.nvml import NvmlBackend
 from carbontui.power.capd import wire
 from carbontui.power.capd import zeusd as zeusd_client
 from carbontui.power.capd.zeusd import Zeusd
-from carbontui.power.messages import encode
 
 SOON_S = 1.5
 """How long to retry a write that comes too soon after the last one."""
@@ -29,7 +29,6 @@ class CapdBackend(NvmlBackend):
         self._zeusd: Zeusd | None = None
         self._away = False
         self._link: socket.socket | None = None
-        self._inbox = bytearray()
         self._beat_at = 0.0
 
     @property
@@ -81,7 +80,7 @@ class CapdBackend(NvmlBackend):
                 direct()
                 return
             except DeviceError as error:
-                if error.code != NO_PERMISSION:
+                if error.code != codes.NO_PERMISSION:
                     raise
                 if (zeusd := zeusd_client.find()) is not None:
                     by_zeusd(zeusd)
@@ -94,7 +93,7 @@ class CapdBackend(NvmlBackend):
         while (answer := self._ask(request)) is not None and answer.code == wire.SOON and time.monotonic() < until:
             time.sleep(AGAIN_S)
         if answer is None:
-            raise DeviceError(REFUSED, "it does not answer now")
+            raise DeviceError(codes.REFUSED, "it does not answer now")
         if not answer.ok:
             raise DeviceError(answer.code, answer.why)
 
@@ -104,26 +103,12 @@ class CapdBackend(NvmlBackend):
             try:
                 if self._link is None:
                     self._link = wire.connect(wire.socket_path())
-                self._link.sendall(encode(request))
-                return receive(self._link, self._inbox)
+                return wire.ask(self._link, request)
             except (OSError, ValueError):
                 self._hang_up()
         return None
 
     def _hang_up(self) -> None:
-        self._inbox.clear()
         if self._link is not None:
             self._link.close()
             self._link = None
-
-
-def receive(link: socket.socket, inbox: bytearray) -> wire.CapdAnswer:
-    """One answer. Raises OSError, ValueError."""
-    while b"\n" not in inbox:
-        data = link.recv(65536)
-        if not data:
-            raise ConnectionResetError("capd hung up")
-        inbox += data
-    line, _, rest = bytes(inbox).partition(b"\n")
-    inbox[:] = rest
-    return wire.decode_answer(line)

@@ -6,23 +6,12 @@ import contextlib
 import grp
 import os
 import pwd
-import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from carbontui.power.backends.base import (
-    HELD,
-    INVALID,
-    NO_PERMISSION,
-    NOT_SUPPORTED,
-    NOT_YET,
-    REFUSED,
-    UNINITIALIZED,
-    UNKNOWN,
-    Backend,
-    DeviceError,
-)
+from carbontui.power.backends import codes
+from carbontui.power.backends.base import Backend, DeviceError
 from carbontui.power.capd import wire
 from carbontui.power.limit.leases import LeaseStore
 from carbontui.power.limit.limiter import Limiter
@@ -36,23 +25,19 @@ WATCH_S = 1.0
 DRIVER_CALLS_PER_S = 20
 """Requests per second of one uid that may reach the driver, whose calls are slow and serialised for all users."""
 CODES: dict[Code, int] = {
-    "out_of_range": INVALID,
-    "not_supported": NOT_SUPPORTED,
-    "no_permission": NO_PERMISSION,
-    "held": HELD,
+    "out_of_range": codes.INVALID,
+    "not_supported": codes.NOT_SUPPORTED,
+    "no_permission": codes.NO_PERMISSION,
+    "held": codes.HELD,
 }
 
 
-@dataclass
+@dataclass(eq=False)
 class Caller:
     """One connection."""
 
     uid: int
     pid: int
-    heard_s: float
-    link: socket.socket | None = None
-    inbox: bytearray = field(default_factory=bytearray)
-    outbox: bytearray = field(default_factory=bytearray)
 
 
 class Capd:
@@ -99,7 +84,6 @@ class Capd:
         return families(self._boards(), found_w, self.changes, self.refused, callers)
 
     def _answer(self, caller: Caller, request: wire.CapdRequest) -> wire.CapdAnswer:
-        caller.heard_s = self._clock()
         if isinstance(request, wire.CapdBeat):
             return wire.CapdAnswer()
         if isinstance(request, wire.CapdAsk):
@@ -110,7 +94,7 @@ class Capd:
         try:
             known = {info.uuid for info in self._backend.devices()}
             if uuid not in known:
-                return wire.CapdAnswer(False, INVALID, "no such board")
+                return wire.CapdAnswer(False, codes.INVALID, "no such board")
             if self._busy(caller.uid):
                 return wire.CapdAnswer(False, wire.SOON, "too many requests")
             if refusal := self._refusal(caller, uuid):
@@ -127,14 +111,14 @@ class Capd:
                 return self._lock(caller, uuid, request.mhz or 0)
             return self._limit(caller, uuid, request.limit_mw)
         except DeviceError as error:
-            if error.code == UNINITIALIZED:  # the driver was reloaded, and has forgotten every limit
+            if error.code == codes.UNINITIALIZED:  # the driver was reloaded, and has forgotten every limit
                 try:
                     self._open()
                 except DeviceError as again:
                     self._say(f"the driver cannot be opened again: {again}")
             return wire.CapdAnswer(False, error.code, str(error))
         except OSError as error:
-            return wire.CapdAnswer(False, UNKNOWN, f"no lease can be kept ({error})")
+            return wire.CapdAnswer(False, codes.UNKNOWN, f"no lease can be kept ({error})")
 
     def _open(self) -> None:
         self._backend.open()
@@ -154,7 +138,7 @@ class Capd:
         self._watch_at = now + WATCH_S
         for uuid, holder in list(self._holders.items()):
             with contextlib.suppress(DeviceError):
-                if not self._in_group(holder.uid) and self._strangers(uuid, holder.uid):
+                if not self._in_group(holder.uid) and self._strangers(self._backend.everyone(uuid), holder.uid):
                     self._restore(uuid, "somebody else uses the board now")
         for uuid in self._limiter.active():
             if uuid not in self._holders:  # the driver refused before
@@ -179,24 +163,24 @@ class Capd:
     def _refusal(self, caller: Caller, uuid: str) -> wire.CapdAnswer | None:
         holder = self._holders.get(uuid)
         if holder is not None and holder is not caller:
-            return wire.CapdAnswer(False, HELD, f"uid {holder.uid} (pid {holder.pid}) holds this GPU's limit")
+            return wire.CapdAnswer(False, codes.HELD, f"uid {holder.uid} (pid {holder.pid}) holds this GPU's limit")
         if self._in_group(caller.uid):
             return None
         try:
             pids = self._backend.everyone(uuid)
         except DeviceError as error:
-            if error.code == UNINITIALIZED:
+            if error.code == codes.UNINITIALIZED:
                 raise
-            return wire.CapdAnswer(False, REFUSED, f"the driver does not say who uses this GPU ({error})")
-        if any(self._owner(pid) != caller.uid for pid in pids):
-            return wire.CapdAnswer(False, REFUSED, "processes that are not yours, or hidden, use this GPU")
+            return wire.CapdAnswer(False, codes.REFUSED, f"the driver does not say who uses this GPU ({error})")
+        if self._strangers(pids, caller.uid):
+            return wire.CapdAnswer(False, codes.REFUSED, "processes that are not yours, or hidden, use this GPU")
         if not pids and holder is None:
-            return wire.CapdAnswer(False, NOT_YET, "no process of yours uses this GPU yet")
+            return wire.CapdAnswer(False, codes.NOT_YET, "no process of yours uses this GPU yet")
         return None
 
-    def _strangers(self, uuid: str, uid: int) -> list[int]:
-        """Processes on the board not known to belong to the uid. Raises DeviceError."""
-        return [pid for pid in self._backend.everyone(uuid) if self._owner(pid) != uid]
+    def _strangers(self, pids: Sequence[int], uid: int) -> bool:
+        """Whether one of these processes is not known to belong to the uid."""
+        return any(self._owner(pid) != uid for pid in pids)
 
     def _in_group(self, uid: int) -> bool:
         if self._group is None:
@@ -213,7 +197,7 @@ class Capd:
         outcome = self._limiter.apply(uuid, limit_mw / 1000, allow_raise=False, power_w=None, now_s=self._clock())
         self._written_s[uuid] = self._clock()
         if not outcome.ok:
-            return wire.CapdAnswer(False, CODES.get(outcome.code, UNKNOWN), outcome.text)
+            return wire.CapdAnswer(False, CODES.get(outcome.code, codes.UNKNOWN), outcome.text)
         self._holders[uuid] = caller
         self.changes += 1
         found_w = self._limiter.boards[uuid].found_w or 0.0

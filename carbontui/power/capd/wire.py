@@ -13,6 +13,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from carbontui.power.messages import encode
 from carbontui.system import local_socket, untrusted
 
 SOCKET = Path("/run/carbontui/capd.sock")
@@ -72,16 +73,6 @@ class CapdAnswer(Struct, frozen=True, omit_defaults=True):
 CapdRequest = Limit | Lock | CapdBeat | CapdAsk
 
 
-def decode_request(line: bytes) -> CapdRequest:
-    """Raises ValueError for anything else."""
-    return untrusted.decode(line, CapdRequest)  # type: ignore[arg-type]
-
-
-def decode_answer(line: bytes) -> CapdAnswer:
-    """Raises ValueError for anything else."""
-    return untrusted.decode(line, CapdAnswer)
-
-
 def socket_path() -> Path:
     """Where capd listens on this machine."""
     return Path(os.environ.get("CARBONTUI_CAPD") or SOCKET)
@@ -102,3 +93,13 @@ def connect(path: Path) -> socket.socket:
         link.close()
         raise
     return link
+
+
+def ask(link: socket.socket, request: CapdRequest) -> CapdAnswer:
+    """The answer to one request. Raises OSError, ValueError."""
+    link.sendall(encode(request))
+    with link.makefile("rb") as answers:
+        line = answers.readline()
+    if not line.endswith(b"\n"):
+        raise ConnectionResetError("capd hung up")
+    return untrusted.decode(line, CapdAnswer)

@@ -13,13 +13,14 @@ import os
 from pathlib import Path
 from urllib.parse import urlencode
 
-from carbontui.power.backends.base import INVALID, NO_PERMISSION, UNKNOWN, DeviceError, DeviceInfo
+from carbontui.power.backends import codes
+from carbontui.power.backends.base import DeviceError, DeviceInfo
 from carbontui.power.capd.wire import connect
 
 SOCKETS = (Path("/run/zeusd/zeusd.sock"), Path("/var/run/zeusd.sock"))
 """Where it listens unless ZEUSD_SOCK_PATH says otherwise."""
 ANSWER_MAX_B = 65536
-CODES = {400: INVALID, 401: NO_PERMISSION, 403: NO_PERMISSION, 404: NO_PERMISSION}
+CODES = {400: codes.INVALID, 401: codes.NO_PERMISSION, 403: codes.NO_PERMISSION, 404: codes.NO_PERMISSION}
 
 
 class _Connection(http.client.HTTPConnection):
@@ -53,15 +54,15 @@ class Zeusd:
 
     def _post(self, what: str, info: DeviceInfo, **values: int) -> None:
         if self._names.get(info.index) not in (info.name, ""):
-            raise DeviceError(NO_PERMISSION, f"zeusd knows GPU {info.index} as another board")
+            raise DeviceError(codes.NO_PERMISSION, f"zeusd knows GPU {info.index} as another board")
         query = urlencode({"gpu_ids": info.index, **values, "block": "true"})
         try:
             status, body = _ask(self._path, "POST", f"/gpu/{what}?{query}")
         except (OSError, http.client.HTTPException) as error:
-            raise DeviceError(UNKNOWN, f"zeusd does not answer ({error})") from None
+            raise DeviceError(codes.UNKNOWN, f"zeusd does not answer ({error})") from None
         if status != 200:
             text = "".join(letter for letter in body.decode(errors="replace")[:200] if letter.isprintable())
-            raise DeviceError(CODES.get(status, UNKNOWN), f"zeusd refuses ({status}): {text}")
+            raise DeviceError(CODES.get(status, codes.UNKNOWN), f"zeusd refuses ({status}): {text}")
 
 
 def find() -> Zeusd | None:

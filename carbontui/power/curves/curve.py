@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
 from msgspec import Struct
+
+from carbontui import units
 
 SCHEMA = "carbontui.curve/1"
 Basis = Literal["measured", "imported", "public"]
@@ -153,15 +154,8 @@ def at_cap(curve: Curve, cap_w: float) -> tuple[float, float] | None:
     if full is None or not caps:
         return None
     known = [*caps, (max(full.power_w / curve.gpus, caps[-1][0]), full.power_w, full.speed)]
-    lowest_w, power_w, speed = known[0]
-    if cap_w <= lowest_w:
-        share = cap_w / lowest_w
-        return power_w * share, speed * share
-    for (low, low_w, slow), (high, high_w, fast) in itertools.pairwise(known):
-        if cap_w <= high:
-            share = (cap_w - low) / (high - low) if high > low else 1.0
-            return low_w + share * (high_w - low_w), slow + share * (fast - slow)
-    return full.power_w, full.speed
+    _, power_w, speed = units.between(known, cap_w)
+    return power_w, speed
 
 
 def energy_error(curve: Curve | None, cap_w: float | None) -> float:

@@ -50,9 +50,7 @@ def save(curve: Curve, directory: Path | None = None) -> Path:
     if curve.note and before is not None and not before.note and before.simulated == curve.simulated:
         raise OSError("the curve of an earlier run knows caps, this one does not")
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_suffix(f".{os.getpid()}.tmp")
-    temporary.write_bytes(msgspec.json.format(msgspec.json.encode(curve)) + b"\n")
-    temporary.replace(target)
+    paths.write_whole(target, msgspec.json.format(msgspec.json.encode(curve)) + b"\n")
     return target
 
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import csv
 import functools
 import statistics
-from bisect import bisect_right
 from collections import defaultdict
 from importlib import resources
 from typing import NamedTuple
 
+from carbontui import units
 from carbontui.power.curves.curve import Curve, Point, isotonic, useful
 
 FILE = "power-cap-curves.csv"
@@ -29,27 +29,17 @@ MODELS = {"A40": ("A40",), "V100": ("V100",), "Quadro RTX 6000": ("Quadro RTX 60
 
 
 class Shape(NamedTuple):
-    """One training on one board: limits, watts and speeds relative to those without a limit, ascending."""
+    """One training on one board: rows of (limit, watts, speed) relative to those without a limit, ascending."""
 
     gpu: str
-    limits: tuple[float, ...]
-    watts: tuple[float, ...]
-    speeds: tuple[float, ...]
+    rows: tuple[tuple[float, float, float], ...]
 
     def at(self, share: float) -> tuple[float, float] | None:
         """(watts, speed) at a limit, interpolated; None below the lowest that was measured."""
-        above = bisect_right(self.limits, share)
-        if above == 0:
+        if share < self.rows[0][0]:
             return None
-        if above == len(self.limits):
-            return self.watts[-1], self.speeds[-1]
-        low, high = self.limits[above - 1], self.limits[above]
-        part = (share - low) / (high - low)
-        watts, speeds = self.watts, self.speeds
-        return (
-            watts[above - 1] + part * (watts[above] - watts[above - 1]),
-            speeds[above - 1] + part * (speeds[above] - speeds[above - 1]),
-        )
+        _, watts, speed = units.between(self.rows, share)
+        return watts, speed
 
 
 class Expected(NamedTuple):
@@ -79,10 +69,8 @@ def shapes() -> tuple[Shape, ...]:
         watts = isotonic([statistics.fmean(w for w, _ in by_limit[limit]) for limit in limits], ones)
         speeds = isotonic([statistics.fmean(s for _, s in by_limit[limit]) for limit in limits], ones)
         full_w, full = watts[-1], speeds[-1]
-        shares = (
-            tuple(value / top for value in row) for row, top in ((limits, full_w), (watts, full_w), (speeds, full))
-        )
-        found.append(Shape(gpu, *shares))
+        rows = zip(limits, watts, speeds, strict=True)
+        found.append(Shape(gpu, tuple((limit / full_w, watt / full_w, speed / full) for limit, watt, speed in rows)))
     return tuple(found)
 
 

@@ -13,17 +13,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from carbontui.power.backends.base import (
-    GPU_IS_LOST,
-    HELD,
-    NO_PERMISSION,
-    NOT_SUPPORTED,
-    NOT_YET,
-    REFUSED,
-    Backend,
-    DeviceError,
-    DeviceInfo,
-)
+from carbontui.power.backends import codes
+from carbontui.power.backends.base import Backend, DeviceError, DeviceInfo
 from carbontui.power.limit.leases import DAMAGED, LeaseRecord, LeaseStore, LowLimit, is_orphaned, new_record
 from carbontui.power.limit.steering import Steering
 from carbontui.power.messages import Capability, Code, Outcome
@@ -158,12 +149,12 @@ EXAMPLE_SHARE = 0.8
 LIMIT_OVERSHOOT = 1.03
 """A board that draws more than this multiple of its limit is not held by it."""
 CODES: dict[int, Code] = {
-    NO_PERMISSION: "no_permission",
-    NOT_SUPPORTED: "not_supported",
-    GPU_IS_LOST: "lost",
-    REFUSED: "foreign",
-    HELD: "held",
-    NOT_YET: "held",
+    codes.NO_PERMISSION: "no_permission",
+    codes.NOT_SUPPORTED: "not_supported",
+    codes.GPU_IS_LOST: "lost",
+    codes.REFUSED: "foreign",
+    codes.HELD: "held",
+    codes.NOT_YET: "held",
 }
 
 
@@ -291,19 +282,19 @@ class BoardLimit:
 
     def refusal(self, error: DeviceError, watts: float | None = None) -> Capability:
         """What a driver error means for limits on this board; `watts` is the requested limit."""
-        if error.code == NO_PERMISSION:
+        if error.code == codes.NO_PERMISSION:
             known_mw = self.info.limit_default_mw or self.info.limit_max_mw or 0
             wanted = watts if watts is not None else EXAMPLE_SHARE * known_mw / 1000
             fix = self.by_hand(f"-pl {wanted:.0f}")
             return Capability("no_permission", "the driver lets only root set limits", fix)
-        if error.code == NOT_SUPPORTED:
+        if error.code == codes.NOT_SUPPORTED:
             return Capability("not_supported", "this GPU has no power limit that can be set")
-        if error.code == GPU_IS_LOST:
+        if error.code == codes.GPU_IS_LOST:
             return Capability("lost", str(error))
-        if error.code in (REFUSED, HELD):
+        if error.code in (codes.REFUSED, codes.HELD):
             self.passing = Capability("no_permission", f"capd: {error}; it is asked again")
             return Capability("unknown", str(error))
-        if error.code == NOT_YET:
+        if error.code == codes.NOT_YET:
             self.passing = Capability("yes", f"through capd, as soon as a process of yours uses this GPU ({error})")
             return Capability("unknown", str(error))
         self.passing = Capability("not_supported", f"the driver refuses it now ({error}); it is asked again")

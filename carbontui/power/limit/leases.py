@@ -106,21 +106,12 @@ class LeaseStore:
     def write(self, lease: LeaseRecord) -> None:
         """Write the lease. Raises OSError; then no limit may be set."""
         paths.private_dir(self.directory)
-        temporary = self.path(lease.uuid).with_suffix(f".{os.getpid()}.tmp")
-        try:
-            with temporary.open("wb") as file:
-                file.write(msgspec.json.encode(lease))
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(self.path(lease.uuid))
-        except OSError:
-            temporary.unlink(missing_ok=True)  # left by a full disk
-            raise
-        self._sync()
+        paths.write_whole(self.path(lease.uuid), msgspec.json.encode(lease), durable=True)
 
     def drop(self, uuid: str) -> None:
         self.path(uuid).unlink(missing_ok=True)
-        self._sync()
+        if self.directory.is_dir():
+            paths.sync_dir(self.directory)
 
     def uuids(self) -> list[str]:
         """The GPUs that have a lease here, readable or not; none in a directory made by another user: its limits, and
@@ -164,15 +155,6 @@ class LeaseStore:
             os.close(descriptor)
             return None
         return descriptor
-
-    def _sync(self) -> None:
-        if not self.directory.is_dir():
-            return
-        descriptor = os.open(self.directory, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def is_stale(lease: LeaseRecord) -> bool:

@@ -8,15 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from carbontui.power.backends.base import (
-    GPU_IS_LOST,
-    NO_PERMISSION,
-    NOT_SUPPORTED,
-    Backend,
-    DeviceError,
-    DeviceInfo,
-    Look,
-)
+from carbontui.power.backends import codes
+from carbontui.power.backends.base import Backend, DeviceError, DeviceInfo, Look
 from carbontui.power.limit import clocks, power_limit
 from carbontui.power.limit.board import CODES, BoardLease, BoardLimit
 from carbontui.power.limit.leases import LeaseStore, is_stale
@@ -210,11 +203,11 @@ class Limiter:
         board = self.boards[uuid]
         record = board.lease.record
         if record is not None and record.clocks_mhz is None and not self.release(uuid).ok:
-            raise DeviceError(NOT_SUPPORTED, "its limit could not be restored first")
+            raise DeviceError(codes.NOT_SUPPORTED, "its limit could not be restored first")
         if not board.info.clock_max_mhz or mhz > board.info.clock_max_mhz:
             raise DeviceError(2, "no clock of this GPU")
         if not board.own():
-            raise DeviceError(NO_PERMISSION, board.lease.holder())
+            raise DeviceError(codes.NO_PERMISSION, board.lease.holder())
         try:
             clocks.lock_at(board, mhz)
         finally:
@@ -232,7 +225,7 @@ class Limiter:
         try:
             outcome = clocks.lift(board) if lease.clocks_mhz is not None else power_limit.restore(board)
         except DeviceError as error:
-            fix = "" if error.code == GPU_IS_LOST else lease.fix
+            fix = "" if error.code == codes.GPU_IS_LOST else lease.fix
             repair = f"run: {fix}" if fix else "a reset of the GPU or a reboot does that"
             notice = f"limit not restored ({error}); {repair}"
             if notice != board.notice:  # a stale lease is retried repeatedly

@@ -43,15 +43,13 @@ DEFAULT_MAX_W = 1500.0
 
 
 class Increment(Struct, frozen=True):
-    """Joules of one device over [t0_s, t1_s] (epoch seconds; mono0_s, mono1_s on the monotonic clock)."""
+    """Joules of one device over [t0_s, t1_s] (epoch seconds)."""
 
     uuid: str
     joules: float
     method: Method
     t0_s: float
     t1_s: float
-    mono0_s: float
-    mono1_s: float
 
 
 class _Anchor(Struct):
@@ -116,7 +114,7 @@ class Meter:
         dt = sample.mono_s - last.mono_s
         # a stepped wall clock or a suspended host must not place energy at times that were not measured
         t0 = last.wall_s if abs((sample.wall_s - last.wall_s) - dt) <= 2.0 else sample.wall_s - dt
-        increment = Increment(sample.uuid, joules, method, t0, sample.wall_s, last.mono_s, sample.mono_s)
+        increment = Increment(sample.uuid, joules, method, t0, sample.wall_s)
         self._anchor(sample, stuck=last.stuck)
         ledger = self._joules.setdefault(sample.uuid, {})
         ledger[method] = ledger.get(method, 0.0) + joules
@@ -138,8 +136,6 @@ class Meter:
         usable = sample.how != "estimated" and not self._wrong(sample.uuid)
         if sample.energy_uj is not None and last.energy_uj is not None and usable:
             delta = sample.energy_uj - last.energy_uj
-            if delta < 0 and sample.wrap_uj:
-                delta += sample.wrap_uj
             bound = BELIEVABLE * (sample.max_w or DEFAULT_MAX_W) * (dt + TICK_S) * 1e6
             drawing = (sample.power_w or 0.0) > 1.0
             if delta == 0 and drawing:
@@ -215,8 +211,7 @@ class Meter:
 
     def joules(self, uuid: str | None = None) -> float:
         """All joules so far, of one device or of all."""
-        ledgers = self._joules.values() if uuid is None else [self._joules.get(uuid, {})]
-        return sum(sum(ledger.values()) for ledger in ledgers)
+        return sum(self.by_method(uuid).values())
 
     def by_method(self, uuid: str | None = None) -> dict[Method, float]:
         """Joules by label, of one device or of all."""

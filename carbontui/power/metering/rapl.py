@@ -11,8 +11,10 @@ and 8 (desktop) watts per thread: right to an order of magnitude, and labelled s
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec import structs
@@ -86,8 +88,8 @@ class Host:
     def __init__(self, root: Path = RAPL_ROOT, stat: Path = Path("/proc/stat")) -> None:
         self._zones, self._why = find_zones(root)
         self._stat = stat
-        self._cpus = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-        self._busy = self._ticks()
+        self._cpus = [f"cpu{number}" for number in sorted(os.sched_getaffinity(0))]
+        self._busy = self._ours(self._ticks())
         self.cpu_time = CpuTime(self._machine_ticks)
         self._at: float | None = None
         self._last_uj: dict[str, int] = {}
@@ -161,7 +163,7 @@ class Host:
         return "the whole machine" if count == os.cpu_count() else f"the {count} threads this job may use"
 
     def _cpu_w(self) -> float:
-        before, self._busy = self._busy, self._ticks()
+        before, self._busy = self._busy, self._ours(self._ticks())
         busy = total = 0
         for cpu, (used, all_) in self._busy.items():
             was_used, was_all = before.get(cpu, (used, all_))
@@ -171,29 +173,24 @@ class Host:
 
     def _machine_ticks(self) -> tuple[int, int]:
         """All and busy ticks of the CPUs that the watts refer to: the machine's packages, or our threads."""
-        if not self._zones:
-            ours = self._ticks().values()
-            return sum(all_ for _, all_ in ours), sum(busy for busy, _ in ours)
-        try:
-            fields = [int(field) for field in self._stat.read_text().split("\n", 1)[0].split()[1:9]]
-        except (OSError, ValueError):
-            return 0, 0
-        return sum(fields), sum(fields) - fields[3] - fields[4]
+        ticks = self._ticks()
+        counted = [ticks.get("cpu", (0, 0))] if self._zones else self._ours(ticks).values()
+        return sum(all_ for _, all_ in counted), sum(busy for busy, _ in counted)
 
-    def _ticks(self) -> dict[int, tuple[int, int]]:
-        """Busy and all clock ticks per CPU that we may run on."""
-        try:
-            lines = self._stat.read_text().splitlines()
-        except OSError:
-            return {}
+    def _ours(self, ticks: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
+        """Of the CPUs that we may run on."""
+        return {cpu: ticks[cpu] for cpu in self._cpus if cpu in ticks}
+
+    def _ticks(self) -> dict[str, tuple[int, int]]:
+        """Busy and all clock ticks of "cpu", the whole machine, and of every "cpuN"."""
         found = {}
-        for line in lines[1:]:
-            if not line.startswith("cpu"):
-                break
-            head, *fields = line.split()
-            numbers = [int(field) for field in fields[:8]]
-            if int(head[3:]) in self._cpus:
-                found[int(head[3:])] = (sum(numbers) - numbers[3] - numbers[4], sum(numbers))
+        with contextlib.suppress(OSError, ValueError):
+            for line in self._stat.read_text().splitlines():
+                head, *fields = line.split()
+                if not head.startswith("cpu"):
+                    break
+                numbers = [int(field) for field in fields[:8]]
+                found[head] = (sum(numbers) - sum(numbers[3:5]), sum(numbers))
         return found
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -121,22 +121,11 @@ LIST_S = 10.0
 FIRST_S = 1.5
 """The first share is known after this long."""
 TICKS_PER_S = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
-AGENT = b"carbontui.power.agent"
-NO_JOBS = frozenset({b"station", b"doctor", b""})
+AGENT = "carbontui.power.agent"
+NO_JOBS = frozenset({"station", "doctor", ""})
 """Agents are also started for these, which are not jobs."""
 BATCH = re.compile(r"^(.*/job_\d+)(/.*)?$")
 """The cgroup in which a batch system (Slurm) runs one job."""
-
-
-class RunningProcess(NamedTuple):
-    """One process: `ticks` of CPU time, those of its ended and collected children included."""
-
-    pid: int
-    parent: int
-    session: int
-    ticks: int
-    start: int
-    name: bytes
 
 
 class CpuPart(NamedTuple):
@@ -152,15 +141,15 @@ class CpuTime:
     def __init__(
         self,
         machine: Callable[[], tuple[int, int]],
-        root: Path = Path("/proc"),
+        root: str = "/proc",
         cgroups: Path = Path("/sys/fs/cgroup"),
     ) -> None:
         self._machine = machine
         self._root = root
         self._cgroups = cgroups
-        self.apart = b""
+        self.apart = ""
         """The lease directory of our job: jobs with another one (a container, a test) do not count as sharing."""
-        self._agents: dict[tuple[int, int], bytes] = {}
+        self._agents: dict[tuple[int, int], str] = {}
         self._at_s: float | None = None
         self._before: tuple[int, int, float] | None = None
         self._part = CpuPart(None, 1)
@@ -173,7 +162,7 @@ class CpuTime:
         if self._at_s is not None and mono_s - self._at_s < due:
             return self._part
         self._at_s = mono_s
-        listed = list(processes(self._root))
+        listed = list(proc.processes(self._root))
         spent_s = self._cgroup_s(own[0])
         if spent_s is None:
             spent_s = sum(one.ticks for one in members(listed, own)) / TICKS_PER_S
@@ -187,7 +176,7 @@ class CpuTime:
         self._before = now
         return self._part
 
-    def _jobs(self, listed: list[RunningProcess]) -> set[bytes]:
+    def _jobs(self, listed: list[proc.RunningProcess]) -> set[str]:
         """The jobs of any user that have an agent on this machine."""
         found, agents = set(), {}
         for one in listed:
@@ -200,21 +189,18 @@ class CpuTime:
         self._agents = agents
         return found - NO_JOBS
 
-    def _job_of(self, one: RunningProcess) -> bytes:
+    def _job_of(self, one: proc.RunningProcess) -> str:
         if not one.name.startswith((b"python", b"pypy")):
-            return b""
-        try:
-            words = (self._root / str(one.pid) / "cmdline").read_bytes().split(b"\0")
-        except OSError:
-            return b""
-        if AGENT not in words[:6] or _after(words, b"--apart") != self.apart:
-            return b""
-        return _after(words, b"--job")
+            return ""
+        words = proc.arguments(one.pid, self._root)
+        if AGENT not in words[:6] or proc.option(words, "--apart") != self.apart:
+            return ""
+        return proc.option(words, "--job")
 
     def _cgroup_s(self, pid: int) -> float | None:
         """CPU seconds of the batch job that a process belongs to; None if it is in no batch system's cgroup."""
         try:
-            lines = (self._root / str(pid) / "cgroup").read_text().splitlines()
+            lines = Path(self._root, str(pid), "cgroup").read_text().splitlines()
             found = next((BATCH.match(line[3:]) for line in lines if line.startswith("0::")), None)
             if found is None:
                 return None
@@ -224,39 +210,10 @@ class CpuTime:
             return None
 
 
-def _after(words: list[bytes], flag: bytes) -> bytes:
-    """The word after `flag` on a command line; empty if absent."""
-    return words[words.index(flag) + 1] if flag in words[:-1] else b""
-
-
-def processes(root: Path) -> Iterator[RunningProcess]:
-    """Every process of /proc."""
-    for entry in os.listdir(root):  # noqa: PTH208 - twice as fast
-        if not entry.isdigit():
-            continue
-        try:
-            head, _, tail = proc.read(f"{root}/{entry}/stat").rpartition(b")")
-        except OSError:
-            continue
-        fields = tail.split()
-        if len(fields) > 19:
-            ticks = sum(map(int, fields[11:15]))
-            yield RunningProcess(
-                int(entry), int(fields[1]), int(fields[3]), ticks, int(fields[19]), head.partition(b"(")[2]
-            )
-
-
-def members(listed: list[RunningProcess], own: tuple[int, ...]) -> list[RunningProcess]:
+def members(listed: list[proc.RunningProcess], own: tuple[int, ...]) -> list[proc.RunningProcess]:
     """The processes of a job: `own`, their descendants, and all in their sessions, except carbontui's own."""
     mine = os.getsid(0)
     sessions = {one.session for one in listed if one.pid in own} - {mine}
     inside = {one.pid for one in listed if one.pid in own or one.session in sessions}
-    below: dict[int, list[int]] = {}
-    for one in listed:
-        below.setdefault(one.parent, []).append(one.pid)
-    ahead = list(inside)
-    while ahead:
-        new = [pid for pid in below.get(ahead.pop(), ()) if pid not in inside]
-        inside.update(new)
-        ahead += new
+    inside = set(proc.below(listed, inside))
     return [one for one in listed if one.pid in inside]

@@ -23,14 +23,12 @@ from textual.widgets import Static
 from carbontui import link, protocol, units
 from carbontui.tui import away, keys, notify, words
 from carbontui.tui.feed import JobFeed
-from carbontui.tui.glyphs import Glyphs
 from carbontui.tui.messages import Connection, ConnectionChanged, LogArrived, PictureArrived
-from carbontui.tui.overruled import PendingOverride
 from carbontui.tui.picture import Choice, Picture, offline
 from carbontui.tui.screens import layout
 from carbontui.tui.screens.budget_choice import BudgetChoice
 from carbontui.tui.screens.first_paint import PaintsOnce
-from carbontui.tui.screens.overruling import Overruling
+from carbontui.tui.screens.overruling import Overruling, PendingOverride
 from carbontui.tui.screens.pages import OpensPages
 from carbontui.tui.target import Target
 from carbontui.tui.widgets.budget_slider import BudgetSlider
@@ -45,6 +43,7 @@ from carbontui.tui.widgets.price_strip import PriceStrip
 from carbontui.tui.widgets.state_bar import StateBar
 from carbontui.tui.widgets.status_line import StatusLine
 from carbontui.tui.widgets.summary import Summary
+from carbontui.tui.widgets.timeline import TimeChart
 from carbontui.tui.widgets.watt_chart import WattChart
 from carbontui.tui.widgets.watt_rows import WattRows
 
@@ -66,7 +65,6 @@ class Dashboard(PaintsOnce, OpensPages, Overruling):
     def __init__(
         self,
         target: Target,
-        glyphs: Glyphs,
         *,
         readonly: bool = False,
         from_table: bool = False,
@@ -78,7 +76,6 @@ class Dashboard(PaintsOnce, OpensPages, Overruling):
         self.from_table, self._table = from_table, table
         self.notify_command = os.environ.get("CARBONTUI_NOTIFY", "")
         self.target = target
-        self.glyphs = glyphs
         self.readonly = readonly
         self.feed = JobFeed(target.socket, self.post_message, target.read_log, target.whole_run)
         self.picture: Picture | None = None
@@ -96,24 +93,23 @@ class Dashboard(PaintsOnce, OpensPages, Overruling):
         return self.budget.choice
 
     def compose(self) -> ComposeResult:
-        glyphs = self.glyphs
-        yield StateBar(glyphs, id="state")
+        yield StateBar(id="state")
         with Horizontal(id="top"):
             with Vertical(id="charts"):
-                yield ForecastChart(glyphs, id="forecast")
-                yield PriceStrip(glyphs, id="price")
-                yield WattChart(glyphs, id="watts")
+                yield ForecastChart(id="forecast")
+                yield PriceStrip(id="price")
+                yield WattChart(id="watts")
             with Vertical(id="side"):
-                yield FrontierChart(glyphs, id="frontier")
-                yield BudgetSlider(glyphs, id="slider")
-                yield Numbers(glyphs, id="numbers")
-        yield WattRows(glyphs, id="boards")
-        yield Summary(glyphs, id="summary")
+                yield FrontierChart(id="frontier")
+                yield BudgetSlider(id="slider")
+                yield Numbers(id="numbers")
+        yield WattRows(id="boards")
+        yield Summary(id="summary")
         with Horizontal(id="bottom"):
-            yield LogTail(glyphs, id="log")
-            yield PlanBrief(glyphs, id="brief")
-        yield StatusLine(glyphs, id="status")
-        yield KeyLine(self.glyphs, id="keys")
+            yield LogTail(id="log")
+            yield PlanBrief(id="brief")
+        yield StatusLine(id="status")
+        yield KeyLine(id="keys")
         yield Static("please enlarge the terminal\n(36×12 or more)", id="enlarge")
 
     def on_mount(self) -> None:
@@ -221,10 +217,8 @@ class Dashboard(PaintsOnce, OpensPages, Overruling):
                 self.refresh_bindings()
             self._show_state()
             self._show_charts()
-            self.query_one(PriceStrip).show(picture)
-            self.query_one(PlanBrief).show(picture)
-            self.query_one(Numbers).show(picture)
-            self.query_one(WattRows).show(picture.status)
+            for widget in (PriceStrip, PlanBrief, Numbers, WattRows):
+                self.query_one(widget).show(picture)
             self.query_one(StatusLine).show(picture.status.notices, words.last_event(picture))
             if picture.over:
                 self.query_one(Summary).show(picture)
@@ -247,10 +241,10 @@ class Dashboard(PaintsOnce, OpensPages, Overruling):
         if picture is None or self._covered:
             return
         preview = self.choice.plan(picture) if self.choice is not None else None
-        self.query_one(ForecastChart).show(picture, self.past, preview)
-        self.query_one(WattChart).show(picture, self.past, preview)
-        self.query_one("#frontier", FrontierChart).show(picture, self.choice.index if self.choice else None)
-        self.query_one(BudgetSlider).show_choice(picture, self.choice)
+        for chart in self.query(TimeChart):
+            chart.show_levels(picture, self.past, preview)
+        for budgets in self.query(FrontierChart):
+            budgets.show_choice(picture, self.choice)
 
     def _lay_out(self) -> None:
         """Set the heights that depend on the content; the rest is in the sheet."""

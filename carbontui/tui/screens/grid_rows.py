@@ -6,8 +6,7 @@ from rich.cells import cell_len, set_cell_size
 
 from carbontui import protocol, units
 from carbontui.text import figures
-from carbontui.tui import words
-from carbontui.tui.glyphs import Glyphs
+from carbontui.tui import glyphs, words
 from carbontui.tui.picture import Picture
 from carbontui.tui.widgets.cells import CellRow
 from carbontui.tui.widgets.price_strip import trend_words, value_at
@@ -21,14 +20,12 @@ TITLE_MOST = 44
 STATE_INK = {"answers": "running", "fallback": "dim", "not asked": "dim", "needs key": "dim"}
 
 
-def grid_rows(
-    picture: Picture, answer: protocol.GridAnswer | None, fault: str, glyphs: Glyphs, width: int
-) -> list[CellRow]:
+def grid_rows(picture: Picture, answer: protocol.GridAnswer | None, fault: str, width: int) -> list[CellRow]:
     """`answer` is None until it arrives, or if it is unavailable: `fault` says why. A row of bars is not wrapped:
     it has as many columns as fit a page this wide."""
     return [
-        *_intensity_rows(picture, answer, glyphs, max(8, min(CELLS_MOST, width - LABEL_CELLS - 3))),
-        *_price_rows(picture, glyphs),
+        *_intensity_rows(picture, answer, max(8, min(CELLS_MOST, width - LABEL_CELLS - 3))),
+        *_price_rows(picture),
         *_error_rows(picture.status),
         *_source_rows(answer, fault, picture.now_s),
     ]
@@ -38,7 +35,7 @@ def _label(text: str) -> tuple[str, str]:
     return f"{text:<{LABEL_CELLS - 1}} ", "dim"
 
 
-def _intensity_rows(picture: Picture, answer: protocol.GridAnswer | None, glyphs: Glyphs, cells: int) -> list[CellRow]:
+def _intensity_rows(picture: Picture, answer: protocol.GridAnswer | None, cells: int) -> list[CellRow]:
     band, status, now_s = picture.series.intensity, picture.status, picture.now_s
     rows: list[CellRow] = [[("carbon intensity", "title")]]
     if band is None:
@@ -61,7 +58,7 @@ def _intensity_rows(picture: Picture, answer: protocol.GridAnswer | None, glyphs
         if any(value is not None for value in values):
             ends = begins + len(values) * band.step_s
             when = f"{words.clock(begins, now_s)} to {words.clock(ends, now_s)}"
-            rows.append([_label(label), (_bars(values, top, glyphs, cells), ink)])
+            rows.append([_label(label), (_bars(values, top, cells), ink)])
             rows.append([_label(""), (f"{when}: {_spread(values)}", "text")])
     if cleanest := _cleanest(band, now_s):
         rows.append([_label("cleanest"), (cleanest, "text")])
@@ -70,7 +67,7 @@ def _intensity_rows(picture: Picture, answer: protocol.GridAnswer | None, glyphs
     return rows
 
 
-def _bars(values: tuple[float | None, ...], top: float, glyphs: Glyphs, cells: int) -> str:
+def _bars(values: tuple[float | None, ...], top: float, cells: int) -> str:
     """A row of bars from zero to `top`, each the mean of an equal span of time."""
     count = min(cells, len(values))
     told = ""
@@ -78,7 +75,7 @@ def _bars(values: tuple[float | None, ...], top: float, glyphs: Glyphs, cells: i
         part = values[round(cell * len(values) / count) : round((cell + 1) * len(values) / count)]
         held = [value for value in part if value is not None]
         tall = max(1, min(8, round(sum(held) / len(held) / top * 8))) if held and top > 0 else 0
-        told += glyphs.bar[tall]
+        told += glyphs.BAR[tall]
     return told
 
 
@@ -102,7 +99,7 @@ def _cleanest(band: protocol.Band, now_s: float) -> str:
     return f"{hours} from {words.clock(at, now_s)} on: {found[0]:.0f} g/kWh expected"
 
 
-def _price_rows(picture: Picture, glyphs: Glyphs) -> list[CellRow]:
+def _price_rows(picture: Picture) -> list[CellRow]:
     prices = picture.series.price
     if prices is None:
         return []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, ClassVar
 
 from textual.app import ComposeResult
@@ -13,11 +14,11 @@ from textual.screen import Screen
 
 from carbontui import link, protocol
 from carbontui.text import figures
-from carbontui.tui.glyphs import Glyphs
+from carbontui.tui import keys
 from carbontui.tui.job_list import SORTS, JobList, ListedJob
 from carbontui.tui.jobs_feed import JobsFeed, Seen
-from carbontui.tui.overruled import PendingOverride
 from carbontui.tui.screens.list_page import MOVES, ListPage
+from carbontui.tui.screens.overruling import PendingOverride
 from carbontui.tui.screens.read import folded
 from carbontui.tui.target import Target
 from carbontui.tui.widgets.cells import CellRow, Cells, spread
@@ -27,7 +28,7 @@ from carbontui.tui.widgets.status_line import StatusLine
 
 DRAW_EVERY_S = 1.0
 """The table is redrawn at most this often, whatever the number of jobs; keys redraw it at once."""
-COMMANDS = frozenset({"pause", "boost", "resume", "stop"})
+COMMANDS = frozenset({"send", "stop"})
 
 
 def drawn_w(machine_w: float | None, jobs_w: float | None) -> float | None:
@@ -83,13 +84,11 @@ class Jobs(ListPage[JobList]):
         Binding("q", "leave", "leave", id="jobs_leave", tooltip="Leave; every job goes on"),
         Binding("enter", "open", "open", id="open", tooltip="Open the job under the cursor; q or esc comes back"),
         Binding("space", "mark", "mark", id="mark", tooltip="Mark the job: p, b, r and S apply to all marked jobs"),
-        Binding("p", "pause", "pause", id="jobs_pause", tooltip="Hold the chosen jobs at their next step"),
-        Binding("b", "boost", "boost", id="jobs_boost", tooltip="Run the chosen jobs at full speed"),
-        Binding("r", "resume", "resume", id="jobs_resume", tooltip="Resume the plans of the chosen jobs"),
+        Binding("p", "send('pause')", "pause", id="jobs_pause", tooltip="Hold the chosen jobs at their next step"),
+        Binding("b", "send('boost')", "boost", id="jobs_boost", tooltip="Run the chosen jobs at full speed"),
+        Binding("r", "send('resume')", "resume", id="jobs_resume", tooltip="Resume the plans of the chosen jobs"),
         Binding("S", "stop", "stop", id="jobs_stop", tooltip="Stop the chosen jobs (asks first)"),
-        Binding(
-            "slash", "filter", "filter", id="jobs_filter", key_display="/", tooltip="Show only jobs that contain a word"
-        ),
+        keys.FILTER,
         Binding("s", "sort", "sort", id="sort", tooltip=f"Sort by the next of: {', '.join(SORTS)}"),
         *MOVES,
     ]
@@ -97,24 +96,23 @@ class Jobs(ListPage[JobList]):
     def __init__(
         self,
         look: Callable[[], Seen],
-        glyphs: Glyphs,
         open_job: Callable[[Target], Screen[Any]],
         *,
         readonly: bool = False,
         now: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(JobList(), glyphs, open_job, now, monotonic)
+        super().__init__(JobList(), open_job, now, monotonic)
         self.readonly = readonly
         self.feed = JobsFeed(look, self._something_new)
         self._overrides: dict[str, PendingOverride] = {}
         self._new = False
 
     def compose(self) -> ComposeResult:
-        yield MachineFacts(self.glyphs, id="facts")
-        yield JobTable(self.glyphs, id="table")
-        yield StatusLine(self.glyphs, id="told")
-        yield KeyLine(self.glyphs, id="keys")
+        yield MachineFacts(id="facts")
+        yield JobTable(id="table")
+        yield StatusLine(id="told")
+        yield KeyLine(id="keys")
 
     def on_mount(self) -> None:
         self.set_interval(DRAW_EVERY_S, self._tick)
@@ -164,7 +162,7 @@ class Jobs(ListPage[JobList]):
             table.show(self.listed, self._now())
             shown = (table.position(), f"with {wanted!r}" if wanted else "", f"sorted by {self.listed.sort}")
             self.query_one(MachineFacts).show(self.feed.listing, self.listed.rows, " · ".join(filter(None, shown)))
-            hidden = pointed is not None and not table.tells_why()
+            hidden = pointed is not None and not table.has_messages
             self.query_one(StatusLine).show((), f"{pointed.name}: {pointed.why}" if pointed and hidden else "")
 
     def action_mark(self) -> None:
@@ -183,14 +181,8 @@ class Jobs(ListPage[JobList]):
 
     # --- commands ---
 
-    def action_pause(self) -> None:
-        self._send("pause")
-
-    def action_boost(self) -> None:
-        self._send("boost")
-
-    def action_resume(self) -> None:
-        self._send("resume")
+    def action_send(self, verb: protocol.Verb) -> None:
+        self._send(verb)
 
     async def action_stop(self) -> None:
         from carbontui.tui.widgets.prompt import AskStop
@@ -231,11 +223,5 @@ class Jobs(ListPage[JobList]):
         self, verb: protocol.Verb, args: dict[str, Any], job: ListedJob, gen: int | None
     ) -> tuple[bool, str]:
         """Whether one job accepted the command, and a line about it."""
-        try:
-            answer = await self.feed.request(job.id, protocol.Cmd(0, verb, args, gen))
-        except link.LinkError as error:
-            self._said(job).answered(verb, gen, ok=False)
-            return False, f"{job.status.name}: {error}"
-        assert isinstance(answer, protocol.Result)
-        self._said(job).answered(verb, gen, answer.ok)
-        return answer.ok, f"{job.status.name}: {answer.text or verb if answer.ok else answer.error or 'refused'}"
+        ok, told = await self._said(job).send(partial(self.feed.request, job.id), verb, args, gen)
+        return ok, f"{job.status.name}: {told}"

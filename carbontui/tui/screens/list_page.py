@@ -12,13 +12,11 @@ from textual.events import ScreenResume, ScreenSuspend
 from textual.screen import Screen
 
 from carbontui.tui import keys
-from carbontui.tui.glyphs import Glyphs
 from carbontui.tui.row_list import RowList
+from carbontui.tui.screens.overruling import Answers
 from carbontui.tui.target import Target
 from carbontui.tui.widgets.row_table import RowTable
-from carbontui.tui.widgets.status_line import StatusLine
 
-ANSWER_SHOWN_S = 10.0
 MOVES: list[BindingType] = [
     Binding("escape", "back", "back", id="list_back", show=False, tooltip="Clear marks and filter"),
     Binding("up,k", "move(-1)", "up", id="list_up", show=False, tooltip="A row up"),
@@ -32,7 +30,7 @@ MOVES: list[BindingType] = [
 Listed = TypeVar("Listed", bound=RowList[Any])
 
 
-class ListPage(Screen[str | None], Generic[Listed]):
+class ListPage(Answers, Generic[Listed]):
     """`open_job` makes the page of a job, which returns here when it is left. While another page is on top this one
     requests nothing: that page requests what it shows."""
 
@@ -43,13 +41,12 @@ class ListPage(Screen[str | None], Generic[Listed]):
     def __init__(
         self,
         listed: Listed,
-        glyphs: Glyphs,
         open_job: Callable[[Target], Screen[Any]],
         now: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__()
-        self.listed, self.glyphs = listed, glyphs
+        self.listed = listed
         self._open, self._now, self._monotonic = open_job, now, monotonic
         self._covered = False
 
@@ -96,9 +93,6 @@ class ListPage(Screen[str | None], Generic[Listed]):
 
         await self.mount(AskText(*self.SHOWN_WITH, self.listed.wanted, str, typed, typed))
 
-    async def on_prompt_answered(self, message: Any) -> None:
-        await message.prompt.close(message.value)
-
     def action_back(self) -> None:
         unmarked = replace(self.listed, marked=frozenset())
         self.change(unmarked if self.listed.marked else self.listed.filtered(""))
@@ -107,14 +101,10 @@ class ListPage(Screen[str | None], Generic[Listed]):
         from carbontui.tui.screens.page_rows import help_rows
         from carbontui.tui.screens.read import Read
 
-        self.app.push_screen(Read("keys and marks", help_rows(self, self.glyphs), self.glyphs))
+        self.app.push_screen(Read("keys and marks", help_rows(self)))
 
     def action_leave(self) -> None:
         self.dismiss(None)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         return not keys.asking(self)  # an open prompt takes the keys
-
-    def answer(self, text: str, ok: bool = True) -> None:
-        """Say something under the table for a while."""
-        self.query_one(StatusLine).answer(text, ok, self._monotonic() + ANSWER_SHOWN_S)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -11,16 +11,12 @@ from textual.screen import Screen
 
 from carbontui import link, protocol
 from carbontui.text import figures
-from carbontui.tui import keys
+from carbontui.tui import glyphs, keys
 from carbontui.tui.feed import JobFeed
-from carbontui.tui.glyphs import Glyphs
 from carbontui.tui.key_order import answered
 from carbontui.tui.loglines import ROW_MAX, LogLines, LogRow, after_the_try, speaks_of_error, text_of
 from carbontui.tui.widgets.cells import CellRow, Cells, spread
 from carbontui.tui.widgets.key_line import KeyLine
-
-if TYPE_CHECKING:
-    from carbontui.tui.widgets.prompt import Prompt
 
 PAGE_B = 64 * 1024
 FOLLOW_EVERY_S = 1.0
@@ -41,7 +37,7 @@ class LogPage(Cells):
         head = spread(width, [(f" {self.title}", "title")], [(f"{self.place} ", "dim")])
         rows: list[CellRow] = [head]
         for number, row in enumerate(shown, self.top):
-            rows.append([(self.glyphs.now if number == self.match else " ", "preview"), *row])
+            rows.append([(glyphs.NOW if number == self.match else " ", "preview"), *row])
         return rows
 
 
@@ -67,9 +63,9 @@ class LogScreen(Screen[None]):
         Binding("escape,q,l", "leave", "back", id="log_back", key_display="q", tooltip="Return to the dashboard"),
     ]
 
-    def __init__(self, feed: JobFeed, glyphs: Glyphs, title: str) -> None:
+    def __init__(self, feed: JobFeed, title: str) -> None:
         super().__init__()
-        self._feed, self.glyphs, self._title = feed, glyphs, title
+        self._feed, self._title = feed, title
         self._lines = LogLines(keep=20_000)
         self._begin = self._next = 0
         self._size_b = 0
@@ -77,8 +73,8 @@ class LogScreen(Screen[None]):
         self._wanted = ""
 
     def compose(self) -> ComposeResult:
-        yield LogPage(self.glyphs, id="page")
-        yield KeyLine(self.glyphs, id="keys")
+        yield LogPage(id="page")
+        yield KeyLine(id="keys")
 
     def on_mount(self) -> None:
         page = self.query_one(LogPage)
@@ -207,9 +203,6 @@ class LogScreen(Screen[None]):
 
         hint = "a word; n goes to the next match, N to the previous one"
         await self.mount(AskText("look for", hint, self._wanted, str, answered))
-
-    async def on_prompt_answered(self, message: Prompt.Answered) -> None:
-        await message.prompt.close(message.value)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if keys.asking(self):

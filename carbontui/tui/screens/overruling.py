@@ -1,54 +1,122 @@
-"""The keys that overrule the plan: what each asks, sends and answers."""
+"""Commands to a supervisor, and the keys of a job's page that overrule its plan.
+
+Whose override is in force: the generation the next command must name, and a line for the user who was overruled.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from textual.screen import Screen
 
 from carbontui import link, protocol, units
 from carbontui.tui import keys
 from carbontui.tui.feed import JobFeed
-from carbontui.tui.overruled import PendingOverride
 from carbontui.tui.picture import Picture
 from carbontui.tui.target import Target
 from carbontui.tui.widgets.status_line import StatusLine
 
-if TYPE_CHECKING:
-    from carbontui.tui.widgets.prompt import Prompt
-
 ANSWER_SHOWN_S = 10.0
+OVERRULES = frozenset({"pause", "boost", "cap", "resume"})
+"""Verbs that change the generation of the override."""
+_HOLDS = {"pause": "paused it", "boost": "boosts it", "cap": "caps it"}
+Ask = Callable[[protocol.Cmd], Awaitable[link.Answer]]
 
 
-class Overruling(Screen[str | None]):
+class PendingOverride:
+    """`me` is user@tty as others see it. Compare-and-set: a command names the override generation last seen."""
+
+    def __init__(self, me: str) -> None:
+        self._me = me
+        self._seen = 0
+        self._ahead = 0
+        self._mine: tuple[str, int] | None = None
+
+    def next_gen(self, verb: protocol.Verb) -> int | None:
+        """The generation `verb` names now; several commands in a row build on one another before a picture arrives."""
+        if verb not in OVERRULES:
+            return None
+        gen = max(self._seen, self._ahead)
+        self._ahead = gen + 1
+        return gen
+
+    def answered(self, verb: protocol.Verb, gen: int | None, ok: bool) -> None:
+        if gen is None:
+            return
+        if not ok:
+            self._ahead = 0
+        else:
+            self._mine = None if verb == "resume" else (verb, gen + 1)
+
+    async def send(self, ask: Ask, verb: protocol.Verb, args: dict[str, Any], gen: int | None) -> tuple[bool, str]:
+        """Whether the supervisor accepts a command, and a line about it; `gen` is what `next_gen` gave."""
+        try:
+            answer = await ask(protocol.Cmd(0, verb, args, gen))
+        except link.LinkError as error:
+            self.answered(verb, gen, ok=False)
+            return False, str(error)
+        assert isinstance(answer, protocol.Result)
+        self.answered(verb, gen, answer.ok)
+        return answer.ok, answer.text or verb if answer.ok else answer.error or "refused"
+
+    def saw(self, status: protocol.Status) -> tuple[bool, str]:
+        """(whether the last answer about an override is out of date, a line about who overruled mine or '')."""
+        gen, held = status.override_gen, status.override
+        changed, self._seen = gen != self._seen, gen
+        if gen >= self._ahead:
+            self._ahead = 0
+        mine = self._mine
+        if mine is None or gen <= mine[1]:
+            return changed and mine is None, ""
+        self._mine = None
+        if held is None:
+            return True, f"your {mine[0]} is over"
+        if held.by == self._me:
+            return True, ""
+        until = "" if held.until else " until cleared"
+        return True, f"{held.by} {_HOLDS[held.mode]} now{until}: your {mine[0]} no longer holds"
+
+
+class Answers(Screen[str | None]):
+    """A page that says in its status line what was answered."""
+
+    _monotonic: Callable[[], float]
+
+    def answer(self, text: str, ok: bool = True) -> None:
+        """Say something in the status line for a while."""
+        self.query_one(StatusLine).answer(text, ok, self._monotonic() + ANSWER_SHOWN_S)
+
+
+class Commands(Answers):
+    """A page of one job that sends commands."""
+
+    feed: JobFeed
+    _overrides: PendingOverride
+
+    def send(self, verb: protocol.Verb, args: dict[str, Any] | None = None) -> None:
+        """Send a command with the override generation last seen; its answer goes to the status line."""
+        self.answer(f"{verb} …")
+        self.run_worker(self._send(verb, args or {}, self._overrides.next_gen(verb)), group="command")
+
+    async def _send(self, verb: protocol.Verb, args: dict[str, Any], gen: int | None) -> None:
+        ok, told = await self._overrides.send(self.feed.request, verb, args, gen)
+        self.answer(told, ok)
+
+
+class Overruling(Commands):
     """The dashboard's commands; what they need of it is named here."""
 
     target: Target
-    feed: JobFeed
     picture: Picture | None
-    _overrides: PendingOverride
-    _monotonic: Callable[[], float]
 
-    def action_pause(self) -> None:
-        self.send("pause")
-
-    def action_boost(self) -> None:
-        self.send("boost")
-
-    def action_resume(self) -> None:
-        self.send("resume")
+    def action_send(self, verb: protocol.Verb) -> None:
+        self.send(verb)
 
     def action_guess(self) -> None:
         self.send("guess", {"accept": True})
 
-    async def action_pause_for(self) -> None:
-        await self._ask_time("pause")
-
-    async def action_boost_for(self) -> None:
-        await self._ask_time("boost")
-
-    async def _ask_time(self, verb: protocol.Verb) -> None:
+    async def action_timed(self, verb: protocol.Verb) -> None:
         from carbontui.tui.widgets.prompt import AskText
 
         def answered(text: str) -> None:
@@ -75,25 +143,6 @@ class Overruling(Screen[str | None]):
             AskStop(self.target.name or self.target.job, lambda how: self.send("stop", {"now": how == "now"}))
         )
 
-    async def on_prompt_answered(self, message: Prompt.Answered) -> None:
-        await message.prompt.close(message.value)
-
-    def send(self, verb: protocol.Verb, args: dict[str, Any] | None = None) -> None:
-        """Send a command with the override generation last seen; its answer goes to the status line."""
-        self.answer(f"{verb} …")
-        self.run_worker(self._send(verb, args or {}, self._overrides.next_gen(verb)), group="command")
-
-    async def _send(self, verb: protocol.Verb, args: dict[str, Any], gen: int | None) -> None:
-        try:
-            answer = await self.feed.request(protocol.Cmd(0, verb, args, gen))
-        except link.LinkError as error:
-            self._overrides.answered(verb, gen, ok=False)
-            self.answer(str(error), ok=False)
-            return
-        assert isinstance(answer, protocol.Result)
-        self._overrides.answered(verb, gen, answer.ok)
-        self.answer(answer.text or verb if answer.ok else answer.error or "refused", answer.ok)
-
     def _tell_overruled(self, picture: Picture) -> None:
         """Clear a message about an override that no longer holds; say who overruled mine."""
         stale, told = self._overrides.saw(picture.status)
@@ -101,7 +150,3 @@ class Overruling(Screen[str | None]):
             self.answer(told, ok=False)
         elif stale:
             self.query_one(StatusLine).clear()
-
-    def answer(self, text: str, ok: bool = True) -> None:
-        """Say something in the status line for a while."""
-        self.query_one(StatusLine).answer(text, ok, self._monotonic() + ANSWER_SHOWN_S)

@@ -7,13 +7,12 @@ from textual.screen import Screen
 from carbontui import protocol
 from carbontui.text import figures, marks, situation
 from carbontui.text.plan import certificate
-from carbontui.tui import words
-from carbontui.tui.glyphs import Glyphs
+from carbontui.tui import glyphs, words
 from carbontui.tui.picture import Picture
 from carbontui.tui.widgets.cells import CellRow
 
 
-def help_rows(screen: Screen[str | None], glyphs: Glyphs) -> list[CellRow]:
+def help_rows(screen: Screen[str | None]) -> list[CellRow]:
     """Every key that works on this screen now, and the marks of numbers and charts."""
     rows: list[CellRow] = []
     for key, active in screen.active_bindings.items():
@@ -26,25 +25,25 @@ def help_rows(screen: Screen[str | None], glyphs: Glyphs) -> list[CellRow]:
     for mark, meaning in marks.MEANING.items():
         rows.append([(f"{mark or 'none':>9}  ", "strong"), (meaning, "dim")])
     rows += [[], [("  marks in charts", "title")]]
-    for shape, ink, meaning in _shapes(glyphs):
+    for shape, ink, meaning in _shapes():
         rows.append([(f"{shape:>9}", ink), ("  ", "dim"), (meaning, "dim")])
     return rows
 
 
-def _shapes(glyphs: Glyphs) -> list[tuple[str, str, str]]:
+def _shapes() -> list[tuple[str, str, str]]:
     """(shape, ink, meaning)"""
     return [
-        (glyphs.now, "now", "now: left of it what was, right of it what is forecast and planned"),
-        (glyphs.hatch * 3, "hatch", "the training stands still: paused, unloaded or not started"),
-        (glyphs.bar[8], "running", "at full speed"),
-        (glyphs.bar[8], "capped", "capped, or running part of the time"),
-        (glyphs.bar[8], "beyond", "hours after the work is done"),
-        (f"{glyphs.dense}{glyphs.stipple}", "past", "the forecast's 80 % band, within the bar and above it"),
-        (glyphs.dotted, "dim", "the deadline"),
-        (glyphs.dash * 2, "capped", "watts: the cap"),
-        (glyphs.dash * 2, "paused", "watts: what a pause draws with the model in memory (parked)"),
-        (glyphs.point, "strong", "frontier: the budget in force; leftmost is at full speed"),
-        (glyphs.knob, "preview", "the budget previewed; enter commits it, esc returns"),
+        (glyphs.NOW, "now", "now: left of it what was, right of it what is forecast and planned"),
+        (glyphs.HATCH * 3, "hatch", "the training stands still: paused, unloaded or not started"),
+        (glyphs.BAR[8], "running", "at full speed"),
+        (glyphs.BAR[8], "capped", "capped, or running part of the time"),
+        (glyphs.BAR[8], "beyond", "hours after the work is done"),
+        (f"{glyphs.DENSE}{glyphs.STIPPLE}", "past", "the forecast's 80 % band, within the bar and above it"),
+        (glyphs.DOTTED, "dim", "the deadline"),
+        (glyphs.DASH * 2, "capped", "watts: the cap"),
+        (glyphs.DASH * 2, "paused", "watts: what a pause draws with the model in memory (parked)"),
+        (glyphs.POINT, "strong", "frontier: the budget in force; leftmost is at full speed"),
+        (glyphs.KNOB, "preview", "the budget previewed; enter commits it, esc returns"),
     ]
 
 
@@ -92,7 +91,7 @@ def source_rows(picture: Picture, age_s: float) -> list[CellRow]:
     return rows
 
 
-def board_rows(picture: Picture, glyphs: Glyphs, width: int) -> list[CellRow]:
+def board_rows(picture: Picture, width: int) -> list[CellRow]:
     """Each board's state now, and its past watts, from 0 to its limit, on a page this wide."""
     gpus, watts = picture.status.gpus, picture.series.watts
     rows: list[CellRow] = [[("boards", "title")]] if gpus else []
@@ -114,17 +113,17 @@ def board_rows(picture: Picture, glyphs: Glyphs, width: int) -> list[CellRow]:
         if gpu.slowed:
             rows.append([(f"{'':>6}", "dim"), (f"slowed by {gpu.slowed}", "warning")])
         history = watts.gpus_w.get(gpu.uuid, ()) if watts is not None else ()
-        if line := _history(history[-max(8, min(HISTORY_CELLS, width - 9)) :], gpu.limit_w, glyphs):
+        if line := _history(history[-max(8, min(HISTORY_CELLS, width - 9)) :], gpu.limit_w):
             rows.append([(f"{'':>6}", "dim"), (line, "running")])
     return [*rows, []] if rows else []
 
 
-def _history(values: tuple[float | None, ...], limit_w: float | None, glyphs: Glyphs) -> str:
+def _history(values: tuple[float | None, ...], limit_w: float | None) -> str:
     """The last watts in one row, 0 to the limit (or the highest seen)."""
     top = max([value for value in (*values, limit_w) if value is not None], default=0.0)
     if len(values) < 2 or top <= 0:
         return ""
-    return "".join(" " if v is None else glyphs.bar[min(8, round(v / top * 8))] for v in values)
+    return "".join(" " if v is None else glyphs.BAR[min(8, round(v / top * 8))] for v in values)
 
 
 HISTORY_CELLS = 50

@@ -9,7 +9,6 @@ from textual.screen import Screen
 
 from carbontui import link, protocol
 from carbontui.tui.feed import JobFeed
-from carbontui.tui.glyphs import Glyphs
 from carbontui.tui.picture import Picture
 from carbontui.tui.target import Target
 from carbontui.tui.widgets.levels import PastLevels
@@ -39,7 +38,6 @@ class OpensPages(Screen[str | None]):
 
     target: Target
     feed: JobFeed
-    glyphs: Glyphs
     picture: Picture | None
     past: PastLevels | None
     readonly: bool
@@ -53,13 +51,13 @@ class OpensPages(Screen[str | None]):
     def action_log(self) -> None:
         from carbontui.tui.screens.log import LogScreen
 
-        self.app.push_screen(LogScreen(self.feed, self.glyphs, self.target.name or self.target.job))
+        self.app.push_screen(LogScreen(self.feed, self.target.name or self.target.job))
 
     def action_plan(self) -> None:
         from carbontui.tui.screens.plan import PlanPage
 
         if self.picture is not None:
-            page = PlanPage(self.feed, self._newest, lambda: self.past, self.glyphs, readonly=self.readonly)
+            page = PlanPage(self.feed, self._newest, lambda: self.past, readonly=self.readonly)
             self.app.push_screen(page)
 
     def _newest(self) -> Picture:
@@ -69,7 +67,7 @@ class OpensPages(Screen[str | None]):
     def action_help(self) -> None:
         from carbontui.tui.screens.page_rows import help_rows
 
-        self._read("keys and marks", help_rows(self, self.glyphs))
+        self._read("keys and marks", help_rows(self))
 
     def action_sources(self) -> None:
         from carbontui.tui.screens.page_rows import source_rows
@@ -87,7 +85,7 @@ class OpensPages(Screen[str | None]):
             ]
             if isinstance(asked.answer, protocol.AbilitiesAnswer):
                 told = ability_rows(asked.answer)
-            return [*board_rows(self._newest(), self.glyphs, self.app.size.width), *told]
+            return [*board_rows(self._newest(), self.app.size.width), *told]
 
         self._read_live("boards, and what can be measured and done here", rows, asked)
 
@@ -98,7 +96,7 @@ class OpensPages(Screen[str | None]):
 
         def rows() -> list[CellRow]:
             known = asked.answer if isinstance(asked.answer, protocol.GridAnswer) else None
-            return grid_rows(self._newest(), known, asked.fault, self.glyphs, self.app.size.width)
+            return grid_rows(self._newest(), known, asked.fault, self.app.size.width)
 
         self._read_live("the grid", rows, asked)
 
@@ -111,7 +109,7 @@ class OpensPages(Screen[str | None]):
     def _read(self, title: str, rows: list[CellRow]) -> Read:
         from carbontui.tui.screens.read import Read
 
-        page = Read(title, rows, self.glyphs)
+        page = Read(title, rows)
         self.app.push_screen(page)
         return page
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 
 import asyncio
 import bisect
+import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.screen import Screen
 
 from carbontui import link, protocol, units
 from carbontui.text.plan import difference
-from carbontui.tui import keys, plan_words, words
+from carbontui.tui import glyphs, keys, plan_words, words
 from carbontui.tui.feed import JobFeed
-from carbontui.tui.glyphs import Glyphs
 from carbontui.tui.key_order import answered
 from carbontui.tui.picture import Picture
+from carbontui.tui.screens.overruling import Commands, PendingOverride
 from carbontui.tui.screens.read import folded
 from carbontui.tui.widgets.cells import CellRow, Cells
 from carbontui.tui.widgets.forecast_chart import ForecastChart
@@ -26,9 +26,6 @@ from carbontui.tui.widgets.key_line import KeyLine
 from carbontui.tui.widgets.levels import PastLevels, table
 from carbontui.tui.widgets.scale import GUTTER, window
 from carbontui.tui.widgets.status_line import StatusLine
-
-if TYPE_CHECKING:
-    from carbontui.tui.widgets.prompt import Prompt
 
 ASK_PAUSE_S = 0.15
 """A held arrow key asks for a preview once it rests."""
@@ -54,10 +51,10 @@ class PlanChart(ForecastChart):
         if self.marked is not None:
             for column in range(view.column(self.marked[0]), view.column(self.marked[1] - 1.0) + 1):
                 if 0 <= column < view.columns:
-                    cells[column] = self.glyphs.hatch
+                    cells[column] = glyphs.HATCH
         column = view.column(self.at_s)
         if 0 <= column < view.columns:
-            cells[column] = self.glyphs.pointer
+            cells[column] = glyphs.POINTER
         return [*rows, [(" " * GUTTER, "dim"), ("".join(cells), "preview")]]
 
 
@@ -84,8 +81,8 @@ class Course(Cells):
         return [self.heading(width, "the plan", right), *lines[self.top : self.top + height - 1]]
 
 
-class PlanPage(Screen[None]):
-    """`picture()` is the newest; `send` sends a command to the supervisor."""
+class PlanPage(Commands):
+    """`picture()` is the newest."""
 
     AUTO_FOCUS = None
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (96, "-wide")]
@@ -113,37 +110,32 @@ class PlanPage(Screen[None]):
         feed: JobFeed,
         picture: Callable[[], Picture],
         past: Callable[[], PastLevels | None],
-        glyphs: Glyphs,
         *,
         readonly: bool = False,
     ) -> None:
         super().__init__()
-        self._feed, self._picture, self._past, self.glyphs, self.readonly = feed, picture, past, glyphs, readonly
+        self.feed, self._picture, self._past, self.readonly = feed, picture, past, readonly
         self._cursor_s: float | None = None
         """When the slot under the cursor begins; None: the current slot."""
         self._anchor_s: float | None = None
         self._asked_end_s = 0.0
         self._answer = ""
-        self._asking: asyncio.Task[None] | None = None
+        self._overrides, self._monotonic = PendingOverride(link.whoami()), time.monotonic
         self._events: tuple[protocol.Event, ...] = ()
         self._drawn: Picture | None = None
 
     def compose(self) -> ComposeResult:
-        yield PlanChart(self.glyphs, id="chart")
-        yield SlotWords(self.glyphs, id="slot")
-        yield Course(self.glyphs, id="course")
-        yield StatusLine(self.glyphs, id="told")
-        yield KeyLine(self.glyphs, id="keys")
+        yield PlanChart(id="chart")
+        yield SlotWords(id="slot")
+        yield Course(id="course")
+        yield StatusLine(id="told")
+        yield KeyLine(id="keys")
 
     def on_mount(self) -> None:
         self._draw()
         self._ask()
         self.run_worker(self._learn_events(), group="events", exclusive=True)
         self.set_interval(REFRESH_S, self._refresh)
-
-    def on_unmount(self) -> None:
-        if self._asking is not None:
-            self._asking.cancel()
 
     async def settle(self) -> None:
         """Wait until the events are on the page: the next key moves through it."""
@@ -215,23 +207,23 @@ class PlanPage(Screen[None]):
 
     def _ask(self) -> None:
         self._answer = "asking ..."
-        if self._asking is not None:
-            self._asking.cancel()
         marked, pointed = self.marked(), self._pointed()
         self._asked_end_s = pointed[1] if pointed else 0.0
         if marked is not None:
-            asked = protocol.Preview(0, forbid=f"{units.iso(marked[0])}/{units.iso(marked[1])}")
+            self._ask_for(protocol.Preview(0, forbid=f"{units.iso(marked[0])}/{units.iso(marked[1])}"))
         elif pointed is not None:
-            asked = protocol.Preview(0, slot=units.iso((pointed[0] + pointed[1]) / 2))
+            self._ask_for(protocol.Preview(0, slot=units.iso((pointed[0] + pointed[1]) / 2)))
         else:
             self._answer = ""
-            return
-        self._asking = asyncio.create_task(self._preview(asked), name="what it would cost")
+            self.workers.cancel_group(self, "preview")
+
+    def _ask_for(self, asked: protocol.Preview) -> None:
+        self.run_worker(self._preview(asked), group="preview", exclusive=True)
 
     async def _preview(self, asked: protocol.Preview) -> None:
         await asyncio.sleep(ASK_PAUSE_S)
         try:
-            answer = await self._feed.request(asked)
+            answer = await self.feed.request(asked)
         except link.LinkError as error:
             self._answer = str(error)
         else:
@@ -261,7 +253,7 @@ class PlanPage(Screen[None]):
 
     async def _learn_events(self) -> None:
         try:
-            answer = await self._feed.request(protocol.EventsAsk(0, None, EVENTS_MOST, True))
+            answer = await self.feed.request(protocol.EventsAsk(0, None, EVENTS_MOST, True))
         except link.LinkError:
             return  # an older supervisor, or none: the plan is still shown
         assert isinstance(answer, protocol.EventsAnswer)
@@ -284,7 +276,7 @@ class PlanPage(Screen[None]):
         picture = self._drawn = self._picture()
         chart, pointed = self.query_one(PlanChart), self._pointed()
         chart.at_s, chart.marked = None if pointed is None else sum(pointed) / 2, self.marked()
-        chart.show(picture, self._past(), None)
+        chart.show_levels(picture, self._past(), None)
         slot = self.query_one(SlotWords)
         slot.rows = [plan_words.slot_row(*pointed, picture)] if pointed else [[(" no plan to ask about", "dim")]]
         slot.rows.append([(" ", "text"), (self._answer, "preview" if self.marked() else "text")])
@@ -318,26 +310,23 @@ class PlanPage(Screen[None]):
         from carbontui.tui.widgets.prompt import AskText
 
         def typed(text: str) -> None:
-            if self._asking is not None:
-                self._asking.cancel()
             if text.strip():
-                self._asking = asyncio.create_task(self._preview(protocol.Preview(0, forbid=text)), name="hours typed")
+                self._ask_for(protocol.Preview(0, forbid=text))
+            else:
+                self._changed()
 
         def answered(text: str) -> None:
-            self._send("forbid", {"hours": text.strip()})
+            self.send("forbid", {"hours": text.strip()})
+            self._changed()
 
         hint = "22:00-06:00, fri 09:00-12:00 or daily 17:00-20:00; what they cost is shown above"
         await self.mount(AskText("hours that must not run", hint, "", _some, answered, typed))
-
-    async def on_prompt_answered(self, message: Prompt.Answered) -> None:
-        await message.prompt.close(message.value)
-        self._changed()
 
     def action_commit(self) -> None:
         marked = self.marked()
         if marked is not None:
             self._anchor_s = None
-            self._send("forbid", {"hours": f"{units.iso(marked[0])}/{units.iso(marked[1])}"})
+            self.send("forbid", {"hours": f"{units.iso(marked[0])}/{units.iso(marked[1])}"})
             self._changed()
 
     def action_allow(self) -> None:
@@ -347,22 +336,9 @@ class PlanPage(Screen[None]):
         held = self._picture().status.forbidden
         here = [one for one in held if units.from_iso(one.start) <= at_s < units.from_iso(one.end)]
         if here and not here[0].daily:
-            self._send("allow", {"hours": f"{here[0].start}/{here[0].end}"})
+            self.send("allow", {"hours": f"{here[0].start}/{here[0].end}"})
         else:
-            self._send("allow", {})
-
-    def _send(self, verb: protocol.Verb, args: dict[str, Any]) -> None:
-        self.run_worker(self._command(verb, args), group="command")
-
-    async def _command(self, verb: protocol.Verb, args: dict[str, Any]) -> None:
-        line = self.query_one(StatusLine)
-        try:
-            answer = await self._feed.request(protocol.Cmd(0, verb, args))
-        except link.LinkError as error:
-            line.answer(str(error), ok=False)
-            return
-        assert isinstance(answer, protocol.Result)
-        line.answer(answer.text if answer.ok else answer.error or "refused", answer.ok)
+            self.send("allow", {})
 
     def action_leave(self) -> None:
         if self._anchor_s is not None:

@@ -11,7 +11,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from carbontui.tui.glyphs import Glyphs
+from carbontui.tui import keys
 from carbontui.tui.queue_list import SORTS, QueueList, QueueSeen
 from carbontui.tui.screens.list_page import MOVES, ListPage
 from carbontui.tui.target import Target
@@ -32,14 +32,7 @@ class Queue(ListPage[QueueList]):
         Binding("q", "leave", "leave", id="queue_leave", tooltip="Leave; every job goes on"),
         Binding("enter", "open", "open", id="queue_open", tooltip="The dashboard of the job, on its node"),
         Binding("n", "nodes", "nodes", id="queue_nodes", tooltip="Nodes instead of jobs, or jobs again"),
-        Binding(
-            "slash",
-            "filter",
-            "filter",
-            id="queue_filter",
-            key_display="/",
-            tooltip="Show only rows that contain a word",
-        ),
+        keys.FILTER,
         Binding("s", "sort", "sort", id="queue_sort", tooltip=f"Sort by the next of: {', '.join(SORTS)}"),
         *MOVES,
     ]
@@ -47,20 +40,19 @@ class Queue(ListPage[QueueList]):
     def __init__(
         self,
         look: Callable[[], QueueSeen],
-        glyphs: Glyphs,
         open_job: Callable[[Target], Screen[Any]],
         *,
         now: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(QueueList(), glyphs, open_job, now, monotonic)
+        super().__init__(QueueList(), open_job, now, monotonic)
         self._look = look
 
     def compose(self) -> ComposeResult:
-        yield SiteChart(self.glyphs, id="site")
-        yield QueueTable(self.glyphs, id="table")
-        yield StatusLine(self.glyphs, id="told")
-        yield KeyLine(self.glyphs, id="keys")
+        yield SiteChart(id="site")
+        yield QueueTable(id="table")
+        yield StatusLine(id="told")
+        yield KeyLine(id="keys")
 
     async def follow(self) -> None:
         while True:

@@ -11,10 +11,9 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from carbontui.tui import keys
-from carbontui.tui.glyphs import Glyphs
 from carbontui.tui.key_order import answered
 from carbontui.tui.widgets.cells import CellRow, Cells, spread, width_of
-from carbontui.tui.widgets.prompt import AskText, Prompt
+from carbontui.tui.widgets.prompt import AskText
 
 ASK_EVERY_S = 15.0
 DRAW_EVERY_S = 2.0
@@ -81,26 +80,19 @@ class Read(Screen[None]):
         Binding("pagedown,space", "page(1)", "page down", id="read_page_down", show=False, tooltip="A page down"),
         Binding("home,g", "move(-100000)", "start", id="read_start", show=False, tooltip="The start of the page"),
         Binding("end,G", "move(100000)", "end", id="read_end", show=False, tooltip="The end of the page"),
-        Binding(
-            "slash",
-            "filter",
-            "filter",
-            id="read_filter",
-            key_display="/",
-            tooltip="Show only lines that contain a word",
-        ),
+        keys.FILTER,
     ]
 
-    def __init__(self, title: str, rows: list[CellRow], glyphs: Glyphs) -> None:
+    def __init__(self, title: str, rows: list[CellRow]) -> None:
         super().__init__()
-        self._title, self._all, self.glyphs = title, rows, glyphs
+        self._title, self._all = title, rows
         self._wanted = ""
         self._rows_of_now: Callable[[], list[CellRow]] | None = None
         self._asked: Asks | None = None
         self._told = False
 
     def compose(self) -> ComposeResult:
-        page = Page(self.glyphs, id="page")
+        page = Page(id="page")
         page.title, page.rows = self._title, self._all
         yield page
 
@@ -149,9 +141,6 @@ class Read(Screen[None]):
     async def action_filter(self) -> None:
         hint = "a word, or nothing for all"
         await self.mount(AskText("show only the lines with", hint, self._wanted, str, self._narrow, self._narrow))
-
-    async def on_prompt_answered(self, message: Prompt.Answered) -> None:
-        await message.prompt.close(message.value)
 
     def action_move(self, lines: int) -> None:
         page = self.query_one(Page)

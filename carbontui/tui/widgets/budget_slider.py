@@ -6,7 +6,7 @@ from carbontui import units
 from carbontui.protocol import FrontierPoint
 from carbontui.text import figures, situation
 from carbontui.text.plan import same_course
-from carbontui.tui import deadline, words
+from carbontui.tui import deadline, glyphs, words
 from carbontui.tui.picture import Choice, Picture
 from carbontui.tui.widgets.cells import CellRow, Ink, spread, width_of
 from carbontui.tui.widgets.frontier_chart import FrontierChart
@@ -15,17 +15,12 @@ from carbontui.tui.widgets.frontier_chart import FrontierChart
 class BudgetSlider(FrontierChart):
     """`show_choice(picture, choice)`; drag or the screen's arrow keys move it, enter commits, escape returns."""
 
-    picture: Picture | None = None
-    choice: Choice | None = None
+    TITLE = ""
 
-    def show_choice(self, picture: Picture, choice: Choice | None) -> None:
-        self.picture, self.choice = picture, choice
-        self.show(picture, choice.index if choice else None)
-
-    def draw(self, width: int, height: int) -> list[CellRow]:
-        picture, frontier = self.picture, self.frontier
-        if picture is None or frontier is None or len(frontier.points) < 2:
-            return [self._fixed(width), *self._looked_at(width)][:height]
+    def draw_picture(self, picture: Picture, width: int, height: int) -> list[CellRow]:
+        frontier = picture.frontier
+        if frontier is None or len(frontier.points) < 2:
+            return [self._fixed(picture, width), *self._looked_at(picture, width)][:height]
         chosen, choice = frontier.chosen, self.choice
         held = deadline.position(picture)
         index = held if held is not None else 0
@@ -37,32 +32,32 @@ class BudgetSlider(FrontierChart):
             word = choice.budget[:8]
         columns = width - 11
         cells: CellRow = []
-        knob, mark = self._x(index, columns), self._x(chosen, columns) if chosen is not None else None
-        looking = choice is not None
-        ink = "preview" if looking else "strong"
+        cells_each = (columns - 1) / (len(frontier.points) - 1)
+        knob, mark = round(index * cells_each), None if chosen is None else round(chosen * cells_each)
+        ink = "strong" if choice is None else "preview"
         for x in range(columns):
             if x == knob:
-                cells.append((self.glyphs.knob, ink))
+                cells.append((glyphs.KNOB, ink))
             elif x == mark:
-                cells.append((self.glyphs.mark, "strong"))
+                cells.append((glyphs.MARK, "strong"))
             else:
-                cells.append((self.glyphs.track, "dim" if x < knob else "faint"))
+                cells.append((glyphs.TRACK, "dim" if x < knob else "faint"))
         rows: list[CellRow] = [[(" ", "text"), *cells, (f" {word:>8} ", ink)]]
         return [*rows, *self._told(picture, width)][:height]
 
-    def _fixed(self, width: int) -> CellRow:
-        budget = self.picture.status.budget if self.picture else None
+    def _fixed(self, picture: Picture, width: int) -> CellRow:
+        budget = picture.status.budget
         if budget is None or not budget.work_known:
             return [(" amount of work not known", "dim")]
         factor = f"{budget.factor:.2f}×" if budget.factor else ""
         told: CellRow = [(f" budget {factor}", "dim")]
-        return spread(width, told, self._deadline(told, width))
+        return spread(width, told, self._deadline(picture, told, width))
 
-    def _deadline(self, beside: CellRow, width: int) -> CellRow:
+    def _deadline(self, picture: Picture, beside: CellRow, width: int) -> CellRow:
         """The deadline considered, else the one in force, as far as there is room for it."""
-        picture, choice = self.picture, self.choice
-        due_s = None if picture is None else deadline.in_force(picture) if choice is None else choice.due_s()
-        if picture is None or due_s is None:
+        choice = self.choice
+        due_s = deadline.in_force(picture) if choice is None else choice.due_s()
+        if due_s is None:
             return []
         at, ink = words.clock(due_s, picture.now_s), "text" if choice is None else "preview"
         for name in ("deadline ", "due "):
@@ -71,14 +66,11 @@ class BudgetSlider(FrontierChart):
                 return told
         return []
 
-    def _x(self, index: int | None, columns: int) -> int:
-        last = len(self.frontier.points) - 1 if self.frontier else 1
-        return round((index or 0) / max(1, last) * (columns - 1))
-
     def nearest(self, x: int) -> int | None:
-        if self.frontier is None or len(self.frontier.points) < 2:
+        frontier = self.picture.frontier if self.picture else None
+        if frontier is None or len(frontier.points) < 2:
             return None
-        last = len(self.frontier.points) - 1
+        last = len(frontier.points) - 1
         columns = max(2, self.content_size.width - 11)
         return min(last, max(0, round((x - 1) / (columns - 1) * last)))
 
@@ -87,13 +79,14 @@ class BudgetSlider(FrontierChart):
         if self.choice is None:
             # from the plan in force, which may differ from the frontier's point: small gains do not replace a plan
             done: CellRow = [(" finish ", "dim"), (situation.finish(picture.status, now), "text")]
-            return [spread(width, done, self._deadline(done, width)), [(" ", "dim"), *self._keys(width)]]
-        return self._looked_at(width)
+            keys = "← → move it · e types it" if width >= 30 else ""
+            return [spread(width, done, self._deadline(picture, done, width)), [(f" {keys}", "dim")]]
+        return self._looked_at(picture, width)
 
-    def _looked_at(self, width: int) -> list[CellRow]:
+    def _looked_at(self, picture: Picture, width: int) -> list[CellRow]:
         """The chosen budget's effect against the one in force; all of it from one answer."""
-        choice, picture = self.choice, self.picture
-        if choice is None or picture is None:
+        choice = self.choice
+        if choice is None:
             return []
         if choice.error:
             return [[(f" {choice.error}", "warning")]]
@@ -102,7 +95,7 @@ class BudgetSlider(FrontierChart):
             return [[(f" {choice.budget}: asking …", "dim")]]
         now = choice.previewed.instead if choice.previewed is not None else None
         ends: CellRow = [(" ends ", "dim"), (words.clock(finish, picture.now_s), "preview")]
-        second = spread(width, ends, self._deadline(ends, width))
+        second = spread(width, ends, self._deadline(picture, ends, width))
         if choice.previewed is not None and now is not None and same_course(choice.previewed.plan, now.plan):
             return [[(" the same plan", "text")], second]
         # an answer is compared with what was solved beside it, a point of the frontier with the frontier's own
@@ -120,9 +113,6 @@ class BudgetSlider(FrontierChart):
             more = figures.signed(money - held.cost, lambda size: figures.money(size, spent.currency))
             changes.append(("cost ", more, "text"))
         return [_beside(changes, width), second]
-
-    def _keys(self, width: int) -> CellRow:
-        return [("← → move it · e types it", "dim")] if width >= 30 else []
 
 
 def _beside(changes: list[tuple[str, str, Ink]], width: int) -> CellRow:

@@ -1,7 +1,7 @@
 """Rows of cells, repainted only where they changed: the base of every drawing on the screen.
 
-Textual sends every cell of a refreshed region again, so each drawing compares its new rows with the rows on the
-terminal and refreshes the changed span of each. An unchanged chart costs nothing, a growing column one cell.
+Each drawing compares its new rows with the old ones and refreshes those that differ; of these the terminal is sent what
+it does not show yet (`terminal_diff.py`). An unchanged chart costs nothing, a growing column one cell.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from textual.geometry import Region, Size
 from textual.strip import Strip
 from textual.widget import Widget
 
-from carbontui.tui.glyphs import BLOCKS, Glyphs, plain
+from carbontui.tui import glyphs
 from carbontui.tui.inks import FAINT
+from carbontui.tui.picture import Picture
 
 Ink = str | Style
 """The name of a colour of the theme ('running', or 'running/band' for one colour on another), or a ready style."""
@@ -33,11 +34,8 @@ _BACK = {"hatch": "hatch-back", "banner": "banner-back"}
 class Cells(Widget):
     """A drawing. Subclasses implement `draw`; `redraw()` repaints what changed."""
 
-    glyphs: Glyphs = BLOCKS
-
-    def __init__(self, glyphs: Glyphs = BLOCKS, id: str | None = None) -> None:
+    def __init__(self, id: str | None = None) -> None:
         super().__init__(id=id)
-        self.glyphs = glyphs
         self._rows: list[list[tuple[str, Ink]]] = []
         self._drawn: Size = Size(0, 0)
         self._inks: dict[str, Style] = {}
@@ -48,7 +46,7 @@ class Cells(Widget):
         raise NotImplementedError
 
     def redraw(self) -> None:
-        """Draw again and refresh the changed span of each row."""
+        """Draw again and refresh the rows that changed."""
         size = self.content_size
         if not self.is_attached or not self.display or not size:
             self._rows, self._drawn = [], Size(0, 0)
@@ -61,9 +59,8 @@ class Cells(Widget):
         before = self._rows
         self._rows = self._build(size)
         for y, (old, new) in enumerate(zip(before, self._rows, strict=True)):
-            span = changed(old, new, size.width)
-            if span is not None:
-                self.refresh(Region(span[0], y, span[1] - span[0], 1))
+            if old != new:
+                self.refresh(Region(0, y, size.width, 1))
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
@@ -120,7 +117,7 @@ class Cells(Widget):
         told: CellRow = [(right, ink)] if isinstance(right, str) else right
         room = width - len(left) - 3  # beside the title and its blanks
         tail = [(" ", ink), *told, (" ", ink)] if 0 < width_of(told) <= room - 3 else []
-        rule = self.glyphs.rule
+        rule = glyphs.RULE
         return [(rule + " ", "faint"), (left, "title"), (" " + rule * (room - width_of(tail)), "faint"), *tail]
 
     def _fill(self, size: Size) -> None:
@@ -131,7 +128,29 @@ class Cells(Widget):
             return []
         rows = self.draw(size.width, size.height)[: size.height]
         rows += [[] for _ in range(size.height - len(rows))]
-        return [fit([(plain(text, self.glyphs), ink) for text, ink in row], size.width) for row in rows]
+        app = self.app
+        return [fit([(glyphs.plain(text, app), ink) for text, ink in row], size.width) for row in rows]
+
+
+class PictureCells(Cells):
+    """A drawing of the job: `show(picture)`. Subclasses implement `draw_picture`; before the first picture there is
+    their heading alone."""
+
+    TITLE = ""
+    picture: Picture | None = None
+
+    def show(self, picture: Picture) -> None:
+        self.picture = picture
+        self.redraw()
+
+    def draw(self, width: int, height: int) -> list[CellRow]:
+        if self.picture is None:
+            return [self.heading(width, self.TITLE)] if self.TITLE else []
+        return self.draw_picture(self.picture, width, height)
+
+    def draw_picture(self, picture: Picture, width: int, height: int) -> list[CellRow]:
+        """The rows of a drawing of this size."""
+        raise NotImplementedError
 
 
 def fit(row: Iterable[Span], width: int) -> list[tuple[str, Ink]]:
@@ -152,27 +171,6 @@ def fit(row: Iterable[Span], width: int) -> list[tuple[str, Ink]]:
             cells.append((char, ink))
             used += wide
     return cells + [(" ", "text")] * (width - used)
-
-
-def changed(old: list[tuple[str, Ink]], new: list[tuple[str, Ink]], width: int) -> tuple[int, int] | None:
-    """(first, end) terminal cells that differ of two rows this wide; None when nothing does."""
-    if old == new:
-        return None
-    shortest = min(len(old), len(new))
-    first = 0
-    while first < shortest and old[first] == new[first]:
-        first += 1
-    tail = 0
-    while tail < shortest - first and old[-1 - tail] == new[-1 - tail]:
-        tail += 1
-    if len(old) == len(new) == width:  # nothing wide in them
-        return first, width - tail
-    start = sum(cell_len(char) for char, _ in new[:first])
-    end = max(
-        sum(cell_len(char) for char, _ in new[: len(new) - tail]),
-        sum(cell_len(char) for char, _ in old[: len(old) - tail]),
-    )
-    return start, end
 
 
 def width_of(row: CellRow) -> int:

@@ -9,52 +9,44 @@ from __future__ import annotations
 import math
 
 from carbontui import protocol, units
-from carbontui.tui import words
+from carbontui.tui import glyphs, words
 from carbontui.tui.picture import Picture
-from carbontui.tui.widgets.cells import CellRow, Cells, Ink, width_of
-from carbontui.tui.widgets.levels import PastLevels, held, planned, table
+from carbontui.tui.widgets.cells import CellRow, Ink, width_of
+from carbontui.tui.widgets.levels import held, planned, table
 from carbontui.tui.widgets.scale import GUTTER, TimeScale, eighths, means, window
-from carbontui.tui.widgets.timeline import Column, axis, plot, top_of, with_scale
+from carbontui.tui.widgets.timeline import Column, TimeChart, axis, plot, top_of, with_scale
 
 KIND_WORDS = {"full": "full", "cap": "capped", "duty": "part of the time", "pause": "stands still"}
 
 
-class ForecastChart(Cells):
-    """`show(picture, past, preview)`; the preview's plan is drawn instead of the one in force."""
+class ForecastChart(TimeChart):
+    """The preview's plan is drawn instead of the one in force."""
 
-    picture: Picture | None = None
-    past: PastLevels | None = None
-    preview: protocol.PlanView | None = None
+    TITLE = "carbon intensity"
     with_axis = False
     with_legend = False
 
-    def show(self, picture: Picture, past: PastLevels | None, preview: protocol.PlanView | None) -> None:
-        self.picture, self.past, self.preview = picture, past, preview
-        self.redraw()
-
-    def draw(self, width: int, height: int) -> list[CellRow]:
-        if self.picture is None:
-            return [self.heading(width, "carbon intensity")]
-        rows = [self._title(self.picture, width)]
-        band = self.picture.series.intensity
+    def draw_picture(self, picture: Picture, width: int, height: int) -> list[CellRow]:
+        rows = [self._title(picture, width)]
+        band = picture.series.intensity
         if band is None:
-            told = "no grid data" if self.picture.over else "no grid data, so no shifting"
+            told = "no grid data" if picture.over else "no grid data, so no shifting"
             return [*rows, [], [(" " * GUTTER + told, "dim")]]
-        view = window(self.picture, width - GUTTER)
+        view = window(picture, width - GUTTER)
         space = height - 1 - self.with_axis - self.with_legend
         if space < 1:
             return rows
-        now = view.column(self.picture.now_s)
-        columns, top = self._columns(band, view, space)
-        plotted = plot(columns, space, now, self.glyphs)
-        self._deadline(plotted, view)
+        now = view.column(picture.now_s)
+        columns, top = self._columns(picture, band, view, space)
+        plotted = plot(columns, space, now)
+        self._deadline(picture, plotted, view)
         rows += with_scale(plotted, top)
-        rows += [axis(view, now, over=self.picture.over)] if self.with_axis else []
-        return [*rows, self._legend(self.picture, width)] if self.with_legend else rows
+        rows += [axis(view, now, over=picture.over)] if self.with_axis else []
+        return [*rows, self._legend(picture, width)] if self.with_legend else rows
 
     def _legend(self, picture: Picture, width: int) -> CellRow:
         """The meaning of the columns that are visible."""
-        glyphs, block = self.glyphs, self.glyphs.bar[8]
+        block = glyphs.BAR[8]
         infos, band = table(picture.plan), picture.series.intensity
         plan = None if picture.over else self.preview or picture.plan
         ahead = {infos[name].kind for name, _ in (plan.levels if plan else ()) if name in infos}
@@ -64,10 +56,10 @@ class ForecastChart(Cells):
             shown = was if picture.over else ahead  # of a finished job, the watts are in these colours
             parts += [(block, words.KIND_STYLE[kind], KIND_WORDS[kind])] if kind in shown else []
         parts += [] if plan or picture.over else [(block, "running", KIND_WORDS["full"])]
-        parts += [(glyphs.hatch, "hatch", KIND_WORDS["pause"])] if words.STILL & (ahead | was) else []
+        parts += [(glyphs.HATCH, "hatch", KIND_WORDS["pause"])] if words.STILL & (ahead | was) else []
         if band is not None and band.lo_g != band.hi_g and not picture.over:
-            parts.append((f"{glyphs.dense}{glyphs.stipple}", "past", "80 % band"))
-        parts += [(glyphs.dotted, "dim", "deadline")] if plan else []
+            parts.append((f"{glyphs.DENSE}{glyphs.STIPPLE}", "past", "80 % band"))
+        parts += [(glyphs.DOTTED, "dim", "deadline")] if plan else []
         if plan and units.from_iso(plan.finish) < window(picture, width - GUTTER).end_s:
             parts.append((block, "beyond", "after the end"))
         row: CellRow = [(" " * GUTTER, "dim")]
@@ -76,21 +68,22 @@ class ForecastChart(Cells):
                 row += [(shape, ink), (f" {word}   ", "dim")]
         return row
 
-    def _columns(self, band: protocol.Band, view: TimeScale, space: int) -> tuple[list[Column], float]:
-        assert self.picture is not None
+    def _columns(
+        self, picture: Picture, band: protocol.Band, view: TimeScale, space: int
+    ) -> tuple[list[Column], float]:
         start = units.from_iso(band.start)
         low, mean, high = (means(v, start, band.step_s, view) for v in (band.lo_g, band.mean_g, band.hi_g))
-        now = view.column(self.picture.now_s)
+        now = view.column(picture.now_s)
         future_high = [h for h in high[now:] if h is not None] if now >= 0 else []
         top = top_of([m for m in mean if m is not None] + future_high)
-        ahead = planned(self.preview or self.picture.plan, view, self.picture.now_s)
+        ahead = planned(self.preview or picture.plan, view, picture.now_s)
         # without a plan nothing is held back: the job runs throughout
-        unplanned = "running" if self.picture.plan is None and not self.picture.over else "beyond"
+        unplanned = "running" if picture.plan is None and not picture.over else "beyond"
         columns = []
         for x, value in enumerate(mean):
             tall = eighths(value, top, space)
             if x < now:
-                kind = held(self.picture, self.past, view.time(x) + view.span_s / 2)
+                kind = held(picture, self.past, view.time(x) + view.span_s / 2)
                 columns.append(Column(tall, tall, 0, "past", kind in words.STILL))
                 continue
             info = ahead[x]
@@ -100,14 +93,14 @@ class ForecastChart(Cells):
             columns.append(Column(tall, tall, eighths(high[x], top, space), ink, still, least))
         return columns, top
 
-    def _deadline(self, plotted: list[list[tuple[str, Ink]]], view: TimeScale) -> None:
+    def _deadline(self, picture: Picture, plotted: list[list[tuple[str, Ink]]], view: TimeScale) -> None:
         """A dotted line where the budget ends, behind the columns."""
-        plan = self.preview or (self.picture.plan if self.picture else None)
+        plan = self.preview or picture.plan
         column = view.column(units.from_iso(plan.deadline)) if plan else -1
         if 0 <= column < view.columns:
             for row in plotted:
                 if row[column][0] == " ":
-                    row[column] = (self.glyphs.dotted, "dim")
+                    row[column] = (glyphs.DOTTED, "dim")
 
     def _title(self, picture: Picture, width: int) -> CellRow:
         band, now = picture.series.intensity, picture.status.intensity

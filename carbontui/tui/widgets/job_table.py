@@ -2,105 +2,75 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from rich.cells import cell_len, set_cell_size
 
 from carbontui import protocol, units
 from carbontui.text import figures, situation
 from carbontui.tui import words
 from carbontui.tui.job_list import JobList, ListedJob
-from carbontui.tui.widgets.cells import CellRow, Ink
-from carbontui.tui.widgets.row_table import RowTable, TableColumn, fitting
+from carbontui.tui.widgets.cells import CellRow, Span
+from carbontui.tui.widgets.row_table import MESSAGE_LEAST, RowTable, TableColumn, cut
 
 NAME_LEAST = 10
-WHY_LEAST = 16
-"""Below this many cells the reason is not shown."""
+GRAMS = "CO₂"
 
 
 class JobTable(RowTable):
     """Live jobs and those that are over."""
 
+    COLUMNS = (
+        TableColumn("GPU", 5, 90),
+        TableColumn("WATTS", 9, 0, "watts"),
+        TableColumn("DONE", 6, 0, "done"),
+        TableColumn("ENDS", 11, 60, "finish"),
+        TableColumn(GRAMS, 11, 40, "CO2"),
+        TableColumn("VS NOW", 8, 52),
+    )
+    MESSAGE = "WHY"
     listed: JobList = JobList()
 
-    def draw(self, width: int, height: int) -> list[CellRow]:
-        listed = self.listed
-        if not listed.shown:
-            told = "no job contains the word" if listed.rows else "no job yet: carbontui run -- python train.py"
-            return [[(f"  {told}", "dim")]]
-        columns, label = fitting(COLUMNS, width), listed.labels()
-        name, why = _widths([label(job) for job in listed.shown], width)
-        rows = [self.head(set_cell_size("JOB", name), columns, "WHY" if why else "")]
-        for at in self.visible_rows(height - 1):
-            job, pointed = listed.shown[at], at == listed.place
-            row = self._row(job, label(job), columns, name, why, pointed=pointed)
-            rows.append(self.under_cursor(row, width) if pointed else row)
-        return rows
+    def why_empty(self) -> str:
+        return "no job contains the word" if self.listed.rows else "no job yet: carbontui run -- python train.py"
 
-    def tells_why(self) -> bool:
-        """Whether the table has room for reasons."""
-        label, shown = self.listed.labels(), self.listed.shown
-        return not shown or _widths([label(job) for job in shown], self.content_size.width)[1] > 0
+    def names(self, left: int) -> tuple[str, Callable[[ListedJob, bool], CellRow]]:
+        label = self.listed.labels()
+        longest = max(cell_len(label(job)) for job in self.listed.shown)
+        # the name first: the reason is also shown beneath the table, but a truncated name is useless
+        cells = min(longest + 1, left) if left - longest - 3 < MESSAGE_LEAST else longest + 1
+        cells = max(NAME_LEAST, cells) if left >= NAME_LEAST else max(1, left)
 
-    def _row(
-        self, job: ListedJob, label: str, columns: list[TableColumn], name: int, why: int, *, pointed: bool
-    ) -> CellRow:
-        status = job.status
-        ink = words.STATE_STYLE[status.state]
-        mark = self.glyphs.point if job.id in self.listed.marked else self.glyphs.now if pointed else " "
-        row: CellRow = [(mark, "preview"), (f" {self.glyphs.states[status.state]} ", ink)]
-        row.append((self.cut(label, name), "strong" if job.live or pointed else "text"))
-        for column in columns:
-            told, how = _value(column.title, job, self.now_s)
-            row.append((f" {told:>{column.cells - 1}}", how if told != "–" else "dim"))
-        if why:
-            row.append((f"  {self.cut(job.why, why - 1)}", "fault" if job.error else "dim"))
-        return row
+        def named(job: ListedJob, pointed: bool) -> CellRow:
+            return [(cut(label(job), cells), "strong" if job.live or pointed else "text")]
 
+        return set_cell_size("JOB", cells), named
 
-GRAMS = "CO₂"
-COLUMNS = (
-    TableColumn("GPU", 5, 90),
-    TableColumn("WATTS", 9, 0, "watts"),
-    TableColumn("DONE", 6, 0, "done"),
-    TableColumn("ENDS", 11, 60, "finish"),
-    TableColumn(GRAMS, 11, 40, "CO2"),
-    TableColumn("VS NOW", 8, 52),
-)
+    def message(self, job: ListedJob) -> Span:
+        return job.why, "fault" if job.error else "dim"
 
-
-def _widths(labels: list[str], width: int) -> tuple[int, int]:
-    """Cells of the name and of the reason; 0 where there is no room for that."""
-    left = width - sum(column.cells for column in fitting(COLUMNS, width)) - 4
-    longest = max(cell_len(label) for label in labels)
-    # the name first: the reason is also shown beneath the table, but a truncated name is useless
-    name = min(longest + 1, left) if left - longest - 2 < WHY_LEAST else longest + 1
-    name = max(NAME_LEAST, name) if left >= NAME_LEAST else max(1, left)
-    why = left - name - 1
-    return name, why if why >= WHY_LEAST else 0
-
-
-def _value(title: str, job: ListedJob, now_s: float) -> tuple[str, Ink]:
-    """The content of a column, and its ink."""
-    status = job.status
-    if title == "GPU":
-        return (str(len(status.gpus)) if status.gpus else "–"), "text"
-    if title == "WATTS":
-        if not job.live or status.power_w is None:
+    def value(self, title: str, job: ListedJob) -> Span:
+        status, ink = job.status, "text" if job.live else "dim"
+        if title == "GPU":
+            return (str(len(status.gpus)) if status.gpus else "–"), "text"
+        if title == "WATTS":
+            if not job.live or status.power_w is None:
+                return "–", "dim"
+            return words.marked(figures.watts(status.power_w), words.mark(status, "power_w")), "text"
+        if title == "DONE":
+            return ("–" if job.done is None else figures.percent(job.done)), "text"
+        if title == "ENDS":
+            # the clock of a replayed job is not ours
+            now_s = units.from_iso(status.measured_at) if status.replayed else self.now_s
+            return situation.finish(status, now_s) if job.live else situation.ended_at(status, now_s) or "–", ink
+        if title == GRAMS:
+            sign = words.mark(status, "gco2_g" if status.at_end is None else "at_end")  # the whole, as it is expected
+            return words.marked(figures.grams(job.grams), "" if job.grams is None else sign), ink
+        less = job.less
+        if less is None:
             return "–", "dim"
-        return words.marked(figures.watts(status.power_w), words.mark(status, "power_w")), "text"
-    if title == "DONE":
-        return ("–" if job.done is None else figures.percent(job.done)), "text"
-    if title == "ENDS":
-        if status.replayed:  # its clock is not ours
-            now_s = units.from_iso(status.measured_at)
-        ends = situation.finish(status, now_s) if job.live else situation.ended_at(status, now_s) or "–"
-        return ends, "text" if job.live else "dim"
-    if title == GRAMS:
-        sign = words.mark(status, "gco2_g" if status.at_end is None else "at_end")  # the whole, as it is expected
-        return words.marked(figures.grams(job.grams), "" if job.grams is None else sign), "text" if job.live else "dim"
-    less = job.less
-    if less is None:
-        return "–", "dim"
-    return figures.signed(-less, figures.percent), "running" if less > 0.004 else "warning" if less < -0.004 else "text"
+        ink = "running" if less > 0.004 else "warning" if less < -0.004 else "text"
+        return figures.signed(-less, figures.percent), ink
 
 
 def summed_w(jobs: tuple[ListedJob, ...]) -> float | None:

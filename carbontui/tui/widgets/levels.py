@@ -28,7 +28,7 @@ class PastLevels:
         return self.kinds[index] if index < len(self.kinds) else None
 
 
-def table(plan: protocol.PlanView | None) -> dict[str, protocol.LevelInfo]:
+def table(plan: protocol.PlanView | None) -> dict[str, protocol.Level]:
     return {info.name: info for info in plan.table} if plan else {}
 
 
@@ -52,9 +52,9 @@ def held(picture: Picture, past: PastLevels | None, at_s: float) -> protocol.Lev
     return known.kind if known else KIND_OF_STATE.get(picture.status.state)
 
 
-def planned(plan: protocol.PlanView | None, view: TimeScale, now_s: float) -> list[protocol.LevelInfo | None]:
+def planned(plan: protocol.PlanView | None, view: TimeScale, now_s: float) -> list[protocol.Level | None]:
     """The level at the middle of each column from now on; None in the past and after the end of the plan."""
-    found: list[protocol.LevelInfo | None] = [None] * view.columns
+    found: list[protocol.Level | None] = [None] * view.columns
     if plan is None:
         return found
     infos = table(plan)

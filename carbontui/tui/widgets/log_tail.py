@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from carbontui.tui.glyphs import BLOCKS, Glyphs
 from carbontui.tui.loglines import LogLines
 from carbontui.tui.widgets.cells import CellRow, Cells
 
@@ -12,8 +11,8 @@ class LogTail(Cells):
 
     over = False
 
-    def __init__(self, glyphs: Glyphs = BLOCKS, id: str | None = None) -> None:
-        super().__init__(glyphs, id)
+    def __init__(self, id: str | None = None) -> None:
+        super().__init__(id)
         self.lines = LogLines(keep=200)
 
     def begin(self) -> None:

@@ -7,26 +7,22 @@ from itertools import pairwise
 from carbontui import protocol, units
 from carbontui.text import account, situation
 from carbontui.text import figures as form
-from carbontui.tui import words
+from carbontui.tui import glyphs, words
 from carbontui.tui.log_figures import LogFigures, figures
 from carbontui.tui.loglines import LogRow, text_of
 from carbontui.tui.picture import Picture
-from carbontui.tui.widgets.cells import CellRow, Cells, spread
+from carbontui.tui.widgets.cells import CellRow, PictureCells, spread
 
 _LABEL = 8
 _VALUE = 10
 
 
-class Numbers(Cells):
-    """`show(picture)`; rows that do not fit the height are left out from the end."""
+class Numbers(PictureCells):
+    """Rows that do not fit the height are left out from the end."""
 
-    picture: Picture | None = None
+    TITLE = "CO₂ and energy"
     printed = LogFigures()
     """Figures read from the training's output: shown, and marked as such, where it reports none."""
-
-    def show(self, picture: Picture) -> None:
-        self.picture = picture
-        self.redraw()
 
     def hear(self, rows: list[LogRow]) -> None:
         """The newest rows of the output."""
@@ -35,16 +31,13 @@ class Numbers(Cells):
             self.printed = printed
             self.redraw()
 
-    def draw(self, width: int, height: int) -> list[CellRow]:
-        picture, self._width = self.picture, width
-        if picture is None:
-            return [self.heading(width, "CO₂ and energy")]
-        status = picture.status
+    def draw_picture(self, picture: Picture, width: int, height: int) -> list[CellRow]:
+        status, self._width = picture.status, width
         account = self._account(status)
         training = self._training(picture, width)
         if height < 4:
             return [self._brief(status), self._brief_grams(status), *account[1:]][:height]
-        head = [self.heading(width, "CO₂ and energy", "i: where from")]
+        head = [self.heading(width, self.TITLE, "i: where from")]
         if height >= len(account) + len(training) + 2:
             return [*head, *account, self.heading(width, "training"), *training]
         # two short columns where rows are scarce
@@ -178,7 +171,7 @@ class Numbers(Cells):
         cells = [sum(part) / len(part) for part in parts if part]
         low, high = min(cells), max(cells)
         span = (high - low) or 1.0
-        return "".join(self.glyphs.bar[1 + round((v - low) / span * 7)] for v in cells)
+        return "".join(glyphs.BAR[1 + round((v - low) / span * 7)] for v in cells)
 
 
 def _band(end: protocol.AtEnd) -> str:

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 from carbontui.tui import plan_words
 from carbontui.tui.picture import Picture
-from carbontui.tui.widgets.cells import CellRow, Cells
+from carbontui.tui.widgets.cells import CellRow, PictureCells
 
 
-class PlanBrief(Cells):
-    """`show(picture)`."""
+class PlanBrief(PictureCells):
+    """The newest events keep a few rows."""
 
-    picture: Picture | None = None
+    TITLE = "the plan"
 
-    def show(self, picture: Picture) -> None:
-        self.picture = picture
-        self.redraw()
-
-    def draw(self, width: int, height: int) -> list[CellRow]:
-        head = self.heading(width, "the plan", "w: all of it")
-        if self.picture is None:
-            return [head]
-        rows = plan_words.course_rows(self.picture, width)
-        told = plan_words.event_rows(self.picture.status.events, self.picture, whole=False)
-        room = height - 1 - (min(len(told), 5) if told else 0)
-        return [head, *rows[:room], *told][:height]
+    def draw_picture(self, picture: Picture, width: int, height: int) -> list[CellRow]:
+        rows = plan_words.course_rows(picture, width)
+        told = plan_words.event_rows(picture.status.events, picture, whole=False)
+        room = height - 1 - min(len(told), 5)
+        return [self.heading(width, self.TITLE, "w: all of it"), *rows[:room], *told][:height]

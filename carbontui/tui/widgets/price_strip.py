@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from carbontui import protocol, units
+from carbontui.tui import glyphs
 from carbontui.tui.picture import Picture
-from carbontui.tui.widgets.cells import CellRow, Cells, Ink
+from carbontui.tui.widgets.cells import CellRow, Ink, PictureCells
 from carbontui.tui.widgets.scale import GUTTER, means, window
 
 TREND_S = 3 * 3600.0
@@ -15,19 +16,12 @@ SAME = 0.05
 """Share of the day's spread below which a change is no trend."""
 
 
-class PriceStrip(Cells):
-    """`show(picture)`; the axis starts at the lowest price, so zero lies within it if prices are negative."""
+class PriceStrip(PictureCells):
+    """The axis starts at the lowest price, so zero lies within it if prices are negative."""
 
-    picture: Picture | None = None
-
-    def show(self, picture: Picture) -> None:
-        self.picture = picture
-        self.redraw()
-
-    def draw(self, width: int, height: int) -> list[CellRow]:
-        picture = self.picture
-        prices = picture.series.price if picture is not None else None
-        if picture is None or prices is None:
+    def draw_picture(self, picture: Picture, width: int, height: int) -> list[CellRow]:
+        prices = picture.series.price
+        if prices is None:
             return []
         now = value_at(prices, picture.now_s)
         left = "price" if now is None else f"price  {now:.3f} {prices.currency}/kWh"
@@ -41,7 +35,7 @@ class PriceStrip(Cells):
             tall = 0 if value is None else 1 + round((value - low) / ((high - low) or 1.0) * 7)
             below = value is not None and value < 0
             ink = "past" if x < at else "unloaded" if below else "warning"
-            cells.append((self.glyphs.now, "now") if x == at else (self.glyphs.bar[tall], ink))
+            cells.append((glyphs.NOW, "now") if x == at else (glyphs.BAR[tall], ink))
         told = self.heading(width, left, trend_words(prices, picture.now_s))
         return [told, [(f"{high:>{GUTTER - 1}.2f} ", "dim"), *cells]]
 

@@ -15,7 +15,7 @@ from textual.message import Message
 from textual.widgets import Input, Label, OptionList
 from textual.widgets.option_list import Option
 
-from carbontui.tui.glyphs import BLOCKS, plain
+from carbontui.tui.glyphs import plain
 
 
 class Prompt(Vertical):
@@ -39,7 +39,7 @@ class Prompt(Vertical):
 
     def letters(self, text: str) -> str:
         """Our text in characters this terminal can show."""
-        return plain(text, getattr(self.app, "glyphs", BLOCKS))
+        return plain(text, self.app)
 
     def answer(self, value: str | None) -> None:
         self.post_message(self.Answered(self, value))

@@ -2,87 +2,73 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from rich.cells import set_cell_size
 
 from carbontui.text import figures, marks
-from carbontui.tui import words
+from carbontui.tui import glyphs, words
 from carbontui.tui.queue_list import QueueList, QueueRow, QueueSeen
-from carbontui.tui.widgets.cells import CellRow, Cells, Ink, spread
-from carbontui.tui.widgets.row_table import RowTable, TableColumn, fitting
+from carbontui.tui.widgets.cells import CellRow, Cells, Span, spread
+from carbontui.tui.widgets.row_table import RowTable, TableColumn, cut
 from carbontui.tui.widgets.scale import GUTTER, TimeScale, eighths, means
 from carbontui.tui.widgets.timeline import Column, axis, plot, top_of, with_scale
 
 GRAMS = "CO₂"
-COLUMNS = (
-    TableColumn("USER", 9, 90, "user"),
-    TableColumn("NODES", 11, 76),
-    TableColumn("WATTS", 10, 0, "watts"),
-    TableColumn(GRAMS, 9, 66),
-    TableColumn("FINISH", 11, 50, "finish"),
-    TableColumn("DEADLINE", 11, 60, "slack"),
-)
-ID_CELLS, NAME_CELLS, TOLD_LEAST = 9, 18, 14
+ID_CELLS, NAME_CELLS = 9, 18
 
 
 class QueueTable(RowTable):
     """Jobs of everybody, or nodes."""
 
+    COLUMNS = (
+        TableColumn("USER", 9, 90, "user"),
+        TableColumn("NODES", 11, 76),
+        TableColumn("WATTS", 10, 0, "watts"),
+        TableColumn(GRAMS, 9, 66),
+        TableColumn("FINISH", 11, 50, "finish"),
+        TableColumn("DEADLINE", 11, 60, "slack"),
+    )
+    MESSAGE = "STATE"
     listed: QueueList = QueueList()
 
-    def draw(self, width: int, height: int) -> list[CellRow]:
-        listed = self.listed
-        if not listed.shown:
-            return [[(f"  {self._why_empty()}", "dim")]]
-        columns = fitting(COLUMNS, width)
-        left = width - 4 - ID_CELLS - sum(column.cells for column in columns)
-        name = max(1, min(NAME_CELLS, left))
-        told = left - name - 2
-        titles = f"{'NODE' if listed.nodes else 'JOB':<{ID_CELLS}}{set_cell_size('' if listed.nodes else 'NAME', name)}"
-        rows = [self.head(titles, columns, "STATE" if told >= TOLD_LEAST else "")]
-        for at in self.visible_rows(height - 1):
-            pointed = at == listed.place
-            row = self._row(listed.shown[at], columns, name, told, pointed=pointed)
-            rows.append(self.under_cursor(row, width) if pointed else row)
-        return rows
-
-    def _why_empty(self) -> str:
+    def why_empty(self) -> str:
         seen = self.listed.listing
         if not (seen.start_s or seen.jobs):
-            return "the queue cannot be read" if seen.faults else f"asking Slurm {self.glyphs.ellipsis}"
+            return "the queue cannot be read" if seen.faults else f"asking Slurm {glyphs.ELLIPSIS}"
         return "no row contains the word" if self.listed.wanted else "the queue is empty"
 
-    def _row(self, row: QueueRow, columns: list[TableColumn], name: int, count: int, *, pointed: bool) -> CellRow:
-        ink = words.STATE_STYLE[row.state]
-        cells: CellRow = [(self.glyphs.now if pointed else " ", "preview"), (f" {self.glyphs.states[row.state]} ", ink)]
-        cells.append((self.cut(row.id, ID_CELLS - 1) + " ", "text"))
-        cells.append((self.cut(row.name, name), "strong" if row.ours or pointed else "text"))
-        for column in columns:
-            text, how = _value(column.title, row, self.now_s)
-            cells.append((" " + self.cut(text, column.cells - 1, right=True), how))
-        if count >= TOLD_LEAST:
-            cells.append((f"  {self.cut(row.message, count)}", ink if row.ours else "dim"))
-        return cells
+    def names(self, left: int) -> tuple[str, Callable[[QueueRow, bool], CellRow]]:
+        cells = max(1, min(NAME_CELLS, left - ID_CELLS))
+        first, second = ("NODE", "") if self.listed.nodes else ("JOB", "NAME")
 
+        def named(row: QueueRow, pointed: bool) -> CellRow:
+            name = (cut(row.name, cells), "strong" if row.ours or pointed else "text")
+            return [(cut(row.id, ID_CELLS - 1) + " ", "text"), name]
 
-def _value(title: str, row: QueueRow, now_s: float) -> tuple[str, Ink]:
-    if title == "USER":
-        return row.user, "text"
-    if title == "NODES":
-        return row.where, "text"
-    if title == "WATTS":
-        if row.watts is None:
-            return ("not ours", "dim") if not row.ours else ("unknown", "warning")
-        return words.marked(figures.watts(row.watts), row.mark), "text" if not row.mark else "dim"
-    if title == GRAMS:
-        return ("–", "dim") if row.grams is None else (figures.grams(row.grams), "text")
-    if title == "FINISH":
-        late = row.ends_s is not None and row.deadline_s is not None and row.ends_s > row.deadline_s
-        return _clock(row.ends_s, now_s), "warning" if late else "text"
-    return _clock(row.deadline_s, now_s), "text"
+        return f"{first:<{ID_CELLS}}{set_cell_size(second, cells)}", named
 
+    def message(self, row: QueueRow) -> Span:
+        return row.message, words.STATE_STYLE[row.state] if row.ours else "dim"
 
-def _clock(at_s: float | None, now_s: float) -> str:
-    return "–" if at_s is None else figures.clock(at_s, now_s)
+    def value(self, title: str, row: QueueRow) -> Span:
+        if title == "USER":
+            return row.user, "text"
+        if title == "NODES":
+            return row.where, "text"
+        if title == "WATTS":
+            if row.watts is None:
+                return ("not ours", "dim") if not row.ours else ("unknown", "warning")
+            return words.marked(figures.watts(row.watts), row.mark), "text" if not row.mark else "dim"
+        if title == GRAMS:
+            return figures.grams(row.grams), "text"
+        if title == "FINISH":
+            late = row.ends_s is not None and row.deadline_s is not None and row.ends_s > row.deadline_s
+            return self._clock(row.ends_s), "warning" if late else "text"
+        return self._clock(row.deadline_s), "text"
+
+    def _clock(self, at_s: float | None) -> str:
+        return "–" if at_s is None else figures.clock(at_s, self.now_s)
 
 
 class SiteChart(Cells):
@@ -111,12 +97,12 @@ class SiteChart(Cells):
             tall = eighths(drawn, top, space)
             over = most is not None and drawn is not None and drawn * 1e3 > most * (1 + 1e-6)
             bars.append(Column(tall, tall, 0, "warning" if over else "running"))
-        plotted = plot(bars, space, None, self.glyphs)
+        plotted = plot(bars, space, None)
         for x, most in enumerate(cap):
             if most:
                 y = space - 1 - min(space - 1, max(0, round(most / 1e3 / top * space - 0.5)))
                 if plotted[y][x][0] == " ":
-                    plotted[y][x] = (self.glyphs.dash, "capped")
+                    plotted[y][x] = (glyphs.DASH, "capped")
         return [*rows, *with_scale(plotted, top), self._strip(view), axis(view, None)]
 
     def _title(self) -> tuple[CellRow, CellRow]:
@@ -134,4 +120,4 @@ class SiteChart(Cells):
         values = means(self.listing.intensity, self.listing.start_s, self.listing.slot_s, view)
         top = top_of([value for value in values if value is not None])
         row: CellRow = [(f"{'g/kWh':>{GUTTER - 1}} ", "dim")]
-        return row + [(self.glyphs.bar[eighths(value, top, 1)], "past") for value in values]
+        return row + [(glyphs.BAR[eighths(value, top, 1)], "past") for value in values]

@@ -8,7 +8,7 @@ import textwrap
 from rich.cells import set_cell_size
 
 from carbontui.text import situation
-from carbontui.tui import words
+from carbontui.tui import glyphs, words
 from carbontui.tui.messages import Connection
 from carbontui.tui.picture import Picture
 from carbontui.tui.widgets.cells import CellRow, Cells, spread, width_of
@@ -34,7 +34,7 @@ class StateBar(Cells):
             return [[(" carbontui", "title"), (f"  {self.connection.text or 'connecting'}", "dim")]]
         status = picture.status
         ink = words.STATE_STYLE[status.state]
-        left: CellRow = [(f" {self.glyphs.states[status.state]} ", ink), (situation.state(status).upper(), ink)]
+        left: CellRow = [(f" {glyphs.STATES[status.state]} ", ink), (situation.state(status).upper(), ink)]
         if at := situation.at_level(status, picture.plan):
             left.append((f"  {at}", "text"))
         if refused := situation.refused(status):
@@ -60,7 +60,7 @@ class StateBar(Cells):
             name = [(status.name, "strong")]
         if width_of(name) > room:
             # a name cut short still tells one job from another; below a few letters it tells nothing
-            short = set_cell_size(status.name, max(0, room - 1)).rstrip() + self.glyphs.ellipsis
+            short = set_cell_size(status.name, max(0, room - 1)).rstrip() + glyphs.ELLIPSIS
             name = [(short, "strong")] if room > 6 else []
         return spread(width, left, [*name, *end])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from carbontui.tui import glyphs
 from carbontui.tui.widgets.cells import CellRow, Cells, spread
 
 
@@ -40,5 +41,5 @@ class StatusLine(Cells):
         room = width - len(more) - 5
         first = self.notices[0]
         if len(first) > room:
-            first = first[: max(0, room - 1)] + self.glyphs.ellipsis
+            first = first[: max(0, room - 1)] + glyphs.ELLIPSIS
         return [spread(width, [(" ! ", "warning"), (first, "text"), (more, "dim")], last)]

@@ -7,22 +7,17 @@ import textwrap
 from carbontui.text.account import summary
 from carbontui.tui import words
 from carbontui.tui.picture import Picture
-from carbontui.tui.widgets.cells import CellRow, Cells
+from carbontui.tui.widgets.cells import CellRow, PictureCells
 
 _LABEL = 11
 _LEAST_OF_ALL = ("emitted", "avoided", "finish", "at")
 """Rows kept where space is scarce: how it ended is shown above, its last output below."""
 
 
-class Summary(Cells):
-    """`show(picture)` once the job is over; `brief`: only the most important rows."""
+class Summary(PictureCells):
+    """Shown once the job is over; `brief`: only the most important rows."""
 
-    picture: Picture | None = None
     brief = False
-
-    def show(self, picture: Picture) -> None:
-        self.picture = picture
-        self.redraw()
 
     def wanted(self, picture: Picture, width: int) -> int:
         """Rows that it needs, heading included."""
@@ -38,13 +33,11 @@ class Summary(Cells):
     def _folded(text: str, width: int) -> list[str]:
         return textwrap.wrap(text, max(8, width - _LABEL)) or [""]
 
-    def draw(self, width: int, height: int) -> list[CellRow]:
-        if self.picture is None:
-            return []
+    def draw_picture(self, picture: Picture, width: int, height: int) -> list[CellRow]:
         rows: list[CellRow] = [self.heading(width, "the job is over", "q leaves")]
-        saved = (self.picture.status.avoided_g or 0.0) > 0
+        saved = (picture.status.avoided_g or 0.0) > 0
         inks = {"avoided": "running"} if saved else {}
-        for label, told in self._said(self.picture):
+        for label, told in self._said(picture):
             for index, line in enumerate(self._folded(told, width)):
                 shown = label if index == 0 else ""
                 rows.append([(f" {shown:<9} ", "dim"), (line, inks.get(label, "text"))])

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from carbontui import protocol
 from carbontui.text import figures
-from carbontui.tui.glyphs import Glyphs
-from carbontui.tui.widgets.cells import CellRow, Ink
+from carbontui.tui import glyphs
+from carbontui.tui.picture import Picture
+from carbontui.tui.widgets.cells import CellRow, Ink, PictureCells
+from carbontui.tui.widgets.levels import PastLevels
 from carbontui.tui.widgets.scale import GUTTER, TimeScale, hours, nice_top
 
 
@@ -23,39 +26,50 @@ class Column:
     low: int = 1 << 30
 
 
-def plot(columns: list[Column], rows: int, now: int | None, glyphs: Glyphs) -> list[list[tuple[str, Ink]]]:
+class TimeChart(PictureCells):
+    """`show_levels(picture, past, preview)`: the levels that held, and a plan that is considered."""
+
+    past: PastLevels | None = None
+    preview: protocol.PlanView | None = None
+
+    def show_levels(self, picture: Picture, past: PastLevels | None, preview: protocol.PlanView | None) -> None:
+        self.past, self.preview = past, preview
+        self.show(picture)
+
+
+def plot(columns: list[Column], rows: int, now: int | None) -> list[list[tuple[str, Ink]]]:
     """Rows of cells, the top one first."""
-    return [[_cell(column, row, now == x, glyphs) for x, column in enumerate(columns)] for row in reversed(range(rows))]
+    return [[_cell(column, row, now == x) for x, column in enumerate(columns)] for row in reversed(range(rows))]
 
 
-def _cell(column: Column, row: int, is_now: bool, glyphs: Glyphs) -> tuple[str, Ink]:
+def _cell(column: Column, row: int, is_now: bool) -> tuple[str, Ink]:
     base = row * 8
     soft_ink = f"{column.ink}-soft"
     if column.solid >= base + 8:
-        char, ink = glyphs.dense if column.low <= base else glyphs.bar[8], column.ink
+        char, ink = glyphs.DENSE if column.low <= base else glyphs.BAR[8], column.ink
     elif column.soft >= base + 8:
         # the lower edge of the band runs through a cell that the mean fills
         char, ink = (
-            (glyphs.bar[column.solid - base], f"{column.ink}/{soft_ink}")
+            (glyphs.BAR[column.solid - base], f"{column.ink}/{soft_ink}")
             if column.solid > base
-            else (glyphs.bar[8], soft_ink)
+            else (glyphs.BAR[8], soft_ink)
         )
     elif column.soft > base:
         whole = column.soft if column.solid <= base else max(column.solid, column.soft)
-        char = glyphs.bar[whole - base]
+        char = glyphs.BAR[whole - base]
         ink = column.ink if column.solid > base else soft_ink
         if column.hatched:
             ink = f"{ink}/hatch-back"
     elif column.hatched:
-        char, ink = glyphs.hatch, "hatch"
+        char, ink = glyphs.HATCH, "hatch"
     elif column.band > base:
         # dots, so that the visible height is that of the mean
-        char, ink = (glyphs.stipple, "past") if column.band >= base + 4 else (" ", "text")
+        char, ink = (glyphs.STIPPLE, "past") if column.band >= base + 4 else (" ", "text")
     else:
         char, ink = " ", "text"
     if is_now:
-        filled = char in (glyphs.bar[8], glyphs.dense)
-        return glyphs.now, f"now/{ink.partition('/')[0]}" if filled and glyphs.braille else "now"
+        filled = char in (glyphs.BAR[8], glyphs.DENSE)
+        return glyphs.NOW, f"now/{ink.partition('/')[0]}" if filled else "now"
     return char, ink
 
 

@@ -2,46 +2,37 @@
 
 from __future__ import annotations
 
-from carbontui import protocol, units
+from carbontui import units
 from carbontui.text import figures
-from carbontui.tui import words
+from carbontui.tui import glyphs, words
 from carbontui.tui.picture import Picture
-from carbontui.tui.widgets.cells import CellRow, Cells, Ink
-from carbontui.tui.widgets.levels import PastLevels, held, planned
+from carbontui.tui.widgets.cells import CellRow, Ink
+from carbontui.tui.widgets.levels import held, planned
 from carbontui.tui.widgets.scale import GUTTER, eighths, means, window
-from carbontui.tui.widgets.timeline import Column, axis, plot, top_of, with_scale
+from carbontui.tui.widgets.timeline import Column, TimeChart, axis, plot, top_of, with_scale
 
 
-class WattChart(Cells):
-    """`show(picture, past, preview)`; shares its columns with the forecast above it and carries the hours of both."""
+class WattChart(TimeChart):
+    """Shares its columns with the forecast above it and carries the hours of both."""
 
-    picture: Picture | None = None
-    preview: protocol.PlanView | None = None
+    TITLE = "power"
 
-    past: PastLevels | None = None
-
-    def show(self, picture: Picture, past: PastLevels | None, preview: protocol.PlanView | None) -> None:
-        self.picture, self.past, self.preview = picture, past, preview
-        self.redraw()
-
-    def draw(self, width: int, height: int) -> list[CellRow]:
-        if self.picture is None:
-            return [self.heading(width, "power")]
-        status = self.picture.status
+    def draw_picture(self, picture: Picture, width: int, height: int) -> list[CellRow]:
+        status = picture.status
         limit = _sum([gpu.limit_w for gpu in status.gpus])
         parked = _sum([gpu.parked_w for gpu in status.gpus])
-        rows = [self._title(width, parked)]
-        view = window(self.picture, width - GUTTER)
+        rows = [self._title(picture, width, parked)]
+        view = window(picture, width - GUTTER)
         space = height - 2
         if space < 1:
             return rows
-        now = view.column(self.picture.now_s)
-        watts = self.picture.series.watts
+        now = view.column(picture.now_s)
+        watts = picture.series.watts
         metered: list[float | None] = [None] * view.columns
         if watts is not None:
             metered = means(watts.total_w, units.from_iso(watts.start), watts.step_s, view)
-        ahead = planned(None if self.picture.over else self.preview or self.picture.plan, view, self.picture.now_s)
-        if self.picture.over:
+        ahead = planned(None if picture.over else self.preview or picture.plan, view, picture.now_s)
+        if picture.over:
             # a mean reaches to the end of its bin: nothing was drawn after the end
             metered = [mean if x <= now else None for x, mean in enumerate(metered)]
         future = [info.power_w if info else None for info in ahead]
@@ -54,18 +45,18 @@ class WattChart(Cells):
             info = ahead[x]
             if metered[x] is not None:
                 tall = eighths(metered[x], top, space)
-                at_s = self.picture.now_s if x == now else view.time(x) + view.span_s / 2
-                kind = held(self.picture, self.past, at_s)
+                at_s = picture.now_s if x == now else view.time(x) + view.span_s / 2
+                kind = held(picture, self.past, at_s)
                 columns.append(Column(tall, tall, 0, words.KIND_STYLE[kind] if kind else "running"))
             elif info is not None and x >= now:
                 tall = eighths(info.power_w, top, space)
                 columns.append(Column(0, tall, 0, words.KIND_STYLE[info.kind]))
             else:
                 columns.append(Column())
-        plotted = plot(columns, space, now, self.glyphs)
+        plotted = plot(columns, space, now)
         self._line(plotted, limit, top, "capped")
         self._line(plotted, parked, top, "paused")
-        return [*rows, *with_scale(plotted, top), axis(view, now, over=self.picture.over)]
+        return [*rows, *with_scale(plotted, top), axis(view, now, over=picture.over)]
 
     def _line(self, plotted: list[list[tuple[str, Ink]]], watts: float | None, top: float, ink: str) -> None:
         """A dashed line at a level of watts, behind the columns."""
@@ -75,15 +66,14 @@ class WattChart(Cells):
         row = plotted[y]
         for x, (char, _) in enumerate(row):
             if char == " " and x % 2 == 0:
-                row[x] = (self.glyphs.dash, ink)
+                row[x] = (glyphs.DASH, ink)
 
-    def _title(self, width: int, parked: float | None) -> CellRow:
-        assert self.picture is not None
-        status = self.picture.status
+    def _title(self, picture: Picture, width: int, parked: float | None) -> CellRow:
+        status = picture.status
         now = "power"
-        if status.power_w is not None or not self.picture.over:
+        if status.power_w is not None or not picture.over:
             now += f"  {words.marked(figures.watts(status.power_w), words.mark(status, 'power_w'))}"
-        known = [w for w in (self.picture.series.watts.total_w if self.picture.series.watts else ()) if w is not None]
+        known = [w for w in (picture.series.watts.total_w if picture.series.watts else ()) if w is not None]
         facts = []
         if status.state == "waiting":
             facts.append("idle before the start")

@@ -5,19 +5,15 @@ from __future__ import annotations
 from carbontui import protocol
 from carbontui.text import figures, marks
 from carbontui.text.situation import OTHERS
-from carbontui.tui import words
-from carbontui.tui.widgets.cells import CellRow, Cells, spread
+from carbontui.tui import glyphs, words
+from carbontui.tui.picture import Picture
+from carbontui.tui.widgets.cells import CellRow, PictureCells, spread
 
 
-class WattRows(Cells):
-    """`show(status)`; rows give way to two columns, then to one line for all, where the screen is small."""
+class WattRows(PictureCells):
+    """Rows give way to two columns, then to one line for all, where the screen is small."""
 
-    status: protocol.Status | None = None
     with_heading = False
-
-    def show(self, status: protocol.Status) -> None:
-        self.status = status
-        self.redraw()
 
     @staticmethod
     def wanted(gpus: int, width: int, most: int) -> int:
@@ -27,26 +23,24 @@ class WattRows(Cells):
         pairs = (gpus + 1) // 2
         return pairs if pairs <= most and width >= 76 else 1
 
-    def draw(self, width: int, height: int) -> list[CellRow]:
+    def draw_picture(self, picture: Picture, width: int, height: int) -> list[CellRow]:
+        status = picture.status
         if not self.with_heading:
-            return self._boards(width, height)
-        tick = self.glyphs.tick
+            return self._boards(status, width, height)
+        tick = glyphs.TICK
         key: CellRow = [(tick, "paused"), (" parked  ", "dim"), (tick, "capped"), (" cap", "dim")]
-        shared = any(gpu.own_w is not None for gpu in self.status.gpus) if self.status else False
+        shared = any(gpu.own_w is not None for gpu in status.gpus)
         title = f"boards: this job's part of each, {OTHERS}" if shared else "boards"
-        head = self.heading(width, title, key if self.status and self.status.gpus else "")
-        return [head, *self._boards(width, height - 1)]
+        head = self.heading(width, title, key if status.gpus else "")
+        return [head, *self._boards(status, width, height - 1)]
 
-    def _boards(self, width: int, height: int) -> list[CellRow]:
-        status = self.status
-        if status is None:
-            return []
+    def _boards(self, status: protocol.Status, width: int, height: int) -> list[CellRow]:
         gpus = status.gpus
         if not gpus:
             return [[(" no GPU: ", "dim"), (self._host(status), "text")]]
         top = max([*(g.limit_w or 0.0 for g in gpus), *(g.power_w or 0.0 for g in gpus), 1.0])
         if len(gpus) <= height:
-            return [self._board(i, gpu, width, top) for i, gpu in enumerate(gpus)]
+            return [self._board(status, i, gpu, width, top) for i, gpu in enumerate(gpus)]
         if (len(gpus) + 1) // 2 <= height and width >= 76:
             half = (width - 2) // 2
             rows = []
@@ -54,7 +48,7 @@ class WattRows(Cells):
                 row: CellRow = []
                 for index in (i, i + (len(gpus) + 1) // 2):
                     if index < len(gpus):
-                        row += [*_padded(self._board(index, gpus[index], half, top), half), ("  ", "text")]
+                        row += [*_padded(self._board(status, index, gpus[index], half, top), half), ("  ", "text")]
                 rows.append(row)
             return rows
         return [self._together(gpus, width)]
@@ -62,23 +56,22 @@ class WattRows(Cells):
     def _host(self, status: protocol.Status) -> str:
         return f"{words.marked(figures.watts(status.power_w), words.mark(status, 'power_w'))} for CPU and memory"
 
-    def _board(self, index: int, gpu: protocol.Gpu, width: int, top: float) -> CellRow:
-        assert self.status is not None
+    def _board(self, status: protocol.Status, index: int, gpu: protocol.Gpu, width: int, top: float) -> CellRow:
         name = _short(gpu.name)
         number = str(index if gpu.index is None else gpu.index)
         number = f"{gpu.node}:{number}" if gpu.node else number
         label = f" {number} {name:<12} " if width >= 56 else f" {number} "
         watts = "–" if gpu.power_w is None else f"{gpu.power_w:.0f}"
         limit = "–" if gpu.limit_w is None else f"{gpu.limit_w:.0f}"
-        mark = words.mark(self.status, f"gpus.{index}.power_w") or " "
+        mark = words.mark(status, f"gpus.{index}.power_w") or " "
         numbers = f" {watts:>4} / {limit:>4} W {mark}"
         if gpu.own_w is not None:  # others use it too: how much of its draw is this job's
             numbers = f" {gpu.own_w:>4.0f} of {watts:>4} W {marks.ESTIMATED}"
         busy = "" if gpu.util is None or width < 66 else f" {figures.percent(gpu.util):>5}"
         memory = "" if gpu.memory_used_b is None or width < 76 else f" {gpu.memory_used_b / 2**30:>5.1f} GiB"
         space = width - len(label) - len(numbers) - len(busy) - len(memory)
-        still = self.status.state in ("paused", "unloaded", "waiting")
-        ink = "paused" if still else words.STATE_STYLE.get(self.status.state, "running")
+        still = status.state in ("paused", "unloaded", "waiting")
+        ink = "paused" if still else words.STATE_STYLE.get(status.state, "running")
         # the numbers are left of the bar: Textual sends a row from its left edge to the last change
         return [
             (label, "dim"),
@@ -94,10 +87,10 @@ class WattRows(Cells):
             return []
         drawn = gpu.power_w if gpu.own_w is None else gpu.own_w
         filled = round((drawn or 0.0) / top * width)
-        cells: CellRow = [(self.glyphs.track, ink if x < filled else "faint") for x in range(width)]
+        cells: CellRow = [(glyphs.TRACK, ink if x < filled else "faint") for x in range(width)]
         for watts, tick_ink in ((gpu.parked_w, "paused"), (gpu.limit_w, "capped")):
             if watts:
-                cells[min(width - 1, max(0, round(watts / top * width) - 1))] = (self.glyphs.tick, tick_ink)
+                cells[min(width - 1, max(0, round(watts / top * width) - 1))] = (glyphs.TICK, tick_ink)
         return cells
 
     def _together(self, gpus: tuple[protocol.Gpu, ...], width: int) -> CellRow:

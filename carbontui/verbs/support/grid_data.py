@@ -67,13 +67,10 @@ def looked(
 
 def settings_of(loaded: config.Settings) -> GridSettings:
     """The settings of a feed for a verb. Raises Failure for keys and URLs that cannot be used."""
+    marginal = loaded.signal == "marginal"
+    given = GridSettings(False, marginal, loaded.currency, loaded.price_zone, loaded.price_per_kwh)
     with refused(), refused("", KeyFileError, code=4):
-        return opening.settings(
-            signal=loaded.signal,
-            currency=loaded.currency,
-            price_zone=loaded.price_zone,
-            price_per_kwh=loaded.price_per_kwh,
-        )
+        return opening.settings(given)
 
 
 AT_ONCE = 6

@@ -16,7 +16,7 @@ from carbontui.slurm import queue as slurm_queue
 from carbontui.slurm.fleet import Assumed, Cap
 from carbontui.slurm.queue import QueuedJob
 from carbontui.system import ssh
-from carbontui.text import figures, marks
+from carbontui.text import marks, slurm
 from carbontui.tui.queue_list import QueueRow, QueueSeen
 from carbontui.tui.target import Target
 from carbontui.verbs.support import grid_data
@@ -26,31 +26,6 @@ SLOTS, SLOT_S = 48, 1800.0
 GRID_EVERY_S = 900.0
 STALE_S = 120.0
 """A snapshot older than this does not give current watts."""
-WAITS = {
-    "Resources": "waits for free nodes",
-    "Priority": "waits behind others",
-    "Dependency": "waits for another job",
-    "JobHeldUser": "held by its owner",
-    "JobHeldAdmin": "held by an administrator",
-    "Licenses": "waits for watts or licences",
-    "ReqNodeNotAvail": "its nodes are not available",
-    "Reservation": "waits for its reservation",
-}
-RUNNING: dict[str, tuple[protocol.State, str]] = {
-    "RUNNING": ("running", "running"),
-    "COMPLETING": ("running", "ending"),
-    "CONFIGURING": ("starting", "starting"),
-    "SUSPENDED": ("paused", "suspended by Slurm"),
-}
-NODES: dict[str, tuple[protocol.State, str]] = {
-    "idle": ("waiting", "free"),
-    "mixed": ("running", "partly in use"),
-    "allocated": ("running", "in use"),
-    "completing": ("running", "ending a job"),
-    "drained": ("stopped", "drained"),
-    "draining": ("stopped", "draining"),
-    "down": ("failed", "down"),
-}
 
 
 class QueueWatch:
@@ -80,7 +55,7 @@ class QueueWatch:
         if now - self._grid_at_s >= GRID_EVERY_S:
             self._grid, self._grid_at_s = self._ahead(start), now
         ours = self._ours()
-        rows = tuple(self._row(job, ours.get(_chain(job)), now) for job in queue)
+        rows = tuple(self._row(job, ours.get(job.chain), now) for job in queue)
         cap = fleet_queue.per_slot(self._budget, start, SLOT_S, SLOTS) if self._budget else []
         faults = tuple(f"job {job.id}: {job.asked.fault}" for job in queue if job.asked and job.asked.fault)
         return QueueSeen(
@@ -113,7 +88,8 @@ class QueueWatch:
         status = known.status() if known is not None and job.runs else None
         live = status is not None and status.state in protocol.LIVE_STATES
         fresh = live and status is not None and now_s - units.from_iso(status.measured_at) < STALE_S
-        state, told = _state(job, now_s)
+        begun = job.runs or job.state == "CONFIGURING"
+        state, told = slurm.running(job.state) if begun else slurm.waiting(job.reason, job.start_s, now_s)
         watts, mark = None, ""
         if status is not None and live:
             state, told = status.state, status.reason.text
@@ -156,37 +132,21 @@ class QueueWatch:
         return Target(known.id, known.name, socket, status=known.status(), host=known.host)
 
 
-def _chain(job: QueuedJob) -> str:
-    return job.asked.chain if job.asked is not None and job.asked.chain else job.id
-
-
-def _state(job: QueuedJob, now_s: float) -> tuple[protocol.State, str]:
-    """Slurm's state in our words."""
-    if job.runs or job.state == "CONFIGURING":
-        return RUNNING.get(job.state, ("running", job.state.lower()))
-    if job.reason == "BeginTime" and job.start_s is not None:
-        return "waiting", f"begins {figures.clock(job.start_s, now_s)}"
-    return "waiting", WAITS.get(job.reason, f"waits: {job.reason}")
-
-
 def _node(
     name: str, state: str, cpus: int, gpus: int, queue: Sequence[QueuedJob], ours: dict[str, store.Job]
 ) -> QueueRow:
     """A node. Its watts are known only if carbontui meters every job on it and none of them spans other nodes."""
     here = [job for job in queue if job.runs and name in commands.nodes_of(job.node_list)]
-    known = [ours.get(_chain(job)) for job in here]
+    known = [ours.get(job.chain) for job in here]
     statuses = [job.status() for job in known if job is not None]
     watts = [status.power_w for status in statuses if status.power_w is not None]
     alone = all(job.node_list == name for job in here)
     ours_all = bool(here) and None not in known
     metered = ours_all and alone and len(watts) == len(here)
-    kind, told = NODES.get(state.rstrip("*~#!%$@^-+"), ("waiting", state))
-    if state.endswith("*"):
-        kind, told = "lost", f"{told}, does not answer"
-    size = f"{gpus} GPUs" if gpus else f"{cpus} CPUs"
+    kind, told = slurm.node(state)
     return QueueRow(
         id=name,
-        name=size,
+        name=f"{gpus} GPUs" if gpus else f"{cpus} CPUs",
         user="",
         where="" if not here else f"{len(here)} jobs" if len(here) > 1 else "1 job",
         state=kind,

@@ -34,11 +34,6 @@ def host_of(text: str, there: str) -> ssh.SshHost:
         return ssh.SshHost(ssh.place(text).host, carbontui=there)
 
 
-def job_of(text: str) -> str | None:
-    """The job of `user@host:job`; None without one."""
-    return ssh.place(text).job
-
-
 def only_job(host: ssh.SshHost, job: str | None) -> protocol.Status:
     """The job meant; ssh may ask for a password. Raises Failure: 2 for an ambiguous name, 3 for none."""
     with refused("", ssh.SshError, code=3):

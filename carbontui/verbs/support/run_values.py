@@ -31,14 +31,6 @@ def power(text: str, option: str) -> float:
         return units.parse_power(text)
 
 
-def current_directory() -> str:
-    """The folder the command runs in. Raises Failure when it has been removed."""
-    try:
-        return str(Path.cwd())
-    except OSError:
-        raise Failure("the current folder no longer exists; cd somewhere else", 2) from None
-
-
 def job_name(argv: tuple[str, ...]) -> str:
     """The script's file name, else the command's."""
     script = next((part for part in argv[1:] if part.endswith(".py")), argv[0])
@@ -63,26 +55,22 @@ def settings_for(**given: Any) -> config.Loaded:
         return config.load(given)
 
 
-def zone_for(wanted: str | None, recorded: bool) -> tuple[str | None, str]:
-    """(zone key, why it is not known). A recorded grid needs no zone, and accepts any name for one."""
-    if recorded:
-        return wanted or None, ""
-    from carbontui.verbs.support.grid_data import find_zone
-
-    found, why = find_zone(wanted)
-    return (found.key if found else None), why
-
-
 def place(loaded: config.Loaded, grid_file: str | None) -> tuple[str | None, str]:
-    """(zone key, why it is not known) of the grid a job is planned with and counted by. Raises Failure."""
+    """(zone key, why it is not known) of the grid a job is planned with and counted by; a recorded grid needs no zone,
+    and accepts any name for one. Raises Failure."""
+    settings = loaded.settings
     if grid_file is not None:
         if loaded.origin["intensity"] == "command line":
             raise Failure("--grid and --intensity exclude each other: give one", 2)
-        check_grid(grid_file)
-    settings = loaded.settings
-    key, why = zone_for(settings.zone, grid_file is not None)
-    # an unknown zone then matters only for prices
-    return (key, "") if settings.intensity is not None else (key, why)
+        with refused("--grid: "):
+            recorded.load(Path(grid_file))
+            recorded.load_price(Path(grid_file))
+        return settings.zone or None, ""
+    from carbontui.verbs.support.grid_data import find_zone
+
+    zone, why = find_zone(settings.zone)
+    # with an intensity of the user's, an unknown zone matters only for prices
+    return (zone.key if zone else None), "" if settings.intensity is not None else why
 
 
 def common(loaded: config.Loaded, command: tuple[str, ...], grid_file: str | None) -> dict[str, Any]:
@@ -94,10 +82,14 @@ def common(loaded: config.Loaded, command: tuple[str, ...], grid_file: str | Non
     if settings.objective == "cost" and not settings.currency:
         raise Failure("--objective cost needs --currency, like EUR", 2)
     key, why = place(loaded, grid_file)
+    try:
+        here = str(Path.cwd())
+    except OSError:
+        raise Failure("the current folder no longer exists; cd somewhere else", 2) from None
     return {
         **config.terms(settings),
         "argv": command,
-        "cwd": current_directory(),
+        "cwd": here,
         "by": link.whoami(),
         "zone": key,
         "zone_why": why,
@@ -190,10 +182,3 @@ def metrics_place(where: str | None) -> str | None:
             2,
         )
     return str(place)
-
-
-def check_grid(path: str) -> None:
-
-    with refused("--grid: "):
-        recorded.load(Path(path))
-        recorded.load_price(Path(path))

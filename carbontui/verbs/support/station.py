@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 
 from carbontui import config
+from carbontui.account.best_start import best_start
 from carbontui.grid import opening
-from carbontui.grid.best_start import best_start
 from carbontui.grid.types import GridForecast
 from carbontui.job import spec, store
 from carbontui.power.agent import processes, view

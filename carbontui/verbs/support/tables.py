@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import csv
 from importlib import resources
+from typing import TypeVar
+
+import msgspec
 
 from carbontui.account import compare
 from carbontui.account.compare import BoardSpec, Rented, Throughput
+
+T = TypeVar("T")
 
 
 def _rows(name: str) -> list[dict[str, str]]:
@@ -14,20 +19,15 @@ def _rows(name: str) -> list[dict[str, str]]:
     return list(csv.DictReader(text.splitlines()))
 
 
+def _table(name: str, kind: type[T], *columns: str) -> list[T]:
+    """A tuple of this kind per row, its fields from these columns; an empty cell is None."""
+    return [msgspec.convert([row[column] or None for column in columns], kind, strict=False) for row in _rows(name)]
+
+
 def boards() -> list[BoardSpec]:
     """The published figures that ship with carbontui."""
-    return [
-        BoardSpec(
-            row["device_name"],
-            row["short_name"],
-            float(row["memory_gb"]),
-            float(row["bandwidth_gbs"]),
-            float(row["fp32_tflops"]),
-            float(row["fp16_tflops"]) if row["fp16_tflops"] else None,
-            float(row["tdp_w"]),
-        )
-        for row in _rows("gpus.csv")
-    ]
+    figures = ("memory_gb", "bandwidth_gbs", "fp32_tflops", "fp16_tflops", "tdp_w")
+    return _table("gpus.csv", BoardSpec, "device_name", "short_name", *figures)
 
 
 def countries() -> dict[str, tuple[float, str]]:
@@ -41,25 +41,13 @@ def countries() -> dict[str, tuple[float, str]]:
 
 
 def throughputs() -> list[Throughput]:
-    return [
-        Throughput(row["task"], row["source"], row["precision"], row["gpu"], float(row["rate"]))
-        for row in _rows("throughput.csv")
-    ]
+    return _table("throughput.csv", Throughput, "task", "source", "precision", "gpu", "rate")
 
 
 def cloud_prices() -> list[Rented]:
     """Dated example prices of boards to rent, with the yearly mean of their region's grid where it is known."""
-    return [
-        Rented(
-            row["provider"],
-            row["region"],
-            row["gpu"],
-            float(row["usd_per_gpu_hour"]),
-            f"USD, {row['date']}",
-            float(row["gco2_per_kwh"]) if row["gco2_per_kwh"] else None,
-        )
-        for row in _rows("cloud-prices.csv")
-    ]
+    columns = ("provider", "region", "gpu", "usd_per_gpu_hour", "date", "gco2_per_kwh")
+    return [offer._replace(date=f"USD, {offer.date}") for offer in _table("cloud-prices.csv", Rented, *columns)]
 
 
 def board(name: str) -> BoardSpec | None:

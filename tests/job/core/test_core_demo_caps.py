@@ -9,7 +9,6 @@ from msgspec import structs
 from states import CAP, NOW_S, board, inputs, job_state, plan_of, rank
 
 from carbontui.job.clock import Clock
-from carbontui.job.spec import Simulated
 from carbontui.job.supervisor.core.effects import want_of
 from carbontui.job.supervisor.core.planning import machine
 from carbontui.job.supervisor.core.rules import calibration, capabilities
@@ -35,7 +34,7 @@ def test_a_simulated_board_follows_the_public_curve():
 
 def test_its_caps_are_planned_and_slow_the_training_by_as_much():
     seen = inputs(boards=(board(),), ranks=(rank(),))
-    state = job_state(simulated=Simulated(points=POINTS), caps_hold=True)
+    state = job_state(simulated=SimulatedSpec(points=POINTS), caps_hold=True)
     curve = calibration.simulated_curve(state, seen)
     assert curve.simulated and [point.kind for point in curve.levels] == ["cap", "cap", "cap", "full"]
     state = replace(state, curve=curve)
@@ -49,7 +48,7 @@ def test_its_caps_are_planned_and_slow_the_training_by_as_much():
 
 def test_flat_out_is_known_though_the_plan_caps_from_the_first_step_on():
     seen = inputs(boards=(board(),), ranks=(rank(),))
-    state = job_state(simulated=Simulated(points=POINTS), caps_hold=True)
+    state = job_state(simulated=SimulatedSpec(points=POINTS), caps_hold=True)
     assert machine.full_wall_w(state, seen) is None
     known = replace(state, curve=calibration.simulated_curve(state, seen))
     assert machine.full_wall_w(known, seen) == pytest.approx(680.0)

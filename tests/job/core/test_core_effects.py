@@ -7,12 +7,12 @@ from states import CAP, NOW_S, board, decided, inputs, job_state, rank
 from carbontui import protocol
 from carbontui.job.child import Child
 from carbontui.job.clock import Clock
-from carbontui.job.spec import Simulated
 from carbontui.job.supervisor.core import effects as fx
 from carbontui.job.supervisor.core.effects import effects
 from carbontui.job.supervisor.core.state import override
 from carbontui.job.supervisor.core.state.boards import Boards, LeftAlone
 from carbontui.job.supervisor.core.state.decision import Desired
+from carbontui.power.backends.simulated import SimulatedSpec
 from carbontui.protocol import statement
 
 FREEZE = fx.Freeze(protocol.LEASE_S)
@@ -53,7 +53,7 @@ def test_the_training_is_told_the_time_of_its_return_on_the_machines_clock():
 
 
 def test_a_simulated_cap_slows_the_training_itself_and_is_told_when_it_changes():
-    before = job_state(simulated=Simulated(), decision=decision())
+    before = job_state(simulated=SimulatedSpec(), decision=decision())
     after = replace(before, asked=Desired(limit_w=300.0))
     (sent,) = found(fx.SendWants, before, after)
     assert sent.want.duty is not None and 0.3 < sent.want.duty < 1.0
@@ -70,7 +70,7 @@ def test_a_cap_on_real_boards_asks_nothing_of_the_training():
 
 def test_a_duty_cycle_is_asked_as_it_is_on_simulated_boards_too():
     asked = Desired(duty=0.5, limit_w=300.0)
-    assert fx.want_of(job_state(simulated=Simulated(), asked=asked)).duty == 0.5
+    assert fx.want_of(job_state(simulated=SimulatedSpec(), asked=asked)).duty == 0.5
 
 
 # --- a start that is held ---
@@ -173,7 +173,7 @@ def test_until_the_training_has_named_boards_all_are_watched():
 
 
 def test_a_simulated_board_follows_the_training():
-    job = job_state(simulated=Simulated(), decision=decision())
+    job = job_state(simulated=SimulatedSpec(), decision=decision())
     paused = replace(job, decision=decision("paused"))
     assert found(fx.Simulate, job, job, inputs(child=WAITING)) == [fx.Simulate(None)]
     assert found(fx.Simulate, job, job, inputs(ranks=(rank(),))) == [fx.Simulate(1.0, 1.0)]
@@ -183,7 +183,7 @@ def test_a_simulated_board_follows_the_training():
 
 
 def test_a_simulated_board_rests_as_often_as_the_training():
-    job = job_state(simulated=Simulated(), decision=decision("throttled", "duty 50 %"), asked=Desired(duty=0.5))
+    job = job_state(simulated=SimulatedSpec(), decision=decision("throttled", "duty 50 %"), asked=Desired(duty=0.5))
     assert found(fx.Simulate, job, job, inputs(ranks=(rank(),))) == [fx.Simulate(1.0, 0.5)]
 
 

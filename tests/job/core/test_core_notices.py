@@ -6,10 +6,10 @@ from states import NOW_S, board, inputs, job_state, limits
 
 from carbontui import protocol
 from carbontui.job.clock import Clock
-from carbontui.job.spec import Simulated
 from carbontui.job.supervisor.core.state.boards import Boards
 from carbontui.job.supervisor.core.state.override import Overrides
 from carbontui.job.supervisor.core.view import notices
+from carbontui.power.backends.simulated import SimulatedSpec
 from carbontui.power.messages import Capability, Outcome, Readings
 
 
@@ -24,7 +24,7 @@ def test_a_plain_job_has_nothing_to_say():
 
 def test_what_is_no_measurement_comes_first_and_faults_of_ours_after_those_of_the_watts():
     known = job_state(
-        simulated=Simulated(),
+        simulated=SimulatedSpec(),
         clock=Clock(60.0, NOW_S, NOW_S),
         override=Overrides(protocol.Override("pause", None, None, "ada"), 1),
         budget="1x",

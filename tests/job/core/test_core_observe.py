@@ -31,7 +31,7 @@ def test_looking_twice_says_the_same_and_changes_nothing():
 def test_the_plan_of_now_its_next_change_and_the_persons_word_reach_the_decision():
     held = Overrides(protocol.Override("boost", None, None, "ada"), 2, NOW_S + 50)
     seen = observe(job_state(plan=plan_of(FULL, PAUSE), override=held), inputs())
-    assert (seen.planned.kind, seen.next_at_s, seen.next_level) == ("full", NOW_S + 900.0, "pause")
+    assert (seen.planned.kind, seen.next_at_s) == ("full", NOW_S + 900.0)
     assert (seen.override.by, seen.override_until_s) == ("ada", NOW_S + 50)
 
 

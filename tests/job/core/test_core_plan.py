@@ -33,14 +33,14 @@ def thawed(kept):
 
 def test_the_next_change_is_where_the_level_changes_not_where_the_slot_does():
     says = plan_of(FULL, FULL, PAUSE).at(NOW_S)
-    assert (says.level.kind, says.next_at_s, says.next_level) == ("full", NOW_S + 1800.0, "pause")
+    assert (says.level.kind, says.next_at_s) == ("full", NOW_S + 1800.0)
 
 
 def test_the_finish_is_no_change():
     finished = plan_of(FULL, FULL)
     finished = replace(finished, names=("full", ""))
     says = finished.at(NOW_S)
-    assert says.level.kind == "full" and says.next_at_s is None and says.next_level is None
+    assert says.level.kind == "full" and says.next_at_s is None
 
 
 def test_a_slot_ends_where_the_next_begins():
@@ -80,7 +80,7 @@ def spoilt(**fields):
     "kept",
     [
         None, {}, [], 7, "plan", spoilt(names=["full"]), spoilt(edges_s=[3, 2, 1]), spoilt(edges_s=[0.0, 0.0, 1.0]),
-        spoilt(table={"full": ["full"]}), spoilt(table=[]), spoilt(view={}), spoilt(edges_s=None),
+        spoilt(view={}), spoilt(edges_s=None),
     ],
 )  # fmt: skip
 def test_a_plan_kept_in_another_shape_is_no_plan(kept):
@@ -94,7 +94,7 @@ def test_a_plan_whose_times_nobody_can_read_is_no_plan():
 
 
 def test_a_kept_plan_of_unknown_levels_runs_flat_out():
-    odd = plan.restored(spoilt(table={}))
+    odd = plan.restored(spoilt(view={**thawed(plan.to_kept(plan_of(FULL, PAUSE)))["view"], "table": []}))
     assert finish.planned(job_state(plan=odd), inputs()).level.kind == "full"
 
 

@@ -6,12 +6,12 @@ import pytest
 from states import CAP, NOW_S, PAUSE, board, decided, inputs, job_state, plan_of, rank
 
 from carbontui.job.child import Child
-from carbontui.job.spec import Simulated
 from carbontui.job.supervisor.core.state import job, override
 from carbontui.job.supervisor.core.state.boards import Boards, LeftAlone
 from carbontui.job.supervisor.core.state.decision import Desired
 from carbontui.job.supervisor.core.state.measured import Mean
 from carbontui.job.supervisor.core.state.progress import Progress
+from carbontui.power.backends.simulated import SimulatedSpec
 from carbontui.power.messages import Capability, HostReading, Readings
 
 
@@ -165,7 +165,7 @@ def test_coming_back_is_timed_from_the_start_of_the_command_to_its_first_step():
 
 def test_boards_of_a_simulated_job_are_not_the_machines():
     seen = inputs(ranks=(rank(devices=("GPU-real",)),))
-    assert job.absorb(running(simulated=Simulated()), seen).boards.named is None
+    assert job.absorb(running(simulated=SimulatedSpec()), seen).boards.named is None
     assert job.absorb(running(), seen).boards.named == ("GPU-real",)
 
 

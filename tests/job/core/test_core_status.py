@@ -11,7 +11,6 @@ from carbontui import protocol
 from carbontui.grid.types import Accuracy
 from carbontui.job.child import Child
 from carbontui.job.clock import Clock
-from carbontui.job.spec import Simulated
 from carbontui.job.supervisor.core.state.boards import Boards
 from carbontui.job.supervisor.core.state.job import Totals
 from carbontui.job.supervisor.core.state.measured import Mean, Measured
@@ -20,6 +19,7 @@ from carbontui.job.supervisor.core.state.progress import Progress
 from carbontui.job.supervisor.core.view import notices as core_notices
 from carbontui.job.supervisor.core.view import status as core
 from carbontui.plan.results import Explanation
+from carbontui.power.backends.simulated import SimulatedSpec
 from carbontui.power.messages import HostReading, Readings
 from carbontui.text import figures
 
@@ -111,7 +111,9 @@ def how(told, name):
 
 
 def test_every_number_of_a_simulated_board_says_simulated():
-    known = job_state(simulated=Simulated(), decision=decision(), measured=Measured(parked_w={"GPU-a": Mean(118.0, 9)}))
+    known = job_state(
+        simulated=SimulatedSpec(), decision=decision(), measured=Measured(parked_w={"GPU-a": Mean(118.0, 9)})
+    )
     told = status(known)
     names = ("gpus.0.power_w", "gpus.0.parked_w", "power_w", "energy_gpu_kwh", "energy_wall_kwh", "gco2_g")
     assert {how(told, name) for name in names if name != "gco2_g"} == {"simulated"}

@@ -11,17 +11,17 @@ from states import CAP, FULL, NOW_S, PAUSE, board, inputs, job_state, limits, ou
 from carbontui import protocol
 from carbontui.job.child import Child
 from carbontui.job.clock import Clock
-from carbontui.job.spec import Simulated
 from carbontui.job.supervisor.core import commands
 from carbontui.job.supervisor.core import effects as fx
 from carbontui.job.supervisor.core.advance import CalibrationSaid, PlanFailed, Tick, advance
 from carbontui.job.supervisor.core.planning import finish, plan_request
 from carbontui.job.supervisor.core.state.levels import OFF, Level
 from carbontui.job.supervisor.core.view import notices, status
+from carbontui.power.backends.simulated import SimulatedSpec
 from carbontui.power.messages import Capability, HostReading, Outcome, Readings
 from carbontui.protocol import statement
 
-DUTY = Level("duty 50 %", "duty", 345.0, 0.5, duty=0.5)
+DUTY = Level("duty 50 %", "duty", 345.0, 0.5)
 UNLOAD = Level("unload", "unload", 25.0, 0.0)
 PLANS = (
     None, plan_of(FULL, PAUSE, FULL), plan_of(PAUSE, CAP, FULL, PAUSE, late_s=500.0), plan_of(UNLOAD, FULL, UNLOAD),
@@ -31,7 +31,7 @@ JOBS = (
     job_state(),
     job_state(work_s=None, steps=500),
     job_state(work_s=None, sigstop=True),
-    job_state(simulated=Simulated()),
+    job_state(simulated=SimulatedSpec()),
     job_state(cap=False, budget="1x"),
     job_state(clock=Clock(60.0, NOW_S, NOW_S)),
     job_state(outlook=None),

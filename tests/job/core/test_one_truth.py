@@ -153,7 +153,7 @@ def faults(state: JobState, seen: Inputs) -> list[str]:
     live = told.state in protocol.LIVE_STATES
     headline = f"{situation.state(told)} {situation.at_level(told, plan)} {situation.refused(told)} {author}"
     rows = dict(row.split(maxsplit=1) for row in look.report(told) if " " in row)
-    listed, brief = look.line(told), line.words(msgspec.to_builtins(told))
+    listed, brief = look.listed(told), line.words(msgspec.to_builtins(told))
     found = []
 
     def check(fine: bool, what: str) -> None:

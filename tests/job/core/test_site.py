@@ -11,7 +11,6 @@ from states import CAP, FULL, NOW_S, PAUSE, board, inputs, job_state, plan_of, r
 from carbontui import protocol
 from carbontui.job.child import Child
 from carbontui.job.clock import Clock
-from carbontui.job.spec import Simulated
 from carbontui.job.supervisor.core import commands
 from carbontui.job.supervisor.core.planning import answers, plan_request, site_plan
 from carbontui.job.supervisor.core.rules import control, site_claim
@@ -21,6 +20,7 @@ from carbontui.job.supervisor.core.view import notices
 from carbontui.job.worker.process import solve_plan
 from carbontui.plan.results import Explanation
 from carbontui.power.backends import declared
+from carbontui.power.backends.simulated import SimulatedSpec
 from carbontui.power.messages import Capability, Readings
 from carbontui.protocol import Cmd
 from carbontui.site.sharing import Ahead, Claim, GivenPrices, LevelAhead, Share
@@ -55,7 +55,7 @@ def test_a_start_that_waits_draws_nothing_and_a_job_without_boards_claims_nothin
     assert site_claim.claim(job_state(), inputs()) is None
 
 
-@pytest.mark.parametrize("unreal", [{"simulated": Simulated()}, {"clock": Clock(60.0, 1.0)}, {}])
+@pytest.mark.parametrize("unreal", [{"simulated": SimulatedSpec()}, {"clock": Clock(60.0, 1.0)}, {}])
 def test_boards_that_no_driver_shows_spend_no_site_budget_and_are_not_held_by_it(unreal):
     assert site_claim.claim(job_state(), inputs(boards=TWO, ranks=(rank(),))) is not None
     read = Readings(mono_s=1000.0, devices=TWO, backend="nvml" if unreal else "declared")

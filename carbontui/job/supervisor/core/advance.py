@@ -6,6 +6,7 @@ All that a decision reads is in the state and the event; an event that raises le
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from carbontui import protocol
 from carbontui.grid.types import GridForecast
@@ -27,10 +28,14 @@ NEAREST_S = 0.5
 """Leases are renewed at the tick nearest to when they are due: half a tick early rather than half a tick late."""
 
 
+# `part` of an event is what a fault in it is reported as, by code (`text/log.py`)
+
+
 @dataclass(frozen=True, slots=True)
 class Tick:
     """About a second has passed: the world as it is now, to decide on."""
 
+    part: ClassVar = "deciding"
     inputs: Inputs
 
 
@@ -38,6 +43,7 @@ class Tick:
 class RankChanged:
     """A training process came, left or changed its state between two ticks."""
 
+    part: ClassVar = "rank_message"
     rank: Rank
     inputs: Inputs
 
@@ -46,6 +52,7 @@ class RankChanged:
 class LastCount:
     """The last count of a training process that nobody heard, from its file."""
 
+    part: ClassVar = "last_counts"
     rank: Rank
     inputs: Inputs
 
@@ -54,6 +61,7 @@ class LastCount:
 class Command:
     """A user's command."""
 
+    part: ClassVar = "command"
     cmd: protocol.Cmd
     by: str
     inputs: Inputs
@@ -63,6 +71,7 @@ class Command:
 class PlanMade:
     """The worker has solved."""
 
+    part: ClassVar = "plan_made"
     plan: Plan
     frontier: protocol.Frontier
 
@@ -71,6 +80,7 @@ class PlanMade:
 class PlanFailed:
     """No new plan could be made: the one in force stays."""
 
+    part: ClassVar = "plan_made"
     said: Statement
 
 
@@ -78,6 +88,7 @@ class PlanFailed:
 class CurveMeasured:
     """Speed by watts: measured, found or assumed; with the cause that a new plan is made for, if one is."""
 
+    part: ClassVar = "curve_measured"
     curve: Curve
     why: Statement | None = None
 
@@ -86,6 +97,7 @@ class CurveMeasured:
 class CalibrationSaid:
     """The level that a calibration asks for now, and its progress or result."""
 
+    part: ClassVar = "calibration"
     level: Level | None
     said: Statement | None
 
@@ -94,6 +106,7 @@ class CalibrationSaid:
 class ForecastRead:
     """Past and expected intensity and price; None: no source has any."""
 
+    part: ClassVar = "grid"
     outlook: GridForecast | None
 
 
@@ -101,6 +114,7 @@ class ForecastRead:
 class Booked:
     """The account's sums up to now."""
 
+    part: ClassVar = "accounts"
     totals: Totals
 
 
@@ -108,6 +122,7 @@ class Booked:
 class SiteShare:
     """This job's share of the machine's power budget; None: there is no budget, or the job draws nothing."""
 
+    part: ClassVar = "site"
     share: Share | None
 
 

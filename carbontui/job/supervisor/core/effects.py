@@ -12,7 +12,6 @@ from carbontui.job.supervisor.core.state import boards, unloading
 from carbontui.job.supervisor.core.state.decision import Decision
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
-from carbontui.power.backends.simulated import SimulatedSpec
 from carbontui.protocol import Statement, statement
 
 
@@ -144,8 +143,7 @@ def _felt_duty(state: JobState) -> float | None:
     asked = state.asked
     if state.spec.simulated is None or asked.duty is not None or asked.limit_w is None:
         return asked.duty
-    board = state.spec.simulated
-    speed = SimulatedSpec(count=board.count, points=board.points).speed(asked.limit_w)
+    speed = state.spec.simulated.speed(asked.limit_w)
     return speed if speed < 1.0 else None
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from carbontui import protocol
+from carbontui import paths, protocol
 from carbontui.account import run_now
 from carbontui.account.accounts import BIN_S
 from carbontui.grid.faults import NoData
@@ -142,4 +142,4 @@ def _tell(job: store.Job, changes: dict[str, Any]) -> None:
     if last is None:
         return
     told = msgspec.convert({**msgspec.to_builtins(last), **changes}, protocol.Status)
-    store.write_atomic(job.dir / "snapshot.json", msgspec.json.encode(told))
+    paths.write_whole(job.dir / "snapshot.json", msgspec.json.encode(told))

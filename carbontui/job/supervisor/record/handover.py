@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,18 +19,11 @@ from carbontui.job.journal import Journal
 from carbontui.job.spec import NUMBER_MOST
 from carbontui.job.supervisor.core.planning import expected_end, machine
 from carbontui.job.supervisor.core.planning.course import course
-from carbontui.job.supervisor.core.state import (
-    allowances,
-    boards,
-    decision,
-    forbidden,
-    measured,
-    override,
-    plan,
-    progress,
-)
+from carbontui.job.supervisor.core.state import allowances, boards, forbidden, plan, progress
+from carbontui.job.supervisor.core.state.decision import Desired
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
+from carbontui.job.supervisor.core.state.measured import Measured
 from carbontui.job.supervisor.core.state.override import Overrides
 from carbontui.job.supervisor.core.state.unloading import Tried, Unloading
 from carbontui.job.supervisor.record.accounting import Accounting
@@ -49,19 +42,17 @@ IN_DOUBT = ("plan", "learned", "boards", "budget", "control", "progress", "forbi
 """Settings dropped one by one after repeated deaths, in this order: first what can be rebuilt, user commands last."""
 
 
+@dataclass(eq=False)
 class Handover:
     """Restores what a predecessor stored and stores what a successor needs."""
 
-    def __init__(
-        self, journal: Journal, accounting: Accounting, recorder: Recorder, confined: Confined, directory: Path
-    ) -> None:
-        self._journal = journal
-        self._accounting = accounting
-        self._recorder = recorder
-        self._confined = confined
-        self._dir = directory
-        self.missing = ""
-        """What was lost with a damaged or removed journal; '' when nothing was."""
+    journal: Journal
+    accounting: Accounting
+    recorder: Recorder
+    confined: Confined
+    directory: Path
+    missing: str = ""
+    """What was lost with a damaged or removed journal; '' when nothing was."""
 
     # --- taking over ---
 
@@ -72,60 +63,56 @@ class Handover:
         """
         doubted = IN_DOUBT[: max(0, silent_deaths - DOUBT_FROM + 1)]
 
-        def with_budget(state: JobState, kept: Any) -> JobState:
-            return replace(state, budget=budgets.restored(kept, state.start_s, now_s)) if kept else state
+        def kept_as(kind: type[Any]) -> Callable[[Any], Any]:
+            return lambda kept: msgspec.convert(kept or {}, kind)
 
-        restorers: dict[str, tuple[str, Callable[[JobState, Any], JobState]]] = {
-            "progress": ("stored_progress", lambda s, k: replace(s, progress=progress.restored(s.progress, k))),
-            "learned": ("stored_measurements", lambda s, k: replace(s, measured=measured.restored(k))),
-            "overrides": ("stored_override", lambda s, k: replace(s, override=override.restored(k))),
-            "forbidden": (
-                "stored_hours",
-                lambda s, k: replace(s, forbidden=forbidden.restored(k, now_s)),
+        # by key of the journal: the part that a fault is reported as, the field of the state, and its value
+        restorers: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
+            "progress": ("stored_progress", "progress", lambda kept: progress.restored(state.progress, kept)),
+            "learned": ("stored_measurements", "measured", kept_as(Measured)),
+            "overrides": ("stored_override", "override", kept_as(Overrides)),
+            "forbidden": ("stored_hours", "forbidden", lambda kept: forbidden.restored(kept, now_s)),
+            "control": ("stored_state", "asked", lambda kept: replace(kept_as(Desired)(kept), asked_mono_s=mono_s)),
+            "boards": ("stored_boards", "boards", lambda kept: boards.restored(kept, mono_s)),
+            "budget": (
+                "stored_budget",
+                "budget",
+                lambda kept: budgets.restored(kept, state.start_s, now_s) if kept else state.budget,
             ),
-            "control": ("stored_state", lambda s, k: replace(s, asked=decision.restored(k, mono_s))),
-            "boards": ("stored_boards", lambda s, k: replace(s, boards=boards.restored(k, mono_s))),
-            "budget": ("stored_budget", with_budget),
-            "unloading": (
-                "stored_unload",
-                lambda s, k: replace(s, unloading=_worded(msgspec.convert(k or {}, Unloading))),
-            ),
-            "tried": ("stored_try", lambda s, k: replace(s, tried=_worded(msgspec.convert(k or {}, Tried)))),
-            "allowances": (
-                "stored_allowances",
-                lambda s, k: replace(s, allowances=allowances.restored(s.allowances, k)),
-            ),
-            "plan": ("stored_plan", lambda s, k: replace(s, plan=plan.restored(k))),
+            "unloading": ("stored_unload", "unloading", lambda kept: _worded(kept_as(Unloading)(kept))),
+            "tried": ("stored_try", "tried", lambda kept: _worded(kept_as(Tried)(kept))),
+            "allowances": ("stored_allowances", "allowances", lambda kept: allowances.restored(state.allowances, kept)),
+            "plan": ("stored_plan", "plan", plan.restored),
         }
-        with self._confined("stored_account"):
-            self._accounting.restore()
-        for key, (part, restored) in restorers.items():
+        with self.confined("stored_account"):
+            self.accounting.restore()
+        for key, (part, name, restored) in restorers.items():
             if key in doubted:
-                self._recorder.say(words(statement("stored_left_out", deaths=silent_deaths, part=part), now_s))
-                self._recorder.event("left_out", part=key)
+                self.recorder.say(words(statement("stored_left_out", deaths=silent_deaths, part=part), now_s))
+                self.recorder.event("left_out", part=key)
                 continue
-            with self._confined(part):
-                state = restored(state, _checked(self._journal.recall(key)))
-        with self._confined("stored_account"):
+            with self.confined(part):
+                state = replace(state, **{name: restored(_checked(self.journal.recall(key)))})
+        with self.confined("stored_account"):
             state = self._replace_lost(state)
-        return state  # noqa: RET504 - what is raised inside the block ends there
+        return state
 
     def _replace_lost(self, state: JobState) -> JobState:
         """If an account had begun and the journal has none of it (it was damaged, or removed by hand), start from the
         last snapshot, and report the consequences."""
-        self.missing = str(self._journal.recall("missing", ""))
-        last = store.snapshot(self._dir)
-        account_known, work_known = bool(self._journal.recall("books")), bool(self._journal.recall("progress"))
+        self.missing = str(self.journal.recall("missing", ""))
+        last = store.snapshot(self.directory)
+        account_known, work_known = bool(self.journal.recall("books")), bool(self.journal.recall("progress"))
         lost = last is not None and bool(last.energy_wall_kwh) and not account_known
-        if self._journal.aside is None and not lost:
+        if self.journal.aside is None and not lost:
             return state
         if last is None:
-            self._accounting.carry(None, None, 0)
+            self.accounting.carry(None, None, 0)
             self._tell(statement("lost_unknown", energy_too=not account_known))
             return state
         if not account_known:
-            self._accounting.begin_from(last.energy_gpu_kwh, last.energy_wall_kwh)
-        self._accounting.carry(last.gco2_g, last.cost.value if last.cost else None, len(last.gpus))
+            self.accounting.begin_from(last.energy_gpu_kwh, last.energy_wall_kwh)
+        self.accounting.carry(last.gco2_g, last.cost.value if last.cost else None, len(last.gpus))
         if not work_known:
             state = _from_snapshot(state, last)
         self._tell(statement("lost_continues", at=last.measured_at, measured_again=not work_known))
@@ -133,29 +120,29 @@ class Handover:
 
     def replace_rows(self, state: JobState, gpus: int) -> None:
         """The journal was found damaged while the job runs: only its rows are lost, and their sums continue."""
-        if self._journal.aside is None or self._journal.aside.name in self.missing:
+        if self.journal.aside is None or self.journal.aside.name in self.missing:
             return
         cost = state.totals.cost
-        self._accounting.carry(state.totals.gco2_g, cost.value if cost else None, gpus)
+        self.accounting.carry(state.totals.gco2_g, cost.value if cost else None, gpus)
         self._tell(statement("lost_rows"))
 
     def _tell(self, begins: Statement) -> None:
         """Report, now and in every later status, that the journal was lost and the consequences."""
-        aside = self._journal.aside
+        aside = self.journal.aside
         name = None if aside is None else aside.name
         self.missing = words(statement("journal_lost", aside=name, begins=begins), 0.0)
-        self._recorder.say(words(statement("journal_lost_logged", missing=self.missing), 0.0))
-        self._recorder.event("journal_lost", aside=name, text=self.missing)
-        self._journal.keep("missing", self.missing)
+        self.recorder.say(words(statement("journal_lost_logged", missing=self.missing), 0.0))
+        self.recorder.event("journal_lost", aside=name, text=self.missing)
+        self.journal.keep("missing", self.missing)
 
     # --- leaving ---
 
     def keep(self, state: JobState, inputs: Inputs, account: protocol.Account | None = None) -> None:
         """Write to the journal, with what an independent reader needs to check the accounts. `account`: as the status
         of this tick has it, computed here where there is none."""
-        self._accounting.write()
-        self._accounting.keep()
-        keep = self._journal.keep
+        self.accounting.write()
+        self.accounting.keep()
+        keep = self.journal.keep
         keep("progress", state.progress)
         keep("learned", state.measured)
         keep("overrides", state.override)
@@ -166,10 +153,10 @@ class Handover:
         keep("unloading", state.unloading)
         keep("tried", state.tried)
         keep("boards", boards.to_kept(state.boards, state.asked.limit_w, inputs.limits.left))
-        run_now = baseline(self._accounting, state, inputs)
+        run_now = baseline(self.accounting, state, inputs)
         if account is None:
             account, _ = expected_end.statement(state, inputs, course(state, inputs))
-        keep("accounts", basis(state, inputs, run_now, self._accounting.carried_over.gco2_g, account))
+        keep("accounts", basis(state, inputs, run_now, self.accounting.carried_over.gco2_g, account))
 
 
 def _checked(kept: Any) -> Any:

@@ -10,34 +10,27 @@ from pathlib import Path
 
 from carbontui import protocol
 from carbontui.job import journal
-from carbontui.job.history import SHORT_S, UNUSABLE, HistoryError, Past, read
-from carbontui.job.journal import Journal
+from carbontui.job.history import UNUSABLE, HistoryError, Past, read
 from carbontui.system import untrusted
 from carbontui.text import events
 
 
 class HistoryThread:
-    """Answers one query at a time, in its own thread; adds missing sums to `book`."""
+    """Answers one query of the journal at `path` at a time, in its own thread."""
 
-    def __init__(self, book: Journal) -> None:
-        self._book = book
+    def __init__(self, path: Path) -> None:
+        self._path = path
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="history")
 
     async def past(self, start_s: float, span_s: float, columns: int) -> Past:
         """`columns` equal columns from `start_s` (epoch seconds of the job) on. Raises HistoryError."""
-        before = self._book.taken_back
         loop = asyncio.get_running_loop()
-        found, rollup = await loop.run_in_executor(
-            self._thread, read, self._book.path, start_s, span_s, columns, SHORT_S
-        )
-        if rollup is not None and before == self._book.taken_back:
-            self._book.fill(rollup)
-        return found
+        return await loop.run_in_executor(self._thread, read, self._path, start_s, span_s, columns)
 
     async def events(self, since_s: float, most: int, *, plans: bool) -> tuple[protocol.Event, ...]:
         """The last `most` events from `since_s` on, the oldest first. Raises HistoryError."""
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, read_events, self._book.path, since_s, most, plans)
+        return await loop.run_in_executor(self._thread, read_events, self._path, since_s, most, plans)
 
     def close(self) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)

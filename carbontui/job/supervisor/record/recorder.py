@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from dataclasses import dataclass
 
 from carbontui import protocol, units
 from carbontui.job.clock import Clock
@@ -23,21 +24,21 @@ def say(text: str) -> None:
         os.write(2, f"{stamp} supervisor: {units.printable(text)}\n".encode(errors="replace"))
 
 
+@dataclass(eq=False)
 class Recorder:
     """Events into the journal, lines into carbontui.log."""
 
-    def __init__(self, journal: Journal, clock: Clock) -> None:
-        self._journal = journal
-        self._clock = clock
-        self.recent: tuple[protocol.Event, ...] = ()
-        """The latest user commands, oldest first."""
+    journal: Journal
+    clock: Clock
+    recent: tuple[protocol.Event, ...] = ()
+    """The latest user commands, oldest first."""
 
     def event(self, kind: str, at_s: float | None = None, /, **facts: object) -> None:
         """Record an event, its statements as words; `at_s` on the job's clock if not now."""
         wall = time.time()
-        at = self._clock.at_wall(wall) if at_s is None else at_s
+        at = self.clock.at_wall(wall) if at_s is None else at_s
         drawn = in_words(facts, at)
-        self._journal.event(at, wall, kind, **drawn)
+        self.journal.event(at, wall, kind, **drawn)
         if kind in events.PERSONAL and (one := events.told(at, kind, drawn)):
             self.recent = (*self.recent, one)[-RECENT:]
 
@@ -46,4 +47,4 @@ class Recorder:
 
     def words(self, said: Statement) -> str:
         """The statement as of now, on the job's clock."""
-        return words(said, self._clock.at_wall(time.time()))
+        return words(said, self.clock.at_wall(time.time()))

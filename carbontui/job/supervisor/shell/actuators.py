@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from carbontui.job.keeper.messages import Last, Stop
 from carbontui.job.supervisor.core.effects import (
@@ -20,6 +21,7 @@ from carbontui.job.supervisor.core.effects import (
     StartCalibration,
     WatchBoards,
 )
+from carbontui.job.supervisor.core.state.inputs import LimitNews
 from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.job.supervisor.record.recorder import Recorder
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
@@ -29,80 +31,63 @@ from carbontui.power.messages import Outcome
 from carbontui.protocol import Statement, statement
 
 
+@dataclass(eq=False)
 class Actuators:
     """One action per kind of effect. `replan`, `keep` and `calibrate` are callbacks of those parts; `changed` asks
     for a tick once the boards have answered."""
 
-    def __init__(
-        self,
-        *,
-        keeper: KeeperHandle,
-        server: Server,
-        agent: AgentHandle,
-        accounting: Accounting,
-        recorder: Recorder,
-        allow_raise: bool,
-        replan: Callable[[Statement], None],
-        keep: Callable[[], None],
-        calibrate: Callable[[str], None],
-        changed: Callable[[], None],
-    ) -> None:
-        self._keeper = keeper
-        self._server = server
-        self._agent = agent
-        self._accounting = accounting
-        self._recorder = recorder
-        self._allow_raise = allow_raise
-        self._replan = replan
-        self._keep = keep
-        self._calibrate = calibrate
-        self._changed = changed
-        self._limiting: asyncio.Task[None] | None = None
+    keeper: KeeperHandle
+    server: Server
+    agent: AgentHandle
+    accounting: Accounting
+    recorder: Recorder
+    allow_raise: bool
+    replan: Callable[[Statement], None]
+    keep: Callable[[], None]
+    calibrate: Callable[[str], None]
+    changed: Callable[[], None]
+    _limiting: asyncio.Task[None] | None = None
 
     @property
-    def limit_asked(self) -> bool:
-        """Whether a limit was set or restored since this supervisor started."""
-        return self._limiting is not None
-
-    @property
-    def limit_pending(self) -> bool:
-        """Whether the boards have not yet answered a limit request."""
-        return self._limiting is not None and not self._limiting.done()
+    def limits(self) -> LimitNews:
+        """The state of the limits that were set or restored since this supervisor started."""
+        pending = self._limiting is not None and not self._limiting.done()
+        return LimitNews(self._limiting is not None, pending, self.agent.left, dict(self.agent.outcomes))
 
     def perform(self, effect: Effect) -> None:
         match effect:
             case SendWants(want):
-                for peer in self._server.ranks:
+                for peer in self.server.ranks:
                     peer.send(want)
             case SetLimit():
                 self._limit(effect)
             case Simulate(activity, duty):
-                self._agent.drive_simulated(activity, duty)
+                self.agent.change(activity=activity, duty=duty)
             case WatchBoards(boards, own_pids, elsewhere):
-                self._agent.watch(boards, own_pids=own_pids, elsewhere=elsewhere)
+                self.agent.watch(boards, own_pids=own_pids, elsewhere=elsewhere)
             case ReverseBooking(boards):
                 self.disown(boards)
             case Record(kind, facts, at_s):
-                self._recorder.event(kind, at_s, **facts)
+                self.recorder.event(kind, at_s, **facts)
             case LogLine(said):
-                self._recorder.say(said)
+                self.recorder.say(said)
             case Replan(why):
-                self._replan(why)
+                self.replan(why)
             case Keep():
-                self._keep()
+                self.keep()
             case Stop(now):
-                self._keeper.stop(now=now)
+                self.keeper.stop(now=now)
             case LastRun(why):
-                self._keeper.send(Last("" if why is None else self._recorder.words(why)))
+                self.keeper.send(Last("" if why is None else self.recorder.words(why)))
             case StartCalibration(by):
-                self._calibrate(by)
+                self.calibrate(by)
             case _:
-                self._keeper.send(effect)
+                self.keeper.send(effect)
 
     def disown(self, boards: tuple[str, ...]) -> None:
-        joules = self._accounting.disown(boards)
-        self._recorder.event("disowned", boards=list(boards), joules=joules)
-        self._recorder.say(statement("boards_disowned", joules=joules, boards=boards))
+        joules = self.accounting.disown(boards)
+        self.recorder.event("disowned", boards=list(boards), joules=joules)
+        self.recorder.say(statement("boards_disowned", joules=joules, boards=boards))
 
     def _limit(self, wanted: SetLimit) -> None:
         if self._limiting is not None:
@@ -110,12 +95,12 @@ class Actuators:
         self._limiting = asyncio.ensure_future(self._set_limit(wanted))
 
     async def _set_limit(self, wanted: SetLimit) -> None:
-        outcomes = await self._agent.set_limit(wanted.watts, allow_raise=self._allow_raise, left=wanted.left)
+        outcomes = await self.agent.set_limit(wanted.watts, allow_raise=self.allow_raise, left=wanted.left)
         self.note(outcomes, wanted_w=wanted.watts)
-        self._changed()
+        self.changed()
 
     def note(self, outcomes: Iterable[Outcome], *, asked: bool = True, wanted_w: float | None = None) -> None:
         """Record the outcome of limit requests, and the limits now in force, as events."""
         for o in outcomes:
             facts = {"uuid": o.uuid, "ok": o.ok, "code": o.code, "watts": o.watts, "text": o.text}
-            self._recorder.event("limit", asked=asked, wanted_w=wanted_w, **facts)
+            self.recorder.event("limit", asked=asked, wanted_w=wanted_w, **facts)

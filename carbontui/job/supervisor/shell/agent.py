@@ -16,7 +16,6 @@ from carbontui.job.supervisor.record.recorder import say
 from carbontui.nodes.agents import Agents
 from carbontui.nodes.handle import NodeHandle
 from carbontui.power.agent.handle import AgentHandle
-from carbontui.power.backends.simulated import SimulatedSpec
 from carbontui.slurm import commands
 from carbontui.system import isolation
 
@@ -25,7 +24,7 @@ RETRY_S = 30.0
 
 def agent_of(spec: Options, clock: Clock) -> AgentHandle:
     """The handle of all boards of the job, on any machine."""
-    simulated = SimulatedSpec(count=spec.simulated.count, points=spec.simulated.points) if spec.simulated else None
+    simulated = spec.simulated
     # a replay on real boards never writes a limit
     monitor = (clock.replay and simulated is None) or not spec.cap
     local = AgentHandle(
@@ -33,14 +32,14 @@ def agent_of(spec: Options, clock: Clock) -> AgentHandle:
     )
     if spec.nodes is None or not spec.nodes.others:
         return local
-    others = tuple(_on_node(name, spec.nodes, spec, simulated, monitor) for name in spec.nodes.others)
+    others = tuple(_on_node(name, spec.nodes, spec, monitor) for name in spec.nodes.others)
     return Agents(local if spec.nodes.own else None, spec.nodes.own, others)
 
 
-def _on_node(name: str, nodes: Nodes, spec: Options, simulated: SimulatedSpec | None, monitor: bool) -> NodeHandle:
+def _on_node(name: str, nodes: Nodes, spec: Options, monitor: bool) -> NodeHandle:
     command = [sys.executable, "-m", "carbontui.nodes.node", "--socket", spec.socket, "--job", spec.job]
-    if simulated is not None:
-        command += ["--simulated", msgspec.json.encode(simulated).decode()]
+    if spec.simulated is not None:
+        command += ["--simulated", msgspec.json.encode(spec.simulated).decode()]
     if spec.declared is not None:
         command += ["--declared", msgspec.json.encode(spec.declared).decode()]
     if monitor:
@@ -52,7 +51,7 @@ def _on_node(name: str, nodes: Nodes, spec: Options, simulated: SimulatedSpec | 
         command,
         environment,
         path=Path(spec.socket),
-        simulated=simulated is not None,
+        simulated=spec.simulated is not None,
         log=say,
         job=spec.job,
     )
@@ -61,7 +60,7 @@ def _on_node(name: str, nodes: Nodes, spec: Options, simulated: SimulatedSpec | 
 async def keep_starting(agent: AgentHandle, *, fast: bool) -> None:
     """Retry until the agent starts: without it (out of processes or memory) nothing is metered or capped."""
     if fast:
-        agent.set_fast(True)
+        agent.change(fast=True)
     while True:
         try:
             return await agent.start()

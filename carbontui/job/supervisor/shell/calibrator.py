@@ -7,6 +7,7 @@ or the deadline end it at once, and the measurements so far are dropped.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -29,32 +30,30 @@ ANSWERED_S = 1.0
 """A board has this long to answer a new limit before its last outcome is taken as the answer."""
 
 
+@dataclass(eq=False)
 class Calibrator:
     """At most one calibration at a time; the level it asks for and its progress go through the door."""
 
-    def __init__(
-        self, door: Door, meter: Callable[[], Meter], recorder: Recorder, replan: Callable[[Statement], None]
-    ) -> None:
-        self._door = door
-        self._meter = meter
-        self._recorder = recorder
-        self._replan = replan
-        self._running: power.Calibration | None = None
-        self._warm_since_s: float | None = None
-        self._tried = False
-        self._looked = False
-        self._assumed = False
-        self._brought: Curve | None = None
-        self._asked_s = 0.0
+    door: Door
+    meter: Callable[[], Meter]
+    recorder: Recorder
+    replan: Callable[[Statement], None]
+    _running: power.Calibration | None = None
+    _warm_since_s: float | None = None
+    _tried: bool = False
+    _looked: bool = False
+    _assumed: bool = False
+    _brought: Curve | None = None
+    _asked_s: float = 0.0
 
     def start(self, by: str, inputs: Inputs) -> None:
         """Start a calibration. The caller has checked `calibration.refusal`."""
-        state = self._door.state
+        state = self.door.state
         self._running = power.Calibration(calibration.spec_of(state, inputs, _fingerprint(state)))
         self._tried, self._asked_s = True, inputs.mono_s
         self._say(FULL, statement("calibration_starts"))
-        self._recorder.event("calibration", by=by, action="start")
-        self._recorder.say(statement("calibration_begun", by=by))
+        self.recorder.event("calibration", by=by, action="start")
+        self.recorder.say(statement("calibration_begun", by=by))
 
     def tick(self, inputs: Inputs) -> None:
         """Once per tick of the supervisor, before it decides."""
@@ -80,14 +79,14 @@ class Calibrator:
             case power.Resume():
                 self._ask(FULL)
             case power.Wait(text=text, share=share):
-                self._say(self._door.state.calibrating.level, statement("calibration_measures", text=text, share=share))
+                self._say(self.door.state.calibrating.level, statement("calibration_measures", text=text, share=share))
             case power.Finished(curve=curve):
                 self._finish(curve)
             case power.GivenUp(why=why):
                 self._end(statement("calibration_given_up", why=why))
 
     def _observe(self, inputs: Inputs) -> power.CalibrationInput:
-        state, leader, meter = self._door.state, inputs.leader, self._meter()
+        state, leader, meter = self.door.state, inputs.leader, self.meter()
         limits = [limit for reading in inputs.devices if (limit := calibration.in_force_w(reading)) is not None]
         until = (meter.counted_until_s(reading.uuid) for reading in inputs.devices)
         counted = [moment for moment in until if moment is not None]
@@ -108,12 +107,12 @@ class Calibrator:
             energy_mono_s=min(counted, default=inputs.mono_s),
             limit_w=min(limits, default=None),
             paused=state.decision.state == "paused",
-            disturbed=self._recorder.words(disturbed) if disturbed else interrupted,
+            disturbed=self.recorder.words(disturbed) if disturbed else interrupted,
             refused=refused,
         )
 
     def _by_itself(self, inputs: Inputs) -> None:
-        state = self._door.state
+        state = self.door.state
         if not calibration.runs_warm(state, inputs):
             self._warm_since_s = None
             return
@@ -130,28 +129,28 @@ class Calibrator:
         except OSError as error:
             where = statement("not_kept", error=str(error))
         self._take(curve)
-        self._recorder.event("calibration", action="finished", levels=len(curve.levels), file=where)
+        self.recorder.event("calibration", action="finished", levels=len(curve.levels), file=where)
         self._end(statement("calibrated", levels=len(curve.levels), where=where))
 
     def _ask(self, level: Level) -> None:
-        self._say(level, self._door.state.calibrating.said)
+        self._say(level, self.door.state.calibrating.said)
 
     def _say(self, level: Level | None, said: Statement | None) -> None:
-        self._door.take(CalibrationSaid(level, said))
+        self.door.take(CalibrationSaid(level, said))
 
     def _take(self, curve: Curve, why: Statement | None = None) -> None:
-        self._door.take(CurveMeasured(curve, why))
+        self.door.take(CurveMeasured(curve, why))
 
     def _end(self, said: Statement) -> None:
         self._running = None
         self._say(None, said)
-        self._recorder.say(said)
-        self._recorder.event("calibration", action="ended", text=said)
-        self._replan(said)
+        self.recorder.say(said)
+        self.recorder.event("calibration", action="ended", text=said)
+        self.replan(said)
 
     def _reuse(self, inputs: Inputs) -> None:
         """Reuse a curve of this script on these boards from an earlier job or supervisor."""
-        state, devices = self._door.state, inputs.devices
+        state, devices = self.door.state, inputs.devices
         if self._looked or not devices:
             return
         self._looked = True
@@ -165,16 +164,16 @@ class Calibrator:
             return
         if higher := calibration.too_high_w(found, inputs):
             drawn, allowed = higher
-            self._recorder.say(statement("curve_too_high", drawn=drawn, allowed=allowed))
+            self.recorder.say(statement("curve_too_high", drawn=drawn, allowed=allowed))
             return
         if found.simulated == devices[0].simulated:
             kept = calibration.usable_levels(found, inputs)
-            self._recorder.say(statement("curve_reused", levels=len(kept)))
+            self.recorder.say(statement("curve_reused", levels=len(kept)))
             self._take(msgspec.structs.replace(found, levels=kept), statement("cause_curve_found"))
 
     def _assume(self, inputs: Inputs) -> None:
         """Until this job is calibrated, use an imported curve, else one from public measurements."""
-        state, devices = self._door.state, inputs.devices
+        state, devices = self.door.state, inputs.devices
         if state.curve is not None or self._assumed or not self._looked:
             return
         if state.spec.simulated is not None and state.spec.simulated.points and state.spec.cap:
@@ -201,9 +200,9 @@ class Calibrator:
             return
         kept = calibration.usable_levels(known, inputs)
         if self._brought:
-            self._recorder.say(statement("curve_assumed_imported", levels=len(kept)))
+            self.recorder.say(statement("curve_assumed_imported", levels=len(kept)))
         else:
-            self._recorder.say(statement("curve_assumed_public", levels=len(kept)))
+            self.recorder.say(statement("curve_assumed_public", levels=len(kept)))
         self._take(msgspec.structs.replace(known, levels=kept), statement("cause_curve_assumed"))
 
 

@@ -4,41 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from carbontui.job.supervisor.core.advance import (
-    Booked,
-    CalibrationSaid,
-    Command,
-    CurveMeasured,
-    Event,
-    ForecastRead,
-    LastCount,
-    PlanFailed,
-    PlanMade,
-    RankChanged,
-    SiteShare,
-    Tick,
-    advance,
-)
+from carbontui.job.supervisor.core.advance import Event, advance
 from carbontui.job.supervisor.core.commands import Reply
 from carbontui.job.supervisor.core.effects import Effect
 from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.record import events_file
 from carbontui.job.supervisor.shell.faults import Faults
-
-PARTS: dict[type[Event], str] = {
-    Tick: "deciding",
-    RankChanged: "rank_message",
-    LastCount: "last_counts",
-    Command: "command",
-    PlanMade: "plan_made",
-    PlanFailed: "plan_made",
-    CurveMeasured: "curve_measured",
-    CalibrationSaid: "calibration",
-    ForecastRead: "grid",
-    Booked: "accounts",
-    SiteShare: "site",
-}
-"""What a fault in an event is reported as, by code (`text/log.py`)."""
 
 
 class Door:
@@ -59,7 +30,7 @@ class Door:
     def take(self, event: Event) -> Reply | None:
         """Advance by one event and perform its effects; a command's reply is returned, None if it failed."""
         reply: Reply | None = None
-        with self._faults.confined(PARTS[type(event)]):
+        with self._faults.confined(event.part):
             before = self.state
             self.state, effects = advance(before, event)
             if self._events is not None:

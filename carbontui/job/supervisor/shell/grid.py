@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from carbontui.account.revision import Revision
 from carbontui.grid import opening
 from carbontui.grid.feed import Feed
 from carbontui.grid.live import SourceState
+from carbontui.grid.settings import GridSettings
 from carbontui.grid.types import GridForecast
 from carbontui.job.clock import Clock
 from carbontui.job.spec import Options
@@ -40,15 +42,15 @@ def open_feed(options: Options, clock: Clock, log: Callable[[str], None]) -> Fee
     def now() -> float:
         return clock.at_wall(time.time())
 
-    settings = opening.settings(
-        asked_offline=options.offline,
-        signal=options.signal,
+    given = GridSettings(
+        offline=options.offline,
+        marginal=options.signal == "marginal",
         currency=options.currency,
         price_zone=options.price_zone,
         price_per_kwh=options.price_per_kwh,
         intensity_g_per_kwh=options.intensity_g_per_kwh,
-        forgiving=True,
     )
+    settings = opening.settings(given, forgiving=True)
     if settings.remark:
         log(settings.remark)
     try:
@@ -60,40 +62,33 @@ def open_feed(options: Options, clock: Clock, log: Callable[[str], None]) -> Fee
         return opening.open_feed(options.zone, settings=settings, now=now)
 
 
+@dataclass(eq=False)
 class GridReader:
     """Puts a fresh outlook into the state. `changed` is called with each reason for a new plan."""
 
-    def __init__(
-        self,
-        door: Door,
-        feed: Feed,
-        accounting: Accounting,
-        worker: WorkerHandle,
-        changed: Callable[[Statement], None],
-    ) -> None:
-        self._door = door
-        self._feed = feed
-        self._accounting = accounting
-        self._worker = worker
-        self._changed = changed
-        self._refreshing: asyncio.Task[None] | None = None
-        self._forecast_s = float("-inf")
-        self._revision: Revision | None = None
-        self._revised_mono_s = 0.0
+    door: Door
+    feed: Feed
+    accounting: Accounting
+    worker: WorkerHandle
+    changed: Callable[[Statement], None]
+    _refreshing: asyncio.Task[None] | None = None
+    _forecast_s: float = float("-inf")
+    _revision: Revision | None = None
+    _revised_mono_s: float = 0.0
 
     @property
     def zone(self) -> str | None:
-        return self._feed.zone
+        return self.feed.zone
 
     @property
     def note(self) -> str:
         """One line on what is wrong with the grid values, or ''."""
-        return self._feed.note
+        return self.feed.note
 
     @property
     def revised(self) -> str:
         """The source's revision of hours already booked, while recent; else ''."""
-        found = self._accounting.revision
+        found = self.accounting.revision
         if found is not self._revision:
             self._revision, self._revised_mono_s = found, time.monotonic()
         news = found is not None and time.monotonic() - self._revised_mono_s < REVISED_NEWS_S
@@ -102,47 +97,47 @@ class GridReader:
     @property
     def sources(self) -> tuple[SourceState, ...]:
         """Every source of the zone, in the order they are tried."""
-        return self._feed.sources
+        return self.feed.sources
 
     def _now_s(self) -> float:
-        return self._door.state.clock.at_wall(time.time())
+        return self.door.state.clock.at_wall(time.time())
 
     def read(self, now_s: float) -> None:
         """Query the sources when due, and refresh the outlook once a slot is over."""
-        if now_s >= self._feed.next_refresh_s() and (self._refreshing is None or self._refreshing.done()):
+        if now_s >= self.feed.next_refresh_s() and (self._refreshing is None or self._refreshing.done()):
             self._refreshing = asyncio.ensure_future(self._refresh())
-        outlook = self._door.state.outlook
+        outlook = self.door.state.outlook
         if outlook is None or now_s >= outlook.start_s + (outlook.realised + 1) * outlook.step_s:
             self.look(now_s)
 
     def look(self, now_s: float, *, closing: bool = False) -> GridForecast | None:
         """Take a fresh outlook and book realised values; `closing`: for the final account of a finished job."""
-        state = self._door.state
+        state = self.door.state
         most_s = BACK_MOST_S if state.live else WHOLE_MOST_S
         back = max(BACK_LEAST_S, min(now_s - state.start_s + SLOT_S, most_s))
-        outlook = self._feed.outlook(now_s, back, plan_request.ahead_s(state, now_s), SLOT_S)
-        self._door.take(ForecastRead(outlook))
+        outlook = self.feed.outlook(now_s, back, plan_request.ahead_s(state, now_s), SLOT_S)
+        self.door.take(ForecastRead(outlook))
         if outlook is not None:
-            since = max(min(state.start_s, self._accounting.ledger.first_s) - SLOT_S, now_s - REALISED_MOST_S)
-            rows = self._feed.realised(since, now_s, closing=closing)
-            self._accounting.realised(rows, outlook.signal, self._feed.past_source)
-            self._accounting.prices(outlook)
+            since = max(min(state.start_s, self.accounting.ledger.first_s) - SLOT_S, now_s - REALISED_MOST_S)
+            rows = self.feed.realised(since, now_s, closing=closing)
+            self.accounting.realised(rows, outlook.signal, self.feed.past_source)
+            self.accounting.prices(outlook)
         return outlook
 
     async def _refresh(self) -> None:
-        await self._feed.refresh()
+        await self.feed.refresh()
         self.look(self._now_s())
-        self._changed(statement("cause_grid"))
+        self.changed(statement("cause_grid"))
 
     async def forecast(self, now_s: float) -> str:
         """Have the worker forecast if there is history to learn from and the last forecast is a slot old. Returns why
         that failed, or ''."""
         if now_s - self._forecast_s < FORECAST_EVERY_S:
             return ""
-        slots = int(plan_request.ahead_s(self._door.state, now_s) // SLOT_S) + 1
+        slots = int(plan_request.ahead_s(self.door.state, now_s) // SLOT_S) + 1
         asked = [
-            (self._feed.forecast_request(now_s, slots, SLOT_S), self._feed.adopt),
-            (self._feed.price_request(now_s, slots, SLOT_S), self._feed.adopt_price),
+            (self.feed.forecast_request(now_s, slots, SLOT_S), self.feed.adopt),
+            (self.feed.price_request(now_s, slots, SLOT_S), self.feed.adopt_price),
         ]
         why = ""
         for request, adopt in asked:
@@ -150,7 +145,7 @@ class GridReader:
                 continue
             self._forecast_s = now_s
             try:
-                adopt(await self._worker.forecast(ForecastAsk(request=request)))
+                adopt(await self.worker.forecast(ForecastAsk(request=request)))
             except WorkFailed as error:
                 why = str(error)
         if self._forecast_s == now_s:

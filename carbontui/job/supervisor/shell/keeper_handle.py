@@ -6,11 +6,10 @@ import asyncio
 import contextlib
 import signal
 import socket
-import time
 from collections.abc import Callable
 from pathlib import Path
 
-from carbontui.job import launch, restart, spool
+from carbontui.job import launch, restart, spool, stopping
 from carbontui.job.child import Child, exited
 from carbontui.job.keeper.messages import ChildFacts, Order, Stop, decode_child, encode
 from carbontui.protocol import statement
@@ -126,16 +125,16 @@ class KeeperHandle:
         state = facts.state
         if state == "exited":
             return exited(facts.exit or {})
-        stopping = facts.stopping or self._stop_task is not None
+        asked = facts.stopping or self._stop_task is not None
         if again := self.to_replace:
             return Child("unloaded" if again == "unloaded" else "waiting")
         if state == "running" and not self.guarded and not proc.same_process(facts.pid, facts.start_time):
-            return Child("vanished", stopped=stopping)
+            return Child("vanished", stopped=asked)
         if state != "running" and not self.guarded:
             return Child("vanished", was=state)  # no process is left to start it
         same = {name: getattr(facts, name) for name in SAME}
         age_s = proc.age_s(facts.start_time)
-        return Child(state, age_s=age_s, stopped=stopping, frozen=facts.frozen and self.guarded, **same)
+        return Child(state, age_s=age_s, stopped=asked, frozen=facts.frozen and self.guarded, **same)
 
     def stop(self, *, now: bool) -> None:
         """Stop the child through the keeper, or directly when it is gone."""
@@ -147,19 +146,10 @@ class KeeperHandle:
             self._stop_task = asyncio.ensure_future(self._stop_alone(now))
 
     async def _stop_alone(self, now: bool) -> None:
-        gap = proc.STOP_NOW_GAP_S if now else proc.STOP_GAP_S
         group = self.pid
-        if self.facts is None or group is None or not proc.same_process(group, self.facts.start_time):
-            return
-        for number in proc.STOP_ORDER:
-            proc.signal_group(group, number)
-            if number != signal.SIGKILL:
-                proc.signal_group(group, signal.SIGCONT)
-            due = time.monotonic() + gap
-            while time.monotonic() < due and proc.group_alive(group):
+        if self.facts is not None and group is not None and proc.same_process(group, self.facts.start_time):
+            for _ in stopping.stopped(group, now=now):
                 await asyncio.sleep(0.1)
-            if not proc.group_alive(group):
-                return
 
     def close(self) -> None:
         if self._socket is not None:

@@ -11,14 +11,13 @@ import asyncio
 import os
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from carbontui import protocol, units
 from carbontui.job import budget as budgets
 from carbontui.job.journal import Journal
 from carbontui.job.supervisor.core.advance import PlanFailed, PlanMade
 from carbontui.job.supervisor.core.planning import answers, finish, machine, plan_request, problem, site_plan
-from carbontui.job.supervisor.core.planning.answers import Spent
 from carbontui.job.supervisor.core.planning.plan_request import PlanRequest
 from carbontui.job.supervisor.core.state import forbidden, plan
 from carbontui.job.supervisor.core.state.inputs import Inputs
@@ -43,45 +42,37 @@ NOTE_GAP_S = 600.0
 """What is reported to the fleet changes with the work left; more frequent updates would burden the controller."""
 BASE_S = 2.0
 """Requests for previews this close together, as of a slider that is moved, are compared with one plan."""
+
 FIRST_GAP_S = 0.3
 """Requests this close together share one plan."""
+STARTS = statement("cause_start")
 
 
+@dataclass(eq=False)
 class Replanner:
     """Makes at most one plan at a time. `look` returns the current inputs."""
 
-    def __init__(
-        self,
-        door: Door,
-        worker: WorkerHandle,
-        grid: GridReader,
-        journal: Journal,
-        recorder: Recorder,
-        look: Callable[[], Inputs],
-        changed: Callable[[], None],
-        prices: Callable[[float], GivenPrices | None] = given.configured,
-    ) -> None:
-        self._door = door
-        self._worker = worker
-        self._grid = grid
-        self._journal = journal
-        self._recorder = recorder
-        self._look = look
-        self._changed = changed
-        self._prices = prices
-        self._noted_mono = float("-inf")
-        self._noting: asyncio.Task[None] | None = None
-        self._prices_fault = ""
-        self._why: Statement | None = statement("cause_start")
-        self._due_s = 0.0
-        self._asked_mono = float("-inf")
-        self._task: asyncio.Task[None] | None = None
-        self._others: site_plan.Others | None = None
-        self._heard: tuple[object, ...] = ()
-        self._turn_mono: float | None = None
-        self._base: tuple[tuple[object, ...], float, protocol.PlanTotals] | None = None
-        self._watts_assumed = False
-        """Whether the plan in force was made before the watts at full speed were known."""
+    door: Door
+    worker: WorkerHandle
+    grid: GridReader
+    journal: Journal
+    recorder: Recorder
+    look: Callable[[], Inputs]
+    changed: Callable[[], None]
+    prices: Callable[[float], GivenPrices | None] = given.configured
+    _noted_mono: float = float("-inf")
+    _noting: asyncio.Task[None] | None = None
+    _prices_fault: str = ""
+    _why: Statement | None = STARTS
+    _due_s: float = 0.0
+    _asked_mono: float = float("-inf")
+    _task: asyncio.Task[None] | None = None
+    _others: site_plan.Others | None = None
+    _heard: tuple[object, ...] = ()
+    _turn_mono: float | None = None
+    _base: tuple[tuple[object, ...], float, protocol.PlanTotals] | None = None
+    _watts_assumed: bool = False
+    """Whether the plan in force was made before the watts at full speed were known."""
 
     def request(self, why: Statement) -> None:
         """Make a new plan at the next opportunity."""
@@ -89,7 +80,7 @@ class Replanner:
 
     def consider(self, inputs: Inputs) -> None:
         """Start a new plan when one is due and none is being made."""
-        state = self._door.state
+        state = self.door.state
         if self._task is not None and not self._task.done():
             return
         if state.decision.state in ("done", "failed", "stopped", "lost"):
@@ -125,15 +116,15 @@ class Replanner:
 
     async def _make(self, why: Statement) -> None:
         try:
-            failed = await self._grid.forecast(self._look().now_s)
+            failed = await self.grid.forecast(self.look().now_s)
             if failed:
-                self._recorder.say(statement("no_own_forecast", why=failed))
-            seen = self._look()
+                self.recorder.say(statement("no_own_forecast", why=failed))
+            seen = self.look()
             self._due_s = self._next_s(seen, problem.SLOT_S)
-            self._watts_assumed = machine.full_wall_w(self._door.state, seen) is None
-            request = plan_request.plan_request(self._door.state, seen, self._given())
+            self._watts_assumed = machine.full_wall_w(self.door.state, seen) is None
+            request = plan_request.plan_request(self.door.state, seen, self._given())
             if request is not None:
-                self._adopt(request, await self._worker.plan(request.ask), why)
+                self._adopt(request, await self.worker.plan(request.ask), why)
                 self._tell_fleet(request, seen)
         except WorkFailed as error:
             self._fail(str(error))
@@ -141,22 +132,22 @@ class Replanner:
             # a planning failure must never end the supervisor: the plan in force stays
             self._fail(f"{type(error).__name__}: {error}")
         finally:
-            self._changed()
+            self.changed()
 
     def _fail(self, why: str) -> None:
         said = statement("no_new_plan", why=why)
-        self._recorder.say(said)
-        self._door.take(PlanFailed(said))
+        self.recorder.say(said)
+        self.door.take(PlanFailed(said))
 
     def _given(self) -> GivenPrices | None:
         """Shadow prices that a cluster's fleet sets for this job; None if unreadable, which is reported once."""
         fault = ""
         try:
-            return self._prices(time.time())
+            return self.prices(time.time())
         except PricesError as error:
             fault = str(error)
             if fault != self._prices_fault:
-                self._recorder.say(statement("no_shadow_prices", why=fault))
+                self.recorder.say(statement("no_shadow_prices", why=fault))
             return None
         finally:
             self._prices_fault = fault
@@ -176,29 +167,29 @@ class Replanner:
         try:
             await asyncio.to_thread(queue.add_to_comment, job, facts)
         except SlurmError as error:
-            self._recorder.say(statement("fleet_untold", why=str(error)))
+            self.recorder.say(statement("fleet_untold", why=str(error)))
 
     def _adopt(self, request: PlanRequest, answer: PlanAnswer, why: Statement) -> None:
-        state, now, setup = self._door.state, self._look().now_s, request.setup
+        state, now, setup = self.door.state, self.look().now_s, request.setup
         new = answers.from_answer(setup, answer, now, request.deadline_s, request.left_s)
         new = answers.limited(new, answer, state.spec.not_above_g, state.spec.max_wait_s)
         new = answers.with_scarcity(new, answer.budget_g_per_kwh)
         new = replace(new, moved=state.outlook.moved if state.outlook else "")
-        spent = _spent(state)
-        frontier = answers.frontier_view(answer.frontier, setup, new.view, state.start_s, state.progress.total_s, spent)
-        self._due_s = self._next_s(self._look(), setup.slot_s)
-        self._door.take(PlanMade(new, frontier))
-        self._journal.keep("plan", plan.to_kept(new))
+        total_s = state.progress.total_s
+        frontier = answers.frontier_view(answer.frontier, setup, new.view, state.start_s, total_s, state.totals)
+        self._due_s = self._next_s(self.look(), setup.slot_s)
+        self.door.take(PlanMade(new, frontier))
+        self.journal.keep("plan", plan.to_kept(new))
         view = new.view
         gap = view.certificate.gap if view.certificate else None
         used_g = state.totals.gco2_g if state.totals.wall_kwh > 0 else 0.0
         grams = {"gco2_g": view.gco2_g, "whole_g": None if used_g is None else used_g + view.gco2_g}
         facts = {"levels": view.levels, "start": view.start, **grams, "finish": view.finish, "gap": gap}
-        self._recorder.event("plan", why=why, **facts)
+        self.recorder.event("plan", why=why, **facts)
 
     def _next_s(self, inputs: Inputs, slot_s: float) -> float:
         """When the next slot has begun, and the jobs before this one in a common budget have planned."""
-        return answers.slot_boundary(inputs.now_s, slot_s) + site_plan.turn_s(self._door.state)
+        return answers.slot_boundary(inputs.now_s, slot_s) + site_plan.turn_s(self.door.state)
 
     async def preview(self, ask: protocol.Preview) -> protocol.Previewed:
         """The result of another budget or carbon price."""
@@ -206,7 +197,7 @@ class Replanner:
         def refused(text: str, *, misread: bool = False) -> protocol.Previewed:
             return protocol.Previewed(ask.id, None, None, None, None, None, error=text, misread=misread)
 
-        state, seen = self._door.state, self._look()
+        state, seen = self.door.state, self.look()
         reason = finish.why_no_shifting(state, seen)
         if reason is not None or state.progress.left_s is None:
             return refused(words(reason.said, seen.now_s) if reason else "the work is not known")
@@ -222,7 +213,7 @@ class Replanner:
             request = plan_request.preview_request(state, seen, wanted, ask.carbon_price, slot_s, self._given())
             if request is None:
                 return refused("nothing is left to plan")
-            answer = await self._worker.preview(request.ask)
+            answer = await self.worker.preview(request.ask)
             instead = await self._instead(seen)
         except ValueError as error:
             return refused(str(error), misread=True)
@@ -236,25 +227,18 @@ class Replanner:
     async def _instead(self, inputs: Inputs) -> protocol.PlanTotals | None:
         """What is in force, solved anew: the plan in force is as old as its slot, and a difference from it would be one
         of time as well. Raises WorkFailed."""
-        state = self._door.state
+        state = self.door.state
         key = (state.budget, state.forbidden, state.override, state.plan)
         if self._base is None or self._base[0] != key or inputs.mono_s - self._base[1] > BASE_S:
             request = plan_request.preview_request(state, inputs, state.budget, None, given=self._given())
             if request is None:
                 return None
-            answer = await self._worker.preview(request.ask)
+            answer = await self.worker.preview(request.ask)
             view = answers.from_answer(request.setup, answer, inputs.now_s, request.deadline_s).view
             self._base = key, inputs.mono_s, _totals(state, view)
         return self._base[2]
 
 
 def _totals(state: JobState, view: protocol.PlanView) -> protocol.PlanTotals:
-    spent = _spent(state)
-    return protocol.PlanTotals(
-        view, view.finish, spent.gco2_g + view.gco2_g, spent.cost + view.cost, spent.kwh + view.kwh
-    )
-
-
-def _spent(state: JobState) -> Spent:
-    cost = state.totals.cost
-    return Spent(state.totals.gco2_g or 0.0, cost.value if cost else 0.0, state.totals.wall_kwh)
+    whole = answers.point_of(state.totals, view, state.start_s)
+    return protocol.PlanTotals(view, view.finish, whole.gco2_g, whole.cost, whole.kwh)

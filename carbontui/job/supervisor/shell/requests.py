@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
 from carbontui import protocol, units
-from carbontui.grid.live import SourceState
 from carbontui.grid.types import GridForecast
 from carbontui.job import runlog, store
 from carbontui.job.history import HistoryError
@@ -28,9 +28,10 @@ from carbontui.job.supervisor.record.loss_history import LossHistory
 from carbontui.job.supervisor.record.recorder import Recorder
 from carbontui.job.supervisor.record.watt_history import WattHistory
 from carbontui.job.supervisor.shell.door import Door
+from carbontui.job.supervisor.shell.grid import GridReader
 from carbontui.job.supervisor.shell.replanner import Replanner
 from carbontui.job.supervisor.shell.sensors import rank_of
-from carbontui.job.supervisor.shell.server import Peer, Sections
+from carbontui.job.supervisor.shell.server import Peer
 from carbontui.job.supervisor.shell.ticks import Ticks
 from carbontui.power.agent import view as capability
 from carbontui.power.agent.handle import AgentHandle
@@ -42,6 +43,7 @@ ACK_WAIT_S = 2.0
 SAMPLE_WAIT_S = 0.3
 
 
+@dataclass(eq=False)
 class Requests:
     """Answers from the state; changes it only through the pure functions of the core.
 
@@ -49,82 +51,65 @@ class Requests:
     when a training process has gone.
     """
 
-    def __init__(
-        self,
-        door: Door,
-        *,
-        history: HistoryThread,
-        watts: WattHistory,
-        agent: AgentHandle,
-        replanner: Replanner,
-        recorder: Recorder,
-        ticks: Ticks,
-        look: Callable[[], Inputs],
-        describe: Callable[[JobState, Inputs], protocol.Status],
-        book: Callable[[], None],
-        wake: Callable[[], None],
-        rank_left: Callable[[], None] = lambda: None,
-        sources: Callable[[], tuple[SourceState, ...]] = tuple,
-    ) -> None:
-        self._door = door
-        self._history = history
-        self._watts = watts
-        self._agent = agent
-        self._replanner = replanner
-        self._recorder = recorder
-        self._ticks = ticks
-        self._look = look
-        self._describe = describe
-        self._book = book
-        self._wake = wake
-        self._rank_left = rank_left
-        self._sources = sources
-        self._losses = LossHistory()
-        self._band: tuple[GridForecast | None, protocol.Band | None, protocol.PriceSlots | None] = (None, None, None)
-        self._plan: protocol.PlanView | None = None
-        self.status: protocol.Status | None = None
-        """The Status of the last tick."""
+    door: Door
+    history: HistoryThread
+    watts: WattHistory
+    agent: AgentHandle
+    replanner: Replanner
+    recorder: Recorder
+    ticks: Ticks
+    look: Callable[[], Inputs]
+    describe: Callable[[JobState, Inputs], protocol.Status]
+    book: Callable[[], None]
+    wake: Callable[[], None]
+    rank_left: Callable[[], None]
+    grid: GridReader
+    _losses: LossHistory = field(default_factory=LossHistory)
+    _band: tuple[GridForecast | None, protocol.Band | None, protocol.PriceSlots | None] = (None, None, None)
+    _plan: protocol.PlanView | None = None
+    status: protocol.Status | None = None
+    """The Status of the last tick."""
 
     # --- ranks ---
 
     def override_gen(self) -> int:
-        return self._door.state.override.gen
+        return self.door.state.override.gen
 
     def rank_changed(self, peer: Peer, *, connected: bool) -> None:
         """A rank came, went or changed its state: take in its message, send it the want, and tick at once."""
         self._hear(peer, connected=connected)
         if not connected:
-            self._rank_left()
-        self._wake()
+            self.rank_left()
+        self.wake()
 
     def _hear(self, peer: Peer, *, connected: bool) -> None:
         if peer.obs is None or peer.hello is None:
             return
-        seen = self._look()
+        seen = self.look()
         # also for a rank that left between two ticks: its last steps came with its bye message
-        self._door.take(RankChanged(rank_of(peer, seen.mono_s), seen))
-        state = self._door.state
+        self.door.take(RankChanged(rank_of(peer, seen.mono_s), seen))
+        state = self.door.state
         if connected and peer.obs.want_gen < state.asked.gen:
             peer.send(want_of(state))
         if peer.acked_gen == state.asked.gen:
-            self._recorder.event("ack", rank=peer.hello.rank, want_gen=peer.acked_gen, step=peer.obs.step)
+            self.recorder.event("ack", rank=peer.hello.rank, want_gen=peer.acked_gen, step=peer.obs.step)
             peer.acked_gen = -1
 
     # --- viewers ---
 
-    def sections(self) -> Sections:
-        """What viewers see now; equal parts keep their identity, so that deltas stay small."""
+    def sections(self) -> protocol.Snap:
+        """What viewers see now, not numbered yet; equal parts keep their identity, so that deltas stay small."""
         if self.status is None:
-            self._book()
-        state, seen = self._door.state, self._look()
-        told = self.status or self._describe(state, seen)
+            self.book()
+        state, seen = self.door.state, self.look()
+        told = self.status or self.describe(state, seen)
         if self._band[0] is not state.outlook:
             known = state.outlook
             self._band = (known, *((status.band(known), status.prices(known)) if known else (None, None)))
         self._losses.add(told.loss)
         series = protocol.ChartSeries(
             now=units.iso(seen.now_s),
-            watts=self._watts.watts(),
+            watts=self.watts.watts(),
             intensity=self._band[1],
             loss=self._losses.values(),
             replay_speed=state.clock.speed if state.clock.replay else None,
@@ -134,7 +119,7 @@ class Requests:
         view, frontier = self._drawn_plan(shown, seen.now_s), shown_plan.frontier(state, shown and shown.view)
         if view != self._plan:
             self._plan = view
-        return Sections(told, series, self._plan, frontier)
+        return protocol.Snap(0, told, series, self._plan, frontier)
 
     @staticmethod
     def _drawn_plan(shown: shown_plan.ShownPlan | None, now_s: float) -> protocol.PlanView | None:
@@ -146,21 +131,35 @@ class Requests:
 
     async def status_now(self) -> protocol.Status:
         """A fresh sample, within 300 ms."""
-        await self._agent.refresh(SAMPLE_WAIT_S)
-        self._book()
-        return self._describe(self._door.state, self._look())
+        await self.agent.refresh(SAMPLE_WAIT_S)
+        self.book()
+        return self.describe(self.door.state, self.look())
 
-    async def preview(self, ask: protocol.Preview) -> protocol.Previewed:
-        return await self._replanner.preview(ask)
+    async def answer(self, peer: Peer, ask: protocol.Request) -> protocol.Answer | protocol.Refused:
+        """The answer to a viewer's question."""
+        state = self.door.state
+        match ask:
+            case protocol.Cmd():
+                return await self.command(peer, ask)
+            case protocol.Preview():
+                return await self.replanner.preview(ask)
+            case protocol.StatusAsk():
+                return protocol.StatusAnswer(ask.id, await self.status_now())
+            case protocol.LogRead():
+                return runlog.read(Path(state.spec.log), ask)
+            case protocol.HistoryAsk():
+                return await self._past(ask)
+            case protocol.JobsAsk():
+                return protocol.JobsAnswer(ask.id, tuple(job.status() for job in store.jobs()[:50]))
+            case protocol.EventsAsk():
+                return await self._events(ask)
+            case protocol.AbilitiesAsk():
+                return abilities(state, self.look(), ask)
+            case protocol.GridAsk():
+                return self._sources(ask)
 
-    def jobs(self) -> tuple[protocol.Status, ...]:
-        return tuple(job.status() for job in store.jobs()[:50])
-
-    def abilities(self, ask: protocol.AbilitiesAsk) -> protocol.AbilitiesAnswer:
-        return abilities(self._door.state, self._look(), ask)
-
-    def grid(self, ask: protocol.GridAsk) -> protocol.GridAnswer:
-        outlook = self._door.state.outlook
+    def _sources(self, ask: protocol.GridAsk) -> protocol.GridAnswer:
+        outlook = self.door.state.outlook
         found = tuple(
             protocol.GridSource(
                 source.title,
@@ -169,30 +168,27 @@ class Requests:
                 None if source.fetched_at_s is None else units.iso(source.fetched_at_s),
                 units.printable(source.note),
             )
-            for source in self._sources()
+            for source in self.grid.sources
         )
         return protocol.GridAnswer(ask.id, found, *((outlook.note, outlook.moved) if outlook else ()))
 
-    def read_log(self, ask: protocol.LogRead) -> protocol.LogAnswer:
-        return runlog.read(Path(self._door.state.spec.log), ask)
-
-    async def history(self, ask: protocol.HistoryAsk) -> protocol.HistoryAnswer | protocol.Refused:
+    async def _past(self, ask: protocol.HistoryAsk) -> protocol.HistoryAnswer | protocol.Refused:
         """Mean watts of the last `span` seconds in `buckets` columns, from the journal."""
         step = ask.span / ask.buckets
-        start, outlook = self._look().now_s - ask.span, self._door.state.outlook
+        start, outlook = self.look().now_s - ask.span, self.door.state.outlook
         try:
-            past = await self._history.past(start, ask.span, ask.buckets)
+            past = await self.history.past(start, ask.span, ask.buckets)
         except HistoryError as error:
-            self._recorder.say(str(error))
+            self.recorder.say(str(error))
             return protocol.Refused(str(error), ask.id)
         watts = protocol.Watts(units.iso(start), step, past.watts)
         values = tuple(outlook.value_at(start + (i + 0.5) * step) if outlook else None for i in range(ask.buckets))
         return protocol.HistoryAnswer(ask.id, watts, level=past.levels, intensity_g=values, kind=past.kinds)
 
-    async def events(self, ask: protocol.EventsAsk) -> protocol.EventsAnswer | protocol.Refused:
+    async def _events(self, ask: protocol.EventsAsk) -> protocol.EventsAnswer | protocol.Refused:
         try:
             since_s = 0.0 if ask.since is None else units.from_iso(ask.since)
-            return protocol.EventsAnswer(ask.id, await self._history.events(since_s, ask.most, plans=ask.plans))
+            return protocol.EventsAnswer(ask.id, await self.history.events(since_s, ask.most, plans=ask.plans))
         except (HistoryError, ValueError) as error:
             return protocol.Refused(str(error), ask.id)
 
@@ -202,26 +198,26 @@ class Requests:
         """Carry out one command; each is journaled with its author."""
         by = (peer.hello.by if peer.hello else "") or f"uid {os.getuid()}"
         if cmd.verb == "cap":
-            if not self._look().readings.mono_s:
-                await self._ticks.until(lambda: self._look().readings.mono_s or None, ACK_WAIT_S)  # the first is due
-            await self._agent.refresh(SAMPLE_WAIT_S)  # judged by the limits of now: another program may have set one
-        seen = self._look()
-        reply = self._door.take(Command(cmd, by, seen))
-        self._wake()
+            if not self.look().readings.mono_s:
+                await self.ticks.until(lambda: self.look().readings.mono_s or None, ACK_WAIT_S)  # the first is due
+            await self.agent.refresh(SAMPLE_WAIT_S)  # judged by the limits of now: another program may have set one
+        seen = self.look()
+        reply = self.door.take(Command(cmd, by, seen))
+        self.wake()
         if reply is None:
             return protocol.Result(cmd.id, False, error=f"{cmd.verb} failed: see carbontui.log", exit_code=1)
         if reply.answer is not None:
             return self._result(cmd, reply.answer)
         if reply.awaits == "pause":
-            held = await self._ticks.until(lambda: commands.pause_held(self._door.state, self._look()), ACK_WAIT_S)
-            return self._result(cmd, held or commands.pause_asked(self._door.state, self._look()))
+            held = await self.ticks.until(lambda: commands.pause_held(self.door.state, self.look()), ACK_WAIT_S)
+            return self._result(cmd, held or commands.pause_asked(self.door.state, self.look()))
         watts = float(cmd.args["value_w"])
-        taken = await self._ticks.until(lambda: commands.cap_held(self._door.state, self._look(), watts), ACK_WAIT_S)
+        taken = await self.ticks.until(lambda: commands.cap_held(self.door.state, self.look(), watts), ACK_WAIT_S)
         return self._result(cmd, taken or commands.cap_asked(watts))
 
     def _result(self, cmd: protocol.Cmd, answer: commands.Answered) -> protocol.Result:
         """The answer as the wire has it."""
-        now_s = self._look().now_s
+        now_s = self.look().now_s
         text, data = words(answer.said, now_s), None if answer.data is None else in_words(answer.data, now_s)
         if answer.exit_code:
             return protocol.Result(cmd.id, False, error=text, exit_code=answer.exit_code, data=data)

@@ -6,14 +6,17 @@ import re
 import socket
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 import msgspec
 
 from carbontui import protocol, units
-from carbontui.job.clock import Clock
-from carbontui.job.supervisor.core.state.inputs import Inputs, LimitNews, Rank
-from carbontui.job.supervisor.core.state.job import JobState
+from carbontui.job.supervisor.core.state.inputs import Inputs, Rank
+from carbontui.job.supervisor.record.accounting import Accounting
+from carbontui.job.supervisor.shell.actuators import Actuators
 from carbontui.job.supervisor.shell.core_wait import CoreWait
+from carbontui.job.supervisor.shell.door import Door
+from carbontui.job.supervisor.shell.grid import GridReader
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
 from carbontui.job.supervisor.shell.server import Peer, Server
 from carbontui.job.supervisor.shell.unseen_watch import UnseenWatch
@@ -21,72 +24,68 @@ from carbontui.power.agent.handle import AgentHandle
 from carbontui.system import proc
 
 
+@dataclass(eq=False)
 class Sensors:
     """Reads keeper, ranks and agent. Time spans are those between two calls of `advance`."""
 
-    def __init__(
-        self, clock: Clock, keeper: KeeperHandle, server: Server, agent: AgentHandle, unseen_watch: UnseenWatch
-    ) -> None:
-        self._clock = clock
-        self._keeper = keeper
-        self._server = server
-        self._agent = agent
-        self._unseen_watch = unseen_watch
-        self._born_mono = self._last_mono = time.monotonic()
-        self._last_now = clock.at_wall(time.time())
-        self._spans = (0.0, 0.0, 0.0)
-        self._core_wait = CoreWait()
-        self._core_wait_s = 0.0
+    door: Door
+    keeper: KeeperHandle
+    server: Server
+    agent: AgentHandle
+    accounting: Accounting
+    actuators: Actuators
+    grid: GridReader
+    unseen_watch: UnseenWatch
+    _born_mono: float = field(default_factory=time.monotonic)
+    _last_mono: float = field(default_factory=time.monotonic)
+    _last_now: float = field(init=False)
+    _spans: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    _core_wait: CoreWait = field(default_factory=CoreWait)
+    _core_wait_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._last_now = self.door.state.clock.at_wall(time.time())
 
     def advance(self) -> None:
         """Start a new tick: measure the time since the last one."""
-        wall, mono = time.time(), time.monotonic()
-        now = self._clock.at_wall(wall)
+        wall, mono, clock = time.time(), time.monotonic(), self.door.state.clock
+        now = clock.at_wall(wall)
         dt_wall = mono - self._last_mono
         # elapsed time, unaffected by a clock that was set
-        dt = dt_wall * self._clock.speed_at(wall)
+        dt = dt_wall * clock.speed_at(wall)
         self._spans = (dt, dt_wall, now - self._last_now - dt)
         self._last_now, self._last_mono = now, mono
-        first = next((peer.hello for peer in self._server.ranks if peer.hello and peer.hello.rank == 0), None)
+        first = next((peer.hello for peer in self.server.ranks if peer.hello and peer.hello.rank == 0), None)
         self._core_wait_s = self._core_wait.since(first)
 
-    def look(
-        self,
-        state: JobState,
-        *,
-        metered: frozenset[str] = frozenset(),
-        limit_asked: bool = False,
-        limit_pending: bool = False,
-        zone: str | None = None,
-        grid_note: str = "",
-    ) -> Inputs:
-        """The current inputs."""
-        mono = time.monotonic()
+    def look(self) -> Inputs:
+        """The current inputs, as far as known."""
+        state, mono = self.door.state, time.monotonic()
         dt, dt_wall, jump = self._spans
-        ranks = tuple(rank_of(peer, mono) for peer in self._server.ranks)
-        child, stepped = self._keeper.child(), bool(ranks) or state.progress.step > 0
-        running = self._keeper.pid if child.state == "running" else None
+        ranks = tuple(rank_of(peer, mono) for peer in self.server.ranks)
+        child, stepped = self.keeper.child(), bool(ranks) or state.progress.step > 0
+        running = self.keeper.pid if child.state == "running" else None
         return Inputs(
-            now_s=self._clock.at_wall(time.time()),
+            now_s=state.clock.at_wall(time.time()),
             mono_s=mono,
             dt_s=dt,
             dt_wall_s=dt_wall,
             jump_s=jump,
             core_wait_s=self._core_wait_s,
             child=child,
-            child_pid=self._keeper.pid,
-            starts=self._keeper.starts,
-            guarded=self._keeper.guarded,
+            child_pid=self.keeper.pid,
+            starts=self.keeper.starts,
+            guarded=self.keeper.guarded,
             ranks=ranks,
             alive=alive(state.progress.processes or (), ranks),
-            readings=self._agent.readings,
-            nodes=self._agent.nodes(),
-            metered=metered,
-            limits=LimitNews(limit_asked, limit_pending, self._agent.left, dict(self._agent.outcomes)),
-            zone=zone,
-            grid_note=grid_note,
+            readings=self.agent.readings,
+            nodes=self.agent.nodes(),
+            metered=self.accounting.metered_boards,
+            limits=self.actuators.limits,
+            zone=self.grid.zone,
+            grid_note=self.grid.note,
             uptime_s=mono - self._born_mono,
-            unseen=self._unseen_watch.look(running, child.age_s, mono, stepped=stepped),
+            unseen=self.unseen_watch.look(running, child.age_s, mono, stepped=stepped),
         )
 
 

@@ -30,16 +30,6 @@ LAST_ANSWER_S = 5.0
 """How long to finish pending answers for a peer that has closed its sending end."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sections:
-    """What viewers see: one frozen object per tick; equal sections are not sent again."""
-
-    status: protocol.Status
-    series: protocol.ChartSeries
-    plan: protocol.PlanView | None
-    frontier: protocol.Frontier | None
-
-
 @dataclass(eq=False)
 class Peer:
     """One connection."""
@@ -56,7 +46,7 @@ class Peer:
     rate_hz: float | None = None
     next_mono_s: float = 0.0
     seq: int = 0
-    shown: Sections | None = None
+    shown: protocol.Snap | None = None
     preview: int | None = None
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -82,32 +72,23 @@ class Answering(Protocol):
 
     def override_gen(self) -> int: ...
     def rank_changed(self, peer: Peer, *, connected: bool) -> None: ...
-    async def command(self, peer: Peer, cmd: protocol.Cmd) -> protocol.Result: ...
-    async def preview(self, ask: protocol.Preview) -> protocol.Previewed: ...
-    async def status_now(self) -> protocol.Status: ...
-    def sections(self) -> Sections: ...
-    def read_log(self, ask: protocol.LogRead) -> protocol.LogAnswer: ...
-    async def history(self, ask: protocol.HistoryAsk) -> protocol.HistoryAnswer | protocol.Refused: ...
-    def jobs(self) -> tuple[protocol.Status, ...]: ...
-    async def events(self, ask: protocol.EventsAsk) -> protocol.EventsAnswer | protocol.Refused: ...
-
-    def abilities(self, ask: protocol.AbilitiesAsk) -> protocol.AbilitiesAnswer: ...
-    def grid(self, ask: protocol.GridAsk) -> protocol.GridAnswer: ...
+    def sections(self) -> protocol.Snap: ...
+    async def answer(self, peer: Peer, ask: protocol.Request) -> protocol.Answer | protocol.Refused: ...
 
 
+@dataclass(eq=False)
 class Server:
     """The listening socket and its peers."""
 
-    def __init__(self, path: Path, answers: Answering, log: Callable[[str], None]) -> None:
-        self.path = path
-        self.answers = answers
-        self._figures_due = 0.0
-        self.log = log
-        self.peers: set[Peer] = set()
-        self._server: asyncio.Server | None = None
-        self._inode: int | None = None
-        self.fault = ""
-        """Why the socket is not bound; empty when it is."""
+    path: Path
+    answers: Answering
+    log: Callable[[str], None]
+    _figures_due: float = 0.0
+    peers: set[Peer] = field(default_factory=set)
+    _server: asyncio.Server | None = None
+    _inode: int | None = None
+    fault: str = ""
+    """Why the socket is not bound; empty when it is."""
 
     # --- listening ---
 
@@ -247,59 +228,36 @@ class Server:
         if isinstance(message, protocol.View):
             peer.rate_hz, peer.shown, peer.next_mono_s = message.rate_hz, None, 0.0
             self.show(only=peer)
-        elif isinstance(message, protocol.Cmd):
-            self._spawn(peer, self._command(peer, message))
-        elif isinstance(message, protocol.Preview):
-            peer.preview = message.id
-            self._spawn(peer, self._preview(peer, message))
-        elif isinstance(message, protocol.StatusAsk):
-            self._spawn(peer, self._status(peer, message))
-        elif isinstance(message, protocol.LogRead):
-            peer.send(self.answers.read_log(message))
-        elif isinstance(message, protocol.HistoryAsk):
-            self._spawn(peer, self._history(peer, message))
-        elif isinstance(message, protocol.JobsAsk):
-            peer.send(protocol.JobsAnswer(message.id, self.answers.jobs()))
-        elif isinstance(message, protocol.EventsAsk):
-            self._spawn(peer, self._events(peer, message))
-        elif isinstance(message, protocol.AbilitiesAsk):
-            peer.send(self.answers.abilities(message))
-        elif isinstance(message, protocol.GridAsk):
-            peer.send(self.answers.grid(message))
+        elif isinstance(message, protocol.Request):
+            if len(peer.tasks) >= 32:
+                peer.send(protocol.Refused("too many requests are waiting"))
+                return
+            if isinstance(message, protocol.Preview):
+                peer.preview = message.id
+            task = asyncio.ensure_future(self._answer(peer, message))
+            peer.tasks.add(task)
+            task.add_done_callback(peer.tasks.discard)
 
-    def _spawn(self, peer: Peer, work: object) -> None:
-        if len(peer.tasks) >= 32:
-            work.close()  # type: ignore[attr-defined]
-            peer.send(protocol.Refused("too many requests are waiting"))
+    async def _answer(self, peer: Peer, ask: protocol.Request) -> None:
+        def moot() -> bool:
+            """A newer preview has been asked for: the latest wins."""
+            return isinstance(ask, protocol.Preview) and peer.preview != ask.id
+
+        await asyncio.sleep(0)
+        if moot():
             return
-        task: asyncio.Task[None] = asyncio.ensure_future(work)  # type: ignore[call-overload]
-        peer.tasks.add(task)
-        task.add_done_callback(peer.tasks.discard)
-
-    async def _command(self, peer: Peer, cmd: protocol.Cmd) -> None:
+        answer: protocol.Answer | protocol.Refused
         try:
-            result = await self.answers.command(peer, cmd)
+            answer = await self.answers.answer(peer, ask)
         except Exception as error:
             # who asked must not wait for an answer that never comes
-            self.log(f"{cmd.verb} failed: {type(error).__name__}: {error}")
-            result = protocol.Result(cmd.id, False, error=f"{cmd.verb} failed: {error}", exit_code=1)
-        peer.send(result)
-
-    async def _preview(self, peer: Peer, ask: protocol.Preview) -> None:
-        await asyncio.sleep(0)
-        if peer.preview == ask.id:  # latest wins: a newer request makes this one moot
-            answer = await self.answers.preview(ask)
-            if peer.preview == ask.id:
-                peer.send(answer)
-
-    async def _status(self, peer: Peer, ask: protocol.StatusAsk) -> None:
-        peer.send(protocol.StatusAnswer(ask.id, await self.answers.status_now()))
-
-    async def _history(self, peer: Peer, ask: protocol.HistoryAsk) -> None:
-        peer.send(await self.answers.history(ask))
-
-    async def _events(self, peer: Peer, ask: protocol.EventsAsk) -> None:
-        peer.send(await self.answers.events(ask))
+            name = ask.verb if isinstance(ask, protocol.Cmd) else ask.__struct_config__.tag
+            self.log(f"{name} failed: {type(error).__name__}: {error}")
+            answer = protocol.Refused(f"{name} failed: {error}", ask.id)
+            if isinstance(ask, protocol.Cmd):
+                answer = protocol.Result(ask.id, False, error=answer.error, exit_code=1)
+        if not moot():
+            peer.send(answer)
 
     # --- viewers ---
 
@@ -331,7 +289,7 @@ class Server:
                 continue
             peer.seq += 1
             if peer.shown is None:
-                peer.send(_snap(peer.seq, sections))
+                peer.send(msgspec.structs.replace(sections, seq=peer.seq))
             else:
                 peer.send(_delta(peer.seq, peer.shown, sections))
             peer.shown = sections
@@ -355,11 +313,7 @@ def figures(status: protocol.Status) -> protocol.Figures:
     )
 
 
-def _snap(seq: int, new: Sections) -> protocol.Snap:
-    return protocol.Snap(seq, new.status, new.series, new.plan, new.frontier)
-
-
-def _delta(seq: int, old: Sections, new: Sections) -> protocol.Delta:
+def _delta(seq: int, old: protocol.Snap, new: protocol.Snap) -> protocol.Delta:
     series, tail = _series_delta(old.series, new.series)
     return protocol.Delta(
         seq,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import dataclass, field
 
 from carbontui.job.supervisor.core.advance import SiteShare
 from carbontui.job.supervisor.core.rules import site_claim
@@ -15,18 +16,18 @@ from carbontui.site.sharing import Share
 from carbontui.system import proc
 
 
+@dataclass(eq=False)
 class SiteClaim:
     """The claim of one supervisor. If the ledger cannot be read, `fault` says why and the share stays unchanged."""
 
-    def __init__(self, door: Door, keeper: KeeperHandle, ledger: Ledger) -> None:
-        self._door = door
-        self._keeper = keeper
-        self._ledger = ledger
-        self._me = _who(os.getpid())
-        self.fault = ""
+    door: Door
+    keeper: KeeperHandle
+    ledger: Ledger
+    _me: tuple[int, int] | None = field(default_factory=lambda: _who(os.getpid()))
+    fault: str = ""
 
     def renew(self, inputs: Inputs) -> None:
-        claim = site_claim.claim(self._door.state, inputs)
+        claim = site_claim.claim(self.door.state, inputs)
         if claim is None or self._me is None:
             self.leave()
             return
@@ -35,11 +36,11 @@ class SiteClaim:
             boot_id=proc.boot_id(),
             beat_mono_s=inputs.mono_s,
             supervisor=self._me,
-            keeper=_who(self._keeper.keeper_pid),
+            keeper=_who(self.keeper.keeper_pid),
             child=_who(inputs.child_pid),
         )
         try:
-            share = self._ledger.exchange(entry, time.time())
+            share = self.ledger.exchange(entry, time.time())
         except LedgerError as error:
             self.fault = f"the site budget is not followed: {error}"
         else:
@@ -48,13 +49,13 @@ class SiteClaim:
 
     def leave(self) -> None:
         """Withdraw the claim: the job no longer draws power."""
-        if self._door.state.site is not None:
+        if self.door.state.site is not None:
             self._hold(None)
-            self._ledger.forget(self._door.state.spec.job)
+            self.ledger.forget(self.door.state.spec.job)
 
     def _hold(self, share: Share | None) -> None:
-        if share is not self._door.state.site:
-            self._door.take(SiteShare(share))
+        if share is not self.door.state.site:
+            self.door.take(SiteShare(share))
 
 
 def _who(pid: int | None) -> tuple[int, int] | None:

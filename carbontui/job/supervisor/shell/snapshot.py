@@ -6,12 +6,12 @@ import contextlib
 import os
 import socket
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
-from carbontui import protocol
-from carbontui.job import store
+from carbontui import paths, protocol
 from carbontui.job.spec import Options
 from carbontui.job.supervisor.core.state import forbidden
 from carbontui.job.supervisor.core.state.inputs import FRESH_S, Inputs
@@ -30,36 +30,32 @@ from carbontui.text.statements import words
 DISK_LEAST_B = 1 << 30
 
 
+@dataclass(eq=False)
 class Snapshots:
     """`faults` returns one notice per fault of carbontui itself, `joules` the job's own energy so far by board,
     `recent` the latest user commands."""
 
-    def __init__(
-        self,
-        spec: Options,
-        keeper: KeeperHandle,
-        agent: AgentHandle,
-        faults: Callable[[], Iterable[Statement]],
-        joules: Callable[[], Mapping[str, float]],
-        recent: Callable[[], tuple[protocol.Event, ...]],
-    ) -> None:
-        self._path = Path(spec.dir) / "snapshot.json"
-        self._log_dir = Path(spec.log).parent
-        self._joules, self._recent = joules, recent
-        self._totals = MonotonicCounter()
+    spec: Options
+    keeper: KeeperHandle
+    agent: AgentHandle
+    faults: Callable[[], Iterable[Statement]]
+    joules: Callable[[], Mapping[str, float]]
+    recent: Callable[[], tuple[protocol.Event, ...]]
+    _totals: MonotonicCounter = field(default_factory=MonotonicCounter)
+    _metrics: MetricsPlace | None = field(init=False)
+    _host: str = field(default_factory=socket.gethostname)
+
+    def __post_init__(self) -> None:
+        spec = self.spec
         self._metrics = MetricsPlace(spec.metrics, spec.job) if spec.metrics else None
         if self._metrics is not None:
             metrics.resume(self._totals, self._metrics.before())
-        self._keeper = keeper
-        self._agent = agent
-        self._faults = faults
-        self._host = socket.gethostname()
 
     def describe(self, state: JobState, inputs: Inputs) -> protocol.Status:
-        pids = protocol.Pids(self._keeper.keeper_pid, os.getpid(), self._agent.pid, self._keeper.pid)
-        found = [*self._faults(), *self._metrics_fault, *_disk_notice(self._log_dir)]
+        pids = protocol.Pids(self.keeper.keeper_pid, os.getpid(), self.agent.pid, self.keeper.pid)
+        found = [*self.faults(), *self._metrics_fault, *_disk_notice(Path(self.spec.log).parent)]
         told = status.status(state, inputs, host=self._host, pids=pids)
-        return msgspec.structs.replace(described(told, state, inputs, found), events=self._recent())
+        return msgspec.structs.replace(described(told, state, inputs, found), events=self.recent())
 
     @property
     def _metrics_fault(self) -> list[Statement]:
@@ -68,10 +64,10 @@ class Snapshots:
     def write(self, status: protocol.Status) -> None:
         """Write to disk; Prometheus metrics at their own interval, and once the job is over."""
         with contextlib.suppress(OSError):
-            store.write_atomic(self._path, msgspec.json.encode(status))
+            paths.write_whole(Path(self.spec.dir) / "snapshot.json", msgspec.json.encode(status))
         over = status.state not in protocol.LIVE_STATES
         if self._metrics is not None and (over or self._metrics.due()):
-            self._metrics.tell(render(metrics.families(status, self._joules(), self._totals)))
+            self._metrics.tell(render(metrics.families(status, self.joules(), self._totals)))
 
     def close(self) -> None:
         """Stop serving metrics."""

@@ -5,23 +5,23 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import msgspec
 
 from carbontui import protocol, units
 from carbontui.job.supervisor.core.planning.problem import PlanningProblem
-from carbontui.job.supervisor.core.state import levels
+from carbontui.job.supervisor.core.state.job import Totals
 from carbontui.job.supervisor.core.state.levels import Level
 from carbontui.job.supervisor.core.state.plan import Plan
-from carbontui.job.worker.messages import PlanAnswer, PlannedWindow, PolicyFigures, PreviewAnswer
-from carbontui.plan.results import PlanFrontierPoint
+from carbontui.job.worker.messages import PlanAnswer
+from carbontui.plan.level_windows import Window
+from carbontui.plan.results import PlanFrontierPoint, PolicyResult
 
 
 def from_answer(
     setup: PlanningProblem,
-    answer: PlanAnswer | PreviewAnswer,
+    answer: PlanAnswer,
     made_at_s: float,
     deadline_s: float | None = None,
     work_left_s: float | None = None,
@@ -37,8 +37,7 @@ def from_answer(
         edges.append(edges[-1] + duration)
         names.append("" if level < 0 or edges[-2] >= finish_s else setup.levels[level].name)
     table = {level.name: level for level in setup.levels}
-    bases = answer.baselines if isinstance(answer, PlanAnswer) else ()
-    run_now = next((entry for entry in bases if entry.name == "run now"), None)
+    run_now = next((entry for entry in answer.baselines if entry.name == "run now"), None)
     view = protocol.PlanView(
         made_at=units.iso(made_at_s),
         start=units.iso(setup.start_s),
@@ -46,7 +45,7 @@ def from_answer(
         slot_s=setup.slot_s,
         deadline=units.iso(deadline),
         levels=coded(names),
-        table=tuple(levels.to_wire(level) for level in setup.levels),
+        table=setup.levels,
         finish=units.iso(finish_s),
         gco2_g=solved.gco2,
         cost=solved.cost,
@@ -54,22 +53,19 @@ def from_answer(
         avoided_g=run_now.gco2 - solved.gco2 if run_now else None,
         late_s=max(0.0, finish_s - deadline),
         certificate=protocol.Certificate(solved.lower_bound, solved.gap, solved.stage),
-        baselines=tuple(_baseline(entry, setup.start_s, deadline) for entry in bases),
-        windows=tuple(_window(one, setup) for one in answer.windows) if isinstance(answer, PlanAnswer) else (),
+        baselines=tuple(_baseline(entry, setup.start_s, deadline) for entry in answer.baselines),
+        windows=tuple(_window(one, setup) for one in answer.windows),
     )
-    made = Plan(tuple(names), tuple(edges), table, view, work_left_s)
-    if isinstance(answer, PreviewAnswer):
-        return made
-    return replace(made, free_gco2_g=answer.free_gco2, explanation=answer.explanation)
+    return Plan(tuple(names), tuple(edges), table, view, work_left_s, answer.free_gco2, answer.explanation)
 
 
-def _window(one: PlannedWindow, setup: PlanningProblem) -> protocol.PlanWindow:
+def _window(one: Window, setup: PlanningProblem) -> protocol.PlanWindow:
     start, end = (units.iso(setup.start_s + at) for at in (one.start_s, one.end_s))
     figures = (round(one.ci_g_per_kwh, 2), round(one.kwh, 6), round(one.gco2, 4), round(one.gain, 4))
     return protocol.PlanWindow(start, end, setup.levels[one.level].name, *figures)
 
 
-def _baseline(entry: PolicyFigures, start_s: float, deadline_s: float) -> protocol.Baseline:
+def _baseline(entry: PolicyResult, start_s: float, deadline_s: float) -> protocol.Baseline:
     finish_s = start_s + entry.finish_s
     feasible = finish_s <= deadline_s + 1.0 and not entry.violations
     return protocol.Baseline(entry.name, entry.gco2, entry.cost, units.iso(finish_s), feasible)
@@ -105,13 +101,20 @@ SAME_FINISH_S = 60.0
 """Frontier points that finish within this of each other are shown as one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Spent:
-    """What the job has used so far; added to a plan's figures for the rest."""
+def of_the_whole(
+    totals: Totals, finish_s: float, gco2_g: float, cost: float, kwh: float, levels: tuple[tuple[str, int], ...]
+) -> protocol.FrontierPoint:
+    """A plan for the rest as a point for the whole job: with what it has used so far."""
+    spent = totals.cost.value if totals.cost else 0.0
+    return protocol.FrontierPoint(
+        finish_s, (totals.gco2_g or 0.0) + gco2_g, spent + cost, totals.wall_kwh + kwh, levels
+    )
 
-    gco2_g: float = 0.0
-    cost: float = 0.0
-    kwh: float = 0.0
+
+def point_of(totals: Totals, plan: protocol.PlanView, budget_start_s: float) -> protocol.FrontierPoint:
+    """What the whole job comes to under a plan."""
+    finish_s = units.from_iso(plan.finish) - budget_start_s
+    return of_the_whole(totals, finish_s, plan.gco2_g, plan.cost, plan.kwh, plan.levels)
 
 
 def frontier_view(
@@ -120,7 +123,7 @@ def frontier_view(
     plan: protocol.PlanView,
     budget_start_s: float,
     reference_s: float | None,
-    spent: Spent,
+    totals: Totals,
 ) -> protocol.Frontier:
     """The worker's frontier as viewers see it: figures for the whole job, finish counted from the budget's start.
 
@@ -128,17 +131,13 @@ def frontier_view(
     small gain): other budgets are compared with what will really happen.
     """
     offset = setup.start_s - budget_start_s
-
-    def point(finish_s: float, gco2_g: float, cost: float, kwh: float, levels: Any) -> protocol.FrontierPoint:
-        return protocol.FrontierPoint(finish_s, spent.gco2_g + gco2_g, spent.cost + cost, spent.kwh + kwh, levels)
-
-    chosen = point(units.from_iso(plan.finish) - budget_start_s, plan.gco2_g, plan.cost, plan.kwh, plan.levels)
+    chosen = point_of(totals, plan, budget_start_s)
     shown = [chosen]
     for found in points:
         finish_s = offset + found.finish_s
         if abs(finish_s - chosen.finish_s) > SAME_FINISH_S:
             coded = tuple((setup.levels[level].name, count) for level, count in found.levels if level >= 0)
-            shown.append(point(finish_s, found.gco2_g, found.cost, found.kwh, coded))
+            shown.append(of_the_whole(totals, finish_s, found.gco2_g, found.cost, found.kwh, coded))
     shown.sort(key=lambda entry: entry.finish_s)
     return protocol.Frontier(tuple(shown), shown.index(chosen), reference_s)
 

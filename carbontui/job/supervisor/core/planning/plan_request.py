@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from carbontui.job.budget import Budget
 from carbontui.job.supervisor.core.planning import answers, closed_hours, finish, machine, problem, site_plan
@@ -74,16 +74,12 @@ def plan_request(state: JobState, inputs: Inputs, given: GivenPrices | None = No
     curve = _setup(state, inputs, max(end, min(_curve_end_s(state, deadline), reach)), left)
     assert curve is not None
     ask = PlanAsk(
-        problem=setup.problem,
+        **_asked(state, inputs, setup, left),
         curve=curve.problem,
         kept=answers.kept_levels(state.plan, setup) if state.plan else None,
-        fixed=_fixed(state, setup),
         curve_fixed=_fixed(state, curve) if state.forbidden else None,
         currency=state.spec.currency,
         uncertainty=noise(state),
-        pauses=_pauses(state, setup, now),
-        closed=_closed(state, inputs, setup, left),
-        soonest=most(state),
         shared=site_plan.shared(state, inputs, curve, given),
     )
     return PlanRequest(ask, setup, deadline, left)
@@ -132,19 +128,22 @@ def preview_request(
     if setup is None:
         return None
     setup = answers.with_price(setup, carbon_price)
-    fixed = _fixed(state, setup)
+    asked = _asked(state, inputs, setup, left)
     if slot_s is not None:
-        fixed |= _otherwise(state, setup, slot_s)
-    closed = _closed(state, inputs, setup, left)
-    ask = PreviewAsk(
-        problem=setup.problem,
-        fixed=fixed,
-        pauses=_pauses(state, setup, now),
-        closed=closed,
-        soonest=most(state),
-        shared=site_plan.shared(state, inputs, setup, given),
-    )
+        asked["fixed"] |= _otherwise(state, setup, slot_s)
+    ask = PreviewAsk(**asked, shared=site_plan.shared(state, inputs, setup, given))
     return PreviewRequest(ask, setup, deadline)
+
+
+def _asked(state: JobState, inputs: Inputs, setup: problem.PlanningProblem, left_s: float) -> dict[str, Any]:
+    """What every request has."""
+    return {
+        "problem": setup.problem,
+        "fixed": _fixed(state, setup),
+        "pauses": _pauses(state, setup, inputs.now_s),
+        "closed": _closed(state, inputs, setup, left_s),
+        "soonest": most(state),
+    }
 
 
 def _otherwise(state: JobState, setup: problem.PlanningProblem, slot_s: float) -> dict[int, int]:

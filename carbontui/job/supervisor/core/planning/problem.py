@@ -100,7 +100,7 @@ def levels_of(machine: Machine, *, started: bool) -> tuple[Level, ...]:
     """The available levels by rising watts: off (only before the start), unload, pause, caps or else duty, full."""
     found: list[Level] = []
     if not started:
-        found.append(Level("off", "off", 0.0, 0.0))
+        found.append(levels.OFF)
     if started and machine.can_unload:
         found.append(Level("unload", "unload", machine.idle_w, 0.0))
     found.append(Level("pause", "pause", machine.parked_w, 0.0))
@@ -110,7 +110,7 @@ def levels_of(machine: Machine, *, started: bool) -> tuple[Level, ...]:
     ]
     if machine.can_duty and not machine.caps:
         watts = DUTY_SHARE * machine.full_w + (1 - DUTY_SHARE) * machine.parked_w
-        found.append(Level(f"duty {100 * DUTY_SHARE:.0f} %", "duty", watts, DUTY_SHARE, duty=DUTY_SHARE))
+        found.append(Level(f"duty {100 * DUTY_SHARE:.0f} %", "duty", watts, DUTY_SHARE))
     return (*found, Level("full", "full", machine.full_w, 1.0))
 
 

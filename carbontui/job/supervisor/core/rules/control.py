@@ -45,7 +45,6 @@ class Observation:
     """Why no plan may pause or delay (work or zone unknown, ...); None when it may."""
     planned: Level | None = None
     next_at_s: float | None = None
-    next_level: str | None = None
     must_run: bool = False
     late: bool = False
     max_pause_s: float = 12 * 3600.0
@@ -223,7 +222,7 @@ def _ask(before: Desired, observation: Observation, level: Level) -> Desired:
         leader = next((rank for rank in observation.ranks if rank.rank == 0), None)
         if level.kind == "unload" and leader is not None and leader.can_unload:
             mode, not_before = "unload", None if observation.rehearsing else observation.next_at_s
-    duty = level.duty if level.kind == "duty" else None
+    duty = level.duty
     limit = level.cap_w if level.kind == "cap" and observation.can_cap else None
     if observation.child.state not in ("running", "waiting", "unloaded"):
         mode, duty, limit = "run", None, None

@@ -35,7 +35,6 @@ def observe(state: JobState, inputs: Inputs) -> Observation:
         no_shifting=finish.why_no_shifting(state, inputs),
         planned=says.level,
         next_at_s=says.next_at_s,
-        next_level=says.next_level,
         must_run=finish.must_run(state, inputs),
         late=finish.late(state),
         max_pause_s=state.spec.max_pause_s,

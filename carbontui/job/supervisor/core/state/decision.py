@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
-
-import msgspec
+from dataclasses import dataclass
 
 from carbontui import protocol
 from carbontui.job.child import STARTING as STARTING_UP
@@ -56,11 +53,3 @@ class Decision:
 
 
 STARTING = Decision("starting", STARTING_UP, FULL)
-
-
-def restored(kept: Any, mono_s: float) -> Desired:
-    """What a predecessor asked, asked again at `mono_s`; fields of other versions are ignored.
-
-    Raises msgspec.ValidationError on an invalid field.
-    """
-    return replace(msgspec.convert(kept or {}, Desired), asked_mono_s=mono_s)

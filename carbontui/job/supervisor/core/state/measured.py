@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
-import msgspec
-
 SETTLE_WALL_S = 1.5
 """After a change of state the boards' averaged readings need this long to reflect the new one."""
 MEMORY = 120
@@ -56,7 +54,8 @@ class Measured:
     """Energy of unloading and resuming, of all counted parts of the machine, before PUE."""
 
     def of(self, kind: PowerState) -> Means:
-        return {"full": self.full_w, "parked": self.parked_w, "idle": self.idle_w}[kind]
+        means: Means = getattr(self, f"{kind}_w")
+        return means
 
 
 class BoardsTotal(NamedTuple):
@@ -71,9 +70,8 @@ def saw_watts(known: Measured, kind: PowerState, readings: Iterable[tuple[str, f
     table = dict(known.of(kind))
     for uuid, watts in readings:
         table[uuid] = table.get(uuid, Mean()).plus(watts)
-    if kind == "full":
-        return replace(known, full_w=table)
-    return replace(known, parked_w=table) if kind == "parked" else replace(known, idle_w=table)
+    change: dict[str, Any] = {f"{kind}_w": table}
+    return replace(known, **change)
 
 
 def saw_rest(known: Measured, watts: float, *, parked: bool) -> Measured:
@@ -89,8 +87,3 @@ def total_w(known: Measured, kind: PowerState, uuids: tuple[str, ...], default_w
     seen = [mean.value for uuid, mean in table.items() if uuid in uuids and mean.value is not None]
     fallback = sum(seen) / len(seen) if seen else default_w
     return BoardsTotal(sum(seen) + fallback * (len(uuids) - len(seen)), bool(uuids) and len(seen) == len(uuids))
-
-
-def restored(kept: Any) -> Measured:
-    """What a predecessor kept. Raises msgspec.ValidationError on an invalid field."""
-    return msgspec.convert(kept or {}, Measured)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-import msgspec
 from msgspec import Meta
 
 from carbontui import protocol, units
@@ -35,11 +34,6 @@ class Overrides:
     def open_pause(self) -> bool:
         """A pause without an end."""
         return self.current is not None and self.current.mode == "pause" and self.until_s is None
-
-
-def restored(kept: Any) -> Overrides:
-    """What a predecessor kept. Raises msgspec.ValidationError on an invalid field."""
-    return msgspec.convert(kept or {}, Overrides)
 
 
 def apply(

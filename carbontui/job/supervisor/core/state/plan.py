@@ -19,11 +19,10 @@ from carbontui.plan.results import Explanation
 
 
 class PlannedLevel(NamedTuple):
-    """What a plan says for one moment: the level, and when and to which one it changes next."""
+    """What a plan says for one moment: the level, and when it changes next."""
 
     level: Level | None = None
     next_at_s: float | None = None
-    next_level: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +49,14 @@ class Plan:
         return bisect_right(self.edges_s, now_s) - 1
 
     def at(self, now_s: float) -> PlannedLevel:
-        """The level now, and when and to which it changes next (the finish does not count)."""
+        """The level now, and when it changes next (the finish does not count)."""
         index = self.index_at(now_s)
         if index is None:
             return PlannedLevel()
         name = self.names[index]
         for later in range(index + 1, len(self.names)):
             if self.names[later] != name:
-                upcoming = self.names[later] or None
-                return PlannedLevel(self.table.get(name), self.edges_s[later] if upcoming else None, upcoming)
+                return PlannedLevel(self.table.get(name), self.edges_s[later] if self.names[later] else None)
         return PlannedLevel(self.table.get(name))
 
     def work_done_s(self, now_s: float) -> float:
@@ -76,6 +74,7 @@ def to_kept(plan: Plan) -> dict[str, Any]:
     return {
         "names": plan.names,
         "edges_s": plan.edges_s,
+        # versions before this read the levels here
         "table": {n: [v.kind, v.power_w, v.speed, v.cap_w, v.duty] for n, v in plan.table.items()},
         "view": msgspec.to_builtins(plan.view),
         "explanation": msgspec.to_builtins(plan.explanation),
@@ -85,7 +84,6 @@ def to_kept(plan: Plan) -> dict[str, Any]:
 class _KeptPlan(msgspec.Struct):
     names: tuple[str, ...]
     edges_s: tuple[float, ...]
-    table: dict[str, tuple[protocol.LevelKind, float, float, float | None, float | None]]
     view: protocol.PlanView
     explanation: Explanation | None = None
 
@@ -102,5 +100,5 @@ def restored(kept: Any) -> Plan | None:
     rising = all(a < b for a, b in itertools.pairwise(was.edges_s))
     if len(was.edges_s) != len(was.names) + 1 or not rising:
         return None
-    table = {name: Level(name, *fields) for name, fields in was.table.items()}
+    table = {level.name: level for level in was.view.table}
     return Plan(was.names, was.edges_s, table, was.view, explanation=was.explanation)

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from carbontui.job.child import Child
-from carbontui.job.supervisor.core.state.levels import FULL, Level
+from carbontui.job.supervisor.core.state.levels import FULL, UNLOAD, Level
 from carbontui.protocol import Statement, statement
 
 Phase = Literal["none", "asked", "leaving", "away", "returning"]
-UNLOAD = Level("unload", "unload", 0.0, 0.0)
 TRY = "the try"
 """`by` for the unload at the end of a try before the start: what it saved is resumed when the plan says."""
 

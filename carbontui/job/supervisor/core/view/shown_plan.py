@@ -13,10 +13,10 @@ from msgspec import structs
 
 from carbontui import protocol, units
 from carbontui.job.supervisor.core.planning import expected_end, finish, problem
-from carbontui.job.supervisor.core.planning.answers import coded
+from carbontui.job.supervisor.core.planning.answers import coded, point_of
 from carbontui.job.supervisor.core.planning.course import CourseAhead, Segment, course, follows_plan, in_force
 from carbontui.job.supervisor.core.rules import calibration
-from carbontui.job.supervisor.core.state import forbidden, levels
+from carbontui.job.supervisor.core.state import forbidden
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.core.state.plan import Plan
@@ -58,14 +58,7 @@ def frontier(state: JobState, shown: protocol.PlanView | None) -> protocol.Front
     known = state.frontier
     if known is None or shown is None or known.chosen is None or state.plan is None or shown is state.plan.view:
         return known
-    spent, cost = state.totals, state.totals.cost
-    chosen = protocol.FrontierPoint(
-        units.from_iso(shown.finish) - state.start_s,
-        (spent.gco2_g or 0.0) + shown.gco2_g,
-        (cost.value if cost else 0.0) + shown.cost,
-        spent.wall_kwh + shown.kwh,
-        shown.levels,
-    )
+    chosen = point_of(state.totals, shown, state.start_s)
     others = (point for index, point in enumerate(known.points) if index != known.chosen)
     points = tuple(sorted((*others, chosen), key=lambda point: point.finish_s))
     return protocol.Frontier(points, points.index(chosen), known.reference_s)
@@ -187,7 +180,7 @@ def _carried_out(state: JobState, inputs: Inputs, planned: Plan, ahead: CourseAh
     return structs.replace(
         was,
         levels=coded(names),
-        table=tuple(levels.to_wire(level) for level in known.values()),
+        table=tuple(known.values()),
         finish=units.iso(end_s),
         late_s=0.0 if ahead.finish_s is None else max(0.0, ahead.finish_s - units.from_iso(was.deadline)),
         avoided_g=None,

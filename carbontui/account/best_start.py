@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from carbontui.account.expected_end import Stretch, to_come
+from carbontui.units import J_PER_KWH
+
 STEP_S = 900.0
 """Starts are considered every quarter of an hour: no forecast is finer."""
 GAIN_LEAST = 0.01
@@ -33,27 +36,12 @@ def best_start(
     """The start from `now_s` on with the lowest mean intensity, so that `work_s` seconds end by `deadline_s`; the
     earliest among equals. `mean_g` are slots of `step_s` from `start_s`; gaps and the time beyond the end count as the
     last known value. None if nothing is known."""
-    known = [value for value in mean_g if value is not None]
-    if not known:
+    if not any(value is not None for value in mean_g):
         return None
-    held, filled = known[0], []
-    for value in mean_g:
-        held = held if value is None else value
-        filled.append(held)
-    sums = [0.0]
-    for value in filled:
-        sums.append(sums[-1] + value * step_s)
-
-    def integral(at_s: float) -> float:
-        place = (at_s - start_s) / step_s
-        if place <= 0:
-            return place * step_s * filled[0]
-        whole = min(int(place), len(filled))
-        rest = (place - whole) * step_s
-        return sums[whole] + rest * (filled[whole] if whole < len(filled) else filled[-1])
 
     def mean(at_s: float) -> float:
-        return (integral(at_s + work_s) - integral(at_s)) / work_s
+        one_kwh = Stretch(at_s, at_s + work_s, J_PER_KWH / work_s)
+        return to_come([one_kwh], start_s, step_s, mean_g) or 0.0
 
     latest = max(now_s, deadline_s - work_s)
     starts = [now_s]
@@ -62,8 +50,8 @@ def best_start(
     if starts[-1] < latest:
         starts.append(latest)
     now_g = mean(now_s)
-    chosen = min(starts, key=lambda at: (round(mean(at), 6), at))
-    if mean(chosen) > (1.0 - GAIN_LEAST) * now_g:
-        chosen = now_s
-    reach = min(deadline_s, start_s + len(filled) * step_s) - now_s
-    return StartWindow(chosen, mean(chosen), now_g, latest, max(0.0, reach))
+    chosen_g, begin_s = min((round(mean(at), 6), at) for at in starts)
+    if chosen_g > (1.0 - GAIN_LEAST) * now_g:
+        chosen_g, begin_s = now_g, now_s
+    reach = min(deadline_s, start_s + len(mean_g) * step_s) - now_s
+    return StartWindow(begin_s, chosen_g, now_g, latest, max(0.0, reach))

@@ -1,0 +1,59 @@
+"""A round of the fleet: Slurm's queue is read, planned within the site's budget, and its starts are moved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from carbontui import units
+from carbontui.slurm import fleet, placing, queue
+from carbontui.slurm.fleet import Assumed, Cap, Move, QueueProblem
+from carbontui.slurm.placing import FleetPlan
+
+
+class FleetTerms(NamedTuple):
+    """What every round keeps to: the budget, the watts assumed where a job states none, and the length of a slot."""
+
+    budget: Sequence[Cap]
+    assumed: Assumed
+    slot_s: float
+
+
+class FleetRound(NamedTuple):
+    """A plan, the starts that it changes, and what Slurm said of those that it refused to change."""
+
+    made: QueueProblem
+    plan: FleetPlan
+    moves: list[Move]
+    unmoved: list[str]
+
+    def to_dict(self, now_s: float) -> dict[str, Any]:
+        """As JSON has it."""
+        made, plan, begins = self.made, self.plan, fleet.starts_s(self.made, self.plan)
+        return {
+            "at": units.iso(now_s),
+            "starts": {job.id: units.iso(begins[job.id]) if job.id in begins else None for job in made.jobs},
+            "moved": [move.job.id for move in self.moves],
+            "running_w": fleet.running_w(made, plan),
+            "planned_g": float(made.problem.grams(plan.start, plan.level).sum()),
+            "gap": plan.gap,
+            "slot_s": made.slot_s,
+            "first_slot": units.iso(made.start_s),
+            "watts": [round(value, 1) for value in (plan.watts + made.fixed_w).tolist()],
+            "price_g_per_kwh": [round(value, 2) for value in made.price_g_per_kwh(plan)],
+            "faults": list(made.faults),
+        }
+
+
+def played(
+    terms: FleetTerms, intensity: Sequence[float], start_s: float, due: frozenset[str], *, dry_run: bool
+) -> FleetRound:
+    """A round whose slots, of these g/kWh, begin at `start_s`; a dry one moves nothing. Jobs that are `due` should have
+    started by now. Raises SlurmError."""
+    slot_s = terms.slot_s
+    cap_w = fleet.per_slot(terms.budget, start_s, slot_s, len(intensity))
+    size, jobs = queue.size(queue.nodes()), queue.queue()
+    made = fleet.problem(jobs, size, intensity, cap_w, terms.assumed, start_s=start_s, slot_s=slot_s, due=due)
+    plan = placing.planned(made.problem)
+    moves = fleet.moves(made, plan)
+    return FleetRound(made, plan, moves, [] if dry_run else queue.move((move.job.id, move.at_s) for move in moves))
