@@ -6,12 +6,14 @@ Each is a line of bash with `$RUN` before the command. Our own lines on stderr (
 On a terminal that shows the screen the command's output is what `carbontui log` prints.
 """
 
+# ruff: noqa: E501 - a line of bash is one line
 from __future__ import annotations
 
 import argparse
 import contextlib
 import os
 import pty
+import re
 import select
 import shlex
 import shutil
@@ -22,6 +24,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parents[1])]
@@ -33,6 +36,8 @@ OURS = b"carbontui: "
 OURS_MOST = 3
 RUN = "run --zone DE --intensity 300"
 SCREEN = b"\x1b[?1049h"
+SCREENS = re.compile(rb"\x1b\[\?1049h.*?\x1b\[\?1049l", re.DOTALL)
+CODES = re.compile(rb"\x1b\[[0-9;?<=>]*[a-zA-Z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\\\)|\x1b[^\[\]]")
 ROWS_COLUMNS = (40, 120)
 
 CONDITIONS: dict[str, str] = {
@@ -61,7 +66,7 @@ CONDITIONS: dict[str, str] = {
     "a file of a megabyte": "$RUN cksum < data",
     "a string": "$RUN cat <<< 'a string'",
     "input() from a pipe": "echo 41 | $RUN python -c 'print(int(input()) + 1)'",
-    "input() without input": "$RUN python -c 'input()' < /dev/null 2> e; echo $?; tail -n 1 e; rm e",
+    "input() without input": "$RUN python -c 'input()' < /dev/null 2> e; echo $?; grep -v ^carbontui: e | tail -n 1; rm e",
     "breakpoint() with commands": "printf 'p 6*7\\nc\\n' | $RUN python -c 'breakpoint(); print(1)'",
     "the rest of a loop's list": "while read -r x; do echo \"<$x>\"; $RUN cat; done < lines",
     # descriptors
@@ -74,10 +79,10 @@ CONDITIONS: dict[str, str] = {
     "an exit code, and &&": "$RUN ./tool 'a b' && echo not reached",
     "not found, not executable": "$RUN ./nothing 2> e; echo $?; $RUN ./plain.txt 2> e; echo $?; $RUN no-such-command 2> e; echo $?; rm e",
     "a script without #!": "$RUN ./bare",
-    "ended by a signal": "$RUN sh -c 'kill -TERM $$'; echo $?; $RUN sh -c 'kill -SEGV $$'; echo $?",
+    "ended by a signal": """sh -c '$RUN sh -c "kill -TERM \\$\\$"; echo $?; $RUN sh -c "kill -SEGV \\$\\$"; echo $?'""",
     "a traceback": "$RUN python -c 'raise ValueError(3)'",
-    "ended from outside": "timeout -s INT 4 $RUN python -c 'import time\ntry: time.sleep(60)\nexcept KeyboardInterrupt: print(\"saved\")'",
-    "a handler for TERM": "timeout -s TERM 4 $RUN sh -c 'trap \"echo ended; exit 7\" TERM; sleep 60 & wait'",
+    "ended from outside": "timeout -s INT 4 $RUN python -c 'import time\ntry: time.sleep(60)\nexcept KeyboardInterrupt: print(\"saved\")'; echo $?",
+    "a handler for TERM": "timeout -s TERM 4 $RUN sh -c 'trap \"echo ended; exit 7\" TERM; sleep 60 & wait'; echo $?",
     # surroundings
     "umask, limits, folder": "umask 027; ulimit -n 300; cd sub && $RUN sh -c 'umask; ulimit -n; pwd -P | xargs basename; touch made; stat -c %a made'",
     "several at once": "for i in 1 2 3; do $RUN sh -c \"sleep 0.$i; echo $i > made$i; exit $i\" & done; for j in $(jobs -p); do wait $j; echo $?; done",
@@ -113,7 +118,9 @@ class Place:
         (self.folder / "data").write_bytes(bytes(range(256)) * 4000)
         (self.folder / "sub").mkdir()
         (self.folder / "job.sh").write_text("echo a job\necho its error >&2\nexit 3\n")
-        (self.folder / "loop.py").write_text("import time\nwhile True:\n    print('line')\n    time.sleep(0.01)\n")
+        (self.folder / "loop.py").write_text(
+            "import time\nwhile True:\n    print('line', flush=True)\n    time.sleep(0.01)\n"
+        )
         (self.folder / "plain.txt").write_text("text")
         for name, text in {"tool": '#!/bin/sh\necho "$# $1"; exit 4\n', "bare": "echo bare >&2; exit 5\n"}.items():
             (self.folder / name).write_text(text)
@@ -142,15 +149,20 @@ class Place:
         pid, screen = pty.fork()
         if pid == 0:
             with contextlib.suppress(OSError):
+                signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as a login has it, not a Python
                 os.chdir(self.folder)
                 os.execvpe(
                     "bash", ["bash", "-c", f"stty rows {ROWS_COLUMNS[0]} cols {ROWS_COLUMNS[1]}; {line}"], self.env
                 )
             os._exit(99)
         seen, code = _followed(pid, screen, lambda: _over(set(self.logs()) - before), self.house.end)
-        if SCREEN in seen:  # the output is in the jobs' logs, in the order they were started
-            fresh = sorted(set(self.logs()) - before, key=lambda path: path.stat().st_ctime)
-            seen = b"".join(path.read_bytes() for path in fresh if path.exists()).replace(b"\n", b"\r\n")
+        # where a screen was, its job's output was behind it
+        fresh = sorted(set(self.logs()) - before, key=lambda path: (path.parent / "spec.json").stat().st_mtime)
+        around = SCREENS.split(seen)
+        hidden = [path.read_bytes().replace(b"\n", b"\r\n") if path.exists() else b"" for path in fresh] * (
+            len(around) > 1
+        )
+        seen = b"".join(a + b for a, b in zip_longest((CODES.sub(b"", part) for part in around), hidden, fillvalue=b""))
         out, ours = without_ours(seen)
         return Outcome(out, b"", code, self.files(), ours)
 

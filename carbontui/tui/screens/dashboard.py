@@ -69,13 +69,15 @@ class Dashboard(PaintsOnce, OpensPages, Overruling):
         readonly: bool = False,
         from_table: bool = False,
         table: Callable[[], Screen[str | None]] | None = None,
+        until_over: bool = False,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`from_table`: it was opened from the table of jobs, and returns there; else `table` makes that page."""
+        """`from_table`: it was opened from the table of jobs, and returns there; else `table` makes that page.
+        `until_over`: it closes when the job ends."""
         super().__init__()
         self.from_table, self._table = from_table, table
         self.notify_command = os.environ.get("CARBONTUI_NOTIFY", "")
-        self.target = target
+        self.target, self._until_over = target, until_over
         self.readonly = readonly
         self.feed = JobFeed(target.socket, self.post_message, target.read_log, target.whole_run)
         self.picture: Picture | None = None
@@ -121,6 +123,8 @@ class Dashboard(PaintsOnce, OpensPages, Overruling):
             self.call_after_refresh(self.first_look)
             self.feed.read_over()
             self.run_worker(self._learn_past(1.0), group="past")
+            if self._until_over:
+                self.app.exit(message=self.farewell())
             return
         self.query_one(StateBar).show(None, self.connection, 0.0)
         self.run_worker(self.feed.run(), name="feed", group="feed")
@@ -151,6 +155,8 @@ class Dashboard(PaintsOnce, OpensPages, Overruling):
             self.answer(message.connection.text, ok=False)
         elif message.connection.kind == "live":
             self.query_one(StatusLine).clear()
+        elif message.connection.kind == "over" and self._until_over:
+            self.app.exit(message=self.farewell())
         self._show_state()
 
     @on(LogArrived)
