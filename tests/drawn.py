@@ -21,4 +21,4 @@ def drawn_plan(state: Any, seen: Any) -> Any:
     from carbontui.job.supervisor.core.view import shown_plan
     from carbontui.job.supervisor.shell.requests import Requests
 
-    return Requests._drawn_plan(shown_plan.view(state, seen), seen.now_s)
+    return Requests.drawn_plan(shown_plan.view(state, seen), seen.now_s)

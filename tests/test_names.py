@@ -1,8 +1,9 @@
-"""Names say one thing: retired ones stay retired, and the glossary is of names that are in use."""
+"""Names say one thing: retired ones stay retired; and a test knows a thing by the name that everybody uses."""
 
 from __future__ import annotations
 
 import ast
+from pathlib import Path
 
 from later import together
 from test_imports import FILE_OF
@@ -40,3 +41,60 @@ def test_a_retired_name_is_noticed():
     assert names_of_things(ast.parse("class A:\n    held: int = 0")) & RETIRED
     assert names_of_things(ast.parse("class A:\n    told = 0")) & RETIRED
     assert not names_of_things(ast.parse("def f(x):\n    found = x\n    return found")) & RETIRED
+
+
+THEIRS = {"_display", "_exit", "_task"}
+"""Names of Textual's and of the standard library's that the package has, too."""
+
+
+def is_private(name: object) -> bool:
+    return isinstance(name, str) and name.isidentifier() and name.startswith("_") and name[1:2] not in ("", "_")
+
+
+def own_names(tree: ast.AST) -> set[str]:
+    """Names of functions, classes, variables and attributes that it makes."""
+    made: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            made.add(node.name)
+        elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
+            made.add(node.id if isinstance(node, ast.Name) else node.attr)
+    return made
+
+
+def private_uses(tree: ast.AST, private: set[str]) -> list[str]:
+    """Where it reads, sets or replaces one of the `private` names of something that is not its own."""
+    found, own = [], own_names(tree)
+    for node in ast.walk(tree):
+        names: list[object] = []
+        if isinstance(node, ast.Attribute):
+            mine = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls") and node.attr in own
+            names = [] if mine else [node.attr]
+        elif isinstance(node, ast.ImportFrom):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("getattr", "setattr", "delattr")):
+            names = [str(one.value).rpartition(".")[2] for one in node.args if isinstance(one, ast.Constant)]
+        found += [f"{node.lineno}: {name}" for name in names if is_private(name) and name in private]
+    return found
+
+
+def test_no_test_knows_a_private_name_of_the_package():
+    made = set().union(*(own_names(ast.parse(path.read_text())) for path in FILE_OF.values()))
+    private = {name for name in made if is_private(name)} - THEIRS
+    here = Path(__file__).parent
+    uses = {path: private_uses(ast.parse(path.read_text()), private) for path in here.rglob("*.py")}
+    assert {str(path.relative_to(here)): lines for path, lines in uses.items() if lines} == {}
+
+
+def test_a_private_name_is_noticed():
+    for text in (
+        "a._x",
+        "a._x = 1",
+        "from a import _x",
+        "patch.setattr(a, '_x', 1)",
+        "setattr('a.b._x', 1)",
+        "self._x",
+    ):
+        assert private_uses(ast.parse(text), {"_x"}), text
+    assert not private_uses(ast.parse("class A:\n    def f(self):\n        self._x = 1"), {"_x"})
+    assert not private_uses(ast.parse("a._y, '_x', a.x"), {"_x"})

@@ -37,6 +37,7 @@ FOREIGN = {
     "carbontui.system.openmetrics": "the OpenMetrics format",
     "carbontui.plan.graph": "level numbers",
     "carbontui.plan.problem": "what msgspec says of a file of the user",
+    "carbontui.power.capd": "lines of a socket",
     "carbontui.power.metering.shares": "/proc",
     "carbontui.power.metering.rapl": "/proc",
     "carbontui.system.proc": "/proc",
@@ -49,6 +50,7 @@ FOREIGN = {
 """Modules that read texts of others, and which: nothing they read is a sentence of carbontui."""
 LAID_OUT = {
     "carbontui.reports.forms": "a text on one line of a table",
+    "carbontui.tui.glyphs": "its characters, where a terminal has few",
     "carbontui.tui.widgets.state_bar": "whether a line was cut short",
     "carbontui.verbs.support.foreground": "which notices are new",
 }
@@ -167,7 +169,7 @@ NO_SENTENCES = {
         "carbontui run --sigstop -- ...",
         "carbontui rehearse ",
     },  # JSON; commands
-    "core.state.forbidden": {"daily ", forbidden._FORMS},  # what the user typed, and is to type
+    "core.state.forbidden": {"daily ", forbidden.FORMS},  # what the user typed, and is to type
     "core.state.levels": {"cap "},  # the name of a level, its identity in plans and JSON
     "core.planning.problem": {"duty "},
     "core.planning.answers": {"run now"},  # the name of a baseline

@@ -1,6 +1,7 @@
 """Files that others wrote, or a disk damaged: whatever is in them, who reads one goes on without it."""
 
 import json
+import sqlite3
 
 import pytest
 
@@ -55,7 +56,8 @@ def test_a_value_nested_without_end_is_forgotten(tmp_path):
     book = Journal(tmp_path / "journal.db")
     book.keep("plan", 1)
     book.commit()
-    book._db.execute("update state set value=?", (DEEP.decode(),))
+    with sqlite3.connect(book.path) as db:
+        db.execute("update state set value=?", (DEEP.decode(),))
     assert book.recall("plan", "nothing") == "nothing"
     book.close()
 

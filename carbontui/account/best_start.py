@@ -55,3 +55,19 @@ def best_start(
         chosen_g, begin_s = now_g, now_s
     reach = min(deadline_s, start_s + len(mean_g) * step_s) - now_s
     return StartWindow(begin_s, chosen_g, now_g, latest, max(0.0, reach))
+
+
+def gains(
+    slots: tuple[Sequence[float | None], float, float], hours: Sequence[float], now_s: float
+) -> list[tuple[float, StartWindow]]:
+    """For work of as many `hours`: its best start within the slots (mean intensities, start, seconds of each); those
+    that they do not wholly cover are left out."""
+    mean, start_s, step_s = slots
+    end_s = start_s + len(mean) * step_s
+    found = []
+    for length in hours:
+        work_s = length * 3600.0
+        if None not in mean and now_s + work_s <= end_s:
+            best = best_start(*slots, now_s=now_s, work_s=work_s, deadline_s=end_s)
+            found += [(length, best)] if best is not None else []
+    return found

@@ -12,6 +12,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from carbontui import protocol
 from carbontui.client.train.prediction import Prediction, mean_error, remaining, warmup
 
 BLOCKS_MOST = 200
@@ -76,3 +77,14 @@ class Blocks:
         # the warm-up is not repeated, so it counts as measured
         whole = spent + found.value
         return replace(found, value=whole, lo=max(spent, whole - down), hi=whole + up)
+
+
+NARROW = 0.02
+"""An interval of this half-width (as a share) is good enough."""
+
+
+def is_narrow(estimate: protocol.Estimate) -> bool:
+    """Whether more seconds would hardly improve it; the watts must be known as well."""
+    if estimate.energy_wall_kwh is None or estimate.drifting:
+        return False
+    return estimate.work_hi_s - estimate.work_lo_s <= 2 * NARROW * estimate.work_s

@@ -120,11 +120,8 @@ def stated(so_far: Amounts, whole: Amounts) -> Account:
 
 def flat_out(part: Stretch, slots: Slots) -> Banded | None:
     """Grams of one stretch at the forecast, with its 80 % band; None where no slot has a value."""
-    means = _held(slots.mean)
-    if not means:
-        return None
-    kwh = _kwh([part], slots.start_s, slots.step_s, len(means))
-    return _with_band(_sum(kwh, means), kwh, _spread(slots), math.exp(-slots.step_s / ERROR_MEMORY_S), 0.0)
+    found = expect(0.0, [part], slots)
+    return None if found is None else found.gco2_g
 
 
 def to_come(

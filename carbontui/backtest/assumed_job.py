@@ -12,8 +12,9 @@ from typing import Any, Protocol
 
 from carbontui.grid import typical
 from carbontui.grid.types import Series
-from carbontui.plan import Schedule, solve
+from carbontui.plan.planner import solve
 from carbontui.plan.problem import Problem, ProblemError, ProblemLevel, problem_from_dict
+from carbontui.plan.results import Schedule
 
 PAUSE_S, RESUME_S, SWITCH_W = 20.0, 45.0, 300.0
 """Seconds to pause and to resume, and watts while switching (at 650 W at full speed); assumed, not measured."""

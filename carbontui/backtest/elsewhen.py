@@ -11,11 +11,11 @@ from msgspec import structs
 
 from carbontui import units
 from carbontui.account.compare import Elsewhere, Work
-from carbontui.account.expected_end import Slots, Stretch, flat_out, to_come
+from carbontui.account.expected_end import Stretch, to_come
 from carbontui.backtest.assumed_job import AssumedJob, assumed, on_hours
 from carbontui.backtest.signals import ExpectedSignal
 from carbontui.grid.types import GridForecast
-from carbontui.plan import solve
+from carbontui.plan.planner import solve
 from carbontui.text import figures
 
 
@@ -42,12 +42,11 @@ def start_hours(now_s: float) -> list[StartHour]:
 def at_hours(work: Work, outlook: GridForecast, hours: Iterable[StartHour], now_s: float) -> list[Elsewhere]:
     """The work started at each hour, at full speed; its time includes the waiting. Cost in the outlook's currency,
     where every price is known."""
-    slots = Slots(outlook.start_s, outlook.step_s, outlook.mean, outlook.lo, outlook.hi)
     watts = work.boards_w + work.rest_w
     found = []
     for hour in hours:
         part = Stretch(hour.at_s, hour.at_s + work.work_s, watts)
-        grams = flat_out(part, slots)
+        grams = to_come([part], outlook.start_s, outlook.step_s, outlook.mean)
         cost = to_come([part], outlook.start_s, outlook.step_s, outlook.price) if outlook.price else None
         found.append(
             Elsewhere(
@@ -55,7 +54,7 @@ def at_hours(work: Work, outlook: GridForecast, hours: Iterable[StartHour], now_
                 1.0,
                 hour.at_s + work.work_s - now_s,
                 units.joules_to_kwh(watts * work.work_s),
-                None if grams is None else grams.value,
+                grams,
                 f"{outlook.how}: {outlook.source}",
                 cost,
             )

@@ -10,7 +10,7 @@ import itertools
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -44,6 +44,9 @@ class ForecastIssue:
         while moment >= end and len(self.starts) >= 24:
             moment -= 86400.0
         return self.values[max(0, bisect_right(self.starts, moment) - 1)]
+
+
+ISSUED = attrgetter("issued_s")
 
 
 class Predictor(Protocol):
@@ -84,11 +87,10 @@ class PublishedForecast:
 
     def __init__(self, grid: Grid, issues: list[ForecastIssue], nowcast: bool = True) -> None:
         self.grid, self.issues, self.nowcast = grid, issues, nowcast
-        self.times = [issue.issued_s for issue in issues]
 
     def __call__(self, edges: Sequence[float]) -> list[float]:
         now = edges[0]
-        issue = self.issues[bisect_right(self.times, now) - 1]
+        issue = self.issues[bisect_right(self.issues, now, key=ISSUED) - 1]
         present = self.grid.mean(now, edges[1])
         error = present - issue.at(now) if self.nowcast else 0.0
         middles = [(a + b) / 2 for a, b in itertools.pairwise(edges)]
@@ -101,7 +103,6 @@ class OwnForecast:
 
     def __init__(self, grid: Grid, issues: list[ForecastIssue]) -> None:
         self.grid, self.issues = grid, issues
-        self.times = [issue.issued_s for issue in issues]
         self.model: Any = None
         self.fitted_s = float("-inf")
         self.given: dict[float, tuple[float, list[float]]] = {}
@@ -129,7 +130,7 @@ class OwnForecast:
             self.model = Forecaster.fit(self.grid.starts[:until], self.grid.values[:until])
             self.fitted_s = begin
         since = max(0, until - int(5 * 7 * 86400 / self.grid.step_s))
-        low, high = bisect_right(self.times, begin - ISSUES_S), bisect_right(self.times, begin)
+        low, high = (bisect_right(self.issues, until_s, key=ISSUED) for until_s in (begin - ISSUES_S, begin))
         found = self.model.predict(
             begin,
             self.grid.starts[since:until],

@@ -3,13 +3,13 @@ signal; they are never added or averaged."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Any
 
 from carbontui.backtest.assumed_job import TypicalDays
 from carbontui.grid.types import GridForecast
-from carbontui.plan import evaluate, solve
+from carbontui.plan.evaluation import evaluate
+from carbontui.plan.planner import solve
 from carbontui.plan.problem import Problem, ProblemError
 from carbontui.plan.results import Schedule
 
@@ -65,7 +65,3 @@ def beside_average(
     except ValueError:
         return None
     return side_by_side(problem, plan, average, ("marginal", "average"), (source, days.source))
-
-
-def to_json(judged: tuple[BySignal, BySignal]) -> list[dict[str, Any]]:
-    return [asdict(one) for one in judged]

@@ -10,7 +10,7 @@ import socket
 import sys
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Tuple
 
-from carbontui.client import device, marker
+from carbontui.client import device
 from carbontui.client.pausing import signals
 from carbontui.client.pausing.gate import Gate
 from carbontui.client.pausing.link import Link, start_time
@@ -159,8 +159,7 @@ def _first_step() -> None:
     }
     _link = Link(gate, path, hello)
     _link.devices = device.devices()
-    gate.quiesce, gate.capturing, gate.written = device.quiesce, device.capturing, device.written
-    gate.on_mark, gate.on_unmark = _mark, _unmark
+    gate.quiesce, gate.capturing = device.quiesce, device.capturing
     link = _link
     gate.on_leave = lambda: link.flush(GOODBYE_S)
     gate.on_boundary = _distribute
@@ -200,18 +199,6 @@ def _unloaded_before() -> bool:
     path = os.environ.get("CARBONTUI_MARKER", "")
     here = _env_count("LOCAL_WORLD_SIZE", 1) == _env_count("WORLD_SIZE", 1)
     return here and os.path.exists(path)
-
-
-def _mark(not_before: Optional[str], step_total: int) -> None:
-    path = os.environ.get("CARBONTUI_MARKER")
-    if path and _env_count("LOCAL_RANK") == 0:  # one per keeper, that is per host
-        marker.write(path, step_total, not_before)
-
-
-def _unmark() -> None:
-    path = os.environ.get("CARBONTUI_MARKER")
-    if path and _env_count("LOCAL_RANK") == 0:
-        marker.remove(path)
 
 
 def _goodbye(pid: int) -> None:

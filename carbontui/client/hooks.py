@@ -1,7 +1,7 @@
 """Boundaries of unmodified scripts: the end of an optimizer step.
 
 A boundary is the end of an outermost optimizer step, never inside backward. One optimizer counts the steps
-(detection/leader.py); those of others are boundaries but not steps. An explicit carbontui.step() switches all of this
+(the leader); those of others are boundaries but not steps. An explicit carbontui.step() switches all of this
 off, and so does a framework whose own loop reports the end of a step (frameworks/) while it trains.
 """
 
@@ -11,15 +11,75 @@ import functools
 import importlib
 import os
 import sys
-from typing import Any, Callable
+import weakref
+from typing import Any, Callable, List
 
 from carbontui.client import device
 from carbontui.client.api import gate
 from carbontui.client.around import around
-from carbontui.client.detection import evidence, guess
-from carbontui.client.detection.leader import Leader
+from carbontui.client.detection import evidence
 
-_leader = Leader()
+STALE_AFTER = 64
+"""After this many boundaries of others without one of the leading optimizer, another one leads."""
+
+
+class Leader:
+    """The first optimizer that steps leads: its steps are the training's, those of a GAN's second one do not count.
+
+    Successive trainings (trials, folds, pretraining and tuning) may keep their optimizers alive, so a stranger's steps
+    count at once. If the leader steps again, the stranger was its companion: the steps counted for it are compensated
+    by not counting as many of the leader's, and from then on the companion's steps do not count.
+    """
+
+    def __init__(self) -> None:
+        self._ref: Callable[[], Any] = lambda: None
+        self._companions: List[Callable[[], Any]] = []
+        self._strangers: List[Callable[[], Any]] = []
+        self._lent = 0
+        """Strangers' steps counted since the leader's last."""
+        self._owed = 0
+        """Steps to be compensated by the leader, counted for strangers that were companions."""
+        self._held_back = 0
+        """Companions' steps not counted since the leader's last."""
+        self._others = 0
+
+    def worth(self, stepper: Any) -> int:
+        """How many steps a boundary of this stepper counts: 0 for a companion of the leader, more than 1 if some were
+        held back until it was clear that they count."""
+        leading = self._ref()
+        if leading is stepper:
+            return self._returned() if self._others or self._owed else 1
+        self._others += 1
+        if leading is None or self._others > STALE_AFTER:
+            held_back = self._held_back if leading is not None else 0
+            self.__init__()  # type: ignore[misc]
+            self._ref = weakref.ref(stepper)
+            return 1 + held_back
+        if _among(stepper, self._companions):
+            self._held_back += 1
+            return 0
+        if not _among(stepper, self._strangers):
+            self._strangers.append(weakref.ref(stepper))
+        self._lent += 1
+        return 1
+
+    def _returned(self) -> int:
+        if self._others:
+            self._companions = [ref for ref in self._companions + self._strangers if ref() is not None]
+            self._strangers = []
+            self._owed += self._lent
+            self._lent = self._held_back = self._others = 0
+        if self._owed:
+            self._owed -= 1
+            return 0
+        return 1
+
+
+def _among(one: Any, refs: List[Callable[[], Any]]) -> bool:
+    return any(ref() is one for ref in refs)
+
+
+leader = Leader()
 
 
 def _boundary(stepper: Any, *_args: Any) -> None:
@@ -34,7 +94,7 @@ def _boundary(stepper: Any, *_args: Any) -> None:
             evidence.note(evidence.CAPTURED)
             gate.facts["captured"] = True  # this step is recorded, not executed; its replay runs no Python
             return
-        worth = _leader.worth(stepper)
+        worth = leader.worth(stepper)
         if worth != 1:
             gate.asides += 1 - worth
         gate.hooked.step(worth)
@@ -76,53 +136,9 @@ def on_trace_rules(module: Any) -> None:
             module.add("carbontui.client." + stem)
 
 
-def _later(name: str, what: str = "install") -> Callable[[Any], None]:
-    """A function of a file in frameworks/, loaded only together with its framework."""
-
-    def call(module: Any) -> None:
-        getattr(importlib.import_module("carbontui.client.frameworks." + name), what)(module)
-
-    return call
-
-
-def _tracker(function: str) -> Callable[[Any], None]:
-    """Hook the script's experiment tracker once it is imported."""
-
-    def found(module: Any) -> None:
-        from carbontui.client.frameworks import trackers
-
-        if trackers.wanted():
-            getattr(trackers, function)(module)
-
-    return found
-
-
-def imported(module: Any, name: str) -> None:
-    """A module of WATCHED has been imported."""
-    if name not in TRACKERS and name not in SWEEPS:  # those do not indicate a training
+def imported(module: Any, name: str, taker: str) -> None:
+    """One of the modules that sitecustomize.py waits for has been imported; `taker` is the client's function for it."""
+    file, _, function = taker.rpartition(".")
+    if file not in ("frameworks.trackers", "frameworks.sweeps"):  # those do not indicate a training
         evidence.note(name)
-    WATCHED[name](module)
-
-
-# module name -> what to do once it has been imported; sitecustomize.py lists the same names
-WATCHED = {
-    "torch.optim.optimizer": on_optimizer,
-    "torch.optim.lr_scheduler": guess.on_schedules,
-    "torch._dynamo.trace_rules": on_trace_rules,
-    "torch.amp.grad_scaler": on_grad_scaler,
-    "torch.cuda.amp.grad_scaler": on_grad_scaler,
-    "transformers.trainer": _later("transformers"),
-    "pytorch_lightning.trainer.trainer": _later("lightning"),
-    "lightning.pytorch.trainer.trainer": _later("lightning"),
-    "keras.src.models.model": _later("keras"),
-    "xgboost.training": _later("boosting", "on_xgboost"),
-    "lightgbm.engine": _later("boosting", "on_lightgbm"),
-    "wandb.sdk.wandb_run": _tracker("on_wandb"),
-    "mlflow.tracking.fluent": _tracker("on_mlflow"),
-    "torch.utils.tensorboard.writer": _tracker("on_tensorboard"),
-    "tensorboardX.writer": _tracker("on_tensorboard"),
-    "optuna.study.study": _later("sweeps", "on_optuna"),
-    "hydra.core.utils": _later("sweeps", "on_hydra"),
-}
-SWEEPS = frozenset({"optuna.study.study", "hydra.core.utils"})
-TRACKERS = frozenset(name for name in WATCHED if name.startswith(("wandb", "mlflow", "torch.utils.", "tensorboardX")))
+    getattr(importlib.import_module("carbontui.client." + file), function)(module)

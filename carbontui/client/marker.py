@@ -35,8 +35,18 @@ def write_atomic(path: str, data: bytes, *, durable: bool = True) -> None:
                 os.close(fd)
 
 
-def write(path: str, step: int, not_before: Optional[str]) -> None:
-    """Write the marker: steps of the whole training done, and when to start again (RFC 3339; None: when asked)."""
+def ours() -> str:
+    """The path of the job's marker on the first rank of each host, which is one per keeper; '' elsewhere."""
+    first = os.environ.get("LOCAL_RANK", "0") in ("", "0")
+    return os.environ.get("CARBONTUI_MARKER", "") if first else ""
+
+
+def write(step: int, not_before: Optional[str]) -> None:
+    """Write our marker: steps of the whole training done, and when to start again (RFC 3339; None: when asked). Raises
+    OSError."""
+    path = ours()
+    if not path:
+        return
     now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
     body = {"step": step, "not_before": not_before, "written_at": now}
     write_atomic(path, json.dumps(body).encode() + b"\n")

@@ -11,8 +11,8 @@ import sys
 
 
 class _Loader:
-    def __init__(self, inner, name):
-        self.inner, self.name = inner, name
+    def __init__(self, inner, name, taker):
+        self.inner, self.name, self.taker = inner, name, taker
 
     def __getattr__(self, attribute):
         return getattr(self.inner, attribute)
@@ -28,7 +28,7 @@ class _Loader:
         try:
             from carbontui.client.hooks import imported
 
-            imported(module, self.name)
+            imported(module, self.name, self.taker)
         except Exception:  # a training without its hook is better than none
             pass
 
@@ -46,37 +46,38 @@ def _step_over_ours(module):
 class _Watch:
     """Finds nothing by itself; wraps the loader of the modules it waits for."""
 
-    names = {
-        "bdb",
-        "torch.optim.optimizer",
-        "torch.optim.lr_scheduler",
-        "torch._dynamo.trace_rules",
-        "torch.amp.grad_scaler",
-        "torch.cuda.amp.grad_scaler",
-        "transformers.trainer",
-        "pytorch_lightning.trainer.trainer",
-        "lightning.pytorch.trainer.trainer",
-        "keras.src.models.model",
-        "xgboost.training",
-        "lightgbm.engine",
-        "wandb.sdk.wandb_run",
-        "mlflow.tracking.fluent",
-        "torch.utils.tensorboard.writer",
-        "tensorboardX.writer",
-        "optuna.study.study",
-        "hydra.core.utils",
+    modules = {
+        "bdb": "",
+        "torch.optim.optimizer": "hooks.on_optimizer",
+        "torch.optim.lr_scheduler": "detection.guess.on_schedules",
+        "torch._dynamo.trace_rules": "hooks.on_trace_rules",
+        "torch.amp.grad_scaler": "hooks.on_grad_scaler",
+        "torch.cuda.amp.grad_scaler": "hooks.on_grad_scaler",
+        "transformers.trainer": "frameworks.transformers.install",
+        "pytorch_lightning.trainer.trainer": "frameworks.lightning.install",
+        "lightning.pytorch.trainer.trainer": "frameworks.lightning.install",
+        "keras.src.models.model": "frameworks.keras.install",
+        "xgboost.training": "frameworks.boosting.on_xgboost",
+        "lightgbm.engine": "frameworks.boosting.on_lightgbm",
+        "wandb.sdk.wandb_run": "frameworks.trackers.on_wandb",
+        "mlflow.tracking.fluent": "frameworks.trackers.on_mlflow",
+        "torch.utils.tensorboard.writer": "frameworks.trackers.on_tensorboard",
+        "tensorboardX.writer": "frameworks.trackers.on_tensorboard",
+        "optuna.study.study": "frameworks.sweeps.on_optuna",
+        "hydra.core.utils": "frameworks.sweeps.on_hydra",
     }
+    """The function of the client that takes each, loaded only then."""
 
     def find_spec(self, name, path=None, target=None):
-        if name not in self.names:
+        taker = self.modules.pop(name, None)
+        if taker is None:
             return None
-        self.names.discard(name)
         for finder in sys.meta_path:
             if finder is not self and hasattr(finder, "find_spec"):
                 spec = finder.find_spec(name, path, target)
                 if spec is not None:
                     if hasattr(spec.loader, "exec_module"):
-                        spec.loader = _Loader(spec.loader, name)
+                        spec.loader = _Loader(spec.loader, name, taker)
                     return spec
         return None
 

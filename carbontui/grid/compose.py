@@ -10,6 +10,7 @@ from typing import Any
 
 from carbontui.grid import typical
 from carbontui.grid.types import Row
+from carbontui.grid.typical import ValueAndBand
 
 FULL_ENOUGH = 0.5
 """A slot is known when rows cover at least this share of it."""
@@ -23,7 +24,6 @@ NOWCAST_S = 3 * 3600.0
 NOWCAST_FADE = 0.9
 """Share of the nowcast error that remains after an hour."""
 
-ValueAndBand = tuple[float | None, float | None, float | None]
 NOTHING: ValueAndBand = (None, None, None)
 
 

@@ -202,7 +202,7 @@ class Feed:
             difference_error=self._live.difference_error if self._live is not None else None,
         )
 
-    def _past(self, actual: Sequence[Row], start_s: float, step_s: float, slots: int) -> list[compose.ValueAndBand]:
+    def _past(self, actual: Sequence[Row], start_s: float, step_s: float, slots: int) -> list[typical.ValueAndBand]:
         if self._yours is not None:
             return [(self._yours, self._yours, self._yours)] * slots
         if not actual and not self._published():
@@ -219,7 +219,7 @@ class Feed:
 
     def _expected(
         self, actual: Sequence[Row], start_s: float, step_s: float, slots: int, now_s: float
-    ) -> tuple[list[compose.ValueAndBand], str, How, str]:
+    ) -> tuple[list[typical.ValueAndBand], str, How, str]:
         """The future slots: the user's value, else our own forecast, else the published one, else typical days scaled
         to recent values; their source and kind, and in a replay of a recording the source of what is to come."""
         if self._yours is not None:

@@ -7,7 +7,6 @@ Candes 2021, arXiv 2106.00170). Series finer than an hour are modelled hourly, t
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -16,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from carbontui.grid import resample, ridge, stack
-from carbontui.grid.issues import Issue
+from carbontui.grid.issues import Issue, merged
 from carbontui.grid.ridge import HORIZON_H, WARM_H, Array, Ridge
 
 WINDOW_H = 28 * 24
@@ -25,7 +24,6 @@ MISS = 0.2
 """An 80 % band misses one value in five."""
 STEP_OF_ADAPTATION = 0.01
 FADE_S = 6 * 3600.0
-ISSUES_PER_DAY = 4
 LEAST_KNOWN_H = 30
 """Known hours needed of the last 72; with fewer, most lags would be filled in."""
 UNIT_SLIP = 20.0
@@ -195,13 +193,13 @@ class Forecaster:
         spread = np.full((origins.size, HORIZON_H), np.nan)
         last = np.full(origins.size, np.nan)
         age = np.full(origins.size, 12.0)
-        issues = _thinned([(issue["issued_at_s"], issue) for issue in published], now_s)
+        issues = merged((issue for issue in published if issue["issued_at_s"] <= now_s + 1e-6), now_s)
+        times = [issue["issued_at_s"] for issue in issues]
         begin_s = now_s - size * 3600  # hour index 0
         length = size + HORIZON_H + 1
         previous = np.full(length, np.nan)
-        self.issues = {at: self.issues[at] for at, _ in issues if at in self.issues}
-        ends = [*(at for at, _ in issues[1:]), np.inf]
-        for (issued_s, issue), end_s in zip(issues, ends, strict=False):
+        self.issues = {at: self.issues[at] for at in times if at in self.issues}
+        for issued_s, end_s, issue in zip(times, [*times[1:], np.inf], issues, strict=False):
             if issued_s not in self.issues:
                 self.issues[issued_s] = resample.columns(issue["times_s"], issue["values"])
             hours = resample.to_hours(*self.issues[issued_s], begin_s, length)
@@ -224,15 +222,6 @@ class Forecaster:
         lo, hi = np.minimum(lo, mean), np.maximum(hi, mean)
         self.band.given[slot] = (lo, hi)
         return mean, lo, hi
-
-
-def _thinned(issues: list[tuple[float, Issue]], now_s: float) -> list[tuple[float, Issue]]:
-    """Issues known by now, oldest first, at most ISSUES_PER_DAY; always including the newest."""
-    known = sorted((pair for pair in issues if pair[0] <= now_s + 1e-6), key=lambda pair: pair[0])
-    known = [pair for pair in known if pair[0] > now_s - (WINDOW_H + 48) * 3600]
-    apart_s = 86400 / ISSUES_PER_DAY
-    kept = [next(group) for _, group in itertools.groupby(known, key=lambda pair: pair[0] // apart_s)]
-    return kept if not known or kept[-1][0] == known[-1][0] else [*kept, known[-1]]
 
 
 def _quantiles(missed: Array) -> tuple[Array, Array]:

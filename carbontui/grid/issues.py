@@ -12,8 +12,8 @@ from typing import TypeAlias, TypedDict
 
 from carbontui.grid.types import Series
 
-KEPT_S = 28 * 86400.0
-"""The four weeks on which the blend compares the two."""
+KEPT_S = 30 * 86400.0
+"""The four weeks on which the blend compares the two, and the two days that issues reach ahead."""
 APART_S = 6 * 3600.0
 VALUES_MAX = 60_000
 """Values of all issues together; keeps the file below about 1.5 MB."""

@@ -15,7 +15,7 @@ from carbontui.grid.faults import GridError, NoData, Unreachable
 from carbontui.grid.http import Http, in_thread
 from carbontui.grid.providers.base import Provider
 from carbontui.grid.settings import GridSettings
-from carbontui.grid.types import Answer, GridForecast, Row, Series, Signal
+from carbontui.grid.types import DAY_S, Answer, GridForecast, Row, Series, Signal
 
 T = TypeVar("T")
 Question: TypeAlias = Callable[[Series | None], Coroutine[Any, Any, Answer]]
@@ -27,7 +27,6 @@ QUESTION_S = 22.0
 """A question of several requests ends before that, so that a slow forecast never delays the current values."""
 GRACE_S = 1.0
 """For a thread that overruns its own deadline."""
-DAY_S = 86400.0
 AHEAD_S = 4 * DAY_S
 DEPTH_S = 56 * DAY_S
 """How much history is collected for the forecast, one stretch per window."""

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from carbontui.grid import compose, typical
-from carbontui.grid.types import Row, Series
+from carbontui.grid.types import HOUR_S, Row, Series
 
-HOUR_S = 3600.0
 COMPARED_H = 6
 LEAST_H = 2
 """Hours that both must cover."""

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from carbontui.grid import compose
-from carbontui.grid.types import Series
+from carbontui.grid.types import DAY_S, Series
 
 SHORTEST_STEP_S = 900.0
-DAY_S = 86400.0
 KEPT_S = 1.5 * DAY_S
 """A forecast of ours that starts longer than this before the end of the published prices is not used."""
 LEAST_ROWS = 96

@@ -14,11 +14,9 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from carbontui.grid import compose
-from carbontui.grid.types import Accuracy, GridForecast, Row
+from carbontui.grid.types import DAY_S, HOUR_S, Accuracy, GridForecast, Row
 
 LEADS_H = (1, 6, 24, 48)
-HOUR_S = 3600.0
-DAY_S = 86400.0
 KEPT_S = 28 * DAY_S
 WAITED_S = 4 * DAY_S
 """A realised value later than this is no longer expected."""

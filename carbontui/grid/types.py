@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
+HOUR_S = 3600.0
+DAY_S = 86400.0
 Signal = Literal["average_lifecycle", "average_direct", "marginal", "given", "price"]
 """`given`: the user's own values; whether they are direct or lifecycle emissions is unknown."""
 Kind = Literal["actual", "estimated", "forecast"]

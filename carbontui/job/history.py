@@ -19,6 +19,7 @@ from carbontui.job import journal
 from carbontui.job.journal import ROLLUP_S
 from carbontui.protocol import LevelKind, is_level_kind
 from carbontui.system import untrusted
+from carbontui.text import events as event_lines
 
 UNUSABLE = (ArithmeticError, AttributeError, KeyError, TypeError, ValueError)
 """Exceptions raised by rows that no supervisor has written."""
@@ -91,6 +92,22 @@ def whole(path: Path, status: protocol.Status, columns: int) -> protocol.History
     intensity = tuple(value(first_s + (index + 0.5) * step_s) for index in range(columns))
     watts = protocol.Watts(units.iso(first_s), step_s, found.watts)
     return protocol.HistoryAnswer(0, watts, found.levels, intensity, found.kinds)
+
+
+def events(path: Path, since_s: float, most: int, plans: bool) -> tuple[protocol.Event, ...]:
+    """The journal's events of interest to users, oldest first. Raises HistoryError."""
+    found: list[protocol.Event] = []
+    try:
+        with journal.read(path) as db:
+            rows = db.execute("select at, kind, data from event where at >= ? order by rowid desc", (since_s,))
+            for at, kind, data in rows:
+                if len(found) == most:
+                    break
+                if (plans or kind != "plan") and (one := event_lines.told(at, kind, untrusted.decode(data, dict))):
+                    found.append(one)
+    except (sqlite3.Error, OSError, *UNUSABLE) as error:
+        raise _unreadable(path, error) from error
+    return tuple(reversed(found))
 
 
 def _unreadable(path: Path, error: Exception) -> HistoryError:

@@ -165,22 +165,17 @@ def start(
         environment[NO_INPUT] = "1"
     if sys.stdout.isatty():
         environment = inject.as_on_a_terminal(environment, shutil.get_terminal_size((120, 24)).columns)
-    spec = {
-        "job": options.job,
+    public = _public(options)
+    spec: dict[str, Any] = {
+        **{name: public[name] for name in ("job", "argv", "cwd", "log", "err", "socket", "door")},
         "job_dir": options.dir,
-        "argv": options.argv,
-        "cwd": options.cwd,
-        "log": options.log,
-        "err": options.err,
         "input": handed.spec(None),
-        "socket": options.socket,
-        "door": stop_socket(options.socket),
         "hold": hold,
         "requeue": options.requeue,
         "resume_args": options.resume_args,
         "try": try_first,
         "estimate": options.estimate,
-        "public": _public(options),
+        "public": public,
         "environment": environment,
         "surroundings": isolation.surroundings(),
     }

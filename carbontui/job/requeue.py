@@ -52,11 +52,11 @@ def earlier(here: Scheduled, argv: tuple[str, ...], cwd: str) -> store.Job | Non
             continue
         if spec.cwd != cwd:
             continue
-        return job if _goes_on(job, again=here.attempt > spec.attempt) else None
+        return job if goes_on(job, again=here.attempt > spec.attempt) else None
     return None
 
 
-def _goes_on(job: store.Job, *, again: bool) -> bool:
+def goes_on(job: store.Job, *, again: bool) -> bool:
     record = job.exit
     if record is None:
         return again  # killed with its keeper, or still alive

@@ -12,7 +12,8 @@ import signal
 import time
 from asyncio.subprocess import PIPE, Process
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,28 +33,23 @@ SHIFTS = 60
 """Number of recent reports, about half a minute, of which the fastest gives the offset of the two clocks."""
 
 
+@dataclass(eq=False)
 class NodeHandle(AgentHandle):
     """The agent on node `name`, started by `command` with `environment`. Its ranks connect to the socket at `path`."""
 
-    def __init__(
-        self,
-        name: str,
-        command: Sequence[str],
-        environment: Mapping[str, str],
-        *,
-        path: Path,
-        simulated: bool,
-        log: Callable[[str], None],
-        job: str,
-    ) -> None:
-        super().__init__(log=log, cwd=Path("/"), job=job)
+    name: str
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    _: KW_ONLY
+    path: Path
+    cwd: Path = Path("/")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self._answers = FromNode
-        self.name = name
         self.host = ""
-        self._who = f"node {name}"
+        self._who = f"node {self.name}"
         self._silence = "nothing comes from it"
-        self._command, self._environment, self._path = command, environment, path
-        self._of_simulated = simulated
         self._relays: dict[int, Relay] = {}
         self._carrying: set[asyncio.Task[None]] = set()
         self._shifts: deque[float] = deque(maxlen=SHIFTS)
@@ -67,14 +63,14 @@ class NodeHandle(AgentHandle):
     async def _open(self) -> tuple[Process, asyncio.StreamReader, asyncio.StreamWriter]:
         self._shifts.clear()
         process = await asyncio.create_subprocess_exec(
-            *self._command,
+            *self.command,
             stdin=PIPE,
             stdout=PIPE,
             stderr=PIPE,
             limit=LINE_MAX,
             start_new_session=True,
             cwd="/",
-            env=self._environment,
+            env=self.environment,
         )
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None
         self._carry_on(self._overhear(process.stderr))
@@ -86,9 +82,9 @@ class NodeHandle(AgentHandle):
         while piece := await stderr.read(COMPLAINTS_B):
             for line in piece[:left_b].decode(errors="replace").splitlines():
                 if line.strip():
-                    self._log(f"{self._who}: {units.printable(line)}")
+                    self.log(f"{self._who}: {units.printable(line)}")
             if 0 < left_b <= len(piece):
-                self._log(f"{self._who}: says more than {COMPLAINTS_B} bytes; the rest is left out")
+                self.log(f"{self._who}: says more than {COMPLAINTS_B} bytes; the rest is left out")
             left_b = max(0, left_b - len(piece))
 
     async def close(self, timeout_s: float = 3.0) -> tuple[Outcome, ...]:
@@ -103,7 +99,7 @@ class NodeHandle(AgentHandle):
         if process.returncode is None:  # it leads a session of its own: with what a wrapper has started
             proc.signal_group(process.pid, signal.SIGKILL)
 
-    def _take(self, message: FromNode) -> None:
+    def take(self, message: FromNode) -> None:
         self._heard_s = self._ever_s = time.monotonic()
         if isinstance(message, Up):
             self.host = message.host
@@ -114,11 +110,11 @@ class NodeHandle(AgentHandle):
             if relay is not None:
                 relay.hear(message.text) if isinstance(message, Line) else relay.end()
         elif isinstance(message, Report):
-            super()._take(self._dated(message))
+            super().take(self._dated(message))
         elif isinstance(message, Done | Gone):
-            super()._take(structs.replace(message, outcomes=tuple(self._here(o) for o in message.outcomes)))
+            super().take(structs.replace(message, outcomes=tuple(self._here(o) for o in message.outcomes)))
         else:
-            super()._take(message)
+            super().take(message)
 
     # --- boards ---
 
@@ -156,7 +152,7 @@ class NodeHandle(AgentHandle):
     def _named(self, uuid: str) -> str:
         """A board's own UUID; devices with the same name on every node (host, simulated and declared boards) get the
         node's name."""
-        made_up = self._of_simulated or uuid.startswith(declared.UUID)
+        made_up = bool(self.simulated) or uuid.startswith(declared.UUID)
         return f"{uuid}@{self.name}" if uuid in HOST_PARTS or made_up else uuid
 
     def _here(self, outcome: Outcome) -> Outcome:
@@ -178,7 +174,7 @@ class NodeHandle(AgentHandle):
 
     async def _carry(self, relay: Relay) -> None:
         try:
-            reader, writer = await asyncio.open_unix_connection(str(self._path), limit=LINE_MAX)
+            reader, writer = await asyncio.open_unix_connection(str(self.path), limit=LINE_MAX)
         except OSError:
             await self._say(Shut(relay.c))
         else:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from msgspec import Struct
 
@@ -56,13 +57,15 @@ FromNode = Up | Open | Line | Shut | Report | Done | Gone | AgentLine
 QUEUE_MAX_B = 1024 * 1024
 
 
+@dataclass(eq=False)
 class Relay:
     """Connection `c`: lines of its socket are passed to `say`, lines received are written to it; a Shut reports which
     end closed first. Lines received before the socket is open are queued."""
 
-    def __init__(self, c: int, say: Callable[[Line | Shut], Awaitable[None]]) -> None:
-        self.c = c
-        self._say = say
+    c: int
+    say: Callable[[Line | Shut], Awaitable[None]]
+
+    def __post_init__(self) -> None:
         self._writer: asyncio.StreamWriter | None = None
         self._waiting: list[bytes] = []
         self._over = False
@@ -73,7 +76,7 @@ class Relay:
         writer.writelines(self._waiting)
         try:
             while not self._over and (line := await reader.readline()):
-                await self._say(Line(self.c, line.rstrip(b"\n").decode("utf-8", "replace")))
+                await self.say(Line(self.c, line.rstrip(b"\n").decode("utf-8", "replace")))
         except (OSError, ValueError):  # reset, or a line over the limit
             pass
         finally:
@@ -81,7 +84,7 @@ class Relay:
             if not self._over:
                 self._over = True
                 with contextlib.suppress(OSError):
-                    await self._say(Shut(self.c))
+                    await self.say(Shut(self.c))
 
     def hear(self, text: str) -> None:
         """Write a line to the socket; a peer that lets a megabyte pile up is disconnected."""

@@ -15,29 +15,42 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct, structs
 
-from carbontui import __version__
+from carbontui import __version__, paths
 from carbontui.nodes.messages import BEAT_S, DEAF_S, LINE_MAX, Line, Open, Relay, Shut, ToNode, Up
 from carbontui.power.agent.handle import AgentHandle
 from carbontui.power.backends.declared import DeclaredBoards
 from carbontui.power.backends.simulated import SimulatedSpec
-from carbontui.power.messages import AgentLine, Bye, DesiredPower, Done, Gone, Poke, Report, encode
+from carbontui.power.messages import AgentLine, Bye, DesiredPower, Done, Gone, Poke, Report, ToSupervisor, encode
 from carbontui.system import isolation, local_socket, untrusted
 
 RANK_LINE_MAX = 64 * 1024
 BEHIND_B = 1024 * 1024
 """With more than this unsent, readings are skipped: later ones contain the same information."""
 REBIND_S = 2.0
+ENDING = 1 << 40
+"""Added to the generation of a wish that restores limits because the end was announced."""
+
+
+class NodeBoards(AgentHandle):
+    """The boards here; `pass_on` gets whatever their agent says."""
+
+    pass_on: Callable[[ToSupervisor], None]
+
+    def take(self, message: ToSupervisor) -> None:
+        super().take(message)
+        self.pass_on(message)
 
 
 class NodeAgent:
     """Between the wire (`reader`, `writer`) and this node."""
 
-    def __init__(self, path: Path, boards: AgentHandle, wire: tuple[asyncio.StreamReader, asyncio.StreamWriter]):
+    def __init__(self, path: Path, boards: NodeBoards, wire: tuple[asyncio.StreamReader, asyncio.StreamWriter]):
         self._path = path
         self._boards = boards
         self._reader, self._writer = wire
@@ -46,8 +59,6 @@ class NodeAgent:
         self._inode: int | None = None
         self._server: asyncio.Server | None = None
         self._heard_s = time.monotonic()
-        self._limit: tuple[object, ...] | None = None
-        self._limiting: asyncio.Task[None] | None = None
         self._ending = False
         """The scheduler has announced the end: limits are restored now, since later may be too late."""
         self._wish = DesiredPower()
@@ -55,7 +66,7 @@ class NodeAgent:
     async def run(self) -> None:
         """Run until the wire ends or has been silent for too long."""
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._end_announced)
-        self._boards.on_report(self._report)
+        self._boards.pass_on = self._pass_on
         await self._boards.start()
         chores = [asyncio.ensure_future(part()) for part in (self._beat, self._keep_open)]
         listening = asyncio.ensure_future(self._listen())
@@ -93,7 +104,6 @@ class NodeAgent:
             if isinstance(message, Bye):
                 return
             if isinstance(message, DesiredPower):
-                self._wish = message
                 self._obey(message)
             elif isinstance(message, Poke):
                 await self._boards.refresh()
@@ -101,23 +111,10 @@ class NodeAgent:
                 relay.hear(message.text) if isinstance(message, Line) else relay.end()
 
     def _obey(self, wish: DesiredPower) -> None:
-        self._boards.watch(wish.watch, wish.own_pids)
-        self._boards.change(activity=wish.activity, duty=wish.duty, fast=wish.fast)
-        watts = None if self._ending else wish.limit_w
-        limit = (wish.gen, watts, wish.allow_raise)
-        if limit == self._limit:
-            return
-        first, self._limit = self._limit is None, limit
-        if first and watts is None:
-            self._send(Done(wish.gen))  # no limit of ours is in force here
-            return
-        if self._limiting is not None:
-            self._limiting.cancel()
-        self._limiting = asyncio.ensure_future(self._set_limit(structs.replace(wish, limit_w=watts)))
-
-    async def _set_limit(self, wish: DesiredPower) -> None:
-        outcomes = await self._boards.set_limit(wish.limit_w, allow_raise=wish.allow_raise, left=wish.left)
-        self._send(Done(wish.gen, outcomes))
+        self._wish = wish
+        if self._ending:
+            wish = structs.replace(wish, limit_w=None, gen=wish.gen + ENDING)
+        self._boards.change(**structs.asdict(wish))
 
     # --- what goes ---
 
@@ -137,13 +134,12 @@ class NodeAgent:
             self._send(Up(__version__, socket.gethostname(), os.getpid()))
             await asyncio.sleep(BEAT_S)
 
-    def _report(self) -> None:
-        """Pass on what the boards' agent has said."""
-        if self._writer.transport.get_write_buffer_size() > BEHIND_B:
-            return
-        self._send(Report(self._boards.readings, tuple(self._boards.drain())))
-        if happened := self._boards.happened():
-            self._send(Done(0, tuple(happened), asked=False))
+    def _pass_on(self, message: ToSupervisor) -> None:
+        """What the boards' agent has said goes to the supervisor."""
+        if isinstance(message, Done):
+            self._send(structs.replace(message, gen=message.gen % ENDING))
+        elif isinstance(message, Report) and self._writer.transport.get_write_buffer_size() < BEHIND_B:
+            self._send(Report(message.readings, tuple(self._boards.drain())))
 
     # --- the node's job.sock ---
 
@@ -159,6 +155,7 @@ class NodeAgent:
 
     async def _bind(self) -> None:
         try:
+            paths.private_dir(self._path.parent)
             listener, self._inode = local_socket.listen(self._path)
         except OSError as error:
             self._send(AgentLine(f"{self._path} cannot be bound, no rank here can connect: {error}"))
@@ -198,7 +195,7 @@ async def _main(options: argparse.Namespace) -> None:
             writer.write(encode(AgentLine(text)))
 
     declared = msgspec.json.decode(options.declared, type=DeclaredBoards) if options.declared else None
-    boards = AgentHandle(
+    boards = NodeBoards(
         simulated=simulated, declared=declared, log=log, cwd=Path("/"), job=options.job, monitor=options.monitor
     )
     await NodeAgent(Path(options.socket), boards, (reader, writer)).run()

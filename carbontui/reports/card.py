@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
 from xml.sax.saxutils import escape
 
 from rich.cells import cell_len, set_cell_size
@@ -74,15 +73,10 @@ def svg(story: RunStory) -> str:
         found.append(f'<text x="{shift}" y="{y}" fill="{ink}">{escape(label.strip())}</text>')
         found.append(f'<text x="440" y="{y}" text-anchor="end" fill="{ink}">{escape(value)}</text>')
         y += 22
-    found += _notes(foot, y + 6)
+    for text in foot:
+        found.append(f'<text x="20" y="{y + 6}" font-size="12" fill="#555">{escape(text)}</text>')
+        y += 18
     return "".join([*found, "</svg>"]) + "\n"
-
-
-def _notes(foot: Sequence[str], y: int) -> list[str]:
-    return [
-        f'<text x="20" y="{y + 18 * index}" font-size="12" fill="#555">{escape(text)}</text>'
-        for index, text in enumerate(foot)
-    ]
 
 
 def _short(text: str) -> str:

@@ -94,8 +94,8 @@ def figures(story: RunStory) -> tuple[Figure, ...]:
             )
         )
     if story.revisions:
-        times = {1: "once", 2: "twice"}.get(len(story.revisions), f"{len(story.revisions)} times")
-        found.append(Figure("revised", form.change(story.revised_g), f"by the source, {times}: {story.revisions[-1]}"))
+        by_source = f"by the source, {times(len(story.revisions))}: {story.revisions[-1]}"
+        found.append(Figure("revised", form.change(story.revised_g), by_source))
     if status.forecast_errors:
         rests_on = "of the level; " + _how(story, "forecast_errors")
         errors = ", ".join(f"{form.percent(x.error)} {x.lead_h} h" for x in status.forecast_errors)
@@ -126,6 +126,11 @@ def _how(story: RunStory, field: str) -> str:
         return ""
     # forecasts of hours that have passed are no part of their account
     return f"{known.how}: {known.source}{'' if story.over or not known.ahead else f'; ahead: {known.ahead}'}"
+
+
+def times(number: int) -> str:
+    """'once', 'twice', '3 times'."""
+    return {1: "once", 2: "twice"}.get(number, f"{number} times")
 
 
 def _budget(story: RunStory) -> str:

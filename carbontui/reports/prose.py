@@ -43,7 +43,9 @@ def _how(story: RunStory) -> str:
         said.append(f"{_count(story.plans, 'plan')} {'was' if story.plans == 1 else 'were'} made{gap}.")
     if pauses:
         most = f", the longest for {form.duration(max(pauses))}" if len(pauses) > 1 else ""
-        said.append(f"The work stood still {_times(len(pauses))}, for {form.duration(sum(pauses))} in all{most}.")
+        said.append(
+            f"The work stood still {figures.times(len(pauses))}, for {form.duration(sum(pauses))} in all{most}."
+        )
     elif not story.unmetered:
         said.append("The work never stood still.")
     if seconds.get("throttled"):
@@ -53,7 +55,7 @@ def _how(story: RunStory) -> str:
         said.append(f"It ran at full speed for {form.duration(seconds['running'])}.")
     people = sum(1 for decision in story.decisions if decision.code == "person")
     if people:
-        said.append(f"A user overruled the plan {_times(people)}.")
+        said.append(f"A user overruled the plan {figures.times(people)}.")
     return " ".join(said)
 
 
@@ -166,10 +168,6 @@ def methods(story: RunStory) -> str:
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}" + ("" if number == 1 else "s")
-
-
-def _times(number: int) -> str:
-    return {1: "once", 2: "twice"}.get(number, f"{number} times")
 
 
 def _listed(parts: list[str]) -> str:

@@ -300,14 +300,15 @@ def _events(
             # a limit is set a moment after the training resumes: the decision was the cap
             capped = state == "running" and str(facts.get("level", "")).startswith("cap ")
             decided = "throttled" if capped else state
-            decisions.append(_decision(at, "state", decided, facts.get("reason", ""), facts.get("text", "")))
+            why = str(facts.get("reason", "")), str(facts.get("text", ""))
+            decisions.append(PastDecision(at, "state", decided, *why))
         elif kind == "plan":
             plans += 1
             gap = facts.get("gap")
             worst = gap if worst is None else max(worst, gap or 0.0)
         elif kind in ("override", "budget", "stop", "override_over"):
             said = " ".join(str(facts[key]) for key in ("mode", "verb", "value_w", "budget") if facts.get(key))
-            decisions.append(_decision(at, kind, state, "person", f"{kind.replace('_', ' ')} {said}".strip()))
+            decisions.append(PastDecision(at, kind, state, "person", f"{kind.replace('_', ' ')} {said}".strip()))
         if not over or kind in ("state", "end"):
             last = max(last, at)
     if not over:
@@ -326,10 +327,6 @@ def _revisions(db: sqlite3.Connection) -> list[tuple[str, float]]:
         except (ValueError, KeyError, TypeError):
             continue
     return found
-
-
-def _decision(at: float, kind: str, state: str, code: Any, text: Any) -> PastDecision:
-    return PastDecision(at, kind, state, str(code), str(text))
 
 
 def _thinned(decisions: list[PastDecision]) -> tuple[PastDecision, ...]:

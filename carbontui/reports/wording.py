@@ -82,9 +82,7 @@ def endpoint(base: str) -> str:
         here = host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         here = False
-    if parts.scheme == "https" and host:
-        pass
-    elif not (parts.scheme == "http" and here):
+    if not (parts.scheme == "https" and host) and not (parts.scheme == "http" and here):
         raise EndpointError("OPENAI_BASE_URL must be https://..., or http:// on this machine; nothing was sent")
     if parts.username or parts.password:
         raise EndpointError("OPENAI_BASE_URL holds a user name: give the key in OPENAI_API_KEY; nothing was sent")

@@ -14,6 +14,7 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -61,21 +62,15 @@ def ledger_dir() -> Path:
     return paths.limit_lease_dir() / "site"
 
 
+@dataclass(eq=False)
 class Ledger:
     """One user's ledger. `alive` tells whether a process (pid, start time) is alive."""
 
-    def __init__(
-        self,
-        directory: Path | None = None,
-        *,
-        administrator: Path = ADMINISTRATOR,
-        alive: Callable[[int, int], bool] = proc.same_process,
-        boot_id: str | None = None,
-    ) -> None:
-        self.directory = directory or ledger_dir()
-        self._administrator = administrator
-        self._alive = alive
-        self._boot_id = boot_id or proc.boot_id()
+    directory: Path = field(default_factory=ledger_dir)
+    _: KW_ONLY
+    administrator: Path = ADMINISTRATOR
+    alive: Callable[[int, int], bool] = proc.same_process
+    boot_id: str = field(default_factory=proc.boot_id)
 
     # --- the budget ---
 
@@ -127,14 +122,14 @@ class Ledger:
     def _of_administrator(self) -> SiteBudget | None:
         """The administrator's budget, valid only if no one but root can have written it."""
         try:
-            info = self._administrator.lstat()
+            info = self.administrator.lstat()
             if not stat.S_ISREG(info.st_mode) or info.st_uid != 0 or info.st_mode & 0o022:
-                raise LedgerError(f"{self._administrator}: ignored, because others than root may write it")
-            found = msgspec.toml.decode(self._administrator.read_bytes(), type=OfAdministrator)
+                raise LedgerError(f"{self.administrator}: ignored, because others than root may write it")
+            found = msgspec.toml.decode(self.administrator.read_bytes(), type=OfAdministrator)
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
-            raise LedgerError(f"{self._administrator}: {error}") from None
+            raise LedgerError(f"{self.administrator}: {error}") from None
         cap = found.users.get(_user(), found.cap_w)
         if cap is None:
             return None
@@ -198,12 +193,12 @@ class Ledger:
                 entry = untrusted.decode(_read_private(path), LedgerEntry)
             except (OSError, ValueError):
                 continue
-            if entry.boot_id != self._boot_id:
+            if entry.boot_id != self.boot_id:
                 continue
-            steered = self._alive(*entry.supervisor) and now_mono_s - entry.beat_mono_s < SILENT_S
+            steered = self.alive(*entry.supervisor) and now_mono_s - entry.beat_mono_s < SILENT_S
             if steered:
                 yield entry
-            elif any(who is not None and self._alive(*who) for who in (entry.child, entry.keeper, entry.supervisor)):
+            elif any(who is not None and self.alive(*who) for who in (entry.child, entry.keeper, entry.supervisor)):
                 yield structs.replace(entry, claim=structs.replace(entry.claim, gone=True))
             else:
                 with contextlib.suppress(OSError):

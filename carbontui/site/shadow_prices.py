@@ -49,18 +49,18 @@ def prices(jobs: Sequence[Ahead], start_s: float, dur_s: Floats, ci: Floats, roo
         return np.zeros(len(dur_s))
     # one extra slot: the time after the others, without a budget
     weight = np.append(ci, ci @ dur_s / dur_s.sum()) / J_PER_KWH
-    spread = _spread(jobs, start_s, dur_s, float(weight.max()))
+    spread = spread_out(jobs, start_s, dur_s, float(weight.max()))
     limited = np.isfinite(room_w)
     whole = np.maximum(np.where(limited, room_w, 1.0) * dur_s, 1e-6)
 
     def answer(worth: Floats) -> Response:
-        cost, watt_s = _best(spread, weight, np.append(worth / whole, 0.0))
+        cost, watt_s = cheapest(spread, weight, np.append(worth / whole, 0.0))
         return Response(cost, np.where(limited, watt_s[:-1] / whole, 0.0))
 
     return climb(answer, np.zeros(len(dur_s)), PASSES).worth / whole * J_PER_KWH
 
 
-def _spread(jobs: Sequence[Ahead], start_s: float, dur_s: Floats, dirtiest: float) -> _Spread:
+def spread_out(jobs: Sequence[Ahead], start_s: float, dur_s: Floats, dirtiest: float) -> _Spread:
     most = max(len(job.levels) for job in jobs)
     edges = start_s + np.concatenate([[0.0], np.cumsum(dur_s)])
     ends = np.array([job.deadline_s for job in jobs])
@@ -78,7 +78,7 @@ def _spread(jobs: Sequence[Ahead], start_s: float, dur_s: Floats, dirtiest: floa
     return _Spread(np.column_stack([seconds, beyond]), claimed, drawn, speed, work, worth)
 
 
-def _best(jobs: _Spread, weight: Floats, price: Floats) -> tuple[float, Floats]:
+def cheapest(jobs: _Spread, weight: Floats, price: Floats) -> tuple[float, Floats]:
     """Total cost of each job's own cheapest schedule, and watt-seconds claimed per slot. The work constraint of a job
     has its own dual, found by bisection; the schedules on either side of it are mixed to meet the constraint."""
     cost = weight[None, :, None] * jobs.drawn_w[:, None, :] + price[None, :, None] * jobs.claimed_w[:, None, :]

@@ -124,15 +124,9 @@ def end_s(environment: Mapping[str, str]) -> float | None:
 
 def _arguments() -> list[str]:
     """The batch script's arguments, as given to the shell that runs it."""
-    pid = os.getppid()
-    while pid > 1:
-        try:
-            words = proc.arguments(pid)
-            parent = proc.parent(pid)
-        except OSError:
-            return []
+    for one in proc.ancestry(os.getppid()):
+        words = proc.arguments(one.pid)
         for place, word in enumerate(words):
             if word.endswith("/slurm_script"):
                 return words[place + 1 :]
-        pid = parent
     return []

@@ -1,4 +1,4 @@
-"""Listening on a Unix socket that only this user can reach."""
+"""Listening on a Unix socket that only this user can reach. The standard library alone: the keeper loads it too."""
 
 from __future__ import annotations
 
@@ -6,35 +6,32 @@ import contextlib
 import os
 import socket
 import struct
-from pathlib import Path
-
-from carbontui import paths
 
 
-def listen(path: Path) -> tuple[socket.socket, int]:
-    """A non-blocking listener at `path` (0600, in a 0700 directory that is ours), and the inode of its file.
+def listen(path: str | os.PathLike[str]) -> tuple[socket.socket, int]:
+    """A non-blocking listener at `path` (0600), and the inode of its file.
 
-    Raises OSError or PermissionError.
+    Raises OSError.
     """
-    paths.private_dir(path.parent)
     listener = bound(path)
     listener.setblocking(False)
-    return listener, path.stat().st_ino
+    return listener, os.stat(path).st_ino  # noqa: PTH116
 
 
-def bound(path: Path) -> socket.socket:
+def bound(path: str | os.PathLike[str]) -> socket.socket:
     """A listener at `path` (0600), bound under a temporary name and renamed: a stale one is replaced atomically.
 
     Raises OSError.
     """
-    temporary = path.with_name(f".{path.stem}.{os.getpid()}")
-    temporary.unlink(missing_ok=True)
+    temporary = f"{os.fspath(path)}.{os.getpid()}"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(temporary)  # noqa: PTH108
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     mask = os.umask(0o177)
     try:
-        listener.bind(str(temporary))
+        listener.bind(temporary)
         listener.listen(64)
-        temporary.rename(path)
+        os.rename(temporary, path)  # noqa: PTH104
     except OSError:
         listener.close()
         raise
@@ -43,11 +40,11 @@ def bound(path: Path) -> socket.socket:
     return listener
 
 
-def remove(path: Path, inode: int | None) -> None:
+def remove(path: str | os.PathLike[str], inode: int | None) -> None:
     """Remove the file of a listener unless another has replaced it."""
     with contextlib.suppress(OSError):
-        if path.stat().st_ino == inode:
-            path.unlink()
+        if os.stat(path).st_ino == inode:  # noqa: PTH116
+            os.unlink(path)  # noqa: PTH108
 
 
 def peer_uid(connection: socket.socket) -> int:

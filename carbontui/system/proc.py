@@ -66,12 +66,6 @@ def start_time(pid: int) -> int | None:
     return None if one is None or one.over else one.start
 
 
-def parent(pid: int) -> int:
-    """The parent's pid; 0 if there is none."""
-    one = look(pid)
-    return one.parent if one else 0
-
-
 def same_process(pid: int | None, started: int | None) -> bool:
     """Whether `pid` is alive and is the process that started at `started`."""
     return bool(pid) and started is not None and start_time(int(pid or 0)) == started
@@ -187,18 +181,20 @@ def folder(pid: int) -> str:
         return ""
 
 
+def ancestry(pid: int) -> Iterator[RunningProcess]:
+    """A process, its parent, and so on; without init."""
+    for _ in range(64):
+        one = look(pid) if pid > 1 else None
+        if one is None:
+            return
+        yield one
+        pid = one.parent
+
+
 def belongs(pid: int, own: tuple[int, ...]) -> bool:
     """Whether `pid` is one of `own`, in the session of one of them, or descends from one of them."""
     sessions = {one.session for each in own if (one := look(each))} - {os.getsid(0)}
-    depth = 0
-    while pid > 1 and depth < 64:
-        if pid in own:
-            return True
-        one = look(pid)
-        if one is None or one.session in sessions:
-            return one is not None
-        pid, depth = one.parent, depth + 1
-    return False
+    return pid in own or any(one.pid in own or one.session in sessions for one in ancestry(pid))
 
 
 def signal_group(pgid: int, number: int) -> bool:

@@ -97,12 +97,16 @@ def at_end(end: protocol.AtEnd) -> str:
 
 def estimate(estimate: protocol.Estimate) -> str:
     """'22 h 16 at full speed (22 h 05 to 22 h 27), 17.0 kWh (16.8 kWh to 17.2 kWh), ...'; a drift is mentioned."""
-    parts = dict(estimate_rows(estimate))
-    value, _, between = parts["time"].partition(" (")
-    told = [f"{value} at full speed ({between}"]
+    parts, told = dict(estimate_rows(estimate)), [full_speed_time(estimate)]
     told += [parts[label] + (" CO2" if label == "CO2" else "") for label in ("energy", "CO2", "cost") if label in parts]
     drift = f"; drifting: {_drift(estimate)}" if estimate.drifting else ""
     return ", ".join(told) + drift + (f"; {_busy(estimate)}" if estimate.core_wait >= BUSY else "")
+
+
+def full_speed_time(estimate: protocol.Estimate) -> str:
+    """'22 h 16 at full speed (22 h 05 to 22 h 27)'."""
+    between = _interval(figures.duration, estimate.work_lo_s, estimate.work_hi_s)
+    return f"{figures.duration(estimate.work_s)} at full speed{between}"
 
 
 BUSY = 0.05

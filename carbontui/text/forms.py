@@ -35,6 +35,37 @@ def until(at_s: float | None, now_s: float) -> str:
     return "" if at_s is None else f" until {figures.clock(at_s, now_s)}"
 
 
+PARTS = {
+    "last_counts": "the last step counts",
+    "restoring": "restoring limits",
+    "limits": "what the boards said of limits",
+    "grid": "the grid feed",
+    "journal": "the journal",
+    "last_status": "the last status",
+    "accounts": "the accounts",
+    "status": "the status",
+    "site": "the site budget",
+    "rank_message": "reading a rank's message",
+    "command": "a command",
+    "plan_made": "adopting a plan",
+    "curve_measured": "adopting a curve",
+    "calibration": "the calibration",
+    "account_time": "the time of the account",
+    "stored_progress": "the stored progress",
+    "stored_measurements": "the stored measurements",
+    "stored_override": "the stored override",
+    "stored_hours": "the forbidden hours",
+    "stored_state": "the stored state",
+    "stored_boards": "the stored boards",
+    "stored_budget": "the stored budget",
+    "stored_unload": "the stored unload result",
+    "stored_try": "the stored try",
+    "stored_allowances": "the stored allowances",
+    "stored_plan": "the stored plan",
+    "stored_account": "the stored account",
+}
+"""The parts of the supervisor that a fault is confined to, where the code is not the word."""
+
 _OF_TIME: Mapping[str, Callable[[Any, float], str]] = {
     "budget": figures.budget,
     "clock": figures.clock,
@@ -51,6 +82,7 @@ _OF_VALUE: Mapping[str, Callable[[Any], str]] = {
     "kwh": figures.kwh,
     "grams": figures.grams,
     "count": figures.count,
+    "part": lambda part: PARTS.get(part, part),
     "list": ", ".join,
     "and": " and ".join,
     "state": lambda state: "capped" if state == "throttled" else state,

@@ -4,50 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from carbontui.text.forms import Table
-
-PARTS = {
-    "last_counts": "the last step counts",
-    "restoring": "restoring limits",
-    "limits": "what the boards said of limits",
-    "grid": "the grid feed",
-    "journal": "the journal",
-    "last_status": "the last status",
-    "accounts": "the accounts",
-    "status": "the status",
-    "site": "the site budget",
-    "rank_message": "reading a rank's message",
-    "command": "a command",
-    "plan_made": "adopting a plan",
-    "curve_measured": "adopting a curve",
-    "calibration": "the calibration",
-    "account_time": "the time of the account",
-    "stored_progress": "the stored progress",
-    "stored_measurements": "the stored measurements",
-    "stored_override": "the stored override",
-    "stored_hours": "the forbidden hours",
-    "stored_state": "the stored state",
-    "stored_boards": "the stored boards",
-    "stored_budget": "the stored budget",
-    "stored_unload": "the stored unload result",
-    "stored_try": "the stored try",
-    "stored_allowances": "the stored allowances",
-    "stored_plan": "the stored plan",
-    "stored_account": "the stored account",
-}
-"""The parts of the supervisor that a fault is confined to, where the code is not the word."""
-
-
-def _fault(*, part: str, text: str, now_s: float) -> str:
-    return f"error in {PARTS.get(part, part)} ({text}); see carbontui.log"
+from carbontui.text.forms import PARTS, Table
 
 
 def _fault_logged(*, part: str, text: str, where: Mapping[str, object], now_s: float) -> str:
     return f"error in {PARTS.get(part, part)}: {text} ({where['name']}, line {where['line']} of {where['file']})"
-
-
-def _left_out(*, deaths: int, part: str, now_s: float) -> str:
-    return f"{deaths} supervisors fell silent one after another: starting without {PARTS.get(part, part)}"
 
 
 def _journal_lost(*, aside: str | None, begins: str, now_s: float) -> str:
@@ -65,7 +26,7 @@ def _unknown(*, energy_too: bool, now_s: float) -> str:
 
 
 LOG: Table = {
-    "fault": _fault,
+    "fault": "error in {part:part} ({text}); see carbontui.log",
     "fault_logged": _fault_logged,
     "disk_low": "less than 1 GB is free on the disk of run.log ({folder})",
     "clock_set": "the clock was set by {jump_s:shift}",
@@ -73,7 +34,7 @@ LOG: Table = {
     "no_new_keeper": "no new keeper: {why}",
     "keeper_replaced": "the keeper is gone while the command is {state}: {pid} takes its place",
     "keeper_gone": "the keeper is gone: no restart from here on",
-    "stored_left_out": _left_out,
+    "stored_left_out": "{deaths} supervisors fell silent one after another: starting without {part:part}",
     "journal_lost": _journal_lost,
     "journal_lost_logged": "{missing}; earlier curves and events are not in the new journal",
     "lost_continues": _continues,

@@ -186,11 +186,11 @@ def same_course(one: PlanView | None, other: PlanView | None) -> bool:
     watts, they differ in grams all the same, and that is nothing that a change of plan would give."""
     if one is None or other is None or [name for name, _ in one.levels] != [name for name, _ in other.levels]:
         return False
-    pairs = zip(_level_ends_s(one), _level_ends_s(other), strict=True)
+    pairs = zip(level_ends_s(one), level_ends_s(other), strict=True)
     return all(abs(end_s - other_s) <= one.slot_s / 2 for end_s, other_s in pairs)
 
 
-def _level_ends_s(plan: PlanView) -> list[float]:
+def level_ends_s(plan: PlanView) -> list[float]:
     """When each stretch of one level ends, the last with the work."""
     at_s, ends = units.from_iso(plan.start) + plan.first_s - plan.slot_s, []
     for _, slots in plan.levels:

@@ -5,10 +5,6 @@ from __future__ import annotations
 from carbontui.text.forms import Table
 
 
-def _board_takes_no_cap(*, board: str, why: str, fix: str, now_s: float) -> str:
-    return f"{board}: {why}{'; ' + fix if fix else ''}"
-
-
 def _not_calibrated(*, last: str | None, now_s: float) -> str:
     return f"not calibrated yet{f': {last}' if last else ''}"
 
@@ -35,7 +31,7 @@ REFUSALS: Table = {
     "caps_off": "caps are off for this job (--no-cap)",
     "boards_unanswered": "the GPU driver has not answered yet; try again in a moment",
     "no_board_to_cap": "no GPU of this job has a power limit to set",
-    "board_takes_no_cap": _board_takes_no_cap,
+    "board_takes_no_cap": "{board}: {why}{fix:also}",
     "cap_too_low": "{watts:g} W is below what {board} takes; at least {least:g} W",
     "cap_too_high": "{watts:g} W is above what {board} takes; at most {most:g} W",
     "cap_above_found": "{watts:g} W is above the limit found ({found:g} W); carbontui run --allow-raise permits it",

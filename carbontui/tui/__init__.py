@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from textual.screen import Screen
 
     from carbontui.tui.jobs_feed import Seen
-    from carbontui.tui.queue_list import QueueSeen
+    from carbontui.tui.lists import QueueSeen
     from carbontui.tui.screens.dashboard import Dashboard
     from carbontui.tui.screens.jobs import Jobs
     from carbontui.tui.target import Target

@@ -1,13 +1,14 @@
-"""The screen's connection to the socket: connects, folds deltas, reconnects, posts messages; touches no widget."""
+"""The screen's connection to the socket: connects, folds deltas, reconnects, says what is new; touches no widget."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from carbontui import link, protocol
-from carbontui.tui.messages import Connection, ConnectionChanged, LogArrived, PictureArrived
 from carbontui.tui.picture import Picture, fold
 
 RETRY_S = (0.1, 0.25, 0.5, 1.0, 2.0)
@@ -22,7 +23,25 @@ REPLAY_HZ = 4.0
 
 ReadLog = Callable[[protocol.LogRead], protocol.LogAnswer]
 WholeRun = Callable[[int], protocol.HistoryAnswer | None]
-Post = Callable[[PictureArrived | ConnectionChanged | LogArrived], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """Whether the screen is connected to a supervisor, and a line about it."""
+
+    kind: Literal["connecting", "live", "reconnecting", "refused", "over"]
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LogPiece:
+    """The next piece of run.log; `fresh` when it does not continue the last one."""
+
+    text: str
+    fresh: bool
+
+
+News = Picture | Connection | LogPiece
 
 
 class JobFeed:
@@ -31,7 +50,7 @@ class JobFeed:
     def __init__(
         self,
         socket: Path,
-        post: Post,
+        post: Callable[[News], object],
         read_log: ReadLog | None = None,
         whole_run: WholeRun | None = None,
         rate_hz: float = 1.0,
@@ -42,7 +61,7 @@ class JobFeed:
         False: its output is not read."""
         self._socket = socket
         self._post = post
-        self._read_file = read_log
+        self.read_log = read_log
         self._whole_run = whole_run
         self._rate_hz = rate_hz
         self._with_log = with_log
@@ -53,8 +72,8 @@ class JobFeed:
     async def request(self, message: link.Request, timeout_s: float = link.ANSWER_TIMEOUT_S) -> link.Answer:
         """The supervisor's answer. Raises LinkError, NoSupervisor while not connected."""
         if self._link is None and self.over:
-            if isinstance(message, protocol.LogRead) and self._read_file is not None:
-                return self._read_file(message)
+            if isinstance(message, protocol.LogRead) and self.read_log is not None:
+                return self.read_log(message)
             if isinstance(message, protocol.HistoryAsk) and self._whole_run is not None:
                 return await self._past_of_one_over(self._whole_run, message.buckets)
             raise link.NoSupervisor("the job is over: it has no supervisor any more")
@@ -78,17 +97,17 @@ class JobFeed:
             try:
                 self._link = await link.ViewerLink.connect(self._socket)
                 tries = 0
-                self._post(ConnectionChanged(Connection("live")))
+                self._post(Connection("live"))
                 await self._follow(self._link)
             except (link.NotOurs, link.VersionMismatch, link.RequestRefused) as error:
-                self._post(ConnectionChanged(Connection("refused", str(error))))
+                self._post(Connection("refused", str(error)))
                 return
             except link.LinkError as error:
                 if self.picture is not None and self.picture.over:
                     self.over = True
-                    self._post(ConnectionChanged(Connection("over")))
+                    self._post(Connection("over"))
                     return
-                self._post(ConnectionChanged(Connection("reconnecting", str(error))))
+                self._post(Connection("reconnecting", str(error)))
             finally:
                 held, self._link = self._link, None
                 if held is not None:
@@ -99,8 +118,8 @@ class JobFeed:
     def read_over(self) -> None:
         """For a job that was over before the screen was opened: post the end of its output."""
         self.over = True
-        if self._read_file is not None:
-            self._post(LogArrived(self._read_file(protocol.LogRead(0, -LOG_BEGIN_B)).text, True))
+        if self.read_log is not None:
+            self._post(LogPiece(self.read_log(protocol.LogRead(0, -LOG_BEGIN_B)).text, True))
 
     async def _follow(self, wire: link.ViewerLink) -> None:
         await wire.send(protocol.View(self._rate_hz))
@@ -112,7 +131,7 @@ class JobFeed:
                     await wire.send(protocol.View(self._rate_hz))
                     continue
                 self.picture = picture
-                self._post(PictureArrived(picture))
+                self._post(picture)
                 if self._with_log and picture.series.replay_speed is not None and self._rate_hz < REPLAY_HZ:
                     self._rate_hz = REPLAY_HZ
                     await wire.send(protocol.View(self._rate_hz))
@@ -134,7 +153,7 @@ class JobFeed:
                 return
             assert isinstance(answer, protocol.LogAnswer)
             if answer.text:
-                self._post(LogArrived(answer.text, fresh))
+                self._post(LogPiece(answer.text, fresh))
                 fresh = False
             offset = answer.next
             if answer.size - offset > LOG_SKIP_B:

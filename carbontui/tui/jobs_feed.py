@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from carbontui import link, protocol
-from carbontui.tui.feed import JobFeed
-from carbontui.tui.job_list import ListedJob
+from carbontui.tui.feed import Connection, JobFeed, News
+from carbontui.tui.lists import ListedJob
 from carbontui.tui.loglines import ERROR_WITHIN_B, last_error
-from carbontui.tui.messages import ConnectionChanged, LogArrived, PictureArrived
 from carbontui.tui.picture import Picture
 from carbontui.tui.target import Target
 
@@ -81,14 +79,14 @@ class JobsFeed:
             feed = JobFeed(live[job].socket, self._hears(job), with_log=False)
             self._feeds[job] = feed, asyncio.create_task(feed.run(), name=f"feed of {job}")
 
-    def _hears(self, job: str) -> Callable[[PictureArrived | ConnectionChanged | LogArrived], object]:
-        def hear(message: PictureArrived | ConnectionChanged | LogArrived) -> None:
-            if isinstance(message, PictureArrived):
-                self._pictures[job] = message.picture
+    def _hears(self, job: str) -> Callable[[News], None]:
+        def hear(news: News) -> None:
+            if isinstance(news, Picture):
+                self._pictures[job] = news
                 self._changed()
-            elif isinstance(message, ConnectionChanged):
+            elif isinstance(news, Connection):
                 # reported only once it lasts: a supervisor that is being replaced is back within seconds
-                told = self._lost.add if message.connection.kind in ("reconnecting", "refused") else self._lost.discard
+                told = self._lost.add if news.kind in ("reconnecting", "refused") else self._lost.discard
                 told(job)
 
         return hear
@@ -98,11 +96,3 @@ class JobsFeed:
         status = picture.status if picture is not None else target.status
         assert status is not None
         return ListedJob(target, status, self._errors.get(target.job, ""), target.job in self._lost and not target.over)
-
-    async def close(self) -> None:
-        """Disconnect from every job."""
-        tasks = [task for _, task in self._feeds.values()]
-        self._follow({})
-        for task in tasks:
-            with contextlib.suppress(asyncio.CancelledError):
-                await task

@@ -23,7 +23,9 @@ BINDINGS: list[BindingType] = [
     Binding("q", "detach", "detach", id="detach", tooltip="Leave the screen; the training goes on"),
     Binding("p", "send('pause')", "pause", id="pause", tooltip="Hold the training at its next step, until cleared"),
     Binding("P", "timed('pause')", "pause for", id="pause_for", show=False, tooltip="Pause for a time (asks how long)"),
-    Binding("b", "send('boost')", "boost", id="boost", tooltip="Run at full speed, whatever is planned, until cleared"),
+    Binding(
+        "b", "send('boost')", "boost", id="boost", tooltip="Run at full speed, whatever the plan says, until cleared"
+    ),
     Binding("B", "timed('boost')", "boost for", id="boost_for", show=False, tooltip="Boost for a time (asks how long)"),
     Binding("r", "send('resume')", "resume", id="resume", tooltip="Resume the plan: clear the override"),
     Binding("c", "cap", "cap", id="cap", tooltip="Cap the watts of each GPU (asks how many)"),
@@ -67,31 +69,32 @@ def until_args(text: str) -> dict[str, Any]:
 _CLOCK = re.compile(r"(?:(?:mon|tue|wed|thu|fri|sat|sun)[a-z]*\s+)?([01]?\d|2[0-3]):[0-5]\d", re.IGNORECASE)
 
 
-def check_until(text: str) -> None:
-    """Raises ValueError for text that is not a time, while the prompt is still open; the supervisor checks the rest."""
-    said = text.strip()
-    if said.lower() == "next" or _CLOCK.fullmatch(said):
-        return
+_BUDGET = re.compile(r"\d+(\.\d+)?x", re.IGNORECASE)
+
+
+def _is_time(said: str) -> bool:
+    """Whether it is a time of day, a duration or a moment."""
+    if _CLOCK.fullmatch(said):
+        return True
     for read in (units.parse_duration, units.from_iso):
         with contextlib.suppress(ValueError):
             read(said)
-            return
-    raise ValueError(f"{said!r} is not a time; use 30m, 18:00, fri 09:00 or next")
+            return True
+    return False
 
 
-_BUDGET = re.compile(r"\d+(\.\d+)?x", re.IGNORECASE)
+def check_until(text: str) -> None:
+    """Raises ValueError for text that is not a time, while the prompt is still open; the supervisor checks the rest."""
+    said = text.strip()
+    if said.lower() != "next" and not _is_time(said):
+        raise ValueError(f"{said!r} is not a time; use 30m, 18:00, fri 09:00 or next")
 
 
 def check_budget(text: str) -> None:
     """Raises ValueError for text that is not a budget; the supervisor checks its size."""
     said = text.strip()
-    if _BUDGET.fullmatch(said) or _CLOCK.fullmatch(said):
-        return
-    for read in (units.parse_duration, units.from_iso):
-        with contextlib.suppress(ValueError):
-            read(said)
-            return
-    raise ValueError(f"{said!r} is not a budget; use 18h, 1.8x or fri 09:00")
+    if not (_BUDGET.fullmatch(said) or _is_time(said)):
+        raise ValueError(f"{said!r} is not a budget; use 18h, 1.8x or fri 09:00")
 
 
 def why_not(action: str, picture: Picture | None) -> str:

@@ -6,16 +6,17 @@ import asyncio
 import contextlib
 from typing import TextIO
 
-from carbontui import link, protocol
+from carbontui import protocol
 from carbontui.text import figures, situation
 from carbontui.text.account import at_end, summary
 from carbontui.tui import words
-from carbontui.tui.picture import Picture, fold, offline
+from carbontui.tui.feed import Connection, JobFeed, News
+from carbontui.tui.picture import Picture, offline
 from carbontui.tui.target import Target
 
 
 class PlainNarrator:
-    """`take` every snap and delta in order; writes a line to the stream for each change worth reading."""
+    """`tell` it every picture; it writes a line to the stream for each change worth reading."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -24,19 +25,9 @@ class PlainNarrator:
         self._tenth = 0
         self._end_told = False
         self._finished = False
-        self.picture: Picture | None = None
-
-    def take(self, message: protocol.Snap | protocol.Delta) -> bool:
-        """Narrate the change; False when a message is missing, so that `view` must be sent again."""
-        picture = fold(self.picture, message)
-        if picture is None:
-            return False
-        self.tell(picture)
-        return True
 
     def tell(self, picture: Picture) -> None:
         """Narrate what differs from the previous picture."""
-        self.picture = picture
         status, now = picture.status, picture.now_s
         state = situation.stated(status)
         key = f"{status.state} {status.reason.code} {status.level}"
@@ -120,28 +111,23 @@ def follow(target: Target, stream: TextIO) -> int:
 
 
 async def _follow(target: Target, narrator: PlainNarrator) -> int:
-    tries = 0
-    while True:
-        try:
-            wire = await link.ViewerLink.connect(target.socket)
-        except (link.NotOurs, link.VersionMismatch, link.RequestRefused) as error:
-            narrator.write(str(error))
-            return 3
-        except link.LinkError as error:
-            tries += 1
-            if tries == 1:
-                narrator.write(f"{error}; the training goes on, trying again")
-            await asyncio.sleep(min(2.0, 0.1 * tries))
-            continue
-        tries = 0
-        try:
-            await wire.send(protocol.View())
-            async for message in wire.messages():
-                if not narrator.take(message):
-                    await wire.send(protocol.View())
-                elif narrator.picture is not None and narrator.picture.over:
-                    return 0
-        except link.LinkError:
-            narrator.write("reconnecting; the training goes on")
-        finally:
-            await wire.close()
+    refused = lost = False
+
+    def hear(news: News) -> None:
+        nonlocal refused, lost
+        if isinstance(news, Picture):
+            narrator.tell(news)
+            if news.over:
+                following.cancel()
+        elif isinstance(news, Connection):
+            refused, was_lost, lost = news.kind == "refused", lost, news.kind == "reconnecting"
+            if refused:
+                narrator.write(news.text)
+            elif lost and not was_lost:
+                narrator.write(f"{news.text}; the training goes on, trying again")
+
+    following = asyncio.create_task(JobFeed(target.socket, hear, with_log=False).run())
+    await asyncio.wait([following])
+    if not following.cancelled():
+        following.result()
+    return 3 if refused else 0

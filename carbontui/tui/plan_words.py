@@ -92,16 +92,15 @@ def course_rows(picture: Picture, width: int) -> list[CellRow]:
         if wide:
             row.append((f"  {why(one, picture)}", "dim"))
         rows.append(row)
-    return [*rows, *_total_rows(picture)]
+    return [*rows, [], *total_rows(plan)]
 
 
-def _total_rows(picture: Picture) -> list[CellRow]:
-    plan = picture.plan
-    assert plan is not None
+def total_rows(plan: protocol.PlanView) -> list[CellRow]:
+    """What the rest takes, why, and what it would take otherwise."""
     infos = table(plan)
     parked = sum(one.gco2_g for one in plan.windows if one.level in infos and infos[one.level].kind in words.STILL)
-    rows: list[CellRow] = [[]]
-    rows.append([(" the rest  ", "dim"), (f"{form.grams(plan.gco2_g)} CO₂, {form.kwh(plan.kwh)}", "text")])
+    whole = f"{form.grams(plan.gco2_g)} CO₂, {form.kwh(plan.kwh)}"
+    rows: list[CellRow] = [[(" the rest  ", "dim"), (whole, "text")]]
     if parked > 0:
         rows[-1].append((f"; standing still costs {form.grams(parked)} of it", "text"))
     for line in plan.explanation.splitlines():

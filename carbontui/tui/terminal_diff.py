@@ -71,10 +71,10 @@ class TerminalDiff:
             self.forget()
             return update
         system = console._color_system or ColorSystem.TRUECOLOR
-        text = self._written(pieces, system)
+        text = self.written(pieces, system)
         return Changes(text) if text else None
 
-    def _written(self, pieces: Iterable[tuple[int, int, int, Strip]], system: ColorSystem) -> str:
+    def written(self, pieces: Iterable[tuple[int, int, int, Strip]], system: ColorSystem) -> str:
         out: list[str] = []
         shown = self._shown
         at: tuple[int, int] | None = None

@@ -268,7 +268,7 @@ def _zones(run: story.RunStory, work: Work) -> Comparison:
 
 def _times(run: story.RunStory, work: Work, zone: str | None, settings: config.Settings, *, hours: bool) -> Comparison:
     from carbontui.backtest import elsewhen
-    from carbontui.plan import ProblemError
+    from carbontui.plan.problem import ProblemError
 
     now_s = time.time()
     outlook = _outlook(run, work, zone, settings.intensity, now_s)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import re
 import subprocess
@@ -48,12 +49,10 @@ def measure(script: Path) -> tuple[float, float]:
 def has_nvidia() -> bool:
     """Whether a real NVIDIA board answers; asked in a separate process, as a hung driver must not hang the demo."""
     code = "import pynvml as n; n.nvmlInit(); raise SystemExit(0 if n.nvmlDeviceGetCount() else 1)"
-    try:
-        return (
-            subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=10, check=False).returncode == 0
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return False
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        asked = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=10, check=False)
+        return asked.returncode == 0
+    return False
 
 
 @click.command(short_help="Train a small model under a plan, in 90 s, to see it work.")

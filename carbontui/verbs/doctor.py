@@ -201,10 +201,9 @@ def doctor(mend: bool, as_json: bool, install: bool, uninstall: bool, dry_run: b
     if as_json:
         click.echo(talk.as_json([asdict(finding) for finding in findings]))
     else:
-        mark = {"ok": "ok     ", "note": "note   ", "missing": "missing"}
         for finding in findings:
             lines = streams.folded(finding.text, indent=20)
-            click.echo(f"{mark[finding.verdict]}  {finding.area:<10} {lines}")
+            click.echo(f"{finding.verdict:<7}  {finding.area:<10} {lines}")
             if finding.mend and finding.verdict != "ok":
                 click.echo(f"{'':>21}fix: {finding.mend}")
     if any(finding.area in ("limits", "command") and finding.verdict == "missing" for finding in findings):

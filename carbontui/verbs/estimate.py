@@ -14,6 +14,7 @@ import click
 import msgspec
 
 from carbontui import protocol
+from carbontui.account.estimate import is_narrow
 from carbontui.job import launch, store
 from carbontui.job import spec as job_spec
 from carbontui.text import account as account_words
@@ -26,8 +27,6 @@ LEAST_S = 20.0
 """Warm-up and the first power reading take about this long."""
 CLOSED_S = 15.0
 """The account is complete this long after the stop."""
-NARROW = 0.02
-"""An interval of this half-width (as a share) is good enough to stop early."""
 VARIABLE = "CARBONTUI_ESTIMATE"
 """Set to 1 in the script's environment, so that it may leave out what a trial should not do."""
 
@@ -67,7 +66,7 @@ def estimate(
     """
     if not command:
         raise Failure("estimate needs a command: carbontui estimate -- python train.py ...", 2)
-    options = _options(command, grid_file, steps, **given)
+    options = options_for(command, grid_file, steps, **given)
     tty = sys.stdin.isatty()
     if not yes:
         if not tty:
@@ -90,7 +89,7 @@ def estimate(
         ctx.invoke(run.run, command=command, grid_file=grid_file, steps=steps, **given)
 
 
-def _options(command: tuple[str, ...], grid_file: str | None, steps: int | None, **given: Any) -> job_spec.Options:
+def options_for(command: tuple[str, ...], grid_file: str | None, steps: int | None, **given: Any) -> job_spec.Options:
     common = run_values.common(run_values.settings_for(**given), command, grid_file)
     with refused("", launch.LaunchError):
         launch.executable(command)
@@ -124,7 +123,7 @@ def _tried(options: job_spec.Options) -> protocol.Status:
                 return status if status.estimate is not None else now
             status = now
             streams.over_itself(progress(status, passed))
-            if passed >= LEAST_S and narrow(status):
+            if passed >= LEAST_S and status.estimate is not None and is_narrow(status.estimate):
                 break
     finally:
         streams.over_itself("")
@@ -142,21 +141,13 @@ def _final(job: store.Job, last: protocol.Status) -> protocol.Status:
     return kept if kept.estimate is not None else last
 
 
-def narrow(status: protocol.Status) -> bool:
-    """Whether more seconds would hardly improve the estimate; the watts must be known as well."""
-    found = status.estimate
-    if found is None or found.energy_wall_kwh is None or found.drifting:
-        return False
-    return found.work_hi_s - found.work_lo_s <= 2 * NARROW * found.work_s
-
-
 def progress(status: protocol.Status, passed_s: float) -> str:
     """'12 s of 90 s: step 34, 5.1 steps/s; whole work 3 h 10 at full speed (2 h 58 to 3 h 22)'."""
     line = f"{passed_s:.0f} s of {LONGEST_S:.0f} s: step {status.step:,}"
     if status.rate_steps_per_s:
         line += f", {status.rate_steps_per_s:.3g} steps/s"
     if status.estimate is not None:
-        line += f"; whole work {account_words.estimate(status.estimate).partition(',')[0]}"
+        line += f"; whole work {account_words.full_speed_time(status.estimate)}"
     return line
 
 

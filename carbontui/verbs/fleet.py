@@ -85,7 +85,7 @@ def fleet(
     while True:
         start = fleet_queue.next_slot_s(time.time(), slot_s)
         try:
-            starts |= _round(terms, (zone, grid_file), start, starts, prices, dry_run=dry_run, as_json=as_json)
+            starts |= one_round(terms, (zone, grid_file), start, starts, prices, dry_run=dry_run, as_json=as_json)
         except Failure as failure:
             if once or dry_run:
                 raise
@@ -111,7 +111,7 @@ def _page(budget: list[Cap], zone: str | None, grid_file: str | None, assumed: A
         return tui.queue(watch.look)
 
 
-def _round(
+def one_round(
     terms: FleetTerms,
     grid: tuple[str | None, str | None],
     start_s: float,
@@ -232,9 +232,8 @@ def _window(
     zone: str | None, grid_file: str | None, now: float, work_s: float, deadline_s: float
 ) -> tuple[StartWindow, str]:
     """The chosen start, and where the intensities come from. Raises Failure."""
-    ahead = min(AHEAD_MOST_S, max(deadline_s - now, work_s) + STEP_S)
-    start = now // STEP_S * STEP_S
-    mean, start, source = grid_data.intensity(zone, grid_file, start, ahead, STEP_S)
+    ahead_s, start = min(AHEAD_MOST_S, max(deadline_s - now, work_s) + STEP_S), now // STEP_S * STEP_S
+    mean, source = grid_data.intensity(zone, grid_file, start, STEP_S, math.ceil((now + ahead_s - start) / STEP_S))
     found = best_start(mean, start, STEP_S, now_s=now, work_s=work_s, deadline_s=deadline_s)
     if found is None:
         raise Failure(f"no grid data until then ({source}); submit it with sbatch", 3)

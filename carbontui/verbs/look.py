@@ -21,7 +21,7 @@ from carbontui.reports.figures import gave
 from carbontui.reports.forms import split_numbers
 from carbontui.text import account as account_words
 from carbontui.text import figures, marks, situation
-from carbontui.text.plan import certificate
+from carbontui.text.plan import certificate, level_ends_s
 from carbontui.tui import words
 from carbontui.verbs.support import streams, talk
 from carbontui.verbs.support.command import Failure, any_jobs
@@ -248,26 +248,18 @@ def plan(job: str | None, as_json: bool) -> None:
     if as_json:
         click.echo(talk.as_json(snap.plan))
         return
-    now = units.from_iso(snap.series.now)
-    at, ends = (float(round(units.from_iso(time))) for time in (snap.plan.start, snap.plan.finish))
+    now, ends = units.from_iso(snap.series.now), [round(end_s) for end_s in level_ends_s(snap.plan)]
     endless = snap.status.finish_expected is None  # what holds it has no end, so what comes after is unknown
-    for index, (name, count) in enumerate(snap.plan.levels):
-        seconds: float = round(count * snap.plan.slot_s) - (
-            round(snap.plan.slot_s - snap.plan.first_s) if index == 0 else 0
-        )
-        if index == len(snap.plan.levels) - 1 and ends > at:
-            seconds = ends - at  # the finish ends the last level, not the slot
-        shown = "not started" if name == "off" else name
-        lasts = "until cleared" if endless and index == len(snap.plan.levels) - 1 else figures.duration(seconds)
-        click.echo(f"{figures.clock(at, now):>10}  {shown:<12} {lasts}")
-        at += seconds
+    begins = [round(units.from_iso(snap.plan.start)), *ends[:-1]]
+    for (name, _), at, end in zip(snap.plan.levels, begins, ends, strict=False):
+        lasts = "until cleared" if endless and end == ends[-1] else figures.duration(end - at)
+        click.echo(f"{figures.clock(at, now):>10}  {'not started' if name == 'off' else name:<12} {lasts}")
     if endless:
         click.echo(snap.plan.explanation or snap.status.reason.text)
         return
-    finish = figures.clock(ends, now)
     # names the clock: the machine may be in another time zone than its user
     to_come = f"finished; {figures.grams(snap.plan.gco2_g)} CO2 to come"
-    click.echo(f"{finish:>10}  {to_come} (times: {figures.clock_name(at)})")
+    click.echo(f"{figures.clock(ends[-1], now):>10}  {to_come} (times: {figures.clock_name(ends[-1])})")
     if snap.status.at_end is not None:
         click.echo(f"the whole job: {account_words.at_end(snap.status.at_end)}")
     if snap.plan.certificate:

@@ -43,8 +43,8 @@ def command(job: str | None, verb: protocol.Verb, args: dict[str, Any]) -> None:
     click.echo(talk.order(talk.find(job), verb, args).text)
 
 
-_for = click.option("--for", "for_text", help="How long, like 30m.")
 _until = click.option("--until", "until_text", help='Until when: 18:00, "fri 09:00" or next (planned change).')
+_for = click.option("--for", "for_text", help="How long, like 30m.")
 _job = click.argument("job", required=False, shell_complete=live_jobs)
 
 

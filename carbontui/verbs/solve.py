@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     from carbontui.backtest.assumed_job import Grid, TypicalDays
     from carbontui.backtest.run import BacktestReport
     from carbontui.backtest.signals import ExpectedSignal
-    from carbontui.plan import Evaluation, Frontier, Problem, Schedule
+    from carbontui.plan.problem import Problem
+    from carbontui.plan.results import Evaluation, PlanFrontier, Schedule
 
 LONGEST_S = 60 * 86400.0
 """Typical days say little about a job that takes longer."""
@@ -69,17 +71,18 @@ def solve(
     tol: float,
 ) -> None:
     """Plan a problem file, or --work on a --zone; shows the frontier when no file is given."""
-    from carbontui import plan
     from carbontui.backtest import signals
     from carbontui.backtest.assumed_job import Grid, assumed, load_job, planned
+    from carbontui.plan import frontier_curve, planner
+    from carbontui.plan.problem import Infeasible, load_problem
 
     beside = None
-    with refused(f"{problem_file}: ", OSError), refused(), refused("infeasible: ", plan.Infeasible):
+    with refused(f"{problem_file}: ", OSError), refused(), refused("infeasible: ", Infeasible):
         if problem_file:
             if zone or work or grid_file or signal != "average":
                 raise Failure("give a problem file or --work with --zone, not both", 2)
-            problem, start_s, about = plan.load_problem(problem_file), 0.0, problem_file
-            found = plan.solve(problem, tol=tol)
+            problem, start_s, about = load_problem(problem_file), 0.0, problem_file
+            found = planner.solve(problem, tol=tol)
         else:
             if not work or not (zone or grid_file):
                 raise Failure("nothing to plan: give a problem file, or --work 8h with --zone DE or --grid FILE", 2)
@@ -93,14 +96,14 @@ def solve(
             with_frontier = True
             if signal == "marginal" and zone and not found.late_s:
                 beside = signals.beside_average(problem, found, start_s, zone_key(zone), grid.source)
-        curve = plan.frontier(problem) if with_frontier else None
+        curve = frontier_curve.frontier(problem) if with_frontier else None
         text = _explanation(problem, found, start_s)
     if as_json:
         answer = found.to_dict() | {"explanation": text}
         if curve is not None:
             answer["frontier"] = curve.to_dict()["points"]
         if beside is not None:
-            answer["signals"] = signals.to_json(beside)
+            answer["signals"] = [asdict(one) for one in beside]
         click.echo(json.dumps(answer, allow_nan=False))
         return
     _show(problem, found, curve, text, about)
@@ -149,14 +152,14 @@ def _budgeted(work: str, budget: str, start_s: float) -> tuple[float, float, flo
 
 def _explanation(problem: Problem, schedule: Schedule, begin_s: float) -> str:
     """The plan in words, with clock times."""
-    from carbontui import plan
+    from carbontui.plan import explanation
     from carbontui.text.plan import explained
 
-    stretches = [(name, still, begin_s + end_s) for name, still, end_s in plan.stretches(problem, schedule)]
-    return explained(now_s=begin_s, stretches=stretches, **structs.asdict(plan.explain(problem, schedule)))
+    stretches = [(name, still, begin_s + end_s) for name, still, end_s in explanation.stretches(problem, schedule)]
+    return explained(now_s=begin_s, stretches=stretches, **structs.asdict(explanation.explain(problem, schedule)))
 
 
-def _show(problem: Problem, plan: Schedule, curve: Frontier | None, text: str, about: str) -> None:
+def _show(problem: Problem, plan: Schedule, curve: PlanFrontier | None, text: str, about: str) -> None:
     console = streams.console()
     console.print(text, soft_wrap=True, markup=False)
     proof = "no plan at all can be more than" if plan.certified else "not certified; none can be more than"
@@ -164,17 +167,11 @@ def _show(problem: Problem, plan: Schedule, curve: Frontier | None, text: str, a
     console.print(f"From: {about}", style="dim", markup=False, soft_wrap=True)
     rows: list[tuple[str, Evaluation]] = [("plan", plan), *((b.name, b) for b in plan.baselines)]
     with_cost = any(of.cost for _, of in rows)
-    shown = [
-        (
-            name + (" (breaks a rule)" if of.violations else ""),
-            figures.grams(of.gco2),
-            figures.kwh(of.kwh),
-            figures.duration(of.finish_s),
-            figures.duration(of.late_s) if of.late_s else "",
-            *([f"{of.cost:.2f}"] if with_cost else []),
-        )
-        for name, of in rows
-    ]
+    shown = []
+    for name, of in rows:
+        late, cost = figures.duration(of.late_s) if of.late_s else "", [f"{of.cost:.2f}"] if with_cost else []
+        cells = (figures.grams(of.gco2), figures.kwh(of.kwh), figures.duration(of.finish_s), late, *cost)
+        shown.append((name + (" (breaks a rule)" if of.violations else ""), *cells))
     head = ("", "CO2", "energy", "finish", "late", *(["cost"] if with_cost else []))
     console.print(streams.table("This plan and its alternatives", head, shown))
     if curve is not None and len(curve):
@@ -183,21 +180,17 @@ def _show(problem: Problem, plan: Schedule, curve: Frontier | None, text: str, a
             console.print(draw([(p.finish_s / 3600, p.gco2_g) for p in curve]), markup=False)
 
 
-def _frontier_table(problem: Problem, curve: Frontier, with_cost: bool) -> Table:
+def _frontier_table(problem: Problem, curve: PlanFrontier, with_cost: bool) -> Table:
     head = ("finish", "CO2", "energy", *(("cost",) if with_cost else ()), "how")
     points = list(curve)
     step = max(1, (len(points) + 11) // 12)
     shown = points[::-1][::step][::-1]
-    rows = [
-        (
-            figures.duration(point.finish_s),
-            figures.grams(point.gco2_g),
-            figures.kwh(point.kwh),
-            *([f"{point.cost:.2f}"] if with_cost else []),
-            _course(problem, point.levels[:5], point.finish_s) + (" · …" if len(point.levels) > 5 else ""),
-        )
-        for point in (shown if points[0] in shown else [points[0], *shown])
-    ]
+    rows = []
+    for point in shown if points[0] in shown else [points[0], *shown]:
+        cost = [f"{point.cost:.2f}"] if with_cost else []
+        how = _course(problem, point.levels[:5], point.finish_s) + (" · …" if len(point.levels) > 5 else "")
+        amounts = (figures.duration(point.finish_s), figures.grams(point.gco2_g), figures.kwh(point.kwh))
+        rows.append((*amounts, *cost, how))
     return streams.table("Frontier: a later finish emits less", head, rows, left=(len(head) - 1,))
 
 

@@ -15,7 +15,8 @@ from carbontui.backtest.assumed_job import Grid, assumed
 from carbontui.backtest.issued import ForecastIssue, OwnForecast, PublishedForecast, load_issues
 from carbontui.grid import recorded
 from carbontui.grid.types import Row, Series
-from carbontui.plan import ProblemError, evaluate
+from carbontui.plan.evaluation import evaluate
+from carbontui.plan.problem import ProblemError
 from carbontui.verbs.solve import backtest as verb
 from carbontui.verbs.support.command import Failure
 

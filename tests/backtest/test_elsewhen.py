@@ -8,7 +8,7 @@ from carbontui.account.compare import Work
 from carbontui.backtest import elsewhen
 from carbontui.backtest.elsewhen import StartHour
 from carbontui.grid.types import GridForecast
-from carbontui.plan import ProblemError
+from carbontui.plan.problem import ProblemError
 
 NOW_S = 1_800_000_000.0
 WORK = Work(7200.0, 500.0, 100.0, 1, 300.0)

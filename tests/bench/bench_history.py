@@ -17,8 +17,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from carbontui.job import history
 from carbontui.job.journal import Journal
-from carbontui.job.supervisor.record.history_thread import HistoryThread
 
 DAYS, BOARDS, ROW_S, COLUMNS = 30, 8, 10.0, 240
 START = 1_800_000_000.0
@@ -42,7 +42,7 @@ def write(path: Path) -> float:
     return 1e6 * (time.perf_counter() - begun) / (DAYS * 86400 / ROW_S * BOARDS)
 
 
-async def ask(past: HistoryThread, span_s: float, columns: int = COLUMNS) -> tuple[float, float]:
+async def ask(path: Path, span_s: float, columns: int = COLUMNS) -> tuple[float, float]:
     """(milliseconds to the answer, lateness of the worst tick meanwhile in milliseconds)."""
     worst = 0.0
 
@@ -56,7 +56,7 @@ async def ask(past: HistoryThread, span_s: float, columns: int = COLUMNS) -> tup
     ticking = asyncio.ensure_future(tick())
     await asyncio.sleep(0)
     begun = time.perf_counter()
-    await past.past(START + DAYS * 86400 - span_s - ASIDE_S, span_s, columns)
+    await asyncio.to_thread(history.read, path, START + DAYS * 86400 - span_s - ASIDE_S, span_s, columns)
     took = time.perf_counter() - begun
     await asyncio.sleep(TICK_S)
     ticking.cancel()
@@ -67,12 +67,11 @@ async def measure(path: Path) -> dict[str, float]:
     found: dict[str, float] = {"write_row_us": round(write(path), 2)}
 
     async def several(name: str, *args: float) -> None:
-        each = [await ask(past, *args) for _ in range(REPEATS)]
+        each = [await ask(path, *args) for _ in range(REPEATS)]
         found[f"{name}_ms"] = round(statistics.median(took for took, _ in each), 1)
         found[f"{name}_worst_tick_ms"] = round(max(late for _, late in each), 1)
 
     book = Journal(path)
-    past = HistoryThread(path)
     await several("30d", DAYS * 86400.0)
     await several("30d_2000_columns", DAYS * 86400.0, 2000)
     await several("24h", 86400.0)
@@ -80,9 +79,8 @@ async def measure(path: Path) -> dict[str, float]:
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
         for each in ("trigger energy_added", "trigger energy_removed", "table energy_10min"):
             db.execute(f"drop {each}")
-    took, late = await ask(past, DAYS * 86400.0)
+    took, late = await ask(path, DAYS * 86400.0)
     found |= {"old_journal_30d_ms": round(took, 1), "old_journal_worst_tick_ms": round(late, 1)}
-    past.close()
     book.close()
     return found
 

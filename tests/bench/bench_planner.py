@@ -21,7 +21,10 @@ from planner_instances import instance
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array
 
-from carbontui.plan import Problem, evaluate, frontier, solve
+from carbontui.plan.evaluation import evaluate
+from carbontui.plan.frontier_curve import frontier
+from carbontui.plan.planner import solve
+from carbontui.plan.problem import Problem
 
 RESULTS = Path(__file__).parent / "results"
 TOLERANCE = 1e-3

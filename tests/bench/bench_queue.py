@@ -27,8 +27,9 @@ from cluster import Cluster, missing
 from carbontui import units
 from carbontui.slurm import fleet
 from carbontui.slurm.fleet import Assumed
-from carbontui.tui.queue_list import QueueList
-from carbontui.tui.widgets.queue_table import QueueTable, SiteChart
+from carbontui.tui.lists import QueueList
+from carbontui.tui.widgets.site_chart import SiteChart
+from carbontui.tui.widgets.tables import QueueTable
 
 QUIET_S, LOOKS = 25.0, 9
 

@@ -177,11 +177,11 @@ def bound(all_jobs: list[Job], values: list[float], cap_w: float) -> float:
         )
         for job in all_jobs
     ]  # fmt: skip
-    spread = shadow_prices._spread(ahead, 0.0, dur, float(weight.max()))
+    spread = shadow_prices.spread_out(ahead, 0.0, dur, float(weight.max()))
     whole = cap_w * dur
 
     def answer(worth):
-        cost, watt_s = shadow_prices._best(spread, np.append(weight, weight.mean()), np.append(worth / whole, 0.0))
+        cost, watt_s = shadow_prices.cheapest(spread, np.append(weight, weight.mean()), np.append(worth / whole, 0.0))
         return shadow_prices.Response(cost, watt_s[:-1] / whole)
 
     return climb(answer, np.zeros(slots), 300).bound

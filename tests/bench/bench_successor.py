@@ -38,7 +38,7 @@ os.replace(state + ".part", state)
 if done < cycles * steps:
     clean = datetime.now(timezone.utc) + timedelta(seconds=ahead)
     lives.write(f"planned {clean.timestamp()}\\n")
-    marker.write(os.environ["CARBONTUI_MARKER"], done, clean.strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
+    marker.write(done, clean.strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
 else:
     lives.write(f"weights {value}\\n")
 """

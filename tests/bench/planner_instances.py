@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from carbontui.plan import Problem, ProblemLevel
+from carbontui.plan.problem import Problem, ProblemLevel
 
 # watts and relative speed of a concave 250..650 W curve; assumed, not measured on hardware
 CURVE = ((650, 1.0), (448, 0.9), (349, 0.775), (545, 0.965), (249, 0.55), (600, 0.985))

@@ -23,11 +23,10 @@ import msgspec
 
 from carbontui import line, protocol
 from carbontui.job import history, restart, spec, spool, store
-from carbontui.job.journal import Journal
+from carbontui.job.journal import Journal, read
 from carbontui.job.keeper import resume
 from carbontui.job.keeper.messages import ChildFacts
 from carbontui.job.supervisor.loop import Supervisor
-from carbontui.job.supervisor.record import history_thread
 from carbontui.reports import forms, story
 from carbontui.system import proc
 
@@ -146,7 +145,8 @@ def put(value: Any, path: tuple[Any, ...], new: Any) -> Any:
 def kept(directory: Path) -> dict[str, Any]:
     """What the journal of a job holds for a successor."""
     book = Journal(directory / "journal.db")
-    keys = [row[0] for row in book._select("select key from state")]
+    with read(directory / "journal.db") as db:
+        keys = [row[0] for row in db.execute("select key from state")]
     found = {key: book.recall(key) for key in keys}
     book.close()
     return found
@@ -335,7 +335,7 @@ def looked(directory: Path) -> None:
     with contextlib.suppress(history.HistoryError):
         job.whole_run(120)
     with contextlib.suppress(history.HistoryError):
-        history_thread.read_events(directory / "journal.db", 0.0, 100, plans=True)
+        history.events(directory / "journal.db", 0.0, 100, plans=True)
     with contextlib.suppress(story.NoStory):
         told = story.build(job, status=status)
         forms.numbers(told)

@@ -19,6 +19,7 @@ LAUNCH = """\
 import json, sys, time
 from carbontui import paths, units
 from carbontui.job import launch, spec
+from carbontui.power.backends.simulated import SimulatedSpec
 from carbontui.verbs import run
 told = json.loads(sys.argv[1])
 job, directory = launch.prepare_dir("replay")

@@ -148,7 +148,7 @@ def test_a_lightning_step_of_two_optimizers_by_hand_is_one(facts, lightning):
     assert api.gate.counter.done() == 4
 
 
-def test_what_an_unload_left_stands_before_an_older_path_of_the_script_and_behind_a_newer_one(
+def test_an_unloads_checkpoint_goes_before_an_older_path_and_behind_a_newer_one(
     facts, lightning, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("CARBONTUI_RESUME", "1")

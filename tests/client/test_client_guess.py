@@ -23,7 +23,7 @@ def script(monkeypatch):
     monkeypatch.setitem(sys.modules, "__main__", main)
     kind = torch.optim.lr_scheduler.LRScheduler
     monkeypatch.setattr(kind, "__init__", kind.__init__)
-    monkeypatch.setattr(guess, "_schedules", [])
+    monkeypatch.setattr(guess, "schedules", [])
     guess.on_schedules(torch.optim.lr_scheduler)
     return main
 

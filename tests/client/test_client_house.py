@@ -13,6 +13,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
 from fake_supervisor import FakeSupervisor
 from house import Job, until
 from later import needs
@@ -140,19 +141,18 @@ def left_alone(house, not_before: Callable[[], str | None], timeout_s: float = 6
     return came_back
 
 
-def test_the_keeper_alone_brings_an_unloaded_job_back_when_its_marker_says(house):
-    soon = []
+@pytest.mark.parametrize("later_s", [3, None])
+def test_the_keeper_alone_brings_an_unloaded_job_back_when_its_marker_says(house, later_s):
+    """At once where it says nothing. A minute without any word, against a marker of years, is in tests/soak."""
+    soon = [0]
 
-    def in_two_seconds() -> str:
-        soon.append(int(time.time()) + 3)
+    def not_before() -> str | None:
+        if later_s is None:
+            return None
+        soon[0] = int(time.time()) + later_s
         return units.iso(soon[0])
 
-    assert left_alone(house, in_two_seconds) >= soon[0]
-
-
-def test_the_keeper_alone_brings_an_unloaded_job_back_at_once_when_nobody_said(house):
-    """The minute without any word, against a marker that says years, is in tests/soak."""
-    left_alone(house, lambda: None)
+    assert left_alone(house, not_before) >= soon[0]
 
 
 MODULE = """

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import types
 
 import pytest
 from later import IN_PROCESS, Later, needs
 
 from carbontui.client import api
-from carbontui.client.checkpoint.kept import Kept
+from carbontui.client.checkpoint import Kept
 from carbontui.job.keeper import resume
 
 torch = Later("torch")
@@ -68,10 +69,11 @@ def test_a_damaged_checkpoint_is_replaced_by_the_one_before_and_never_replaces_i
 
 
 def test_a_rank_whose_part_is_damaged_goes_back_with_the_others(job, monkeypatch):
-    from carbontui.client import checkpoint
+    from carbontui.client import device
 
     def on(rank):
-        monkeypatch.setattr(checkpoint, "_rank", lambda: rank)
+        ranks = types.SimpleNamespace(get_rank=lambda: rank, barrier=lambda: None)
+        monkeypatch.setattr(device, "distributed", lambda: ranks)
         monkeypatch.setenv("LOCAL_RANK", f"{rank}")
 
     def both(does):

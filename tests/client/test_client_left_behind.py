@@ -10,26 +10,27 @@ import sys
 from carbontui.job.keeper import resume
 
 SCRIPT = """
-import os, sys, time
+import os, sys
 from carbontui.client import api
 from carbontui.client.frameworks.base import Loop, in_job_directory, left_behind
 left_behind("own")
 own = sys.argv[1]
+loop = Loop()
+loop.begin()
+now = loop.began_at
+loop.began_at -= 10.0 if len(sys.argv) == 2 else 3600.0
 def at(name, age_s):
     path = os.path.join(own, name)
     open(path, "w").close()
-    os.utime(path, (time.time() - age_s,) * 2)
+    os.utime(path, (now - age_s,) * 2)
     return path
-before = at("before-it-began", 5.0)
-loop = Loop()
-loop.begin()
-loop.began_at -= 1.0 if len(sys.argv) == 2 else 3600.0
+before = at("before-it-began", 50.0)
 step = 0
 def save():
     path = in_job_directory(f"state-{step}")
     open(path, "w").close()
     return path
-others = lambda: [(at("older", 0.5), 3), (at("newer", 0.1), 4), (at("an-hour-ago", 1800.0), 1), (before, 2)]
+others = lambda: [(at("older", 5.0), 3), (at("newer", 1.0), 4), (at("an-hour-ago", 1800.0), 1), (before, 2)]
 loop.saves_with(save, "own", others)
 for step in map(int, os.environ.get("SAVES", "5 6 7").split()):
     api.gate.savers[0]()
@@ -57,7 +58,7 @@ def test_the_one_before_is_kept_and_taken_away_once_nothing_points_to_it(tmp_pat
     assert ours(job, pointer) == (["state-7", "state-6"], ["state-6", "state-7"])
 
 
-def test_only_what_this_process_has_written_or_gone_on_from_is_kept_as_the_one_before(tmp_path):
+def test_the_one_before_is_what_this_process_has_written_or_gone_on_from(tmp_path):
     left(tmp_path, SAVES="5")
     _, job, pointer = left(tmp_path, SAVES="8", CARBONTUI_RESUME="1")
     assert ours(job, pointer) == (["state-8", "state-5"], ["state-5", "state-8"])
@@ -72,7 +73,7 @@ def test_only_what_this_process_has_written_or_gone_on_from_is_kept_as_the_one_b
     assert ours(job, pointer)[0] == ["state-9", "state-4"]
 
 
-def test_the_script_s_own_are_named_newest_first_and_none_that_is_old_or_another_run_s(tmp_path):
+def test_the_script_s_own_are_named_newest_first_and_none_of_another_run(tmp_path):
     own, _, pointer = left(tmp_path)
     mine = {"path": str(tmp_path / "job" / "state-6"), "step": 0}
     assert [one for one in pointer["earlier"] if one != mine] == [

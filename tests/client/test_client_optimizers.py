@@ -11,7 +11,6 @@ import pytest
 from later import IN_PROCESS, Later, needs
 
 from carbontui.client import device, hooks
-from carbontui.client.detection import leader
 from carbontui.client.pausing.gate import Gate
 from carbontui.client.pausing.wire import WantLine
 
@@ -25,7 +24,7 @@ def gate(monkeypatch):
     """A gate of its own, with the hook on every class as if torch were imported only now."""
     fresh = Gate()
     monkeypatch.setattr(hooks, "gate", fresh)
-    monkeypatch.setattr(hooks, "_leader", leader.Leader())
+    monkeypatch.setattr(hooks, "leader", hooks.Leader())
     module = importlib.import_module("torch.optim.optimizer")
     plain = module.Optimizer.__dict__["profile_hook_step"]
     kinds = [getattr(torch.optim, name) for name in KINDS]
@@ -108,10 +107,10 @@ def test_a_new_optimizer_leads_when_the_first_is_gone_or_idle(gate):
     assert gate.counter.done() == 5
     keep, idle = pair()
     late, busy = pair()
-    turn(keep, idle, leader.STALE_AFTER + 2)
+    turn(keep, idle, hooks.STALE_AFTER + 2)
     before = gate.counter.done()
-    turn(late, busy, leader.STALE_AFTER + 10)
-    assert gate.counter.done() == before + leader.STALE_AFTER + 10
+    turn(late, busy, hooks.STALE_AFTER + 10)
+    assert gate.counter.done() == before + hooks.STALE_AFTER + 10
     del idle
 
 

@@ -35,7 +35,7 @@ def answer() -> probe.InterpreterFacts:
 @pytest.mark.parametrize("said", SCRIPTS)
 def test_where_a_step_will_end_is_read_from_the_script(said, answer, tmp_path):
     (tmp_path / "train.py").write_text(SCRIPTS[said])
-    assert any(said in one.text for one in probe._seen("train.py", answer, str(tmp_path)))
+    assert any(said in one.text for one in probe.lines_of("train.py", answer, str(tmp_path)))
 
 
 def test_the_hook_arrives_or_the_cause_and_its_repair_are_told(tmp_path):

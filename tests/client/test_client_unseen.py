@@ -92,7 +92,7 @@ def environment(tmp_path) -> Path:
 WAYS = {"isolated": ([], ["-I"]), "PYTHONPATH reset": (["env", "PYTHONPATH="], [])}
 
 
-def test_a_training_that_pythonpath_does_not_reach_is_seen_once_the_hook_is_installed(
+def test_a_training_that_pythonpath_does_not_reach_is_seen_by_an_installed_hook(
     environment, supervisor, launch, finish, tmp_path
 ):
     script, bare = tmp_path / "train.py", tmp_path / "bare.py"
@@ -135,17 +135,11 @@ def test_the_installed_hook_loads_nothing_from_a_job_directory(environment, tmp_
     assert done.stdout.split() == [str(where.package / "carbontui" / "__init__.py"), "carbontui_hook"]
 
 
-def test_the_hook_goes_into_no_environment_of_another_user(tmp_path, monkeypatch):
-    monkeypatch.setattr(os, "getuid", lambda: tmp_path.stat().st_uid + 1)
-    with pytest.raises(pth.HookRefused, match="belongs to another user"):
-        pth.install(pth.PackagePlace("python3", tmp_path, tmp_path, own=True))
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_the_hook_goes_into_no_python_that_others_share(tmp_path):
-    shared = pth.PackagePlace("python3", tmp_path, tmp_path, own=False)
-    with pytest.raises(pth.HookRefused, match="share"):
-        pth.install(shared)
+@pytest.mark.parametrize(("own", "why"), [(True, "belongs to another user"), (False, "share")])
+def test_the_hook_goes_into_no_environment_of_others(tmp_path, monkeypatch, own, why):
+    monkeypatch.setattr(os, "getuid", lambda: tmp_path.stat().st_uid + own)
+    with pytest.raises(pth.HookRefused, match=why):
+        pth.install(pth.PackagePlace("python3", tmp_path, tmp_path, own=own))
     assert list(tmp_path.iterdir()) == []
 
 

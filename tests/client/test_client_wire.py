@@ -17,51 +17,43 @@ from carbontui.client import api
 from carbontui.client.pausing import wire
 
 GOOD = {"t": "want", "mode": "pause", "want_gen": 3, "lease_s": 15.0}
-
-
-@pytest.mark.parametrize(
-    "field",
-    [
-        '"lease_s":NaN',
-        '"lease_s":Infinity',
-        '"lease_s":1e999',
-        '"lease_s":0',
-        '"lease_s":-1',
-        '"lease_s":61',
-        '"lease_s":true',
-        '"lease_s":"15"',
-        '"lease_s":null',
-        '"lease_s":' + "9" * 400,
-        '"want_gen":-1',
-        '"want_gen":1.5',
-        '"want_gen":true',
-        '"want_gen":' + str(2**60),
-        '"mode":"sleep"',
-        '"mode":[]',
-        '"duty":0',
-        '"duty":1.01',
-        '"duty":NaN',
-        '"checkpoint":1',
-        '"not_before":17',
-        '"not_before":"tomorrow"',
-    ],
+FIELDS = (
+    '"lease_s":NaN',
+    '"lease_s":Infinity',
+    '"lease_s":1e999',
+    '"lease_s":0',
+    '"lease_s":-1',
+    '"lease_s":61',
+    '"lease_s":true',
+    '"lease_s":"15"',
+    '"lease_s":null',
+    '"lease_s":' + "9" * 400,
+    '"want_gen":-1',
+    '"want_gen":1.5',
+    '"want_gen":true',
+    '"want_gen":' + str(2**60),
+    '"mode":"sleep"',
+    '"mode":[]',
+    '"duty":0',
+    '"duty":1.01',
+    '"duty":NaN',
+    '"checkpoint":1',
+    '"not_before":17',
+    '"not_before":"tomorrow"',
 )
-def test_one_bad_field_refuses_the_whole_want(field):
-    body = json.dumps(GOOD)[:-1] + "," + field + "}"  # the last of two equal keys counts
-    with pytest.raises(wire.BadLine):
-        wire.decode(body.encode())
-
-
-@pytest.mark.parametrize("missing", ["mode", "want_gen", "lease_s"])
-def test_a_missing_field_refuses_the_want(missing):
-    with pytest.raises(wire.BadLine):
-        wire.decode(json.dumps({k: v for k, v in GOOD.items() if k != missing}).encode())
-
-
-@pytest.mark.parametrize(
-    "line", [b"", b"\xff\xfe", b"[]", b"3", b"{}", b'{"t":4}', b"[" * 60_000, b"[" * 60, b'{"a":' * 60]
+"""Each refuses the whole want."""
+REFUSED = (
+    *((json.dumps(GOOD)[:-1] + "," + field + "}").encode() for field in FIELDS),  # the last of two equal keys counts
+    *(
+        json.dumps({k: v for k, v in GOOD.items() if k != missing}).encode()
+        for missing in ("mode", "want_gen", "lease_s")
+    ),
+    *(b"", b"\xff\xfe", b"[]", b"3", b"{}", b'{"t":4}', b"[" * 60_000, b"[" * 60, b'{"a":' * 60),
 )
-def test_garbage_raises_nothing_else(line):
+
+
+@pytest.mark.parametrize("line", REFUSED)
+def test_a_line_with_a_bad_or_a_missing_field_is_refused_whole(line):
     with pytest.raises(wire.BadLine):
         wire.decode(line)
 

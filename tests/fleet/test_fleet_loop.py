@@ -28,7 +28,7 @@ def rounds(monkeypatch):
             raise done
         return done
 
-    monkeypatch.setattr(verb, "_round", one)
+    monkeypatch.setattr(verb, "one_round", one)
     monkeypatch.setattr(verb.time, "sleep", slept.append)
     return plan, slept, told
 

@@ -168,7 +168,7 @@ def test_a_node_of_a_job_of_ours_on_several_nodes_is_ours_and_its_watts_are_unkn
 
     two = {"state": "RUNNING", "told": "", "nodelist": "n[1-2]"}
     jobs = slurm_queue.rows("\n".join([row("7", **two), row("8", "RUNNING", told="", nodelist="n3")]), MARK)
-    node = lambda name, ours: queue_watch._node(name, "mixed", 8, 4, jobs, ours)  # noqa: E731
+    node = lambda name, ours: queue_watch.node_row(name, "mixed", 8, 4, jobs, ours)  # noqa: E731
     assert (node("n2", {"7": Known()}).ours, node("n2", {"7": Known()}).watts) == (True, None)
     assert node("n2", {}).ours is False and node("n2", {}).where == "1 job"
     assert node("n3", {"8": Known()}).watts == 500.0

@@ -42,7 +42,7 @@ def test_lightgbm_is_left_where_its_trees_are_all_that_decides_the_next_round():
     import lightgbm
     import numpy as np
 
-    from carbontui.client.frameworks.boosting import _is_exact
+    from carbontui.client.frameworks.boosting import is_exact
 
     draw = np.random.default_rng(1)
     inputs = draw.normal(size=(500, 6))
@@ -54,11 +54,11 @@ def test_lightgbm_is_left_where_its_trees_are_all_that_decides_the_next_round():
 
     for more in PLAIN:
         part = trained(more, 12)
-        assert _is_exact(part), more
+        assert is_exact(part), more
         rest = trained(more, 18, init_model=part)
         assert (rest.predict(inputs, raw_score=True) == trained(more, 30).predict(inputs, raw_score=True)).all(), more
     for more in DRAWN:
-        assert not _is_exact(trained(more, 2, valid_sets=[lightgbm.Dataset(inputs, inputs[:, 0] > 0)])), more
+        assert not is_exact(trained(more, 2, valid_sets=[lightgbm.Dataset(inputs, inputs[:, 0] > 0)])), more
 
 
 @needs("keras")
@@ -69,7 +69,7 @@ def test_keras_is_left_where_its_data_comes_in_the_same_order_again():
     import torch
     from keras.src.backend.torch.trainer import TorchEpochIterator
 
-    from carbontui.client.frameworks import keras_fit
+    from carbontui.client.frameworks import keras as keras_hook
 
     inputs = np.zeros((12, 2), "float32")
     pairs = torch.utils.data.TensorDataset(torch.zeros(12, 2), torch.zeros(12, 2))
@@ -93,9 +93,9 @@ def test_keras_is_left_where_its_data_comes_in_the_same_order_again():
         "a sampler of the script's": {"x": loader(sampler=torch.utils.data.WeightedRandomSampler([1.0] * 12, 12))},
     }
     for what, told in {**exact, **not_exact}.items():
-        assert keras_fit.is_exact(TorchEpochIterator(**told)) is (what in exact), what
+        assert keras_hook.is_exact(TorchEpochIterator(**told)) is (what in exact), what
     own, known = type("Own", (keras.callbacks.Callback,), {}), keras.callbacks.EarlyStopping(monitor="loss")
-    assert keras_fit.can_be_kept([known]) and not keras_fit.can_be_kept([known, own()])
+    assert keras_hook.can_be_kept([known]) and not keras_hook.can_be_kept([known, own()])
 
 
 @needs("keras")
@@ -104,7 +104,7 @@ def test_what_keras_calls_an_improvement_is_the_same_after_coming_back(kind):
     os.environ["KERAS_BACKEND"] = "torch"
     import keras
 
-    from carbontui.client.frameworks import keras_fit
+    from carbontui.client.frameworks import keras as keras_hook
 
     model = keras.Sequential([keras.layers.Input((2,)), keras.layers.Dense(1)])
     model.compile(optimizer="adam", loss="mse")
@@ -117,7 +117,7 @@ def test_what_keras_calls_an_improvement_is_the_same_after_coming_back(kind):
 
     first, later = begun(), begun()
     first.on_epoch_end(0, {"val_loss": 1.0})
-    vars(later).update(pickle.loads(pickle.dumps(keras_fit._plain(vars(first)))))
+    vars(later).update(pickle.loads(pickle.dumps(keras_hook.plain_values(vars(first)))))
     for one in (first, later):
         one.on_epoch_end(1, {"val_loss": 0.999})
     assert first.wait == later.wait == 1
@@ -129,17 +129,17 @@ def test_a_fit_of_another_model_is_refused_before_it_trains():
     import keras
     import numpy as np
 
-    from carbontui.client.frameworks import keras_fit
+    from carbontui.client.frameworks import keras as keras_hook
 
     def begun(width):
         model = keras.Sequential([keras.layers.Input((2,)), keras.layers.Dense(width)])
         model.compile(optimizer="adam", loss="mse")
-        fit = keras_fit.Fit([])
+        fit = keras_hook.Fit([])
         fit.begin(model, 3)
         return fit
 
     small, large = begun(2), begun(3)
-    values = [np.asarray(value.numpy()) for value in keras_fit._variables(small.model)]
+    values = [np.asarray(value.numpy()) for value in keras_hook.all_variables(small.model)]
     large.left = {"variables": values, "callbacks": [], "epoch": 3}
     with pytest.raises(ValueError, match="of another model"):
         large.begin(large.model, 3)

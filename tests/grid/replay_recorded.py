@@ -56,7 +56,7 @@ def values(name: str, path: Path, zone: str) -> dict[float, float | None]:
     else:
         bodies = [path.read_bytes()]
     if name == "eco2mix":
-        return {start_s: value for start_s, _, value, _ in provider._read(json.loads(bodies[0]))}
+        return {start_s: value for start_s, _, value, _ in provider.read(json.loads(bodies[0]))}
     mixes = provider.mixes(power for body in bodies for power in provider.read(body, zone))
     return {mix.start_s: intensity_g_per_kwh(mix.megawatts, provider.signal) for mix in mixes}
 

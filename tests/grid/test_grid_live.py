@@ -96,7 +96,7 @@ def test_what_is_kept_of_published_forecasts_is_bounded_and_the_newest_always_is
 
     month = [issue(hour, 4) for hour in range(24 * 40)]
     kept = issues.merged(month, month[-1]["issued_at_s"])
-    assert 112 <= len(kept) <= 114 and kept[-1] is month[-1]
+    assert 120 <= len(kept) <= 122 and kept[-1] is month[-1]
     held: issues.Issues = []
     for one in month:  # one after the other, as they come
         held = issues.merged([*held, one], one["issued_at_s"])
@@ -303,7 +303,7 @@ async def test_a_disk_that_takes_no_writes_does_not_make_us_ask_again_and_again(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(cache, "_write", full)
+    monkeypatch.setattr(cache.paths, "write_whole", full)
     site.respond = lambda request: Answer(b"", 429, {"Retry-After": "3600"})
     feed = feed_at(site, cache=tmp_path)
     await feed.refresh()
@@ -391,7 +391,7 @@ async def test_each_provider_feeds_an_outlook_of_its_own(site: Site, name: str) 
     await feed.refresh()
     assert state_of(feed, name).state == "answers", state_of(feed, name)
     seen = feed.outlook(NOW, 6 * 3600, 86400, 3600.0)
-    assert seen is not None and state_of(feed, name).title in (seen.source, feed._live.source.title)
+    assert seen is not None and state_of(feed, name).title in (seen.source, feed.past_source)
     assert all(value is not None for value in seen.mean[7:])
     assert any(row.kind in ("actual", "estimated") for row in feed.realised(NOW - 6 * 3600, NOW))
 

@@ -20,6 +20,7 @@ import msgspec
 from carbontui import protocol
 from carbontui.job.supervisor.core.advance import Command, Event, LastCount, RankChanged, Tick, advance
 from carbontui.job.supervisor.core.state import decision, job
+from carbontui.job.supervisor.core.state.boards import LeftAlone
 from carbontui.job.supervisor.core.state.inputs import Inputs, Rank
 from carbontui.job.supervisor.core.state.job import Calibrating, JobState
 from carbontui.job.supervisor.core.state.levels import Level
@@ -256,7 +257,7 @@ def built(value: Any, kind: Any) -> Any:
         return {inner[0](key): built(one, inner[1]) for key, one in value.items()}
     if kind is float and isinstance(value, str):
         return float(value)
-    if isinstance(value, list) and hasattr(kind, "_fields"):
+    if isinstance(value, list) and (hasattr(kind, "_fields") or kind is LeftAlone):
         return kind(*map(built, value, hints(kind).values()))
     if kind is decision.Decision and "reason" in value:
         why = protocol.Why(value["reason"]["code"], protocol.statement("as_told", text=value["reason"]["text"]))

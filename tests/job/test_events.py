@@ -6,10 +6,13 @@ import pytest
 from states import NOW_S
 
 from carbontui import units
+from carbontui.job import history
 from carbontui.job.history import HistoryError
 from carbontui.job.journal import Journal
-from carbontui.job.supervisor.record import history_thread
-from carbontui.plan import Problem, ProblemLevel, evaluate, solve, windows
+from carbontui.plan.evaluation import evaluate
+from carbontui.plan.level_windows import windows
+from carbontui.plan.planner import solve
+from carbontui.plan.problem import Problem, ProblemLevel
 from carbontui.text import events, figures
 
 TIME = figures.named_clock(NOW_S, NOW_S)
@@ -53,11 +56,11 @@ def test_the_past_is_told_from_the_journal_the_newest_kept(tmp_path):
         book.event(NOW_S + n, NOW_S, "plan", why="slot", finish="2027-01-15T10:00:00Z", gco2_g=1.0)
         book.event(NOW_S + n, NOW_S, "ack", rank=0)
     book.commit()
-    found = history_thread.read_events(tmp_path / "journal.db", NOW_S + 1, 3, False)
+    found = history.events(tmp_path / "journal.db", NOW_S + 1, 3, False)
     assert [one.text for one in found] == [f"ada set the budget to {n}x" for n in (4, 5, 6)]
-    assert len(history_thread.read_events(tmp_path / "journal.db", NOW_S + 1, 99, True)) == 10
+    assert len(history.events(tmp_path / "journal.db", NOW_S + 1, 99, True)) == 10
     with pytest.raises(HistoryError):
-        history_thread.read_events(tmp_path / "gone.db", 0.0, 3, False)
+        history.events(tmp_path / "gone.db", 0.0, 3, False)
     assert sqlite3.connect(tmp_path / "journal.db").execute("select count(*) from event").fetchone() == (18,)
 
 

@@ -9,7 +9,6 @@ from carbontui import protocol, units
 from carbontui.job import journal
 from carbontui.job.history import HistoryError, read, whole
 from carbontui.job.journal import Journal
-from carbontui.job.supervisor.record import history_thread
 
 START = 1_800_000_123.0
 DAY_S = 86400.0
@@ -89,13 +88,11 @@ def test_a_supervisor_of_before_writes_rows_that_are_in_the_sums(book):
         assert tuple(db.execute("select joules, seconds from energy_10min").fetchone()) == (900.0, 9.0)
 
 
-async def test_a_journal_that_cannot_be_read_is_said_and_not_shown_as_an_empty_past(tmp_path, book):
-    past = history_thread.HistoryThread(book.path)
+def test_a_journal_that_cannot_be_read_is_said_and_not_shown_as_an_empty_past(tmp_path, book):
     book.close()
     (tmp_path / "journal.db").write_bytes(b"not a database at all" * 400)
     with pytest.raises(HistoryError, match=r"journal\.db: it cannot be read"):
-        await past.past(*SPANS[0])
-    past.close()
+        read(book.path, *SPANS[0])
 
 
 def test_levels_are_those_in_force_at_the_middle_of_each_column(book):

@@ -132,6 +132,7 @@ def test_supervisors_that_soon_fall_silent_are_counted_for_their_successor(tmp_p
 
     def started(command, **how):
         told.append(how["env"]["CARBONTUI_SILENT_DEATHS"])
+        os.write(int(command[-1]), b"{}\n")  # its first word
         return real(["sleep", "60"])
 
     with selectors.DefaultSelector() as selector:
@@ -142,21 +143,22 @@ def test_supervisors_that_soon_fall_silent_are_counted_for_their_successor(tmp_p
         for _ in range(4):
             one.due = 0.0
             one.tick(time.monotonic(), wanted=True)
-            one._heard = one._born
-            one.tick(one._born + 10, wanted=False)
+            selector.select()[0][0].data()
+            one.tick(time.monotonic() + 10, wanted=False)
     assert told == ["0", "1", "2", "3"]
 
 
-def test_a_supervisor_may_be_slow_to_its_first_word_but_not_for_ever(tmp_path):
+def test_a_supervisor_may_be_slow_to_its_first_word_but_not_for_ever(tmp_path, monkeypatch):
+    real = subprocess.Popen
+    monkeypatch.setattr(watch.subprocess, "Popen", lambda *_, **__: real(["sleep", "60"]))
     with selectors.DefaultSelector() as selector:
         one = watch.SupervisorHandle(
             str(tmp_path), {}, selector, lambda _: None, obey=lambda _: None, changed=lambda: None
         )
-        one.process = subprocess.Popen(["sleep", "60"])
-        one._born = time.monotonic()
-        one.tick(one._born + 20, wanted=False)
+        one.tick(time.monotonic(), wanted=True)
+        one.tick(time.monotonic() + 20, wanted=False)
         assert one.pid is not None
-        one.tick(one._born + 31, wanted=False)
+        one.tick(time.monotonic() + 31, wanted=False)
         assert one.pid is None
 
 

@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -39,6 +38,11 @@ def kill_all(directory, *, but=()):
 
 def pids_of(directory):
     return json.loads((directory / "job.json").read_text())["pids"]
+
+
+def switches(pid):
+    """How often a process has gone to sleep, having done all that was due."""
+    return int(Path(f"/proc/{pid}/status").read_text().partition("\nvoluntary_ctxt_switches:")[2].split()[0])
 
 
 def starts(house):
@@ -175,11 +179,12 @@ def test_an_unload_that_names_no_time_waits_for_the_plans_word(house):
     house.env["HUE"] = "blue"
     job_id = house.cli("run", "--detach", "--", sys.executable, script, check=True).stdout.strip()
     house.cli("pause", job_id, check=True)
-    supervisor = pids_of(house.home / "jobs" / job_id)["supervisor"][0]
+    supervisor, keeper = (pids_of(house.home / "jobs" / job_id)[role][0] for role in ("supervisor", "keeper"))
     os.kill(supervisor, signal.SIGSTOP)  # busy for a moment when the training leaves
     (house.root / "leave").touch()
     until(lambda: "child unloaded" in (house.home / "jobs" / job_id / "carbontui.log").read_text(), what="the unload")
-    time.sleep(0.3)  # the keeper's next turn
+    turns = switches(keeper)
+    until(lambda: switches(keeper) > turns + 1, what="the keeper's next turns")
     os.kill(supervisor, signal.SIGCONT)
     until(lambda: state_of(house, job_id)["state"] == "unloaded", what="the state")
     assert len(starts(house)) == 1

@@ -11,9 +11,9 @@ import states
 from carbontui import protocol, units
 from carbontui.account import accounts
 from carbontui.job import history, spec, store
+from carbontui.job.history import events as read_events
 from carbontui.job.journal import Journal
 from carbontui.job.supervisor.loop import Supervisor
-from carbontui.job.supervisor.record.history_thread import read_events
 from carbontui.reports import forms, story
 
 ROWS = {
@@ -39,15 +39,17 @@ def test_a_row_that_no_supervisor_has_written_holds_up_neither_a_start_nor_a_rep
     job = store.load(tmp_path)
     for column in ROWS[table]:
         for odd in ODD:
-            for name in ROWS:
-                book._db.execute(f"delete from {name}")
+            with sqlite3.connect(book.path) as db:
+                for name in ROWS:
+                    db.execute(f"delete from {name}")
             book.energy(now, now + 10, "GPU-a", 100.0, "counter", "running")
             book.grid([(now, 900.0, 300.0, "actual", "average_direct", "a test")])
             book.steps(now + 5, 9, 1.0, 0.5, "full")
             book.event(now, now, "state", state="running", text="", reason="")
             book.keep("accounts", kept)
             book.commit()
-            book._db.execute(f"update {table} set {column} = ?", (odd,))
+            with sqlite3.connect(book.path) as db:
+                db.execute(f"update {table} set {column} = ?", (odd,))
             sum(dur for _, dur, *_ in book.grid_rows()), sum(row[2] for row in book.energy_rows())
             accounts.mean_per_bin([row[:3] for row in book.grid_rows()])
             with contextlib.suppress(story.NoStory):

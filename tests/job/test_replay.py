@@ -10,7 +10,7 @@ from recompute import recompute
 
 from carbontui import units
 from carbontui.job import spec, store
-from carbontui.job.supervisor.record.history_thread import read_events
+from carbontui.job.history import events as read_events
 from carbontui.reports import card, figures, forms, prose, story
 from carbontui.text import account as account_words
 from carbontui.text import figures as form

@@ -119,7 +119,7 @@ def test_a_person_s_word_and_a_killed_start_are_carried_over(house):
 )
 def test_what_goes_on(tmp_path, record, again, goes_on):
     job = store.Job("a", "a", tmp_path, "h", "b", tmp_path, tmp_path, 0.0, (), {}, record)
-    assert requeue._goes_on(job, again=again) is goes_on
+    assert requeue.goes_on(job, again=again) is goes_on
 
 
 def test_the_scheduler_s_job_is_named_by_its_words():

@@ -5,15 +5,18 @@ import contextlib
 import json
 import os
 import socket
+import sqlite3
 import time
 from dataclasses import replace
 
 import pytest
 import states
 from click.testing import CliRunner
+from damaged import spoil
 from drawn import drawn
 
 from carbontui import cli, protocol
+from carbontui.job import journal
 from carbontui.job import spec as options
 from carbontui.job.clock import Clock
 from carbontui.job.journal import Journal
@@ -69,7 +72,7 @@ async def test_after_three_silent_deaths_a_successor_leaves_out_one_stored_part_
     first = house_of_one()
     held = protocol.Override("boost", None, None, "me@tty")
     first.door.state = replace(first.door.state, override=Overrides(held, 7, None))
-    first._keep()
+    await first.write(first.look())
     for deaths, kept in (("2", True), ("3", True), ("9", True), ("10", False)):
         monkeypatch.setenv("CARBONTUI_SILENT_DEATHS", deaths)
         capfd.readouterr()
@@ -159,8 +162,9 @@ async def test_what_a_predecessor_kept_in_another_shape_begins_anew(job):
         "control": {"mode": "pause", "gen": 12, "of_a_later_version": True},
     }.items():
         job.journal.keep(key, value)
-    job.journal._pending.append(("insert or replace into state values ('progress', '{')", ()))
     job.journal.commit()
+    with sqlite3.connect(job.journal.path) as db:
+        db.execute("insert or replace into state values ('progress', '{')")
     job.restore()
     state = job.door.state
     assert (state.asked.mode, state.asked.gen) == ("pause", 12)
@@ -188,7 +192,8 @@ async def test_a_clock_that_is_set_is_no_time_that_passed(job, monkeypatch):
     assert not await job.tick()
     assert 0 <= job.door.state.progress.plain_done_s - done < 60
     job.journal.commit()
-    rows = job.journal._db.execute("select data from event where kind='clock' order by rowid").fetchall()
+    with journal.read(job.journal.path) as db:
+        rows = db.execute("select data from event where kind='clock' order by rowid").fetchall()
     assert [round(json.loads(row[0])["jump_s"], -2) for row in rows] == [7200, -14400]
 
 
@@ -248,14 +253,7 @@ async def test_rows_lost_while_the_job_runs_are_carried_on_as_their_sum(job, tmp
     job.accounting.ledger.add("g", began, began + 600.0, 3.6e6, "counter", "running", 0.0, gpu=True)
     await job.tick()
     await job.write(job.look())
-    db = job.journal._db
-    db.execute("pragma wal_checkpoint(truncate)")
-    page = db.execute("select rootpage from sqlite_master where name='energy'").fetchone()[0]
-    size = db.execute("pragma page_size").fetchone()[0]
-    with (tmp_path / "journal.db").open("r+b") as file:
-        file.seek((page - 1) * size)
-        file.write(b"\xff" * size)
-    db.execute("pragma shrink_memory")
+    spoil(job.journal, "energy")
     job.accounting.ledger.add("g", began, began + 600.0, 3.6e6, "counter", "paused", 0.0, gpu=True)
     await job.tick()
     before = job.door.state.totals.gco2_g
@@ -300,7 +298,8 @@ async def test_boards_that_the_training_never_named_are_neither_counted_nor_take
         one.agent.readings = Readings(mono_s=time.monotonic(), devices=boards)
 
     async def measure(one, at: float, *joules: float) -> None:
-        one.agent._samples.extend(_look(u, mono + at, j) for u, j in zip(("GPU-a", "GPU-b"), joules, strict=True))
+        looks = [_look(u, mono + at, j) for u, j in zip(("GPU-a", "GPU-b"), joules, strict=True)]
+        one.agent.drain = lambda: [looks.pop(0) for _ in tuple(looks)]
         await one.tick()
 
     def name(one, *uuids: str) -> None:
@@ -316,9 +315,10 @@ async def test_boards_that_the_training_never_named_are_neither_counted_nor_take
     await measure(job, 2, 200.0, 200.0)
     assert job.accounting.ledger.gpu_j == pytest.approx(200.0) == job.accounting.meter.joules("GPU-a")
     await job.write(job.look())
-    successor = house_of_one()
+    successor, watched = house_of_one(), []
+    successor.agent.watch = lambda boards, *_: watched.append(boards)
     successor.restore()
-    assert successor.agent._wish.watch == ("GPU-a",), "watched before any rank is back"
+    assert watched == [("GPU-a",)], "watched before any rank is back"
     see(successor, "GPU-a", "GPU-b")
     successor.agent.readings = Readings(mono_s=time.monotonic(), devices=successor.agent.readings.devices[:1])
     await measure(successor, 3, 300.0, 9000.0)

@@ -5,10 +5,13 @@ import json
 import msgspec
 import pytest
 
-from carbontui import plan
 from carbontui.job.worker import handle
 from carbontui.job.worker import process as worker
 from carbontui.job.worker.messages import Pauses, PlanAsk, PreviewAsk
+from carbontui.plan.evaluation import evaluate
+from carbontui.plan.planner import solve
+from carbontui.plan.problem import problem_from_dict
+from carbontui.plan.rolling import broken, replan
 
 LEVELS = [("pause", 20.0, 0.0), ("full", 400.0, 1.0)]
 STEP_S = 900.0
@@ -40,7 +43,7 @@ def test_no_budget_is_offered_whose_plan_pauses_longer_than_allowed():
     for point in answer.frontier:
         assert all(s <= 3601 for s in pauses_s(point.levels))
         levels = [level for level, count in point.levels for _ in range(count)]
-        did = plan.evaluate(plan.problem_from_dict(problem()), levels)
+        did = evaluate(problem_from_dict(problem()), levels)
         assert did.feasible
         assert (did.gco2, did.finish_s) == pytest.approx((point.gco2_g, point.finish_s))
 
@@ -65,9 +68,9 @@ def test_other_budgets_and_previews_are_made_around_a_persons_word():
 
 
 def test_breaking_pauses_one_by_one_is_never_worse_than_breaking_them_all_at_once():
-    whole = plan.problem_from_dict(problem(slots=400, work_slots=60))
-    chosen, _ = plan.replan(whole, None, max_pause_s=3600.0)
-    simply = plan.evaluate(whole, plan.broken(whole, plan.solve(whole).levels, 3600.0))
+    whole = problem_from_dict(problem(slots=400, work_slots=60))
+    chosen, _ = replan(whole, None, max_pause_s=3600.0)
+    simply = evaluate(whole, broken(whole, solve(whole).levels, 3600.0))
     assert simply.feasible and chosen.objective <= simply.objective * (1 + 1e-9)
 
 

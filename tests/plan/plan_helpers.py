@@ -6,7 +6,8 @@ import itertools
 
 from hypothesis import strategies as st
 
-from carbontui.plan import Problem, ProblemLevel, evaluate
+from carbontui.plan.evaluation import evaluate
+from carbontui.plan.problem import Problem, ProblemLevel
 
 
 def best_by_trying(problem: Problem, fixed: dict[int, int] | None = None) -> float | None:

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 from test_plan_schema_examples import EXAMPLE_1
 
-from carbontui.plan import Problem, ProblemError, problem_from_dict
+from carbontui.plan.problem import Problem, ProblemError, problem_from_dict
 from carbontui.verbs.solve import solve as verb
 from carbontui.verbs.support.command import Failure
 

@@ -10,8 +10,11 @@ from hypothesis import strategies as st
 from msgspec import structs
 from plan_helpers import best_by_trying, tiny
 
-from carbontui.plan import Infeasible, Problem, ProblemLevel, evaluate, frontier, problem_from_dict, replan, solve
-from carbontui.plan.problem import STANDS_STILL
+from carbontui.plan.evaluation import evaluate
+from carbontui.plan.frontier_curve import frontier
+from carbontui.plan.planner import solve
+from carbontui.plan.problem import STANDS_STILL, Infeasible, Problem, ProblemLevel, problem_from_dict
+from carbontui.plan.rolling import replan
 
 few = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 TINY_TOL = 1e-9

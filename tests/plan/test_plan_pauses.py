@@ -6,7 +6,10 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carbontui.plan import Problem, ProblemLevel, evaluate, replan, solve
+from carbontui.plan.evaluation import evaluate
+from carbontui.plan.planner import solve
+from carbontui.plan.problem import Problem, ProblemLevel
+from carbontui.plan.rolling import replan
 
 SLOT_S = 900.0
 

@@ -4,7 +4,9 @@ import json
 
 import pytest
 
-from carbontui.plan import evaluate, problem_from_dict, solve
+from carbontui.plan.evaluation import evaluate
+from carbontui.plan.planner import solve
+from carbontui.plan.problem import problem_from_dict
 
 EXAMPLE_1 = json.loads("""{"slots":
  {"dur_s": [1800, 3600, 3600], "ci_g_per_kwh": [400, 600, 100], "price_per_kwh": null},

@@ -11,7 +11,11 @@ from msgspec import structs
 from plan_helpers import best_by_trying
 
 from carbontui.backtest.assumed_job import boundaries
-from carbontui.plan import Infeasible, Problem, ProblemError, ProblemLevel, baselines, evaluate, frontier, solve
+from carbontui.plan.evaluation import evaluate
+from carbontui.plan.frontier_curve import frontier
+from carbontui.plan.planner import solve
+from carbontui.plan.problem import Infeasible, Problem, ProblemError, ProblemLevel
+from carbontui.plan.rivals import baselines
 
 CAPS = (
     ProblemLevel("pause", 90, 0.0),
@@ -124,7 +128,7 @@ def test_average_and_marginal_never_meet_in_one_problem():
     # a problem holds one series of intensity; a second one is refused by name
     data = job([300, 200]).to_dict()
     data["slots"]["marginal_g_per_kwh"] = [800, 900]
-    from carbontui.plan import problem_from_dict
+    from carbontui.plan.problem import problem_from_dict
 
     with pytest.raises(ProblemError, match=r"slots\.marginal_g_per_kwh"):
         problem_from_dict(data)

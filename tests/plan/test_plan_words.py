@@ -8,15 +8,18 @@ from msgspec import structs
 from test_plan_schema_examples import EXAMPLE_1
 from test_plan_traps import CAPS, daily, job
 
-from carbontui import plan as planning
-from carbontui.plan import ProblemLevel, evaluate, problem_from_dict, replan, solve
+from carbontui.plan import explanation
+from carbontui.plan.evaluation import evaluate
+from carbontui.plan.planner import solve
+from carbontui.plan.problem import ProblemLevel, problem_from_dict
+from carbontui.plan.rolling import replan
 from carbontui.text.plan import explained
 
 
 def explain(problem, plan, start_s=0.0, currency=None):
     """As users read it."""
-    stretches = [(name, still, start_s + end_s) for name, still, end_s in planning.stretches(problem, plan)]
-    figures = structs.asdict(planning.explain(problem, plan, currency))
+    stretches = [(name, still, start_s + end_s) for name, still, end_s in explanation.stretches(problem, plan)]
+    figures = structs.asdict(explanation.explain(problem, plan, currency))
     return explained(now_s=start_s, stretches=stretches, **figures)
 
 

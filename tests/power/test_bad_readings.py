@@ -158,10 +158,10 @@ def test_a_board_that_was_reset_gets_its_cap_again_and_its_absence_is_not_guesse
     assert job.sim.get("limit_mw") == 700_000
 
 
-def test_a_board_that_was_away_at_the_start_is_found_later(bench: Callable[..., Bench]) -> None:
+def test_a_board_that_was_away_at_the_start_is_found_later(bench: Callable[..., Bench], tmp_path: Path) -> None:
     job = bench(2)
     job.sim.set("lost", 2, device=1)
-    job = Bench(job.sim, Path(str(job.agent._limiter._store.directory)).parent)  # type: ignore[union-attr]
+    job = Bench(job.sim, tmp_path)
     job.seconds(5)
     assert len(job.reports[-1].readings.devices) == 1 and len(job.reports[-1].readings.absent) == 1
     job.sim.set("lost", 0, device=1)

@@ -159,7 +159,7 @@ def test_cpu_time_is_that_of_the_jobs_processes_and_of_their_dead_children() -> 
     busy = [0]
     clocks = [CpuTime(lambda: (1000 * busy[0], 100 * busy[0])) for _ in range(2)]
     for clock in clocks:
-        clock._jobs = lambda _listed: {"this"}  # other tests' agents run on this machine
+        clock.jobs = lambda _listed: {"this"}  # other tests' agents run on this machine
     try:
         for clock, job in zip(clocks, (one, two), strict=True):
             clock.part((job.pid,), 0.0)
@@ -207,6 +207,6 @@ def test_agents_of_other_jobs_are_counted_and_a_station_is_none(tmp_path: Path) 
     has(15, "bash", "bash", "-c", "carbontui.power.agent --job c3")
     has(16, "python3", *agent, "d4", "--apart", "f00")  # its leases are kept elsewhere: a container
     clock = CpuTime(lambda: (0, 0), str(tmp_path))
-    assert clock._jobs(list(proc.processes(str(tmp_path)))) == {"a1", "b2"}
+    assert clock.jobs(list(proc.processes(str(tmp_path)))) == {"a1", "b2"}
     clock.part((11,), 0.0)
     assert clock.part((11,), 20.0) == (0.5, 2)

@@ -52,7 +52,6 @@ def make(home, name="train.py", *, phases=DAY, kind="actual", gpus=1, every=10, 
     journal = Journal(folder / "journal.db")
     account = Accounting(given, Clock(), journal, "boot")
     at, done, steps, epoch = START_S, 0.0, 0, None
-    account._fresh = None
     dice = random.Random(1)
     length = sum(phase[1] for phase in phases)
     slots = range(math.ceil(length / 900) + 1)

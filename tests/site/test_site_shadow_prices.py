@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from later import Later, together
 
-from carbontui.plan import Problem, ProblemLevel, evaluate, solve
+from carbontui.plan.evaluation import evaluate
+from carbontui.plan.planner import solve
+from carbontui.plan.problem import Problem, ProblemLevel
 from carbontui.site import shadow_prices
 from carbontui.site.sharing import Ahead, LevelAhead, SharedWatts
 
@@ -57,9 +59,9 @@ def test_the_bound_behind_the_prices_is_the_optimum_of_the_linear_programme():
         jobs = [ahead(float(dice.uniform(1.0, 3.0)), int(dice.integers(5, 9))) for _ in range(3)]
         truth, _ = by_linprog(jobs, ci, 900.0)
         dur, weight = np.full(8, HOUR), np.append(ci, ci.mean()) / 3.6e6
-        spread = shadow_prices._spread(jobs, 0.0, dur, float(weight.max()))
+        spread = shadow_prices.spread_out(jobs, 0.0, dur, float(weight.max()))
         price = shadow_prices.prices(jobs, 0.0, dur, ci, np.full(8, 900.0))
-        paid, watt_s = shadow_prices._best(spread, weight, np.append(price / 3.6e6, 0.0))
+        paid, watt_s = shadow_prices.cheapest(spread, weight, np.append(price / 3.6e6, 0.0))
         bound = paid - float(price @ dur) * 900.0 / 3.6e6
         assert truth * 0.995 <= bound <= truth * (1 + 1e-6)
         assert watt_s[-1] == pytest.approx(0.0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 
 import pytest
 from house import until
@@ -46,9 +45,7 @@ def test_two_nodes_stop_at_one_step_whatever_of_ours_dies_and_a_lost_node_is_sai
 
     # the other node falls silent: said, and the sum of watts is not shown without it
     frozen = job.cluster.freeze("n2")
-    since = time.monotonic()
     status = until(lambda: (s := job.served()) and "silent: n2" in s.reason.text and s, 10, "word of the silent node")
-    assert time.monotonic() - since < 10
     assert status.power_w is None and status.provenance["power_w"].source == "unknown: n2"
     assert any("silent: n2" in notice for notice in status.notices)
     assert "silent: n2" in job.tell("pause")

@@ -7,7 +7,6 @@ import json
 import shlex
 import sqlite3
 import sys
-import time
 
 import pytest
 from house import until
@@ -30,7 +29,7 @@ for step in range(30):
 if os.environ.get("CARBONTUI_RESUME") != "1":
     clean = datetime.now(timezone.utc).replace(microsecond=0) + timedelta(seconds=15)
     lives.write(f"{clean.timestamp()} clean\\n")
-    marker.write(os.environ["CARBONTUI_MARKER"], 30, clean.strftime("%Y-%m-%dT%H:%M:%S.000Z"))
+    marker.write(30, clean.strftime("%Y-%m-%dT%H:%M:%S.000Z"))
 """
 
 
@@ -77,10 +76,8 @@ def test_a_training_leaves_before_its_time_limit_and_its_successor_ends_it_bit_i
     (folder / "may_end").touch()
     steps = 1500
     command = [sys.executable, str(tmp_path / "train.py"), str(folder), str(steps), "none"]
-    since = time.monotonic()
     first = submitted(one, house, shlex.join(command), "--time=2")
     until(lambda: one.state(first) == "COMPLETED", 115, "the end of the first before its limit")
-    assert time.monotonic() - since < 115
     assert "continues as Slurm job" in one.output(first)
     (directory,) = [path.parent for path in house.home.glob("jobs/*/job.json")]
     before = store.snapshot(directory)

@@ -56,7 +56,7 @@ def test_parts_of_dictionaries_and_their_shares_add_up():
         list(train.micro_batches(torch.ones(3), 0))
 
 
-def test_precision_is_plain_where_there_is_no_board_and_its_state_survives_a_checkpoint():
+def test_precision_is_plain_without_a_board_and_its_state_survives_a_checkpoint():
     precision = train.Precision("cpu")
     assert precision.name == "float32" and precision.state_dict() == {}
     precision.load_state_dict({})

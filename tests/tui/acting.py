@@ -33,10 +33,9 @@ def app_on(
     readonly: bool = False,
     theme: str = "carbon-dark",
     table: Callable[[], Screen[str | None]] | None = None,
+    monotonic: Callable[[], float] = lambda: 0.0,
 ) -> CarbonApp:
-    app = CarbonApp(
-        lambda: Dashboard(target(socket), readonly=readonly, table=table, monotonic=lambda: 0.0), ascii=ascii
-    )
+    app = CarbonApp(lambda: Dashboard(target(socket), readonly=readonly, table=table, monotonic=monotonic), ascii=ascii)
     app.theme = theme
     return app
 

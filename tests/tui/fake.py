@@ -473,7 +473,7 @@ class FakeSupervisor:
             found = (plan.finish, plan.gco2_g, plan.cost, plan.kwh) if plan else (None, None, None, None)
             if (message.forbid or message.slot) and self.snap.plan and self.snap.frontier:
                 plan = structs.replace(self.snap.plan, levels=self.snap.plan.levels[1:])  # another course
-                held = self.snap.frontier.points[20]
+                held = self.snap.frontier.points[self.snap.frontier.chosen or 0]
                 found = (units.iso(START + held.finish_s), held.gco2_g + 38.0, held.cost, held.kwh)
             text = "Thu 02:00 to 04:15" if message.forbid else message.slot or ""
             text = "" if self.older else text

@@ -16,8 +16,8 @@ from carbontui.tui.picture import fold
 from carbontui.tui.screens.log import LogScreen
 from carbontui.tui.widgets.budget_slider import BudgetSlider
 from carbontui.tui.widgets.forecast_chart import ForecastChart
+from carbontui.tui.widgets.lines import StatusLine
 from carbontui.tui.widgets.prompt import AskStop, AskText, Prompt
-from carbontui.tui.widgets.status_line import StatusLine
 from carbontui.verbs import look
 
 GUESS = protocol.Guess(5000, "CosineAnnealingLR(T_max=)")
@@ -272,11 +272,10 @@ async def test_it_reconnects_and_says_that_training_goes_on(stage: Any) -> None:
 
 
 async def test_old_data_says_its_age(stage: Any) -> None:
-    async with stage() as s:
-        s.dashboard._monotonic = lambda: 47.0
-        s.dashboard._show_state()
-        await s.pilot.pause()
-        assert "data 30 s old" in s.text()
+    clock = [0.0]
+    async with stage(monotonic=lambda: clock[0]) as s:
+        clock[0] = 47.0
+        await s.until(lambda: "data 30 s old" in s.text())
 
 
 async def test_when_the_job_is_over_its_account_stays(stage: Any) -> None:
@@ -333,7 +332,7 @@ async def test_sources_and_help_tell_everything(stage: Any) -> None:
             "at most 0.06 %",
             "used by others as well",
             "run now",
-            "this plan",
+            "the rest",
         ):
             assert said in s.text(), said
         assert "_kwh" not in s.text(), "words of the screen, not of the JSON"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -20,13 +21,13 @@ from carbontui.grid.types import GridForecast
 from carbontui.job.keeper.trial import TRY_OVER
 from carbontui.text import figures
 from carbontui.tui.app import CarbonApp
-from carbontui.tui.job_list import JobList, ListedJob
 from carbontui.tui.jobs_feed import Seen
+from carbontui.tui.lists import JobList, ListedJob
 from carbontui.tui.loglines import last_error
 from carbontui.tui.screens.dashboard import Dashboard
 from carbontui.tui.screens.jobs import Jobs, drawn_w
 from carbontui.tui.target import Target
-from carbontui.tui.widgets.job_table import JobTable, summed_w
+from carbontui.tui.widgets.tables import JobTable, summed_w
 from carbontui.verbs.support.station import gain_words
 
 FACTS = (
@@ -213,10 +214,11 @@ def test_the_watch_reads_this_machine_and_leaves_nothing_behind(
     monkeypatch.setenv("CARBONTUI_ZONE", "DE")
     from carbontui.verbs.support.station import StationWatch
 
+    before = set(threading.enumerate())
     with StationWatch() as watch:
         seen = until(lambda: (s := watch.listing()) and not any("..." in fact[1] for fact in s.facts) and s, 60)
-        thread = watch._thread
-    assert not thread.is_alive()
+        assert any(thread.name == "station watch" for thread in threading.enumerate())
+    assert not any(thread.name == "station watch" for thread in set(threading.enumerate()) - before)
     told = {what: text for what, text, _ in seen.facts}
     assert "gCO2/kWh" in told["grid"] and "typical days of DE" in told["grid"]
     assert "a job of 2 h" in told["waiting"] and "DE" in seen.headline

@@ -81,7 +81,7 @@ async def test_what_needs_a_supervisor_is_no_key_once_the_job_is_over(tmp_path: 
 async def test_the_output_stays_readable_when_the_supervisor_has_left(stage: Any, tmp_path: Path) -> None:
     (tmp_path / "run.log").write_text(TRACE)
     async with stage() as s:
-        s.dashboard.feed._read_file = lambda ask: runlog.read(tmp_path / "run.log", ask)
+        s.dashboard.feed.read_log = lambda ask: runlog.read(tmp_path / "run.log", ask)
         s.fake.push(status=s.fake.status(state="failed", reason=protocol.Reason("exited", "it failed")))
         await s.until(lambda: "FAILED" in s.text())
         await s.fake.__aexit__()

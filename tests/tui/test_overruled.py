@@ -7,7 +7,7 @@ from typing import Any
 from fake import NOW
 from msgspec import structs
 
-from carbontui import protocol, units
+from carbontui import link, protocol, units
 
 
 def boosted(by: str, gen: int, mode: Any = "boost", until: str | None = None) -> dict[str, Any]:
@@ -19,7 +19,7 @@ async def test_who_is_overruled_is_told_and_the_old_answer_goes(stage: Any) -> N
         s.fake.result = protocol.Result(0, True, text="boosted: at full speed")
         await s.pilot.press("b")
         await s.until(lambda: "boosted: at full speed" in s.text())
-        s.fake.push(status=s.fake.status(**boosted(s.dashboard._overrides._me, 1)))
+        s.fake.push(status=s.fake.status(**boosted(link.whoami(), 1)))
         s.fake.push(status=s.fake.status(**boosted("bob@pts/9", 2, "pause"), state="paused"))
         await s.until(lambda: "bob@pts/9 paused it now" in s.text())
         assert "your boost no longer holds" in s.text()
@@ -31,21 +31,20 @@ async def test_an_answer_goes_with_the_override_it_spoke_of(stage: Any) -> None:
         s.fake.result = protocol.Result(0, True, text="paused until 04:09")
         await s.pilot.press("p")
         await s.until(lambda: "paused until 04:09" in s.text())
-        s.fake.push(status=s.fake.status(**boosted(s.dashboard._overrides._me, 1, "pause"), state="paused"))
+        s.fake.push(status=s.fake.status(**boosted(link.whoami(), 1, "pause"), state="paused"))
         s.fake.push(status=s.fake.status(override=None, override_gen=2, state="running"))
         await s.until(lambda: "paused until 04:09" not in s.text())
         assert "your pause is over" in s.text()
 
 
 async def test_a_refusal_makes_room_for_the_notices_after_a_while(stage: Any) -> None:
-    async with stage("override") as s:
+    clock = [0.0]
+    async with stage("override", monotonic=lambda: clock[0]) as s:
         s.fake.result = protocol.Result(0, False, error="caps are off for this job (--no-cap)")
         await s.pilot.press("c", *"350", "enter")
         await s.until(lambda: "caps are off" in s.text())
-        s.dashboard._monotonic = lambda: 11.0
-        s.dashboard._grow_older()
-        await s.pilot.pause()
-        assert "caps are off" not in s.text() and "no new plan" in s.text()
+        clock[0] = 11.0
+        await s.until(lambda: "caps are off" not in s.text() and "no new plan" in s.text())
 
 
 async def test_a_preview_is_one_answer_in_words_on_the_chart_and_in_what_enter_commits(stage: Any) -> None:

@@ -17,15 +17,15 @@ from rich.cells import cell_len
 
 from carbontui import protocol, units
 from carbontui.text import marks, situation
-from carbontui.tui import deadline, words
-from carbontui.tui.job_list import JobList, ListedJob
+from carbontui.tui import budget, words
 from carbontui.tui.keys import until_args
+from carbontui.tui.lists import JobList, ListedJob
 from carbontui.tui.picture import Picture, fold
 from carbontui.tui.plain import PlainNarrator
 from carbontui.tui.widgets.cells import fit
-from carbontui.tui.widgets.job_table import JobTable
 from carbontui.tui.widgets.levels import PastLevels, held, planned
 from carbontui.tui.widgets.scale import TimeScale, hours, means, nice_top, window
+from carbontui.tui.widgets.tables import JobTable
 from carbontui.tui.widgets.watt_chart import WattChart
 from carbontui.tui.widgets.watt_rows import WattRows
 from carbontui.verbs import look
@@ -170,16 +170,16 @@ def test_age_moves_in_coarse_steps(age: float, said: str) -> None:
 )
 def test_the_slider_leaves_slack_over_the_predicted_finish(left_s: float, said: str) -> None:
     """At least five minutes or 2 % of the way, to the next five minutes of the clock."""
-    due_s = deadline.with_slack(NOW + left_s, NOW)
+    due_s = budget.with_slack(NOW + left_s, NOW)
     assert words.clock(due_s, NOW) == said
-    assert units.from_iso(deadline.as_budget(due_s)) == due_s
+    assert units.from_iso(budget.as_budget(due_s)) == due_s
 
 
 def test_the_slider_moves_to_another_deadline_with_every_step() -> None:
     due = [300.0, 600.0, 600.0, 900.0, 1200.0]
-    assert [deadline.moved(due, 1, 600.0, steps) for steps in (1, 2, 9, -1, -9)] == [3, 4, 4, 0, 0]
-    assert deadline.moved(due, 2, 850.0, 1) == 3 and deadline.moved(due, 2, 850.0, -1) == 1
-    assert deadline.moved(due, 4, 5000.0, 1) is None, "a budget looser than all of them is not tightened by →"
+    assert [budget.moved(due, 1, 600.0, steps) for steps in (1, 2, 9, -1, -9)] == [3, 4, 4, 0, 0]
+    assert budget.moved(due, 2, 850.0, 1) == 3 and budget.moved(due, 2, 850.0, -1) == 1
+    assert budget.moved(due, 4, 5000.0, 1) is None, "a budget looser than all of them is not tightened by →"
 
 
 def test_how_long_is_a_duration_or_a_time() -> None:
@@ -191,13 +191,15 @@ def test_the_narrator_says_each_change_once() -> None:
     out = io.StringIO()
     narrator = PlainNarrator(out)
     snap = scene("demo")
-    assert narrator.take(snap)
+    shown = fold(None, snap)
+    narrator.tell(shown)
     first = out.getvalue()
     assert "running: as planned: the evening peak is over" in first
     assert "(simulated)" in first and "next: pause at Thu 02:00" in first
     assert "note: SIMULATED GPU · REPLAY 2057×" in first and "1.80x the time at full speed, deadline Fri 01:15" in first
     status = snap.status
-    assert narrator.take(protocol.Delta(2, status=structs.replace(status, step=status.step + 1)))
+    shown = fold(shown, protocol.Delta(2, status=structs.replace(status, step=status.step + 1)))
+    narrator.tell(shown)
     assert out.getvalue() == first
     paused = structs.replace(
         status,
@@ -207,15 +209,16 @@ def test_the_narrator_says_each_change_once() -> None:
         override=protocol.Override("pause", None, None, "ada@pts/3"),
         notices=("limit lease left behind",),
     )
-    assert narrator.take(protocol.Delta(3, status=paused))
+    shown = fold(shown, protocol.Delta(3, status=paused))
+    narrator.tell(shown)
     new = out.getvalue()[len(first) :].splitlines()
     assert [line[6:] for line in new] == [
         "paused: a user paused it; 307 W (simulated); next: pause at Thu 02:00, in 4 h 36",
         "override: pause by ada@pts/3, until cleared",
         "note: limit lease left behind",
     ]
-    assert not narrator.take(protocol.Delta(9))
-    assert narrator.take(protocol.Delta(4, status=scene("done").status))
+    assert fold(shown, protocol.Delta(9)) is None
+    narrator.tell(fold(shown, protocol.Delta(4, status=scene("done").status)))
     assert "energy: 4.65 kWh (estimated)" in out.getvalue(), "no page explains a mark here"
     assert "emitted: 865 g CO₂" in out.getvalue() and "deadline" in out.getvalue()
     assert all(ord(char) < 0x2500 for char in out.getvalue())

@@ -14,11 +14,12 @@ from fake import NOW, FakeSupervisor, scene
 from rich.cells import cell_len
 
 from carbontui.tui.app import CarbonApp
-from carbontui.tui.queue_list import QueueList, QueueRow, QueueSeen
+from carbontui.tui.lists import QueueList, QueueRow, QueueSeen
 from carbontui.tui.screens.dashboard import Dashboard
 from carbontui.tui.screens.queue import Queue
 from carbontui.tui.target import Target
-from carbontui.tui.widgets.queue_table import QueueTable, SiteChart
+from carbontui.tui.widgets.site_chart import SiteChart
+from carbontui.tui.widgets.tables import QueueTable
 
 
 def row(job: str, state: Any = "waiting", **more: Any) -> QueueRow:

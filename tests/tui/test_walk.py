@@ -44,7 +44,7 @@ SAME: dict[str, list[tuple[str, str]]] = {
         ("table", r"charlm .*(Thu \d\d:\d\d)"),
     ],
     "progress": [("dashboard", r"(\d+) % of 14,400"), ("table", r"charlm .*? (\d+) % ")],
-    "CO2 of the rest": [("plan", r"the rest +([\d.]+ kg)"), ("sources", r"by this plan +([\d.]+ kg)")],
+    "CO2 of the rest": [("plan", r"the rest +([\d.]+ kg)"), ("sources", r"the rest +([\d.]+ kg)")],
     "run now of the rest": [("plan", r"run now +([\d.]+ kg)"), ("sources", r"run now +([\d.]+ kg)")],
     "certificate": [("plan", r"at most ([\d.]+ %) above"), ("sources", r"at most ([\d.]+ %) above")],
     "next change": [("dashboard", r"next: pause at (Thu \d\d:\d\d)"), ("plan", r"to (Thu \d\d:\d\d) +cap 250 W")],

@@ -44,7 +44,7 @@ def test_a_total_that_the_script_lets_guess_is_taken_and_said_with_its_source(ho
     """Ninety seconds for 'how many steps is not known' beside a bar that says it are ninety seconds for nothing."""
     monkeypatch.setenv("CARBONTUI_HOME", str(house.home))
     command = (sys.executable, "-c", "print(1)")
-    assert estimate._options(command, None, None).guess and not estimate._options(command, None, 500).guess
+    assert estimate.options_for(command, None, None).guess and not estimate.options_for(command, None, 500).guess
     came = protocol.Provenance("estimated", "guessed from tqdm(total=)", None)
     found = protocol.Estimate(work_s=360.0, work_lo_s=300.0, work_hi_s=420.0)
     reason = protocol.Reason("plan", "at full speed by the plan")

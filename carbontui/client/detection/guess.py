@@ -20,7 +20,7 @@ EPOCHS = ("epochs", "num_epochs", "n_epochs", "max_epochs", "num_train_epochs")
 SETTINGS = ("args", "config", "cfg", "conf", "opt", "options", "hparams", "params", "FLAGS")
 FROM_STEPS = 3
 """Steps needed to see whether a schedule or a progress bar advances with the steps."""
-_schedules: List[Callable[[], Any]] = []
+schedules: List[Callable[[], Any]] = []
 
 Guess = Tuple[int, str]
 
@@ -33,7 +33,7 @@ def on_schedules(module: Any) -> None:
     @functools.wraps(inner)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         inner(self, *args, **kwargs)
-        _schedules[:] = [ref for ref in _schedules if ref() is not None] + [weakref.ref(self)]
+        schedules[:] = [ref for ref in schedules if ref() is not None] + [weakref.ref(self)]
 
     kind.__init__ = __init__
 
@@ -54,7 +54,7 @@ def total(steps: int) -> Optional[Guess]:
 
 def _by_schedule(steps: int) -> Optional[Guess]:
     """From a learning rate schedule that advances with the steps; one that advances with epochs says nothing."""
-    for ref in _schedules:
+    for ref in schedules:
         schedule = ref()
         if schedule is None or abs(int(schedule.last_epoch) - steps) > 1:
             continue
@@ -80,11 +80,7 @@ def _by_bar(steps: int) -> Optional[Guess]:
 
 
 def _by_name(steps: int) -> Optional[Guess]:
-    for where, space in _settings():
-        for name in NAMES:
-            if _count(space.get(name)):
-                return int(space[name]), where + name
-    return None
+    return _setting(NAMES)
 
 
 def _by_epochs(steps: int) -> Optional[Guess]:
@@ -97,22 +93,22 @@ def _by_epochs(steps: int) -> Optional[Guess]:
     if len(loaders) != 1:
         return None
     name, loader = loaders[0]
-    for where, space in _settings():
-        for epochs in EPOCHS:
-            if _count(space.get(epochs)):
-                return int(space[epochs]) * len(loader), f"{where}{epochs} x len({name})"
-    return None
+    epochs = _setting(EPOCHS)
+    return epochs and (epochs[0] * len(loader), f"{epochs[1]} x len({name})")
 
 
-def _settings() -> Iterable[Tuple[str, Any]]:
-    """The script's top-level variables, and those inside its settings objects."""
+def _setting(names: Iterable[str]) -> Optional[Guess]:
+    """The first of these that is a count among the script's top-level variables, or inside its settings objects."""
     main = vars(sys.modules["__main__"])
-    yield "", main
-    for name in SETTINGS:
-        held = main.get(name)
+    for where in ("", *SETTINGS):
+        held = main.get(where) if where else main
         space = held if isinstance(held, dict) else getattr(held, "__dict__", None)
-        if isinstance(space, dict):
-            yield name + ".", space
+        if not isinstance(space, dict):
+            continue
+        for name in names:
+            if _count(space.get(name)):
+                return int(space[name]), f"{where}.{name}" if where else name
+    return None
 
 
 def _count(value: Any) -> bool:

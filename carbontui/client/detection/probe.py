@@ -101,9 +101,9 @@ def look(command: Sequence[str], base: Mapping[str, str], folder: str) -> List[P
     if not name.startswith(("python", "pypy")):
         text = f"{name} is not Python: what it starts cannot be checked in advance; the job reports it after a minute"
         return [ProbeLine(False, text)]
-    flags, script = unseen.flags_of(words[at:]), unseen.script_of(words[at:])
+    flags, script = unseen.flags_and_script(words[at:])
     answer = ask(words[:at], words[at], flags, base)
-    return [_arrival(answer), *_seen(script, answer, folder)]
+    return [_arrival(answer), *lines_of(script, answer, folder)]
 
 
 def ask(before: Sequence[str], python: str, flags: frozenset[str], base: Mapping[str, str]) -> InterpreterFacts:
@@ -138,7 +138,7 @@ def _arrival(answer: InterpreterFacts) -> ProbeLine:
                 fix if installable else "")  # fmt: skip
 
 
-def _seen(script: Optional[str], answer: InterpreterFacts, folder: str) -> List[ProbeLine]:
+def lines_of(script: Optional[str], answer: InterpreterFacts, folder: str) -> List[ProbeLine]:
     """What the script's text reveals about its steps."""
     if script is None:
         return [ProbeLine(True, "no script to read (-c or -m): what it imports decides what is seen")]
@@ -164,30 +164,24 @@ def _steps(names: "set[str]", text: str) -> ProbeLine:
     """How the end of a step will be recognised."""
     alone = "total and unloading come by themselves"
     told = "the total is guessed, or given by carbontui.report(total=); docs/frameworks.md says how to unload"
-    if re.search(r"\bcarbontui\.step\(", text):
-        return ProbeLine(True, "a step ends where the script calls carbontui.step()")
-    if "transformers" in names and "Trainer" in text:
-        return ProbeLine(True, f"a step of the Trainer is a step; {alone}")
-    if names & {"lightning", "pytorch_lightning"}:
-        return ProbeLine(True, f"a batch that steps is a step; {alone}")
-    if "xgboost" in names:
-        return ProbeLine(True, f"a boosting round is a step; {alone}")
-    if "lightgbm" in names:
-        return ProbeLine(True, "a boosting round is a step; the total comes by itself, it cannot be unloaded")
-    if "keras" in names:
-        return ProbeLine(True, "a batch of fit() is a step; the total comes by itself")
     stepless = "torch" in names and not re.search(r"\boptim\b|optimizer|\.step\(", text)
-    if stepless and ".backward(" in text:
-        return ProbeLine(False, f"it has no optimizer: the steps of an update by hand are not seen: {unseen.STEP}")
-    if stepless:
-        return ProbeLine(
-            True, f"an optimizer step is a step, and the script has none itself; for an update by hand {unseen.STEP}"
-        )
-    if names & {"torch", "accelerate"}:
-        return ProbeLine(True, f"an optimizer step is a step; {told}")
-    if others := sorted(names & {"jax", "flax", "optax", "tensorflow", "sklearn"}):
-        return ProbeLine(False, f"the steps of a loop of {' or '.join(others)} are not seen: {unseen.STEP}")
-    return ProbeLine(True, "no training library in the script itself: what it imports decides what is seen")
+    by_hand = "the steps of an update by hand"
+    none_here = f"the script has none itself; for an update by hand {unseen.STEP}"
+    others = sorted(names & {"jax", "flax", "optax", "tensorflow", "sklearn"})
+    cases = (
+        (re.search(r"\bcarbontui\.step\(", text), True, "a step ends where the script calls carbontui.step()"),
+        ("transformers" in names and "Trainer" in text, True, f"a step of the Trainer is a step; {alone}"),
+        (names & {"lightning", "pytorch_lightning"}, True, f"a batch that steps is a step; {alone}"),
+        ("xgboost" in names, True, f"a boosting round is a step; {alone}"),
+        ("lightgbm" in names, True, "a boosting round is a step; the total comes by itself, it cannot be unloaded"),
+        ("keras" in names, True, "a batch of fit() is a step; the total comes by itself"),
+        (stepless and ".backward(" in text, False, f"it has no optimizer: {by_hand} are not seen: {unseen.STEP}"),
+        (stepless, True, f"an optimizer step is a step, and {none_here}"),
+        (names & {"torch", "accelerate"}, True, f"an optimizer step is a step; {told}"),
+        (others, False, f"the steps of a loop of {' or '.join(others)} are not seen: {unseen.STEP}"),
+        (True, True, "no training library in the script itself: what it imports decides what is seen"),
+    )
+    return next(ProbeLine(ok, said) for holds, ok, said in cases if holds)
 
 
 def _shell(words: Sequence[str], base: Mapping[str, str], folder: str) -> List[ProbeLine]:
@@ -212,7 +206,7 @@ def _launched(
     """torchrun and the like: the Python of the same environment, and the first script on the command line."""
     answer = ask(before, python, frozenset(), base)
     script = next((word for word in words if word.endswith(".py")), None)
-    return [_arrival(answer), *_seen(script, answer, folder)]
+    return [_arrival(answer), *lines_of(script, answer, folder)]
 
 
 def _starter_of(program: str) -> List[str]:

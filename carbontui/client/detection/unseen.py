@@ -83,7 +83,7 @@ def cause(one: Process, hook_dir: str) -> Cause:
     if "CARBONTUI_SOCKET" not in one.environ:
         text = "the program was started with an environment of its own (env -i, a container, sudo)"
         return Cause("no-environment", f"{text}; let the CARBONTUI_* variables and PYTHONPATH through")
-    flags = flags_of(one.argv)
+    flags, _ = flags_and_script(one.argv)
     if "S" in flags:
         return Cause("no-site", f"python -S loads no hook; start it without -S, or {STEP}")
     if not arrived and (ignores := flags & {"I", "E"}):
@@ -102,17 +102,8 @@ def cause(one: Process, hook_dir: str) -> Cause:
     return Cause("preparing", f"the hook is there and waits for the first one; if it trains already, {STEP}")
 
 
-def flags_of(argv: Sequence[str]) -> FrozenSet[str]:
-    """One-letter flags of a python command line, up to the script, -m or -c."""
-    return _read(argv)[0]
-
-
-def script_of(argv: Sequence[str]) -> Optional[str]:
-    """The script of a python command line; None for -c, -m, or without a script."""
-    return _read(argv)[1]
-
-
-def _read(argv: Sequence[str]) -> "tuple[FrozenSet[str], Optional[str]]":
+def flags_and_script(argv: Sequence[str]) -> "tuple[FrozenSet[str], Optional[str]]":
+    """One-letter flags of a python command line up to the script, -m or -c; the script, None if there is none."""
     flags: set[str] = set()
     words = iter(argv[1:])
     for word in words:

@@ -17,8 +17,7 @@ import os
 from typing import Any, Iterator
 
 from carbontui.client import api
-from carbontui.client.checkpoint import random_states, set_random_states
-from carbontui.client.checkpoint.kept import Kept
+from carbontui.client.checkpoint import Kept, random_states, set_random_states
 
 
 class Resumable:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import time
 from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 
 from carbontui.client import api, marker
-from carbontui.client.checkpoint.kept import REPEAT_MOST_S, entries, point_to
+from carbontui.client.checkpoint import REPEAT_MOST_S, entries, point_to
 
 gate = api.gate
 
@@ -29,6 +30,8 @@ class Loop:
         self.began_at = 0.0
         self.under_way = False
         self.counts = False
+        self.due = 0
+        """Steps that have ended, except for what the framework does after them: the next `ended` counts them."""
         self._saver: Optional[Callable[[], Any]] = None
 
     def begin(self, done: int = 0, steps: Optional[int] = None) -> None:
@@ -36,7 +39,7 @@ class Loop:
         if self.under_way:
             return
         with gate.cond:
-            self.under_way, self.counts = True, gate.framework == 0
+            self.under_way, self.counts, self.due = True, gate.framework == 0, 0
             gate.framework += 1
             if not self.counts:
                 return
@@ -49,6 +52,7 @@ class Loop:
 
     def ended(self, steps: int = 1) -> None:
         """`steps` steps have ended, including all the framework does after them."""
+        steps, self.due = self.due + steps, 0
         if self.counts and steps > 0 and gate.counter is gate.hooked:
             gate.hooked.step(steps)
 
@@ -62,7 +66,7 @@ class Loop:
 
         def saver() -> None:
             path = os.path.abspath(save())
-            if os.environ.get("LOCAL_RANK", "0") in ("", "0"):
+            if marker.ours():
                 earlier = quietly(lambda: self._earlier([*self._one_before(path), *others()])) or []
                 named = quietly(entries) or []
                 point_to(framework, path, gate.step_total(), earlier)
@@ -141,6 +145,17 @@ def quietly(call: Callable[[], Any]) -> Any:
         return call()
     except Exception:
         return None
+
+
+def replaces(owner: Any, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """From now on `owner`.`name` is the decorated function, which gets what it replaces as its first argument."""
+    inner = getattr(owner, name)
+
+    def put(outer: Callable[..., Any]) -> Callable[..., Any]:
+        setattr(owner, name, functools.wraps(inner)(lambda *args, **kwargs: outer(inner, *args, **kwargs)))
+        return outer
+
+    return put
 
 
 def mine(callbacks: Optional[Iterable[Any]]) -> Any:

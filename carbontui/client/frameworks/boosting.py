@@ -6,12 +6,11 @@ callback with state.
 
 from __future__ import annotations
 
-import functools
 import inspect
 import os
 from typing import Any, Callable, Dict, NamedTuple
 
-from carbontui.client.frameworks.base import Loop, in_job_directory, left_behind, quietly
+from carbontui.client.frameworks.base import Loop, in_job_directory, left_behind, quietly, replaces
 
 EXACT = {
     "boosting": "gbdt",
@@ -64,10 +63,8 @@ def on_xgboost(module: Any) -> None:
 
 
 def _wrap_train(module: Any, library: Library) -> None:
-    inner = module.train
-
-    @functools.wraps(inner)
-    def train(*args: Any, **kwargs: Any) -> Any:
+    @replaces(module, "train")
+    def train(inner: Any, *args: Any, **kwargs: Any) -> Any:
         found = quietly(lambda: _prepared(library, inner, args, kwargs))
         if found is None:
             return inner(*args, **kwargs)
@@ -76,8 +73,6 @@ def _wrap_train(module: Any, library: Library) -> None:
             return inner(*bound.args, **bound.kwargs)
         finally:
             mine.loop.end()
-
-    module.train = train
 
 
 def _prepared(library: Library, inner: Any, args: Any, kwargs: Any) -> Any:
@@ -148,7 +143,7 @@ def lightgbm_callback(rounds: int, done: int, saves: bool) -> Any:
     def round_ended(env: Any) -> None:
         if not loop.under_way:
             quietly(lambda: loop.begin(done, rounds or env.end_iteration - env.begin_iteration))
-            if saves and quietly(lambda: _is_exact(env.model)):
+            if saves and quietly(lambda: is_exact(env.model)):
                 loop.saves_with(save, "lightgbm")
         state["model"], state["done"] = env.model, done + env.iteration - env.begin_iteration + 1
         if env.iteration + 1 >= env.end_iteration:
@@ -180,7 +175,7 @@ def _is_plain(value: Any, callbacks: Any) -> bool:
     return raw and data.init_score is None and all(type(one).__name__ in idle for one in callbacks)
 
 
-def _is_exact(model: Any) -> bool:
+def is_exact(model: Any) -> bool:
     text = model.model_to_string(num_iteration=1).rpartition("\nparameters:")[2]
     lines = [line[1:-1].partition(": ") for line in text.splitlines() if line.startswith("[")]
     told = {name: value for name, _, value in lines}

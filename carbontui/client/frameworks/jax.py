@@ -13,7 +13,7 @@ import os
 from typing import Any, Callable, Tuple, Union
 
 from carbontui.client import api, marker
-from carbontui.client.checkpoint.kept import Kept
+from carbontui.client.checkpoint import Kept
 
 
 class Checkpoint:

@@ -6,13 +6,12 @@ from it, not from an older ckpt_path of the script, which was meant for the firs
 
 from __future__ import annotations
 
-import functools
 import importlib
 import os
 from typing import Any, Iterator, Tuple
 
 from carbontui.client import api
-from carbontui.client.frameworks.base import Loop, left_behind, mine, quietly
+from carbontui.client.frameworks.base import Loop, left_behind, mine, quietly, replaces
 
 LOSS_EVERY = 50
 """Batches between two readings of the loss: reading it waits for the device."""
@@ -59,10 +58,9 @@ def install(module: Any) -> None:
     """A Lightning trainer module has been imported: fit() adds the callback to a trainer that has none, and resumes
     from the checkpoint of an earlier unload."""
     package = module.__name__.rsplit(".trainer.", 1)[0]
-    inner = module.Trainer.fit
 
-    @functools.wraps(inner)
-    def fit(self: Any, *args: Any, **kwargs: Any) -> Any:
+    @replaces(module.Trainer, "fit")
+    def fit(inner: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
         quietly(lambda: _add(self, package))
         given = kwargs.get("ckpt_path", args[4] if len(args) > 4 else None)
         left = left_behind("lightning", given)
@@ -74,8 +72,6 @@ def install(module: Any) -> None:
             reporter = mine(self.callbacks)
             if reporter is not None:
                 reporter.loop.end()
-
-    module.Trainer.fit = fit
 
 
 def _add(trainer: Any, package: str) -> None:

@@ -3,39 +3,32 @@ names the current trial."""
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 from carbontui.client.api import gate
-from carbontui.client.frameworks.base import quietly
+from carbontui.client.frameworks.base import quietly, replaces
 
 NAME_MAX = 120
 
 
 def on_optuna(module: Any) -> None:
     """optuna.study.study has been imported: optimize() and a script's own loop both call ask() for a trial."""
-    inner = module.Study.ask
 
-    @functools.wraps(inner)
-    def ask(self: Any, *args: Any, **kwargs: Any) -> Any:
+    @replaces(module.Study, "ask")
+    def ask(inner: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
         trial = inner(self, *args, **kwargs)
         quietly(lambda: begun(f"trial {trial.number} of {self.study_name}"))
         return trial
-
-    module.Study.ask = ask
 
 
 def on_hydra(module: Any) -> None:
     """hydra.core.utils has been imported: every job of a multirun goes through run_job(), with Hydra's own launcher in
     this process."""
-    inner = module.run_job
 
-    @functools.wraps(inner)
-    def run_job(*args: Any, **kwargs: Any) -> Any:
+    @replaces(module, "run_job")
+    def run_job(inner: Any, *args: Any, **kwargs: Any) -> Any:
         quietly(lambda: begun(_job(kwargs.get("config", args[1] if len(args) > 1 else None))))
         return inner(*args, **kwargs)
-
-    module.run_job = run_job
 
 
 def _job(config: Any) -> str:

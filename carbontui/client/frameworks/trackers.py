@@ -9,13 +9,13 @@ script.
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import threading
 import time
 from typing import Any, Callable, Dict, Optional
 
 from carbontui.client import api
+from carbontui.client.frameworks.base import replaces
 
 EVERY_S = 10.0
 PREFIX = "carbontui/"
@@ -43,18 +43,13 @@ class Due:
         return found
 
 
-def wanted() -> bool:
-    return os.environ.get("CARBONTUI_TRACKERS", "1") != "0"
-
-
 def _beside(owner: Any, name: str, add: Callable[..., None]) -> None:
     """From now on `add` is called before this function with the same arguments, except in nested calls."""
-    inner = getattr(owner, name, None)
-    if inner is None or hasattr(inner, "_carbontui"):
+    if not hasattr(owner, name) or os.environ.get("CARBONTUI_TRACKERS", "1") == "0":
         return
 
-    @functools.wraps(inner)
-    def logged(*args: Any, **kwargs: Any) -> Any:
+    @replaces(owner, name)
+    def logged(inner: Any, *args: Any, **kwargs: Any) -> Any:
         if not getattr(_within, "busy", False):
             _within.busy = True
             try:
@@ -63,9 +58,6 @@ def _beside(owner: Any, name: str, add: Callable[..., None]) -> None:
             finally:
                 _within.busy = False
         return inner(*args, **kwargs)
-
-    logged._carbontui = True  # type: ignore[attr-defined]
-    setattr(owner, name, logged)
 
 
 def on_wandb(module: Any) -> None:

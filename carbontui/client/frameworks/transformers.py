@@ -7,13 +7,12 @@ start.
 
 from __future__ import annotations
 
-import functools
 import os
 import shutil
 from typing import Any, Iterator, Optional, Tuple
 
 from carbontui.client import api
-from carbontui.client.frameworks.base import Loop, left_behind, mine, quietly
+from carbontui.client.frameworks.base import Loop, left_behind, mine, quietly, replaces
 
 FOLDER = "carbontui"
 
@@ -28,38 +27,36 @@ def callback() -> Any:
         def __init__(self) -> None:
             self.loop = Loop()
             self.trainer: Any = None
-            self.due = 0
-            """Steps that have ended, except for what the Trainer does after on_step_end."""
             self.epoch_over = False
 
         def __reduce__(self) -> Any:
             return callback, ()
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            self.due = 0
             quietly(lambda: self.loop.begin(int(state.global_step), int(state.max_steps)))
             if self.trainer is not None:
                 self.loop.saves_with(lambda: _save(self.trainer), "transformers", lambda: _others(self.trainer))
 
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            self.due, self.epoch_over = self.due + 1, False
+            self.epoch_over = False
             if self.trainer is None:
-                self.settle(state, whole=True)
+                self.loop.ended()
+            else:
+                self.loop.due += 1
 
         def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             self.epoch_over = True
 
-        def settle(self, state: Any, whole: bool = False) -> None:
+        def settle(self, state: Any) -> None:
             """All work of a step is done; the end of an epoch belongs to its last step."""
-            if self.due and (whole or self.epoch_over or not float(state.epoch).is_integer()):
-                due, self.due = self.due, 0
-                self.loop.ended(due)
+            if self.epoch_over or not float(state.epoch).is_integer():
+                self.loop.ended(0)
 
         def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
             quietly(lambda: api.report(loss=(logs or {}).get("loss"), epoch=state.epoch))
 
         def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            self.loop.ended(self.due)
+            self.loop.ended(0)
             self.loop.end()
 
     return Reporter()
@@ -69,21 +66,19 @@ def install(module: Any) -> None:
     """transformers.trainer has been imported: every Trainer made from here on has the callback."""
     module.DEFAULT_CALLBACKS.append(type(callback()))
     trainer = getattr(module, "Trainer", None)
-    after = getattr(trainer, "_maybe_log_save_evaluate", None)
-    if trainer is None or after is None or not hasattr(trainer, "_save_checkpoint"):
+    if not hasattr(trainer, "_maybe_log_save_evaluate") or not hasattr(trainer, "_save_checkpoint"):
         return  # another version: the step then ends at on_step_end, and cannot be unloaded there
-    train = trainer.train
 
-    @functools.wraps(after)
-    def _maybe_log_save_evaluate(self: Any, *args: Any, **kwargs: Any) -> Any:
-        result = after(self, *args, **kwargs)
+    @replaces(trainer, "_maybe_log_save_evaluate")
+    def after(inner: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = inner(self, *args, **kwargs)
         reporter = _reporter(self)
         if reporter is not None:
             reporter.settle(self.state)
         return result
 
-    @functools.wraps(train)
-    def resumed(self: Any, resume_from_checkpoint: Any = None, *args: Any, **kwargs: Any) -> Any:
+    @replaces(trainer, "train")
+    def resumed(train: Any, self: Any, resume_from_checkpoint: Any = None, *args: Any, **kwargs: Any) -> Any:
         reporter = _reporter(self)
         if reporter is None:
             return train(self, resume_from_checkpoint, *args, **kwargs)
@@ -94,8 +89,6 @@ def install(module: Any) -> None:
         finally:
             reporter.trainer = None
             reporter.loop.end()
-
-    trainer._maybe_log_save_evaluate, trainer.train = _maybe_log_save_evaluate, resumed
 
 
 def _reporter(trainer: Any) -> Optional[Any]:

@@ -2,7 +2,7 @@
 
 The training thread comes here only when its counter sends it (see counter.py). The link thread delivers wants; the
 authority decides what they mean at a boundary: `Lease` (one process obeys its own supervisor) or, in a
-distributed job, `accord.Accord` (all ranks agree on a step first).
+distributed job, `Accord` (all ranks agree on a step first).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import time
 import traceback
 from typing import Any, Callable, Dict, List, Optional, Union
 
+from carbontui.client import device, marker
 from carbontui.client.pausing.counter import FAR, Counter
 from carbontui.client.pausing.lease import Act, Lease
 from carbontui.client.pausing.wire import WantLine
@@ -54,17 +55,12 @@ class Gate:
         self.on_change: Callable[[], None] = lambda: None
         """Called after every change that should be sent to the supervisor at once."""
         self.on_ack: Callable[[int, int], None] = lambda gen, step: None
-        self.on_mark: Callable[[Optional[str], int], None] = lambda not_before, step: None
-        """Writes the resume marker; an OSError cancels the exit."""
-        self.on_unmark: Callable[[], None] = lambda: None
         self.on_leave: Callable[[], None] = lambda: None
         """Makes sure that the last message reaches the supervisor."""
         self.quiesce: Callable[[], None] = lambda: None
         """Waits for work in flight on the device."""
         self.capturing: Callable[[], bool] = lambda: False
         """True while a CUDA graph is recorded: waiting for the device is not allowed then."""
-        self.written: Callable[[], Optional[int]] = lambda: None
-        """Bytes that this process has written so far, to any file; None if not known."""
         self.enabled = True
         self.leaving = False
         self.ending = False
@@ -166,12 +162,12 @@ class Gate:
 
     def _save(self, want: WantLine) -> None:
         self._set_state("checkpointing")
-        self._busy, well, before_b = True, True, self.written()
+        self._busy, well, before_b = True, True, device.written()
         try:
             for saver in list(self.savers):
                 saver()
             if self.authority.marks_early:
-                self.on_mark(want.not_before, self.step_total())
+                marker.write(self.step_total(), want.not_before)
         except Exception:
             well = False
             what_now = "ending" if self.dying else "training goes on"
@@ -183,11 +179,11 @@ class Gate:
             with self.cond:
                 self.authority.outcome(want, well)
                 if well and before_b is not None:
-                    self.facts["saved_b"] = (self.written() or before_b) - before_b
+                    self.facts["saved_b"] = (device.written() or before_b) - before_b
 
     def _leave(self, want: WantLine) -> None:
         try:
-            self.on_mark(want.not_before, self.step_total())
+            marker.write(self.step_total(), want.not_before)
         except OSError as error:
             if not self.authority.marks_early:
                 sys.stderr.write(f"carbontui: the resume marker cannot be written ({error}); not leaving\n")

@@ -1,4 +1,8 @@
-"""What a supervisor's want means at a boundary: it is in force while its lease lasts."""
+"""What a supervisor's want means at a boundary: it is in force while its lease lasts.
+
+A process alone obeys its own supervisor; a rank of a distributed job does only what all ranks have agreed on, nothing
+by itself. An `Accord` holds what the ranks thread (ranks.py) and the training thread share, under the gate's lock.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,10 @@ from carbontui.client.pausing.wire import WantLine
 
 PERIOD_S = 2.0
 """Length of one on-and-off cycle unless a step is longer; clocks and fans do not follow millisecond sleeps."""
+UNDECIDED_S = 65.0
+"""Longest wait of a rank for a decision; its thread aborts the proposal before that."""
+FAIL_OPEN_S = 20.0
+"""A committed hold ends when the coordinator has been silent for this long (the lease plus five seconds)."""
 
 
 class Duty:
@@ -119,20 +127,26 @@ class Lease:
     def asks_boundary(self, now: float, can_save: bool) -> bool:
         """True while the want in force needs the training thread to stop at a boundary."""
         want = self.in_force(now)
-        return want is not None and (
-            want.mode != "run" or (want.checkpoint and can_save and self.saved != want.want_gen)
-        )
+        return want is not None and self.stop_for(want, can_save) is not None
+
+    def stop_for(self, want: WantLine, can_save: bool) -> Optional[str]:
+        """The kind of stop that this want needs: leave, save, hold; None while training may go on."""
+        untried = can_save and self.saved != want.want_gen
+        if untried and (want.mode == "unload" or want.checkpoint):
+            return "leave" if want.mode == "unload" else "save"
+        return "hold" if want.mode != "run" else None
 
     def act(self, now: float, done: int, can_save: bool) -> Act:
         """The action at a boundary."""
         want = self.in_force(now)
         if want is None:
             return GO
-        if can_save and (want.checkpoint or want.mode == "unload") and self.saved != want.want_gen:
+        stop = self.stop_for(want, can_save)
+        if stop in ("leave", "save"):
             return Act("save", want=want)
         if want.mode == "unload" and can_save and self.saved_well:
             return Act("leave", want=want)
-        if want.mode != "run":  # an unload that is not possible: hold the model instead
+        if stop == "hold":  # an unload that is not possible: hold the model instead
             return Act("hold", self.until, want)
         rest_s = self.duty.due(now)
         return Act("rest", min(now + rest_s, self.until), want) if rest_s > 0 else GO
@@ -152,3 +166,80 @@ class Lease:
             return None
         due = self.duty.next_at()
         return self.until if due is None or due <= now else min(self.until, due)
+
+
+NOBODY = WantLine("unload", 0, 0.0)
+"""Stands for the want of a rank without a supervisor of its own; its lease of 0 s is never acknowledged."""
+
+
+class StopAt:
+    """All ranks stop when `at` steps are done: to hold, to rest briefly, or to save and perhaps exit.
+
+    state: asked -> commit -> run (over), or leave. `until` is when this rank stops waiting by itself.
+    """
+
+    def __init__(self, epoch: int, at: int, kind: str, not_before: Optional[str], until: float) -> None:
+        self.epoch = epoch
+        self.at = at
+        self.kind = kind  # hold, rest, save, leave
+        self.not_before = not_before
+        self.state = "asked"
+        self.until = until
+        self.arrived = False
+        self.saved: Optional[bool] = None
+
+    @property
+    def saves(self) -> bool:
+        return self.kind in ("save", "leave")
+
+
+class Accord(Lease):
+    """The authority of a rank, in place of its `lease`: a want is acted on only where all ranks have agreed."""
+
+    def __init__(self, lease: Lease) -> None:
+        vars(self).update(vars(lease))
+        self.order: Optional[StopAt] = None
+
+    @property
+    def marks_early(self) -> bool:  # type: ignore[override]
+        """An unwritable marker must count as a failed checkpoint while all ranks can still stay."""
+        return self.order is not None and self.order.kind == "leave"
+
+    def running(self, now: float) -> Optional[WantLine]:
+        want = self.in_force(now)
+        return want if want is not None and want.mode == "run" and not want.checkpoint else None
+
+    def act(self, now: float, done: int, can_save: bool) -> Act:
+        order = self.order
+        if order is None or done < order.at or order.state == "run" or now >= order.until:
+            return GO
+        order.arrived = True
+        if order.state == "asked":
+            return Act("wait", order.until)
+        want = self.in_force(now)
+        if order.saves:
+            meant = (want or NOBODY)._replace(not_before=order.not_before)
+            if order.state == "leave":
+                return Act("leave", want=meant)
+            if order.saved is None:
+                return Act("save", want=meant)
+            return Act("wait", order.until)  # for the result of the other ranks' saving
+        if order.kind == "hold" and want is not None and not self._held(want, can_save):
+            want = None
+        return Act("idle" if order.kind == "rest" else "hold", order.until, want)
+
+    def _held(self, want: WantLine, can_save: bool) -> bool:
+        """True if being held fulfils this want: not for an unload that is still to be tried, nor if the supervisor of
+        this host did not ask for it."""
+        return want.mode == "pause" or (want.mode == "unload" and (not can_save or self.saved == want.want_gen))
+
+    def outcome(self, want: WantLine, well: bool) -> None:
+        super().outcome(want, well)
+        if self.order is not None:
+            self.order.saved = well
+
+    def limit(self, now: float, can_save: bool) -> int:
+        return FAR if self.order is None else self.order.at
+
+    def wakes_at(self, now: float) -> Optional[float]:
+        return self.until if self.in_force(now) is not None else None

@@ -265,7 +265,7 @@ class Link:
         gate = self.gate
         timed = gate.counter.watch()
         done = gate.counter.done()
-        self._beat_rate(done)
+        self.count(done)
         if gate.facts.get("total") is None and gate.facts.get("guess") is None and not gate.framework:
             found = guess.total(gate.step_total())
             if found is not None:
@@ -282,7 +282,8 @@ class Link:
             "timed": timed and (timed[0], round(max(0.0, gate.clock() - timed[1]), 6)),
         }
 
-    def _beat_rate(self, done: int) -> None:
+    def count(self, done: int) -> None:
+        """So many steps are done now: the newest point of the rate."""
         level = (self.gate.level(), self.gate.counter is self.gate.explicit)
         at = self.gate.running_s()
         if level != self._rate_for or (self._rate and done < self._rate[-1][1]):

@@ -21,9 +21,9 @@ import sys
 import threading
 from typing import Callable, Dict, Iterator, List, Optional
 
-from carbontui.client.pausing.accord import FAIL_OPEN_S, UNDECIDED_S, Accord, StopAt
+from carbontui.client import marker
 from carbontui.client.pausing.gate import Gate
-from carbontui.client.pausing.lease import Duty
+from carbontui.client.pausing.lease import FAIL_OPEN_S, UNDECIDED_S, Accord, Duty, StopAt
 from carbontui.client.pausing.store import Lost, Store, open_store
 
 LEAD_S = 0.02
@@ -128,20 +128,16 @@ class Ranks:
             order, self.accord.order = self.accord.order, None
             if order is not None:
                 if order.kind == "leave" and order.saved is not None and order.state != "leave":
-                    self.gate.on_unmark()
+                    marker.remove(marker.ours())
                 order.state = "run"
             self.gate.cond.notify_all()
         self.gate.on_change()
 
     def _turn(self, order: StopAt, state: str) -> None:
+        """The order has come to this state, or is still in it: its rank waits on."""
         with self.gate.cond:
-            order.state = state
-            order.until = self.gate.clock() + FAIL_OPEN_S
+            order.state, order.until = state, self.gate.clock() + FAIL_OPEN_S
             self.gate.cond.notify_all()
-
-    def _beat(self, order: StopAt) -> None:
-        with self.gate.cond:
-            order.until = self.gate.clock() + FAIL_OPEN_S
 
     def _until(self, true: Callable[[], bool], timeout_s: float) -> bool:
         """Wait for the condition at most this long; raises Lost when the process ends."""
@@ -216,7 +212,7 @@ class Ranks:
                 pulse = self._get(f"beat/{e}", 1.0)
                 if pulse != beat:
                     beat, heard = pulse, now
-                    self._beat(order)
+                    self._turn(order, order.state)
             if now - heard > FAIL_OPEN_S:
                 self.store.first(f"run/{e}", "silence")
 
@@ -224,20 +220,14 @@ class Ranks:
 
     def _asked(self) -> Optional[str]:
         """The kind of stop that rank 0's supervisor wants now, or None."""
-        now, lease, savers = self.gate.clock(), self.accord, self.gate.can_save()
-        want = lease.in_force(now)
+        now = self.gate.clock()
+        want = self.accord.in_force(now)
         share = want.duty if want is not None and want.mode == "run" else None
         if share != self.duty.share:
             self.duty.set(share, now)
         if want is None:
             return None
-        if savers and want.mode == "unload" and lease.saved != want.want_gen:
-            return "leave"
-        if savers and want.checkpoint and lease.saved != want.want_gen:
-            return "save"
-        if want.mode != "run":
-            return "hold"
-        return "rest" if self.duty.due(now) > 0 else None
+        return self.accord.stop_for(want, self.gate.can_save()) or ("rest" if self.duty.due(now) > 0 else None)
 
     def _lead(self, e: int) -> None:
         kind = None
@@ -301,9 +291,7 @@ class Ranks:
             elif order.kind == "rest":
                 self._rest(e, order)
             else:
-                while self._asked() == "hold":
-                    self._pulse(e, order)
-                    self._until(lambda: self._asked() != "hold", BEAT_S)
+                self._stand(e, order, lambda: self._asked() != "hold")
         self.store.first(f"run/{e}", word)
         return arrived or not wanted
 
@@ -346,9 +334,11 @@ class Ranks:
                 look_at, counts = now + LOOK_S, self._counts(e, order, others)
                 if counts != stands:
                     stands, moved_at = counts, now
-                elif now - moved_at >= max(STALL_S, STALL_STEPS / (self.speed() or math.inf)) and self._learn(
-                    e, order, others, counts
+                elif now - moved_at >= max(STALL_S, STALL_STEPS / (self.speed() or math.inf)) and (
+                    order.arrived or any(self.store.has(f"at/{e}/{r}") for r in others)
                 ):
+                    # no rank moves, and some are at the step: the others wait for them
+                    self.offsets.update((r, counts[r] - counts[0]) for r in others if counts[r] >= 0)
                     return False
         return True
 
@@ -362,30 +352,22 @@ class Ranks:
         ]
         return [self.gate.counter.done(), *theirs]
 
-    def _learn(self, e: int, order: StopAt, others: range, counts: List[int]) -> bool:
-        """No rank moves: learn the count differences, if some rank is at the step and the others wait for it."""
-        if not (order.arrived or any(self.store.has(f"at/{e}/{r}") for r in others)):
-            return False
-        self.offsets.update((r, counts[r] - counts[0]) for r in others if counts[r] >= 0)
-        return True
-
     def _pulse(self, e: int, order: StopAt) -> None:
         self.store.set(f"beat/{e}", str(self.gate.clock()))
-        self._beat(order)
+        self._turn(order, order.state)
 
     def _rest(self, e: int, order: StopAt) -> None:
         now = self.gate.clock()
         end = now + self.duty.due(now)
         self.duty.rest(now)
-        while self.gate.clock() < end and self.duty.share is not None:
-            self._pulse(e, order)
-            self._until(
-                lambda: self._asked() in ("hold", "leave", "save") or self.duty.share is None,
-                min(BEAT_S, max(0.0, end - self.gate.clock())),
-            )
-            if self._asked() in ("hold", "leave", "save"):
-                break
+        self._stand(e, order, lambda: self._asked() in ("hold", "leave", "save") or self.duty.share is None, end)
         self.duty.wake(self.gate.clock())
+
+    def _stand(self, e: int, order: StopAt, over: Callable[[], bool], end: float = math.inf) -> None:
+        """All ranks stand until this is so, at the longest until `end`."""
+        while not over() and self.gate.clock() < end:
+            self._pulse(e, order)
+            self._until(over, min(BEAT_S, max(0.0, end - self.gate.clock())))
 
     def _leave(self, e: int, order: StopAt, others: range) -> None:
         """All ranks have saved: tell them, wait for their confirmations, then exit, which releases the store."""

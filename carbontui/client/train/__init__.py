@@ -13,8 +13,7 @@ loss and gradient of the whole batch; `Precision` uses mixed precision where tha
 copies the next batch while this one is computed; `ResumableBatches` resumes at any step.
 """
 
-from carbontui.client.train.batches import Precision, accumulate, micro_batches, step
-from carbontui.client.train.loading import ResumableBatches, on_device
+from carbontui.client.train.batches import Precision, ResumableBatches, accumulate, micro_batches, on_device, step
 from carbontui.client.train.trial import TrainEstimate, estimate
 
 __all__ = [

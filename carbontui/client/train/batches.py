@@ -1,4 +1,4 @@
-"""Gradient accumulation: loss and gradient of a large batch, in the memory of a small part.
+"""Batches: their order, their way to the device, and a large one in the memory of a small part.
 
 The gradient of a mean over n samples is the sum over the parts of their own means, each weighted by its share of
 n. That holds for a ragged last part as well, and for every loss that is a mean over samples. It does not hold where
@@ -8,7 +8,10 @@ samples see each other: batch normalisation computes its statistics over a part,
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Callable, Iterator, Optional, Tuple
+import operator
+from typing import Any, Callable, Iterable, Iterator, List, Optional, Tuple
+
+from carbontui.client.checkpoint import ShuffledIndices
 
 
 def micro_batches(batch: Any, size: int) -> Iterator[Tuple[Any, float]]:
@@ -19,7 +22,7 @@ def micro_batches(batch: Any, size: int) -> Iterator[Tuple[Any, float]]:
     total = _samples(batch)
     for first in range(0, total, size):
         last = min(total, first + size)
-        yield _cut(batch, first, last), (last - first) / total
+        yield mapped(batch, operator.itemgetter(slice(first, last))), (last - first) / total
 
 
 def accumulate(
@@ -65,25 +68,23 @@ def step(
 
 
 def _samples(batch: Any) -> int:
-    if isinstance(batch, dict):
-        sizes = {_samples(part) for part in batch.values()}
-    elif isinstance(batch, (list, tuple)):
-        sizes = {_samples(part) for part in batch}
-    else:
-        return int(batch.shape[0])
-    if len(sizes) != 1 or not min(sizes):
+    sizes = set()
+    mapped(batch, lambda tensor: sizes.add(int(tensor.shape[0])))
+    if len(sizes) != 1 or 0 in sizes:
         raise ValueError(
             f"the parts of a batch hold {sorted(sizes)} samples; all must hold the same number, at least 1"
         )
     return sizes.pop()
 
 
-def _cut(batch: Any, first: int, last: int) -> Any:
-    if isinstance(batch, dict):
-        return {name: _cut(part, first, last) for name, part in batch.items()}
-    if isinstance(batch, (list, tuple)):
-        return tuple(_cut(part, first, last) for part in batch)
-    return batch[first:last]
+def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+    """The same dicts, lists and tuples, and in them `change` of everything else."""
+    if isinstance(value, dict):
+        return {name: mapped(part, change) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        parts = [mapped(part, change) for part in value]
+        return parts if isinstance(value, list) else tuple(parts)
+    return change(value)
 
 
 class Precision:
@@ -131,3 +132,58 @@ class Precision:
     def load_state_dict(self, state: Any) -> None:
         if self._scaler is not None and state:
             self._scaler.load_state_dict(state)
+
+
+class ResumableBatches:
+    """A batch_sampler for torch's DataLoader: `batches` batches from `step` on, in the order of ShuffledIndices,
+    determined only by seed and step. Batches prefetched by workers are not lost by stopping."""
+
+    def __init__(self, size: int, batch: int, batches: int, seed: int = 0, step: int = 0) -> None:
+        self.order = ShuffledIndices(size, batch, seed)
+        self.step, self.end = step, batches
+
+    def __iter__(self) -> Iterator[List[int]]:
+        source = self.order.batches(self.step)
+        for _ in range(len(self)):
+            yield next(source)
+
+    def __len__(self) -> int:
+        return max(0, self.end - self.step)
+
+
+def on_device(loader: Iterable[Any], device: Any) -> Iterator[Any]:
+    """The loader's batches on the device. For CUDA each is pinned (a DataLoader's pin_memory=True does it earlier, in
+    its own thread) and copied on a separate stream while the previous batch is computed; elsewhere a plain copy."""
+    import torch
+
+    if not str(device).startswith("cuda"):
+        for batch in loader:
+            yield mapped(batch, lambda part: part.to(device) if hasattr(part, "to") else part)
+        return
+    stream: Any = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+
+    def ahead(tensor: Any) -> Any:
+        if not hasattr(tensor, "to"):
+            return tensor
+        pinned = tensor if tensor.is_pinned() or tensor.is_cuda else tensor.pin_memory()
+        return pinned.to(device, non_blocking=True)
+
+    coming: Any = None
+    for batch in loader:
+        with torch.cuda.stream(stream):
+            copied = mapped(batch, ahead)
+        if coming is not None:
+            yield _awaited(coming, stream, device)
+        coming = copied
+    if coming is not None:
+        yield _awaited(coming, stream, device)
+
+
+def _awaited(batch: Any, stream: Any, device: Any) -> Any:
+    """The batch, once its copy is done; its memory is not reused before the computing stream has finished with it."""
+    import torch
+
+    now = torch.cuda.current_stream(device)
+    now.wait_stream(stream)
+    mapped(batch, lambda part: part.record_stream(now) if hasattr(part, "to") else None)
+    return batch

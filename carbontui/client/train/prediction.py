@@ -171,21 +171,27 @@ def fixed_and_rate(sizes: Sequence[float], times: Sequence[float]) -> Tuple[floa
     Raises ValueError for fewer than two different sizes."""
     if len(set(sizes)) < 2 or len(sizes) != len(times) or min(times) <= 0 or min(sizes) <= 0:
         raise ValueError("needs positive times of at least two different sizes")
-    expected = list(sizes)
+    fixed, rate, each = 0.0, 0.0, [1.0 / (size * size) for size in sizes]
     for _ in range(REFITS):
-        fixed, rate = _line(sizes, times, [1.0 / (value * value) for value in expected])
-        least = min(times)
-        expected = [max(least, fixed + rate * size) for size in sizes]
+        mass, mean_n, square = moments(sizes, each)
+        mean_t = math.fsum(w * t for w, t in zip(each, times)) / mass
+        rate = math.fsum(w * (n - mean_n) * (t - mean_t) for w, n, t in zip(each, sizes, times)) / square
+        fixed = mean_t - rate * mean_n
+        each = weights(sizes, times, fixed, rate)
     return fixed, rate
 
 
-def _line(sizes: Sequence[float], times: Sequence[float], weights: Sequence[float]) -> Tuple[float, float]:
-    total = math.fsum(weights)
-    mean_n = math.fsum(w * n for w, n in zip(weights, sizes)) / total
-    mean_t = math.fsum(w * t for w, t in zip(weights, times)) / total
-    above = math.fsum(w * (n - mean_n) * (t - mean_t) for w, n, t in zip(weights, sizes, times))
-    rate = above / math.fsum(w * (n - mean_n) ** 2 for w, n in zip(weights, sizes))
-    return mean_t - rate * mean_n, rate
+def weights(sizes: Sequence[float], times: Sequence[float], fixed: float, rate: float) -> List[float]:
+    """1 / expected time^2 of each size."""
+    least = min(times)
+    return [1.0 / max(least, fixed + rate * size) ** 2 for size in sizes]
+
+
+def moments(sizes: Sequence[float], weights: Sequence[float]) -> Tuple[float, float, float]:
+    """The sum of the weights, the weighted mean of the sizes, and the weighted sum of squares about it."""
+    mass = math.fsum(weights)
+    middle = math.fsum(w * n for w, n in zip(weights, sizes)) / mass
+    return mass, middle, math.fsum(w * (n - middle) ** 2 for w, n in zip(weights, sizes))
 
 
 @lru_cache(maxsize=None)
@@ -207,16 +213,9 @@ def _central(t: float, degrees: int) -> float:
     """P(|T| < t) for whole degrees of freedom (Abramowitz and Stegun 26.7.3 and 26.7.4)."""
     theta = math.atan2(t, math.sqrt(degrees))
     cos2, sin = math.cos(theta) ** 2, math.sin(theta)
-    if degrees % 2:
-        if degrees == 1:
-            return 2 * theta / math.pi
-        term = total = math.cos(theta)
-        for k in range(3, degrees - 1, 2):
-            term *= cos2 * (k - 1) / k
-            total += term
-        return 2 / math.pi * (theta + sin * total)
-    term = total = 1.0
-    for k in range(2, degrees - 1, 2):
+    odd = degrees % 2
+    term = total = (math.cos(theta) if degrees > 1 else 0.0) if odd else 1.0
+    for k in range(2 + odd, degrees - 1, 2):
         term *= cos2 * (k - 1) / k
         total += term
-    return sin * total
+    return 2 / math.pi * (theta + sin * total) if odd else sin * total

@@ -7,15 +7,17 @@ part as well. The interval covers the noise of the steps (batch means, as they a
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import time
-from typing import Any, Callable, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Tuple
 
 from carbontui.client import device
 from carbontui.client.api import gate
+from carbontui.client.checkpoint import random_states, set_random_states
 from carbontui.client.train import prediction
-from carbontui.client.train.kept_state import kept
+from carbontui.client.train.batches import mapped
 
 WARMUP_STEPS = 3
 SIZES = (2, 4, 8, 16)
@@ -90,6 +92,54 @@ def estimate(
     return _made(sizes, times, steps, validation_s, total, batch_size, epochs, watts, min(1.0, waited))
 
 
+@contextlib.contextmanager
+def kept(model: Any, optimizer: Any) -> Iterator[None]:
+    """Restore model, optimizer and Python's, numpy's and torch's random generators afterwards, whatever happens inside.
+    Copies are in host memory: nothing is duplicated on a board."""
+    import torch
+
+    tensors = [*model.parameters(), *model.buffers()]
+    values = [_Away(tensor).value for tensor in tensors]
+    gradients = [_copied(parameter.grad) for parameter in model.parameters()]
+    modes = [(module, module.training) for module in model.modules()]
+    states = {parameter: _copied(state) for parameter, state in optimizer.state.items()}
+    groups = [{name: _copied(value) for name, value in g.items() if name != "params"} for g in optimizer.param_groups]
+    dice = random_states()
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for tensor, value in zip(tensors, values):
+                tensor.copy_(value)
+        for parameter, gradient in zip(model.parameters(), gradients):
+            parameter.grad = _placed(gradient)
+        for module, training in modes:
+            module.training = training
+        optimizer.state.clear()
+        for parameter, state in states.items():
+            optimizer.state[parameter] = _placed(state)
+        for group, was in zip(optimizer.param_groups, groups):
+            for name in set(group) - set(was) - {"params"}:
+                del group[name]
+            group.update(_placed(was))
+        set_random_states(dice)
+
+
+class _Away:
+    """A tensor's value in host memory, and the device it belongs to."""
+
+    def __init__(self, tensor: Any) -> None:
+        self.value, self.device = tensor.detach().to("cpu", copy=True), tensor.device
+
+
+def _copied(value: Any) -> Any:
+    return mapped(value, lambda part: _Away(part) if hasattr(part, "detach") else part)
+
+
+def _placed(value: Any) -> Any:
+    return mapped(value, lambda part: part.value.to(part.device, copy=True) if isinstance(part, _Away) else part)
+
+
 def _timed(
     step: Callable[[Any], Any], dataset: Any, loader: Callable[[Any], Any], batch_size: int, due: float
 ) -> Tuple[List[int], List[float], List[float]]:
@@ -138,12 +188,13 @@ def _made(
 ) -> TrainEstimate:
     """`core_wait` is the share of the trial in which its thread was runnable and waited for a core: without the other
     programs everything takes 1 - core_wait of its time, with twice as many 1 + core_wait; the interval covers both."""
-    note, linear = "", True
+    notes: List[str] = []
+    linear = True
     if len(set(sizes)) < 2:
         # one batch is the whole epoch: it was timed as it is
         epoch_s = sum(times) / len(times)
         fixed, rate, spread = 0.0, epoch_s / total, 0.0
-        note = "the data set is one batch"
+        notes.append("the data set is one batch")
     else:
         fixed, rate = prediction.fixed_and_rate(sizes, times)
         if fixed < 0:
@@ -152,16 +203,15 @@ def _made(
         spread = _doubt(sizes, times, fixed, rate, total)
         linear = _linear(sizes, times)
         if not linear:
-            note = "time does not grow with the size alone (caches, memory?): the interval does not cover that"
+            notes.append("time does not grow with the size alone (caches, memory?): the interval does not cover that")
     seconds = epochs * (epoch_s + validation_s)
     count = epochs * math.ceil(total / batch_size)
     noise = prediction.remaining(steps, count)
     half = 0.0 if noise is None else (noise.hi - noise.lo) / 2
     if noise is not None and noise.drifting:
-        note = "; ".join(filter(None, (note, f"drifting: steps took {100 * noise.drift:+.0f} % over the trial")))
+        notes.append(f"drifting: steps took {100 * noise.drift:+.0f} % over the trial")
     if core_wait >= BUSY:
-        busy = f"busy machine: it waited {100 * core_wait:.0f} % of the time for a core"
-        note = "; ".join(filter(None, (note, busy)))
+        notes.append(f"busy machine: it waited {100 * core_wait:.0f} % of the time for a core")
     half = math.hypot(half, epochs * spread, core_wait * seconds)
     kwh = None if watts is None else watts * seconds / 3.6e6  # the client imports nothing, and so no constant, of ours
     return TrainEstimate(
@@ -175,7 +225,7 @@ def _made(
         epochs=epochs,
         steps_timed=len(steps),
         linear=linear,
-        note=note,
+        note="; ".join(notes),
         kwh=kwh,
     )
 
@@ -183,11 +233,8 @@ def _made(
 def _doubt(sizes: List[int], times: List[float], fixed: float, rate: float, total: int) -> float:
     """95 % half-width of the expected seconds of one whole epoch, from the scatter of the short ones about their line
     (weights as in `fixed_and_rate`: a deviation counts relative to the expected time)."""
-    expected = [max(min(times), fixed + rate * size) for size in sizes]
-    weights = [1.0 / (value * value) for value in expected]
-    mass = math.fsum(weights)
-    middle = math.fsum(w * n for w, n in zip(weights, sizes)) / mass
-    square = math.fsum(w * (n - middle) ** 2 for w, n in zip(weights, sizes))
+    weights = prediction.weights(sizes, times, fixed, rate)
+    mass, middle, square = prediction.moments(sizes, weights)
     free = len(sizes) - 2
     misfit = math.fsum(w * (t - fixed - rate * n) ** 2 for w, n, t in zip(weights, sizes, times)) / free
     error = math.sqrt(misfit * (1.0 / mass + (total - middle) ** 2 / square))

@@ -10,7 +10,7 @@ import io
 import itertools
 import json
 import zipfile
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
 from itertools import pairwise
@@ -19,20 +19,16 @@ from typing import Any, ClassVar
 from xml.etree import ElementTree
 
 from carbontui.grid import clean, typical
-from carbontui.grid.faults import BadAnswer, Denied, GridError, NoData
+from carbontui.grid.faults import BadAnswer, GridError, NoData
 from carbontui.grid.fuels import intensity_g_per_kwh
 from carbontui.grid.http import BUSY_S, Http, HttpReply, Question
 from carbontui.grid.settings import GridSettings
-from carbontui.grid.types import Answer, Mix, Series, Signal
+from carbontui.grid.types import DAY_S, HOUR_S, Answer, Kind, Mix, Series, Signal
 
-HOUR_S = 3600.0
-DAY_S = 86400.0
 # raised when an answer of an unexpected shape is parsed; anything else would be our bug
 SHAPE_FAULTS = (KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError, csv.Error)
 ROWS_MAX = 200_000
 """Rows of one answer at most: over a year of five-minute values; an answer with more is faulty."""
-SEEN_S = 12 * HOUR_S
-"""How far back the forecast query starts: accounts need the prices of the last hours."""
 
 
 class Provider:
@@ -61,6 +57,8 @@ class Provider:
     """Least time between two requests of this machine to one data set, whatever the question or zone."""
     overlap_s: ClassVar[float] = DAY_S
     """How much known history each request fetches again, because the provider revises its values."""
+    seen_s: ClassVar[float] = 0.0
+    """How far back the forecast query starts."""
     zeros: ClassVar[bool] = False
     """Whether 0 g is a valid value; in most averages it is an error."""
     recorded: ClassVar[bool] = True
@@ -72,20 +70,13 @@ class Provider:
 
     def __init__(self, http: Http, settings: GridSettings) -> None:
         self.http = http
-        self._settings = settings
+        self.settings = settings
         self.url = settings.base_urls.get(self.name, self.base).rstrip("/")
 
     @classmethod
     def covers(cls, zone: str) -> bool:
         """Whether it has data for the zone."""
         return zone in cls.zones
-
-    def key(self, name: str) -> str:
-        """A key's value. Raises Denied naming the variable, never the value."""
-        value = self._settings.keys.get(name)
-        if not value:
-            raise Denied(f"{self.title} needs a key: set {name}")
-        return value
 
     async def get(
         self,
@@ -106,36 +97,38 @@ class Provider:
         """The decoded JSON body of one answer. Raises GridError."""
         return from_json((await self.get(path, params, **how)).body, self.title)
 
+    async def ask(self, zone: str, start_s: float, end_s: float, now_s: float, kind: Kind) -> Iterable[clean.Raw]:
+        """The values of the stretch, `actual` or `forecast`, read as they are iterated over. Raises GridError."""
+        raise NotImplementedError
+
     async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> Answer:
         """Realised values, and notes on repairs. Raises GridError."""
-        raise NoData(f"{self.title} has no history")
+        return self.series(zone, await self.ask(zone, start_s, end_s, now_s, "actual"), now_s)
 
     async def forecast(self, zone: str, end_s: float, now_s: float) -> Answer:
         """Forecast values from now on; may end before `end_s`. Raises GridError."""
-        raise NoData(f"{self.title} has no forecast")
+        return self.series(zone, await self.ask(zone, now_s - self.seen_s, end_s, now_s, "forecast"), now_s, now_s)
 
-    def series_of_mix(self, zone: str, read: Callable[[], Iterable[Mix]], now_s: float) -> Answer:
+    def series_of_mix(self, zone: str, read: Iterable[Mix], now_s: float) -> Answer:
         """`series` from a fuel mix: an intensity by the factors of `fuels.FACTORS`, with the mix of the last day."""
         mixes: list[Mix] = []
 
         def raw() -> Iterator[clean.Raw]:
-            mixes.extend(itertools.islice(read(), ROWS_MAX + 1))
+            mixes.extend(itertools.islice(read, ROWS_MAX + 1))
             for start_s, dur_s, megawatts in mixes:
                 yield start_s, dur_s, intensity_g_per_kwh(megawatts, self.signal), "estimated"
 
-        series, notes = self.series(zone, raw, now_s)
+        series, notes = self.series(zone, raw(), now_s)
         kept = {row.start_s for row in series.rows if row.start_s > now_s - DAY_S}
         return replace(series, mix=tuple(mix for mix in mixes if mix.start_s in kept)), notes
 
-    def series(
-        self, zone: str, read: Callable[[], Iterable[clean.Raw]], now_s: float, generated_at_s: float | None = None
-    ) -> Answer:
+    def series(self, zone: str, read: Iterable[clean.Raw], now_s: float, generated_at_s: float | None = None) -> Answer:
         """Rows read and cleaned; an unexpected shape becomes BadAnswer. Raises GridError."""
         # a country's mean does not hold for one of its islands: Tasmania is far below Australia's 550 g
         usual = typical.profile(zone) if typical.is_own(zone) else None
         usual_g = usual.at(now_s)[0] if usual and self.signal != "price" else None
         try:
-            raw = list(itertools.islice(read(), ROWS_MAX + 1))
+            raw = list(itertools.islice(read, ROWS_MAX + 1))
         except GridError:
             raise
         except SHAPE_FAULTS as error:
@@ -155,17 +148,8 @@ class PriceProvider(Provider):
     """A market's prices in currency per kWh: final once published, possibly negative."""
 
     signal: ClassVar[Signal] = "price"
+    seen_s: ClassVar[float] = 12 * HOUR_S  # accounts need the prices of the last hours
     currency: str | None = "EUR"
-
-    async def between(self, zone: str, start_s: float, end_s: float, now_s: float) -> Answer:
-        """Prices of the stretch as far as published. Raises GridError."""
-        raise NotImplementedError
-
-    async def forecast(self, zone: str, end_s: float, now_s: float) -> Answer:
-        return await self.between(zone, now_s - SEEN_S, end_s, now_s)
-
-    async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> Answer:
-        return await self.between(zone, start_s, end_s, now_s)
 
 
 def utc(text: str) -> float:

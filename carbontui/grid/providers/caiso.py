@@ -22,19 +22,9 @@ from zoneinfo import ZoneInfo
 from carbontui.grid import clean
 from carbontui.grid.faults import BadAnswer, NoData, NotFound
 from carbontui.grid.http import HttpReply
-from carbontui.grid.providers.base import (
-    DAY_S,
-    HOUR_S,
-    PriceProvider,
-    Provider,
-    number,
-    stamp,
-    unzipped,
-    utc,
-    whole_lines,
-)
+from carbontui.grid.providers.base import PriceProvider, Provider, number, stamp, unzipped, utc, whole_lines
 from carbontui.grid.providers.frame import LocalClock
-from carbontui.grid.types import Answer, Mix, Signal
+from carbontui.grid.types import DAY_S, HOUR_S, Answer, Kind, Mix, Signal
 
 ZONE = "US-CAL-CISO"
 HERE = ZoneInfo("America/Los_Angeles")
@@ -185,9 +175,9 @@ class Caiso(Provider):
         def read() -> Iterator[clean.Raw]:
             sources = dated(supply, there, now_s)
             mixes.extend(mixed(sources))
-            return _intensity(dated(co2, there, now_s), sources)
+            yield from _intensity(dated(co2, there, now_s), sources)
 
-        series, notes = self.series(zone, read, now_s)
+        series, notes = self.series(zone, read(), now_s)
         return replace(series, mix=tuple(mixes)), notes
 
     async def _tables(self, day: datetime, now_s: float) -> tuple[HttpReply, HttpReply]:
@@ -206,7 +196,7 @@ class Caiso(Provider):
             except NotFound:  # the previous day's files appear some time after midnight
                 if day is today:
                     raise
-        url = f"{self._settings.base_urls.get('caiso-price', BASE).rstrip('/')}/SingleZip"
+        url = f"{self.settings.base_urls.get('caiso-price', BASE).rstrip('/')}/SingleZip"
         hence = span(now_s - HOUR_S, end_s)
         load = (await self.get(url, LOAD | hence)).body
         await asyncio.sleep(self.pause_s)
@@ -216,9 +206,9 @@ class Caiso(Provider):
             tables = [(dated(co2, day, now_s), dated(supply, day, now_s)) for day, co2, supply in days]
             samples = [sample for both in tables for sample in net_loads(*both)]
             wanted = hours(load, "TAC_AREA_NAME", {WHOLE_AREA})
-            return expected(samples, wanted, hours(renewables, "TRADING_HUB", HUBS))
+            yield from expected(samples, wanted, hours(renewables, "TRADING_HUB", HUBS))
 
-        return self.series(zone, read, now_s, now_s)
+        return self.series(zone, read(), now_s, now_s)
 
 
 def _intensity(co2: Table, supply: Table) -> Iterator[clean.Raw]:
@@ -238,9 +228,8 @@ class CaisoPrice(PriceProvider):
     currency: str | None = "USD"
     zones = frozenset({ZONE})
 
-    async def between(self, zone: str, start_s: float, end_s: float, now_s: float) -> Answer:
-        body = (await self.get("SingleZip", PRICES | span(start_s, end_s))).body
-        return self.series(zone, lambda: _prices(body), now_s, now_s)
+    async def ask(self, zone: str, start_s: float, end_s: float, now_s: float, kind: Kind) -> Iterator[clean.Raw]:
+        return _prices((await self.get("SingleZip", PRICES | span(start_s, end_s))).body)
 
 
 def _prices(body: bytes) -> Iterator[clean.Raw]:

@@ -11,18 +11,9 @@ from typing import ClassVar
 from zoneinfo import ZoneInfo
 
 from carbontui.grid.faults import BadAnswer
-from carbontui.grid.providers.base import (
-    DAY_S,
-    HOUR_S,
-    from_json,
-    from_xml,
-    number,
-    text_of,
-    unzipped,
-    utc,
-    whole_lines,
-)
+from carbontui.grid.providers.base import from_json, from_xml, number, text_of, unzipped, utc, whole_lines
 from carbontui.grid.providers.frame import LocalClock, MixProvider, Power, amount
+from carbontui.grid.types import DAY_S, HOUR_S
 
 OFFSETS = {"EST": "-05:00", "EDT": "-04:00"}
 FILE_MAX = 4 * 2**20

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Iterator
 from typing import ClassVar
 
 from carbontui.grid.faults import BadAnswer
-from carbontui.grid.providers.base import DAY_S, HOUR_S, from_json, number, rows_of, stamp, utc
+from carbontui.grid.providers.base import from_json, number, rows_of, stamp, utc
 from carbontui.grid.providers.frame import MixProvider, Power
-from carbontui.grid.types import Signal
+from carbontui.grid.types import DAY_S, HOUR_S, Signal
 
 
 class Eia(MixProvider):
@@ -49,7 +49,7 @@ class Eia(MixProvider):
             "sort[0][column]": "period",
             "sort[0][direction]": "asc",
             "length": "5000",
-            "api_key": self.key("EIA_API_KEY"),
+            "api_key": self.settings.keys["EIA_API_KEY"],
         }
         yield (await self.get("v2/electricity/rto/fuel-type-data/data/", params)).body
 

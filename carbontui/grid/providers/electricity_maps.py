@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from carbontui.grid import clean
 from carbontui.grid.faults import BadAnswer, Denied, NoData, NotFound
-from carbontui.grid.providers.base import DAY_S, HOUR_S, Provider, number, rows_of, stamp, stepped, utc
-from carbontui.grid.types import Answer, Signal
+from carbontui.grid.providers.base import Provider, number, rows_of, stamp, stepped, utc
+from carbontui.grid.types import DAY_S, HOUR_S, Answer, Signal
 
 
 class ElectricityMaps(Provider):
@@ -35,22 +35,22 @@ class ElectricityMaps(Provider):
             span = {"start": stamp(start_s), "end": stamp(end_s)}
             try:
                 data = await self._ask("past-range", zone, span)
-                return self.series(zone, lambda: self._read(data, zone, "data"), now_s)
+                return self.series(zone, self._read(data, zone, "data"), now_s)
             except (Denied, BadAnswer, NotFound):
                 # a free plan answers 401, 400 or 404 here, and never has values older than a day
                 if end_s < now_s - 25 * HOUR_S:
                     raise
         data = await self._ask("history", zone)
-        return self.series(zone, lambda: self._read(data, zone, "history"), now_s)
+        return self.series(zone, self._read(data, zone, "history"), now_s)
 
     async def forecast(self, zone: str, end_s: float, now_s: float) -> Answer:
         data = await self._ask("forecast", zone)
         made_s = utc(data["updatedAt"]) if isinstance(data, dict) and isinstance(data.get("updatedAt"), str) else now_s
-        return self.series(zone, lambda: self._read(data, zone, "forecast"), now_s, made_s)
+        return self.series(zone, self._read(data, zone, "forecast"), now_s, made_s)
 
     async def _ask(self, what: str, zone: str, more: dict[str, str] | None = None) -> Any:
         params = {"zone": zone, "shouldUseFallbackCallerLookup": "false", **(more or {})}
-        headers = {"auth-token": self.key("ELECTRICITYMAPS_TOKEN")}
+        headers = {"auth-token": self.settings.keys["ELECTRICITYMAPS_TOKEN"]}
         return await self.json(f"carbon-intensity/{what}", params, headers=headers)
 
     def _read(self, data: Any, zone: str, part: str) -> Iterator[clean.Raw]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from carbontui.grid import clean
-from carbontui.grid.providers.base import DAY_S, PriceProvider, Provider, number, rows_of, stamp, stepped
-from carbontui.grid.types import Answer, Signal
+from carbontui.grid.providers.base import PriceProvider, Provider, number, rows_of, stamp, stepped
+from carbontui.grid.types import DAY_S, Kind, Signal
 
 AREAS = {"DK-DK1": "DK1", "DK-DK2": "DK2"}
 
@@ -30,33 +30,31 @@ class EnergiDataService(Provider):
     limits: ClassVar[str] = "forecast to the end of this or the next day"
     zones = AREAS
 
-    async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> Answer:
-        data = await self._ask("CO2Emis", zone, "Minutes5UTC", start_s, end_s)
-        return self.series(zone, lambda: self._read(data, zone, "Minutes5UTC", "CO2Emission", "actual"), now_s)
+    seen_s: ClassVar[float] = 300.0
+    data_sets: ClassVar[Mapping[str, str]] = {"actual": "CO2Emis", "forecast": "CO2EmisProg"}
+    columns: ClassVar[tuple[str, str]] = ("Minutes5UTC", "CO2Emission")
+    factor: ClassVar[float] = 1.0
 
-    async def forecast(self, zone: str, end_s: float, now_s: float) -> Answer:
-        data = await self._ask("CO2EmisProg", zone, "Minutes5UTC", now_s - 300, end_s)
-        read = lambda: self._read(data, zone, "Minutes5UTC", "CO2Emission", "forecast")  # noqa: E731
-        return self.series(zone, read, now_s, now_s)
-
-    async def _ask(self, dataset: str, zone: str, column: str, start_s: float, end_s: float) -> Any:
-        return await self.json(
-            f"dataset/{dataset}",
+    async def ask(self, zone: str, start_s: float, end_s: float, now_s: float, kind: Kind) -> Iterator[clean.Raw]:
+        data = await self.json(
+            f"dataset/{self.data_sets[kind]}",
             {
                 # without `timezone=utc`, start and end are local time
                 "start": stamp(start_s, "%Y-%m-%dT%H:%M"),
                 "end": stamp(end_s, "%Y-%m-%dT%H:%M"),
                 "timezone": "utc",
                 "filter": json.dumps({"PriceArea": [AREAS[zone]]}),
-                "sort": f"{column} asc",
+                "sort": f"{self.columns[0]} asc",
                 "limit": "0",
             },
         )
+        return self._read(data, zone, kind)
 
-    def _read(self, data: Any, zone: str, when: str, what: str, kind: str, factor: float = 1.0) -> Iterator[clean.Raw]:
+    def _read(self, data: Any, zone: str, kind: Kind) -> Iterator[clean.Raw]:
+        when, what = self.columns
         records = [record for record in rows_of(data, "records") if record.get("PriceArea") == AREAS[zone]]
         for start_s, length, record in stepped(records, when, 300.0):
-            yield start_s, length, number(record[what], factor), kind
+            yield start_s, length, number(record[what], self.factor), kind
 
 
 class EnergiDataPrice(PriceProvider, EnergiDataService):
@@ -67,8 +65,6 @@ class EnergiDataPrice(PriceProvider, EnergiDataService):
     window_s: ClassVar[float] = 900.0
     reach_s: ClassVar[float] = 14 * DAY_S
     limits: ClassVar[str] = ""
-
-    async def between(self, zone: str, start_s: float, end_s: float, now_s: float) -> Answer:
-        data = await self._ask("DayAheadPrices", zone, "TimeUTC", start_s, end_s)
-        read = lambda: self._read(data, zone, "TimeUTC", "DayAheadPriceEUR", "forecast", 1e-3)  # noqa: E731
-        return self.series(zone, read, now_s, now_s)
+    data_sets: ClassVar[Mapping[str, str]] = dict.fromkeys(("actual", "forecast"), "DayAheadPrices")
+    columns: ClassVar[tuple[str, str]] = ("TimeUTC", "DayAheadPriceEUR")
+    factor: ClassVar[float] = 1e-3

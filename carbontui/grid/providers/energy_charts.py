@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from carbontui.grid import clean
 from carbontui.grid.faults import BadAnswer
-from carbontui.grid.providers.base import DAY_S, PriceProvider, Provider, number, stamp, steps
-from carbontui.grid.types import Answer, Signal
+from carbontui.grid.providers.base import PriceProvider, Provider, number, stamp, steps
+from carbontui.grid.types import DAY_S, Kind, Signal
 
 COUNTRIES = frozenset({
     "AL", "AM", "AT", "AZ", "BA", "BE", "BG", "BY", "CH", "CY", "CZ", "DE", "DK", "EE", "ES", "FI",
@@ -36,14 +36,11 @@ class EnergyCharts(Provider):
     limits: ClassVar[str] = "forecast to the end of the day"
     zones: ClassVar[Collection[str]] = COUNTRIES
 
-    async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> Answer:
-        span = {"start": stamp(start_s), "end": stamp(end_s)}
+    async def ask(self, zone: str, start_s: float, end_s: float, now_s: float, kind: Kind) -> Iterator[clean.Raw]:
+        # the forecast is asked for without a span
+        span = {"start": stamp(start_s), "end": stamp(end_s)} if kind == "actual" else {}
         data = await self.json("co2eq", {"country": zone.lower(), **span})
-        return self.series(zone, lambda: self._read(data, "co2eq", "actual"), now_s)
-
-    async def forecast(self, zone: str, end_s: float, now_s: float) -> Answer:
-        data = await self.json("co2eq", {"country": zone.lower()})
-        return self.series(zone, lambda: self._read(data, "co2eq_forecast", "forecast"), now_s, now_s)
+        return self._read(data, "co2eq" if kind == "actual" else "co2eq_forecast", kind)
 
     def _read(self, data: Any, column: str, kind: str, factor: float = 1.0) -> Iterator[clean.Raw]:
         stamps = [float(value) for value in data["unix_seconds"]] if data else []
@@ -66,7 +63,7 @@ class EnergyChartsPrice(PriceProvider, EnergyCharts):
     limits: ClassVar[str] = ""
     zones = PRICE_ZONES
 
-    async def between(self, zone: str, start_s: float, end_s: float, now_s: float) -> Answer:
+    async def ask(self, zone: str, start_s: float, end_s: float, now_s: float, kind: Kind) -> Iterator[clean.Raw]:
         span = {"start": stamp(start_s), "end": stamp(end_s)}
         data = await self.json("price", {"bzn": PRICE_ZONES[zone], **span})
-        return self.series(zone, lambda: self._read(data, "price", "forecast", 1e-3), now_s, now_s)
+        return self._read(data, "price", kind, 1e-3)

@@ -9,9 +9,9 @@ from xml.etree import ElementTree
 
 from carbontui.grid import clean
 from carbontui.grid.faults import BadAnswer, NoData
-from carbontui.grid.providers.base import DAY_S, HOUR_S, PriceProvider, Provider, from_xml, stamp, text_of, utc
+from carbontui.grid.providers.base import PriceProvider, Provider, from_xml, stamp, text_of, utc
 from carbontui.grid.providers.frame import MixProvider, Power
-from carbontui.grid.types import Answer, Signal
+from carbontui.grid.types import DAY_S, HOUR_S, Kind, Signal
 
 BAN_S = 660.0
 """Too many requests are answered with a ban of ten minutes."""
@@ -39,11 +39,11 @@ class _Platform(Provider):
     overlap_s: ClassVar[float] = DAY_S
     zones: ClassVar[Mapping[str, str]] = AREAS
 
-    async def ask(self, params: dict[str, str], start_s: float, end_s: float) -> bytes:
+    async def document(self, params: dict[str, str], start_s: float, end_s: float) -> bytes:
         """The document of a stretch of whole hours. Raises GridError."""
         form = "%Y%m%d%H00"
         span = {"periodStart": stamp(start_s, form), "periodEnd": stamp(end_s + HOUR_S, form)}
-        token = {"securityToken": self.key(self.keys[0])}
+        token = {"securityToken": self.settings.keys[self.keys[0]]}
         return (await self.get("api", {**params, **span, **token})).body
 
 
@@ -99,7 +99,7 @@ class Entsoe(_Platform, MixProvider):
 
     async def request(self, zone: str, start_s: float, end_s: float, now_s: float) -> AsyncIterator[bytes]:
         params = {"documentType": "A75", "processType": "A16", "in_Domain": AREAS[zone]}
-        yield await self.ask(params, start_s, end_s)
+        yield await self.document(params, start_s, end_s)
 
     def read(self, body: bytes, zone: str) -> Iterator[Power]:
         for series in tree(body).findall("TimeSeries"):
@@ -120,14 +120,13 @@ class EntsoePrice(PriceProvider, _Platform):
     title: ClassVar[str] = "ENTSO-E day-ahead price"
     limits: ClassVar[str] = "not to be republished"
 
-    async def between(self, zone: str, start_s: float, end_s: float, now_s: float) -> Answer:
+    async def ask(self, zone: str, start_s: float, end_s: float, now_s: float, kind: Kind) -> Iterator[clean.Raw]:
         params = {"documentType": "A44", "in_Domain": AREAS[zone], "out_Domain": AREAS[zone]}
-        body = await self.ask(params, start_s, end_s)
-        return self.series(zone, lambda: _prices(tree(body)), now_s, now_s)
+        return _prices(await self.document(params, start_s, end_s))
 
 
-def _prices(root: ElementTree.Element) -> Iterator[clean.Raw]:
-    for series in root.findall("TimeSeries"):
+def _prices(body: bytes) -> Iterator[clean.Raw]:
+    for series in tree(body).findall("TimeSeries"):
         currency = (series.findtext("currency_Unit.name") or "EUR").strip()
         if currency != "EUR":
             raise BadAnswer(f"ENTSO-E prices are in {currency}, not EUR")

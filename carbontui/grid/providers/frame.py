@@ -14,8 +14,8 @@ from typing import ClassVar, NamedTuple
 from zoneinfo import ZoneInfo
 
 from carbontui.grid.faults import BadAnswer, NoData, NotFound
-from carbontui.grid.providers.base import DAY_S, HOUR_S, Provider, steps
-from carbontui.grid.types import Answer, Mix, Signal
+from carbontui.grid.providers.base import Provider, steps
+from carbontui.grid.types import DAY_S, HOUR_S, Answer, Mix, Signal
 
 STRANGE_SHARE = 0.05
 """Largest share of generation under unknown names; with more, the mix is unknown."""
@@ -65,9 +65,7 @@ class MixProvider(Provider):
         bodies = [body async for body in self.request(zone, start_s, end_s, now_s)]
         if not bodies:
             raise NoData(f"{self.title} has no data for these days")
-        return self.series_of_mix(
-            zone, lambda: self.mixes(power for body in bodies for power in self.read(body, zone)), now_s
-        )
+        return self.series_of_mix(zone, self.mixes(power for body in bodies for power in self.read(body, zone)), now_s)
 
     async def request(self, zone: str, start_s: float, end_s: float, now_s: float) -> AsyncIterator[bytes]:
         """The bodies that cover the stretch, each file once. A missing one is left out; raises NotFound when all are

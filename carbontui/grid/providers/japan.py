@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from typing import ClassVar
 
 from carbontui.grid.faults import BadAnswer
-from carbontui.grid.providers.base import DAY_S
 from carbontui.grid.providers.frame import MixProvider, Power, amount
+from carbontui.grid.types import DAY_S
 
 OF_THE_DAY = frozenset({"JP-TH"})
 """Operators whose monthly table is weeks late, but whose daily one is prompt."""

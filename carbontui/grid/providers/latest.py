@@ -10,9 +10,9 @@ from datetime import datetime
 from typing import ClassVar
 
 from carbontui.grid.faults import BadAnswer
-from carbontui.grid.providers.base import DAY_S, HOUR_S, from_json, number, utc, whole_lines
+from carbontui.grid.providers.base import from_json, number, utc, whole_lines
 from carbontui.grid.providers.frame import MixProvider, Power, amount
-from carbontui.grid.types import Signal
+from carbontui.grid.types import DAY_S, HOUR_S, Signal
 
 
 class Ons(MixProvider):

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 from carbontui.grid import clean
 from carbontui.grid.faults import BadAnswer, GridError, NoData
-from carbontui.grid.providers.base import DAY_S, SHAPE_FAULTS, Provider, number, rows_of, stamp, utc
-from carbontui.grid.types import Answer, Signal
+from carbontui.grid.providers.base import SHAPE_FAULTS, Provider, number, rows_of, stamp, utc
+from carbontui.grid.types import DAY_S, Answer, Signal
 
 
 class Neso(Provider):
@@ -43,9 +43,9 @@ class Neso(Provider):
         if region is not None:
             data = await self.json(f"regional/intensity/{span}/regionid/{region}")
             if not _blank(data, region):
-                return self.series(zone, lambda: self._read(data, region, part, now_s), now_s, made_s)
+                return self.series(zone, self._read(data, region, part, now_s), now_s, made_s)
         nation = await self.json(f"intensity/{span}")
-        series, notes = self.series(zone, lambda: self._read(nation, None, part, now_s), now_s, made_s)
+        series, notes = self.series(zone, self._read(nation, None, part, now_s), now_s, made_s)
         if region is None:
             return series, notes
         why = f"{self.title} has no values for {zone}: showing Great Britain as a whole"

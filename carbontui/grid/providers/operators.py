@@ -9,9 +9,9 @@ from zoneinfo import ZoneInfo
 
 from carbontui.grid import clean
 from carbontui.grid.faults import BadAnswer
-from carbontui.grid.providers.base import DAY_S, HOUR_S, Provider, number, rows_of, stamp, stepped
+from carbontui.grid.providers.base import Provider, number, rows_of, stamp, stepped
 from carbontui.grid.providers.frame import LocalClock
-from carbontui.grid.types import Answer, Signal
+from carbontui.grid.types import DAY_S, HOUR_S, Kind, Signal
 
 
 class Eco2mix(Provider):
@@ -30,13 +30,12 @@ class Eco2mix(Provider):
     limits: ClassVar[str] = "no forecast, imports not counted"
     zones = frozenset({"FR"})
 
-    async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> Answer:
+    async def ask(self, zone: str, start_s: float, end_s: float, now_s: float, kind: Kind) -> Iterator[clean.Raw]:
         span = f"date_heure >= date'{stamp(start_s)}' and date_heure < date'{stamp(end_s)}'"
         params = {"select": "date_heure,taux_co2", "where": span, "order_by": "date_heure"}
-        data = await self.json("exports/json", params)
-        return self.series(zone, lambda: self._read(data), now_s)
+        return self.read(await self.json("exports/json", params))
 
-    def _read(self, data: Any) -> Iterator[clean.Raw]:
+    def read(self, data: Any) -> Iterator[clean.Raw]:
         # an export is a bare list; the paged form of the same data wraps its rows
         records = data if isinstance(data, list) else data.get("results", data.get("records"))
         if not isinstance(records, list):
@@ -64,19 +63,13 @@ class Eirgrid(Provider):
     limits: ClassVar[str] = "hours late at times; forecast to the end of the next day at most"
     zones = REGIONS
 
-    async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> Answer:
-        data = await self._ask(zone, start_s, end_s, "co2intensity")
-        return self.series(zone, lambda: self._read(data, zone, "actual", now_s), now_s)
-
-    async def forecast(self, zone: str, end_s: float, now_s: float) -> Answer:
-        data = await self._ask(zone, now_s, now_s + DAY_S, "co2intensityforecast")
-        return self.series(zone, lambda: self._read(data, zone, "forecast", now_s), now_s, now_s)
-
-    async def _ask(self, zone: str, start_s: float, end_s: float, area: str) -> Any:
-        first, last = (datetime.fromtimestamp(at, tz=HERE) for at in (start_s, end_s))
+    async def ask(self, zone: str, start_s: float, end_s: float, now_s: float, kind: Kind) -> Iterator[clean.Raw]:
+        last_s = now_s + DAY_S if kind == "forecast" else end_s
+        first, last = (datetime.fromtimestamp(at, tz=HERE) for at in (start_s, last_s))
         days = {"dateFrom": f"{first:%d-%b-%Y}", "dateTo": f"{last:%d-%b-%Y}"}
-        how = {"region": REGIONS[zone], "chartType": "co2", "dateRange": "day", "areas": area}
-        return await self.json("chart/", {**how, **days})
+        areas = "co2intensityforecast" if kind == "forecast" else "co2intensity"
+        how = {"region": REGIONS[zone], "chartType": "co2", "dateRange": "day", "areas": areas}
+        return self._read(await self.json("chart/", {**how, **days}), zone, kind, now_s)
 
     def _read(self, data: Any, zone: str, kind: str, now_s: float) -> Iterator[clean.Raw]:
         clock = LocalClock(HERE)

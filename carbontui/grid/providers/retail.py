@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from carbontui.grid import clean
 from carbontui.grid.faults import BadAnswer
 from carbontui.grid.providers.base import PriceProvider, number, rows_of, stamp, utc
-from carbontui.grid.types import Answer
+from carbontui.grid.types import Kind
 
 AGILE_PRODUCT = "AGILE-24-10-01"
 PAGES_MAX = 4
@@ -30,7 +30,7 @@ class OctopusAgile(PriceProvider):
     currency: str | None = "GBP"
     zones = AREA_LETTERS
 
-    async def between(self, zone: str, start_s: float, end_s: float, now_s: float) -> Answer:
+    async def ask(self, zone: str, start_s: float, end_s: float, now_s: float, kind: Kind) -> Iterator[clean.Raw]:
         tariff = f"E-1R-{AGILE_PRODUCT}-{AREA_LETTERS[zone]}"
         url = f"{self.url}/v1/products/{AGILE_PRODUCT}/electricity-tariffs/{tariff}/standard-unit-rates/"
         span = {"period_from": stamp(start_s), "period_to": stamp(end_s), "page_size": "100"}
@@ -40,7 +40,7 @@ class OctopusAgile(PriceProvider):
             records += rows_of(data, "results")
             if not data.get("next"):
                 break
-        return self.series(zone, lambda: self._read(records, end_s), now_s, now_s)
+        return self._read(records, end_s)
 
     def _read(self, records: list[Any], until_s: float) -> Iterator[clean.Raw]:
         for record in records:
@@ -59,11 +59,11 @@ class Awattar(PriceProvider):
     recorded: ClassVar[bool] = False
     zones = ("DE", "AT")
 
-    async def between(self, zone: str, start_s: float, end_s: float, now_s: float) -> Answer:
+    async def ask(self, zone: str, start_s: float, end_s: float, now_s: float, kind: Kind) -> Iterator[clean.Raw]:
         base = self.url if zone == "DE" or self.url != self.base else "https://api.awattar.at"
         span = {"start": f"{start_s * 1000:.0f}", "end": f"{end_s * 1000:.0f}"}
         data = await self.json(f"{base}/v1/marketdata", span)
-        return self.series(zone, lambda: self._read(data), now_s, now_s)
+        return self._read(data)
 
     def _read(self, data: Any) -> Iterator[clean.Raw]:
         for record in rows_of(data, "data"):

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from carbontui.grid import clean
 from carbontui.grid.faults import BadAnswer, Denied
-from carbontui.grid.providers.base import DAY_S, HOUR_S, Provider, number, rows_of, stamp, utc
-from carbontui.grid.types import Answer, Signal
+from carbontui.grid.providers.base import Provider, number, rows_of, stamp, utc
+from carbontui.grid.types import DAY_S, HOUR_S, Kind, Signal
 
 G_PER_KWH_PER_LB_PER_MWH = 0.45359237
 REGIONS = {"US-CAL-CISO": "CAISO_NORTH"}
@@ -37,16 +37,14 @@ class WattTime(Provider):
 
     zones = REGIONS
 
-    async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> Answer:
-        data = await self._ask("historical", zone, now_s, {"start": stamp(start_s), "end": stamp(end_s)})
-        return self.series(zone, lambda: self._read(data, zone, "actual"), now_s)
+    async def ask(self, zone: str, start_s: float, end_s: float, now_s: float, kind: Kind) -> Iterator[clean.Raw]:
+        if kind == "actual":
+            more = {"start": stamp(start_s), "end": stamp(end_s)}
+            return self._read(await self._signed("historical", zone, now_s, more), zone, kind)
+        hours = {"horizon_hours": str(max(1, min(72, round((end_s - now_s) / HOUR_S))))}
+        return self._read(await self._signed("forecast", zone, now_s, hours), zone, kind)
 
-    async def forecast(self, zone: str, end_s: float, now_s: float) -> Answer:
-        hours = max(1, min(72, round((end_s - now_s) / HOUR_S)))
-        data = await self._ask("forecast", zone, now_s, {"horizon_hours": str(hours)})
-        return self.series(zone, lambda: self._read(data, zone, "forecast"), now_s, now_s)
-
-    async def _ask(self, what: str, zone: str, now_s: float, more: dict[str, str]) -> Any:
+    async def _signed(self, what: str, zone: str, now_s: float, more: dict[str, str]) -> Any:
         params = {"region": REGIONS[zone], "signal_type": "co2_moer", **more}
         for renewed in (False, True):
             token = await self._login(now_s, renewed)
@@ -61,7 +59,7 @@ class WattTime(Provider):
     async def _login(self, now_s: float, renew: bool) -> str:
         if self._token and not renew and now_s - self._token[0] < TOKEN_S:
             return self._token[1]
-        who = (self.key("WATTTIME_USERNAME"), self.key("WATTTIME_PASSWORD"))
+        who = (self.settings.keys["WATTTIME_USERNAME"], self.settings.keys["WATTTIME_PASSWORD"])
         data = await self.json("login", auth=who)
         token = data.get("token") if isinstance(data, dict) else None
         if not isinstance(token, str):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, get_args
 
 CommandState = Literal["waiting", "running", "unloaded", "exited"]
@@ -127,6 +128,16 @@ class ChildFacts(NamedTuple):
     t: str = "child"
 
 
+_VALID: dict[type[Order], dict[str, Callable[[Any], bool]]] = {
+    Hold: {"until": lambda value: value is None or _finite(value)},
+    Freeze: {"lease_s": lambda value: _finite(value) and value >= 0},
+    Last: {"why": lambda value: isinstance(value, str)},
+    Retry: {"on": lambda value: isinstance(value, bool)},
+    FallBack: {"on": lambda value: isinstance(value, bool)},
+    RelayedSignal: {name: lambda value: type(value) is int for name in ("number", "pid")},
+}
+
+
 def encode(message: Order | ChildFacts) -> bytes:
     """One line, newline included."""
     return json.dumps(message._asdict()).encode() + b"\n"
@@ -142,17 +153,7 @@ def decode_order(line: bytes) -> Order | None:
         order = kind(**{name: found[name] for name in kind._fields if name in found})
     except TypeError:
         return None
-    if isinstance(order, Hold):
-        return order if order.until is None or _finite(order.until) else None
-    if isinstance(order, Freeze):
-        return order if _finite(order.lease_s) and order.lease_s >= 0 else None
-    if isinstance(order, Last):
-        return order if isinstance(order.why, str) else None
-    if isinstance(order, Retry | FallBack):
-        return order if isinstance(order.on, bool) else None
-    if isinstance(order, RelayedSignal):
-        return order if type(order.number) is int and type(order.pid) is int else None
-    return order
+    return order if all(valid(getattr(order, name)) for name, valid in _VALID.get(kind, {}).items()) else None
 
 
 def decode_child(line: bytes) -> ChildFacts | None:

@@ -9,10 +9,10 @@ import contextlib
 import os
 import selectors
 import socket
-import struct
 from collections.abc import Callable
 
 from carbontui.job.keeper.messages import ChildFacts, Order, RelayedSignal, Stop, decode_order, encode
+from carbontui.system import local_socket
 
 LINE_MAX = 4096
 LOOK_S = 5.0
@@ -51,7 +51,8 @@ class StopSocket:
                 return
         self.close()
         try:
-            self._open()
+            self._listener, self._inode = local_socket.listen(self._path)
+            self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
             self._fault = ""
         except OSError as error:
             self._due = now  # the supervisor creates its folder: retry at the next tick
@@ -59,30 +60,11 @@ class StopSocket:
                 self._fault = str(error)
                 self._log(f"{self._path} cannot be bound: {error}")
 
-    def _open(self) -> None:
-        temporary = f"{self._path}.{os.getpid()}"
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)  # noqa: PTH108
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            listener.bind(temporary)
-            os.chmod(temporary, 0o600)  # noqa: PTH101
-            listener.listen(8)
-            listener.setblocking(False)
-            os.rename(temporary, self._path)  # noqa: PTH104
-            self._inode = os.stat(self._path).st_ino  # noqa: PTH116
-        except OSError:
-            listener.close()
-            raise
-        self._listener = listener
-        self._selector.register(listener, selectors.EVENT_READ, self._accept)
-
     def _accept(self) -> None:
         assert self._listener is not None
         with contextlib.suppress(OSError):
             visitor, _ = self._listener.accept()
-            raw = visitor.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-            if struct.unpack("3i", raw)[1] not in (os.getuid(), 0):
+            if not local_socket.may_speak(visitor):
                 visitor.close()
                 return
             visitor.setblocking(False)
@@ -108,6 +90,4 @@ class StopSocket:
         self._selector.unregister(self._listener)
         self._listener.close()
         self._listener = None
-        with contextlib.suppress(OSError):
-            if os.stat(self._path).st_ino == self._inode:  # noqa: PTH116
-                os.unlink(self._path)  # noqa: PTH108
+        local_socket.remove(self._path, self._inode)

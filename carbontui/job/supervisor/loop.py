@@ -26,7 +26,6 @@ from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.job.supervisor.record.handover import Handover
-from carbontui.job.supervisor.record.history_thread import HistoryThread
 from carbontui.job.supervisor.record.last_count import LastCounts
 from carbontui.job.supervisor.record.recorder import Recorder, say
 from carbontui.job.supervisor.record.so_far import pass_time, totals_so_far
@@ -90,7 +89,6 @@ class Supervisor:
         self.grid = GridReader(
             self.door, open_feed(spec, clock, say), self.accounting, self.worker, self._replan_at_once
         )
-        self.history = HistoryThread(self.journal.path)
         self.last_counts = LastCounts(directory)
         self.ticks = Ticks()
         self.replanner = Replanner(self.door, self.worker, self.grid, self.journal, self.recorder, self.look, self.wake)
@@ -105,7 +103,7 @@ class Supervisor:
         )
         self.requests = Requests(
             self.door,
-            history=self.history,
+            journal=self.journal.path,
             watts=self.accounting.watts,
             agent=self.agent,
             replanner=self.replanner,
@@ -116,7 +114,7 @@ class Supervisor:
             book=self._book_now,
             wake=self.wake,
             rank_left=self._hear_last_counts,
-            grid=self.grid,
+            feed=self.grid.feed,
         )
         self.server = Server(Path(spec.socket), self.requests, say)
         self.actuators = Actuators(
@@ -138,7 +136,7 @@ class Supervisor:
             self.agent,
             self.accounting,
             self.actuators,
-            self.grid,
+            self.grid.feed,
             UnseenWatch(directory),
         )
         self.stopping = False
@@ -174,7 +172,7 @@ class Supervisor:
             self.door.take(LastCount(rank_told(hello, obs), self.look()))
 
     def _own_faults(self) -> list[Statement]:
-        notes = (self.handover.missing, self.server.fault, self.grid.note, self.journal.fault)
+        notes = (self.handover.missing, self.server.fault, self.grid.feed.note, self.journal.fault)
         return [*(written(note) for note in (*notes, self.grid.revised, self.site.fault) if note), *self.faults.notices]
 
     # --- life ---
@@ -244,7 +242,6 @@ class Supervisor:
             self.snapshots.close()
             await asyncio.sleep(LAST_LOOK_S)
             await self.server.close()
-            self.history.close()
         if ended:
             self.keeper.send(AccountsClosed())
         unkept = self.keeper.to_replace

@@ -14,7 +14,6 @@ from itertools import accumulate
 
 import msgspec
 
-from carbontui import plan
 from carbontui.job.worker.messages import (
     Answer,
     Ask,
@@ -26,7 +25,14 @@ from carbontui.job.worker.messages import (
     PlanAsk,
     PreviewAsk,
 )
-from carbontui.plan.results import run_lengths
+from carbontui.plan.evaluation import evaluate
+from carbontui.plan.explanation import explain
+from carbontui.plan.frontier_curve import frontier
+from carbontui.plan.level_windows import windows
+from carbontui.plan.problem import Problem, ProblemError, problem_from_dict, shortened
+from carbontui.plan.results import PlanFrontierPoint, Schedule, run_lengths
+from carbontui.plan.rivals import baselines
+from carbontui.plan.rolling import broken, replan
 from carbontui.protocol import FRONTIER_POINTS_MAX
 from carbontui.site import shadow_prices as site_prices
 
@@ -34,9 +40,9 @@ from carbontui.site import shadow_prices as site_prices
 def solve_plan(ask: PlanAsk) -> PlanAnswer:
     """A plan around the fixed slots, no pause longer than allowed, with the frontier of `ask.curve`.
 
-    Raises plan.ProblemError for an invalid problem.
+    Raises ProblemError for an invalid problem.
     """
-    whole, longer = plan.problem_from_dict(ask.problem), plan.problem_from_dict(ask.curve or ask.problem)
+    whole, longer = problem_from_dict(ask.problem), problem_from_dict(ask.curve or ask.problem)
     price: tuple[float, ...] = ()
     if ask.shared is not None:
         shadow, price = site_prices.shadow(longer, ask.shared, sum(whole.dur_s))
@@ -49,24 +55,24 @@ def solve_plan(ask: PlanAsk) -> PlanAnswer:
     return PlanAnswer(
         free_gco2=free,
         budget_g_per_kwh=price[: len(whole.dur_s)],
-        windows=plan.windows(problem, chosen.levels),
+        windows=windows(problem, chosen.levels),
         unlimited=_chosen(whole, ask, ask.fixed)[1] if ask.closed else None,
         plan=replace(chosen, baselines=()),
-        baselines=chosen.baselines or plan.baselines(problem),
+        baselines=chosen.baselines or baselines(problem),
         changed=changed,
-        explanation=plan.explain(problem, chosen, currency=ask.currency),
+        explanation=explain(problem, chosen, currency=ask.currency),
         # a point later than the plan and no better is not worth showing
         frontier=tuple(p for p in points if p.finish_s < chosen.finish_s or p.objective < chosen.objective),
     )
 
 
 def _chosen(
-    whole: plan.Problem,
+    whole: Problem,
     ask: PreviewAsk,
     fixed: Mapping[int, int],
     kept: tuple[int, ...] | None = None,
     uncertainty: float = 0.0,
-) -> tuple[plan.Problem, plan.Schedule, bool]:
+) -> tuple[Problem, Schedule, bool]:
     """The problem that was solved, its plan, and whether that differs from the kept one."""
     if ask.soonest is None:
         return whole, *_replan(whole, ask, fixed, kept, uncertainty)
@@ -78,8 +84,8 @@ def _chosen(
 
 
 def _least_energy(
-    whole: plan.Problem, ask: PreviewAsk, most: Limits, fixed: Mapping[int, int]
-) -> tuple[plan.Problem, plan.Schedule, bool]:
+    whole: Problem, ask: PreviewAsk, most: Limits, fixed: Mapping[int, int]
+) -> tuple[Problem, Schedule, bool]:
     """With an energy allowance: plan for least energy, because a least-carbon plan runs faster in clean hours and uses
     more. Certificate and gap refer to energy; all figures are those of the problem itself."""
     flat = replace(
@@ -92,15 +98,15 @@ def _least_energy(
     )
     cut = soonest(flat, most, fixed, ask.pauses)
     found, changed = _replan(cut, ask, fixed)
-    problem = plan.shortened(whole, sum(cut.dur_s))
-    did = plan.evaluate(problem, found.levels)
+    problem = shortened(whole, sum(cut.dur_s))
+    did = evaluate(problem, found.levels)
     own = replace(
         found, objective=did.objective, lower_bound=did.objective * (1 - found.gap), cost=did.cost, baselines=()
     )
     return problem, own, changed
 
 
-def _as_energy(problem: plan.Problem) -> tuple[tuple[float, ...], ...] | None:
+def _as_energy(problem: Problem) -> tuple[tuple[float, ...], ...] | None:
     """Its shadow prices for an objective in kWh: scaled so that the mean kWh has weight one."""
     if problem.shadow_per_h is None:
         return None
@@ -110,37 +116,37 @@ def _as_energy(problem: plan.Problem) -> tuple[tuple[float, ...], ...] | None:
     return tuple(tuple(value / worth if worth > 0 else 0.0 for value in row) for row in problem.shadow_per_h)
 
 
-def soonest(problem: plan.Problem, most: Limits, fixed: Mapping[int, int], pauses: Pauses) -> plan.Problem:
+def soonest(problem: Problem, most: Limits, fixed: Mapping[int, int], pauses: Pauses) -> Problem:
     """The problem cut after the first slot in which the work can be done within `most`; uncut if there is none."""
     try:
-        points = plan.frontier(problem, fixed or None).points
-    except plan.ProblemError:
+        points = frontier(problem, fixed or None).points
+    except ProblemError:
         return problem
     for point in points:
         allowed = _allowed(problem, point, pauses, fixed)
         if allowed is not None and _within(allowed, most):
-            return plan.shortened(problem, allowed.finish_s)
+            return shortened(problem, allowed.finish_s)
     return problem
 
 
-def _within(point: plan.PlanFrontierPoint, most: Limits) -> bool:
+def _within(point: PlanFrontierPoint, most: Limits) -> bool:
     pairs = ((point.gco2_g, most.gco2_g), (point.cost, most.cost), (point.kwh, most.kwh))
     return all(limit is None or value <= limit for value, limit in pairs)
 
 
 def curve(
-    whole: plan.Problem, fixed: Mapping[int, int] | None = None, pauses: Pauses | None = None
-) -> list[plan.PlanFrontierPoint]:
+    whole: Problem, fixed: Mapping[int, int] | None = None, pauses: Pauses | None = None
+) -> list[PlanFrontierPoint]:
     """The frontier of a problem around the `fixed` slots, no point with a pause longer than allowed.
 
     Empty if the problem is too large for one; the plan itself is still made.
     """
     try:
-        found = plan.frontier(whole, fixed).points
-    except plan.ProblemError:
+        found = frontier(whole, fixed).points
+    except ProblemError:
         return []
     points = [_allowed(whole, point, pauses or Pauses(), fixed) for point in thin(found)]
-    kept: list[plan.PlanFrontierPoint] = []
+    kept: list[PlanFrontierPoint] = []
     for point in sorted(filter(None, points), key=lambda point: (point.finish_s, point.objective)):
         if not kept or point.objective < kept[-1].objective:
             kept.append(point)
@@ -148,25 +154,25 @@ def curve(
 
 
 def _allowed(
-    problem: plan.Problem, point: plan.PlanFrontierPoint, pauses: Pauses, fixed: Mapping[int, int] | None
-) -> plan.PlanFrontierPoint | None:
+    problem: Problem, point: PlanFrontierPoint, pauses: Pauses, fixed: Mapping[int, int] | None
+) -> PlanFrontierPoint | None:
     """The point with overlong pauses broken up; None if that is infeasible."""
     levels = tuple(level for level, count in point.levels for _ in range(count))
     levels += (-1,) * (len(problem.dur_s) - len(levels))
-    shorter = plan.broken(problem, levels, pauses.max_pause_s, pauses.still_s, pauses.pausing, fixed)
+    shorter = broken(problem, levels, pauses.max_pause_s, pauses.still_s, pauses.pausing, fixed)
     if shorter == levels:
         return point
-    did = plan.evaluate(problem, shorter)
+    did = evaluate(problem, shorter)
     if did.late_s or (did.violations and not fixed):
         return None
     starts = accumulate(problem.dur_s, initial=0.0)
     runs = run_lengths([level for level, start in zip(shorter, starts, strict=False) if start < did.finish_s - 1e-9])
-    return plan.PlanFrontierPoint(did.finish_s, did.gco2, did.cost, did.kwh, did.objective, runs)
+    return PlanFrontierPoint(did.finish_s, did.gco2, did.cost, did.kwh, did.objective, runs)
 
 
 def preview_plan(ask: PreviewAsk) -> PlanAnswer:
     """The plan another budget or carbon price would give around the fixed slots; no kept plan, no frontier."""
-    problem = plan.problem_from_dict(ask.problem)
+    problem = problem_from_dict(ask.problem)
     if ask.shared is not None:
         problem = replace(problem, shadow_per_h=site_prices.shadow(problem, ask.shared).shadow_per_h)
     _, chosen, _ = _chosen(problem, ask, {**ask.closed, **ask.fixed})
@@ -181,14 +187,14 @@ def forecast(ask: ForecastAsk) -> GridData:
 
 
 def _replan(
-    problem: plan.Problem,
+    problem: Problem,
     ask: PreviewAsk,
     fixed: Mapping[int, int],
     kept: tuple[int, ...] | None = None,
     uncertainty: float = 0.0,
-) -> tuple[plan.Schedule, bool]:
+) -> tuple[Schedule, bool]:
     limits, slots = ask.pauses, len(problem.dur_s)
-    return plan.replan(
+    return replan(
         problem,
         kept,
         uncertainty,
@@ -199,7 +205,7 @@ def _replan(
     )
 
 
-def thin(points: Sequence[plan.PlanFrontierPoint]) -> list[plan.PlanFrontierPoint]:
+def thin(points: Sequence[PlanFrontierPoint]) -> list[PlanFrontierPoint]:
     """The frontier thinned to what a chart shows besides the plan in force, ends included."""
     most = FRONTIER_POINTS_MAX - 1
     if len(points) <= most:

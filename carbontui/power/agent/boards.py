@@ -40,14 +40,9 @@ class JobBoards:
         self._seen: tuple[str, ...] = ()
         self._since_s: float | None = None
 
-    def named(self, names: tuple[str, ...], infos: tuple[DeviceInfo, ...]) -> None:
-        """The script has named its boards."""
-        self.uuids = self.visible = boards_of(names, infos)
-        self.certain, self.by_process, self.seeking = True, False, False
-
-    def every(self, infos: tuple[DeviceInfo, ...]) -> None:
-        """Use all boards: without a job, or simulated ones."""
-        self.uuids = self.visible = tuple(info.uuid for info in infos)
+    def given(self, uuids: tuple[str, ...]) -> None:
+        """The script has named its boards; or all are used, without a job or simulated."""
+        self.uuids = self.visible = uuids
         self.certain, self.by_process, self.seeking = True, False, False
 
     def find(

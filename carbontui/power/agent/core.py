@@ -10,6 +10,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 
 from msgspec import Struct
 
@@ -37,45 +38,37 @@ OPEN_S = 2.0
 REOPEN_S = (1.0, 2.0, 5.0, 15.0)
 
 
+@dataclass(eq=False)
 class Agent:
     """State of the process; `clock` is monotonic seconds, `wall` epoch seconds."""
 
-    def __init__(
-        self,
-        send: Callable[[Struct], None],
-        backend: Backend,
-        host: Host,
-        store: LeaseStore | None,
-        job: str,
-        *,
-        monitor: bool = False,
-        probing: bool = False,
-        clock: Callable[[], float] = time.monotonic,
-        wall: Callable[[], float] = time.time,
-    ) -> None:
-        self._send = send
-        self._probing = probing
-        self._monitor = monitor
-        self._store = store
-        self._job = job
-        self._backend = backend
-        self._host = host
-        self._clock = clock
-        self._wall = wall
-        self._limiter = Limiter(backend, store, job, self.say, tell=self._tell, monitor=monitor, probing=probing)
+    send: Callable[[Struct], None]
+    backend: Backend
+    host: Host
+    store: LeaseStore | None
+    job: str
+    _: KW_ONLY
+    monitor: bool = False
+    probing: bool = False
+    clock: Callable[[], float] = time.monotonic
+    wall: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
+        modes = {"monitor": self.monitor, "probing": self.probing}
+        self._limiter = Limiter(self.backend, self.store, self.job, self.say, tell=self._tell, **modes)
         self._guard = threading.RLock()
         self._wish: DesiredPower | None = None
         self._opened = False
         self._ready = threading.Event()
         self._settled = False
         self._released = False
-        self._last_wish_s = clock()
+        self._last_wish_s = self.clock()
         self._infos: tuple[DeviceInfo, ...] = ()
         self._boards = JobBoards()
         self._looks: dict[str, Look] = {}
         self._pids: dict[str, tuple[int, ...] | None] = {}
         self._foreign: dict[str, tuple[int, ...]] = {}
-        self._use = BoardUse(backend)
+        self._use = BoardUse(self.backend)
         self._samples: list[Sample] = []
         self._report_at = 0.0
         self._slow_at = 0.0
@@ -90,14 +83,14 @@ class Agent:
         """Sample and report now."""
 
     def say(self, text: str) -> None:
-        self._send(AgentLine(text))
+        self.send(AgentLine(text))
 
     def _tell(self, *outcomes: Outcome) -> None:
         """Report unsolicited changes of limits; the same outcome is not repeated."""
         news = tuple(outcome for outcome in outcomes if self._told.get(outcome.uuid) != outcome)
         self._told.update((outcome.uuid, outcome) for outcome in outcomes)
         if news:
-            self._send(Done(self._wish.gen if self._wish else 0, news, asked=False))
+            self.send(Done(self._wish.gen if self._wish else 0, news, asked=False))
 
     # --- the sampler's side -----------------------------------------------------------------------------------
 
@@ -116,17 +109,17 @@ class Agent:
     def open(self) -> None:
         """Open the backend; if that fails, report why and retry later."""
         try:
-            self._backend.open()
+            self.backend.open()
             self._trouble, self._reopen_at, self._reopen_tries = "", None, 0
         except DeviceError as error:
-            self._trouble = "" if error.code == 12 else f"{self._backend.name}: {error}"
+            self._trouble = "" if error.code == 12 else f"{self.backend.name}: {error}"
             wait = REOPEN_S[min(self._reopen_tries, len(REOPEN_S) - 1)]
             self._reopen_tries += 1
-            self._reopen_at = self._clock() + wait
+            self._reopen_at = self.clock() + wait
         with self._guard:
             self._opened, self._settled = True, False
             self._ready.set()
-            self._infos = self._backend.devices()
+            self._infos = self.backend.devices()
             for info in self._infos:
                 self._limiter.know(info)
             if self._wish is not None:
@@ -134,33 +127,33 @@ class Agent:
 
     def sample(self) -> float:
         """Read everything once; returns the seconds until the next look."""
-        if self._wish is None and self._clock() - self._last_wish_s < SLOW_S:
+        if self._wish is None and self.clock() - self._last_wish_s < SLOW_S:
             return 0.02  # a first report without the first wish would not know which boards are watched
-        if self._reopen_at is not None and self._clock() >= self._reopen_at:
+        if self._reopen_at is not None and self.clock() >= self._reopen_at:
             self.open()
         poked = self.poke.is_set()
         self.poke.clear()
-        began = self._clock()
+        began = self.clock()
         slow = began >= self._slow_at
         if slow:
             self._slow_at = began + (SEEK_S if self._boards.seeking else PROCESSES_S)
         for info in self._infos:
             self._look(info, slow)
         # reopening closes the driver for a moment; it may forget limits if no other process holds it open
-        incomplete = self._backend.incomplete and not self._limiter.active()
-        if (self._backend.broken or incomplete) and self._reopen_at is None:
+        incomplete = self.backend.incomplete and not self._limiter.active()
+        if (self.backend.broken or incomplete) and self._reopen_at is None:
             self._reopen_at = began
-        now = self._clock()
+        now = self.clock()
         if poked or now >= self._report_at:
-            period = SIMULATED_S if self._backend.name == "simulated" else SLOW_S
+            period = SIMULATED_S if self.backend.name == "simulated" else SLOW_S
             self._report_at = max(self._report_at + period, now + 0.5 * period)
             self._report()
         # a slow driver is read less often: at most a twentieth of the time
-        return max(self._period(), min(3.0, 20.0 * (self._clock() - began)))
+        return max(self._period(), min(3.0, 20.0 * (self.clock() - began)))
 
     def _look(self, info: DeviceInfo, slow: bool) -> None:
-        mono, wall = self._clock(), self._wall()
-        look = self._backend.look(info.uuid)
+        mono, wall = self.clock(), self.wall()
+        look = self.backend.look(info.uuid)
         before = self._looks.get(info.uuid)
         back = before is not None and before.lost and not look.lost
         self._looks[info.uuid] = look
@@ -183,7 +176,7 @@ class Agent:
                 self.say(f"GPU {info.index} ({info.uuid}) is back")
                 self._limiter.returned(info.uuid)
                 self._retry_at = mono  # the limit that is wanted belongs on it again
-            if self._backend.away or mono < self._acted_s:
+            if self.backend.away or mono < self._acted_s:
                 return  # it was taken under the previous limit: setting one through capd may take a second
             happened = self._limiter.observe(info.uuid, look, mono)
             if happened is not None:
@@ -204,7 +197,7 @@ class Agent:
         return None if boards.hidden({uuid: listed}) else frozenset(listed) - frozenset(foreign)
 
     def _period(self) -> float:
-        if self._backend.name == "simulated":
+        if self.backend.name == "simulated":
             return SIMULATED_S
         bare = any(
             look.energy_uj is None and look.kind == "instant"
@@ -214,16 +207,16 @@ class Agent:
         return FAST_S if bare or (self._wish is not None and self._wish.fast) else SLOW_S
 
     def _report(self) -> None:
-        mono, wall = self._clock(), self._wall()
+        mono, wall = self.clock(), self.wall()
         own = self._wish.own_pids if self._wish else ()
-        host_samples, host = self._host.sample(mono, wall, own)
+        host_samples, host = self.host.sample(mono, wall, own)
         samples, self._samples = (*self._samples, *host_samples), []
-        self._send(Report(self._readings(mono, wall, host), samples))
+        self.send(Report(self._readings(mono, wall, host), samples))
 
     def _readings(self, mono: float, wall: float, host: HostReading) -> Readings:
         several = {info.uuid: f"GPU {info.index}: " for info in self._infos} if len(self._infos) > 1 else {}
         limits = [several.get(uuid, "") + text for uuid, text in self._limiter.notices.items()]
-        absent = self._backend.absent
+        absent = self.backend.absent
         gone = [f"GPU {index} does not answer ({why}): reboot or reset it" for index, why in absent]
         notices = [text for text in (self._trouble, *gone, *limits) if text]
         if not self._boards.certain:
@@ -233,8 +226,8 @@ class Agent:
         return Readings(
             mono_s=mono,
             wall_s=wall,
-            backend=self._backend.name if self._infos else "none",
-            driver=self._backend.driver,
+            backend=self.backend.name if self._infos else "none",
+            driver=self.backend.driver,
             devices=tuple(
                 view.reading(
                     info,
@@ -260,8 +253,8 @@ class Agent:
         """Take the current wish; only a new generation, or a wish after silence, causes actions."""
         with self._guard:
             before, self._wish = self._wish, wish
-            self._last_wish_s = self._clock()
-            self._backend.drive(wish.activity, wish.duty)
+            self._last_wish_s = self.clock()
+            self.backend.drive(wish.activity, wish.duty)
             if self._opened:
                 self._take(wish, fresh=before is None or wish.gen != before.gen)
         self.poke.set()
@@ -274,26 +267,26 @@ class Agent:
             self._settled = True
             keep = frozenset(self._boards.uuids) if wish.limit_w is not None else frozenset()
             self._tell(*self._limiter.restore_stale(keep))
-        if fresh or moved or self._released or (wish.limit_w is not None and self._clock() >= self._retry_at):
+        if fresh or moved or self._released or (wish.limit_w is not None and self.clock() >= self._retry_at):
             self._released = False
             outcomes = self._act(wish)
             codes = {outcome.code for outcome in outcomes}
-            self._retry_at = self._clock() + min((RETRY_S[code] for code in codes & set(RETRY_S)), default=float("inf"))
+            self._retry_at = self.clock() + min((RETRY_S[code] for code in codes & set(RETRY_S)), default=float("inf"))
             if fresh:
                 self._told.clear()
-                self._send(Done(wish.gen, outcomes))
+                self.send(Done(wish.gen, outcomes))
             elif not codes & set(RETRY_S):
                 self._tell(*outcomes)
 
     def _resolve(self, wish: DesiredPower) -> None:
         """Find the child's boards: reported by its client, else those with its processes, else visible to CUDA."""
-        stands_alone = self._backend.stands_alone
+        stands_alone = self.backend.stands_alone
         if wish.watch is not None and not stands_alone:
-            self._boards.named(wish.watch, self._infos)
-        elif self._probing or stands_alone or self._backend.name == "simulated":
-            self._boards.every(self._infos)
+            self._boards.given(boards.boards_of(wish.watch, self._infos))
+        elif self.probing or stands_alone or self.backend.name == "simulated":
+            self._boards.given(tuple(info.uuid for info in self._infos))
         else:
-            now, sought = self._clock(), self._boards.seeking
+            now, sought = self.clock(), self._boards.seeking
             self._boards.find(self._infos, os.environ, wish.own_pids, self._pids, self._looks, now)
             if self._boards.seeking and not sought:
                 self._slow_at = now  # its processes may already be on the boards
@@ -303,7 +296,7 @@ class Agent:
     def _act(self, wish: DesiredPower) -> tuple[Outcome, ...]:
         outcomes = [self._limiter.release(uuid) for uuid in self._limiter.active() if uuid not in self._boards.uuids]
         outcomes += [self._set(uuid, wish) for uuid in self._boards.uuids]
-        self._acted_s = self._clock()
+        self._acted_s = self.clock()
         return tuple(outcomes)
 
     def _set(self, uuid: str, wish: DesiredPower) -> Outcome:
@@ -317,7 +310,7 @@ class Agent:
         look = self._looks.get(uuid)
         power_w = look.power_w if look else None
         raising = wish.allow_raise
-        return self._limiter.apply(uuid, wish.limit_w, allow_raise=raising, power_w=power_w, now_s=self._clock())
+        return self._limiter.apply(uuid, wish.limit_w, allow_raise=raising, power_w=power_w, now_s=self.clock())
 
     def _refuse_foreign(self, uuid: str) -> Outcome:
         self._limiter.release(uuid)
@@ -329,12 +322,12 @@ class Agent:
         with self._guard:
             if not self._settled:
                 return
-            if self._backend.beat():
+            if self.backend.beat():
                 self.say("capd is back: it has restored our limits, they are asked for again")
                 for uuid in self._limiter.active():
                     self._limiter.returned(uuid)
-                self._retry_at = self._clock()
-            silent_s = self._clock() - self._last_wish_s
+                self._retry_at = self.clock()
+            silent_s = self.clock() - self._last_wish_s
             if silent_s > messages.DEAD_MAN_S and not self._released and self._limiter.active():
                 self.say(f"nothing heard from the supervisor for {messages.DEAD_MAN_S:.0f} s: limits restored")
                 self._tell(*self._limiter.release_all())
@@ -342,19 +335,19 @@ class Agent:
             for uuid in self._limiter.active():
                 if self._foreign.get(uuid) and self._wish is not None:
                     self._tell(self._refuse_foreign(uuid))
-                    self._retry_at = self._clock() + RETRY_S["foreign"]
-            if self._clock() >= self._slow_at - 0.5:
+                    self._retry_at = self.clock() + RETRY_S["foreign"]
+            if self.clock() >= self._slow_at - 0.5:
                 for uuid in self._boards.uuids:
                     self._limiter.check_low(uuid)
                 self._tell(*self._limiter.restore_stale(frozenset(self._limiter.active())))
 
     def leave(self) -> tuple[Outcome, ...]:
         """Restore all limits: our own, and those of a predecessor that we have not taken over yet."""
-        if self._store is not None and leases.left_by(self._job):
+        if self.store is not None and leases.left_by(self.job):
             self._ready.wait(OPEN_S)  # the driver may still be opening
         with self._guard:
             outcomes = self._limiter.release_all()
-            if self._opened and not self._monitor:
+            if self._opened and not self.monitor:
                 outcomes += self._limiter.restore_stale()
             return outcomes
 

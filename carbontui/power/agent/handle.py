@@ -15,6 +15,7 @@ import time
 from asyncio.subprocess import DEVNULL, Process
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,7 @@ ANSWER_S = 5.0
 SAMPLES_KEPT = 20_000
 
 
+@dataclass(eq=False, kw_only=True)
 class AgentHandle:
     """One agent process and its last messages. `log` takes lines for carbontui.log; `cwd` contains no job data.
 
@@ -57,17 +59,15 @@ class AgentHandle:
     writing back the limit in force, whether one could be set (doctor).
     """
 
-    def __init__(
-        self,
-        *,
-        simulated: SimulatedSpec | None = None,
-        declared: DeclaredBoards | None = None,
-        log: Callable[[str], None],
-        cwd: Path,
-        job: str,
-        monitor: bool = False,
-        probing: bool = False,
-    ) -> None:
+    simulated: SimulatedSpec | None = None
+    declared: DeclaredBoards | None = None
+    log: Callable[[str], None]
+    cwd: Path
+    job: str
+    monitor: bool = False
+    probing: bool = False
+
+    def __post_init__(self) -> None:
         self._on_report: Callable[[], None] = lambda: None
         self._who = "agent"
         """Its name in carbontui.log."""
@@ -75,16 +75,9 @@ class AgentHandle:
         """What its silence means."""
         self._answers: Any = messages.ToSupervisor
         """What it may send."""
-        self.simulated = simulated
-        self._declared = declared
         self.readings = Readings()
         self.outcomes: dict[str, Outcome] = {}
         """The latest outcome per GPU, including unsolicited ones (a cap without effect, a limit changed outside)."""
-        self._log = log
-        self._cwd = cwd
-        self._job = job
-        self._monitor = monitor
-        self._probing = probing
         self._wish = DesiredPower()
         self._process: Process | None = None
         self._writer: asyncio.StreamWriter | None = None
@@ -137,20 +130,20 @@ class AgentHandle:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
-        processes.end_orphans(self._job)
+        processes.end_orphans(self.job)
         return (*outcomes, *self._left_behind(outcomes))
 
     def _left_behind(self, outcomes: tuple[Outcome, ...]) -> tuple[Outcome, ...]:
         """Outcomes for our limits that are still set. A process is left to restore them once the driver answers."""
-        if self.simulated is not None or self._monitor:
+        if self.simulated is not None or self.monitor:
             return ()
-        left = leases.left_by(self._job)
+        left = leases.left_by(self.job)
         refused = {outcome.uuid for outcome in outcomes if outcome.code == "no_permission"}
         if any(lease.uuid not in refused for lease in left):
             try:
-                processes.wait_for_driver(self._cwd)
+                processes.wait_for_driver(self.cwd)
             except OSError as error:
-                self._log(f"no process can be left behind to restore limits ({error})")
+                self.log(f"no process can be left behind to restore limits ({error})")
         known = {outcome.uuid for outcome in outcomes if not outcome.ok}
         tries = f"a process tries again for {processes.WAIT_S // 60} min"
         text = f"limit not restored yet: the driver is not answering; {tries}"
@@ -233,23 +226,23 @@ class AgentHandle:
     async def _open(self) -> tuple[Process, asyncio.StreamReader, asyncio.StreamWriter]:
         """Start the process and open the wire to it. Raises OSError."""
         ours, theirs = socket.socketpair()
-        arguments = ["--fd", str(theirs.fileno()), "--job", self._job, "--owner", processes.owner()]
+        arguments = ["--fd", str(theirs.fileno()), "--job", self.job, "--owner", processes.owner()]
         if self.simulated is not None:
             arguments += ["--simulated", msgspec.json.encode(self.simulated).decode()]
-        if self._declared is not None:
-            arguments += ["--declared", msgspec.json.encode(self._declared).decode()]
+        if self.declared is not None:
+            arguments += ["--declared", msgspec.json.encode(self.declared).decode()]
         if apart := os.environ.get("CARBONTUI_LEASE_DIR"):
             arguments += ["--apart", hashlib.sha256(os.fsencode(apart)).hexdigest()[:12]]
-        if self._monitor:
+        if self.monitor:
             arguments.append("--monitor")
-        if self._probing:
+        if self.probing:
             arguments.append("--probing")
         try:
             process = await asyncio.create_subprocess_exec(
                 *processes.command(*arguments),
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,
-                cwd=self._cwd,
+                cwd=self.cwd,
                 env=isolation.environment(os.environ),
                 stdin=DEVNULL,
             )
@@ -276,14 +269,14 @@ class AgentHandle:
             tries = 0 if lived >= LIVED_S else tries + 1
             wait = BACKOFF_S[min(max(tries - 1, 0), len(BACKOFF_S) - 1)]
             code = process.returncode if process is not None else None
-            self._log(f"{self._who}: gone after {lived:.0f} s (status {code}); another in {wait:.0f} s")
+            self.log(f"{self._who}: gone after {lived:.0f} s (status {code}); another in {wait:.0f} s")
             await asyncio.sleep(wait)
             while True:
                 try:
                     await self._spawn()
                     break
                 except OSError as error:
-                    self._log(f"{self._who}: cannot be started ({error})")
+                    self.log(f"{self._who}: cannot be started ({error})")
                     await asyncio.sleep(BACKOFF_S[-1])
 
     async def _beat(self) -> None:
@@ -296,7 +289,7 @@ class AgentHandle:
             silent = now - (self._started_s if self._heard_s is None else self._heard_s)
             process = self._process
             if silent > limit and process is not None and process.returncode is None and self._writer is not None:
-                self._log(f"{self._who}: silent for {silent:.0f} s, {self._silence}; replaced")
+                self.log(f"{self._who}: silent for {silent:.0f} s, {self._silence}; replaced")
                 self._kill(process)
                 # a process stuck in the kernel does not die of this yet: drop the connection anyway
                 self._hang_up()
@@ -304,8 +297,8 @@ class AgentHandle:
     async def _bury(self) -> None:
         """Kill agents of earlier supervisors that are still alive: stopped, or hanging in the driver."""
         await asyncio.sleep(processes.GRACE_S)
-        for pid in processes.end_orphans(self._job):
-            self._log(f"agent: {pid} has outlived its supervisor; killed")
+        for pid in processes.end_orphans(self.job):
+            self.log(f"agent: {pid} has outlived its supervisor; killed")
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
         while True:
@@ -318,11 +311,11 @@ class AgentHandle:
             try:
                 message = untrusted.decode(line, self._answers)
             except ValueError as error:
-                self._log(f"{self._who}: not a valid message ({error})")
+                self.log(f"{self._who}: not a valid message ({error})")
                 continue
-            self._take(message)
+            self.take(message)
 
-    def _take(self, message: messages.ToSupervisor) -> None:
+    def take(self, message: messages.ToSupervisor) -> None:
         if isinstance(message, Report):
             self.readings = message.readings
             self._samples.extend(message.samples)
@@ -344,12 +337,12 @@ class AgentHandle:
             if self._gone is not None and not self._gone.done():
                 self._gone.set_result(message.outcomes)
         elif isinstance(message, AgentLine):
-            self._log(f"{self._who}: {message.text}")
+            self.log(f"{self._who}: {message.text}")
 
     def _note(self, outcomes: tuple[Outcome, ...]) -> None:
         for outcome in outcomes:
             if not outcome.ok and self.outcomes.get(outcome.uuid) != outcome:
-                self._log(f"{self._who}: {outcome.uuid}: {outcome.text or outcome.code}")
+                self.log(f"{self._who}: {outcome.uuid}: {outcome.text or outcome.code}")
             self.outcomes[outcome.uuid] = outcome
             left = {*self._wish.left} - {outcome.uuid}
             if outcome.code == "outside" and self._wish.limit_w is not None:

@@ -159,6 +159,15 @@ def _gpu(reading: Reading) -> list[CapabilityRow]:
     return rows
 
 
+def machine_w(readings: Readings) -> float | None:
+    """Total metered watts of the machine; None where a board or the host is not metered."""
+    host, watts = readings.host, [reading.power_w for reading in readings.devices]
+    known = [value for value in watts if value is not None]
+    if not readings.mono_s or host.cpu_w is None or len(known) < len(watts):
+        return None
+    return sum(known) + host.cpu_w + (host.dram_w or 0.0)
+
+
 def metrics(readings: Readings, joules: Mapping[str, float]) -> tuple[Family, ...]:
     """All boards of a machine and its host; `joules` counts from the station's start."""
     host = readings.host

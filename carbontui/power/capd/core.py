@@ -8,7 +8,7 @@ import os
 import pwd
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 from carbontui.power.backends import codes
 from carbontui.power.backends.base import Backend, DeviceError
@@ -40,25 +40,28 @@ class Caller:
     pid: int
 
 
+def owner_of(pid: int) -> int | None:
+    """The uid that owns a process; None where it cannot be seen."""
+    try:
+        return os.stat(f"/proc/{pid}").st_uid  # noqa: PTH116
+    except OSError:
+        return None
+
+
+@dataclass(eq=False)
 class Capd:
     """Decides and acts, without sockets. `clock` is monotonic seconds, `owner` the uid of a pid or None."""
 
-    def __init__(
-        self,
-        backend: Backend,
-        store: LeaseStore,
-        say: Callable[[str], None],
-        *,
-        group: str | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        owner: Callable[[int], int | None] | None = None,
-    ) -> None:
-        self._backend = backend
-        self._say = say
-        self._group = group
-        self._clock = clock
-        self._owner = owner or owner_of
-        self._limiter = Limiter(backend, store, "capd", say)
+    backend: Backend
+    store: LeaseStore
+    say: Callable[[str], None]
+    _: KW_ONLY
+    group: str | None = None
+    clock: Callable[[], float] = time.monotonic
+    owner: Callable[[int], int | None] = owner_of
+
+    def __post_init__(self) -> None:
+        self._limiter = Limiter(self.backend, self.store, "capd", self.say)
         self._holders: dict[str, Caller] = {}
         self._written_s: dict[str, float] = {}
         self._calls: dict[int, tuple[float, int]] = {}
@@ -68,9 +71,9 @@ class Capd:
 
     def open(self) -> None:
         """Open the driver and restore what an earlier capd left. Raises DeviceError."""
-        self._open()
+        self._limiter.open()
         for outcome in self._limiter.restore_stale():
-            self._say(f"{outcome.uuid}: left by an earlier capd: {outcome.text or outcome.code}")
+            self.say(f"{outcome.uuid}: left by an earlier capd: {outcome.text or outcome.code}")
 
     def answer(self, caller: Caller, request: wire.CapdRequest) -> wire.CapdAnswer:
         """Carry out one request. Never raises."""
@@ -92,7 +95,7 @@ class Capd:
             return wire.CapdAnswer(boards=self._boards())
         uuid = request.uuid
         try:
-            known = {info.uuid for info in self._backend.devices()}
+            known = {info.uuid for info in self.backend.devices()}
             if uuid not in known:
                 return wire.CapdAnswer(False, codes.INVALID, "no such board")
             if self._busy(caller.uid):
@@ -105,7 +108,7 @@ class Capd:
                 if uuid in self._holders:
                     self._restore(uuid, f"uid {caller.uid} asks for it")
                 return wire.CapdAnswer()
-            if self._clock() < self._written_s.get(uuid, 0.0) + WRITE_GAP_S:
+            if self.clock() < self._written_s.get(uuid, 0.0) + WRITE_GAP_S:
                 return wire.CapdAnswer(False, wire.SOON, f"its limit was written less than {WRITE_GAP_S:g} s ago")
             if isinstance(request, wire.Lock):
                 return self._lock(caller, uuid, request.mhz or 0)
@@ -113,17 +116,12 @@ class Capd:
         except DeviceError as error:
             if error.code == codes.UNINITIALIZED:  # the driver was reloaded, and has forgotten every limit
                 try:
-                    self._open()
+                    self._limiter.open()
                 except DeviceError as again:
-                    self._say(f"the driver cannot be opened again: {again}")
+                    self.say(f"the driver cannot be opened again: {again}")
             return wire.CapdAnswer(False, error.code, str(error))
         except OSError as error:
             return wire.CapdAnswer(False, codes.UNKNOWN, f"no lease can be kept ({error})")
-
-    def _open(self) -> None:
-        self._backend.open()
-        for info in self._backend.devices():
-            self._limiter.know(info)
 
     def gone(self, caller: Caller) -> None:
         """The caller disconnected, was killed or fell silent: restore its boards."""
@@ -132,13 +130,13 @@ class Capd:
 
     def tick(self) -> None:
         """Once a second: release a held board that another user's process has started to use."""
-        now = self._clock()
+        now = self.clock()
         if now < self._watch_at:
             return
         self._watch_at = now + WATCH_S
         for uuid, holder in list(self._holders.items()):
             with contextlib.suppress(DeviceError):
-                if not self._in_group(holder.uid) and self._strangers(self._backend.everyone(uuid), holder.uid):
+                if not self._in_group(holder.uid) and self._strangers(self.backend.everyone(uuid), holder.uid):
                     self._restore(uuid, "somebody else uses the board now")
         for uuid in self._limiter.active():
             if uuid not in self._holders:  # the driver refused before
@@ -153,7 +151,7 @@ class Capd:
 
     def _busy(self, uid: int) -> bool:
         since_s, count = self._calls.get(uid, (0.0, 0))
-        now = self._clock()
+        now = self.clock()
         if now - since_s >= 1.0:
             self._calls = {one: kept for one, kept in self._calls.items() if now - kept[0] < 1.0}
             since_s, count = now, 0
@@ -167,7 +165,7 @@ class Capd:
         if self._in_group(caller.uid):
             return None
         try:
-            pids = self._backend.everyone(uuid)
+            pids = self.backend.everyone(uuid)
         except DeviceError as error:
             if error.code == codes.UNINITIALIZED:
                 raise
@@ -180,28 +178,28 @@ class Capd:
 
     def _strangers(self, pids: Sequence[int], uid: int) -> bool:
         """Whether one of these processes is not known to belong to the uid."""
-        return any(self._owner(pid) != uid for pid in pids)
+        return any(self.owner(pid) != uid for pid in pids)
 
     def _in_group(self, uid: int) -> bool:
-        if self._group is None:
+        if self.group is None:
             return False
         try:
             user = pwd.getpwuid(uid)
-            return grp.getgrnam(self._group).gr_gid in os.getgrouplist(user.pw_name, user.pw_gid)
+            return grp.getgrnam(self.group).gr_gid in os.getgrouplist(user.pw_name, user.pw_gid)
         except (KeyError, OSError):
             return False
 
     # --- actions ---
 
     def _limit(self, caller: Caller, uuid: str, limit_mw: int) -> wire.CapdAnswer:
-        outcome = self._limiter.apply(uuid, limit_mw / 1000, allow_raise=False, power_w=None, now_s=self._clock())
-        self._written_s[uuid] = self._clock()
+        outcome = self._limiter.apply(uuid, limit_mw / 1000, allow_raise=False, power_w=None, now_s=self.clock())
+        self._written_s[uuid] = self.clock()
         if not outcome.ok:
             return wire.CapdAnswer(False, CODES.get(outcome.code, codes.UNKNOWN), outcome.text)
         self._holders[uuid] = caller
         self.changes += 1
         found_w = self._limiter.boards[uuid].found_w or 0.0
-        self._say(f"{uuid}: {limit_mw / 1000:.0f} W for uid {caller.uid} (pid {caller.pid}), found {found_w:.0f} W")
+        self.say(f"{uuid}: {limit_mw / 1000:.0f} W for uid {caller.uid} (pid {caller.pid}), found {found_w:.0f} W")
         return wire.CapdAnswer()
 
     def _restores(self, request: wire.Limit | wire.Lock) -> bool:
@@ -212,24 +210,24 @@ class Capd:
 
     def _lock(self, caller: Caller, uuid: str, mhz: int) -> wire.CapdAnswer:
         self._limiter.lock(uuid, mhz)
-        self._written_s[uuid] = self._clock()
+        self._written_s[uuid] = self.clock()
         self._holders[uuid] = caller
         self.changes += 1
-        self._say(f"{uuid}: clock at most {mhz} MHz for uid {caller.uid} (pid {caller.pid})")
+        self.say(f"{uuid}: clock at most {mhz} MHz for uid {caller.uid} (pid {caller.pid})")
         return wire.CapdAnswer()
 
     def _restore(self, uuid: str, why: str) -> None:
         self._holders.pop(uuid, None)
         outcome = self._limiter.release(uuid)
-        self._written_s[uuid] = self._clock()
-        self._say(f"{uuid}: {'restored' if outcome.ok else outcome.text or 'not restored'} ({why})")
+        self._written_s[uuid] = self.clock()
+        self.say(f"{uuid}: {'restored' if outcome.ok else outcome.text or 'not restored'} ({why})")
 
     def _boards(self) -> tuple[wire.Board, ...]:
         found = []
-        for info in self._backend.devices():
+        for info in self.backend.devices():
             limit_mw = None
             with contextlib.suppress(DeviceError):
-                limit_mw = self._backend.limit_mw(info.uuid)
+                limit_mw = self.backend.limit_mw(info.uuid)
             holder = self._holders.get(info.uuid)
             found.append(wire.Board(info.uuid, info.name, limit_mw, None if holder is None else holder.uid))
         return tuple(found)
@@ -250,11 +248,3 @@ def families(
         Family("carbontui_capd_refusals", "counter", "", "Requests refused.", (({}, refused),)),
         Family("carbontui_capd_callers", "gauge", "", "Connections open.", (({}, callers),)),
     )
-
-
-def owner_of(pid: int) -> int | None:
-    """The uid that owns a process; None where it cannot be seen."""
-    try:
-        return os.stat(f"/proc/{pid}").st_uid  # noqa: PTH116
-    except OSError:
-        return None

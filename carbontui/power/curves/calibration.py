@@ -100,6 +100,7 @@ class GivenUp(Struct, frozen=True):
     why: str
 
 
+Phase = Literal["ask", "settle", "measure", "pausing", "parked", "resuming"]
 Action = TryLimit | Pause | Resume | Wait | Finished | GivenUp
 
 
@@ -120,7 +121,7 @@ class Calibration:
         self._todo: list[float | None] = [None]
         self._visits: list[_Visit] = []
         self._window: list[CalibrationInput] = []
-        self._phase: Literal["ask", "settle", "measure", "pausing", "parked", "resuming"] = "ask"
+        self._phase: Phase = "ask"
         self._since_s = 0.0
         self._caps_chosen = False
         self._parked: tuple[float, float] | None = None
@@ -298,9 +299,7 @@ class Calibration:
         total = max(done + len(self._todo) + (1 if self.spec.can_pause else 0), 2 if self._caps_chosen else 12)
         return Wait(f"{text} {level}" if self._todo else text, done / total)
 
-    def _enter(
-        self, phase: Literal["settle", "measure", "pausing", "parked", "resuming"], now: CalibrationInput
-    ) -> None:
+    def _enter(self, phase: Phase, now: CalibrationInput) -> None:
         self._phase, self._since_s, self._window = phase, now.mono_s, [now] if phase == "measure" else []
 
 

@@ -26,21 +26,23 @@ DYING_S = 1.0
 """A killed process is gone within this, unless it is stuck in the driver."""
 
 
+@dataclass(eq=False)
 class BoardLease:
     """One GPU's lock and lease in this process. `say` takes lines for the log."""
 
-    def __init__(self, store: LeaseStore | None, uuid: str, job: str, say: Callable[[str], None]) -> None:
+    store: LeaseStore | None
+    uuid: str
+    job: str
+    say: Callable[[str], None]
+
+    def __post_init__(self) -> None:
         self.record: LeaseRecord | None = None
         """The limit set by us, or by a dead agent that we took over from; None: none."""
-        self._store = store
-        self._uuid = uuid
-        self._job = job
-        self._say = say
         self._lock: int | None = None
 
     def on_disk(self) -> LeaseRecord | None:
         """The lease of this boot, whoever owns it; one from an earlier boot no longer applies."""
-        lease = self._store.read(self._uuid) if self._store else None
+        lease = self.store.read(self.uuid) if self.store else None
         return lease if lease is not None and lease.boot_id == proc.boot_id() else None
 
     def inherited(self) -> bool:
@@ -52,19 +54,19 @@ class BoardLease:
 
         Raises OSError if no lock can be kept, or if the lease on disk is no longer ours.
         """
-        if self._store is None:
+        if self.store is None:
             return True
-        if self._store.damaged(self._uuid):
-            raise OSError(f"{self._store.path(self._uuid)} cannot be read; {DAMAGED}")
+        if self.store.damaged(self.uuid):
+            raise OSError(f"{self.store.path(self.uuid)} cannot be read; {DAMAGED}")
         if self._lock is None:
-            self._lock = self._store.lock(self._uuid)
+            self._lock = self.store.lock(self.uuid)
             if self._lock is None:
-                self._lock = self._lock_of_an_orphan(self._store)
+                self._lock = self._lock_of_an_orphan(self.store)
             if self._lock is None:
                 return False
             self.record = self.on_disk()
         elif self.record is not None:
-            found = self._store.read(self._uuid)
+            found = self.store.read(self.uuid)
             if found is None or found.epoch != self.record.epoch:
                 raise OSError("the lease is not ours any more")
         return True
@@ -88,7 +90,7 @@ class BoardLease:
             return None
         lock = self._lock_within(store, LEAVING_S)
         if lock is None and proc.same_process(lease.agent_pid, lease.agent_start):
-            self._say(f"{self._uuid}: the agent of job {lease.job} (pid {lease.agent_pid}) has no supervisor: killed")
+            self.say(f"{self.uuid}: the agent of job {lease.job} (pid {lease.agent_pid}) has no supervisor: killed")
             with contextlib.suppress(ProcessLookupError):
                 os.kill(lease.agent_pid, signal.SIGKILL)
             lock = self._lock_within(store, DYING_S)
@@ -96,7 +98,7 @@ class BoardLease:
 
     def _lock_within(self, store: LeaseStore, seconds: float) -> int | None:
         until = time.monotonic() + seconds
-        while (lock := store.lock(self._uuid)) is None and time.monotonic() < until:
+        while (lock := store.lock(self.uuid)) is None and time.monotonic() < until:
             time.sleep(0.01)
         return lock
 
@@ -105,9 +107,9 @@ class BoardLease:
         epoch = 1
         if self.record is not None:
             epoch = self.record.epoch + self.inherited()
-        lease = new_record(self._uuid, epoch, before_mw, ours_mw, self._job, clocks_mhz)
-        if self._store is not None:
-            self._store.write(lease)
+        lease = new_record(self.uuid, epoch, before_mw, ours_mw, self.job, clocks_mhz)
+        if self.store is not None:
+            self.store.write(lease)
         self.record = lease
 
     def end(self) -> None:
@@ -119,10 +121,10 @@ class BoardLease:
     def drop(self) -> None:
         """Remove the lease from disk; if that fails, the next agent finds a limit that is already restored."""
         try:
-            if self._store is not None:
-                self._store.drop(self._uuid)
+            if self.store is not None:
+                self.store.drop(self.uuid)
         except OSError as error:
-            self._say(f"{self._uuid}: its lease cannot be removed ({error})")
+            self.say(f"{self.uuid}: its lease cannot be removed ({error})")
 
     def let_go_unless_in_force(self) -> None:
         """Free the lock unless a limit of ours is in force."""
@@ -293,11 +295,10 @@ class BoardLimit:
             return Capability("lost", str(error))
         if error.code in (codes.REFUSED, codes.HELD):
             self.passing = Capability("no_permission", f"capd: {error}; it is asked again")
-            return Capability("unknown", str(error))
-        if error.code == codes.NOT_YET:
+        elif error.code == codes.NOT_YET:
             self.passing = Capability("yes", f"through capd, as soon as a process of yours uses this GPU ({error})")
-            return Capability("unknown", str(error))
-        self.passing = Capability("not_supported", f"the driver refuses it now ({error}); it is asked again")
+        else:
+            self.passing = Capability("not_supported", f"the driver refuses it now ({error}); it is asked again")
         return Capability("unknown", str(error))
 
     def by_hand(self, option: str) -> str:

@@ -7,6 +7,7 @@ restores it: when the wish ends, when this agent exits, and after an agent that 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 
 from carbontui.power.backends import codes
 from carbontui.power.backends.base import Backend, DeviceError, DeviceInfo, Look
@@ -18,6 +19,7 @@ from carbontui.power.messages import Capability, Outcome
 from carbontui.system import proc
 
 
+@dataclass(eq=False)
 class Limiter:
     """All limits of one agent. `say` takes lines for the log, `tell` unsolicited outcomes;
     `store` is None for simulated boards.
@@ -25,37 +27,35 @@ class Limiter:
     `monitor` changes nothing, `probing` (with it) still asks the driver what it would permit.
     """
 
-    def __init__(
-        self,
-        backend: Backend,
-        store: LeaseStore | None,
-        job: str,
-        say: Callable[[str], None],
-        *,
-        tell: Callable[[Outcome], None] = lambda _outcome: None,
-        monitor: bool = False,
-        probing: bool = False,
-    ) -> None:
-        self._backend = backend
-        self._store = store
-        self._job = job
-        self._say = say
-        self._tell = tell
-        self._monitor = monitor
-        self._probing = probing
+    backend: Backend
+    store: LeaseStore | None
+    job: str
+    say: Callable[[str], None]
+    _: KW_ONLY
+    tell: Callable[[Outcome], None] = lambda _outcome: None
+    monitor: bool = False
+    probing: bool = False
+
+    def __post_init__(self) -> None:
         self.boards: dict[str, BoardLimit] = {}
 
     # --- probing ----------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Open the driver and know its boards. Raises DeviceError."""
+        self.backend.open()
+        for info in self.backend.devices():
+            self.know(info)
 
     def know(self, info: DeviceInfo) -> None:
         """A device appeared: its limit is the original one, unless a lease records an earlier one."""
         if info.uuid in self.boards:
             self.boards[info.uuid].info = info
             return
-        board = BoardLimit(info, self._backend, self._board_lease(info.uuid), self._say, self._tell)
+        board = BoardLimit(info, self.backend, self._board_lease(info.uuid), self.say, self.tell)
         self.boards[info.uuid] = board
         try:
-            current: int | None = self._backend.limit_mw(info.uuid)
+            current: int | None = self.backend.limit_mw(info.uuid)
         except DeviceError as error:
             current = None
             board.cap = board.refusal(error)
@@ -63,7 +63,7 @@ class Limiter:
             self._note_low(board, current, again=True)
         lease = board.lease.on_disk()
         board.found_mw = board.start_mw = current if lease is None else lease.before_mw
-        asking = not self._monitor or self._probing
+        asking = not self.monitor or self.probing
         if info.mig:
             board.cap = Capability("not_supported", "MIG slices share this board and its limit")
         elif (info.limit_min_mw is None or current is None) and info.clock_max_mhz and asking:
@@ -91,26 +91,24 @@ class Limiter:
                 return Capability("unknown", holder)
         except OSError as error:
             fix = (
-                f"repair {self._store.directory}, or export CARBONTUI_LEASE_DIR=/a/local/directory"
-                if self._store
-                else ""
+                f"repair {self.store.directory}, or export CARBONTUI_LEASE_DIR=/a/local/directory" if self.store else ""
             )
             board.passing = Capability(
                 "no_permission", f"no lease can be kept, without which nothing is set ({error})", fix
             )
             return Capability("unknown", board.passing.why)
         try:
-            if self._store is not None:
-                self._backend.set_limit_mw(uuid, self._backend.limit_mw(uuid))
+            if self.store is not None:
+                self.backend.set_limit_mw(uuid, self.backend.limit_mw(uuid))
         except DeviceError as error:
             return board.refusal(error)
         finally:
             board.lease.let_go()
-        through = self._backend.through
+        through = self.backend.through
         return Capability("yes", power_limit.span(board.info) + (f"; through {through}" if through else ""))
 
     def _board_lease(self, uuid: str) -> BoardLease:
-        return BoardLease(self._store, uuid, self._job, self._say)
+        return BoardLease(self.store, uuid, self.job, self.say)
 
     def active(self) -> tuple[str, ...]:
         """GPUs on which a limit of ours is in force."""
@@ -125,17 +123,17 @@ class Limiter:
         """Detect a limit below the driver's default without any lease."""
         board = self.boards[uuid]
         try:
-            current_mw = self._backend.limit_mw(uuid)
+            current_mw = self.backend.limit_mw(uuid)
         except DeviceError:
             return
         self._note_low(board, current_mw)
 
     def _note_low(self, board: BoardLimit, current_mw: int, *, again: bool = False) -> None:
-        if self._store is None:
+        if self.store is None:
             return
         low = board.low(current_mw) if board.lease.record is None else None
         if again or low != board.left_low:
-            self._store.note_low(board.info.uuid, low)
+            self.store.note_low(board.info.uuid, low)
         board.left_low = low
 
     # --- setting ----------------------------------------------------------------------------------------------
@@ -143,7 +141,7 @@ class Limiter:
     def apply(self, uuid: str, watts: float, *, allow_raise: bool, power_w: float | None, now_s: float) -> Outcome:
         """Cap one GPU. Idempotent; `power_w` is its present draw, used later to judge the effect."""
         board = self.boards[uuid]
-        if self._monitor:
+        if self.monitor:
             return board.outcome(False, "not_supported", board.cap.why)
         if board.cap.support not in ("yes", "unknown"):
             return board.outcome(False, board.cap.support, board.cap.why, board.cap.fix)  # type: ignore[arg-type]
@@ -196,7 +194,7 @@ class Limiter:
         """No process has set a limit here: take the limit in force as the original. Raises DeviceError."""
         board = self.boards[uuid]
         if board.lease.record is None and board.lease.on_disk() is None:
-            board.found_mw = board.start_mw = self._backend.limit_mw(uuid)
+            board.found_mw = board.start_mw = self.backend.limit_mw(uuid)
 
     def lock(self, uuid: str, mhz: int) -> None:
         """Lock one GPU's clock at a given value, in place of any limit of ours. Raises DeviceError, OSError."""
@@ -229,7 +227,7 @@ class Limiter:
             repair = f"run: {fix}" if fix else "a reset of the GPU or a reboot does that"
             notice = f"limit not restored ({error}); {repair}"
             if notice != board.notice:  # a stale lease is retried repeatedly
-                self._say(f"{uuid}: {notice}")
+                self.say(f"{uuid}: {notice}")
             board.notice = notice
             return board.outcome(False, CODES.get(error.code, "error"), board.notice, fix)
         board.forget()
@@ -246,10 +244,10 @@ class Limiter:
 
     def restore_stale(self, keep: frozenset[str] = frozenset()) -> tuple[Outcome, ...]:
         """Restore what dead agents left behind, except on the GPUs in `keep`, which are about to be taken over."""
-        if self._store is None:
+        if self.store is None:
             return ()
         outcomes = []
-        for lease in self._store.all():
+        for lease in self.store.all():
             uuid = lease.uuid
             if lease.boot_id != proc.boot_id():
                 self._board_lease(uuid).drop()
@@ -262,9 +260,9 @@ class Limiter:
                 outcomes.append(Outcome(uuid, False, "lost", None, text, lease.fix))
                 continue
             try:
-                owned = not self._monitor and board.own()
+                owned = not self.monitor and board.own()
             except OSError as error:
-                self._say(f"{uuid}: its stale lease cannot be taken over ({error})")
+                self.say(f"{uuid}: its stale lease cannot be taken over ({error})")
                 continue
             if owned:
                 outcomes.append(self.release(uuid))
@@ -284,7 +282,7 @@ class Limiter:
                 clocks.lift(board)
                 board.forget()
         except DeviceError as error:
-            self._say(f"{uuid}: {error}")
+            self.say(f"{uuid}: {error}")
 
     # --- watching ---------------------------------------------------------------------------------------------
 
@@ -301,7 +299,7 @@ class Limiter:
         """Restore the power limit, then try the clock. If that is refused too, report no effect."""
         back = self.release(board.info.uuid)
         why = f"accepted, but the board still drew {ineffective.drawn_w:.0f} W under {ineffective.limit_w:.0f} W"
-        self._say(f"{board.info.uuid}: {why}")
+        self.say(f"{board.info.uuid}: {why}")
         fix = back.fix
         if back.ok:
             because, limit = "its power limit has no effect", Capability("no_effect", why)
@@ -330,5 +328,5 @@ class Limiter:
             why = f"{board.because}, and {happened.why}"
             if happened.code == "no_effect":
                 board.cap, board.clocks = Capability("no_effect", why), Capability("no_effect", happened.why)
-        self._say(f"{board.info.uuid}: {why}")
+        self.say(f"{board.info.uuid}: {why}")
         return board.outcome(False, happened.code, why)

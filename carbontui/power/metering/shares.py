@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -135,18 +136,15 @@ class CpuPart(NamedTuple):
     jobs: int
 
 
+@dataclass(eq=False)
 class CpuTime:
     """Tracks CPU time. `machine` returns ticks of all threads and of the busy ones since boot."""
 
-    def __init__(
-        self,
-        machine: Callable[[], tuple[int, int]],
-        root: str = "/proc",
-        cgroups: Path = Path("/sys/fs/cgroup"),
-    ) -> None:
-        self._machine = machine
-        self._root = root
-        self._cgroups = cgroups
+    machine: Callable[[], tuple[int, int]]
+    root: str = "/proc"
+    cgroups: Path = Path("/sys/fs/cgroup")
+
+    def __post_init__(self) -> None:
         self.apart = ""
         """The lease directory of our job: jobs with another one (a container, a test) do not count as sharing."""
         self._agents: dict[tuple[int, int], str] = {}
@@ -162,12 +160,12 @@ class CpuTime:
         if self._at_s is not None and mono_s - self._at_s < due:
             return self._part
         self._at_s = mono_s
-        listed = list(proc.processes(self._root))
+        listed = list(proc.processes(self.root))
         spent_s = self._cgroup_s(own[0])
         if spent_s is None:
             spent_s = sum(one.ticks for one in members(listed, own)) / TICKS_PER_S
-        jobs = max(1, len(self._jobs(listed)))
-        everybody, busy = self._machine()
+        jobs = max(1, len(self.jobs(listed)))
+        everybody, busy = self.machine()
         now = (everybody, busy, spent_s)
         if self._before is not None:
             past = [(new - old) for new, old in zip(now, self._before, strict=True)]
@@ -176,7 +174,7 @@ class CpuTime:
         self._before = now
         return self._part
 
-    def _jobs(self, listed: list[proc.RunningProcess]) -> set[str]:
+    def jobs(self, listed: list[proc.RunningProcess]) -> set[str]:
         """The jobs of any user that have an agent on this machine."""
         found, agents = set(), {}
         for one in listed:
@@ -192,7 +190,7 @@ class CpuTime:
     def _job_of(self, one: proc.RunningProcess) -> str:
         if not one.name.startswith((b"python", b"pypy")):
             return ""
-        words = proc.arguments(one.pid, self._root)
+        words = proc.arguments(one.pid, self.root)
         if AGENT not in words[:6] or proc.option(words, "--apart") != self.apart:
             return ""
         return proc.option(words, "--job")
@@ -200,11 +198,11 @@ class CpuTime:
     def _cgroup_s(self, pid: int) -> float | None:
         """CPU seconds of the batch job that a process belongs to; None if it is in no batch system's cgroup."""
         try:
-            lines = Path(self._root, str(pid), "cgroup").read_text().splitlines()
+            lines = Path(self.root, str(pid), "cgroup").read_text().splitlines()
             found = next((BATCH.match(line[3:]) for line in lines if line.startswith("0::")), None)
             if found is None:
                 return None
-            stat = (self._cgroups / found[1].lstrip("/") / "cpu.stat").read_text()
+            stat = (self.cgroups / found[1].lstrip("/") / "cpu.stat").read_text()
             return int(stat.split("usage_usec", 1)[1].split()[0]) / 1e6
         except (OSError, ValueError, IndexError):
             return None

@@ -22,28 +22,23 @@ from textual.widgets import Static
 
 from carbontui import link, protocol, units
 from carbontui.tui import away, keys, notify, words
-from carbontui.tui.feed import JobFeed
-from carbontui.tui.messages import Connection, ConnectionChanged, LogArrived, PictureArrived
+from carbontui.tui.budget import BudgetChoice
+from carbontui.tui.feed import Connection, JobFeed, LogPiece, News
 from carbontui.tui.picture import Choice, Picture, offline
 from carbontui.tui.screens import layout
-from carbontui.tui.screens.budget_choice import BudgetChoice
-from carbontui.tui.screens.first_paint import PaintsOnce
+from carbontui.tui.screens.first_paint import Arrived, PaintsOnce
 from carbontui.tui.screens.overruling import Overruling, PendingOverride
 from carbontui.tui.screens.pages import OpensPages
 from carbontui.tui.target import Target
+from carbontui.tui.widgets.bottom import LogTail, PlanBrief, Summary
 from carbontui.tui.widgets.budget_slider import BudgetSlider
 from carbontui.tui.widgets.forecast_chart import ForecastChart
 from carbontui.tui.widgets.frontier_chart import FrontierChart
-from carbontui.tui.widgets.key_line import KeyLine
 from carbontui.tui.widgets.levels import PastLevels
-from carbontui.tui.widgets.log_tail import LogTail
+from carbontui.tui.widgets.lines import KeyLine, StatusLine
 from carbontui.tui.widgets.numbers import Numbers
-from carbontui.tui.widgets.plan_brief import PlanBrief
-from carbontui.tui.widgets.price_strip import PriceStrip
 from carbontui.tui.widgets.state_bar import StateBar
-from carbontui.tui.widgets.status_line import StatusLine
-from carbontui.tui.widgets.summary import Summary
-from carbontui.tui.widgets.timeline import TimeChart
+from carbontui.tui.widgets.timeline import PriceStrip, TimeChart
 from carbontui.tui.widgets.watt_chart import WattChart
 from carbontui.tui.widgets.watt_rows import WattRows
 
@@ -79,7 +74,7 @@ class Dashboard(PaintsOnce, OpensPages, Overruling):
         self.notify_command = os.environ.get("CARBONTUI_NOTIFY", "")
         self.target, self._until_over = target, until_over
         self.readonly = readonly
-        self.feed = JobFeed(target.socket, self.post_message, target.read_log, target.whole_run)
+        self.feed = JobFeed(target.socket, self._post, target.read_log, target.whole_run)
         self.picture: Picture | None = None
         self.connection = Connection("connecting", f"connecting to {target.name or target.job}")
         self.budget = BudgetChoice(self.feed.request, self._choice_changed)
@@ -140,33 +135,40 @@ class Dashboard(PaintsOnce, OpensPages, Overruling):
 
     # --- what arrives ---
 
-    @on(PictureArrived)
-    def _picture_arrived(self, message: PictureArrived) -> None:
-        self._arrived_s = self._monotonic()
-        self._show(message.picture)
-        self.call_after_refresh(self.first_look)
+    def _post(self, news: News) -> None:
+        self.post_message(Arrived(news))
 
-    @on(ConnectionChanged)
-    def _connection_changed(self, message: ConnectionChanged) -> None:
-        self.connection = message.connection
-        if message.connection.kind == "reconnecting" and self.picture is not None:
+    @on(Arrived)
+    def _arrived(self, message: Arrived) -> None:
+        news = message.news
+        if isinstance(news, LogPiece):
+            self._hear(news)
+        elif isinstance(news, Connection):
+            self._connected(news)
+        else:
+            self._arrived_s = self._monotonic()
+            self._show(news)
+            self.call_after_refresh(self.first_look)
+
+    def _connected(self, connection: Connection) -> None:
+        self.connection = connection
+        if connection.kind == "reconnecting" and self.picture is not None:
             self.answer("reconnecting; the training goes on")
-        elif message.connection.kind == "refused":
-            self.answer(message.connection.text, ok=False)
-        elif message.connection.kind == "live":
+        elif connection.kind == "refused":
+            self.answer(connection.text, ok=False)
+        elif connection.kind == "live":
             self.query_one(StatusLine).clear()
         elif message.connection.kind == "over" and self._until_over:
             self.app.exit(message=self.farewell())
         self._show_state()
 
-    @on(LogArrived)
-    def _log_arrived(self, message: LogArrived) -> None:
+    def _hear(self, piece: LogPiece) -> None:
         tail = self.query_one(LogTail)
-        if message.fresh:
+        if piece.fresh:
             tail.begin()
-        tail.lines.feed(message.text)
+        tail.lines.feed(piece.text)
         if not self._covered:
-            tail.show()
+            tail.redraw()
             self.query_one(Numbers).hear(tail.lines.rows(PRINTED_ROWS))
 
     @on(ScreenSuspend)
@@ -178,7 +180,7 @@ class Dashboard(PaintsOnce, OpensPages, Overruling):
     def _reveal(self) -> None:
         if self._covered:
             self._covered = False
-            self.query_one(LogTail).show()
+            self.query_one(LogTail).redraw()
             if self.picture is not None:
                 self._draw(self.picture, anew=True)
 

@@ -6,10 +6,11 @@ from rich.cells import cell_len, set_cell_size
 
 from carbontui import protocol, units
 from carbontui.text import figures
-from carbontui.tui import glyphs, words
+from carbontui.tui import words
 from carbontui.tui.picture import Picture
 from carbontui.tui.widgets.cells import CellRow
-from carbontui.tui.widgets.price_strip import trend_words, value_at
+from carbontui.tui.widgets.scale import bars
+from carbontui.tui.widgets.timeline import trend_words, value_at
 
 CELLS_MOST, LABEL_CELLS = 42, 13
 """Columns of a row of values, and of its label."""
@@ -58,25 +59,13 @@ def _intensity_rows(picture: Picture, answer: protocol.GridAnswer | None, cells:
         if any(value is not None for value in values):
             ends = begins + len(values) * band.step_s
             when = f"{words.clock(begins, now_s)} to {words.clock(ends, now_s)}"
-            rows.append([_label(label), (_bars(values, top, cells), ink)])
+            rows.append([_label(label), (bars(values, cells, (0.0, top)), ink)])
             rows.append([_label(""), (f"{when}: {_spread(values)}", "text")])
     if cleanest := _cleanest(band, now_s):
         rows.append([_label("cleanest"), (cleanest, "text")])
     if answer is not None and answer.moved:
         rows.append([_label("moved by"), (answer.moved, "text")])
     return rows
-
-
-def _bars(values: tuple[float | None, ...], top: float, cells: int) -> str:
-    """A row of bars from zero to `top`, each the mean of an equal span of time."""
-    count = min(cells, len(values))
-    told = ""
-    for cell in range(count):
-        part = values[round(cell * len(values) / count) : round((cell + 1) * len(values) / count)]
-        held = [value for value in part if value is not None]
-        tall = max(1, min(8, round(sum(held) / len(held) / top * 8))) if held and top > 0 else 0
-        told += glyphs.BAR[tall]
-    return told
 
 
 def _spread(values: tuple[float | None, ...]) -> str:

@@ -15,16 +15,15 @@ from textual.screen import Screen
 from carbontui import link, protocol
 from carbontui.text import figures
 from carbontui.tui import keys
-from carbontui.tui.job_list import SORTS, JobList, ListedJob
 from carbontui.tui.jobs_feed import JobsFeed, Seen
+from carbontui.tui.lists import JobList, ListedJob
 from carbontui.tui.screens.list_page import MOVES, ListPage
 from carbontui.tui.screens.overruling import PendingOverride
 from carbontui.tui.screens.read import folded
 from carbontui.tui.target import Target
 from carbontui.tui.widgets.cells import CellRow, Cells, spread
-from carbontui.tui.widgets.job_table import JobTable, counted, summed_w
-from carbontui.tui.widgets.key_line import KeyLine
-from carbontui.tui.widgets.status_line import StatusLine
+from carbontui.tui.widgets.lines import KeyLine, StatusLine
+from carbontui.tui.widgets.tables import JobTable, counted, summed_w
 
 DRAW_EVERY_S = 1.0
 """The table is redrawn at most this often, whatever the number of jobs; keys redraw it at once."""
@@ -89,7 +88,7 @@ class Jobs(ListPage[JobList]):
         Binding("r", "send('resume')", "resume", id="jobs_resume", tooltip="Resume the plans of the chosen jobs"),
         Binding("S", "stop", "stop", id="jobs_stop", tooltip="Stop the chosen jobs (asks first)"),
         keys.FILTER,
-        Binding("s", "sort", "sort", id="sort", tooltip=f"Sort by the next of: {', '.join(SORTS)}"),
+        Binding("s", "sort", "sort", id="sort", tooltip=f"Sort by the next of: {', '.join(JobList.ORDERS)}"),
         *MOVES,
     ]
 
@@ -100,9 +99,8 @@ class Jobs(ListPage[JobList]):
         *,
         readonly: bool = False,
         now: Callable[[], float] = time.time,
-        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(JobList(), open_job, now, monotonic)
+        super().__init__(JobList(), open_job, now)
         self.readonly = readonly
         self.feed = JobsFeed(look, self._something_new)
         self._overrides: dict[str, PendingOverride] = {}

@@ -12,10 +12,11 @@ from textual.events import ScreenResume, ScreenSuspend
 from textual.screen import Screen
 
 from carbontui.tui import keys
-from carbontui.tui.row_list import RowList
+from carbontui.tui.lists import RowList
 from carbontui.tui.screens.overruling import Answers
+from carbontui.tui.screens.pages import open_help
 from carbontui.tui.target import Target
-from carbontui.tui.widgets.row_table import RowTable
+from carbontui.tui.widgets.tables import RowTable
 
 MOVES: list[BindingType] = [
     Binding("escape", "back", "back", id="list_back", show=False, tooltip="Clear marks and filter"),
@@ -43,11 +44,10 @@ class ListPage(Answers, Generic[Listed]):
         listed: Listed,
         open_job: Callable[[Target], Screen[Any]],
         now: Callable[[], float] = time.time,
-        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__()
         self.listed = listed
-        self._open, self._now, self._monotonic = open_job, now, monotonic
+        self._open, self._now = open_job, now
         self._covered = False
 
     def follow(self) -> Coroutine[Any, Any, None]:
@@ -98,10 +98,7 @@ class ListPage(Answers, Generic[Listed]):
         self.change(unmarked if self.listed.marked else self.listed.filtered(""))
 
     def action_help(self) -> None:
-        from carbontui.tui.screens.page_rows import help_rows
-        from carbontui.tui.screens.read import Read
-
-        self.app.push_screen(Read("keys and marks", help_rows(self)))
+        open_help(self)
 
     def action_leave(self) -> None:
         self.dismiss(None)

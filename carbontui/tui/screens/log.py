@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import ClassVar
+from collections.abc import Callable, Coroutine
+from typing import Any, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -16,10 +16,11 @@ from carbontui.tui.feed import JobFeed
 from carbontui.tui.key_order import answered
 from carbontui.tui.loglines import ROW_MAX, LogLines, LogRow, after_the_try, speaks_of_error, text_of
 from carbontui.tui.widgets.cells import CellRow, Cells, spread
-from carbontui.tui.widgets.key_line import KeyLine
+from carbontui.tui.widgets.lines import KeyLine
 
 PAGE_B = 64 * 1024
 FOLLOW_EVERY_S = 1.0
+KEEP_ROWS = 20_000
 
 
 class LogPage(Cells):
@@ -66,7 +67,7 @@ class LogScreen(Screen[None]):
     def __init__(self, feed: JobFeed, title: str) -> None:
         super().__init__()
         self._feed, self._title = feed, title
-        self._lines = LogLines(keep=20_000)
+        self._lines = LogLines(keep=KEEP_ROWS)
         self._begin = self._next = 0
         self._size_b = 0
         self._following = True
@@ -79,7 +80,7 @@ class LogScreen(Screen[None]):
     def on_mount(self) -> None:
         page = self.query_one(LogPage)
         page.title = f"{self._title}: output"
-        self.run_worker(self._load_end(), group="log", exclusive=True)
+        self._run(self._load_end())
         self.set_interval(FOLLOW_EVERY_S, self._tick)
 
     def on_resize(self) -> None:
@@ -103,6 +104,9 @@ class LogScreen(Screen[None]):
         page.place = text
         page.redraw()
 
+    def _run(self, reading: Coroutine[Any, Any, None]) -> None:
+        self.run_worker(reading, group="log", exclusive=True)
+
     async def _load_end(self) -> None:
         answer = await self._read(-PAGE_B)
         if answer is not None:
@@ -120,16 +124,11 @@ class LogScreen(Screen[None]):
             self._show()
 
     def _take(self, answer: protocol.LogAnswer) -> None:
-        """Start over with this page; a truncated first row is dropped."""
-        text = answer.text
-        if answer.offset > 0:
-            head, newline, rest = text.partition("\n")
-            text = rest if newline else head
-        self._lines = LogLines(keep=20_000)
-        self._lines.feed(text)
+        """Start over with this page."""
+        self._lines = _lines_of(answer)
         self._begin, self._next, self._size_b = answer.offset, answer.next, answer.size
         page = self.query_one(LogPage)
-        page.rows, page.match = self._lines.rows(20_000), None
+        page.rows, page.match = self._lines.rows(KEEP_ROWS), None
 
     async def settle(self) -> None:
         """Wait until what is being read is on the page: the next key moves through it."""
@@ -139,7 +138,7 @@ class LogScreen(Screen[None]):
         # a read that takes longer than the interval is not cut short by the next one
         busy = any(worker.is_running for worker in self.workers if worker.group == "log")
         if self._following and self.is_current and not busy:
-            self.run_worker(self._more(), group="log", exclusive=True)
+            self._run(self._more())
 
     async def _more(self) -> None:
         answer = await self._read(self._next)
@@ -150,7 +149,7 @@ class LogScreen(Screen[None]):
             return
         self._lines.feed(answer.text)
         self._next, self._size_b = answer.next, answer.size
-        self.query_one(LogPage).rows = self._lines.rows(20_000)
+        self.query_one(LogPage).rows = self._lines.rows(KEEP_ROWS)
         self._show()
 
     def _fit(self) -> None:
@@ -172,10 +171,10 @@ class LogScreen(Screen[None]):
         top = page.top + rows
         if top < 0 and self._begin > 0:
             self._following = False
-            self.run_worker(self._load_at(self._begin - PAGE_B + 4096, at_end=True), group="log", exclusive=True)
+            self._run(self._load_at(self._begin - PAGE_B + 4096, at_end=True))
             return
         if top > last and self._next < self._size_b:
-            self.run_worker(self._load_at(self._next - 4096, at_end=False), group="log", exclusive=True)
+            self._run(self._load_at(self._next - 4096, at_end=False))
             return
         page.top = max(0, min(last, top))
         self._following = page.top >= last and self._next >= self._size_b
@@ -186,10 +185,10 @@ class LogScreen(Screen[None]):
 
     def action_first(self) -> None:
         self._following = False
-        self.run_worker(self._load_at(0, at_end=False), group="log", exclusive=True)
+        self._run(self._load_at(0, at_end=False))
 
     def action_last(self) -> None:
-        self.run_worker(self._load_end(), group="log", exclusive=True)
+        self._run(self._load_end())
 
     # --- looking for something ---
 
@@ -215,7 +214,7 @@ class LogScreen(Screen[None]):
     def action_error(self) -> None:
         """Search from the start of the file: the first error is the cause of those that follow."""
         self._following = False
-        self.run_worker(self._find(speaks_of_error, 0, 1), group="log", exclusive=True)
+        self._run(self._find(speaks_of_error, 0, 1))
 
     @staticmethod
     def _has(word: str) -> Callable[[str], bool]:
@@ -237,7 +236,7 @@ class LogScreen(Screen[None]):
         if over:
             self._say(f"{self._wanted!r} is not {'further on' if way > 0 else 'before'}")
         else:
-            self.run_worker(self._find(fits, beyond, way), group="log", exclusive=True)
+            self._run(self._find(fits, beyond, way))
 
     async def _find(self, fits: Callable[[str], bool], offset: int, way: int) -> None:
         """Search the file page by page from a byte, in either direction, until a row matches; show only that page."""
@@ -246,10 +245,7 @@ class LogScreen(Screen[None]):
             answer = await self._read(at)
             if answer is None:
                 return
-            lines = LogLines(keep=20_000)
-            head, newline, rest = answer.text.partition("\n")
-            lines.feed((rest if newline else head) if answer.offset > 0 else answer.text)
-            rows = lines.rows(20_000)
+            rows = _lines_of(answer).rows(KEEP_ROWS)
             tried = after_the_try([text_of(row) for row in rows]) if fits is speaks_of_error else 0
             order = range(tried, len(rows)) if way > 0 else range(len(rows) - 1, -1, -1)
             number = next((n for n in order if fits(text_of(rows[n]))), None)
@@ -278,6 +274,14 @@ class LogScreen(Screen[None]):
 
     def action_leave(self) -> None:
         self.dismiss(None)
+
+
+def _lines_of(answer: protocol.LogAnswer) -> LogLines:
+    """The rows of a page; a truncated first one is left out."""
+    _, newline, rest = answer.text.partition("\n")
+    lines = LogLines(keep=KEEP_ROWS)
+    lines.feed(rest if answer.offset > 0 and newline else answer.text)
+    return lines
 
 
 def _bytes(size: int) -> str:

@@ -5,6 +5,7 @@ Whose override is in force: the generation the next command must name, and a lin
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -15,7 +16,7 @@ from carbontui.tui import keys
 from carbontui.tui.feed import JobFeed
 from carbontui.tui.picture import Picture
 from carbontui.tui.target import Target
-from carbontui.tui.widgets.status_line import StatusLine
+from carbontui.tui.widgets.lines import StatusLine
 
 ANSWER_SHOWN_S = 10.0
 OVERRULES = frozenset({"pause", "boost", "cap", "resume"})
@@ -81,7 +82,7 @@ class PendingOverride:
 class Answers(Screen[str | None]):
     """A page that says in its status line what was answered."""
 
-    _monotonic: Callable[[], float]
+    _monotonic = staticmethod(time.monotonic)
 
     def answer(self, text: str, ok: bool = True) -> None:
         """Say something in the status line for a while."""

@@ -6,10 +6,10 @@ from textual.screen import Screen
 
 from carbontui import protocol
 from carbontui.text import figures, marks, situation
-from carbontui.text.plan import certificate
-from carbontui.tui import glyphs, words
+from carbontui.tui import glyphs, plan_words, words
 from carbontui.tui.picture import Picture
 from carbontui.tui.widgets.cells import CellRow
+from carbontui.tui.widgets.scale import bars
 
 
 def help_rows(screen: Screen[str | None]) -> list[CellRow]:
@@ -84,7 +84,9 @@ def source_rows(picture: Picture, age_s: float) -> list[CellRow]:
         rows[-1].append((f"{found.source}{old}", "dim"))
     if not rows:
         rows.append([("no sources known yet", "dim")])
-    rows += _plan_rows(picture.plan)
+    if picture.plan is not None:
+        rows += [[], [("the plan", "title")], *plan_words.total_rows(picture.plan)]
+        rows += [[(line, "text")] for line in picture.plan.curve_note.splitlines()]
     if status.notices:
         rows += [[], [("notices", "title")]]
         rows += [[("! ", "warning"), (notice, "text")] for notice in status.notices]
@@ -113,17 +115,11 @@ def board_rows(picture: Picture, width: int) -> list[CellRow]:
         if gpu.slowed:
             rows.append([(f"{'':>6}", "dim"), (f"slowed by {gpu.slowed}", "warning")])
         history = watts.gpus_w.get(gpu.uuid, ()) if watts is not None else ()
-        if line := _history(history[-max(8, min(HISTORY_CELLS, width - 9)) :], gpu.limit_w):
-            rows.append([(f"{'':>6}", "dim"), (line, "running")])
+        history = history[-max(8, min(HISTORY_CELLS, width - 9)) :]
+        top = max((value for value in (*history, gpu.limit_w) if value is not None), default=0.0)
+        if len(history) > 1 and top > 0:
+            rows.append([(f"{'':>6}", "dim"), (bars(history, HISTORY_CELLS, (0.0, top)), "running")])
     return [*rows, []] if rows else []
-
-
-def _history(values: tuple[float | None, ...], limit_w: float | None) -> str:
-    """The last watts in one row, 0 to the limit (or the highest seen)."""
-    top = max([value for value in (*values, limit_w) if value is not None], default=0.0)
-    if len(values) < 2 or top <= 0:
-        return ""
-    return "".join(" " if v is None else glyphs.BAR[min(8, round(v / top * 8))] for v in values)
 
 
 HISTORY_CELLS = 50
@@ -143,21 +139,4 @@ def ability_rows(answer: protocol.AbilitiesAnswer) -> list[CellRow]:
             rows.append([(f"{'fix':>15} ", "dim"), (found.fix, "strong")])
     rows += [[], [("speed against watts", "title")]]
     rows += [[(line, "text")] for line in answer.curve] or [[("not measured yet: carbontui calibrate", "dim")]]
-    return rows
-
-
-def _plan_rows(plan: protocol.PlanView | None) -> list[CellRow]:
-    if plan is None:
-        return []
-    rows: list[CellRow] = [[], [("the plan", "title")]]
-    told = [*plan.explanation.splitlines(), plan.curve_note]
-    rows += [[(line, "text")] for line in told if line.strip()]
-    if plan.certificate is not None:
-        rows.append([(f"certificate: {certificate(plan.certificate.gap)}", "dim")])
-    if plan.baselines:
-        rows += [[], [("the remaining work would emit", "title")]]
-        rows.append([(f"{'by this plan':<20} ", "dim"), (figures.grams(plan.gco2_g), "text")])
-    for base in plan.baselines:
-        late = "" if base.feasible else ", late"
-        rows.append([(f"{base.name:<20} ", "dim"), (f"{figures.grams(base.gco2_g)}{late}", "text")])
     return rows

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from textual.screen import Screen
@@ -16,21 +17,6 @@ from carbontui.tui.widgets.levels import PastLevels
 if TYPE_CHECKING:
     from carbontui.tui.screens.read import Read
     from carbontui.tui.widgets.cells import CellRow
-
-
-class PageQuestion:
-    """A request that is repeated while a page shows its answer."""
-
-    def __init__(self, feed: JobFeed, question: link.Request) -> None:
-        self._feed, self._question = feed, question
-        self.answer: link.Answer | None = None
-        self.fault = ""
-
-    async def again(self) -> None:
-        try:
-            self.answer, self.fault = await self._feed.request(self._question), ""
-        except link.LinkError as error:
-            self.fault = str(error)
 
 
 class OpensPages(Screen[str | None]):
@@ -65,56 +51,52 @@ class OpensPages(Screen[str | None]):
         return self.picture
 
     def action_help(self) -> None:
-        from carbontui.tui.screens.page_rows import help_rows
-
-        self._read("keys and marks", help_rows(self))
+        open_help(self)
 
     def action_sources(self) -> None:
         from carbontui.tui.screens.page_rows import source_rows
 
-        self._read_live("where the numbers come from", lambda: source_rows(self._newest(), self.age_s()))
+        self._read("where the numbers come from", lambda page: source_rows(self._newest(), self.age_s()))
 
     def action_abilities(self) -> None:
         from carbontui.tui.screens.page_rows import ability_rows, board_rows
 
-        asked = PageQuestion(self.feed, protocol.AbilitiesAsk(0))
+        def rows(page: Read) -> list[CellRow]:
+            boards = board_rows(self._newest(), self.app.size.width)
+            if isinstance(page.reply, protocol.AbilitiesAnswer):
+                return [*boards, *ability_rows(page.reply)]
+            return [*boards, [(f" {page.fault or 'asking the supervisor …'}", "fault" if page.fault else "dim")]]
 
-        def rows() -> list[CellRow]:
-            told: list[CellRow] = [
-                [(f" {asked.fault or 'asking the supervisor …'}", "fault" if asked.fault else "dim")]
-            ]
-            if isinstance(asked.answer, protocol.AbilitiesAnswer):
-                told = ability_rows(asked.answer)
-            return [*board_rows(self._newest(), self.app.size.width), *told]
-
-        self._read_live("boards, and what can be measured and done here", rows, asked)
+        self._read("boards, and what can be measured and done here", rows, protocol.AbilitiesAsk(0))
 
     def action_grid(self) -> None:
         from carbontui.tui.screens.grid_rows import grid_rows
 
-        asked = PageQuestion(self.feed, protocol.GridAsk(0))
+        def rows(page: Read) -> list[CellRow]:
+            known = page.reply if isinstance(page.reply, protocol.GridAnswer) else None
+            return grid_rows(self._newest(), known, page.fault, self.app.size.width)
 
-        def rows() -> list[CellRow]:
-            known = asked.answer if isinstance(asked.answer, protocol.GridAnswer) else None
-            return grid_rows(self._newest(), known, asked.fault, self.app.size.width)
+        self._read("the grid", rows, protocol.GridAsk(0))
 
-        self._read_live("the grid", rows, asked)
-
-    def _read_live(self, title: str, rows: Callable[[], list[CellRow]], asked: PageQuestion | None = None) -> None:
+    def _read(self, title: str, rows: Callable[[Read], list[CellRow]], question: link.Request | None = None) -> None:
         """Open the page before any answer arrives, else the next key would still go to the dashboard."""
-        if self.picture is not None:
-            page = self._read(title, rows())
-            page.renew(rows, asked)
-
-    def _read(self, title: str, rows: list[CellRow]) -> Read:
         from carbontui.tui.screens.read import Read
 
-        page = Read(title, rows)
-        self.app.push_screen(page)
-        return page
+        if self.picture is not None:
+            request = None if question is None else partial(self.feed.request, question)
+            self.app.push_screen(Read(title, rows, request))
 
     def action_table(self) -> None:
         if self.from_table:
             self.dismiss(None)
         elif self._table is not None:
             self.app.push_screen(self._table())
+
+
+def open_help(screen: Screen[str | None]) -> None:
+    """The keys of this screen and the marks."""
+    from carbontui.tui.screens.page_rows import help_rows
+    from carbontui.tui.screens.read import Read
+
+    rows = help_rows(screen)
+    screen.app.push_screen(Read("keys and marks", lambda page: rows))

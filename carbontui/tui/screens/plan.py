@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import bisect
-import time
 from collections.abc import Callable
 from typing import ClassVar
 
@@ -22,10 +21,9 @@ from carbontui.tui.screens.overruling import Commands, PendingOverride
 from carbontui.tui.screens.read import folded
 from carbontui.tui.widgets.cells import CellRow, Cells
 from carbontui.tui.widgets.forecast_chart import ForecastChart
-from carbontui.tui.widgets.key_line import KeyLine
 from carbontui.tui.widgets.levels import PastLevels, table
+from carbontui.tui.widgets.lines import KeyLine, StatusLine
 from carbontui.tui.widgets.scale import GUTTER, window
-from carbontui.tui.widgets.status_line import StatusLine
 
 ASK_PAUSE_S = 0.15
 """A held arrow key asks for a preview once it rests."""
@@ -120,7 +118,7 @@ class PlanPage(Commands):
         self._anchor_s: float | None = None
         self._asked_end_s = 0.0
         self._answer = ""
-        self._overrides, self._monotonic = PendingOverride(link.whoami()), time.monotonic
+        self._overrides = PendingOverride(link.whoami())
         self._events: tuple[protocol.Event, ...] = ()
         self._drawn: Picture | None = None
 
@@ -237,7 +235,7 @@ class PlanPage(Commands):
                 self._answer = f"not running {answer.text}: {cost}" if answer.plan else cost
             else:
                 self._answer = f"{self._otherwise()} here: {cost}"
-        if self.is_attached:
+        if self.query(PlanChart):  # a page that is being closed loses its widgets first
             self._draw()
 
     def _otherwise(self) -> str:

@@ -12,12 +12,12 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from carbontui.tui import keys
-from carbontui.tui.queue_list import SORTS, QueueList, QueueSeen
+from carbontui.tui.lists import QueueList, QueueSeen
 from carbontui.tui.screens.list_page import MOVES, ListPage
 from carbontui.tui.target import Target
-from carbontui.tui.widgets.key_line import KeyLine
-from carbontui.tui.widgets.queue_table import QueueTable, SiteChart
-from carbontui.tui.widgets.status_line import StatusLine
+from carbontui.tui.widgets.lines import KeyLine, StatusLine
+from carbontui.tui.widgets.site_chart import SiteChart
+from carbontui.tui.widgets.tables import QueueTable
 
 LOOK_EVERY_S = 5.0
 
@@ -33,7 +33,7 @@ class Queue(ListPage[QueueList]):
         Binding("enter", "open", "open", id="queue_open", tooltip="The dashboard of the job, on its node"),
         Binding("n", "nodes", "nodes", id="queue_nodes", tooltip="Nodes instead of jobs, or jobs again"),
         keys.FILTER,
-        Binding("s", "sort", "sort", id="queue_sort", tooltip=f"Sort by the next of: {', '.join(SORTS)}"),
+        Binding("s", "sort", "sort", id="queue_sort", tooltip=f"Sort by the next of: {', '.join(QueueList.ORDERS)}"),
         *MOVES,
     ]
 
@@ -43,9 +43,8 @@ class Queue(ListPage[QueueList]):
         open_job: Callable[[Target], Screen[Any]],
         *,
         now: Callable[[], float] = time.time,
-        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(QueueList(), open_job, now, monotonic)
+        super().__init__(QueueList(), open_job, now)
         self._look = look
 
     def compose(self) -> ComposeResult:

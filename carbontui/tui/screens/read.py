@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable
-from typing import ClassVar, Protocol
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
+from carbontui import link
 from carbontui.tui import keys
 from carbontui.tui.key_order import answered
 from carbontui.tui.widgets.cells import CellRow, Cells, spread, width_of
@@ -19,12 +21,6 @@ ASK_EVERY_S = 15.0
 DRAW_EVERY_S = 2.0
 TEXT_WIDTH_MOST = 100
 """Lines longer than this are hard to read."""
-
-
-class Asks(Protocol):
-    """A request whose answer makes the rows of a page."""
-
-    async def again(self) -> None: ...
 
 
 class Page(Cells):
@@ -83,57 +79,61 @@ class Read(Screen[None]):
         keys.FILTER,
     ]
 
-    def __init__(self, title: str, rows: list[CellRow]) -> None:
+    def __init__(
+        self,
+        title: str,
+        rows: Callable[[Read], list[CellRow]],
+        request: Callable[[], Awaitable[link.Answer]] | None = None,
+    ) -> None:
+        """`rows(page)` are the newest; `request` is repeated while the page is open."""
         super().__init__()
-        self._title, self._all = title, rows
+        self._title, self._rows, self._request = title, rows, request
         self._wanted = ""
-        self._rows_of_now: Callable[[], list[CellRow]] | None = None
-        self._asked: Asks | None = None
-        self._told = False
+        self._asked = False
+        self.reply: link.Answer | None = None
+        """The newest answer to the request."""
+        self.fault = ""
+        """Why there is none."""
 
     def compose(self) -> ComposeResult:
         page = Page(id="page")
-        page.title, page.rows = self._title, self._all
+        page.title = self._title
         yield page
 
-    def fill(self, rows: list[CellRow]) -> None:
-        """Set the page's rows: it may be opened before they are known."""
-        self._all = rows
-        self._narrow(self._wanted)
+    def on_mount(self) -> None:
+        self._draw()
+        self.set_interval(DRAW_EVERY_S, self._draw)
+        if self._request is not None:
+            self._ask(self._request)
+            self.set_interval(ASK_EVERY_S, partial(self._ask, self._request))
 
-    def renew(self, rows: Callable[[], list[CellRow]], asked: Asks | None = None) -> None:
-        """Show what `rows` returns from now on; `asked` is requested at once and every `ASK_EVERY_S`."""
-        self._rows_of_now, self._asked = rows, asked
+    def _ask(self, request: Callable[[], Awaitable[link.Answer]]) -> None:
+        async def asked() -> None:
+            try:
+                self.reply, self.fault = await request(), ""
+            except link.LinkError as error:
+                self.fault = str(error)
+            self._asked = True
+            self._draw()
 
-    def _draw_again(self) -> None:
-        if self._rows_of_now is not None and self.is_current:
-            self.fill(self._rows_of_now())
+        self.run_worker(asked(), group="ask", exclusive=True)
 
     async def settle(self) -> None:
         """Wait until the first answer is on the page: the next key moves through it."""
-        if self._asked is not None and not self._told:
+        if self._request is not None and not self._asked:
             await answered(self, "ask")
-
-    async def _ask(self) -> None:
-        if self._asked is not None:
-            await self._asked.again()
-            self._told = True
-            self._draw_again()
 
     def _narrow(self, wanted: str) -> None:
         self._wanted = wanted.strip().lower()
+        self._draw()
+
+    def _draw(self) -> None:
+        if not self.is_current:
+            return
         page = self.query_one(Page)
-        page.rows = [row for row in self._all if self._wanted in "".join(text for text, _ in row).lower()]
+        page.rows = [row for row in self._rows(self) if self._wanted in "".join(text for text, _ in row).lower()]
         page.matches = f"with {self._wanted!r}: {len(page.rows)}" if self._wanted else "/ filters"
         page.redraw()
-
-    def on_mount(self) -> None:
-        self._narrow("")
-        if self._asked is not None:
-            self.run_worker(self._ask(), group="ask", exclusive=True)
-            self.set_interval(ASK_EVERY_S, lambda: self.run_worker(self._ask(), group="ask", exclusive=True))
-        if self._rows_of_now is not None:
-            self.set_interval(DRAW_EVERY_S, self._draw_again)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         return not keys.asking(self)

@@ -6,8 +6,8 @@ from carbontui import units
 from carbontui.protocol import FrontierPoint
 from carbontui.text import figures, situation
 from carbontui.text.plan import same_course
-from carbontui.tui import deadline, glyphs, words
-from carbontui.tui.picture import Choice, Picture
+from carbontui.tui import budget, glyphs, words
+from carbontui.tui.picture import Picture
 from carbontui.tui.widgets.cells import CellRow, Ink, spread, width_of
 from carbontui.tui.widgets.frontier_chart import FrontierChart
 
@@ -22,11 +22,11 @@ class BudgetSlider(FrontierChart):
         if frontier is None or len(frontier.points) < 2:
             return [self._fixed(picture, width), *self._looked_at(picture, width)][:height]
         chosen, choice = frontier.chosen, self.choice
-        held = deadline.position(picture)
+        held = budget.position(picture)
         index = held if held is not None else 0
         if choice is not None:
-            index = choice.index if choice.index is not None else nearest_to(picture, choice, index)
-        due_s = deadline.in_force(picture) if choice is None else choice.due_s()
+            index = choice.index if choice.index is not None else budget.nearest_to(picture, choice, index)
+        due_s = budget.in_force(picture) if choice is None else choice.due_s()
         word = words.multiple(frontier.points[index].finish_s if due_s is None else due_s - picture.start_s, frontier)
         if choice is not None and choice.index is None:
             word = choice.budget[:8]
@@ -46,17 +46,17 @@ class BudgetSlider(FrontierChart):
         return [*rows, *self._told(picture, width)][:height]
 
     def _fixed(self, picture: Picture, width: int) -> CellRow:
-        budget = picture.status.budget
-        if budget is None or not budget.work_known:
+        held = picture.status.budget
+        if held is None or not held.work_known:
             return [(" amount of work not known", "dim")]
-        factor = f"{budget.factor:.2f}×" if budget.factor else ""
+        factor = f"{held.factor:.2f}×" if held.factor else ""
         told: CellRow = [(f" budget {factor}", "dim")]
         return spread(width, told, self._deadline(picture, told, width))
 
     def _deadline(self, picture: Picture, beside: CellRow, width: int) -> CellRow:
         """The deadline considered, else the one in force, as far as there is room for it."""
         choice = self.choice
-        due_s = deadline.in_force(picture) if choice is None else choice.due_s()
+        due_s = budget.in_force(picture) if choice is None else choice.due_s()
         if due_s is None:
             return []
         at, ink = words.clock(due_s, picture.now_s), "text" if choice is None else "preview"
@@ -126,12 +126,3 @@ def _beside(changes: list[tuple[str, str, Ink]], width: int) -> CellRow:
         if width_of(row) <= width:
             break
     return row
-
-
-def nearest_to(picture: Picture, choice: Choice, otherwise: int) -> int:
-    """The frontier point nearest to a typed budget."""
-    finish, frontier = choice.finish_s(picture.start_s), picture.frontier
-    if finish is None or frontier is None:
-        return otherwise
-    points = frontier.points
-    return min(range(len(points)), key=lambda i: abs(picture.start_s + points[i].finish_s - finish))

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 from carbontui import protocol, units
 from carbontui.text import account, situation
 from carbontui.text import figures as form
-from carbontui.tui import glyphs, words
-from carbontui.tui.log_figures import LogFigures, figures
-from carbontui.tui.loglines import LogRow, text_of
+from carbontui.tui import words
+from carbontui.tui.loglines import LogFigures, LogRow, figures, text_of
 from carbontui.tui.picture import Picture
 from carbontui.tui.widgets.cells import CellRow, PictureCells, spread
+from carbontui.tui.widgets.scale import bars
 
 _LABEL = 8
 _VALUE = 10
@@ -147,7 +145,8 @@ class Numbers(PictureCells):
         if status.loss is None and self.printed.loss is not None:
             return [*rows, self._line("loss", f"{self.printed.loss:.4g}", "", "as printed")]
         loss = "–" if status.loss is None else f"{status.loss:.4g}"
-        spark = self._spark(picture.series.loss, width - _LABEL - _VALUE - 5)
+        losses, room = picture.series.loss, width - _LABEL - _VALUE - 5
+        spark = bars(losses, room) if len(losses) > 1 and room > 3 else ""
         rows.append([*self._line("loss", loss)[:3], (f" {spark}", "capped")])
         return rows
 
@@ -160,18 +159,6 @@ class Numbers(PictureCells):
             told = f"{form.percent(printed.done / printed.total)} of {words.count(printed.total)} printed"
             return self._line("bar", words.count(printed.done), "", told)
         return None
-
-    def _spark(self, values: tuple[float, ...], columns: int) -> str:
-        """The loss so far in one row, its lowest to its highest value."""
-        if len(values) < 2 or columns < 4:
-            return ""
-        columns = min(columns, len(values))
-        bounds = [round(i * len(values) / columns) for i in range(columns + 1)]
-        parts = [values[a:b] for a, b in pairwise(bounds)]
-        cells = [sum(part) / len(part) for part in parts if part]
-        low, high = min(cells), max(cells)
-        span = (high - low) or 1.0
-        return "".join(glyphs.BAR[1 + round((v - low) / span * 7)] for v in cells)
 
 
 def _band(end: protocol.AtEnd) -> str:

@@ -37,10 +37,6 @@ class Prompt(Vertical):
         super().__init__(id="prompt")
         self._title, self._then, self.typed = title, then, typed
 
-    def letters(self, text: str) -> str:
-        """Our text in characters this terminal can show."""
-        return plain(text, self.app)
-
     def answer(self, value: str | None) -> None:
         self.post_message(self.Answered(self, value))
 
@@ -74,11 +70,11 @@ class AskText(Prompt):
     def compose(self) -> ComposeResult:
         whole = f"{self._hint} · enter does it, esc returns"
         self._hint = whole if len(whole) + 2 <= self.app.size.width else self._hint
-        yield Label(self.letters(self._title), classes="title", markup=False)
+        yield Label(plain(self._title, self.app), classes="title", markup=False)
         field = Input(self._value, select_on_focus=True, compact=True)
         field.cursor_blink = False
         yield field
-        yield Label(self.letters(self._hint), classes="hint", markup=False)
+        yield Label(plain(self._hint, self.app), classes="hint", markup=False)
 
     def on_mount(self) -> None:
         self.query_one(Input).focus()
@@ -101,7 +97,7 @@ class AskText(Prompt):
         """Set the row beneath the input."""
         line = self.query_one(".hint", Label)
         line.set_class(not ok, "error")
-        line.update(self.letters(text))
+        line.update(plain(text, self.app))
 
 
 class AskStop(Prompt):
@@ -111,7 +107,7 @@ class AskStop(Prompt):
         super().__init__(f"Stop {name}? (q, detach, leaves it running)", then)
 
     def compose(self) -> ComposeResult:
-        yield Label(self.letters(self._title), classes="title", markup=False)
+        yield Label(plain(self._title, self.app), classes="title", markup=False)
         yield OptionList(
             Option("keep running", id="keep"),
             Option("stop: INT, after 30 s TERM, after 30 s more KILL", id="stop"),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from carbontui import units
+from carbontui.tui import glyphs
 from carbontui.tui.picture import Picture
 
 GUTTER = 6
@@ -83,6 +84,20 @@ def means(values: Sequence[float | None], start_s: float, step_s: float, view: T
                 total, weight = total + value * share, weight + share
         found.append(total / weight if weight else None)
     return found
+
+
+def bars(values: Sequence[float | None], most: int, ends: tuple[float, float] | None = None) -> str:
+    """One row of at most `most` bars, each the mean of an equal share of the values; blank where nothing is known. The
+    scale is between `ends`, else from the lowest to the highest bar."""
+    count, tall = min(most, len(values)), []
+    for cell in range(count):
+        part = values[round(cell * len(values) / count) : round((cell + 1) * len(values) / count)]
+        known = [value for value in part if value is not None]
+        tall.append(sum(known) / len(known) if known else None)
+    drawn = [value for value in tall if value is not None]
+    low, high = ends or (min(drawn, default=0.0), max(drawn, default=0.0))
+    shares = [None if v is None else max(0.0, min(1.0, (v - low) / ((high - low) or 1.0))) for v in tall]
+    return "".join(" " if share is None else glyphs.BAR[1 + round(share * 7)] for share in shares)
 
 
 def nice_top(value: float) -> float:

@@ -9,7 +9,7 @@ from rich.cells import set_cell_size
 
 from carbontui.text import situation
 from carbontui.tui import glyphs, words
-from carbontui.tui.messages import Connection
+from carbontui.tui.feed import Connection
 from carbontui.tui.picture import Picture
 from carbontui.tui.widgets.cells import CellRow, Cells, spread, width_of
 

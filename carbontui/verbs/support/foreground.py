@@ -16,13 +16,11 @@ from typing import BinaryIO, NoReturn
 import click
 
 from carbontui import protocol
-from carbontui.job import launch, stopping, store
+from carbontui.job import history, launch, stopping, store
 from carbontui.job import spec as options
-from carbontui.job.history import HistoryError
 from carbontui.job.keeper import signals
 from carbontui.job.keeper.messages import RelayedSignal
 from carbontui.job.runlog import last_lines
-from carbontui.job.supervisor.record.history_thread import read_events
 from carbontui.reports import story
 from carbontui.reports.figures import gave
 from carbontui.system import proc
@@ -295,8 +293,8 @@ def follow_try(directory: Path) -> None:
 def _events(job: store.Job) -> tuple[protocol.Event, ...]:
 
     try:
-        return read_events(job.dir / "journal.db", 0.0, 500, False)
-    except HistoryError:
+        return history.events(job.dir / "journal.db", 0.0, 500, False)
+    except history.HistoryError:
         return ()
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 import os
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from carbontui import config
-from carbontui.grid import choose, opening, zones
+from carbontui.grid import choose, compose, opening, recorded, zones
 from carbontui.grid.feed import Feed
 from carbontui.grid.http import Http
 from carbontui.grid.settings import GridSettings, KeyFileError
@@ -114,52 +113,35 @@ def _has_source(key: str, http: Http, settings: GridSettings) -> bool:
 
 
 def intensity(
-    zone: str | None, grid_file: str | None, start_s: float, ahead_s: float, step_s: float
-) -> tuple[Sequence[float | None], float, str]:
-    """Mean g/kWh per slot of `step_s`, the start of the first slot, and the source. Raises Failure."""
+    zone: str | None, grid_file: str | None, start_s: float, step_s: float, slots: int
+) -> tuple[Sequence[float | None], str]:
+    """Mean g/kWh of each slot from `start_s` (a multiple of `step_s`) on, by the file, else by the zone's forecast, and
+    the source. Raises Failure."""
     if grid_file:
-        return _recorded(grid_file, start_s, start_s + ahead_s, step_s)
-    return _expected(zone, start_s, ahead_s, step_s)
+        with refused("--grid: "):
+            rows = recorded.load(Path(grid_file)).rows
+        mean: Sequence[float | None] = compose.slot_means(rows, start_s, step_s, slots)
+        source = grid_file
+    else:
+        place = sure_zone(zone or os.environ.get("CARBONTUI_ZONE"))
+        with refused():  # a KeyFileError is one as well
+            settings = opening.settings()
+        seen, _ = looked(place.key, settings, slots * step_s, step_s, start_s=start_s)
+        if seen is None:
+            raise Failure(f"no grid data for {place.key}; submit it with sbatch", 3)
+        mean, source = seen.mean, f"{seen.source} ({seen.how})"
+    if all(value is None for value in mean):
+        raise Failure(f"no grid data from now on ({source})", 3)
+    return mean, source
 
 
 def filled(
     zone: str | None, grid_file: str | None, start_s: float, slot_s: float, slots: int
 ) -> tuple[list[float], str]:
-    """g/kWh per slot; slots beyond the known hours repeat the last known value. Raises Failure."""
-    mean, begins_s, source = intensity(zone, grid_file, start_s, slots * slot_s, slot_s)
-    known = [value for value in mean if value is not None]
-    if not known:
-        raise Failure(f"no grid data from now on ({source})", 3)
-    filled, held = [], known[0]
+    """The same with every slot known: one without a value repeats the last known one. Raises Failure."""
+    mean, source = intensity(zone, grid_file, start_s, slot_s, slots)
+    held, found = next(value for value in mean if value is not None), []
     for value in mean:
         held = held if value is None else value
-        filled.append(held)
-    places = [int((start_s + (slot + 0.5) * slot_s - begins_s) // slot_s) for slot in range(slots)]
-    return [filled[min(max(place, 0), len(filled) - 1)] for place in places], source
-
-
-def _recorded(path: str, start_s: float, end_s: float, step_s: float) -> tuple[Sequence[float | None], float, str]:
-    """The rows of a file as slots from `start_s` on."""
-    from carbontui.backtest.assumed_job import Grid
-    from carbontui.grid import recorded
-
-    try:
-        grid = Grid(recorded.load(Path(path)))
-        start_s += math.ceil(max(0.0, grid.start_s - start_s) / step_s) * step_s
-        edges = [start_s + i * step_s for i in range(int((min(end_s, grid.end_s) - start_s) // step_s) + 1)]
-        return grid.slots(edges), start_s, path
-    except (ValueError, IndexError) as error:
-        raise Failure(f"--grid: {path}: has no values from now on ({error})", 2) from None
-
-
-def _expected(
-    zone: str | None, start_s: float, ahead_s: float, step_s: float
-) -> tuple[Sequence[float | None], float, str]:
-    """The zone's forecast."""
-    place = sure_zone(zone or os.environ.get("CARBONTUI_ZONE"))
-    with refused():  # a KeyFileError is one as well
-        settings = opening.settings()
-    seen, _ = looked(place.key, settings, ahead_s, step_s, start_s=start_s)
-    if seen is None:
-        raise Failure(f"no grid data for {place.key}; submit it with sbatch", 3)
-    return seen.mean, seen.start_s, f"{seen.source} ({seen.how})"
+        found.append(held)
+    return found, source

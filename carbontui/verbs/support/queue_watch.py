@@ -17,7 +17,7 @@ from carbontui.slurm.fleet import Assumed, Cap
 from carbontui.slurm.queue import QueuedJob
 from carbontui.system import ssh
 from carbontui.text import marks, slurm
-from carbontui.tui.queue_list import QueueRow, QueueSeen
+from carbontui.tui.lists import QueueRow, QueueSeen
 from carbontui.tui.target import Target
 from carbontui.verbs.support import grid_data
 from carbontui.verbs.support.command import Failure
@@ -60,7 +60,7 @@ class QueueWatch:
         faults = tuple(f"job {job.id}: {job.asked.fault}" for job in queue if job.asked and job.asked.fault)
         return QueueSeen(
             jobs=rows,
-            nodes=tuple(_node(*node, queue, ours) for node in nodes),
+            nodes=tuple(node_row(*node, queue, ours) for node in nodes),
             start_s=start,
             slot_s=SLOT_S,
             now_w=sum(fleet_queue.watts(job, self._assumed) for job in queue if job.runs),
@@ -132,7 +132,7 @@ class QueueWatch:
         return Target(known.id, known.name, socket, status=known.status(), host=known.host)
 
 
-def _node(
+def node_row(
     name: str, state: str, cpus: int, gpus: int, queue: Sequence[QueuedJob], ours: dict[str, store.Job]
 ) -> QueueRow:
     """A node. Its watts are known only if carbontui meters every job on it and none of them spans other nodes."""

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from carbontui import config
-from carbontui.account.best_start import best_start
+from carbontui.account.best_start import gains
 from carbontui.grid import opening
 from carbontui.grid.types import GridForecast
 from carbontui.job import spec, store
@@ -71,7 +71,8 @@ class StationWatch:
             self._thread.start()
         facts = (*self._boards(), *self._restored, *self._grid, *(self._remote.facts() if self._remote else ()))
         jobs = (*self._jobs(), *(self._remote.jobs() if self._remote else ()))
-        return Seen(facts, jobs, self._power_w(), self._headline)
+        watts = None if self._readings is None else view.machine_w(self._readings)
+        return Seen(facts, jobs, watts, self._headline)
 
     def _jobs(self) -> tuple[Target, ...]:
         """Live jobs, then finished ones, newest first; a finished job is read once."""
@@ -88,17 +89,6 @@ class StationWatch:
         if target.over and not job.live:
             self._over[name] = target
         return target
-
-    def _power_w(self) -> float | None:
-        """Total metered watts of the machine; None where a board or the host is not metered."""
-        if self._readings is None or not self._readings.mono_s:
-            return None
-        host = self._readings.host
-        watts = [reading.power_w for reading in self._readings.devices]
-        known = [value for value in watts if value is not None]
-        if host.cpu_w is None or len(known) < len(watts):
-            return None
-        return sum(known) + host.cpu_w + (host.dram_w or 0.0)
 
     def _boards(self) -> tuple[Fact, ...]:
         if self._fault:
@@ -189,21 +179,14 @@ _HOW = {"default": "typical", "forecast": "forecast", "estimated": "estimated", 
 def gain_words(outlook: GridForecast, now_s: float) -> str:
     """'a job of 2 h emits 31% less if started 12:00; of 8 h: 12% less, 09:00; of 24 h: now is as good'."""
     told: list[str] = []
-    end_s = outlook.start_s + len(outlook.mean) * outlook.step_s
-    for hours in GAIN_HOURS:
-        work_s = hours * 3600.0
-        if None in outlook.mean or now_s + work_s > end_s:
-            continue
-        best = best_start(outlook.mean, outlook.start_s, outlook.step_s, now_s=now_s, work_s=work_s, deadline_s=end_s)
-        if best is None:
-            continue
-        gains = best.begin_s > now_s
+    for hours, best in gains((outlook.mean, outlook.start_s, outlook.step_s), GAIN_HOURS, now_s):
+        waits = best.begin_s > now_s
         when, less = figures.clock(best.begin_s, now_s), f"{figures.percent(best.saved)} less"
         if not told:
             lead = f"a job of {hours:.0f} h emits"
-            told.append(f"{lead} {less} if started {when}" if gains else f"{lead} least if started now")
+            told.append(f"{lead} {less} if started {when}" if waits else f"{lead} least if started now")
         else:
-            told.append(f"of {hours:.0f} h: {f'{less}, {when}' if gains else 'now is as good'}")
+            told.append(f"of {hours:.0f} h: {f'{less}, {when}' if waits else 'now is as good'}")
     return "; ".join(told) or "no forecast reaches far enough"
 
 

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from states import FULL, NOW_S, PAUSE, inputs, job_state, plan_of, rank
 
-from carbontui import plan as planning
 from carbontui import protocol
 from carbontui.job.child import Child
 from carbontui.job.supervisor.core import commands
@@ -18,7 +17,8 @@ from carbontui.job.supervisor.core.rules.observe import observe
 from carbontui.job.supervisor.core.state import forbidden
 from carbontui.job.supervisor.core.state.forbidden import ForbiddenHours
 from carbontui.job.supervisor.core.view import status
-from carbontui.plan.problem import STANDS_STILL
+from carbontui.plan.planner import solve
+from carbontui.plan.problem import STANDS_STILL, problem_from_dict
 from carbontui.protocol import Cmd
 from carbontui.units import iso
 
@@ -110,7 +110,7 @@ def test_the_plan_is_that_of_the_constrained_problem_and_says_what_it_costs():
     edges = [SEEN.now_s, *(SEEN.now_s + sum(request.setup.durations[: k + 1]) for k in range(20))]
     still = [k for k, level in request.ask.fixed.items() if level == STANDS_STILL]
     assert [(edges[k] - NOW_S) / H for k in still] == [1.0, 1.25, 1.5, 1.75]
-    solved = planning.solve(planning.problem_from_dict(request.ask.problem), fixed=request.ask.fixed)
+    solved = solve(problem_from_dict(request.ask.problem), fixed=request.ask.fixed)
     running = [k for k, level in enumerate(solved.levels) if level >= 0 and request.setup.levels[level].speed > 0]
     assert not set(running) & set(still)
     assert finish.soonest_s(state, NOW_S, 2 * H) == NOW_S + 3 * H

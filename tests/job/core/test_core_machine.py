@@ -113,7 +113,7 @@ def test_what_a_rehearsal_has_cost_is_what_the_plan_counts_with():
     told = machine.machine(job_state(measured=known), inputs())
     assert (told.unload_s, told.unload_w, told.reload_s, told.reload_w) == (10.0, 200.0, 40.0, 100.0)
     levels = problem.levels_of(replace(told, can_unload=True), started=True)
-    switch = problem._switch(levels, told, 900.0)
+    switch = problem.switching(levels, told, 900.0)
     unload, full = 0, len(levels) - 1
     assert (switch["time_s"][full][unload], switch["power_w"][full][unload]) == (10.0, 200.0)
     assert (switch["time_s"][unload][full], switch["power_w"][unload][full]) == (40.0, 100.0)

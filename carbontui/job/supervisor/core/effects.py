@@ -207,11 +207,7 @@ def _limit(before: JobState, after: JobState) -> tuple[Effect, ...]:
 
 def _boards(after: JobState, inputs: Inputs) -> tuple[Effect, ...]:
     if after.spec.simulated is not None:
-        if inputs.child.state != "running":
-            return (Simulate(None),)
-        parked = all(rank.state == "paused" for rank in inputs.ranks)
-        active = after.decision.state in ("running", "throttled", "pausing")
-        return (Simulate(0.0 if parked or not active else 1.0, after.asked.duty or 1.0),) if inputs.ranks else ()
+        return (_at_work(after, inputs),) if inputs.ranks or inputs.child.state != "running" else ()
     node_of = {node.host: node.name for node in inputs.nodes}
     own = {rank.pid for rank in inputs.ranks if rank.host not in node_of} | (
         {inputs.child_pid} if inputs.child_pid else set()
@@ -226,7 +222,8 @@ def _boards(after: JobState, inputs: Inputs) -> tuple[Effect, ...]:
 
 
 def _at_work(after: JobState, inputs: Inputs) -> Simulate:
-    """The assumed activity of boards whose power cannot be read; without steps, a running command counts as busy."""
+    """The assumed activity of simulated boards, and of those whose power cannot be read; without steps, a running
+    command counts as busy."""
     if inputs.child.state != "running":
         return Simulate(None)
     parked = bool(inputs.ranks) and all(rank.state == "paused" for rank in inputs.ranks)

@@ -51,7 +51,7 @@ def _on_node(name: str, nodes: Nodes, spec: Options, monitor: bool) -> NodeHandl
         command,
         environment,
         path=Path(spec.socket),
-        simulated=spec.simulated is not None,
+        simulated=spec.simulated,
         log=say,
         job=spec.job,
     )

@@ -11,7 +11,6 @@ from pathlib import Path
 from carbontui.account.revision import Revision
 from carbontui.grid import opening
 from carbontui.grid.feed import Feed
-from carbontui.grid.live import SourceState
 from carbontui.grid.settings import GridSettings
 from carbontui.grid.types import GridForecast
 from carbontui.job.clock import Clock
@@ -77,15 +76,6 @@ class GridReader:
     _revised_mono_s: float = 0.0
 
     @property
-    def zone(self) -> str | None:
-        return self.feed.zone
-
-    @property
-    def note(self) -> str:
-        """One line on what is wrong with the grid values, or ''."""
-        return self.feed.note
-
-    @property
     def revised(self) -> str:
         """The source's revision of hours already booked, while recent; else ''."""
         found = self.accounting.revision
@@ -93,11 +83,6 @@ class GridReader:
             self._revision, self._revised_mono_s = found, time.monotonic()
         news = found is not None and time.monotonic() - self._revised_mono_s < REVISED_NEWS_S
         return f"the grid's values were revised: {found.words}" if found is not None and news else ""
-
-    @property
-    def sources(self) -> tuple[SourceState, ...]:
-        """Every source of the zone, in the order they are tried."""
-        return self.feed.sources
 
     def _now_s(self) -> float:
         return self.door.state.clock.at_wall(time.time())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from carbontui import protocol, units
 from carbontui.system.openmetrics import Family, MonotonicCounter, counters
@@ -33,35 +33,26 @@ def families(status: protocol.Status, joules: Mapping[str, float], totals: Monot
     zone = intensity.zone if intensity else ""
     about = {"host": status.host, "zone": zone, "signal": intensity.signal if intensity else ""}
     energy_j = {"wall": status.energy_wall_kwh, "boards": status.energy_gpu_kwh}
+    known = ("power_w", "energy_gpu_kwh", "energy_wall_kwh", "gco2_g", "intensity")
+
+    def of_job(name: str, unit: str, text: str, value: float | None, **labels: str) -> Family:
+        return Family(f"carbontui_job_{name}", "gauge", unit, text, (({**job, **labels}, value),))
+
+    def of_boards(name: str, unit: str, text: str, value: Callable[[protocol.Gpu], float | None]) -> Family:
+        samples = tuple((labels, value(gpu)) for labels, gpu in boards)
+        return Family(f"carbontui_board_{name}", "gauge", unit, text, samples)
+
     return (
-        Family(
-            "carbontui_job_info", "gauge", "", "1, with the job's machine and grid zone.", (({**job, **about}, 1.0),)
-        ),
-        Family(
-            "carbontui_job_state",
-            "gauge",
-            "",
-            "1 for the state the job is in.",
-            (({**job, "state": status.state}, 1.0),),
-        ),
+        of_job("info", "", "1, with the job's machine and grid zone.", 1.0, **about),
+        of_job("state", "", "1 for the state the job is in.", 1.0, state=status.state),
         Family(
             "carbontui_job_provenance",
             "gauge",
             "",
             "1 for how a figure is known: measured, integrated, estimated, simulated, ...",
-            tuple(
-                ({**ident, "figure": field, "how": how[field]}, 1.0)
-                for field in ("power_w", "energy_gpu_kwh", "energy_wall_kwh", "gco2_g", "intensity")
-                if field in how
-            ),
+            tuple(({**ident, "figure": field, "how": how[field]}, 1.0) for field in known if field in how),
         ),
-        Family(
-            "carbontui_job_power_watts",
-            "gauge",
-            "watts",
-            "What the job draws now: its part of boards, CPU and memory.",
-            ((job, status.power_w),),
-        ),
+        of_job("power_watts", "watts", "What the job draws now: its part of boards, CPU and memory.", status.power_w),
         Family(
             JOULES,
             "counter",
@@ -72,19 +63,17 @@ def families(status: protocol.Status, joules: Mapping[str, float], totals: Monot
                 for scope, kwh in energy_j.items()
             ),
         ),
-        Family(
-            "carbontui_job_emissions_grams",
-            "gauge",
+        of_job(
+            "emissions_grams",
             "grams",
             "CO2 of the job so far. It falls where grid values come in lower than they were forecast.",
-            ((job, status.gco2_g),),
+            status.gco2_g,
         ),
-        Family(
-            "carbontui_job_avoided_grams",
-            "gauge",
+        of_job(
+            "avoided_grams",
             "grams",
             "CO2 avoided so far against the same work with nothing held back.",
-            ((job, status.avoided_g),),
+            status.avoided_g,
         ),
         Family("carbontui_job_steps", "counter", "", "Optimizer steps done.", ((job, float(status.step)),)),
         Family(
@@ -94,27 +83,14 @@ def families(status: protocol.Status, joules: Mapping[str, float], totals: Monot
             "Carbon intensity of the grid now, gCO2 per kWh.",
             (({**ident, "zone": zone}, intensity.value_g_per_kwh if intensity else None),),
         ),
-        Family(
-            "carbontui_board_power_watts",
-            "gauge",
-            "watts",
-            "What the whole board draws now.",
-            tuple((labels, gpu.power_w) for labels, gpu in boards),
-        ),
-        Family(
-            "carbontui_board_own_power_watts",
-            "gauge",
+        of_boards("power_watts", "watts", "What the whole board draws now.", lambda gpu: gpu.power_w),
+        of_boards(
+            "own_power_watts",
             "watts",
             "What the board draws now for this job's processes.",
-            tuple((labels, gpu.power_w if gpu.own_w is None else gpu.own_w) for labels, gpu in boards),
+            lambda gpu: gpu.power_w if gpu.own_w is None else gpu.own_w,
         ),
-        Family(
-            "carbontui_board_share_ratio",
-            "gauge",
-            "ratio",
-            "This job's share of the board's watts; 1 if nobody else uses it.",
-            tuple((labels, _share(gpu)) for labels, gpu in boards),
-        ),
+        of_boards("share_ratio", "ratio", "This job's share of the board's watts; 1 if nobody else uses it.", _share),
         Family(
             BOARD_JOULES,
             "counter",
@@ -122,13 +98,7 @@ def families(status: protocol.Status, joules: Mapping[str, float], totals: Monot
             "What the board has drawn for this job so far.",
             tuple((labels, totals.at_least(gpu.uuid, joules.get(gpu.uuid))) for labels, gpu in boards),
         ),
-        Family(
-            "carbontui_board_limit_watts",
-            "gauge",
-            "watts",
-            "The power limit in force.",
-            tuple((labels, gpu.limit_w) for labels, gpu in boards),
-        ),
+        of_boards("limit_watts", "watts", "The power limit in force.", lambda gpu: gpu.limit_w),
     )
 
 

@@ -5,6 +5,7 @@ Never blocks the supervisor: slow work is awaited in the viewer's own task.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,8 +14,9 @@ from pathlib import Path
 import msgspec
 
 from carbontui import protocol, units
+from carbontui.grid.feed import Feed
 from carbontui.grid.types import GridForecast
-from carbontui.job import runlog, store
+from carbontui.job import history, runlog, store
 from carbontui.job.history import HistoryError
 from carbontui.job.supervisor.core import commands
 from carbontui.job.supervisor.core.advance import Command, RankChanged
@@ -23,12 +25,10 @@ from carbontui.job.supervisor.core.rules import capabilities
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.core.view import shown_plan, status
-from carbontui.job.supervisor.record.history_thread import HistoryThread
 from carbontui.job.supervisor.record.loss_history import LossHistory
 from carbontui.job.supervisor.record.recorder import Recorder
 from carbontui.job.supervisor.record.watt_history import WattHistory
 from carbontui.job.supervisor.shell.door import Door
-from carbontui.job.supervisor.shell.grid import GridReader
 from carbontui.job.supervisor.shell.replanner import Replanner
 from carbontui.job.supervisor.shell.sensors import rank_of
 from carbontui.job.supervisor.shell.server import Peer
@@ -52,7 +52,8 @@ class Requests:
     """
 
     door: Door
-    history: HistoryThread
+    journal: Path
+    """Read off the event loop: a supervisor silent for six seconds is replaced."""
     watts: WattHistory
     agent: AgentHandle
     replanner: Replanner
@@ -63,7 +64,8 @@ class Requests:
     book: Callable[[], None]
     wake: Callable[[], None]
     rank_left: Callable[[], None]
-    grid: GridReader
+    feed: Feed
+    _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
     _losses: LossHistory = field(default_factory=LossHistory)
     _band: tuple[GridForecast | None, protocol.Band | None, protocol.PriceSlots | None] = (None, None, None)
     _plan: protocol.PlanView | None = None
@@ -116,13 +118,13 @@ class Requests:
             price=self._band[2],
         )
         shown = shown_plan.view(state, seen)
-        view, frontier = self._drawn_plan(shown, seen.now_s), shown_plan.frontier(state, shown and shown.view)
+        view, frontier = self.drawn_plan(shown, seen.now_s), shown_plan.frontier(state, shown and shown.view)
         if view != self._plan:
             self._plan = view
         return protocol.Snap(0, told, series, self._plan, frontier)
 
     @staticmethod
-    def _drawn_plan(shown: shown_plan.ShownPlan | None, now_s: float) -> protocol.PlanView | None:
+    def drawn_plan(shown: shown_plan.ShownPlan | None, now_s: float) -> protocol.PlanView | None:
         if shown is None:
             return None
         explanation = " ".join(words(said, now_s) for said in shown.explanation)
@@ -168,7 +170,7 @@ class Requests:
                 None if source.fetched_at_s is None else units.iso(source.fetched_at_s),
                 units.printable(source.note),
             )
-            for source in self.grid.sources
+            for source in self.feed.sources
         )
         return protocol.GridAnswer(ask.id, found, *((outlook.note, outlook.moved) if outlook else ()))
 
@@ -177,7 +179,8 @@ class Requests:
         step = ask.span / ask.buckets
         start, outlook = self.look().now_s - ask.span, self.door.state.outlook
         try:
-            past = await self.history.past(start, ask.span, ask.buckets)
+            async with self._reading:
+                past = await asyncio.to_thread(history.read, self.journal, start, ask.span, ask.buckets)
         except HistoryError as error:
             self.recorder.say(str(error))
             return protocol.Refused(str(error), ask.id)
@@ -188,7 +191,9 @@ class Requests:
     async def _events(self, ask: protocol.EventsAsk) -> protocol.EventsAnswer | protocol.Refused:
         try:
             since_s = 0.0 if ask.since is None else units.from_iso(ask.since)
-            return protocol.EventsAnswer(ask.id, await self.history.events(since_s, ask.most, plans=ask.plans))
+            async with self._reading:
+                found = await asyncio.to_thread(history.events, self.journal, since_s, ask.most, ask.plans)
+            return protocol.EventsAnswer(ask.id, found)
         except (HistoryError, ValueError) as error:
             return protocol.Refused(str(error), ask.id)
 

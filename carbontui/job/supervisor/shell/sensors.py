@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 import msgspec
 
 from carbontui import protocol, units
+from carbontui.grid.feed import Feed
 from carbontui.job.supervisor.core.state.inputs import Inputs, Rank
 from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.job.supervisor.shell.actuators import Actuators
 from carbontui.job.supervisor.shell.core_wait import CoreWait
 from carbontui.job.supervisor.shell.door import Door
-from carbontui.job.supervisor.shell.grid import GridReader
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
 from carbontui.job.supervisor.shell.server import Peer, Server
 from carbontui.job.supervisor.shell.unseen_watch import UnseenWatch
@@ -34,7 +34,7 @@ class Sensors:
     agent: AgentHandle
     accounting: Accounting
     actuators: Actuators
-    grid: GridReader
+    feed: Feed
     unseen_watch: UnseenWatch
     _born_mono: float = field(default_factory=time.monotonic)
     _last_mono: float = field(default_factory=time.monotonic)
@@ -82,8 +82,8 @@ class Sensors:
             nodes=self.agent.nodes(),
             metered=self.accounting.metered_boards,
             limits=self.actuators.limits,
-            zone=self.grid.zone,
-            grid_note=self.grid.note,
+            zone=self.feed.zone,
+            grid_note=self.feed.note,
             uptime_s=mono - self._born_mono,
             unseen=self.unseen_watch.look(running, child.age_s, mono, stepped=stepped),
         )

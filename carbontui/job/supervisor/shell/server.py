@@ -17,7 +17,7 @@ from typing import Protocol
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from carbontui import __version__, protocol
+from carbontui import __version__, paths, protocol
 from carbontui.system import local_socket
 
 BAD_LINES_MAX = 100
@@ -94,6 +94,7 @@ class Server:
 
     async def open(self) -> None:
         """Bind (0600, in a 0700 directory that is ours) and listen. Raises OSError or PermissionError."""
+        paths.private_dir(self.path.parent)
         listener, self._inode = local_socket.listen(self.path)
         self._server = await asyncio.start_unix_server(self._serve, sock=listener, limit=protocol.LINE_MAX)
 

@@ -68,7 +68,7 @@ def _process(pid: int, evidence: frozenset[str]) -> Process:
 
 def _script(pid: int, argv: list[str]) -> str:
     """The text of the script that a Python process runs, as far as it can be read."""
-    path = unseen.script_of(argv)
+    _, path = unseen.flags_and_script(argv)
     if path is None:
         return ""
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from carbontui import protocol, units
 from carbontui.account import expected_end as account
@@ -46,7 +47,7 @@ def _at_end(state: JobState, inputs: Inputs, ahead: CourseAhead, rest: tuple[Str
         avoided_g=None if avoided is None else round(avoided.value, 6),
         avoided_lo_g=None if avoided is None else _rounded(avoided.lo),
         avoided_hi_g=None if avoided is None else _rounded(avoided.hi),
-        cost=_cost(state, inputs, rest, outlook),
+        cost=_cost(state, inputs, rest),
     )
 
 
@@ -150,16 +151,25 @@ def _slots(outlook: GridForecast, now_s: float, end_s: float) -> account.Slots:
     return account.Slots(outlook.start_s + first * outlook.step_s, outlook.step_s, mean, lo, hi)
 
 
-def _cost(state: JobState, inputs: Inputs, rest: tuple[Stretch, ...], outlook: GridForecast) -> protocol.Cost | None:
+def _cost(state: JobState, inputs: Inputs, rest: tuple[Stretch, ...]) -> protocol.Cost | None:
     """Expected cost: what has been spent, the rest at forecast prices, and rent while boards are held."""
-    spent, prices = state.totals.cost, outlook.price
-    if spent is None:
+    spent, priced = state.totals.cost, prices(state)
+    if spent is None or priced is None:
         return None
-    if all(price is None for price in prices):
-        prices = (state.spec.price_per_kwh,)
     rent = (state.spec.gpu_price or 0.0) * len(inputs.devices)
-    more = account.to_come(rest, outlook.start_s, outlook.step_s, prices, rent_per_h=rent)
+    more = account.to_come(rest, *priced, rent_per_h=rent)
     return None if more is None else protocol.Cost(round(spent.value + more, 9), spent.currency)
+
+
+def prices(state: JobState) -> tuple[float, float, Sequence[float | None]] | None:
+    """(start, slot seconds, price per kWh and slot): the outlook's, else the user's own, 0 where rent alone is known;
+    None if nothing is."""
+    outlook, flat = state.outlook, state.spec.price_per_kwh
+    if outlook is not None and any(price is not None for price in outlook.price):
+        return outlook.start_s, outlook.step_s, outlook.price
+    if flat is None and not state.spec.gpu_price:
+        return None
+    return 0.0, 900.0, (flat or 0.0,)
 
 
 def _rounded(value: float | None) -> float | None:

@@ -207,7 +207,7 @@ def build(
         "schema": "carbontui.problem/1",
         "slots": {"dur_s": durations, "ci_g_per_kwh": mean, "price_per_kwh": price},
         "levels": [_level(level, aim, machine) for level in levels],
-        "switch": _switch(levels, machine, shortest_full_slot=max(durations)),
+        "switch": switching(levels, machine, shortest_full_slot=max(durations)),
         "min_run_slots": 1,
         "min_pause_slots": 1,
         "max_resumes": None,
@@ -230,7 +230,7 @@ def _level(level: Level, aim: Objective, machine: Machine) -> dict[str, Any]:
     return entry
 
 
-def _switch(levels: tuple[Level, ...], machine: Machine, shortest_full_slot: float) -> dict[str, Any]:
+def switching(levels: tuple[Level, ...], machine: Machine, shortest_full_slot: float) -> dict[str, Any]:
     """Seconds and watts from row to column. Running to running is free: a limit is set in milliseconds."""
 
     def seconds(a: Level, b: Level) -> float | None:

@@ -168,12 +168,7 @@ def _per_kwh(state: JobState, kind: AllowanceKind) -> tuple[float, float, Sequen
         return 0.0, 900.0, (1.0,)
     if kind == "carbon":
         return None if outlook is None else (outlook.start_s, outlook.step_s, outlook.mean)
-    if outlook is not None and any(price is not None for price in outlook.price):
-        return outlook.start_s, outlook.step_s, outlook.price
-    flat = state.spec.price_per_kwh
-    if flat is None and not state.spec.gpu_price:
-        return None
-    return 0.0, 900.0, (flat or 0.0,)
+    return expected_end.prices(state)
 
 
 def _fits(prospects: Sequence[Prospect], share: float) -> bool:

@@ -15,7 +15,7 @@ NAMED_S = 30.0
 """Boards still not named this long after the training named some are not the job's."""
 
 
-class LeftAlone(NamedTuple):
+class LeftAlone(msgspec.Struct, frozen=True):
     """A predecessor's cap in watts per GPU, and the boards whose limit another program has changed since."""
 
     watts: float | None = None
@@ -111,18 +111,7 @@ def refused_cap(limit_w: float | None, inputs: Inputs) -> RefusedCap:
 
 def to_kept(boards: Boards, limit_w: float | None, left: tuple[str, ...]) -> dict[str, Any]:
     """For the journal's `state` table; `left` are the boards excluded from the cap `limit_w` now."""
-    return {"named": boards.named, "own": sorted(boards.own), "left": {"watts": limit_w, "boards": left}}
-
-
-class _KeptLeft(msgspec.Struct):
-    watts: float | None = None
-    boards: tuple[str, ...] = ()
-
-
-class _KeptBoards(msgspec.Struct):
-    named: tuple[str, ...] | None = None
-    own: frozenset[str] = frozenset()
-    left: _KeptLeft | None = None
+    return {"named": boards.named, "own": sorted(boards.own), "left": LeftAlone(limit_w, left)}
 
 
 def restored(kept: Any, mono_s: float) -> Boards:
@@ -130,8 +119,8 @@ def restored(kept: Any, mono_s: float) -> Boards:
 
     Raises msgspec.ValidationError on an invalid field.
     """
-    was = msgspec.convert(kept or {}, _KeptBoards)
-    left = LeftAlone(was.left.watts, was.left.boards) if was.left and was.left.boards else NONE_LEFT
+    was = msgspec.convert(kept or {}, Boards)
+    left = was.left if was.left.boards else NONE_LEFT
     if not was.named:
         return Boards(left=left)
     return Boards(was.named, mono_s, own=was.own, left=left)

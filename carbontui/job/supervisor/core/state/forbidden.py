@@ -19,7 +19,7 @@ MOST = 16
 """The most forbidden stretches; more would be hard to keep track of."""
 LONGEST_S = 7 * 86400.0
 _DAY_S = 86400.0
-_FORMS = 'write 22:00-06:00, "fri 09:00-12:00", "daily 17:00-20:00" or two RFC 3339 times with / between them'
+FORMS = 'write 22:00-06:00, "fri 09:00-12:00", "daily 17:00-20:00" or two RFC 3339 times with / between them'
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def parse(text: str, now_s: float, by: str = "") -> ForbiddenHours:
     cleaned = cleaned[6:] if daily else cleaned
     parts = [part.strip() for part in (cleaned.split("/") if "/" in cleaned else re.split(r"\s*[-–]\s*", cleaned))]
     if len(parts) != 2 or not all(parts):
-        raise ValueError(f"hours {text!r} are not understood; {_FORMS}")
+        raise ValueError(f"hours {text!r} are not understood; {FORMS}")
     try:
         start_s = _moment(parts[0], now_s)
         # a clock time means its next occurrence after the start
@@ -92,7 +92,7 @@ def _moment(text: str, now_s: float) -> float:
         return now_s
     found = budgets.parse_until(text, now_s)
     if isinstance(found, str):
-        raise ValueError(_FORMS)
+        raise ValueError(FORMS)
     return found
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 from carbontui import protocol, units
 from carbontui.account.expected_end import BAND_SIGMAS, Slots, Stretch, flat_out, to_come
 from carbontui.client.train.prediction import Prediction
-from carbontui.job.supervisor.core.planning import machine
+from carbontui.job.supervisor.core.planning import expected_end, machine
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.protocol import Statement, statement
@@ -70,21 +69,14 @@ def _grams(state: JobState, prediction: Prediction, full_w: float | None) -> dic
 
 def _money(state: JobState, inputs: Inputs, prediction: Prediction, full_w: float | None) -> dict[str, Any]:
     """Cost at full speed from the job's start at the known prices, rent included; its interval is that of the time."""
-    spec, outlook = state.spec, state.outlook
-    if spec.currency is None or full_w is None:
+    spec, prices = state.spec, expected_end.prices(state)
+    if spec.currency is None or full_w is None or prices is None:
         return {}
-    known = outlook is not None and any(price is not None for price in outlook.price)
-    if not known and spec.price_per_kwh is None and not spec.gpu_price:
-        return {}
-    start_s, step_s = 0.0, 900.0
-    prices: Sequence[float | None] = (spec.price_per_kwh or 0.0,)
-    if known and outlook is not None:
-        start_s, step_s, prices = outlook.start_s, outlook.step_s, outlook.price
     rent = (spec.gpu_price or 0.0) * len(inputs.devices)
 
     def cost(seconds: float) -> float | None:
         part = Stretch(state.start_s, state.start_s + seconds, full_w)
-        value = to_come([part], start_s, step_s, prices, rent_per_h=rent)
+        value = to_come([part], *prices, rent_per_h=rent)
         return None if value is None else round(value, 6)
 
     ends = {"cost": cost(prediction.value), "cost_lo": cost(prediction.lo), "cost_hi": cost(prediction.hi)}

@@ -1,0 +1,245 @@
+"""Tables of rows with a cursor: the jobs of machines, and the queue of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
+
+from rich.cells import cell_len, set_cell_size
+
+from carbontui import protocol, units
+from carbontui.text import figures, situation
+from carbontui.tui import glyphs, words
+from carbontui.tui.lists import JobList, ListedJob, QueueList, QueueRow, RowList
+from carbontui.tui.widgets.cells import CellRow, Cells, Span
+
+MESSAGE_LEAST = 15
+"""With room for fewer cells than this, a row's message is not shown."""
+MARKED = 4
+"""Cells of the marks before a row."""
+
+
+class TableColumn(NamedTuple):
+    """`order` is the sort order the column belongs to, `least` the table width from which it is shown."""
+
+    title: str
+    cells: int
+    least: int = 0
+    order: str = ""
+
+
+class RowTable(Cells):
+    """`show(listed, now_s)`; as many rows as fit, always including the one under the cursor."""
+
+    COLUMNS: ClassVar[tuple[TableColumn, ...]] = ()
+    MESSAGE: ClassVar[str]
+    """The title of the messages."""
+
+    listed: RowList[Any] = RowList()
+    now_s = 0.0
+    has_messages = True
+    """Whether there was room for the rows' messages."""
+    _top = 0
+
+    def why_empty(self) -> str:
+        """What is said in place of rows."""
+        raise NotImplementedError
+
+    def names(self, left: int) -> tuple[str, Callable[[Any, bool], CellRow]]:
+        """The title of the names, as wide as they are with `left` cells for names and messages; and what writes a
+        row's name, given whether the cursor is there."""
+        raise NotImplementedError
+
+    def value(self, title: str, row: Any) -> Span:
+        """The content of a column."""
+        raise NotImplementedError
+
+    def message(self, row: Any) -> Span:
+        raise NotImplementedError
+
+    def show(self, listed: RowList[Any], now_s: float) -> None:
+        self.listed, self.now_s = listed, now_s
+        self.redraw()
+
+    def draw(self, width: int, height: int) -> list[CellRow]:
+        listed = self.listed
+        if not listed.shown:
+            return [[(f"  {self.why_empty()}", "dim")]]
+        columns = [column for column in self.COLUMNS if width >= column.least]
+        left = width - MARKED - sum(column.cells for column in columns)
+        title, named = self.names(left)
+        room = left - cell_len(title) - 2
+        self.has_messages = room >= MESSAGE_LEAST
+        head: CellRow = [(" " * MARKED, "dim"), (title, "dim")]
+        for column in columns:
+            # the column the rows are sorted by is highlighted
+            head.append((f"{column.title:>{column.cells}}", "strong" if column.order == listed.sort else "dim"))
+        rows = [[*head, (f"  {self.MESSAGE}" if self.has_messages else "", "dim")]]
+        for at in self.visible_rows(height - 1):
+            row, pointed = listed.shown[at], at == listed.place
+            mark = glyphs.POINT if row.id in listed.marked else glyphs.NOW if pointed else " "
+            cells: CellRow = [(mark, "preview"), (f" {glyphs.STATES[row.state]} ", words.STATE_STYLE[row.state])]
+            cells += named(row, pointed)
+            for column in columns:
+                text, ink = self.value(column.title, row)
+                cells.append((" " + cut(text, column.cells - 1, right=True), "dim" if text == "–" else ink))
+            if self.has_messages:
+                text, ink = self.message(row)
+                cells.append((f"  {cut(text, room)}", ink))
+            rows.append(under_cursor(cells, width) if pointed else cells)
+        return rows
+
+    def visible_rows(self, room: int) -> range:
+        """The rows that fit."""
+        count, place = len(self.listed.shown), self.listed.place
+        self._top = max(0, min(self._top, place, count - room), place - room + 1)
+        return range(self._top, min(count, self._top + room))
+
+    def position(self) -> str:
+        """'3 of 50' if not all rows fit; else ''."""
+        count = len(self.listed.shown)
+        return f"{self.listed.place + 1} of {count}" if count > max(1, self.content_size.height - 1) else ""
+
+
+def under_cursor(row: CellRow, width: int) -> CellRow:
+    """Highlight the whole row, so that the cursor is visible without colour and from a distance."""
+    painted: CellRow = [
+        (text, f"{how}/cursor" if isinstance(how, str) and "/" not in how else how) for text, how in row
+    ]
+    return [*painted, (" " * width, "text/cursor")]
+
+
+def cut(text: str, cells: int, *, right: bool = False) -> str:
+    """The text in exactly this many cells, right-aligned if `right`, with an ellipsis if truncated."""
+    if cells < 1 or cell_len(text) > cells:
+        return set_cell_size(text, max(0, cells - 1)) + glyphs.ELLIPSIS if cells > 0 else ""
+    fill = " " * (cells - cell_len(text))
+    return fill + text if right else text + fill
+
+
+NAME_LEAST = 10
+GRAMS = "CO₂"
+
+
+class JobTable(RowTable):
+    """Live jobs and those that are over."""
+
+    COLUMNS = (
+        TableColumn("GPU", 5, 90),
+        TableColumn("WATTS", 9, 0, "watts"),
+        TableColumn("DONE", 6, 0, "done"),
+        TableColumn("ENDS", 11, 60, "finish"),
+        TableColumn(GRAMS, 11, 40, "CO2"),
+        TableColumn("VS NOW", 8, 52),
+    )
+    MESSAGE = "WHY"
+    listed: JobList = JobList()
+
+    def why_empty(self) -> str:
+        return "no job contains the word" if self.listed.rows else "no job yet: carbontui run -- python train.py"
+
+    def names(self, left: int) -> tuple[str, Callable[[ListedJob, bool], CellRow]]:
+        label = self.listed.labels()
+        longest = max(cell_len(label(job)) for job in self.listed.shown)
+        # the name first: the reason is also shown beneath the table, but a truncated name is useless
+        cells = min(longest + 1, left) if left - longest - 3 < MESSAGE_LEAST else longest + 1
+        cells = max(NAME_LEAST, cells) if left >= NAME_LEAST else max(1, left)
+
+        def named(job: ListedJob, pointed: bool) -> CellRow:
+            return [(cut(label(job), cells), "strong" if job.live or pointed else "text")]
+
+        return set_cell_size("JOB", cells), named
+
+    def message(self, job: ListedJob) -> Span:
+        return job.why, "fault" if job.error else "dim"
+
+    def value(self, title: str, job: ListedJob) -> Span:
+        status, ink = job.status, "text" if job.live else "dim"
+        if title == "GPU":
+            return (str(len(status.gpus)) if status.gpus else "–"), "text"
+        if title == "WATTS":
+            if not job.live or status.power_w is None:
+                return "–", "dim"
+            return words.marked(figures.watts(status.power_w), words.mark(status, "power_w")), "text"
+        if title == "DONE":
+            return ("–" if job.done is None else figures.percent(job.done)), "text"
+        if title == "ENDS":
+            # the clock of a replayed job is not ours
+            now_s = units.from_iso(status.measured_at) if status.replayed else self.now_s
+            return situation.finish(status, now_s) if job.live else situation.ended_at(status, now_s) or "–", ink
+        if title == GRAMS:
+            sign = words.mark(status, "gco2_g" if status.at_end is None else "at_end")  # the whole, as it is expected
+            return words.marked(figures.grams(job.grams), "" if job.grams is None else sign), ink
+        less = job.less
+        if less is None:
+            return "–", "dim"
+        ink = "running" if less > 0.004 else "warning" if less < -0.004 else "text"
+        return figures.signed(-less, figures.percent), ink
+
+
+def summed_w(jobs: tuple[ListedJob, ...]) -> float | None:
+    """Watts of the live jobs together; None where none of them is known."""
+    known = [job.status.power_w for job in jobs if job.live and job.status.power_w is not None]
+    return sum(known) if known else None
+
+
+def counted(jobs: tuple[ListedJob, ...]) -> str:
+    """'4 live' or 'no job is running here'."""
+    alive = sum(job.status.state in protocol.LIVE_STATES for job in jobs)
+    return f"{alive} live" if alive else "no job is running here"
+
+
+ID_CELLS, NAME_CELLS = 9, 18
+
+
+class QueueTable(RowTable):
+    """Jobs of everybody, or nodes."""
+
+    COLUMNS = (
+        TableColumn("USER", 9, 90, "user"),
+        TableColumn("NODES", 11, 76),
+        TableColumn("WATTS", 10, 0, "watts"),
+        TableColumn(GRAMS, 9, 66),
+        TableColumn("FINISH", 11, 50, "finish"),
+        TableColumn("DEADLINE", 11, 60, "slack"),
+    )
+    MESSAGE = "STATE"
+    listed: QueueList = QueueList()
+
+    def why_empty(self) -> str:
+        seen = self.listed.listing
+        if not (seen.start_s or seen.jobs):
+            return "the queue cannot be read" if seen.faults else f"asking Slurm {glyphs.ELLIPSIS}"
+        return "no row contains the word" if self.listed.wanted else "the queue is empty"
+
+    def names(self, left: int) -> tuple[str, Callable[[QueueRow, bool], CellRow]]:
+        cells = max(1, min(NAME_CELLS, left - ID_CELLS))
+        first, second = ("NODE", "") if self.listed.nodes else ("JOB", "NAME")
+
+        def named(row: QueueRow, pointed: bool) -> CellRow:
+            name = (cut(row.name, cells), "strong" if row.ours or pointed else "text")
+            return [(cut(row.id, ID_CELLS - 1) + " ", "text"), name]
+
+        return f"{first:<{ID_CELLS}}{set_cell_size(second, cells)}", named
+
+    def message(self, row: QueueRow) -> Span:
+        return row.message, words.STATE_STYLE[row.state] if row.ours else "dim"
+
+    def value(self, title: str, row: QueueRow) -> Span:
+        if title == "USER":
+            return row.user, "text"
+        if title == "NODES":
+            return row.where, "text"
+        if title == "WATTS":
+            if row.watts is None:
+                return ("not ours", "dim") if not row.ours else ("unknown", "warning")
+            return words.marked(figures.watts(row.watts), row.mark), "text" if not row.mark else "dim"
+        if title == GRAMS:
+            return figures.grams(row.grams), "text"
+        if title == "FINISH":
+            late = row.ends_s is not None and row.deadline_s is not None and row.ends_s > row.deadline_s
+            return self._clock(row.ends_s), "warning" if late else "text"
+        return self._clock(row.deadline_s), "text"
+
+    def _clock(self, at_s: float | None) -> str:
+        return "–" if at_s is None else figures.clock(at_s, self.now_s)
