@@ -158,18 +158,16 @@ class Dashboard(PaintsOnce, OpensPages, Overruling):
             self.answer(connection.text, ok=False)
         elif connection.kind == "live":
             self.query_one(StatusLine).clear()
-        elif message.connection.kind == "over" and self._until_over:
+        elif connection.kind == "over" and self._until_over:
             self.app.exit(message=self.farewell())
         self._show_state()
 
     def _hear(self, piece: LogPiece) -> None:
         tail = self.query_one(LogTail)
-        if piece.fresh:
-            tail.begin()
-        tail.lines.feed(piece.text)
+        tail.feed(piece)
         if not self._covered:
             tail.redraw()
-            self.query_one(Numbers).hear(tail.lines.rows(PRINTED_ROWS))
+            self.query_one(Numbers).hear(tail.rows(PRINTED_ROWS))
 
     @on(ScreenSuspend)
     def _hide(self) -> None:

@@ -271,7 +271,7 @@ def follow_try(directory: Path) -> None:
     job = store.load(directory)
     if job is not None and job.exit is not None:
         stopped = job.exit.get("stopped")  # by a user: its reaction to that is not a crash
-        for line in () if stopped else tail(job.log):
+        for line in () if stopped else [*tail(job.log), *(tail(job.err) if job.err else ())]:
             click.echo(line, err=True)
         code = exit_code(job)
         due = time.monotonic() + TOLD_S
