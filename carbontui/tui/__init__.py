@@ -26,10 +26,10 @@ def run(
     readonly: bool = False,
     mouse: bool = True,
     ascii: bool = False,
-    until_over: bool = False,
+    until_over: bool | None = None,
 ) -> int:
-    """Show the dashboard until the user leaves it (`until_over`: or the job ends); returns 0. On a pipe or a dumb
-    terminal: one line per change.
+    """Show the dashboard until the user leaves it (`until_over`: or the job ends; not None: for `run`, whose
+    lines are marked as ours); returns 0. On a pipe or a dumb terminal: one line per change.
 
     `look` gives all jobs of the machine, for the table that the `t` key opens.
     """

@@ -119,10 +119,10 @@ def farewell(target: Target, picture: Picture | None) -> str:
         return ""
     if picture.over:
         status = picture.status
-        how = f"carbontui: {status.name} is over ({situation.state(status)}, {situation.exit_words(status.exit)})"
+        how = f"{status.name} is over ({situation.state(status)}, {situation.exit_words(status.exit)})"
         if status.state == "failed":
             return f"{how}; what it wrote: carbontui log {target.job}"
         return f"{how}; what it took: carbontui receipt {target.job}"
     if picture.status.reason.code == "stop":
-        return f"carbontui: {picture.status.name} is being stopped; look with: carbontui attach {target.job}"
-    return f"carbontui: {picture.status.name} continues; return to it with: carbontui attach {target.job}"
+        return f"{picture.status.name} is being stopped; look with: carbontui attach {target.job}"
+    return f"{picture.status.name} continues; return to it with: carbontui attach {target.job}"

@@ -64,11 +64,11 @@ class Dashboard(PaintsOnce, OpensPages, Overruling):
         readonly: bool = False,
         from_table: bool = False,
         table: Callable[[], Screen[str | None]] | None = None,
-        until_over: bool = False,
+        until_over: bool | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """`from_table`: it was opened from the table of jobs, and returns there; else `table` makes that page.
-        `until_over`: it closes when the job ends."""
+        `until_over`: `run` has opened it; it closes when the job ends."""
         super().__init__()
         self.from_table, self._table = from_table, table
         self.notify_command = os.environ.get("CARBONTUI_NOTIFY", "")
@@ -113,13 +113,11 @@ class Dashboard(PaintsOnce, OpensPages, Overruling):
         self.query_one(StateBar).readonly = self.readonly
         self.await_first_look()
         if self.target.over and self.target.status is not None:
-            self.connection = Connection("over")
             self._show(offline(self.target.status))
+            self._connected(Connection("over"))
             self.call_after_refresh(self.first_look)
             self.feed.read_over()
             self.run_worker(self._learn_past(1.0), group="past")
-            if self._until_over:
-                self.app.exit(message=self.farewell())
             return
         self.query_one(StateBar).show(None, self.connection, 0.0)
         self.run_worker(self.feed.run(), name="feed", group="feed")
@@ -340,7 +338,8 @@ class Dashboard(PaintsOnce, OpensPages, Overruling):
             self.app.exit(message=self.farewell())
 
     def farewell(self) -> str:
-        return keys.farewell(self.target, self.picture)
+        said = keys.farewell(self.target, self.picture)
+        return f"carbontui: {said}" if said and self._until_over is not None else said
 
     def on_key(self, event: Key) -> None:
         """A dim key says why it is dim."""

@@ -19,16 +19,17 @@ class LogTail(Cells):
 
     def __init__(self, id: str | None = None) -> None:
         super().__init__(id)
-        self._lines = {err: LogLines(keep=200) for err in (False, True)}
+        self.lines, self.errors = LogLines(keep=200), LogLines(keep=200)
 
     def feed(self, piece: LogPiece) -> None:
+        of = "errors" if piece.err else "lines"
         if piece.fresh:
-            self._lines[piece.err] = LogLines(keep=200)
-        self._lines[piece.err].feed(piece.text)
+            setattr(self, of, LogLines(keep=200))
+        getattr(self, of).feed(piece.text)
 
     def rows(self, most: int) -> list[LogRow]:
         """The newest rows: of stderr a third at most, unless there is no other output."""
-        output, errors = (self._lines[err].rows(most) for err in (False, True))
+        output, errors = self.lines.rows(most), self.errors.rows(most)
         below = errors[-max(1, most // 3, most - len(output)) :]
         return [*output[-max(1, most - len(below)) :], *below]
 
