@@ -174,9 +174,10 @@ def status(job: str | None, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="One object per line: {offset: its first byte, text}.")
 @click.option("--err", is_flag=True, help="Only its stderr, where that is apart, to stdout.")
 def log(job: str | None, follow: bool, lines: int | None, as_json: bool, err: bool) -> None:
-    """Print the command's output (run.log); its stderr, where that is apart (run.err), to stderr.
+    """Print the command's output.
 
-    Of no job named that of the live one, else of the last. With --json: of its stderr with --err.
+    run.log goes to stdout, and where its stderr is apart, run.err to stderr (--json: one of them). Of no job named
+    that of the live one, else of the last.
     """
     found = talk.live_or_last(job)
     talk.warn_lost(found)

@@ -35,10 +35,10 @@ LONGEST_S = 60.0
 OURS = b"carbontui: "
 OURS_MOST = 3
 RUN = "run --zone DE --intensity 300"
-SCREEN = b"\x1b[?1049h"
+OPENS, CLOSES = b"\x1b[?1049h", b"\x1b[?1049l"
 SCREENS = re.compile(rb"\x1b\[\?1049h.*?\x1b\[\?1049l", re.DOTALL)
 CODES = re.compile(rb"\x1b\[[0-9;?<=>]*[a-zA-Z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\\\)|\x1b[^\[\]]")
-ROWS_COLUMNS = (40, 120)
+SIZE = "stty rows 40 cols 120"
 
 CONDITIONS: dict[str, str] = {
     # output
@@ -144,27 +144,24 @@ class Place:
         err, ours = without_ours(err)
         return Outcome(out, err, done.returncode, self.files(), ours)
 
-    def on_a_terminal(self, line: str) -> Outcome:
-        before = set(self.logs())
-        pid, screen = pty.fork()
+    def on_a_terminal(self, line: str, press: Callable[[set[Path]], bytes] | None = None) -> Outcome:
+        """`press`: the keys for an open screen, told the logs of the jobs started meanwhile; `q` once those are over."""
+        before, keys = set(self.logs()), press or (lambda logs: b"q" * _over(logs))
+        pid, terminal = pty.fork()
         if pid == 0:
             with contextlib.suppress(OSError):
                 signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as a login has it, not a Python
                 os.chdir(self.folder)
-                os.execvpe(
-                    "bash", ["bash", "-c", f"stty rows {ROWS_COLUMNS[0]} cols {ROWS_COLUMNS[1]}; {line}"], self.env
-                )
+                os.execvpe("bash", ["bash", "-c", f"{SIZE}; {line}"], self.env)
             os._exit(99)
-        seen, code = _followed(pid, screen, lambda: _over(set(self.logs()) - before), self.house.end)
+        seen, code = _followed(pid, terminal, lambda: keys(set(self.logs()) - before), self.house.end)
         # where a screen was, its job's output was behind it
         fresh = sorted(set(self.logs()) - before, key=lambda path: (path.parent / "spec.json").stat().st_mtime)
-        around = SCREENS.split(seen)
-        hidden = [path.read_bytes().replace(b"\n", b"\r\n") if path.exists() else b"" for path in fresh] * (
-            len(around) > 1
-        )
-        seen = b"".join(a + b for a, b in zip_longest((CODES.sub(b"", part) for part in around), hidden, fillvalue=b""))
-        out, ours = without_ours(seen)
-        return Outcome(out, b"", code, self.files(), ours)
+        around = [without_ours(CODES.sub(b"", part)) for part in SCREENS.split(seen)]
+        behind = [path.read_bytes() for path in fresh if path.exists() and len(around) > 1]
+        parts = zip_longest((part for part, _ in around), behind, fillvalue=b"")
+        out = b"".join(part + output.replace(b"\n", b"\r\n") for part, output in parts)
+        return Outcome(out, b"", code, self.files(), tuple(line for _, ours in around for line in ours))
 
     def logs(self) -> list[Path]:
         return [record.parent / "run.log" for record in self.house.home.glob("jobs/*/job.json")]
@@ -181,25 +178,25 @@ def _over(logs: set[Path]) -> bool:
     )
 
 
-def _followed(pid: int, screen: int, over: Callable[[], bool], end: Callable[[], None]) -> tuple[bytes, int]:
-    """What a terminal shows until its program ends, and the exit code; `q` is pressed once the jobs are over."""
-    seen, due, pressed = b"", time.monotonic() + LONGEST_S, 0.0
+def _followed(pid: int, terminal: int, keys: Callable[[], bytes], end: Callable[[], None]) -> tuple[bytes, int]:
+    """What a terminal shows until its program ends, and the exit code; an open screen gets keys every 3 s."""
+    seen, due, at = b"", time.monotonic() + LONGEST_S, 0.0
     while time.monotonic() < due:
-        if select.select([screen], [], [], 0.2)[0]:
+        if select.select([terminal], [], [], 0.2)[0]:
             try:
-                seen += os.read(screen, 65536)
+                seen += os.read(terminal, 65536)
             except OSError:
                 break
-        now = time.monotonic()
-        if SCREEN in seen and over() and now - pressed > 3.0:
-            if pressed:
-                os.write(screen, b"q")
-            pressed = now
+        if seen.count(OPENS) == seen.count(CLOSES) or time.monotonic() - at < 3.0 or not (typed := keys()):
+            continue
+        if at:
+            os.write(terminal, typed)
+        at = time.monotonic()
     else:
         os.kill(pid, signal.SIGKILL)
         end()
     _, status = os.waitpid(pid, 0)
-    os.close(screen)
+    os.close(terminal)
     return seen, os.waitstatus_to_exitcode(status)
 
 
