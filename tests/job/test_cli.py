@@ -244,7 +244,7 @@ def test_a_restricted_key_may_look_and_nothing_else(house):
     assert job.served().override_gen == status["override_gen"]
 
 
-def test_attach_after_an_upgrade_names_both_versions_and_how_to_restart_the_supervisor(house, tmp_path):
+def test_attach_after_an_upgrade_names_both_versions_and_the_restart(house, tmp_path):
     job = house.start()
     job.until_steps()
     newer = tmp_path / "newer"
