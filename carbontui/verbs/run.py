@@ -95,7 +95,7 @@ def at_home(job: str, directory: Path, name: str, *, every_node: bool = False) -
 @click.option("--max-wait", help="With --not-above: the longest single wait (default 6h).")
 @overrides
 @click.option("--max-pause", help="The longest single pause, like 4h.")
-@click.option("--log", "log_path", type=click.Path(dir_okay=False), help="Where the command's output goes.")
+@click.option("--log", "log_path", type=click.Path(dir_okay=False), help="Where the command's output goes (its stderr only where both go to one).")
 @click.option("--metrics", help="Metrics for Prometheus: node-exporter's textfile folder, or a path ending in .sock.")
 @click.option("--no-cap", is_flag=True, help="Never set a power limit.")
 @click.option("--allow-raise", is_flag=True, help="Permit limits above the one found at the start.")
@@ -149,7 +149,7 @@ def run(command: tuple[str, ...], name: str | None = None, detach: bool = False,
         )
         if log_path:
             home["log"] = str(Path(log_path).absolute())
-        home["err"] = f"{home['dir']}/run.err" if descriptors.apart() else ""
+        home["err"] = f"{home['dir']}/run.err" if not detach and descriptors.apart() else ""
         chosen |= {"reads_once": once, "spool": chosen["spool"] and not once}
         directory = Path(home["dir"])
         started = spec.Options(**home, nodes=nodes, created_s=time.time(), **chosen)

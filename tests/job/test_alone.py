@@ -87,7 +87,7 @@ def test_stderr_goes_into_a_file_of_its_own_unless_both_go_to_one(house):
     assert (shown.stdout, shown.stderr) == ("out\n", "fatal: it is over\n")
     assert house.cli("log", "two", "--err", "-n", "1").stdout == "fatal: it is over\n"
     assert error_in(job.read_log) == "fatal: it is over"
-    assert "fatal: it is over" in house.cli("report", "two", "--md").stdout
+    assert "fatal: it is over" in house.cli("explain", "two").stdout
     order = [*(sys.executable, "-m", "carbontui.cli", "run", "--name", "one", "--"), "sh", "-c"]
     both = subprocess.run(
         [*order, "echo a >&2; echo b; echo c >&2"],
