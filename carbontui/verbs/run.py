@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 WAITING_BUDGET = "3x"
 """Default budget of a job that may have to wait (--objective time, --not-above)."""
+LEFT_RUNNING_EXIT = 86
 
 
 def note_of_keys() -> str:
@@ -95,7 +96,12 @@ def at_home(job: str, directory: Path, name: str, *, every_node: bool = False) -
 @click.option("--max-wait", help="With --not-above: the longest single wait (default 6h).")
 @overrides
 @click.option("--max-pause", help="The longest single pause, like 4h.")
-@click.option("--log", "log_path", type=click.Path(dir_okay=False), help="Where the command's output goes (its stderr only where both go to one).")
+@click.option(
+    "--log",
+    "log_path",
+    type=click.Path(dir_okay=False),
+    help="Where the command's output goes.",
+)
 @click.option("--metrics", help="Metrics for Prometheus: node-exporter's textfile folder, or a path ending in .sock.")
 @click.option("--no-cap", is_flag=True, help="Never set a power limit.")
 @click.option("--allow-raise", is_flag=True, help="Permit limits above the one found at the start.")
@@ -151,12 +157,11 @@ def run(command: tuple[str, ...], name: str | None = None, detach: bool = False,
             home["log"] = str(Path(log_path).absolute())
         home["err"] = f"{home['dir']}/run.err" if not detach and descriptors.apart() else ""
         chosen |= {"reads_once": once, "spool": chosen["spool"] and not once}
-        directory = Path(home["dir"])
         started = spec.Options(**home, nodes=nodes, created_s=time.time(), **chosen)
-        says.note(note_of_keys(), nodes.fault if nodes else "", note_of_input(handed, once))
+        says.note(note_of_keys(), nodes.fault if nodes else "", "" if detach else note_of_input(handed, once))
         if before is not None:
             started = requeue.taken_up(before, started, log=started.log if log_path else None)
-        code = start_and_follow(
+        start_and_follow(
             started,
             detach=detach,
             before=before,
@@ -169,7 +174,6 @@ def run(command: tuple[str, ...], name: str | None = None, detach: bool = False,
         )
     except launch.LaunchError as error:
         raise Failure(str(error), error.code) from None
-    foreground.leave(code, directory)
 
 
 def note_of_input(handed: descriptors.Handed, once: bool) -> str:
@@ -177,7 +181,8 @@ def note_of_input(handed: descriptors.Handed, once: bool) -> str:
     if handed.terminal:
         return "the command does not read this terminal's input (--stdin hands it on, without the screen)"
     if once:
-        return "the command reads a pipe, which can be read once: it is paused, never unloaded, and a reboot ends it"
+        ends = "it is paused, never unloaded, and a reboot ends it"
+        return f"the command was handed a pipe, which can be read once: {ends} (where it reads none: < /dev/null)"
     return ""
 
 
@@ -252,9 +257,10 @@ def start_and_follow(
     screen: bool = True,
     wait: bool = False,
     says: foreground.Narration | None = None,
-) -> int:
-    """Start the job, or continue what an earlier start of the scheduler's job left; then print its id, attach the
-    screen, or stay in front. The exit code of `run`. Raises LaunchError."""
+    left_code: int = LEFT_RUNNING_EXIT,
+) -> None:
+    """Start the job, or continue what an earlier start of the scheduler's job left; then print its id, or attach the
+    screen or stay in front, and exit: `left_code` where it goes on. Raises LaunchError."""
     from carbontui.verbs.support import foreground, machines
 
     says, directory = says or foreground.Narration(), Path(job.dir)
@@ -278,7 +284,7 @@ def start_and_follow(
                 foreground.follow_try(directory)
             if detach:
                 click.echo(job.job)
-                return 0
+                return
             from carbontui.verbs import attach
 
             attach.open_screen(job.job, until_over=wait)
@@ -289,9 +295,11 @@ def start_and_follow(
                 look, end = f"carbontui attach {job.job}", f"carbontui stop {job.job}"
                 click.echo(f"\ncarbontui: {job.name} goes on; look: {look}, end it: {end}", err=True)
             raise
-        left = foreground.code_when_left(directory)
-        if left != foreground.LEFT_RUNNING_EXIT or not wait:
-            return left
+        found = store.load(directory)
+        if found is None or found.exit is not None or not found.live:
+            foreground.leave(foreground.exit_code(found) if found else 1, directory)
+        if not wait:
+            sys.exit(left_code)
     follows = before is not None or on_screen
     front = foreground.Foreground(directory, (job.log, job.err), says, from_end=follows)
     front.listen()
@@ -305,4 +313,4 @@ def start_and_follow(
     if resubmit:
         code, told = machines.resubmit(directory, code)
     says.last("; ".join(filter(None, (front.summary(), told))))
-    return code
+    foreground.leave(code, directory)

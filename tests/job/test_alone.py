@@ -128,7 +128,7 @@ def test_a_file_on_stdin_is_read_again_from_where_it_began(tmp_path):
     (tmp_path / "run.log").touch()
 
     def read(*, again):
-        fd = command._open_input(spec, lambda _: None, again=again)
+        fd = command.open_input(spec, lambda _: None, again=again)
         text = os.read(fd, 100)
         os.close(fd)
         return text
@@ -191,7 +191,7 @@ def test_a_job_that_reads_a_pipe_is_never_unloaded_and_says_so_once(house):
         os.kill(job.alive("child"), signal.SIGTERM)
         said = run.communicate(timeout=60)[1]
         os.close(feeds)
-    assert said.count("the command reads a pipe, which can be read once") == 1
+    assert said.count("the command was handed a pipe, which can be read once") == 1
     tried = house.cli("run", "--detach", "--", "true")
     assert "pipe" not in tried.stderr
 

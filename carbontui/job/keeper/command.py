@@ -57,7 +57,7 @@ def start(
 
     output = _open_log(spec["log"], log)
     errors = _open_log(spec["err"], log) if spec["err"] else os.dup(output)
-    stdin = _open_input(spec, log, again=again)
+    stdin = open_input(spec, log, again=again)
     try:
         try:
             return started(argv)
@@ -83,7 +83,7 @@ def start(
         given["stdin"] = None if given["stdin"] in once else given["stdin"]
 
 
-def _open_input(spec: Mapping[str, Any], log: Callable[[str], None], *, again: bool) -> int:
+def open_input(spec: Mapping[str, Any], log: Callable[[str], None], *, again: bool) -> int:
     """A descriptor of the command's standard input: the one that `run` was handed; a file, for a later start, from
     where it began. /dev/null if there is none."""
     given, path = spec["input"]["stdin"], spec["input"]["path"]

@@ -33,7 +33,6 @@ POLL_S = 0.1
 CLOSING_S = 20.0
 UNLOADED_EXIT = 85
 BUDGET_EXIT = 5
-LEFT_RUNNING_EXIT = 86
 LINES_MOST = 3
 HELD = ("waiting", "throttled", "pausing", "paused", "unloaded")
 UNREAD = "resume.json.unread"
@@ -68,12 +67,6 @@ def leave(code: int, directory: Path) -> NoReturn:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
         os.kill(os.getpid(), number)
     sys.exit(code)
-
-
-def code_when_left(directory: Path) -> int:
-    """The exit code of `run` once its screen has been left: the job's, or that it goes on."""
-    job = store.load(directory)
-    return LEFT_RUNNING_EXIT if job is not None and job.exit is None and job.live else exit_code(job) if job else 1
 
 
 class Narration:
