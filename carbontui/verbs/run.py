@@ -158,7 +158,7 @@ def run(command: tuple[str, ...], name: str | None = None, detach: bool = False,
         home["err"] = f"{home['dir']}/run.err" if not detach and descriptors.apart() else ""
         chosen |= {"reads_once": once, "spool": chosen["spool"] and not once}
         started = spec.Options(**home, nodes=nodes, created_s=time.time(), **chosen)
-        says.note(note_of_keys(), nodes.fault if nodes else "", "" if detach else note_of_input(handed, once))
+        says.joined(note_of_keys(), nodes.fault if nodes else "", "" if detach else note_of_input(handed, once))
         if before is not None:
             started = requeue.taken_up(before, started, log=started.log if log_path else None)
         start_and_follow(
@@ -268,18 +268,18 @@ def start_and_follow(
     offer = hold is None and on_screen and not detach and not job.reads_once
     tries = before is None and foreground.try_wanted(try_first, job, offer=offer)
 
-    def start() -> None:
+    def start() -> str:
         if before is None:
             with launch.undone(directory):
                 launch.start(job, hold=hold, try_first=tries, handed=handed)
-            says.note(note_unspooled(job))
-        elif not before.live:  # one that the scheduler's restart has not ended continues by itself
+            return note_unspooled(job)
+        if not before.live:  # one that the scheduler's restart has not ended continues by itself
             launch.start(job, hold=hold, again=requeue.state_left(before), handed=handed)
+        return ""
 
     if detach or on_screen:
         try:
-            start()
-            says.notes()
+            says.joined(start())
             if tries:
                 foreground.follow_try(directory)
             if detach:
@@ -303,14 +303,12 @@ def start_and_follow(
     follows = before is not None or on_screen
     front = foreground.Foreground(directory, (job.log, job.err), says, from_end=follows)
     front.listen()
-    if not on_screen:
-        start()
+    lost = "" if on_screen else start()
     goes_on = "" if before is None else f" goes on (start {job.attempt + 1} of the scheduler's job)"
-    says.line(f"job {job.job} ({job.name}){goes_on}; look with: carbontui attach {job.job}")
-    says.notes()
+    says.joined(f"job {job.job} ({job.name}){goes_on}", f"look with: carbontui attach {job.job}", lost)
     code = front.follow()
     told = ""
     if resubmit:
         code, told = machines.resubmit(directory, code)
-    says.last("; ".join(filter(None, (front.summary(), told))))
+    says.last(front.summary(), told)
     foreground.leave(code, directory)

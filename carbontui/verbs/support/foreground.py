@@ -74,7 +74,6 @@ class Narration:
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._left = 0 if quiet else LINES_MOST
-        self._notes: list[str] = []
         self.within_a_line = False
         """What the command has written to the same place has no end of line yet: a line of ours would become part of
         it."""
@@ -85,23 +84,19 @@ class Narration:
             with contextlib.suppress(OSError):
                 sys.stderr.write(f"carbontui: {text}\n")  # at once: others may write to this terminal
 
-    def note(self, *texts: str) -> None:
-        """Keep for `notes`, which is the one line for all that is to be known of the start."""
-        self._notes += filter(None, texts)
-
-    def notes(self) -> None:
-        if self._notes:
-            self.line("; ".join(self._notes))
-            self._notes = []
+    def joined(self, *texts: str) -> None:
+        """All that is to be said at this moment, in one line."""
+        if said := "; ".join(filter(None, texts)):
+            self.line(said)
 
     def news(self, text: str) -> None:
         """Something has happened meanwhile: a line if one is left besides the last."""
         if self._left > 1:
             self.line(text)
 
-    def last(self, text: str) -> None:
+    def last(self, *texts: str) -> None:
         self._left = min(1, self._left)
-        self.line(text)
+        self.joined(*texts)
 
 
 def narrate(old: protocol.Status | None, new: protocol.Status) -> Iterator[str]:
