@@ -111,9 +111,10 @@ def narrate(old: protocol.Status | None, new: protocol.Status) -> Iterator[str]:
 
 
 def summary(status: protocol.Status, means: str = "") -> str:
-    """The job's account in one line, printed at its end; `means`: the avoided CO2 by lever."""
+    """How the job has ended and its account in one line; `means`: the avoided CO2 by lever."""
+    ended = situation.stated(status)
     if account_words.unmetered(status):
-        return f"{status.state}: {figures.NOT_METERED}"
+        return f"{ended}; {figures.NOT_METERED}"
     parts = [figures.kwh(status.energy_wall_kwh)]
     if status.gco2_g is not None:
         parts.append(f"{figures.grams(status.gco2_g)} CO2")
@@ -123,7 +124,7 @@ def summary(status: protocol.Status, means: str = "") -> str:
     if status.cost is not None:
         parts.append(figures.money(status.cost.value, status.cost.currency))
     how = status.provenance.get("energy_gpu_kwh")
-    return f"{status.state}: " + ", ".join(parts) + (f" ({how.how})" if how else "")
+    return f"{ended}; " + ", ".join(parts) + (f" ({how.how})" if how else "")
 
 
 class Copy:
