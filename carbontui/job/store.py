@@ -56,6 +56,8 @@ class Job:
     argv: tuple[str, ...]
     pids: dict[str, tuple[int, int] | None]
     exit: dict[str, Any] | None
+    err: Path | None = None
+    """Its stderr, where that is apart."""
     stop_socket: Path | None = None
     """The keeper's own socket; an older keeper has none and takes its stop order by signal."""
     was: str = "running"
@@ -119,8 +121,8 @@ class Job:
         return self.exit is None and self.alive("child") is not None and not self.kept
 
     def read_log(self, ask: protocol.LogRead) -> protocol.LogAnswer:
-        """A piece of run.log, straight from the file."""
-        return runlog.read(self.log, ask)
+        """A piece of its output, straight from the file."""
+        return runlog.read(self.log, ask, self.err)
 
     def whole_run(self, columns: int) -> protocol.HistoryAnswer | None:
         """Chart data of a finished job; None if nothing was booked. Raises past.HistoryError."""
@@ -233,6 +235,7 @@ def _recorded(directory: Path) -> Job | None:
             argv=tuple(record["argv"]),
             pids=pids,
             exit=read_json(directory / "exit.json"),
+            err=Path(record["err"]) if record.get("err") else None,
             stop_socket=Path(record["door"]) if record.get("door") else None,
             was=str(record.get("state", "running")),
             trying=record.get("trying") is True,
