@@ -6,8 +6,9 @@ import json
 import os
 import sys
 
-from carbontui.job.keeper import files
-from carbontui.job.keeper.process import Keeper, log
+from carbontui.job.keeper import files, orders
+from carbontui.job.keeper.files import log
+from carbontui.job.keeper.process import Keeper
 from carbontui.system import isolation
 
 
@@ -24,6 +25,7 @@ def main() -> None:
     else:
         if lock is None:
             sys.exit("another keeper has this job")
+    orders.begin(spec["job_dir"])
     devnull = os.open(os.devnull, os.O_RDWR)
     os.dup2(devnull, 0)
     Keeper(spec, environment, surroundings).run()

@@ -6,9 +6,21 @@ import contextlib
 import fcntl
 import json
 import os
+import time
 from typing import Any
 
+from carbontui.job.keeper.messages import ChildFacts
+from carbontui.system import proc
+
 EXIT_ROOM_B = 512
+
+
+def log(text: str) -> None:
+    """Write a line to carbontui.log (our stderr), control characters removed; a full disk must not affect the job."""
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    text = "".join(letter if letter.isprintable() else "?" for letter in text)
+    with contextlib.suppress(OSError):
+        os.write(2, f"{stamp} keeper: {text}\n".encode(errors="replace"))
 
 
 def write_json(path: str, value: Any) -> None:
@@ -29,6 +41,17 @@ def read_json(path: str) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def job_record(public: dict[str, Any], facts: ChildFacts, supervisor: int | None) -> dict[str, Any]:
+    """The contents of job.json: who serves the job, and in which state the command is."""
+
+    def process(pid: int | None) -> list[int | None] | None:
+        return [pid, proc.start_time(pid)] if pid else None
+
+    child = [facts.pid, facts.start_time] if facts.pid else None
+    pids = {"keeper": process(facts.keeper), "supervisor": process(supervisor), "child": child}
+    return {**public, "state": facts.state, "starts": facts.starts, "trying": facts.trying, "pids": pids}
 
 
 def reserve_exit(directory: str) -> None:

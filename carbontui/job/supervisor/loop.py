@@ -17,7 +17,7 @@ from carbontui import protocol
 from carbontui.job import budget as budgets
 from carbontui.job import store
 from carbontui.job.journal import Journal
-from carbontui.job.keeper.messages import AccountsClosed, Beat
+from carbontui.job.keeper.messages import AccountsClosed
 from carbontui.job.spec import Options, clock_of
 from carbontui.job.supervisor.core.advance import Booked, LastCount, Tick
 from carbontui.job.supervisor.core.rules.booking import booked_as
@@ -191,7 +191,7 @@ class Supervisor:
     async def open(self) -> None:
         """Listen to the keeper, take over from a predecessor, open the socket."""
         self.keeper.open()
-        self.keeper.send(Beat())
+        self.keeper.beat()
         record = store.load(Path(self.door.state.spec.dir))
         if record is not None and not self.keeper.guarded:
             self.keeper.adopt(record.pids.get("child"))
@@ -268,7 +268,7 @@ class Supervisor:
         living = self._ended_mono is None
         if seen.mono_s - self._beaten >= BEAT_S:
             self._beaten = seen.mono_s
-            self.keeper.send(Beat())
+            self.keeper.beat()
         with confined("metering"):
             if living:  # power drawn after the training's end is not the job's
                 if seen.child.over:
