@@ -24,6 +24,7 @@ import json
 import os
 import re
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -66,6 +67,7 @@ _WITHIN = "delete from grid where signal=? and start>? and start<?"
 _DISOWN = "delete from energy where device=?"
 _STATE = "insert or replace into state values (?,?)"
 
+NOT_WRITTEN = "journal not written: "
 ENERGY_SOUND = (
     "t0 between 0 and 1e11 and t1 between t0 and t0 + 1e5 and joules between -1e12 and 1e12 and typeof(device) = 'text'"
 )
@@ -100,7 +102,7 @@ class Journal:
     `aside` is the path of a file found damaged: its rows of energy, steps and events are not in the new one.
     """
 
-    def __init__(self, path: Path, wall_s: Callable[[], float] = time.time) -> None:
+    def __init__(self, path: Path, wall_s: Callable[[], float] = time.time, *, opened: bool = True) -> None:
         self.path = path
         self.aside: Path | None = None
         self._wall_s = wall_s
@@ -109,13 +111,17 @@ class Journal:
         self._pending: list[tuple[str, Sequence[Any]]] = []
         self._kept: dict[str, Any] = {}
         """Values that `keep` has written or is about to write, by key."""
+        self._left: dict[str, Any] = {}
+        self._lock = threading.Lock()
+        """Of the pending rows: one thread collects them, another may commit them."""
         self._db: sqlite3.Connection | None = None
-        self._open()
+        if opened:
+            self._open()
 
     def _open(self) -> None:
         db = None
         try:
-            db = sqlite3.connect(self.path, isolation_level=None, timeout=0.2)
+            db = sqlite3.connect(self.path, isolation_level=None, timeout=0.2, check_same_thread=False)
             # write-ahead logging needs shared memory, which network file systems do not give
             if filesystem_of(self.path.parent) in LOCAL_FILESYSTEMS:
                 db.execute("pragma journal_mode=wal")
@@ -125,7 +131,7 @@ class Journal:
             self.fault = ""
         except sqlite3.Error as error:
             self._db = None
-            self.fault = f"journal not written: {error}"
+            self.fault = f"{NOT_WRITTEN}{error}"
             self._mend(error, db)
 
     def _mend(self, error: Exception, db: sqlite3.Connection | None) -> None:
@@ -144,11 +150,12 @@ class Journal:
                 with contextlib.suppress(FileNotFoundError):
                     Path(f"{self.path}{end}").rename(f"{aside}{end}")
         except (OSError, sqlite3.Error) as fault:
-            self.fault = f"journal not written: {error}, and it cannot be set aside: {fault}"
+            self.fault = f"{NOT_WRITTEN}{error}, and it cannot be set aside: {fault}"
             return
         self.aside = aside
         rows = [(_STATE, row) for row in state] + [(_GRID, row) for row in grid]
-        self._pending = [*rows, *(row for row in self._pending if row[0] != _ENERGY)]
+        with self._lock:
+            self._pending = [*rows, *(row for row in self._pending if row[0] != _ENERGY)]
         self._open()
         self.commit()
 
@@ -178,9 +185,30 @@ class Journal:
     def keep(self, key: str, value: Any) -> None:
         """Store a value for a successor's `recall`, in its JSON form. An unchanged value is not written again: most of
         the state does not change for hours."""
+        if key in self._left and self._left[key] == value:
+            return
         if key not in self._kept or self._kept[key] != value:
             self._kept[key] = value
             self._pending.append((_STATE, (key, _as_json(value))))
+
+    def leave(self, key: str, value: Any) -> None:
+        """Keep what the file has under `key` as long as nothing but `value` is to take its place: a default, because
+        the stored value could not be read."""
+        self._left[key] = value
+
+    def unreadable(self) -> str:
+        """Why nothing can be read of the file now; '' if it can be read, or if there is none yet."""
+        if self._db is None:
+            self._open()
+        if self._db is None:
+            with contextlib.suppress(OSError):
+                return self.fault if self.path.stat().st_size else ""
+            return ""
+        try:
+            self._db.execute("select count(*) from state").fetchone()
+        except sqlite3.Error as error:
+            return "" if _damaged(error) else f"journal not read: {error}"  # a damaged one is set aside when it is read
+        return ""
 
     def recall(self, key: str, default: Any = None) -> Any:
         """The value kept under `key`, from the file (call before the first commit matters only at start)."""
@@ -203,7 +231,8 @@ class Journal:
         self._pending.append((_DISOWN, (device,)))
         if self.commit():
             return rows
-        self._pending = [each for each in self._pending if each[0] != _DISOWN]
+        with self._lock:
+            self._pending = [each for each in self._pending if each[0] != _DISOWN]
         return None
 
     def grid_rows(self) -> list[tuple[float, float, float, str, str, str]]:
@@ -228,27 +257,34 @@ class Journal:
         if self._db is None:
             self._open()
         db = self._db
+        with self._lock:
+            rows, self._pending = self._pending, []
         try:
             if db is None:
-                raise sqlite3.OperationalError(self.fault)
+                raise sqlite3.OperationalError(self.fault.removeprefix(NOT_WRITTEN))
             db.execute("begin")
-            for statement, row in self._pending:
+            for statement, row in rows:
                 db.execute(statement, row)
             db.execute("commit")
         except (sqlite3.Error, OverflowError, ValueError) as error:
             if db is not None and db.in_transaction:
                 db.execute("rollback")
-            self.fault = f"journal not written: {error}"
+            self.fault = f"{NOT_WRITTEN}{error}"
             self._kept.clear()  # it is unknown which of these will reach the file
-            # keep an hour or so of rows for when the disk has room again
+            with self._lock:
+                self._pending = rows + self._pending
+            self.bound()
+            self._mend(error, db)
+            return not self.fault
+        self.fault = ""
+        return True
+
+    def bound(self) -> None:
+        """Of rows that cannot be written keep an hour or so for when the disk has room again."""
+        with self._lock:
             if len(self._pending) > 20_000:
                 self.dropped += len(self._pending) - 10_000
                 del self._pending[:-10_000]
-            self._mend(error, db)
-            return not self.fault
-        self._pending.clear()
-        self.fault = ""
-        return True
 
     def close(self) -> None:
         self.commit()

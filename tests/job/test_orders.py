@@ -1,15 +1,9 @@
 """Orders last: through a keeper that sleeps, a supervisor that dies, a disk that is slow or full."""
 
-import json
 import os
 import signal
 import time
 
-import pytest
-from house import until
-
-from carbontui.job.keeper import orders
-from carbontui.job.keeper.orders import LoggedOrder
 from carbontui.job.keeper.own_sleep import OwnSleep
 
 KNOWN = ("--work", "10h", "--zone", "DE", "--intensity", "300")

@@ -70,15 +70,16 @@ def size(directory: str) -> int:
         return 0
 
 
-def since(directory: str, offset: int) -> list[LoggedOrder]:
-    """The whole orders behind `offset`, oldest first; all of a file that is shorter. A line that is none is left out.
+def since(directory: str, offset: int) -> tuple[list[LoggedOrder], int]:
+    """The orders behind `offset`, oldest first, and where the last whole line ends; all of a file that is shorter. A
+    line that is no order is left out.
 
     Raises OSError if the file cannot be read.
     """
     try:
         fd = os.open(f"{directory}/{NAME}", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
-        return []
+        return [], 0
     try:
         at = offset if offset <= os.fstat(fd).st_size else 0
         data = os.pread(fd, READ_MOST_B, at)
@@ -92,7 +93,7 @@ def since(directory: str, offset: int) -> list[LoggedOrder]:
             found = [one for one in found if one.verb != "stop"]
         elif given is not None:
             found.append(given)
-    return found
+    return found, at
 
 
 def _given(line: bytes, end: int) -> LoggedOrder | None:

@@ -372,8 +372,8 @@ class Keeper:
         self.ended_at = self.ended_at and self.ended_at + slept_s
         for _ in range(TURNS):
             self.hear(0.0)
-        for order in orders.since(self.dir, self.ordered):  # the supervisor that took them may be gone
-            self.ordered = order.end
+        given, self.ordered = orders.since(self.dir, self.ordered)
+        for order in given:  # the supervisor that took them may be gone
             if order.verb == "stop":
                 self.stop(bool(order.args.get("now")))
 
