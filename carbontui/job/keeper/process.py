@@ -363,7 +363,8 @@ class Keeper:
 
     def wake_up(self, slept_s: float) -> None:
         """After a sleep of our own: clocks begin anew, and what was said meanwhile is heard before we judge."""
-        log(f"was asleep for {slept_s:.0f} s")
+        if self.own_sleep.to_say(time.monotonic()):
+            log(f"was asleep for {slept_s:.0f} s")
         self.supervisor.forgive()
         self.freezer.prolong(slept_s)
         self.stopping.next += slept_s
