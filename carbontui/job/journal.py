@@ -20,6 +20,8 @@ writes rows. If the table exists it is complete.
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import json
 import os
 import re
@@ -67,6 +69,7 @@ _WITHIN = "delete from grid where signal=? and start>? and start<?"
 _DISOWN = "delete from energy where device=?"
 _STATE = "insert or replace into state values (?,?)"
 
+NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 NOT_WRITTEN = "journal not written: "
 ENERGY_SOUND = (
     "t0 between 0 and 1e11 and t1 between t0 and t0 + 1e5 and joules between -1e12 and 1e12 and typeof(device) = 'text'"
@@ -96,6 +99,22 @@ def filesystem_of(path: Path) -> str:
     return kind
 
 
+def has_locks(folder: Path) -> bool:
+    """Whether files here can have POSIX locks: on Lustre without `flock` they cannot, and SQLite writes nothing."""
+    for name in ("spec.json", ".lock"):  # never a file of SQLite's: closing it would drop the locks that SQLite holds
+        try:
+            fd = os.open(folder / name, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            continue
+        try:
+            fcntl.lockf(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError as error:
+            return error.errno not in NO_LOCKS
+        finally:
+            os.close(fd)
+    return True
+
+
 class Journal:
     """The writer of a journal. Rows are collected and committed by `commit()`, about every two seconds.
 
@@ -106,6 +125,8 @@ class Journal:
         self.path = path
         self.aside: Path | None = None
         self._wall_s = wall_s
+        self.locked = True
+        """Whether the file system has locks."""
         self.dropped = 0
         self.fault = ""
         self._pending: list[tuple[str, Sequence[Any]]] = []
@@ -121,9 +142,13 @@ class Journal:
     def _open(self) -> None:
         db = None
         try:
-            db = sqlite3.connect(self.path, isolation_level=None, timeout=0.2, check_same_thread=False)
+            self.locked = has_locks(self.path.parent)
+            # without locks: it has one writer all the same, since a job has one keeper and that one supervisor
+            where = str(self.path) if self.locked else f"{self.path.resolve().as_uri()}?vfs=unix-none"
+            how: dict[str, Any] = {"uri": not self.locked, "check_same_thread": False}
+            db = sqlite3.connect(where, isolation_level=None, timeout=0.2, **how)
             # write-ahead logging needs shared memory, which network file systems do not give
-            if filesystem_of(self.path.parent) in LOCAL_FILESYSTEMS:
+            if self.locked and filesystem_of(self.path.parent) in LOCAL_FILESYSTEMS:
                 db.execute("pragma journal_mode=wal")
             db.execute("pragma synchronous=normal")
             self._migrate(db)
@@ -325,9 +350,11 @@ def read(path: Path) -> contextlib.closing[sqlite3.Connection]:
     """
     if not path.exists():
         raise FileNotFoundError(path)
-    # no write-ahead log, and none can be created (read-only disk): no process writes this file any more
+    # no write-ahead log, and none can be created (read-only disk): no process writes this file any more; without locks
+    # a reader must not take the writer's rollback journal for one that was left behind
     log = path.with_name(f"{path.name}-wal")
-    still = "" if log.exists() or os.access(path.parent, os.W_OK, effective_ids=True) else "&immutable=1"
+    written = log.exists() or os.access(path.parent, os.W_OK, effective_ids=True)
+    still = "" if written and has_locks(path.parent) else "&immutable=1"
     db = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro{still}", uri=True, timeout=2.0)
     db.row_factory = sqlite3.Row
     return contextlib.closing(db)

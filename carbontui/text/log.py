@@ -33,6 +33,7 @@ LOG: Table = {
     "rows_dropped": "{rows:count} rows of the journal are lost: the disk did not take them",
     "orders_unstored": "orders are not stored ({why}): they end if the supervisor is replaced",
     "setting_unread": "{part:part} could not be read: the default is in force, what is stored stays as it is",
+    "no_locks": "this file system has no POSIX locks: the journal is written under the keeper's lock alone",
     "order_taken": "order taken from orders.log: {verb} by {by}",
     "order_refused": "order of {by} refused: {why}",
     "clock_set": "the clock was set by {jump_s:shift}",

@@ -73,7 +73,7 @@ def answered_then_killed(house: House, rounds: int, seed: int, found: Found) -> 
             continue
         found.orders += 1
         found.stored += "not stored" not in answer.text
-        fresh = until(lambda before=pid: (s := job.served()) and s.pids.supervisor != before and s, 90, "a successor")
+        fresh = until(lambda one=job, old=pid: (s := one.served()) and s.pids.supervisor != old and s, 90, "a heir")
         if not there(fresh):
             found.lost.append(f"{n}: {name} ({answer.text}): {fresh.override} {fresh.budget} {fresh.forbidden}")
 

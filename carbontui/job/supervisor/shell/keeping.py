@@ -63,6 +63,8 @@ class Keeping:
         deaths = os.environ.get("CARBONTUI_SILENT_DEATHS", "")
         silent = int(deaths) if deaths.isdecimal() else 0
         restored = self.handover.restore(state, state.clock.at_wall(time.time()), time.monotonic(), silent)
+        if not self.journal.locked:
+            self.handover.recorder.say(statement("no_locks"))
         taken = self.journal.recall("orders", 0)
         self.orders.begin(taken if isinstance(taken, int) else 0)
         return record, restored
