@@ -80,6 +80,11 @@ async def test_after_three_silent_deaths_stored_parts_are_left_out_one_by_one(ho
         assert (one.door.state.override.gen == 7) is kept, deaths
         assert ("without the stored plan" in said) is (deaths != "2")
         assert ("without the stored override" in said) is not kept
+        await one.keeping.write(one.look())
+    monkeypatch.setenv("CARBONTUI_SILENT_DEATHS", "0")
+    heir = house_of_one()
+    heir.restore()
+    assert heir.door.state.override.gen == 7, "left out is not overwritten"
 
 
 async def test_a_broken_plan_neither_ends_the_supervisor_nor_is_acted_upon(job, monkeypatch):
