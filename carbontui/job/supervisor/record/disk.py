@@ -9,6 +9,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -26,7 +27,7 @@ class Disk:
 
     def __init__(self, mono_s: Callable[[], float] = time.monotonic) -> None:
         self._mono_s = mono_s
-        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._work: queue.SimpleQueue[Callable[[], Callable[[], object] | None] | None] = queue.SimpleQueue()
         self._begun: float | None = None
         self._slow_at = -SAID_S
         self._slow_s = 0.0
@@ -46,14 +47,11 @@ class Disk:
             elif not future.done():
                 future.set_result(result)  # type: ignore[arg-type]
 
-        def run() -> None:
-            result, failed = None, None
+        def run() -> Callable[[], object]:
             try:
-                result = work()
+                return partial(loop.call_soon_threadsafe, give, work(), None)
             except Exception as error:
-                failed = error
-            with contextlib.suppress(RuntimeError):  # the loop has ended
-                loop.call_soon_threadsafe(give, result, failed)
+                return partial(loop.call_soon_threadsafe, give, None, error)
 
         self._work.put(run)
         return future
@@ -79,10 +77,13 @@ class Disk:
     def _run(self) -> None:
         while (work := self._work.get()) is not None:
             self._begun = begun = self._mono_s()
-            work()
+            tell = work()
             self._begun, now = None, self._mono_s()
             if now - begun >= SLOW_S:
                 self._slow_at, self._slow_s = now, now - begun
+            if tell is not None:
+                with contextlib.suppress(RuntimeError):  # the loop has ended
+                    tell()
 
 
 def to_stderr(line: bytes) -> None:
