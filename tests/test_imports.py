@@ -93,6 +93,7 @@ FILES = {
         "budget",
         "child",
         "clock",
+        "descriptors",
         "journal",
         "launch",
         "history",
