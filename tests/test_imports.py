@@ -123,7 +123,10 @@ rules, and above them what is done and what is shown. Nothing decides on what is
 INSIDE_JOB = {
     f"{JOB}.supervisor.loop": {CORE, RECORD, SHELL, f"{JOB}.keeper.messages", f"{JOB}.worker.handle", *FILES},
     f"{JOB}.supervisor.__main__": {f"{JOB}.supervisor.loop", f"{JOB}.spec"},
-    SHELL: {CORE, RECORD, f"{JOB}.keeper.messages", f"{JOB}.worker.handle", f"{JOB}.worker.messages", *FILES},
+    SHELL: {
+        *(CORE, RECORD, *FILES),
+        *(f"{JOB}.{name}" for name in ("keeper.messages", "keeper.orders", "worker.handle", "worker.messages")),
+    },
     RECORD: {CORE, *FILES},
     CORE: {
         f"{JOB}.{name}"

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
+import resource
 import shutil
 import socket
 import subprocess
@@ -47,6 +48,10 @@ ROOM_B = 16e6
 """Free space needed to start a job: with less, its journal and process records would soon be lost."""
 
 
+FILES_LEAST = 32
+"""It has 16 open at rest; viewers, ranks and a source of the grid come on top."""
+
+
 def why_not(state: Path) -> str:
     """Why a job cannot keep its files in this state directory; '' if it can."""
     try:
@@ -62,11 +67,21 @@ def why_not(state: Path) -> str:
     return ""
 
 
+def few_files() -> str:
+    """Why our processes could not open the files they need; '' if they can."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most == resource.RLIM_INFINITY or most >= FILES_LEAST:
+        return ""
+    return f"ulimit -n allows {most} open files; a job's supervisor needs {FILES_LEAST}: ulimit -n {FILES_LEAST}"
+
+
 def prepare_dir(name: str) -> tuple[str, Path]:
     """A fresh job id and its directory (0700), the name claimed by this process until the keeper has it.
 
     Raises NameTaken, or LaunchError when the state directory cannot be used.
     """
+    if why := few_files():
+        raise LaunchError(why)
     job = store.new_id()
     directory = paths.job_dir(job)
     if why := why_not(paths.state_dir()):

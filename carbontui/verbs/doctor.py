@@ -55,6 +55,9 @@ def state_findings() -> list[Finding]:
     if kind and kind.startswith(("nfs", "cifs", "smb", "lustre", "gpfs", "beegfs", "fuse.sshfs", "afs")):
         text = f"{where} lies on {kind}: the journal works without its write-ahead log, jobs of other hosts are listed"
         return [Finding("state", "note", text, f"export CARBONTUI_HOME=/var/tmp/carbontui-{os.getuid()}-home")]
+    if not journal.has_locks(paths.jobs_dir()):
+        text = f"{where} ({kind or 'unknown file system'}) has no POSIX locks: journals are written without them"
+        return [Finding("state", "note", text, f"export CARBONTUI_HOME=/var/tmp/carbontui-{os.getuid()}-home")]
     return [Finding("state", "ok", f"{where} ({kind or 'unknown file system'})")]
 
 

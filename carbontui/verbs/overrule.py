@@ -12,14 +12,17 @@ from carbontui import link, protocol, units
 from carbontui.job import allowance, stopping, store
 from carbontui.job.budget import parse, parse_until
 from carbontui.power.limit import leases
+from carbontui.system import proc
 from carbontui.text.plan import difference
 from carbontui.text.statements import words
 from carbontui.verbs.support import talk
 from carbontui.verbs.support.command import Failure, live_jobs, refused
 
 STOP_WAIT_S = 90.0
-STOP_ANSWER_S = 3.0
 """Seconds until `stop` gives up waiting: INT, TERM and KILL are 30 s apart, and the account is completed after."""
+STOP_ANSWER_S = 3.0
+ASLEEP_S = 5.0
+"""A keeper that is stopped by a signal for this long is not waited for."""
 
 
 def until(for_text: str | None, until_text: str | None) -> dict[str, Any]:
@@ -166,7 +169,7 @@ def order_stop(job: store.Job, *, now: bool) -> bool:
     try:
         answer = link.ask(job.socket, protocol.Cmd(1, "stop", {"now": now}), STOP_ANSWER_S)
     except link.LinkError:
-        pass
+        talk.leave_order(job, "stop", {"now": now})  # for a keeper that sleeps, and may find its supervisor gone
     else:
         if isinstance(answer, protocol.Result):
             talk.accepted(answer)
@@ -181,11 +184,13 @@ def order_stop(job: store.Job, *, now: bool) -> bool:
 
 def wait_gone(job: store.Job) -> None:
     """Wait until the child has ended and the account is complete; power limits are restored by then."""
-    due = time.monotonic() + STOP_WAIT_S
-    while time.monotonic() < due:
+    begun = time.monotonic()
+    while time.monotonic() - begun < STOP_WAIT_S:
         fresh = store.load(job.dir)
         if fresh is None or not fresh.live:
             break
+        if time.monotonic() - begun > ASLEEP_S and proc.stopped(fresh.alive("keeper") or 0):
+            raise Failure(f"job {job.id}: accepted, waiting for the keeper, which is stopped by a signal", 1)
         time.sleep(0.1)
     else:
         raise Failure(f"job {job.id} is still running after {STOP_WAIT_S:.0f} s", 1)

@@ -24,10 +24,12 @@ sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
 import adoption
 import clocks
 import cycles
+import disks
 import extremes
 import fuzz
 import hidden
 import kills
+import lasting
 import providers
 import rest
 import soak
@@ -195,6 +197,33 @@ def soaked(seconds: float, seed: int) -> tuple[soak.Found, Rows]:
     ]
 
 
+def killed_after_answers(rounds: int, seed: int) -> tuple[lasting.Found, Rows]:
+    found = lasting.Found()
+    in_a_house(lambda house: lasting.answered_then_killed(house, rounds, seed, found))
+    seen = f"{found.orders}; {found.stored}; {len(found.lost)}"
+    return found, [("orders whose supervisor died after the answer; stored; lost", "100; 100; 0", seen)]
+
+
+def asleep(sleep_s: float) -> tuple[lasting.Found, Rows]:
+    found = lasting.Found()
+    in_a_house(lambda house: lasting.while_the_keeper_sleeps(house, sleep_s, found))
+    seen = f"{found.slowest_s:.2f} s; {len(found.lost)}"
+    return found, [(f"orders in a keeper's sleep of {sleep_s:.0f} s: in force after it; faults", "5 s; 0", seen)]
+
+
+def slow_disk(each_s: float, for_s: float) -> tuple[disks.Found, Rows]:
+    found = disks.Found()
+    in_a_house(lambda house: disks.slow(house, each_s, for_s, found))
+    seen = f"{found.orders}; {found.slowest_answer_s:.1f} s; {len(found.faults)}"
+    return found, [(f"orders while every write takes {each_s:.0f} s; slowest answer; faults", "-; 20 s; 0", seen)]
+
+
+def no_locks(*_: object) -> tuple[disks.Found, Rows]:
+    found = disks.Found()
+    in_a_house(lambda house: disks.without_locks(house, found))
+    return found, [("events in a journal without POSIX locks; faults", "-; 0", f"{found.rows}; {len(found.faults)}")]
+
+
 def parts(minutes: float, seed: int, faults: int | None = None) -> dict[str, Callable[[], tuple[Any, Rows]]]:
     """What a run of about so many minutes consists of; `faults` is how many of them are tried."""
     share = min(1.0, minutes / LONG_MIN)
@@ -210,6 +239,10 @@ def parts(minutes: float, seed: int, faults: int | None = None) -> dict[str, Cal
         "providers": lambda: provided(every),
         "fuzz": lambda: fuzzed(240 * share, seed),
         "extremes": lambda: stretched(seed, max(1, round(EXTREMES / share))),
+        "orders": lambda: killed_after_answers(max(5, round(100 * share)), seed),
+        "asleep": lambda: asleep(max(12.0, 90.0 * share)),
+        "slow disk": lambda: slow_disk(8.0, max(20.0, 200.0 * share)),
+        "no locks": no_locks,
         "soak": lambda: soaked(soak.LONG_S * share, seed),
     }
 
@@ -261,7 +294,8 @@ def notes(found: Any) -> list[str]:
     """What went wrong, in words."""
     if isinstance(found, list):
         return found
-    faults = found.notes if isinstance(found, kills.Found) else getattr(found, "faults", [])
+    kept = {kills.Found: "notes", lasting.Found: "lost"}.get(type(found), "faults")
+    faults = getattr(found, kept, [])
     return [f"{name}: {why}" for name, why in faults.items()] if isinstance(faults, dict) else list(faults)[:40]
 
 

@@ -14,10 +14,10 @@ UNLOAD = {"step_stated": True, "loss_before": 2.5, "loss_after": 2.4, "saved_b":
     ("said", "words"),
     [
         (written("as the driver has it"), "as the driver has it"),
-        (statement("pause_asked", silent=()), "requested; waiting for the current step to end"),
+        (statement("pause_asked", silent=()), "accepted, waiting for the current step to end"),
         (
             statement("pause_asked", silent=(statement("silent", names=("n2", "rank 3 (n4)")),)),
-            "requested; waiting for the current step to end; silent: n2, rank 3 (n4)",
+            "accepted, waiting for the current step to end; silent: n2, rank 3 (n4)",
         ),
         (statement("paused", step=14_400, until_s=None, silent=()), "paused at step 14,400"),
         (statement("job_is", state="throttled"), "the job is capped"),

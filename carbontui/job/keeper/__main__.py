@@ -7,8 +7,9 @@ import json
 import os
 import sys
 
-from carbontui.job.keeper import files
-from carbontui.job.keeper.process import Keeper, log
+from carbontui.job.keeper import files, orders
+from carbontui.job.keeper.files import log
+from carbontui.job.keeper.process import Keeper
 from carbontui.system import isolation, life
 
 
@@ -27,6 +28,7 @@ def main() -> None:
             sys.exit("another keeper has this job")
     with contextlib.suppress(OSError):  # there for those who look, although nothing is started yet
         os.close(os.open(f"{spec['job_dir']}/{life.TRAINING_LOCK}", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
+    orders.begin(spec["job_dir"])
     devnull = os.open(os.devnull, os.O_RDWR)
     os.dup2(devnull, 0)
     Keeper(spec, environment, surroundings).run()

@@ -14,6 +14,14 @@ LOOK_S = 1.0
 """How long others may look at the lock, one after another."""
 
 
+def log(text: str) -> None:
+    """Write a line to carbontui.log (our stderr), control characters removed; a full disk must not affect the job."""
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    text = "".join(letter if letter.isprintable() else "?" for letter in text)
+    with contextlib.suppress(OSError):
+        os.write(2, f"{stamp} keeper: {text}\n".encode(errors="replace"))
+
+
 def write_json(path: str, value: Any) -> None:
     """Write atomically: a temporary file in the same directory, fsync, rename. Raises OSError."""
     temporary = f"{path}.{os.getpid()}.tmp"

@@ -8,7 +8,6 @@ else. Standard library only, all imported at its start, so that an upgrade on di
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import selectors
 import signal
@@ -17,9 +16,10 @@ import time
 from functools import partial
 from typing import Any
 
-from carbontui.job.keeper import command, files, first_count, signals
+from carbontui.job.keeper import command, files, first_count, orders, signals
 from carbontui.job.keeper import resume as resuming
 from carbontui.job.keeper.adopted import UNKNOWN, Adopted, exit_status
+from carbontui.job.keeper.files import log
 from carbontui.job.keeper.job_file import JobFile
 from carbontui.job.keeper.messages import (
     AccountsClosed,
@@ -35,6 +35,7 @@ from carbontui.job.keeper.messages import (
     Stop,
     Thaw,
 )
+from carbontui.job.keeper.own_sleep import RENEWED_S, TURNS, OwnSleep
 from carbontui.job.keeper.sigstop import Freezer
 from carbontui.job.keeper.stop_order import StopOrder
 from carbontui.job.keeper.stop_socket import StopSocket
@@ -48,15 +49,6 @@ FIRST_HOLD_S = 60.0
 LAST_WORD_S = 15.0
 """How long the supervisor may take to close the accounts after the child's end."""
 FAULT_PAUSE_S = 1.0
-_PR_SET_CHILD_SUBREAPER = 36
-
-
-def log(text: str) -> None:
-    """Write a line to carbontui.log (our stderr), control characters removed; a full disk must not affect the job."""
-    stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    text = "".join(letter if letter.isprintable() else "?" for letter in text)
-    with contextlib.suppress(OSError):
-        os.write(2, f"{stamp} keeper: {text}\n".encode(errors="replace"))
 
 
 class Keeper:
@@ -81,7 +73,8 @@ class Keeper:
         self.starts = int(again.get("starts") or 0)
         self.unloaded = again.get("state") == "unloaded"
         self.trial = Trial(trying=bool(again.get("trying") if again else spec.get("try")))
-        self.hold_until = self.first_hold(again.get("state"))
+        hold = bool(spec.get("hold")) and not self.trial.trying
+        self.hold_until = resuming.first_hold(self.marker, again.get("state"), FIRST_HOLD_S, hold=hold)
         self.word_at = time.monotonic()
         """When a supervisor last renewed the hold of a held child: the hold's lease."""
         self.started_mono = 0.0
@@ -102,6 +95,9 @@ class Keeper:
         """Why the command is not resumed after its next exit, even if it leaves a marker; '' if it may be."""
         self.books_closed = False
         self.ended_at: float | None = None
+        self.own_sleep = OwnSleep(time.monotonic())
+        self.ordered = orders.size(self.dir)
+        """Up to where orders.log has been looked through for a stop."""
 
     @property
     def hold_until(self) -> float | None:
@@ -112,13 +108,6 @@ class Keeper:
     def hold_until(self, until: float | None) -> None:
         self._hold_until = until
         self._hold_mono = time.monotonic() + (0.0 if until is None else until - time.time())
-
-    def first_hold(self, state: object) -> float | None:
-        """Until when the command of a new keeper waits; None: not held."""
-        if state == "unloaded":
-            return resuming.at(resuming.not_before(self.marker), FIRST_HOLD_S)
-        held = state == "waiting" or (state is None and self.spec.get("hold") and not self.trial.trying)
-        return time.time() + FIRST_HOLD_S if held else None
 
     # --- the child ---
 
@@ -355,17 +344,17 @@ class Keeper:
         waiting = signals.block()
         if waiting is not None:
             self.selector.register(waiting, selectors.EVENT_READ, self.hear_signals)
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        signals.take_orphans()
         if child := (self.spec.get("again") or {}).get("child"):
             self.take_up(*child)
         else:
             command.build_hook(self.dir, log)
         while not self.over():
             try:
+                if slept_s := self.own_sleep.since_last(time.monotonic()):
+                    self.wake_up(slept_s)
                 self.tick()
-                for key, _ in self.selector.select(self.wait_s()):
-                    key.data()
+                self.hear(self.wait_s())
                 self.reap()
             except Exception as error:
                 # survive any exception: without a keeper there is no exit status and no restart
@@ -374,6 +363,28 @@ class Keeper:
         log("leaving")
         self.publish()
         self.stop_socket.close()
+
+    def hear(self, wait_s: float) -> None:
+        """Take what comes within this time."""
+        for key, _ in self.selector.select(wait_s):
+            key.data()
+
+    def wake_up(self, slept_s: float) -> None:
+        """After a sleep of our own: clocks begin anew, and what was said meanwhile is heard before we judge."""
+        if self.own_sleep.to_say(time.monotonic()):
+            log(f"was asleep for {slept_s:.0f} s")
+        self.supervisor.forgive()
+        self.freezer.prolong(slept_s)
+        self.stopping.next += slept_s
+        self.word_at += slept_s
+        self._hold_mono = max(self._hold_mono, time.monotonic() + RENEWED_S)
+        self.ended_at = self.ended_at and self.ended_at + slept_s
+        for _ in range(TURNS):
+            self.hear(0.0)
+        given, self.ordered = orders.since(self.dir, self.ordered)
+        for order in given:  # the supervisor that took them may be gone
+            if order.verb == "stop":
+                self.stop(bool(order.args.get("now")))
 
     def hear_signals(self) -> None:
         """External signals are meant for the command, once each; a stop order comes over a socket."""

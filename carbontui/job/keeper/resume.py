@@ -33,6 +33,13 @@ def at(not_before_s: float | None, patience_s: float) -> float:
     return not_before_s or time.time() + patience_s
 
 
+def first_hold(marker: str, state: object, patience_s: float, *, hold: bool) -> float | None:
+    """Until when the command of a new keeper waits, which finds it in `state` (None: never started); None: not held."""
+    if state == "unloaded":
+        return at(not_before(marker), patience_s)
+    return time.time() + patience_s if state == "waiting" or (state is None and hold) else None
+
+
 def start_of(
     spec: Mapping[str, Any], base: Mapping[str, str], marker: str, left: Mapping[str, Any] | None, *, trying: bool
 ) -> tuple[list[str], dict[str, str]]:

@@ -12,13 +12,20 @@ import msgspec
 
 from carbontui import link, protocol
 from carbontui.job import store
+from carbontui.job.keeper import orders
 from carbontui.text.statements import words
 from carbontui.verbs.support import streams
 from carbontui.verbs.support.command import Failure
 
+ANSWER_S = 7.5
+"""How long a supervisor has for an answer: with a second try less than twenty seconds."""
 RETRY_S = 15.0
 """Seconds a verb waits for a supervisor that is being replaced; the keeper needs about six to notice and restart it."""
 T = TypeVar("T")
+
+
+class Unanswered(Failure):
+    """No supervisor of a live job answers."""
 
 
 def find(wanted: str | None) -> store.Job:
@@ -39,15 +46,32 @@ def live_or_last(wanted: str | None) -> store.Job:
 
 def ask(job: store.Job, message: Any, kind: type[T]) -> T:
     """One request and its answer. Waits RETRY_S for a supervisor that is being replaced, then raises Failure (3)."""
-    answer = _patiently(job, lambda: link.ask(job.socket, message, 10.0))
+    answer = _patiently(job, lambda: link.ask(job.socket, message, ANSWER_S))
     if not isinstance(answer, kind):
         raise Failure(f"job {job.id} gave an unexpected answer", 1)
     return answer
 
 
 def order(job: store.Job, verb: protocol.Verb, args: dict[str, Any] | None = None) -> protocol.Result:
-    """Send a command; the supervisor's answer. Raises Failure with its reason and exit code where it refuses."""
-    return accepted(ask(job, protocol.Cmd(1, verb, args or {}), protocol.Result))
+    """Send a command; the supervisor's answer. If none answers while the keeper lives, which brings one, the order is
+    stored for it. Raises Failure with its reason and exit code where it is refused."""
+    try:
+        return accepted(ask(job, protocol.Cmd(1, verb, args or {}), protocol.Result))
+    except Unanswered:
+        if not leave_order(job, verb, args or {}):
+            raise
+        return protocol.Result(1, True, text=words(protocol.statement("order_waits", who="supervisor"), time.time()))
+
+
+def leave_order(job: store.Job, verb: protocol.Verb, args: dict[str, Any]) -> bool:
+    """Store an order in orders.log for a supervisor to come; False if none will, or the disk does not take it."""
+    if not (store.load(job.dir) or job).kept:
+        return False
+    try:
+        orders.append(os.fspath(job.dir), orders.LoggedOrder(verb, args, link.whoami(), time.time(), accepted=False))
+    except OSError:
+        return False
+    return True
 
 
 def accepted(answer: protocol.Result) -> protocol.Result:
@@ -83,7 +107,8 @@ def _patiently(job: store.Job, once: Callable[[], T]) -> T:
             hidden = fresh.unseen is not None and not fresh.kept
             if hidden or time.monotonic() >= due:
                 where = f"; {words(fresh.unseen, time.time())}" if fresh.unseen else ""
-                raise Failure(f"no supervisor of job {job.id} answers ({error}){where}", 3) from None
+                kind = Failure if hidden else Unanswered
+                raise kind(f"no supervisor of job {job.id} answers ({error}){where}", 3) from None
         time.sleep(0.2)
 
 
