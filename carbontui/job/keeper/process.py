@@ -343,10 +343,10 @@ class Keeper:
             log(f"the hook directory could not be written, the script runs unsteered: {error}")
         while not self.over():
             try:
-                if slept_s := self.own_sleep.since_last(time.monotonic()):
-                    self.wake_up(slept_s)
                 self.tick()
                 self.hear(self.wait_s())
+                if slept_s := self.own_sleep.since_last(time.monotonic()):
+                    self.wake_up(slept_s)
                 self.reap()
             except Exception as error:
                 # survive any exception: without a keeper there is no exit status and no restart
