@@ -169,11 +169,12 @@ def order_stop(job: store.Job, *, now: bool) -> bool:
     try:
         answer = link.ask(job.socket, protocol.Cmd(1, "stop", {"now": now}), STOP_ANSWER_S)
     except link.LinkError:
-        talk.leave_order(job, "stop", {"now": now})  # for a keeper that sleeps, and may find its supervisor gone
+        pass
     else:
         if isinstance(answer, protocol.Result):
             talk.accepted(answer)
         return True
+    talk.leave_order(job, "stop", {"now": now})  # for a keeper that sleeps, and does not hear this either
     if stopping.by_keeper(job, now=now):
         return True
     if not stopping.by_ourselves(job, now=now) and (store.load(job.dir) or job).live:

@@ -43,6 +43,20 @@ def test_a_stop_given_to_a_sleeping_keeper_ends_the_training_once_it_wakes(house
     assert "keeper: was asleep for" in log and "silent for" not in log and f"supervisor {supervisor} gone (s" not in log
 
 
+def test_a_keeper_that_wakes_without_its_supervisor_knows_of_the_stop(house):
+    job = house.start(*KNOWN)
+    job.until_connected()
+    keeper, supervisor = job.pids()["keeper"], job.pids()["supervisor"]
+    os.kill(keeper, signal.SIGSTOP)
+    try:
+        os.kill(supervisor, signal.SIGKILL)
+        time.sleep(2.0)
+        house.cli("stop", job.id, "--now", "--yes", check=True)
+    finally:
+        os.kill(keeper, signal.SIGCONT)
+    assert job.until_exit(5.0)["stopped"]
+
+
 def order(verb, at=1.0, accepted=True, **args):
     return LoggedOrder(verb, args, "me@tty", at, accepted)
 

@@ -16,25 +16,11 @@ import time
 from functools import partial
 from typing import Any
 
-from carbontui.job.keeper import command, files, first_count, orders, signals
+from carbontui.job.keeper import command, files, first_count, messages, orders, signals
 from carbontui.job.keeper import resume as resuming
 from carbontui.job.keeper.adopted import UNKNOWN, Adopted, exit_status
 from carbontui.job.keeper.files import log
 from carbontui.job.keeper.job_file import JobFile
-from carbontui.job.keeper.messages import (
-    AccountsClosed,
-    ChildFacts,
-    EndStart,
-    FallBack,
-    Freeze,
-    Hold,
-    Last,
-    Order,
-    RelayedSignal,
-    Retry,
-    Stop,
-    Thaw,
-)
 from carbontui.job.keeper.own_sleep import RENEWED_S, TURNS, OwnSleep
 from carbontui.job.keeper.sigstop import Freezer
 from carbontui.job.keeper.stop_order import StopOrder
@@ -251,31 +237,31 @@ class Keeper:
 
     # --- orders of the supervisor ---
 
-    def obey(self, order: Order) -> None:
-        if isinstance(order, Hold) and self.hold_until is not None and self.child is None and not self.exit:
+    def obey(self, order: messages.Order) -> None:
+        if isinstance(order, messages.Hold) and self.hold_until is not None and self.child is None and not self.exit:
             self.hold_until = 0.0 if order.until is None else order.until
             self.word_at = time.monotonic()
-        elif isinstance(order, Freeze) and self.child is not None and not self.stopping.under_way:
+        elif isinstance(order, messages.Freeze) and self.child is not None and not self.stopping.under_way:
             self.freezer.hold(self.child.pid, order.lease_s, time.monotonic())
-        elif isinstance(order, Thaw):
+        elif isinstance(order, messages.Thaw):
             self.freezer.let_go("the supervisor said so")
-        elif isinstance(order, Stop):
+        elif isinstance(order, messages.Stop):
             self.stop(order.now)
-        elif isinstance(order, Last):
+        elif isinstance(order, messages.Last):
             self.last_run = order.why
-        elif isinstance(order, Retry | FallBack):
+        elif isinstance(order, messages.Retry | messages.FallBack):
             self.trial.obey(order)
             self.publish()
-        elif isinstance(order, EndStart):
+        elif isinstance(order, messages.EndStart):
             self.end_start()
-        elif isinstance(order, RelayedSignal):
+        elif isinstance(order, messages.RelayedSignal):
             self.relay.relayed(order.number, order.pid, time.monotonic())
-        elif isinstance(order, AccountsClosed):
+        elif isinstance(order, messages.AccountsClosed):
             self.books_closed = True
 
-    def facts(self) -> ChildFacts:
+    def facts(self) -> messages.ChildFacts:
         """The state of the child."""
-        return ChildFacts(
+        return messages.ChildFacts(
             state="exited" if self.exit else "running" if self.child else "unloaded" if self.unloaded else "waiting",
             pid=self.child.pid if self.child else None,
             start_time=self.child_start,
@@ -351,10 +337,10 @@ class Keeper:
             command.build_hook(self.dir, log)
         while not self.over():
             try:
-                if slept_s := self.own_sleep.since_last(time.monotonic()):
-                    self.wake_up(slept_s)
                 self.tick()
                 self.hear(self.wait_s())
+                if slept_s := self.own_sleep.since_last(time.monotonic()):
+                    self.wake_up(slept_s)
                 self.reap()
             except Exception as error:
                 # survive any exception: without a keeper there is no exit status and no restart
