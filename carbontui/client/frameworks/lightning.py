@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import importlib
 import os
+import warnings
 from typing import Any, Iterator, Tuple
 
 from carbontui.client import api
+from carbontui.client.checkpoint import random_states, set_random_states
+from carbontui.client.checkpoint.identity import folder_below
+from carbontui.client.frameworks import loaders
 from carbontui.client.frameworks.base import Loop, left_behind, mine, quietly, replaces
 
+KEY = "carbontui"
+"""Of what we add to the checkpoint of an unload, and to no other."""
 LOSS_EVERY = 50
 """Batches between two readings of the loss: reading it waits for the device."""
-FOLDER = "carbontui"
 
 
 def callback(base: Any) -> Any:
@@ -28,6 +33,9 @@ def callback(base: Any) -> Any:
         def __init__(self) -> None:
             self.loop = Loop()
             self.steps_done = 0
+            self.saving = False
+            self.left: Any = None
+            """The position in the data of the checkpoint that is resumed from, until the loader begins."""
 
         def __reduce__(self) -> Any:  # a trainer that spawns its ranks (ddp_spawn) pickles its callbacks
             return callback, (base,)
@@ -36,7 +44,27 @@ def callback(base: Any) -> Any:
             self.steps_done = quietly(lambda: _steps(trainer, module)) or 0
             total = quietly(lambda: _total(trainer, module))
             self.loop.begin(self.steps_done, total)
-            self.loop.saves_with(lambda: _save(trainer), "lightning", lambda: _others(trainer))
+            self.loop.saves_with(lambda: self.save(trainer), "lightning", lambda: _others(trainer))
+            if self.left is not None:
+                quietly(lambda: set_random_states(self.left["now"]))
+                self.left = None
+
+        def save(self, trainer: Any) -> str:
+            """Written under a new name, so that a kill leaves the older one intact."""
+            path = os.path.join(folder_below(trainer.default_root_dir), f"step-{trainer.global_step}.ckpt")
+            self.saving = True
+            try:
+                trainer.save_checkpoint(path)
+            finally:
+                self.saving = False
+            return path
+
+        def on_save_checkpoint(self, trainer: Any, module: Any, checkpoint: Any) -> None:
+            if self.saving:
+                checkpoint[KEY] = quietly(lambda: _position(trainer)) or {"now": random_states()}
+
+        def on_load_checkpoint(self, trainer: Any, module: Any, checkpoint: Any) -> None:
+            self.left = checkpoint.get(KEY)
 
         def on_train_epoch_start(self, trainer: Any, module: Any) -> None:
             quietly(lambda: api.report(epoch=trainer.current_epoch))
@@ -59,6 +87,8 @@ def install(module: Any) -> None:
     from the checkpoint of an earlier unload."""
     package = module.__name__.rsplit(".trainer.", 1)[0]
 
+    quietly(lambda: _follow(package))
+
     @replaces(module.Trainer, "fit")
     def fit(inner: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
         quietly(lambda: _add(self, package))
@@ -77,6 +107,34 @@ def install(module: Any) -> None:
 def _add(trainer: Any, package: str) -> None:
     if mine(trainer.callbacks) is None:
         trainer.callbacks.append(callback(importlib.import_module(package).Callback))
+
+
+def _follow(package: str) -> None:
+    """Of another version than this knows, a resumed epoch begins its data anew, as Lightning says itself."""
+    loop = importlib.import_module(package + ".loops.fit_loop")._FitLoop
+
+    @replaces(loop, "_load_combined_loader_states")
+    def loaded(inner: Any, self: Any) -> Any:
+        inner(self)
+        quietly(lambda: _goes_on(self))
+
+    loaders.follow()
+
+
+def _position(trainer: Any) -> Any:
+    """The position in the data, and random states; None where Lightning saves its own, or where it is not known."""
+    (loader,) = trainer.fit_loop._combined_loader.flattened
+    return loaders.position(loader, trainer.fit_loop.epoch_loop.batch_progress.current.ready)
+
+
+def _goes_on(fit_loop: Any) -> None:
+    """The loaders are there, and no iterator has been made of them yet."""
+    reporter = mine(fit_loop.trainer.callbacks)
+    if reporter is not None and reporter.left is not None and "batches" in reporter.left:
+        (loader,) = fit_loop._combined_loader.flattened
+        loaders.go_on(loader, reporter.left)
+        reporter.left = None
+        warnings.filterwarnings("ignore", "You're resuming from a checkpoint that ended before the epoch ended")
 
 
 def _optimizers(trainer: Any, module: Any) -> int:
@@ -105,15 +163,3 @@ def _others(trainer: Any) -> Iterator[Tuple[str, None]]:
             *getattr(one, "best_k_models", ()),
         }
         yield from ((path, None) for path in kept if path)
-
-
-def _save(trainer: Any) -> str:
-    """Keep one checkpoint; written under a new name, so that a kill leaves the older one intact."""
-    folder = os.path.join(trainer.default_root_dir, FOLDER)
-    name = f"step-{trainer.global_step}.ckpt"
-    trainer.save_checkpoint(os.path.join(folder, name))
-    if trainer.is_global_zero:
-        for old in os.listdir(folder):
-            if old.startswith("step-") and old != name:
-                quietly(lambda old=old: os.unlink(os.path.join(folder, old)))  # type: ignore[misc]
-    return os.path.join(folder, name)

@@ -8,13 +8,11 @@ start.
 from __future__ import annotations
 
 import os
-import shutil
 from typing import Any, Iterator, Optional, Tuple
 
 from carbontui.client import api
+from carbontui.client.checkpoint.identity import folder_below
 from carbontui.client.frameworks.base import Loop, left_behind, mine, quietly, replaces
-
-FOLDER = "carbontui"
 
 
 def callback() -> Any:
@@ -105,18 +103,13 @@ def _others(trainer: Any) -> Iterator[Tuple[str, int]]:
 
 
 def _save(trainer: Any) -> str:
-    """Write a complete Trainer checkpoint into its output directory, keeping one; a collective, as the Trainer's is."""
-    args = trainer.args
-    told = args.output_dir, args.push_to_hub, args.save_total_limit
-    folder = os.path.join(args.output_dir, FOLDER)
+    """Write a complete Trainer checkpoint into the job's folder; a collective, as the Trainer's is."""
+    args, folder = trainer.args, folder_below(trainer.args.output_dir)
+    ours = {"output_dir": folder, "push_to_hub": False, "save_total_limit": None, "save_only_model": False}
+    told = {name: getattr(args, name) for name in ours if hasattr(args, name)}
     try:
-        args.output_dir, args.push_to_hub, args.save_total_limit = folder, False, None
+        vars(args).update({name: ours[name] for name in told})
         trainer._save_checkpoint(trainer.model, None)
     finally:
-        args.output_dir, args.push_to_hub, args.save_total_limit = told
-    name = f"checkpoint-{trainer.state.global_step}"
-    if args.should_save:
-        for old in os.listdir(folder):
-            if old != name:
-                shutil.rmtree(os.path.join(folder, old), ignore_errors=True)
-    return os.path.join(folder, name)
+        vars(args).update(told)
+    return os.path.join(folder, f"checkpoint-{trainer.state.global_step}")
