@@ -271,6 +271,7 @@ class ShuffledIndices:
 
     def batches(self, step: int = 0) -> Iterator[List[int]]:
         """The batches from `step` on; an incomplete last batch of an epoch is dropped."""
+        api.gate.facts["data_order"] = "same"
         whole = self.batch * self.world
         per_epoch = self.size // whole
         while True:

@@ -58,12 +58,19 @@ class Loop:
             gate.hooked.step(steps)
 
     def saves_with(
-        self, save: Callable[[], str], framework: str, others: Callable[[], Iterable[Tuple[str, Optional[int]]]] = tuple
+        self,
+        save: Callable[[], str],
+        framework: str,
+        others: Callable[[], Iterable[Tuple[str, Optional[int]]]] = tuple,
+        *,
+        same_order: bool = True,
     ) -> None:
         """The loop can be unloaded: `save` writes a checkpoint and returns its path; `others` are paths and steps of
-        checkpoints written by the script itself. A script's own checkpoint function takes precedence."""
+        checkpoints written by the script itself; whether the data comes in the `same_order` after a resume. A script's
+        own checkpoint function takes precedence."""
         if not self.counts or Loop.loops != 1 or gate.savers or not os.environ.get("CARBONTUI_MARKER"):
             return
+        gate.facts["data_order"] = "same" if same_order else "other"
 
         def saver() -> None:
             path = os.path.abspath(save())

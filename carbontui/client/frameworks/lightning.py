@@ -44,7 +44,8 @@ def callback(base: Any) -> Any:
             self.steps_done = quietly(lambda: _steps(trainer, module)) or 0
             total = quietly(lambda: _total(trainer, module))
             self.loop.begin(self.steps_done, total)
-            self.loop.saves_with(lambda: self.save(trainer), "lightning", lambda: _others(trainer))
+            same = bool(quietly(lambda: _known_order(trainer)))
+            self.loop.saves_with(lambda: self.save(trainer), "lightning", lambda: _others(trainer), same_order=same)
             if self.left is not None:
                 quietly(lambda: set_random_states(self.left["now"]))
                 self.left = None
@@ -119,6 +120,13 @@ def _follow(package: str) -> None:
         quietly(lambda: _goes_on(self))
 
     loaders.follow()
+
+
+def _known_order(trainer: Any) -> bool:
+    """Whether a resumed epoch goes on with its next batch: by us, or where every loader keeps its own position."""
+    every = trainer.fit_loop._combined_loader.flattened
+    own = all(hasattr(one, "state_dict") and hasattr(one, "load_state_dict") for one in every)
+    return bool(own or (len(every) == 1 and loaders.position(every[0], 0)))
 
 
 def _position(trainer: Any) -> Any:

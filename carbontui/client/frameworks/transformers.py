@@ -33,7 +33,9 @@ def callback() -> Any:
         def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             quietly(lambda: self.loop.begin(int(state.global_step), int(state.max_steps)))
             if self.trainer is not None:
-                self.loop.saves_with(lambda: _save(self.trainer), "transformers", lambda: _others(self.trainer))
+                same = bool(quietly(lambda: _known_order(self.trainer)))
+                others = lambda: _others(self.trainer)  # noqa: E731
+                self.loop.saves_with(lambda: _save(self.trainer), "transformers", others, same_order=same)
 
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             self.epoch_over = False
@@ -91,6 +93,16 @@ def install(module: Any) -> None:
 
 def _reporter(trainer: Any) -> Optional[Any]:
     return mine(getattr(getattr(trainer, "callback_handler", None), "callbacks", None))
+
+
+def _known_order(trainer: Any) -> bool:
+    """Whether the Trainer passes over the batches done, of a loader that it has made itself: not where a subclass makes
+    its own batches (TRL's GRPO)."""
+    from transformers import Trainer
+
+    own = ("get_train_dataloader", "_prepare_inputs", "get_batch_samples")
+    plain = all(getattr(type(trainer), name, None) is getattr(Trainer, name, None) for name in own)
+    return plain and not trainer.args.ignore_data_skip
 
 
 def _others(trainer: Any) -> Iterator[Tuple[str, int]]:
