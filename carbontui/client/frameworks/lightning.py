@@ -12,6 +12,7 @@ import warnings
 from typing import Any, Iterator, Tuple
 
 from carbontui.client import api
+from carbontui.client.api import gate
 from carbontui.client.checkpoint import random_states, set_random_states
 from carbontui.client.checkpoint.identity import folder_below
 from carbontui.client.frameworks import loaders
@@ -92,6 +93,8 @@ def install(module: Any) -> None:
 
     @replaces(module.Trainer, "fit")
     def fit(inner: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
+        if any(getattr(one, "_early_exit", False) for one in self.callbacks):
+            return _search(inner, self, *args, **kwargs)
         quietly(lambda: _add(self, package))
         given = kwargs.get("ckpt_path", args[4] if len(args) > 4 else None)
         left = left_behind("lightning", given)
@@ -103,6 +106,18 @@ def install(module: Any) -> None:
             reporter = mine(self.callbacks)
             if reporter is not None:
                 reporter.loop.end()
+
+
+def _search(fit: Any, trainer: Any, *args: Any, **kwargs: Any) -> Any:
+    """A fit() of the Tuner (lr_find, scale_batch_size): its steps are none of the training, which is still to come and
+    is what a checkpoint of ours belongs to."""
+    with gate.cond:
+        gate.framework += 1
+    try:
+        return fit(trainer, *args, **kwargs)
+    finally:
+        with gate.cond:
+            gate.framework -= 1
 
 
 def _add(trainer: Any, package: str) -> None:
