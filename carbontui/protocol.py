@@ -856,20 +856,24 @@ class StatusAnswer(Numbered, tag="status", frozen=True):
     status: Status
 
 
-class LogRead(Numbered, tag="log.read", frozen=True):
-    """viewer -> supervisor: bytes of run.log from `offset` (negative: from the end), at most `max`."""
+class LogRead(Numbered, tag="log.read", frozen=True, omit_defaults=True):
+    """viewer -> supervisor: bytes of run.log (`err`: of run.err) from `offset` (negative: from the end), at most
+    `max`."""
 
     offset: Annotated[int, Meta(ge=-(2**53), le=2**53)]
     max: Annotated[int, Meta(ge=1, le=256 * 1024)] = 32 * 1024
+    err: bool = False
 
 
-class LogAnswer(Numbered, tag="log.read", frozen=True):
-    """`text` starts at byte `offset`, the next read begins at `next`; `size` is the file's length now."""
+class LogAnswer(Numbered, tag="log.read", frozen=True, omit_defaults=True):
+    """`text` starts at byte `offset`, the next read begins at `next`; `size` is the file's length now. `err`: it is of
+    run.err; where that was asked for and this is not, both outputs are in run.log."""
 
     offset: int
     next: int
     size: int
     text: str
+    err: bool = False
 
 
 class HistoryAsk(Numbered, tag="history", frozen=True):

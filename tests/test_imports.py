@@ -94,6 +94,7 @@ FILES = {
         "budget",
         "child",
         "clock",
+        "descriptors",
         "journal",
         "launch",
         "history",

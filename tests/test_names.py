@@ -98,3 +98,10 @@ def test_a_private_name_is_noticed():
         assert private_uses(ast.parse(text), {"_x"}), text
     assert not private_uses(ast.parse("class A:\n    def f(self):\n        self._x = 1"), {"_x"})
     assert not private_uses(ast.parse("a._y, '_x', a.x"), {"_x"})
+
+
+def test_a_test_is_named_in_one_sentence_of_at_most_80_characters():
+    here = Path(__file__).parent
+    texts = (ast.walk(ast.parse(path.read_text())) for path in here.rglob("test_*.py"))
+    names = {node.name for nodes in texts for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    assert [name for name in names if name.startswith("test_") and len(name) > 80] == []

@@ -52,6 +52,10 @@ class Options(config.Terms, frozen=True, kw_only=True):
     socket: str
     created_s: float
     """Wall time of `run`; the budget counts from here (on the job's clock)."""
+    err: str = ""
+    """Where its stderr goes; '': into the log, in the order it is written."""
+    reads_once: bool = False
+    """It was handed a pipe, which no later start could read again: no plan unloads it."""
     by: str = ""
     zone: str | None = None
     zone_why: str = ""

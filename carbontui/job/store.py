@@ -55,6 +55,8 @@ class Job:
     argv: tuple[str, ...]
     pids: dict[str, tuple[int, int] | None]
     exit: dict[str, Any] | None
+    err: Path | None = None
+    """Its stderr, where that is apart."""
     stop_socket: Path | None = None
     """The keeper's own socket; an older keeper has none and takes its stop order by signal."""
     was: str = "running"
@@ -87,8 +89,8 @@ class Job:
         return any(self.alive(role) for role in ("keeper", "child", "supervisor"))
 
     def read_log(self, ask: protocol.LogRead) -> protocol.LogAnswer:
-        """A piece of run.log, straight from the file."""
-        return runlog.read(self.log, ask)
+        """A piece of its output, straight from the file."""
+        return runlog.read(self.log, ask, self.err)
 
     def whole_run(self, columns: int) -> protocol.HistoryAnswer | None:
         """Chart data of a finished job; None if nothing was booked. Raises past.HistoryError."""
@@ -183,6 +185,7 @@ def load(directory: Path) -> Job | None:
             argv=tuple(record["argv"]),
             pids=pids,
             exit=read_json(directory / "exit.json"),
+            err=Path(record["err"]) if record.get("err") else None,
             stop_socket=Path(record["door"]) if record.get("door") else None,
             was=str(record.get("state", "running")),
             trying=record.get("trying") is True,

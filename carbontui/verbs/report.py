@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from carbontui import __version__, protocol, units
+from carbontui import __version__, units
 from carbontui.grid.faults import GridError
 from carbontui.job import runlog, spec, store
 from carbontui.job.clock import Clock
@@ -174,10 +174,10 @@ def _last_error(run: story.RunStory) -> str:
     """The last line of the traceback of a failed run; '' where it wrote none."""
     if run.status.state != "failed":
         return ""
-    from carbontui.tui.loglines import ERROR_WITHIN_B, last_error
+    from carbontui.tui.loglines import error_in
 
-    found = runlog.read(Path(run.options.log), protocol.LogRead(0, -ERROR_WITHIN_B))
-    return units.printable(last_error(found.text))
+    log, err = Path(run.options.log), Path(run.options.err) if run.options.err else None
+    return units.printable(error_in(lambda ask: runlog.read(log, ask, err)))
 
 
 def _model_wording(run: story.RunStory, model: str, *, dry_run: bool) -> None:

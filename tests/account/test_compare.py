@@ -38,7 +38,7 @@ def test_speed_is_the_rule_watts_keep_their_share_of_the_limit():
     assert new.gco2_g == pytest.approx(new.kwh * 300) and on()["old"].how == "as given" and on()["old"].here
 
 
-def test_the_row_of_the_job_is_what_its_account_says_and_the_others_scale_from_run_now():
+def test_the_jobs_row_is_its_account_and_the_others_scale_from_run_now():
     used = compare.Used(5000.0, 0.4, 120.0, "estimated")
     rows = on(WORK._replace(used=used))
     assert rows["old"][:5] == ("old", 1.0, 5000.0, 0.4, 120.0) and rows["old"].how == "estimated" and rows["old"].here
@@ -127,7 +127,7 @@ def test_a_job_without_a_gpu_is_not_told_what_a_gpu_would_do(tmp_path):
     assert "H100" in carbontui("--gpu", "T4", "--board-w", "70", "--all").output
 
 
-def test_a_published_rate_of_a_like_task_stands_above_the_rule_and_below_a_persons_word():
+def test_a_published_rate_beats_the_rule_and_yields_to_a_persons_value():
     rates = [
         Throughput("resnet50", "v1", "fp16", "A", 100.0),
         Throughput("resnet50", "v1", "fp16", "B", 250.0),
@@ -182,7 +182,7 @@ def test_the_verb_knows_tasks_and_prices_and_refuses_what_it_does_not(tmp_path):
         assert done.exit_code != 0 and said in done.output and "Traceback" not in done.output
 
 
-def test_hours_and_budgets_stand_on_the_jobs_zone_or_a_persons_value_and_say_when_now_is_best(tmp_path):
+def test_hours_and_budgets_use_the_jobs_zone_and_say_when_now_is_best(tmp_path):
     job = runs.make(tmp_path)
 
     def run(*words):

@@ -152,7 +152,7 @@ def test_timings_survive_a_respawn_and_begin_anew_with_the_next_training():
     assert other.blocks == Blocks()
 
 
-def test_a_training_that_waits_for_cores_may_be_faster_without_the_others_and_slower_with_more():
+def test_a_training_that_waits_for_cores_has_a_wider_estimate():
     """Three quarters of its time it waits: alone the rest would take a quarter, beside twice as many 7/4 of it."""
     seen = Blocks()
     for _ in range(50):

@@ -67,7 +67,7 @@ def test_the_moment_at_which_nothing_is_left():
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_every_stretch_counts_in_the_slots_it_lies_in_before_and_beyond_the_forecast_too(seed):
+def test_every_stretch_counts_in_its_slots_also_beyond_the_forecast(seed):
     dice = random.Random(seed)
     edges = sorted(dice.choice([dice.uniform(-3000, 30_000), 900.0 * dice.randrange(-3, 33)]) for _ in range(8))
     rest = [Stretch(a, b, dice.uniform(0, 2000)) for a, b in itertools.pairwise(edges)]

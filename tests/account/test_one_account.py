@@ -42,7 +42,7 @@ def adds_up(told):
 
 
 @pytest.mark.long
-def test_every_output_tells_one_account_of_a_job_with_a_try_a_cap_a_pause_a_boost_and_a_killed_supervisor(
+def test_every_output_tells_the_same_account_of_an_eventful_job(
     house,
     machine_with,  # noqa: F811
 ):

@@ -26,7 +26,7 @@ def of(*parts, rate=1.0, full_wall_w=FULL_W, pue=1.0):
     return run_now(spent(*parts), pue=pue, full_wall_w=full_wall_w, rate=rate)
 
 
-def test_its_own_time_at_full_speed_counts_as_it_was_imports_and_a_slow_machine_included():
+def test_run_now_takes_the_jobs_own_time_at_full_speed_as_it_was():
     found = of(("starting", 100, 50.0, 0), ("running", 300, 400.0, 100), ("paused", 600, 80.0, 0))
     assert found.seconds == 400 and found.watts * found.seconds == pytest.approx(100 * 50 + 300 * 400)
 

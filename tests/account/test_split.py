@@ -40,7 +40,7 @@ def of(hours, grid, done_s, parked_w=100.0, steps=()):
     return split_avoided(cells(*hours), spans(*hours), list(steps), hourly(*grid), **known)
 
 
-def test_waiting_for_a_clean_hour_is_shifting_and_what_the_pause_drew_stands_against_it():
+def test_waiting_for_a_clean_hour_is_shifting_less_what_the_pause_drew():
     found = of([("paused", 100), ("running", 1000)], [500, 200], HOUR)
     assert (found.run_now_g, found.emitted_g) == (pytest.approx(500), pytest.approx(250))
     assert found.moved_g == pytest.approx(300) and found.parked_g == pytest.approx(-50)
@@ -111,7 +111,7 @@ def test_what_is_exactly_known_has_no_band_and_doubt_makes_one(hours, grid, done
     assert alike.halves.moved_g == pytest.approx(0, abs=1e-6), "on a flat grid nothing depends on when work was done"
 
 
-def test_the_bands_hold_the_truth_in_four_of_five_runs_whose_curve_and_grid_are_as_unsure_as_was_told():
+def test_the_bands_hold_the_truth_in_four_of_five_runs():
     """A night of a shifted, capped job. What was booked: the grid with errors that fade within hours, watts and speed
     at full speed with the error of their measurement."""
     hours = [("paused", 100), ("unloaded", 20), *[("throttled", 600)] * 3, *[("running", 1000)] * 3]

@@ -171,7 +171,7 @@ def test_a_file_that_is_too_short_says_how_much_is_missing():
         backtest.run(grid(24 * 20), assumed(650.0, caps=True, running=False), 8 * 3600.0, 2.0, 2, seed=1)
 
 
-def test_running_now_has_a_schedule_too_and_nothing_is_captured_where_nothing_can_be_saved(report):
+def test_running_now_is_a_schedule_and_captures_nothing_where_nothing_can_be(report):
     first = report.to_dict()["starts"][0]["policies"]["run now"]
     assert first["levels"] == [[2, 4 * 2]], "full, in half-hour slots"
     job = assumed(650.0, caps=False, running=False)

@@ -130,7 +130,7 @@ def test_a_number_that_slurm_does_not_write_is_none(text):
     assert job.start_s is None and job.end_s is None and job.limit_s is None and job.cpus < 1e16
 
 
-def test_a_successor_of_a_job_that_slurm_does_not_show_is_refused_and_its_end_is_unknown(fake):
+def test_a_job_that_slurm_does_not_show_gets_no_successor(fake):
     job = {"SLURM_JOB_ID": "7"}
     fake("scontrol", "echo rubbish")
     with pytest.raises(commands.SlurmError, match="shows no job 7"):
@@ -187,7 +187,7 @@ def test_nodes_that_are_not_as_many_as_slurm_promised_are_none(fake):
 
 
 @pytest.mark.timeout(120)
-async def test_what_a_nodes_command_says_without_an_end_does_not_fill_the_disk_and_none_of_it_stays(fake, tmp_path):
+async def test_endless_output_of_a_nodes_command_does_not_fill_the_disk(fake, tmp_path):
     said: list[str] = []
     endless = "yes $(printf 'a\\033[2Jb') >&2"
     fake("srun", f"{endless} & sleep 1000")

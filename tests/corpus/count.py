@@ -1,7 +1,7 @@
 """Runs loops of the corpus without carbontui, and counts their steps: python tests/corpus/count.py [NAME ...]
 
 Without names all are run. It fails if one has other steps than the list says. A step is what the client counts as one:
-the return of an outermost optimizer step; of several optimizers that take turns one counts (detection/leader.py).
+the return of an outermost optimizer step; of several optimizers that take turns one counts (client/hooks.py).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Tally:
     """Counts in the process of a loop."""
 
     def __init__(self) -> None:
-        from carbontui.client.detection.leader import Leader
+        from carbontui.client.hooks import Leader
 
         self.leader = Leader()
         self.steps = self.calls = self.depth = 0

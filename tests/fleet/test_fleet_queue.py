@@ -180,7 +180,7 @@ def follower(job: str, left_s: float = 7200.0, **more: str) -> str:
     return row(job, "RUNNING", start=str(int(NOW - 600)), end=str(int(NOW + 90_000)), told=told, **more)
 
 
-def test_a_job_that_runs_and_follows_the_prices_is_planned_at_less_where_watts_are_scarce():
+def test_a_running_job_that_follows_prices_is_planned_at_fewer_watts():
     found = made([follower("1")], cap_w=2000.0, slots=96)
     assert not found.fixed_w.any() and [job.id for job in found.running] == ["1"] and not found.jobs
     plan = planned(found.problem)

@@ -129,7 +129,7 @@ def test_typical_days_cover_every_hour_of_the_year_with_an_ordered_band() -> Non
         assert all(lo <= mean <= hi for lo, mean, hi in zip(seen.lo, seen.mean, seen.hi, strict=True))
 
 
-def test_a_country_of_which_only_the_yearly_mean_is_known_has_a_day_like_similar_grids() -> None:
+def test_a_country_with_only_a_yearly_mean_has_a_day_like_similar_grids() -> None:
     week = typical.outlook("FR", 1586736000.0, 3600.0, 7 * 24)
     mean = typical.yearly_means()["FR"][1]
     assert sum(week.mean) / len(week.mean) == pytest.approx(mean, rel=0.01) and len(set(week.mean)) > 24

@@ -134,7 +134,7 @@ def test_a_constant_series_stays_constant() -> None:
     np.testing.assert_allclose(made.mean, 250, atol=1e-6)
 
 
-def test_a_published_forecast_in_another_unit_is_set_aside_and_its_order_and_resolution_do_not_matter(history) -> None:
+def test_a_published_forecast_in_another_unit_is_set_aside(history) -> None:
     times, values = history
     k = 150 * 24
     known = issues(times, values, k)
@@ -225,7 +225,7 @@ def test_any_recent_values_give_a_finite_ordered_answer(offset: int, recent: lis
     assert np.all((made.lo >= 0) & (made.lo <= made.mean) & (made.mean <= made.hi))
 
 
-def test_the_worker_answers_in_plain_numbers_and_leans_on_typical_days_when_history_is_short() -> None:
+def test_with_a_short_history_the_worker_leans_on_typical_days() -> None:
     times, values = series(5)
     request = {
         "now_s": times[96],

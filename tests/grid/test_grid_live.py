@@ -460,7 +460,7 @@ async def test_where_no_source_answers_the_line_says_what_is_used_instead(site: 
     assert "503" in feed.note and "meanwhile using typical days of GB" in feed.note
 
 
-async def test_a_lock_that_another_job_holds_too_long_costs_one_question_not_the_whole_round(
+async def test_a_lock_held_too_long_costs_one_question_not_the_whole_round(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cache, "LOCK_S", 0.1)

@@ -148,7 +148,7 @@ async def test_prices_are_still_those_of_the_zone_beside_a_persons_intensity(
     assert site.seen and all("standard-unit-rates" in request.path for request in site.seen)
 
 
-def test_a_persons_own_curve_is_called_what_was_asked_for_and_never_more_than_is_known(home: Path) -> None:
+def test_a_persons_own_curve_is_called_no_more_than_is_known(home: Path) -> None:
     file = home / "curve.csv"
     file.write_text("time_utc,carbon_g_per_kwh\n2030-01-01T00:00:00Z,300\n2030-01-01T01:00:00Z,100\n")
     feed = job_feed(grid=str(file))

@@ -26,7 +26,7 @@ def test_another_job_on_a_board_is_one_note_with_its_name() -> None:
     assert found == ["GPU 3: job nightly (pid 99) uses it too: its limit is left alone, its watts are counted here"]
 
 
-def test_boards_counted_before_a_training_that_names_none_was_seen_on_its_own_are_taken_back() -> None:
+def test_boards_counted_before_a_training_was_found_on_its_own_are_taken_back() -> None:
     other = replace(BOARD, uuid="GPU-b", watched=False)
     seen = inputs(readings=Readings(mono_s=1099.5, devices=(BOARD, other), by_process=True), mono_s=1100.0)
     seen = dataclasses.replace(seen, metered=frozenset({"GPU-a", "GPU-b"}))

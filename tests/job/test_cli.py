@@ -18,7 +18,7 @@ WRONG = [
     (["run", "--zone", "Atlantis", "--", "true"], 2, "--zone"),
     (["run", "--gpu-price", "2", "--", "true"], 2, "--currency"),
     (["run", "--objective", "cost", "--", "true"], 2, "--currency"),
-    (["run", "--", "no-such-command-here"], 2, "no such command"),
+    (["run", "--", "no-such-command-here"], 127, "no such command"),
     (["run", "--", sys.executable, "-u", "trian.py", "--epochs", "3"], 2, "trian.py: no such file"),
     (["run", "--nonsense", "--", "true"], 2, "--nonsense"),
     (["status"], 3, "no job is running"),
@@ -32,7 +32,7 @@ WRONG = [
     (["rm"], 2, "rm needs"),
     (["frobnicate"], 2, "frobnicate"),
     (["stauts"], 2, "perhaps status"),
-    (["run", "./train.py"], 2, "write python ./train.py"),
+    (["run", "./train.py"], 126, "write python ./train.py"),
 ]
 
 
@@ -244,7 +244,7 @@ def test_a_restricted_key_may_look_and_nothing_else(house):
     assert job.served().override_gen == status["override_gen"]
 
 
-def test_attach_after_an_upgrade_names_both_versions_and_how_to_restart_the_supervisor(house, tmp_path):
+def test_attach_after_an_upgrade_names_both_versions_and_the_restart(house, tmp_path):
     job = house.start()
     job.until_steps()
     newer = tmp_path / "newer"

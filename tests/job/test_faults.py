@@ -59,7 +59,7 @@ def test_supervisor_killed_while_training_loses_no_step_and_is_replaced(house):
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_training_that_ends_while_its_supervisor_is_replaced_has_all_its_steps_counted(house, number):
+def test_a_training_that_ends_without_a_supervisor_has_all_its_steps_counted(house, number):
     job = house.start(pause=0.005)
     job.until_connected()
     job.until_steps()
@@ -72,7 +72,7 @@ def test_a_training_that_ends_while_its_supervisor_is_replaced_has_all_its_steps
     assert not list(job.dir.glob("last-count-*"))
 
 
-def test_steps_of_a_training_killed_without_a_supervisor_are_counted_to_its_last_beat(house):
+def test_steps_of_a_killed_unsupervised_training_count_to_its_last_beat(house):
     job = house.start(pause=0.005)
     job.until_connected()
     keeper, supervisor, child = (job.pids()[role] for role in ("keeper", "supervisor", "child"))

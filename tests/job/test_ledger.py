@@ -190,7 +190,7 @@ def test_what_is_taken_back_is_gone_from_rows_and_sums_alike(tmp_path):
     assert set(filter(None, account.watts.watts().total_w)) == {300.0}
 
 
-def test_a_price_that_was_only_expected_is_booked_as_an_estimate_until_it_is_published(tmp_path):
+def test_an_expected_price_is_booked_as_an_estimate_until_it_is_published(tmp_path):
     spec = options.Options(job="t", name="t", dir="", argv=(), cwd="", log="", socket="", created_s=0.0, currency="EUR")
     account = Accounting(spec, Clock(), Journal(tmp_path / "j.db"), "boot")
     seen = outlook(300.0, 300.0, 300.0, realised=2, price=(0.2, -0.03, 0.1))

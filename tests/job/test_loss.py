@@ -107,7 +107,7 @@ def test_the_supervisor_of_a_waiting_job_replaces_its_keeper(house, waiting):
     until((house.root / "begun").exists, 60, what="the start")
 
 
-def test_after_a_reboot_an_unloaded_job_is_named_with_its_command_and_resumes_where_it_left(house, unloading):
+def test_after_a_reboot_an_unloaded_job_resumes_where_it_left_off(house, unloading):
     job_id, directory = unloading
     spooled = directory / "environment.json"
     assert spooled.stat().st_mode & 0o777 == 0o600

@@ -2,10 +2,10 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from msgspec import to_builtins
+from msgspec import convert, to_builtins
 
 from carbontui.job.supervisor.core.state import override as overrides
-from carbontui.job.supervisor.core.state.override import Overrides, apply, expire, restored
+from carbontui.job.supervisor.core.state.override import Overrides, apply, expire
 from carbontui.protocol import statement
 
 
@@ -28,11 +28,11 @@ def test_the_slower_of_two_hands_is_told_who_was_faster():
 
 def test_what_a_successor_reads_is_what_was_held():
     held = apply(Overrides(), "cap", by="a", expected_gen=0, until_s=9.0, value_w=300.0)
-    assert restored(to_builtins(held)) == held
-    assert restored(to_builtins(Overrides())) == Overrides() == restored(None)
+    assert convert(to_builtins(held), Overrides) == held
+    assert convert(to_builtins(Overrides()), Overrides) == Overrides() == convert({}, Overrides)
 
 
 def test_an_override_until_beyond_the_calendar_is_not_taken_over():
     held = apply(Overrides(), "boost", by="a", expected_gen=0, until_s=9.0)
     with pytest.raises(msgspec.ValidationError):
-        restored(to_builtins(replace(held, until_s=1e15)))
+        convert(to_builtins(replace(held, until_s=1e15)), Overrides)

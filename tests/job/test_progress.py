@@ -34,7 +34,7 @@ def test_work_is_unknown_until_told_or_measured():
     assert progress.total_s == pytest.approx(200.0) and progress.left_s == pytest.approx(190.0)
 
 
-def test_a_persons_estimate_gives_way_to_measured_steps_for_what_is_left_not_for_the_budget():
+def test_measured_steps_replace_a_persons_estimate_but_not_the_budget():
     progress = Progress(work_s=100.0, steps_total=1000)
     progress = run(progress, 10, 5)
     assert progress.total_s == 100.0 and progress.left_s == pytest.approx(190.0)
@@ -202,7 +202,7 @@ def test_a_count_beyond_reason_is_no_work_of_ten_thousand_years():
     assert later.done_s == progress.plain_done_s
 
 
-def test_a_training_that_is_faster_under_a_cap_than_it_was_flat_out_has_another_reference():
+def test_a_training_faster_under_a_cap_than_before_has_another_reference():
     progress = Progress(steps_total=2000)
     for second in range(1, 101):
         progress = ran(saw_step(progress, second, 0, None), 1.0, 1.0, 1.0, reference=True)

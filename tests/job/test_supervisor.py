@@ -66,9 +66,7 @@ async def test_a_successor_knows_of_the_running_command_before_its_first_decisio
     assert job.door.state.decision.state in ("starting", "running")
 
 
-async def test_after_three_silent_deaths_a_successor_leaves_out_one_stored_part_after_another_and_says_which(
-    house_of_one, monkeypatch, capfd
-):
+async def test_after_three_silent_deaths_stored_parts_are_left_out_one_by_one(house_of_one, monkeypatch, capfd):
     first = house_of_one()
     held = protocol.Override("boost", None, None, "me@tty")
     first.door.state = replace(first.door.state, override=Overrides(held, 7, None))
@@ -287,9 +285,7 @@ def _look(uuid: str, mono: float, joules: float) -> Sample:
     return Sample(uuid=uuid, mono_s=mono, wall_s=time.time(), energy_uj=round(joules * 1e6), power_w=100.0, max_w=700.0)
 
 
-async def test_boards_that_the_training_never_named_are_neither_counted_nor_taken_for_its_own_by_a_successor(
-    job, house_of_one
-):
+async def test_a_successor_counts_no_boards_that_the_training_never_named(job, house_of_one):
     """Until a rank names its boards all that are visible are counted: that is taken back, and never filled in."""
     mono = time.monotonic()
 

@@ -5,7 +5,7 @@ import asyncio
 from carbontui.job.supervisor.shell.ticks import NextTick
 
 
-def test_a_tick_comes_with_what_the_boards_tell_a_tenth_of_its_period_before_it_is_due_at_the_soonest():
+def test_a_tick_comes_with_the_boards_report_at_most_a_tenth_early():
     now = [1000.0]
 
     async def came_of(what, after_s):

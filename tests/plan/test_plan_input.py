@@ -108,7 +108,7 @@ def test_what_is_missing_is_said(asked):
     assert result.exception.code == 2
 
 
-def test_what_lies_beyond_a_deadline_that_is_too_near_meets_the_grid_of_its_own_hours():
+def test_work_beyond_a_deadline_that_is_too_near_meets_the_grid_of_its_hours():
     asked = ["--zone", "DE", "--work", "8h", "--start", "2030-04-12T12:00:00Z", "--json", "--budget"]
     fits, late = (json.loads(CliRunner().invoke(verb, [*asked, budget]).stdout) for budget in ("8h", "4h"))
     assert (fits["late_s"], late["late_s"]) == (0, 4 * 3600)

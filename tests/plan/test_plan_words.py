@@ -76,7 +76,7 @@ def test_waiting_for_watts_that_others_need_is_said_to_be_that():
     assert explain(free, solve(free)) == explain(problem, solve(problem))
 
 
-def test_a_kept_plan_that_ends_before_a_longer_budget_goes_on_flat_out_and_is_explained():
+def test_a_kept_plan_that_ends_before_a_longer_budget_goes_on_at_full_speed():
     problem = job([300] * 8, levels=CAPS[:2], work_s=900.0 * 3, step=900.0)
     full = problem.fastest
     plan, _ = replan(problem, (-1,) * 8, 0.5)

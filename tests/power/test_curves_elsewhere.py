@@ -94,7 +94,7 @@ def test_a_file_that_is_no_curve_is_refused_with_its_reason(tmp_path: Path, text
         files.read(file)
 
 
-def test_a_job_without_a_calibration_plans_with_public_curves_or_with_one_that_was_brought(
+def test_a_job_without_calibration_plans_with_public_or_brought_curves(
     house, machine_with: Callable, tmp_path: Path
 ) -> None:
     sim = machine_with()

@@ -62,7 +62,7 @@ def test_never_zero_and_never_above_the_tdp(tdp_w, given_share, util, activity, 
     assert 0 < watts <= tdp_w * (1 + 1e-9)
 
 
-def test_without_a_driver_the_boards_are_those_that_were_named_whatever_the_training_calls_its_own():
+def test_without_a_driver_the_boards_are_those_that_were_declared():
     backend = over(Backend(), name="T4", count=2, utilisation=0.5)
     assert [info.name for info in backend.devices()] == ["T4", "T4"]
     with pytest.raises(DeviceError):

@@ -58,7 +58,7 @@ def test_a_counter_of_another_unit_is_found_out_and_its_joules_made_up_for(unit:
     assert meter.by_method()["integrated"] > 23_000
 
 
-def test_bursts_that_a_part_time_sensor_sees_many_times_too_high_leave_the_counter_alone() -> None:
+def test_bursts_overstated_by_a_part_time_sensor_leave_the_counter_alone() -> None:
     meter = Meter()
     for i in range(601):
         meter.add(at(i / 10, mj=round(100_000 * i / 10), w=650, kind="instant"))

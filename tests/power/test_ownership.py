@@ -80,7 +80,7 @@ def test_boards_without_a_process_of_the_job_are_neither_counted_nor_capped(
     assert board.limits() == [700_000, 400_000, 400_000, 700_000]
 
 
-def test_a_cap_set_before_the_boards_are_known_is_taken_from_those_that_are_not_the_jobs(
+def test_a_cap_set_early_is_taken_from_boards_that_are_not_the_jobs(
     machine_with: Callable, tmp_path: Path, process: Callable
 ) -> None:
     sim, own = machine_with(2, frozen=True), process()

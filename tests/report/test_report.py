@@ -139,7 +139,7 @@ def test_a_state_too_short_for_its_name_is_in_a_legend(tmp_path):
     assert drawn.count(">under a cap</text>") == 1 and drawn.count(">at full speed</text>") == 1
 
 
-def test_a_month_of_short_states_is_drawn_as_their_shares_with_a_legend_and_days_on_its_axis(tmp_path):
+def test_a_month_of_short_states_is_drawn_as_shares_with_a_legend(tmp_path):
     month = tuple(phase for phase in runs.DAY if phase[0] != "starting") * 30
     told = story.build(runs.make(tmp_path, phases=month, every=600), version="1.0")
     drawn = charts.timeline(told)

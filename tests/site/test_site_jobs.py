@@ -18,7 +18,7 @@ pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.mark.long
-def test_two_jobs_share_a_budget_make_room_for_a_boost_and_for_one_that_nobody_steers(
+def test_two_jobs_share_a_budget_and_make_room_for_a_boost(
     house,
     machine_with,  # noqa: F811
 ):

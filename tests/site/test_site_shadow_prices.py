@@ -67,7 +67,7 @@ def test_the_bound_behind_the_prices_is_the_optimum_of_the_linear_programme():
         assert watt_s[-1] == pytest.approx(0.0)
 
 
-def test_watts_that_nobody_lacks_cost_nothing_and_scarce_ones_what_the_next_hour_costs_more():
+def test_watts_that_nobody_lacks_cost_nothing_and_scarce_ones_do():
     ci, dur = np.array([400.0, 100.0, 400.0, 400.0]), np.full(4, HOUR)
     alone = shadow_prices.prices([ahead(1.0, 4.0)], 0.0, dur, ci, np.full(4, 2000.0))
     assert not alone.any()

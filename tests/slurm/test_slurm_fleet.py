@@ -129,7 +129,7 @@ def test_without_slurm_fleet_says_so(house, tmp_path):
     assert house.cli("fleet", "--once", "--cap", "much", "--grid", clean).returncode == 2
 
 
-def test_orders_for_jobs_that_have_gone_are_refused_one_by_one_and_the_rest_is_carried_out(cluster, monkeypatch):
+def test_orders_for_jobs_that_have_gone_are_refused_and_the_rest_carried_out(cluster, monkeypatch):
     if cluster.proctrack != "linuxproc":
         pytest.skip("the same with any process tracking")
     for name, value in cluster.env.items():

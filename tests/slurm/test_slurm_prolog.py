@@ -89,7 +89,7 @@ def site():
             house.end()
 
 
-def test_the_prolog_limits_the_job_lowers_it_through_capd_and_the_epilog_gives_all_back(site):
+def test_the_prolog_limits_a_job_through_capd_and_the_epilog_gives_all_back(site):
     cluster, house, sim, capd = site
     limits = lambda: tuple(sim.get("limit_mw", board) / 1000 for board in (0, 1))  # noqa: E731
     (house.root / "train.py").write_text(TRAIN)

@@ -69,7 +69,7 @@ def test_it_waits_in_the_queue_for_its_clean_hours_and_goes_on_there(one, house,
     assert len(list(house.home.glob("jobs/*/job.json"))) == 1
 
 
-def test_a_training_leaves_before_its_time_limit_and_its_successor_ends_it_bit_identically(one, house, tmp_path):
+def test_a_successor_ends_a_training_cut_by_its_time_limit_bit_identically(one, house, tmp_path):
     folder = tmp_path / "f"
     folder.mkdir()
     (tmp_path / "train.py").write_text(SCRIPT)

@@ -627,7 +627,7 @@ async def test_a_pause_that_waits_for_the_end_of_a_step_says_so(stage: Any) -> N
         await s.until(lambda: "PAUSING  until its next step ends" in s.text())
 
 
-def test_the_knob_stands_where_the_budget_is_and_not_where_a_plan_that_gains_nothing_by_it_ends() -> None:
+def test_the_knob_stands_at_the_budget_not_at_the_plans_end() -> None:
     """'2.00×' beside a knob at the tightest end made two numbers of one."""
     shown = fold(None, scene("running"))
     assert shown is not None and shown.frontier is not None and shown.status.budget is not None

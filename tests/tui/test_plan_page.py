@@ -44,7 +44,7 @@ async def test_the_cursor_asks_what_its_slot_would_cost_otherwise(stage: Any) ->
         assert "pause" in s.text() and "dirtier than the" in s.text()
 
 
-async def test_the_plan_of_a_supervisor_that_left_out_the_question_is_not_taken_for_an_answer(stage: Any) -> None:
+async def test_a_plan_sent_unasked_is_not_taken_for_the_answer_to_a_question(stage: Any) -> None:
     async with stage() as s:
         s.fake.older = True
         await s.pilot.press("w")

@@ -17,7 +17,7 @@ import pytest
 from house import until
 
 import carbontui
-from carbontui import protocol
+from carbontui import protocol, units
 from carbontui.job import store
 from carbontui.verbs.support import talk
 
@@ -96,6 +96,11 @@ def replace(job, role: str) -> None:
     until(working, 60, f"a new {role}")
 
 
+def begins_later(job) -> bool:
+    following = job.status()["next"] or {"level": ""}
+    return following["level"] == "full" and units.from_iso(following["at"]) > time.time() + 60.0
+
+
 def faults_of(job) -> list[str]:
     log = (job.dir / "carbontui.log").read_text()
     return [line for line in log.splitlines() if "fault" in line or "Error" in line]
@@ -162,6 +167,7 @@ def test_a_stop_reaches_the_training_across_versions(upgrade):
 def test_a_supervisor_of_one_version_plans_with_a_worker_of_the_other(upgrade):
     job = upgrade.start("--budget", "20h", "--work", "10h", "--grid", grid(upgrade.root), "--zone", "DE")
     first = until(lambda: told(job).get("plan"), 60, "the first plan")
+    until(lambda: job.steps() > 2 or begins_later(job), what="steps, or a wait")  # nobody is importing the package
     upgrade.swap()
     worker = child_of(job.pids()["supervisor"], "carbontui.job.worker")
     os.kill(worker, signal.SIGKILL)

@@ -62,7 +62,7 @@ class Keeper:
     """One job's keeper; `run` returns when the job is over."""
 
     def __init__(self, spec: dict[str, Any], environment: dict[str, str], surroundings: dict[str, Any]) -> None:
-        self.spec = spec
+        self.spec = command.ONE_OUTPUT | spec
         self.environment = environment
         """The command's environment, which differs from ours."""
         self.surroundings = surroundings
@@ -134,7 +134,7 @@ class Keeper:
         if self.starts == 0:
             first_count.start(self.dir)
         try:
-            self.child = command.start(self.spec, argv, environment, self.surroundings, log)
+            self.child = command.start(self.spec, argv, environment, self.surroundings, log, again=self.starts > 0)
         except command.CannotStart as error:
             self.finish(error.code, None)
             return
@@ -193,7 +193,7 @@ class Keeper:
             self.wait_again(time.time() + FIRST_HOLD_S, over(TRY_OVER, code))
             return
         if self.stopped_by_person and self.spec.get("estimate"):
-            command.say(self.spec["log"], over(ESTIMATE_OVER, code))
+            command.say(self.spec, over(ESTIMATE_OVER, code))
         self.unloaded = marker is not None
         self.finish(code if code >= 0 else None, -code if code < 0 else None)
 
@@ -203,7 +203,7 @@ class Keeper:
         self.unloaded = unloaded
         self.hold_until, self.word_at = until, time.monotonic()
         log(why)
-        command.say(self.spec["log"], why)
+        command.say(self.spec, why)
         self.publish()
 
     def end_start(self) -> None:

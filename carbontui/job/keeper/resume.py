@@ -49,6 +49,7 @@ def start_of(
         job=spec["job"],
         marker=marker,
         log=spec["log"],
+        err=spec.get("err"),
         resume=left is not None,
     )
     if trying:

@@ -116,7 +116,7 @@ def test_a_job_that_is_over_misses_nobody():
     assert "silent" not in drawn(decision)
 
 
-def test_where_a_lease_has_ended_the_others_are_held_no_longer_and_the_pause_returns_with_the_wire():
+def test_an_ended_lease_frees_the_others_until_the_wire_returns():
     paused = replace(job_state(), override=Overrides(Override("pause", None, None, "ada"), 1))
     both = lambda t, n2_s: inputs(  # noqa: E731
         NOW_S + 100 + t,

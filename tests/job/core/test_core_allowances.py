@@ -213,7 +213,7 @@ def test_the_plan_of_least_time_ends_as_soon_as_what_is_allowed_permits():
     assert soon[600.0] == pytest.approx(7200.0, abs=60) and soon[600.0] < soon[400.0] < soon[270.0]
 
 
-def test_the_least_time_within_an_energy_budget_is_weighed_by_energy_whatever_the_grid_does():
+def test_the_least_time_within_an_energy_budget_is_weighed_by_energy():
     """Grams alone would run at full speed in clean hours, which takes more energy and so a later end."""
     mixed = outlook(*([700.0, 20.0] * 48))
     ends = {}

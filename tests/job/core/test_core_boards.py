@@ -49,7 +49,7 @@ def test_boards_with_its_processes_are_the_jobs_where_the_training_names_none():
     assert boards.shown(named, by_process) is named, "what the training says stands above it"
 
 
-def test_energy_of_boards_without_its_processes_is_taken_back_like_that_of_boards_not_named():
+def test_energy_of_boards_without_its_processes_is_taken_back():
     known = Boards(shown=("GPU-a",), shown_mono_s=1071.0)
     seen = inputs(boards=(board("GPU-a"),), metered=frozenset({"GPU-a", "GPU-z"}))
     assert boards.strangers(known, seen) == ()

@@ -134,7 +134,7 @@ def test_a_limit_is_set_when_it_changes_and_given_back_at_its_end():
     assert found(fx.SetLimit, capped, RUNNING) == [fx.SetLimit(None)]
 
 
-def test_a_successor_leaves_boards_alone_that_someone_else_has_set_under_the_same_cap():
+def test_a_successor_leaves_alone_boards_that_someone_else_has_set():
     before = replace(RUNNING, boards=Boards(left=LeftAlone(300.0, ("GPU-b",))))
     same, other = (replace(before, asked=Desired(limit_w=watts)) for watts in (300.0, 250.0))
     assert found(fx.SetLimit, before, same) == [fx.SetLimit(300.0, ("GPU-b",))]
@@ -144,7 +144,7 @@ def test_a_successor_leaves_boards_alone_that_someone_else_has_set_under_the_sam
 # --- boards ---
 
 
-def test_energy_of_boards_the_training_does_not_name_is_taken_back_after_half_a_minute():
+def test_energy_of_boards_not_named_is_taken_back_after_half_a_minute():
     known = replace(RUNNING, boards=Boards(named=("GPU-a",), named_mono_s=1080.0))
     early = inputs(boards=(board("GPU-a"),), metered=frozenset({"GPU-a", "GPU-z"}), ranks=(rank(),))
     assert found(fx.ReverseBooking, known, known, early) == []

@@ -22,7 +22,7 @@ def test_a_plain_job_has_nothing_to_say():
     assert told() == ()
 
 
-def test_what_is_no_measurement_comes_first_and_faults_of_ours_after_those_of_the_watts():
+def test_notices_begin_with_what_is_not_measured():
     known = job_state(
         simulated=SimulatedSpec(),
         clock=Clock(60.0, NOW_S, NOW_S),

@@ -173,7 +173,7 @@ def test_a_deadline_that_cannot_be_met_is_planned_to_the_soonest_finish():
     assert request.setup.deadline_s == NOW_S + 100.0 + 7200.0
 
 
-def test_the_planner_is_told_how_long_the_level_has_lasted_by_the_word_and_not_by_the_state():
+def test_the_planner_knows_how_long_the_level_itself_has_lasted():
     known = job_state(budget="4h", still=True, still_changed_s=NOW_S - 1700.0)
     known = replace(known, decision=decided("paused", "pause", "plan", ""))
     initial = setup_of(known).problem["initial"]

@@ -39,7 +39,7 @@ def shown(state, after_s: float = 100.0):
     return drawn_plan(settled(state, at(after_s)), at(after_s))
 
 
-def test_a_pause_without_an_end_is_shown_as_one_to_the_deadline_and_says_what_is_lost() -> None:
+def test_a_pause_without_an_end_is_shown_to_the_deadline_with_what_is_lost() -> None:
     view = shown(under("pause", work_s=3600.0, budget="2x"))
     assert [name for name, _ in view.levels] == ["pause"]
     assert view.first_s + (view.levels[0][1] - 1) * view.slot_s >= 8 * 900
@@ -47,7 +47,7 @@ def test_a_pause_without_an_end_is_shown_as_one_to_the_deadline_and_says_what_is
     assert "the budget becomes unreachable" in view.explanation
 
 
-def test_a_boost_without_an_end_is_shown_as_full_speed_to_the_finish_with_what_it_emits() -> None:
+def test_a_boost_without_an_end_is_shown_as_full_speed_to_the_finish() -> None:
     known = {
         "work_s": 3600.0,
         "measured": Measured(full_w={"GPU-a": Mean(600.0, 9)}),
@@ -60,7 +60,7 @@ def test_a_boost_without_an_end_is_shown_as_full_speed_to_the_finish_with_what_i
     assert view.explanation == "At full speed by ada@pts/3 until cleared; the rest is planned around it."
 
 
-def test_an_override_with_an_end_is_followed_by_the_plan_made_around_it_and_says_its_price() -> None:
+def test_an_override_with_an_end_is_followed_by_the_plan_and_says_its_price() -> None:
     view = shown(under("boost", NOW_S + 1800, free_g=160.0, work_s=14_400.0))
     assert view.levels[0] == ("full", 4) and view.levels[1] == ("pause", 3)
     assert "15 g more than the plan alone (160 g)" in view.explanation

@@ -38,7 +38,7 @@ def test_watts_are_learned_once_the_boards_averages_have_settled():
     assert job.absorb(running(), seen).measured.full_w["GPU-a"].value == 600.0
 
 
-def test_a_reading_taken_before_the_change_settled_teaches_nothing_however_late_it_is_looked_at():
+def test_a_reading_from_before_the_change_settled_teaches_nothing():
     seen = inputs(readings=Readings(mono_s=1098.5, devices=(board(power_w=500.0),)), ranks=(rank("paused", 1),))
     changed = job_state(decision=decision("paused"), changed_mono_s=seen.mono_s - 1.8)
     assert job.absorb(changed, seen).measured.parked_w == {}, "0.3 s after the change it still told both"
@@ -192,7 +192,7 @@ def test_an_open_pause_never_expires():
     assert job.expire(known, NOW_S + 1e9) is known
 
 
-def test_a_change_of_state_unsettles_the_readings_and_its_return_every_second_does_not():
+def test_a_change_of_state_unsettles_the_readings_its_repetition_does_not():
     known = running(changed_mono_s=5.0)
     assert job.enter(known, Desired(), decision(), inputs()).changed_mono_s == 5.0
     assert job.enter(known, Desired(), decision("throttled"), inputs()).changed_mono_s == 1100.0

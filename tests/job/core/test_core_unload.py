@@ -170,7 +170,7 @@ def test_an_unload_by_the_plan_or_a_scheduler_that_comes_back_counts_as_held():
     assert state.unloading.resumes is True and not state.unloading.by
 
 
-def test_an_unload_by_the_plan_whose_resume_fails_goes_on_from_an_earlier_checkpoint_and_is_the_last():
+def test_a_failed_resume_goes_on_from_an_earlier_checkpoint_and_is_the_last():
     gone = job_state(decision=RUNNING, progress=progress(500), asked=Desired("unload", 3, asked_mono_s=1000.0))
     state, asked = told(gone, at(4, ranks=(), child=Child("unloaded"), starts=1))
     assert effects.FallBack(True) in asked

@@ -89,7 +89,7 @@ def test_less_than_full_is_a_limit_and_less_than_the_lowest_limit_is_a_pause():
     assert (asked.mode, asked.limit_w) == ("run", None)
 
 
-def test_where_no_limit_can_be_set_it_is_held_and_where_it_cannot_be_kept_that_is_said():
+def test_a_site_budget_without_limits_holds_the_training_or_says_it_cannot():
     stiff = tuple(replace_limit(one) for one in TWO)
     made = job_state(caps_hold=False, site=share(650.0, kept=False))
     seen = inputs(boards=stiff, ranks=(rank(),))
@@ -180,7 +180,7 @@ def test_a_plan_says_what_scarce_watts_counted_in_it():
     assert "9256098" not in told, "a shadow price says nothing to a user"
 
 
-def test_prices_that_a_cluster_has_set_are_in_the_plan_without_a_budget_of_this_machine():
+def test_prices_set_by_a_cluster_are_in_the_plan_of_a_machine_without_a_budget():
     made = job_state(caps_hold=True, budget="4x")
     seen = inputs(NOW_S, boards=TWO, ranks=(rank(),))
     dear = GivenPrices(start_s=NOW_S, slot_s=1800.0, g_per_kwh=(400.0,) * 4 + (0.0,) * 20)

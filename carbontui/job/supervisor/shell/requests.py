@@ -148,7 +148,8 @@ class Requests:
             case protocol.StatusAsk():
                 return protocol.StatusAnswer(ask.id, await self.status_now())
             case protocol.LogRead():
-                return runlog.read(Path(state.spec.log), ask)
+                err = Path(state.spec.err) if state.spec.err else None
+                return runlog.read(Path(state.spec.log), ask, err)
             case protocol.HistoryAsk():
                 return await self._past(ask)
             case protocol.JobsAsk():

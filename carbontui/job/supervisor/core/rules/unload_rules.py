@@ -41,6 +41,8 @@ def refusal(state: JobState, inputs: Inputs) -> Statement | None:
         return statement("no_step_yet")
     if not leader.can_unload:
         return statement("nothing_to_checkpoint_with")
+    if state.spec.reads_once:
+        return statement("reads_a_pipe")
     if state.override.current is not None:
         return statement("overridden", by=state.override.current.by)
     if state.calibrating.level is not None:
