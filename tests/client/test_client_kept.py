@@ -84,7 +84,7 @@ def test_a_damaged_checkpoint_is_replaced_by_the_one_before_and_never_replaces_i
     assert sorted(os.listdir(own(job).parent)) == ["run.pt", "run.pt.before"], "two at most"
 
 
-def test_a_checkpoint_that_is_gone_ends_the_start_and_what_begins_anew_does_so_at_the_first_step(job, monkeypatch):
+def test_a_missing_checkpoint_ends_the_start_and_anew_means_the_first_step(job, monkeypatch):
     Training(job / "run.pt").reaches(3)
     monkeypatch.setenv("CARBONTUI_RESUME", "1")
     own(job).rename(job / "elsewhere")
@@ -96,7 +96,7 @@ def test_a_checkpoint_that_is_gone_ends_the_start_and_what_begins_anew_does_so_a
     assert Training(job / "run.pt").saved.resume() == 0
 
 
-def test_a_job_begins_at_its_first_step_beside_one_under_way_and_touches_nothing_of_it(job, monkeypatch, capsys):
+def test_a_job_beside_one_under_way_begins_at_its_first_step(job, monkeypatch, capsys):
     Training(job / "run.pt").reaches(3)
     keeper = {"pids": {"keeper": [os.getpid(), proc.start_time(os.getpid())]}, "host": socket.gethostname()}
     (job / "jobs" / "alpha" / "job.json").write_text(json.dumps(keeper))
