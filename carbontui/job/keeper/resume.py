@@ -100,13 +100,14 @@ def clear(marker: str, job: str, ended: Mapping[str, Any]) -> None:
     if ended["code"] != 0 or ended["unloaded"] or ended["stopped"]:
         return
     body, here = files.read_json(f"{marker}.checkpoint"), os.path.dirname(marker)  # noqa: PTH120
-    for folder in body.get("folders", ()):
+    listed = [*(body.get("folders") or ()), *(body.get("earlier") or ()), body]
+    for folder in (one for one in listed if isinstance(one, str)):
         if folder.endswith(f"/.carbontui/{job}"):
             shutil.rmtree(folder, ignore_errors=True)
             with contextlib.suppress(OSError):  # another job's is in there
                 os.rmdir(os.path.dirname(folder))  # noqa: PTH106, PTH120
-    for one in (body, *body.get("earlier", ())):
-        if os.path.dirname(one.get("path", "")) == here:  # noqa: PTH120
+    for one in (one for one in listed if isinstance(one, dict)):
+        if os.path.dirname(str(one.get("path"))) == here:  # noqa: PTH120
             with contextlib.suppress(OSError):
                 os.unlink(one["path"])  # noqa: PTH108
 
