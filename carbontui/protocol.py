@@ -698,6 +698,8 @@ class RankReport(Struct, tag_field="t", tag="obs", frozen=True):
     """`start_step` was stated by the script or its framework, not passed to it at its start."""
     saved_b: Count | None = None
     """Bytes written by this process during the last run of its checkpoint functions."""
+    data_order: Literal["same", "other"] | None = None
+    """Whether a resumed run goes on with the batches of an undisturbed one; null if only the script knows."""
     trial: str | None = None
     """Of a sweep in one process: the current trial, like "trial 3 of my-study"."""
     captured: bool = False

@@ -46,6 +46,7 @@ ROOMS = {
     "units": set(),
     "line": set(),
     "client": set(),
+    "train": {"client"},
     "data": set(),
     "examples": set(),
 }

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, 
 from carbontui.client import device, marker
 from carbontui.client.pausing import signals
 from carbontui.client.pausing.gate import Gate
-from carbontui.client.pausing.link import Link, start_time
+from carbontui.client.pausing.link import Link
 
 _METRICS_MAX = 32
 _COUNT_MAX = 2**53
@@ -151,7 +151,7 @@ def _first_step() -> None:
     hello = {
         "version": __version__,
         "pid": os.getpid(),
-        "start_time": start_time(),
+        "start_time": device.start_time(),
         "host": socket.gethostname(),
         "rank": rank,
         "world": max(1, world),

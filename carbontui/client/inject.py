@@ -21,7 +21,7 @@ def build(hook_dir: Union[str, Path]) -> Path:
     target = Path(hook_dir)
     package = target / "carbontui"
     files = [file for file in source.rglob("*.py") if file.name not in _LEFT_OUT]
-    for file in [source.parent / "__init__.py", source.parent / "py.typed", *files]:
+    for file in [*(source.parent / name for name in ("__init__.py", "train.py", "py.typed")), *files]:
         copy = package / file.relative_to(source.parent)
         copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         shutil.copyfile(file, copy)

@@ -155,8 +155,8 @@ class Keeper:
             self.leader_code = code
             return
         self.child = self.child_start = None
-        earlier = partial(resuming.earlier, self.marker, self.resumed)
-        if not self.stopped_by_person and (again := self.trial.begins_again(code, earlier)):
+        former = partial(resuming.earlier, self.marker, self.resumed), partial(resuming.forget, self.marker)
+        if not self.stopped_by_person and (again := self.trial.begins_again(code, *former)):
             self.wait_again(None, again, unloaded=not self.trial.anew)
             return
         marker = resuming.not_before(self.marker) if code in (0, UNKNOWN) and not self.stopped_by_person else None
@@ -208,9 +208,8 @@ class Keeper:
             "stopped": self.stopped_by_person or bool(self.last_run),
             "unloaded": self.unloaded,
             **({"budget": self.last_run} if self.last_run else {}),
+            **({"signals": sorted(self.signals)} if self.signals else {}),
         }
-        if self.signals:
-            self.exit["signals"] = sorted(self.signals)
         self.stopping.end()
         self.ended_at = time.monotonic()
         log(f"child ended: {self.exit}")
@@ -220,6 +219,7 @@ class Keeper:
             log(f"exit.json could not be written: {error}")
         with contextlib.suppress(OSError):
             os.unlink(f"{self.dir}/environment.json")  # noqa: PTH108 - nothing is to be started again
+        resuming.clear(self.marker, self.spec["job"], self.exit)
         self.publish()
 
     def stop(self, now: bool) -> None:

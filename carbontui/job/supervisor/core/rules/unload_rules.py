@@ -177,6 +177,7 @@ def _back(state: JobState, inputs: Inputs, leader: Rank) -> JobState:
         "unload_works",
         step=known.step,
         step_stated=leader.start_known,
+        data_order=leader.data_order,
         loss_before=known.loss,
         loss_after=leader.loss,
         save_s=known.save_s,
@@ -188,6 +189,7 @@ def _back(state: JobState, inputs: Inputs, leader: Rank) -> JobState:
         "step": known.step,
         "resumed_step": began,
         "resumed_step_told": leader.start_known,
+        "data_order": leader.data_order,
         "loss_before": known.loss,
         "loss_after": leader.loss,
         "checkpoint_s": known.save_s,
@@ -196,7 +198,7 @@ def _back(state: JobState, inputs: Inputs, leader: Rank) -> JobState:
         "reload_s": took_s,
         "reload_j": joules,
     }
-    over = Unloading(resumes=True, result=result, facts=facts)
+    over = Unloading(resumes=True, data_order=leader.data_order, result=result, facts=facts)
     return replace(state, measured=measured, unloading=over)
 
 
