@@ -207,7 +207,7 @@ def _goodbye(pid: int, parent: int) -> None:
         _link.flush(GOODBYE_S)
         for ranks in _ranks:
             ranks.stop()
-        marker.leave_exit_code(parent, start_time())
+        marker.leave_exit_code(parent, device.start_time())
 
 
 def _forked() -> None:
