@@ -32,8 +32,13 @@ class Counter:
     """The last timed step, as (steps done, clock time at its end); also requests timing of the next step."""
 
     def __init__(
-        self, slow: Callable[[], None], lock: ContextManager[Any], clock: Callable[[], float] = time.monotonic
+        self,
+        slow: Callable[[], None],
+        lock: ContextManager[Any],
+        clock: Callable[[], float] = time.monotonic,
+        look: Callable[[int], None] = lambda count: None,
     ) -> None:
+        """`look` is called in the training thread at each timed step, about once a second; it must not raise."""
         left = floor = SPAN  # the first step is slow: that is where the link starts
         base = limit = 0
         timed: Optional[Tuple[int, float]] = None
@@ -47,6 +52,8 @@ class Counter:
         def turn() -> None:
             nonlocal timed
             count = settle()
+            if timed is None or count != timed[0]:
+                look(count)
             timed = (count, clock())
             if count >= limit:
                 slow()
