@@ -65,6 +65,7 @@ class _Watch:
         "click.core": "detection.settings.on_click",
         "typer._click.core": "detection.settings.on_click",
         "omegaconf.omegaconf": "detection.settings.on_omegaconf",
+        "hydra._internal.config_loader_impl": "detection.settings.on_hydra",
     }
     """The function of the client that takes each, loaded only then."""
 

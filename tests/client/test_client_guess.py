@@ -1,4 +1,4 @@
-"""A total that nobody told is found: in the loops of the code, the passes over loaders, bars, schedules and settings."""
+"""A total that nobody told is found: in the loops around a step, passes over loaders, bars, schedules, settings."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import textwrap
 import pytest
 from later import IN_PROCESS, needs
 
-from carbontui.client.detection import guess, loops, places, settings, source
-from carbontui.client.detection.guess import Claim, combine
+from carbontui.client.detection import guess, loops, places, settings, source, values
+from carbontui.client.detection.guess import TotalClaim, combine
 
 pytestmark = [IN_PROCESS]
 
-CODE = Claim("code", 400.0, "range(epochs) x a pass", 395.0, 405.0, sure=True)
-BAR = Claim("bar", 401.0, "tqdm(total=)", 50.0)
-NAME = Claim("name", 64.0, "args.max_steps", 50.0)
+CODE = TotalClaim("code", 400.0, "range(epochs) x a pass", 395.0, 405.0, sure=True)
+BAR = TotalClaim("bar", 401.0, "tqdm(total=)", 50.0)
+NAME = TotalClaim("name", 64.0, "args.max_steps", 50.0)
 
 
 def test_two_sources_that_agree_are_enough_to_plan_with():
     assert combine(50, [BAR]).sure is False and combine(50, [BAR]).high is None
-    both = combine(50, [BAR, Claim("schedule", 400.0, "OneCycleLR(total_steps=)", 50.0)])
+    both = combine(50, [BAR, TotalClaim("schedule", 400.0, "OneCycleLR(total_steps=)", 50.0)])
     assert both.sure and both.source == "tqdm(total=) and OneCycleLR(total_steps=)"
     assert both.low <= 400 <= both.steps <= both.high <= 410
     assert not combine(50, [BAR, BAR]).sure, "one source twice is one source"
@@ -33,11 +33,11 @@ def test_what_the_code_says_is_believed_before_a_name():
 def test_what_was_passed_is_no_guess_any_more():
     assert combine(66, [NAME]) is None
     assert combine(404, [CODE]).steps == 404 and combine(406, [CODE]) is None
-    assert combine(50, [Claim("name", 2.0**60, "num_epochs", 1.0)]) is None, "the protocol would refuse it"
+    assert combine(50, [TotalClaim("name", 2.0**60, "num_epochs", 1.0)]) is None, "the protocol would refuse it"
 
 
 def test_an_upper_bound_has_the_present_step_as_its_lower_end():
-    found = combine(70, [Claim("code", 400.0, "range(epochs) x a pass", 70.0, at_most=True, sure=True)])
+    found = combine(70, [TotalClaim("code", 400.0, "range(epochs) x a pass", 70.0, at_most=True, sure=True)])
     assert (found.low, found.high, found.at_most) == (70, 400, True)
 
 
@@ -45,13 +45,13 @@ def nest_of(script, tmp_path, monkeypatch, length=None):
     """The loops around the first call of step() in this script."""
     path = tmp_path / "script.py"
     path.write_text(textwrap.dedent(script))
-    monkeypatch.setattr(source, "_STARTED", 1e12)
-    monkeypatch.setattr(places, "_OURS", "/nowhere")
+    monkeypatch.setattr(source, "STARTED", 1e12)
+    monkeypatch.setattr(places, "OURS", "/nowhere")
     seen = []
     space = {"__name__": "__main__", "step": lambda: seen or seen.append(places.chain()[1:])}
     exec(compile(path.read_text(), str(path), "exec"), space)
     kept = tuple(place for place in seen[0] if place.code.co_filename == str(path))
-    return loops.nest(kept, source.Reader(length))
+    return loops.nest(kept, values.Reader(length))
 
 
 def whole(script, tmp_path, monkeypatch, length=None):
@@ -87,6 +87,24 @@ def test_early_stopping_makes_it_an_upper_bound_and_an_option_that_is_off_does_n
     assert not nest_of(loop.format("flag"), tmp_path / "..", monkeypatch).loops[0].at_most
 
 
+def test_epochs_without_progress_are_not_taken_for_a_limit(tmp_path, monkeypatch):
+    script = """
+        def main(patience=3):
+            bad = 0
+            for epoch in range(20):
+                step()
+                if epoch % 5 == 4:
+                    bad = 0
+                else:
+                    bad += 1
+                if bad >= patience + 9:
+                    break
+        main()
+    """
+    found = nest_of(script, tmp_path, monkeypatch)
+    assert loops.reached(found, 1) == 20 and found.loops[0].at_most
+
+
 def test_a_counter_of_the_script_says_where_a_resumed_training_is(tmp_path, monkeypatch):
     script = "done = 150\nwhile True:\n    step()\n    done += 1\n    if done > 160: break"
     (counter,) = nest_of(script, tmp_path, monkeypatch).counters
@@ -100,7 +118,7 @@ def test_training_that_follows_is_seen(tmp_path, monkeypatch):
 
 
 def test_settings_are_remembered_without_keeping_them_alive(monkeypatch):
-    monkeypatch.setattr(settings, "_kept", [])
+    monkeypatch.setattr(settings, "kept", [])
 
     class Args:
         pass

@@ -14,9 +14,9 @@ import sys
 import weakref
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
-from carbontui.client.detection import loops, settings
+from carbontui.client.detection import ahead, loops, settings
 from carbontui.client.detection.places import Chain, Stream, watch
-from carbontui.client.detection.source import Reader
+from carbontui.client.detection.values import Reader
 
 STEPS = (
     *("max_iters", "max_iter", "max_steps", "total_steps", "num_iters", "n_iters", "num_iterations", "iterations"),
@@ -41,7 +41,7 @@ schedules: List[Callable[[], Any]] = []
 displays: List[Callable[[], Any]] = []
 
 
-class Claim(NamedTuple):
+class TotalClaim(NamedTuple):
     """What one source says. `low` and `high` bound the total, high None for no limit."""
 
     kind: str
@@ -57,7 +57,7 @@ class Claim(NamedTuple):
     """There may be more than this, whatever agrees with it."""
 
 
-class Guess(NamedTuple):
+class FoundTotal(NamedTuple):
     steps: int
     source: str
     low: int
@@ -67,7 +67,7 @@ class Guess(NamedTuple):
     """Good enough to plan with."""
 
 
-def combine(steps: int, claims: Sequence[Claim]) -> Optional[Guess]:
+def combine(steps: int, claims: Sequence[TotalClaim]) -> Optional[FoundTotal]:
     """One guess of all claims, the first of them the best, after `steps`. None if none can hold."""
     holding = [one for one in claims if _holds(one, steps)]
     if not holding:
@@ -87,10 +87,10 @@ def combine(steps: int, claims: Sequence[Claim]) -> Optional[Guess]:
         high = most
     low_steps = min(max(steps, math.floor(low)), most)
     sure = high is not None and (best.sure or bool(agreeing))
-    return Guess(most, source, low_steps, None if high is None else max(most, math.ceil(high)), best.at_most, sure)
+    return FoundTotal(most, source, low_steps, None if high is None else max(most, math.ceil(high)), best.at_most, sure)
 
 
-def _holds(claim: Claim, steps: int) -> bool:
+def _holds(claim: TotalClaim, steps: int) -> bool:
     most = claim.steps if claim.high is None else claim.high
     return 1 < claim.steps < COUNT_MAX and steps <= max(most, _around(claim.steps)[1])
 
@@ -169,30 +169,35 @@ class Detector:
         self.stage: Tuple[Any, ...] = ()
         self.stage_from = 0
         self.stages = 0
+        self.clocked = False
+        """A clock ends one of the loops."""
         self.passes: Optional[Passes] = None
         self._nests: Dict[Any, Tuple[loops.Nest, int, bool]] = {}
         """By place: its loops, after how many steps that was found, and whether a clock ends one of them."""
 
-    def total(self, steps: int) -> Optional[Guess]:
+    def total(self, steps: int) -> Optional[FoundTotal]:
         """The guess after `steps`; None without a clue."""
         if steps < FROM_STEPS or watch.look is None:
             return None
-        claims: List[Claim] = []
+        claims: List[TotalClaim] = []
         for source in (self._code, self._bars, self._schedules, self._names):
             try:
                 claims += source(steps)
             except Exception:  # a script's objects may raise anything
                 continue
+        if self.clocked:
+            return None
         self.wrong |= {(one.kind, one.source) for one in claims if one.kind != "code" and not _holds(one, steps)}
         return combine(steps, [one for one in claims if (one.kind, one.source) not in self.wrong])
 
-    def _code(self, steps: int) -> Iterator[Claim]:
+    def _code(self, steps: int) -> Iterator[TotalClaim]:
         """From the loops around the steps, and the passes over the loader inside them."""
         assert watch.look is not None
         counted, chain, values = watch.look
         stream = watch.leading
         length = stream.length if stream is not None else None
         nest, clocked = self._nest(chain, length, steps)
+        self.clocked = clocked
         if nest.key != self.stage:
             self.stage, self.stage_from, self.stages = nest.key, counted if self.stages else 0, self.stages + 1
         known = values if [one.name for one in nest.counters] == [name for _, name in watch.globals] else ()
@@ -203,8 +208,8 @@ class Detector:
             around, _ = self._nest(stream.at, length, steps)
             at = len(around.loops)
             same = [one.line for one in around.loops] == [one.line for one in nest.loops[:at]] and at < depth
-            self.passes = _passes(stream, steps, nest.share) if same and loops.over(stream.at) else None
-        totals: List[Claim] = []
+            self.passes = _passes(stream, steps, nest.share) if same and ahead.over(stream.at) else None
+        totals: List[TotalClaim] = []
         for counter, value in zip(nest.counters, known):
             if isinstance(value, int):
                 total = counted + (counter.end - value) / counter.by
@@ -219,7 +224,7 @@ class Detector:
             exact = all(one.exact for one in nest.bounds)
             claim = self._stated(nest, self.stage_from + total_, text, steps, nest.loops)
             totals.append(claim if exact else claim._replace(low=steps, at_most=True))
-        if totals and not clocked:
+        if totals:
             best = min(totals, key=lambda one: one.steps)
             if best.steps < loops.ENDLESS or not best.at_most:
                 yield best._replace(high=None, sure=False, at_most=False, more=True) if nest.ahead else best
@@ -234,12 +239,14 @@ class Detector:
             known = self._nests[key] = loops.nest(chain, Reader(length)), steps, loops.timed(chain)
         return known[0], known[2]
 
-    def _stated(self, nest: loops.Nest, total: float, text: str, steps: int, around: Sequence[loops.Loop]) -> Claim:
+    def _stated(
+        self, nest: loops.Nest, total: float, text: str, steps: int, around: Sequence[loops.LoopAround]
+    ) -> TotalClaim:
         at_most = any(one.at_most for one in around)
         low, high = _around(total)
-        return Claim("code", total, text, steps if at_most else low, high, at_most, steps >= SURE_SHARE * total)
+        return TotalClaim("code", total, text, steps if at_most else low, high, at_most, steps >= SURE_SHARE * total)
 
-    def _by_passes(self, nest: loops.Nest, at: int, whole: float, steps: int) -> Optional[Claim]:
+    def _by_passes(self, nest: loops.Nest, at: int, whole: float, steps: int) -> Optional[TotalClaim]:
         passes = self.passes
         assert passes is not None
         left = whole / passes.period - (passes.begun - 1)
@@ -253,11 +260,11 @@ class Detector:
         at_most = any(one.at_most for one in nest.loops[:at]) or passes.changes
         text = " x ".join([*(one.text for one in nest.loops[:at] if one.text), "a pass"])
         if not passes.each or not steady:
-            return Claim("code", total, text, steps, None, more=bool(passes.each))
+            return TotalClaim("code", total, text, steps, None, more=bool(passes.each))
         low = steps if at_most else here + left * lasts[0] * (1 - SLACK) - 1
-        return Claim("code", total, text, low, here + left * lasts[-1] * (1 + SLACK) + 1, at_most, True)
+        return TotalClaim("code", total, text, low, here + left * lasts[-1] * (1 + SLACK) + 1, at_most, True)
 
-    def _bars(self, steps: int) -> Iterator[Claim]:
+    def _bars(self, steps: int) -> Iterator[TotalClaim]:
         """From progress bars that advance with the steps, or with the passes; one of a single pass is restarted."""
         tqdm = getattr(sys.modules.get("tqdm"), "tqdm", None)
         found = [(one.n, one.total, "tqdm(total=)") for one in list(getattr(tqdm, "_instances", ()))]
@@ -269,14 +276,14 @@ class Detector:
         found = [one for one in found if isinstance(one[1], (int, float)) and one[1] > 1]
         for (done, total, source), (inside, each, _) in itertools.permutations(found, 2):
             if done > 0 and abs(done * each + inside - steps) <= max(2, each // 10):
-                yield Claim("bar", float(total * each), f"{source} x {each:g}", *_around(total * each))
+                yield TotalClaim("bar", float(total * each), f"{source} x {each:g}", *_around(total * each))
         for done, total, source in found:
             if passes is not None and abs(done - (passes.begun - 1)) <= 1 and passes.begun > 1:
-                yield Claim("bar", passes.here + (total - passes.begun + 1) * passes.expected, source, steps)
+                yield TotalClaim("bar", passes.here + (total - passes.begun + 1) * passes.expected, source, steps)
             elif abs(done - steps) <= max(2, steps // 10) and not self._one_pass(total):
-                yield Claim("bar", float(total), source, steps)
+                yield TotalClaim("bar", float(total), source, steps)
 
-    def _schedules(self, steps: int) -> Iterator[Claim]:
+    def _schedules(self, steps: int) -> Iterator[TotalClaim]:
         """From learning rate schedules that advance with the steps, or with the passes."""
         passes = self._shown_passes()
         for ref in schedules:
@@ -284,19 +291,19 @@ class Detector:
             for name, told in _ends(schedule) if schedule is not None else ():
                 source, done = f"{type(schedule).__name__}({name}=)", int(schedule.last_epoch)
                 if abs(done - steps) <= max(2, steps // 20) and not self._one_pass(told):
-                    yield Claim("schedule", float(told), source, steps)
+                    yield TotalClaim("schedule", float(told), source, steps)
                 elif passes is not None and passes.begun > 1 and done == passes.begun - 1:
-                    yield Claim("schedule", passes.here + (told - done) * passes.expected, source, steps)
+                    yield TotalClaim("schedule", passes.here + (told - done) * passes.expected, source, steps)
 
-    def _names(self, steps: int) -> Iterator[Claim]:
+    def _names(self, steps: int) -> Iterator[TotalClaim]:
         """From what the script's settings call its steps or epochs."""
         for source, value in _settings(STEPS):
             if not self._one_pass(value):
-                yield Claim("name", float(value), source, steps)
+                yield TotalClaim("name", float(value), source, steps)
         passes = self._shown_passes()
         if passes is not None:
             for source, value in _settings(EPOCHS):
-                yield Claim(
+                yield TotalClaim(
                     "name", passes.here + (value - passes.begun + 1) * passes.expected, f"{source} x a pass", steps
                 )
 
@@ -332,7 +339,7 @@ def _passes(stream: Stream, steps: int, share: int) -> Optional[Passes]:
     expected = float(made[-1])
     if period == 1 and before and stream.length and stream.length != before:
         expected = stream.length * made[-1] / before
-    return Passes(stream.first, done + 1, marks[-1], tuple(made), expected, period, loops.replaced(stream.at))
+    return Passes(stream.first, done + 1, marks[-1], tuple(made), expected, period, ahead.replaced(stream.at))
 
 
 def _ends(schedule: Any) -> Iterator[Tuple[str, int]]:
@@ -368,6 +375,6 @@ def _count(value: Any) -> bool:
 detector = Detector()
 
 
-def total(steps: int) -> Optional[Guess]:
+def total(steps: int) -> Optional[FoundTotal]:
     """The total steps as far as anything tells; None without a clue. `steps` are done so far."""
     return detector.total(steps)

@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import ast
 import math
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
+from carbontui.client.detection.ahead import follows
 from carbontui.client.detection.places import Chain
-from carbontui.client.detection.source import UNKNOWN, Function, Reader, Record, Scope, dotted, last, own, scopes
+from carbontui.client.detection.source import Scope, last, lines, own, scopes
+from carbontui.client.detection.values import UNKNOWN, MadeOf, Reader
 
 ENDLESS = 10**7
 """As many iterations or more are no end: scripts write it where something else ends the loop."""
 _WRAPPERS = ("tqdm", "enumerate", "track", "list", "reversed", "sorted", "iter", "prange", "progress_bar", "master_bar")
+_EACH_STEP = ("sync", "accum", "main_process", "rank", "master")
+"""Parts of the names of conditions that hold at each optimizer step, or in the process that counts."""
 _TIME = ("time", "perf_counter", "monotonic", "now", "elapsed")
 
 
-class Loop(NamedTuple):
+class LoopAround(NamedTuple):
     """One loop around a place. times: None if not known; at_most: something may end it earlier."""
 
     line: int
@@ -28,7 +32,7 @@ class Loop(NamedTuple):
     text: str = ""
 
 
-class Bound(NamedTuple):
+class LoopBound(NamedTuple):
     """Depth `to` is reached `times` times at most in one run of depth `of`."""
 
     of: int
@@ -39,7 +43,7 @@ class Bound(NamedTuple):
     text: str = ""
 
 
-class Counter(NamedTuple):
+class StepCounter(NamedTuple):
     """A number of a module that counts the steps: where it ends, and by how much it goes up."""
 
     space: Dict[str, Any]
@@ -52,13 +56,13 @@ class Counter(NamedTuple):
 class Nest(NamedTuple):
     """The loops around a place, the outermost first."""
 
-    loops: Tuple[Loop, ...] = ()
-    bounds: Tuple[Bound, ...] = ()
+    loops: Tuple[LoopAround, ...] = ()
+    bounds: Tuple[LoopBound, ...] = ()
     ahead: bool = False
     """Other training follows behind the loops."""
     key: Tuple[Any, ...] = ()
     """The stage of the command: changes where the training goes on in another place."""
-    counters: Tuple[Counter, ...] = ()
+    counters: Tuple[StepCounter, ...] = ()
     share: int = 1
     """Batches that a step is made of, where the code says so."""
 
@@ -77,8 +81,8 @@ def nest(chain: Chain, reader: Reader) -> Nest:
         callee = stack[number + 1].function if number + 1 < len(stack) else None
         levels += [_Level(scope, node) for node in _around(scope, callee)]
         depths[id(scope)] = len(levels)
-    bounds: List[Bound] = []
-    counters: List[Counter] = []
+    bounds: List[LoopBound] = []
+    counters: List[StepCounter] = []
     loops = []
     share = _share(stack, reader)
     for depth, level in enumerate(levels):
@@ -90,7 +94,7 @@ def nest(chain: Chain, reader: Reader) -> Nest:
     outside = stack[: stack.index(first.scope)] if first else stack
     key = tuple((id(scope.body), scope.line) for scope in outside)
     key += ((id(first.scope.body), getattr(first.node, "lineno", 0)),) if first else ()
-    ahead = any(_follows(scope) for scope in ([*outside, first.scope] if first else outside))
+    ahead = any(follows(scope) for scope in ([*outside, first.scope] if first else outside))
     return Nest(tuple(loops), tuple(bounds), ahead, key, tuple(counters), share)
 
 
@@ -118,7 +122,7 @@ def _around(scope: Scope, callee: Optional[ast.AST]) -> List[ast.AST]:
     found: List[ast.AST] = []
     for node in own(scope.body):
         if isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
-            if _lines(node.body, scope.line):
+            if lines(node.body, scope.line):
                 found.append(node)
         elif isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)) and callee is not None:
             name = getattr(callee, "name", "")
@@ -129,19 +133,15 @@ def _around(scope: Scope, callee: Optional[ast.AST]) -> List[ast.AST]:
     return sorted(found, key=lambda node: (node.lineno, -(node.end_lineno or 0)))  # type: ignore[attr-defined]
 
 
-def _lines(body: Sequence[ast.stmt], line: int) -> bool:
-    return bool(body) and body[0].lineno <= line <= (body[-1].end_lineno or body[-1].lineno)
-
-
 def _share(stack: Sequence[Scope], reader: Reader) -> int:
     """Of `if (i + 1) % n == 0: optimizer.step()` the n, of `if i % n: continue` before it too."""
     for scope in reversed(stack):
         for node in own(scope.body):
             if isinstance(node, ast.If) and (n := _every(scope, node.test, reader)):
-                if _lines(node.body, scope.line):
+                if lines(node.body, scope.line):
                     return n
                 skips = any(isinstance(one, ast.Continue) for one in node.body)
-                if skips and any(_lines(getattr(loop, "body", []), node.lineno) for loop in _around(scope, None)):
+                if skips and any(lines(getattr(loop, "body", []), node.lineno) for loop in _around(scope, None)):
                     return n
     return 1
 
@@ -166,12 +166,12 @@ class _Ends:
         self, stack: List[Scope], levels: List[_Level], depths: Dict[int, int], reader: Reader, share: int
     ) -> None:
         self.stack, self.levels, self.depths, self.reader, self.share = stack, levels, depths, reader, share
-        self.bounds: List[Bound] = []
-        self.counters: List[Counter] = []
+        self.bounds: List[LoopBound] = []
+        self.counters: List[StepCounter] = []
         self.at_most = False
         self.text = ""
 
-    def loop(self, depth: int, level: _Level) -> Loop:
+    def loop(self, depth: int, level: _Level) -> LoopAround:
         scope, node = level
         times: Optional[float] = None
         line = getattr(node, "lineno", 0)
@@ -197,7 +197,7 @@ class _Ends:
                     self.at_most = True
         heads = [getattr(node, "iter", None), *(one.iter for one in getattr(node, "generators", ()))]
         text = " x ".join(ast.unparse(one) for one in heads if one is not None)
-        return Loop(line, int(times) if times is not None and times < ENDLESS else None, self.at_most, text)
+        return LoopAround(line, int(times) if times is not None and times < ENDLESS else None, self.at_most, text)
 
     def _of_optimizers(self, scope: Scope, node: ast.AST) -> bool:
         """`for one in optimizers: one.step()`: of several the first counts."""
@@ -225,7 +225,7 @@ class _Ends:
                 return self.times(scope, given[0], depth + 1)  # bar = tqdm(range(...))
         if type(value).__name__.lower().startswith("tqdm"):
             value = value.iterable
-        if isinstance(value, (range, list, tuple, dict, set, str)) and not isinstance(value, Record):
+        if isinstance(value, (range, list, tuple, dict, set, str)) and not isinstance(value, MadeOf):
             return len(value)
         if value is not UNKNOWN and type(value).__module__ in ("numpy", "torch") and hasattr(value, "shape"):
             return len(value)
@@ -272,27 +272,40 @@ class _Ends:
                 start = self._start_of(where, node.iter, name)
                 times = n - extra - start + more
                 # at the end of the body the last one has run, before it it has not
-                self.bounds.append(Bound(depth, depth + 1, max(1, int(times)), True, self.text))
+                self.bounds.append(LoopBound(depth, depth + 1, max(1, int(times)), True, self.text))
                 return True
         for where in self.stack:
             for node in own(where.body):
                 grows = _grows(where, node, name, self.reader)
                 if grows is None:
                     continue
-                if not known:
-                    return False
                 to = self._depth(where, node.lineno)  # type: ignore[attr-defined]
+                if not known or self._sometimes(where, node, name, to):
+                    return False
                 by = grows * (self.share if to == len(self.levels) and not self._beside(where, node) else 1)
                 reset, begins = self._reset(scope, where, name, to)
                 live = where.function is None and isinstance(where.space.get(name), int)
                 if live and reset == 0 and to == len(self.levels):
                     end = int(n) - extra + (grows if more else 0)
-                    self.counters.append(Counter(where.space, name, end, by, self.text))
+                    self.counters.append(StepCounter(where.space, name, end, by, self.text))
                     return True
                 times = math.ceil((n - extra - (begins or 0) + (grows if more else 0)) / by)
-                self.bounds.append(Bound(reset, to, max(1, times), begins is not None, self.text))
+                self.bounds.append(LoopBound(reset, to, max(1, times), begins is not None, self.text))
                 return True
         return False
+
+    def _sometimes(self, where: Scope, node: ast.AST, name: str, to: int) -> bool:
+        """Whether a counter does not go up each time, or is set back: it counts the epochs without progress, say."""
+        for one in where.file.above(node):
+            if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)):
+                break
+            if isinstance(one, ast.If) and not lines([*one.body, *one.orelse], where.line):
+                words = " ".join(last(part).lower() for part in ast.walk(one.test))
+                if not _every(where, one.test, self.reader) and not any(word in words for word in _EACH_STEP):
+                    return True
+        given = (one for one in own(where.body) if isinstance(one, ast.Assign) and one is not node)
+        back = [one for one in given if any(last(target) == name for target in one.targets)]
+        return any(self._depth(where, one.lineno) >= to for one in back)
 
     def _start_of(self, scope: Scope, iterated: ast.AST, name: str) -> int:
         """The first value of a loop's variable."""
@@ -310,14 +323,14 @@ class _Ends:
     def _beside(self, where: Scope, node: ast.AST) -> bool:
         """Whether this line is run with each step, where a step is made of several batches."""
         every = [one for one in own(where.body) if isinstance(one, ast.If) and _every(where, one.test, self.reader)]
-        around = [one for one in every if _lines(one.body, where.line)]
-        return all(_lines(one.body, node.lineno) for one in around)  # type: ignore[attr-defined]
+        around = [one for one in every if lines(one.body, where.line)]
+        return all(lines(one.body, node.lineno) for one in around)  # type: ignore[attr-defined]
 
     def _depth(self, scope: Scope, line: int) -> int:
         """How many of the loops are around this line."""
         inside = [level for level in self.levels if level.scope is scope]
         before = self.depths[id(scope)] - len(inside)
-        return before + sum(_lines(getattr(level.node, "body", []), line) for level in inside)
+        return before + sum(lines(getattr(level.node, "body", []), line) for level in inside)
 
     def _reset(self, scope: Scope, where: Scope, name: str, to: int) -> Tuple[int, Optional[int]]:
         """At which depth a counter is set anew, and to what; None where that cannot be said."""
@@ -386,85 +399,6 @@ def _stops(loop: ast.AST) -> Iterator[ast.AST]:
 
 def _leaves(body: Sequence[ast.stmt], direct: bool) -> bool:
     return any((direct and isinstance(one, ast.Break)) or isinstance(one, ast.Return) for one in body)
-
-
-def _follows(scope: Scope) -> bool:
-    """Whether training follows behind the statement that a function is at, outside of its loops."""
-    body: Sequence[ast.stmt] = getattr(scope.body, "body", [])
-    while body:
-        at = next((number for number, one in enumerate(body) if _lines([one], scope.line)), None)
-        if at is None:
-            return False
-        if any(_trains(scope, one, set()) for one in body[at + 1 :]):
-            return True
-        now = body[at]
-        if isinstance(now, (ast.For, ast.AsyncFor, ast.While, ast.FunctionDef, ast.ClassDef)):
-            return False
-        blocks = [getattr(now, name, []) for name in ("body", "orelse", "finalbody")]
-        blocks += [one.body for one in getattr(now, "handlers", [])]
-        body = next((block for block in blocks if _lines(block, scope.line)), [])
-    return False
-
-
-def _trains(scope: Scope, node: ast.AST, seen: Set[str]) -> bool:
-    """Whether a statement computes gradients, itself or in a function of its file."""
-    for one in ast.walk(node):
-        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not seen:
-            return False  # it is only defined here
-        if not isinstance(one, ast.Call):
-            continue
-        name = last(one.func)
-        if name == "backward" or (name == "step" and "opt" in dotted(one.func).lower()):
-            return True
-        if name in seen or len(seen) > 50:
-            continue
-        seen = seen | {name}
-        called: List[Function] = list(scope.file.named(name))
-        if name in scope.file.classes:
-            called += [
-                one
-                for one in scope.file.classes[name].body
-                if isinstance(one, ast.FunctionDef) and one.name == "__init__"
-            ]
-        if any(_trains(scope, statement, seen) for function in called for statement in function.body):
-            return True
-    return False
-
-
-def over(chain: Chain) -> bool:
-    """Whether a for statement begins here: a pass that is only asked for with iter() may end anywhere."""
-    stack = scopes(chain)
-    while stack and getattr(stack[-1].function, "name", "") == "__iter__" and not _heads(stack[-1]):
-        stack.pop()
-    return bool(stack) and bool(_heads(stack[-1]))
-
-
-def _heads(scope: Scope) -> List[ast.AST]:
-    """What is iterated over by the for statements, and comprehensions, that begin at the present line."""
-    found: List[ast.AST] = []
-    for node in own(scope.body):
-        heads = [node] if isinstance(node, (ast.For, ast.AsyncFor)) else getattr(node, "generators", [])
-        found += [one.iter for one in heads if one.iter.lineno <= scope.line <= (one.iter.end_lineno or 0)]
-    return found
-
-
-def replaced(chain: Chain) -> bool:
-    """Whether what a for statement begins to run over is replaced on a condition, in a loop around it: a loader with
-    other batches from some epoch on."""
-    stack = scopes(chain)
-    scope: Optional[Scope] = stack[-1] if stack else None
-    heads = _heads(scope) if scope else []
-    names = {node.id for head in heads for node in ast.walk(head) if isinstance(node, ast.Name)}
-    while scope is not None and names:
-        for node in own(scope.body):
-            if isinstance(node, ast.Assign) and names & {last(target) for target in node.targets}:
-                kinds = [type(one) for one in scope.file.above(node)]
-                if ast.If in kinds and (ast.For in kinds or ast.While in kinds):
-                    return True
-        passed = [*scope.call.args, *(one.value for one in scope.call.keywords)] if scope.call is not None else []
-        names = {one.id for one in passed if isinstance(one, ast.Name)}
-        scope = scope.caller
-    return False
 
 
 def timed(chain: Chain) -> bool:

@@ -16,7 +16,7 @@ from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Tuple
 FRAMES_MAX = 60
 MARKS_MAX = 64
 STREAMS_MAX = 32
-_OURS = __file__.rpartition("/detection/")[0]
+OURS = __file__.rpartition("/detection/")[0]
 
 
 class Place(NamedTuple):
@@ -38,7 +38,7 @@ def chain() -> Chain:
     frame = sys._getframe(1)
     while frame is not None and len(found) < FRAMES_MAX:
         code = frame.f_code
-        if not code.co_filename.startswith(_OURS):
+        if not code.co_filename.startswith(OURS):
             found.append(Place(code, frame.f_lineno, frame.f_globals))
         frame = frame.f_back  # type: ignore[assignment]
     return tuple(found)

@@ -17,7 +17,7 @@ LEAVES_MAX = 2000
 KEPT_MAX = 64
 Path = Tuple[str, ...]
 FRESH_S = 5.0
-_kept: List[Callable[[], Any]] = []
+kept: List[Callable[[], Any]] = []
 _known: Tuple[List[int], float, List[Tuple[Path, Any]]] = [], 0.0, []
 
 
@@ -36,13 +36,13 @@ def keep(made: Any) -> None:
             ref = weakref.ref(made)
         except TypeError:
             return
-    _kept[:] = [*(old for old in _kept if old() is not None), ref][-KEPT_MAX:]
+    kept[:] = [*(old for old in kept if old() is not None), ref][-KEPT_MAX:]
 
 
 def leaves() -> List[Tuple[Path, Any]]:
     """All numbers in all settings, with where they are; read anew after some seconds, since scripts change them."""
     global _known
-    made = [one for one in (ref() for ref in list(_kept)) if one is not None]
+    made = [one for one in (ref() for ref in list(kept)) if one is not None]
     state, now = [id(one) for one in made], time.monotonic()
     if _known[0] != state or now > _known[1]:
         found = (leaf for one in made for leaf in _leaves(one, (), 0))
@@ -133,3 +133,8 @@ def on_click(module: Any) -> None:
 def on_omegaconf(module: Any) -> None:
     for name in ("create", "merge", "load", "structured"):
         _after(module.OmegaConf, name, keep)
+
+
+def on_hydra(module: Any) -> None:
+    """Hydra's loader of configurations has been imported."""
+    _after(module.ConfigLoaderImpl, "load_configuration", keep)

@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import Any
 
 from carbontui.client.api import gate
-from carbontui.client.detection import settings
 from carbontui.client.frameworks.base import quietly, replaces
 
 NAME_MAX = 120
@@ -28,9 +27,7 @@ def on_hydra(module: Any) -> None:
 
     @replaces(module, "run_job")
     def run_job(inner: Any, *args: Any, **kwargs: Any) -> Any:
-        config = kwargs.get("config", args[1] if len(args) > 1 else None)
-        quietly(lambda: settings.keep(config))
-        quietly(lambda: begun(_job(config)))
+        quietly(lambda: begun(_job(kwargs.get("config", args[1] if len(args) > 1 else None))))
         return inner(*args, **kwargs)
 
 

@@ -105,7 +105,7 @@ def test_an_older_client_guesses_nothing(total):
 SURE = {"guess": (5000, "range(args.epochs) x a pass"), "guess_range": (4900, 5100, False, True)}
 
 
-def test_a_total_that_an_epoch_bore_out_is_planned_with_at_once_and_its_interval_shown():
+def test_a_total_that_an_epoch_bore_out_is_planned_with_and_has_an_interval():
     job = heard(unknown(), **SURE)
     assert job.progress.total_s == 500.0 and finish.why_no_shifting(job, inputs()) is None
     assert told(job).guess == protocol.Guess(*SURE["guess"], agreed=True, low=4900, high=5100)

@@ -146,8 +146,8 @@ def _withdrawn(before: JobState, after: JobState) -> tuple[Effect, ...]:
     gone = after.progress.withdrawn
     if gone is None or gone == before.progress.withdrawn:
         return ()
-    facts = {"steps": gone[0], "source": gone[1]}
-    return Record("guess_withdrawn", facts), LogLine(statement("guess_withdrawn", **facts))
+    said = statement("guess_withdrawn", steps=gone[0], source=gone[1])
+    return Record("guess_withdrawn", dict(said.parts)), LogLine(said)
 
 
 def advance(now: JobState, event: Event) -> tuple[JobState, tuple[Effect | Reply, ...]]:
