@@ -105,6 +105,13 @@ def test_epochs_without_progress_are_not_taken_for_a_limit(tmp_path, monkeypatch
     assert loops.reached(found, 1) == 20 and found.loops[0].at_most
 
 
+def test_a_step_on_a_condition_makes_the_loop_an_upper_bound(tmp_path, monkeypatch):
+    script = "for i in range(100):\n    if len(str(i)) > 1 and (lambda: i % 4)() == 0:\n        step()"
+    assert nest_of(script, tmp_path, monkeypatch).sometimes
+    every = nest_of("for i in range(100):\n    if i % 4 == 0:\n        step()", tmp_path / "..", monkeypatch)
+    assert (every.sometimes, every.share) == (False, 4)
+
+
 def test_a_counter_of_the_script_says_where_a_resumed_training_is(tmp_path, monkeypatch):
     script = "done = 150\nwhile True:\n    step()\n    done += 1\n    if done > 160: break"
     (counter,) = nest_of(script, tmp_path, monkeypatch).counters

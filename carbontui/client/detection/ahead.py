@@ -1,12 +1,14 @@
-"""What comes behind a place of the code: other training, whose steps nothing counts yet; and what a pass goes over."""
+"""The loops around a place of the code, the ways out of them, and what training follows behind them."""
 
 from __future__ import annotations
 
 import ast
-from typing import List, Optional, Sequence, Set
+from typing import Iterator, List, Optional, Sequence, Set, Tuple
 
 from carbontui.client.detection.places import Chain
 from carbontui.client.detection.source import Function, Scope, dotted, last, lines, own, scopes
+
+_TIME = ("time", "perf_counter", "monotonic", "now", "elapsed")
 
 
 def follows(scope: Scope) -> bool:
@@ -85,4 +87,52 @@ def replaced(chain: Chain) -> bool:
         passed = [*scope.call.args, *(one.value for one in scope.call.keywords)] if scope.call is not None else []
         names = {one.id for one in passed if isinstance(one, ast.Name)}
         scope = scope.caller
+    return False
+
+
+def around(scope: Scope, callee: Optional[ast.AST]) -> List[ast.AST]:
+    """The loops of a function around its present line."""
+    found: List[ast.AST] = []
+    for node in own(scope.body):
+        if isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
+            if lines(node.body, scope.line):
+                found.append(node)
+        elif isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)) and callee is not None:
+            name = getattr(callee, "name", "")
+            inner = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+            calls = [one for part in inner for one in ast.walk(part) if isinstance(one, ast.Call)]
+            if node.lineno <= scope.line <= (node.end_lineno or 0) and any(last(one.func) == name for one in calls):
+                found.append(node)
+    return sorted(found, key=lambda node: (node.lineno, -(node.end_lineno or 0)))  # type: ignore[attr-defined]
+
+
+def stops(loop: ast.AST) -> Iterator[ast.AST]:
+    """The conditions under which a loop's body leaves it."""
+    if not isinstance(loop, (ast.For, ast.AsyncFor, ast.While)):
+        return
+    waiting: List[Tuple[ast.AST, bool]] = [(node, True) for node in loop.body]
+    while waiting:
+        node, direct = waiting.pop(0)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            continue
+        if isinstance(node, ast.If) and _leaves(node.body, direct):
+            yield node.test
+            continue
+        inner = isinstance(node, (ast.For, ast.AsyncFor, ast.While))
+        waiting += [(child, direct and not inner) for child in ast.iter_child_nodes(node)]
+
+
+def _leaves(body: Sequence[ast.stmt], direct: bool) -> bool:
+    return any((direct and isinstance(one, ast.Break)) or isinstance(one, ast.Return) for one in body)
+
+
+def timed(chain: Chain) -> bool:
+    """Whether a clock may end one of the loops around this place."""
+    stack = scopes(chain)
+    for number, scope in enumerate(stack):
+        for node in around(scope, stack[number + 1].function if number + 1 < len(stack) else None):
+            tests = [*stops(node), *([node.test] if isinstance(node, ast.While) else [])]
+            names = {last(one).lower() for test in tests for one in ast.walk(test)}
+            if any(word in name for name in names for word in _TIME if name):
+                return True
     return False

@@ -218,7 +218,11 @@ class Detector:
             by_passes = self._by_passes(nest, at, whole, steps)
             totals += [by_passes] if by_passes is not None else []
         limits = [bound for bound in nest.bounds if bound.to == depth and bound.of == 0]
-        total_ = loops.reached(nest, depth) if depth and (limits or self.passes is None) else None
+        plain = nest._replace(bounds=tuple(one for one in nest.bounds if one not in limits))
+        ways = [float(one.times) for one in limits]
+        if depth and self.passes is None and (made := loops.reached(plain, depth)) is not None:
+            ways.append(made / nest.share)
+        total_ = min(ways, default=None)
         if total_ is not None:
             text = min(limits, key=lambda one: one.times).text if limits else " x ".join(one.text for one in nest.loops)
             exact = all(one.exact for one in nest.bounds)
@@ -236,13 +240,13 @@ class Detector:
         if known is None or steps > known[1] * 1.5 + 10:
             if len(self._nests) >= NESTS_MAX:
                 self._nests.clear()
-            known = self._nests[key] = loops.nest(chain, Reader(length)), steps, loops.timed(chain)
+            known = self._nests[key] = loops.nest(chain, Reader(length)), steps, ahead.timed(chain)
         return known[0], known[2]
 
     def _stated(
         self, nest: loops.Nest, total: float, text: str, steps: int, around: Sequence[loops.LoopAround]
     ) -> TotalClaim:
-        at_most = any(one.at_most for one in around)
+        at_most = nest.sometimes or any(one.at_most for one in around)
         low, high = _around(total)
         return TotalClaim("code", total, text, steps if at_most else low, high, at_most, steps >= SURE_SHARE * total)
 
@@ -259,7 +263,7 @@ class Detector:
         total = here + left * recent
         at_most = any(one.at_most for one in nest.loops[:at]) or passes.changes
         text = " x ".join([*(one.text for one in nest.loops[:at] if one.text), "a pass"])
-        if not passes.each or not steady:
+        if not passes.each or not (steady or passes.changes):
             return TotalClaim("code", total, text, steps, None, more=bool(passes.each))
         low = steps if at_most else here + left * lasts[0] * (1 - SLACK) - 1
         return TotalClaim("code", total, text, low, here + left * lasts[-1] * (1 + SLACK) + 1, at_most, True)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import ast
 import math
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from carbontui.client.detection.ahead import follows
+from carbontui.client.detection.ahead import around, follows, stops
 from carbontui.client.detection.places import Chain
 from carbontui.client.detection.source import Scope, last, lines, own, scopes
 from carbontui.client.detection.values import UNKNOWN, MadeOf, Reader
@@ -20,7 +20,6 @@ ENDLESS = 10**7
 _WRAPPERS = ("tqdm", "enumerate", "track", "list", "reversed", "sorted", "iter", "prange", "progress_bar", "master_bar")
 _EACH_STEP = ("sync", "accum", "main_process", "rank", "master")
 """Parts of the names of conditions that hold at each optimizer step, or in the process that counts."""
-_TIME = ("time", "perf_counter", "monotonic", "now", "elapsed")
 
 
 class LoopAround(NamedTuple):
@@ -65,6 +64,8 @@ class Nest(NamedTuple):
     counters: Tuple[StepCounter, ...] = ()
     share: int = 1
     """Batches that a step is made of, where the code says so."""
+    sometimes: bool = False
+    """A step is made on a condition that cannot be followed."""
 
 
 class _Level(NamedTuple):
@@ -79,7 +80,7 @@ def nest(chain: Chain, reader: Reader) -> Nest:
     depths: Dict[int, int] = {}
     for number, scope in enumerate(stack):
         callee = stack[number + 1].function if number + 1 < len(stack) else None
-        levels += [_Level(scope, node) for node in _around(scope, callee)]
+        levels += [_Level(scope, node) for node in around(scope, callee)]
         depths[id(scope)] = len(levels)
     bounds: List[LoopBound] = []
     counters: List[StepCounter] = []
@@ -95,7 +96,9 @@ def nest(chain: Chain, reader: Reader) -> Nest:
     key = tuple((id(scope.body), scope.line) for scope in outside)
     key += ((id(first.scope.body), getattr(first.node, "lineno", 0)),) if first else ()
     ahead = any(follows(scope) for scope in ([*outside, first.scope] if first else outside))
-    return Nest(tuple(loops), tuple(bounds), ahead, key, tuple(counters), share)
+    inside = stack[stack.index(first.scope) :] if first else []
+    sometimes = any(_on_condition(scope, reader) for scope in inside)
+    return Nest(tuple(loops), tuple(bounds), ahead, key, tuple(counters), share, sometimes)
 
 
 def reached(
@@ -117,20 +120,32 @@ def reached(
     return times[depth] if math.isfinite(times[depth]) and times[depth] < ENDLESS * 100 else None
 
 
-def _around(scope: Scope, callee: Optional[ast.AST]) -> List[ast.AST]:
-    """The loops of a function around its present line."""
-    found: List[ast.AST] = []
+def _on_condition(scope: Scope, reader: Reader) -> bool:
+    """Whether the present line of a function is reached on a condition that may not hold."""
+    changing = {
+        last(one)
+        for node in own(scope.body)
+        if isinstance(node, (ast.For, ast.AugAssign))
+        for one in ast.walk(node.target)
+    }
     for node in own(scope.body):
-        if isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
-            if lines(node.body, scope.line):
-                found.append(node)
-        elif isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)) and callee is not None:
-            name = getattr(callee, "name", "")
-            inner = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
-            calls = [one for part in inner for one in ast.walk(part) if isinstance(one, ast.Call)]
-            if node.lineno <= scope.line <= (node.end_lineno or 0) and any(last(one.func) == name for one in calls):
-                found.append(node)
-    return sorted(found, key=lambda node: (node.lineno, -(node.end_lineno or 0)))  # type: ignore[attr-defined]
+        if isinstance(node, ast.If) and lines([*node.body, *node.orelse], scope.line):
+            names = {one.id for one in ast.walk(node.test) if isinstance(one, ast.Name)}
+            held = UNKNOWN if names & changing else reader.value(scope, node.test)
+            main = any(isinstance(one, ast.Name) and one.id == "__name__" for one in ast.walk(node.test))
+            known = held is not UNKNOWN and bool(held) == lines(node.body, scope.line)
+            if not (main or known or _each_step(scope, node.test, reader)):
+                return True
+    return False
+
+
+def _each_step(scope: Scope, test: ast.AST, reader: Reader) -> bool:
+    """Whether a condition holds at each optimizer step, or in the process that counts."""
+    for part in _parts(test, ast.And):
+        words = " ".join(last(one).lower() for one in ast.walk(part))
+        if not (_every(scope, part, reader) or any(word in words for word in _EACH_STEP)):
+            return False
+    return True
 
 
 def _share(stack: Sequence[Scope], reader: Reader) -> int:
@@ -141,7 +156,7 @@ def _share(stack: Sequence[Scope], reader: Reader) -> int:
                 if lines(node.body, scope.line):
                     return n
                 skips = any(isinstance(one, ast.Continue) for one in node.body)
-                if skips and any(lines(getattr(loop, "body", []), node.lineno) for loop in _around(scope, None)):
+                if skips and any(lines(getattr(loop, "body", []), node.lineno) for loop in around(scope, None)):
                     return n
     return 1
 
@@ -187,7 +202,7 @@ class _Ends:
             generators = node.generators  # type: ignore[attr-defined]
             times = math.prod(self.times(scope, one.iter) or math.inf for one in generators)
             self.at_most = any(one.ifs for one in generators)
-        for test in _stops(node):
+        for test in stops(node):
             for part in _parts(test, ast.Or):
                 every = _parts(part, ast.And)
                 if any(not isinstance(one, ast.Compare) and self.reader.value(scope, one) is False for one in every):
@@ -299,10 +314,9 @@ class _Ends:
         for one in where.file.above(node):
             if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)):
                 break
-            if isinstance(one, ast.If) and not lines([*one.body, *one.orelse], where.line):
-                words = " ".join(last(part).lower() for part in ast.walk(one.test))
-                if not _every(where, one.test, self.reader) and not any(word in words for word in _EACH_STEP):
-                    return True
+            beside = isinstance(one, ast.If) and not lines([*one.body, *one.orelse], where.line)
+            if beside and not _each_step(where, one.test, self.reader):  # type: ignore[attr-defined]
+                return True
         given = (one for one in own(where.body) if isinstance(one, ast.Assign) and one is not node)
         back = [one for one in given if any(last(target) == name for target in one.targets)]
         return any(self._depth(where, one.lineno) >= to for one in back)
@@ -379,35 +393,3 @@ def _grows(scope: Scope, node: ast.AST, name: str, reader: Reader) -> Optional[i
 def _parts(test: ast.AST, kind: Any) -> List[ast.AST]:
     """The parts of `a and b`, or of `a or b`."""
     return list(test.values) if isinstance(test, ast.BoolOp) and isinstance(test.op, kind) else [test]
-
-
-def _stops(loop: ast.AST) -> Iterator[ast.AST]:
-    """The conditions under which a loop's body leaves it."""
-    if not isinstance(loop, (ast.For, ast.AsyncFor, ast.While)):
-        return
-    waiting: List[Tuple[ast.AST, bool]] = [(node, True) for node in loop.body]
-    while waiting:
-        node, direct = waiting.pop(0)
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
-            continue
-        if isinstance(node, ast.If) and _leaves(node.body, direct):
-            yield node.test
-            continue
-        inner = isinstance(node, (ast.For, ast.AsyncFor, ast.While))
-        waiting += [(child, direct and not inner) for child in ast.iter_child_nodes(node)]
-
-
-def _leaves(body: Sequence[ast.stmt], direct: bool) -> bool:
-    return any((direct and isinstance(one, ast.Break)) or isinstance(one, ast.Return) for one in body)
-
-
-def timed(chain: Chain) -> bool:
-    """Whether a clock may end one of the loops around this place."""
-    stack = scopes(chain)
-    for number, scope in enumerate(stack):
-        for node in _around(scope, stack[number + 1].function if number + 1 < len(stack) else None):
-            tests = [*_stops(node), *([node.test] if isinstance(node, ast.While) else [])]
-            names = {last(one).lower() for test in tests for one in ast.walk(test)}
-            if any(word in name for name in names for word in _TIME if name):
-                return True
-    return False

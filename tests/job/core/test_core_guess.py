@@ -126,6 +126,8 @@ def test_a_guess_that_is_no_longer_offered_or_was_passed_is_withdrawn_and_said()
     assert any("withdrawn: 5,000 total steps" in line for line in lines)
     passed = heard(job, step=5200, **SURE)
     assert passed.progress.total_s is None and passed.progress.withdrawn == SURE["guess"]
+    open_again = heard(job, guess=(7000, "a pass"), guess_range=(10, None, False, False))
+    assert open_again.progress.total_s is None and told(open_again).guess.steps == 7000
     _, effects = advance.advance(job, advance.RankChanged(rank(rate=10.0, guess=None), inputs()))
     assert [type(effect).__name__ for effect in effects] == ["Record", "LogLine"]
     assert heard(passed, guess=(9000, "b"), guess_range=(8900, 9100, False, True)).progress.withdrawn is None

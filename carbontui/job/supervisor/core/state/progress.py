@@ -280,7 +280,10 @@ def saw_guess(
             low, high, at_most, sure = bounds
             low, high = known.before + low, None if high is None else known.before + high
             whole = GuessRange(low, high, at_most, sure)
-        known = replace(known, guess=(known.before + guess[0], guess[1]), guess_range=whole, guess_by=process)
+        made = replace(known, guess=(known.before + guess[0], guess[1]), guess_range=whole, guess_by=process)
+        if known.guessed and not known.agreed and not made._agrees:  # no longer sure: the total is open again
+            made = replace(made, withdrawn=known.guess, steps_total=None, told_total=None)
+        known = made
         if not _passed(known):
             return _with_guess(known)
     elif known.guess is None or (known.guess_by != process and not _passed(known)):
@@ -310,9 +313,7 @@ def agree(known: Progress, source: str) -> Progress:
 
 
 def _with_guess(known: Progress) -> Progress:
-    if known.guess is None or known.steps_total != known.told_total:
-        return known
-    if not known._agrees:  # what it agreed to before, a guess of another source, is not in force any more
+    if known.guess is None or not known._agrees or known.steps_total != known.told_total:
         return known
     return replace(known, steps_total=known.guess[0], told_total=known.guess[0], withdrawn=None)
 
