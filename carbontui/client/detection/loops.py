@@ -284,7 +284,7 @@ class _Ends:
         for depth, (where, node) in enumerate(self.levels):
             own_name = isinstance(node, ast.For) and name in {last(one) for one in ast.walk(node.target)}
             if own_name and where.function is scope.function and known:  # the loop's own variable
-                start = self._start_of(where, node.iter, name)
+                start = self._start_of(where, node.iter, name)  # type: ignore[attr-defined]
                 times = n - extra - start + more
                 # at the end of the body the last one has run, before it it has not
                 self.bounds.append(LoopBound(depth, depth + 1, max(1, int(times)), True, self.text))
