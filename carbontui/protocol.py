@@ -376,13 +376,19 @@ class Estimate(Struct, frozen=True, kw_only=True):
 
 
 class Guess(Struct, frozen=True):
-    """Guessed total number of steps: not used for planning before the user accepts it."""
+    """Guessed total number of steps: planned with once two sources agree on it, an epoch bore it out, or the user
+    accepts it."""
 
     steps: Count
     source: str
     """Like "CosineAnnealingLR(T_max=)"."""
     agreed: bool = False
-    """The user has accepted it: `steps_total` follows it until the script says otherwise."""
+    """It is planned with: accepted by the user, or sure. `steps_total` follows it until the script says otherwise."""
+    low: Count = 0
+    high: Count | None = None
+    """The total lies between these, as far as is known; null: no limit."""
+    at_most: bool = False
+    """It is an upper bound: the training may end earlier."""
 
 
 class AllowanceStatus(Struct, frozen=True, kw_only=True):
@@ -692,6 +698,9 @@ class RankReport(Struct, tag_field="t", tag="obs", frozen=True):
     than `step`, a whole count read at some moment within the next step; null before the first."""
     guess: tuple[Count, str] | None = None
     """If `total` is not known: a guess and its source, like "CosineAnnealingLR(T_max=)", for the user to confirm."""
+    guess_range: tuple[Count, Count | None, bool, bool] | None = None
+    """Of the guess: the lowest and highest total (null: no limit), whether it is an upper bound, and whether it is good
+    enough to plan with."""
     cannot_hold: str | None = None
     """Why a requested pause cannot take effect: "ranks" if they do not reach a common step."""
     start_known: bool = False

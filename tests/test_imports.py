@@ -161,7 +161,7 @@ INSIDE = {
     f"{CLIENT}.frameworks": {f"{CLIENT}.{name}" for name in ("api", "checkpoint", "marker")},
     f"{CLIENT}.train": {f"{CLIENT}.{name}" for name in ("api", "checkpoint", "device")},
     f"{CLIENT}.hooks": {f"{CLIENT}.{name}" for name in ("api", "around", "detection", "device", "frameworks")},
-    f"{CLIENT}.sitecustomize": {f"{CLIENT}.hooks"},
+    f"{CLIENT}.sitecustomize": {f"{CLIENT}.hooks", f"{CLIENT}.detection"},
     POWER: set(),
     CLIENT: set(),
 }

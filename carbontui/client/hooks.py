@@ -18,6 +18,7 @@ from carbontui.client import device
 from carbontui.client.api import gate
 from carbontui.client.around import around
 from carbontui.client.detection import evidence
+from carbontui.client.detection.places import watch
 
 STALE_AFTER = 64
 """After this many boundaries of others without one of the leading optimizer, another one leads."""
@@ -97,7 +98,10 @@ def _boundary(stepper: Any, *_args: Any) -> None:
         worth = leader.worth(stepper)
         if worth != 1:
             gate.asides += 1 - worth
+            watch.aside = not worth
         gate.hooked.step(worth)
+        if worth != 1:
+            watch.aside = False
     except Exception:  # SystemExit and KeyboardInterrupt pass: they are intended
         return
 
@@ -139,6 +143,7 @@ def on_trace_rules(module: Any) -> None:
 def imported(module: Any, name: str, taker: str) -> None:
     """One of the modules that sitecustomize.py waits for has been imported; `taker` is the client's function for it."""
     file, _, function = taker.rpartition(".")
-    if file not in ("frameworks.trackers", "frameworks.sweeps"):  # those do not indicate a training
+    # those do not indicate a training
+    if file not in ("frameworks.trackers", "frameworks.sweeps") and name != "rich.progress":
         evidence.note(name)
     getattr(importlib.import_module("carbontui.client." + file), function)(module)

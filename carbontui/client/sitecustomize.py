@@ -26,9 +26,14 @@ class _Loader:
         if self.name == "bdb":
             return _step_over_ours(module)
         try:
-            from carbontui.client.hooks import imported
+            if self.taker.startswith("detection.settings."):  # in any program: without the rest of the client
+                from carbontui.client.detection import settings
 
-            imported(module, self.name, self.taker)
+                getattr(settings, self.taker.rpartition(".")[2])(module)
+            else:
+                from carbontui.client.hooks import imported
+
+                imported(module, self.name, self.taker)
         except Exception:  # a training without its hook is better than none
             pass
 
@@ -69,6 +74,15 @@ class _Watch:
         "tensorboardX.writer": "frameworks.trackers.on_tensorboard",
         "optuna.study.study": "frameworks.sweeps.on_optuna",
         "hydra.core.utils": "frameworks.sweeps.on_hydra",
+        "torch.utils.data.dataloader": "detection.guess.on_loaders",
+        "rich.progress": "detection.guess.on_rich",
+        "argparse": "detection.settings.on_argparse",
+        "transformers.hf_argparser": "detection.settings.on_hf_parser",
+        "tyro._cli": "detection.settings.on_tyro",
+        "click.core": "detection.settings.on_click",
+        "typer._click.core": "detection.settings.on_click",
+        "omegaconf.omegaconf": "detection.settings.on_omegaconf",
+        "hydra._internal.config_loader_impl": "detection.settings.on_hydra",
     }
     """The function of the client that takes each, loaded only then."""
 

@@ -27,6 +27,13 @@ def count(number: int) -> str:
     return f"{number:,}"
 
 
+def total(steps: int, low: int, high: int | None, *, at_most: bool) -> str:
+    """A guessed total with its interval: '434 steps (429 to 439)', 'at most 720 steps', '250 steps or more'."""
+    if at_most:
+        return f"at most {count(steps if high is None else high)} steps"
+    return f"{count(steps)} steps" + (" or more" if high is None else f" ({count(low)} to {count(high)})")
+
+
 def number(value: float, digits: int = 0, thousands: str = "") -> str:
     """'1204', '−3.2': with a true minus sign, and none before a zero."""
     return f"{round(value, digits) + 0.0:{thousands}.{digits}f}".replace("-", "−")

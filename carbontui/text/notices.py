@@ -34,6 +34,8 @@ def _no_cap(*, why: str, now_s: float) -> str:
 
 NOTICES: Table = {
     "simulated": "SIMULATED GPU: watts are a model, not a measurement",
+    "guess_withdrawn": "withdrawn: {steps:count} total steps, guessed from {source}; "
+    "it trains on, and nothing is delayed until the total is known",
     "replay": "REPLAY of recorded grid data, {times:,.0f} times faster than life",
     "unguarded": "unguarded: the keeper is gone, nothing restarts it; carbontui restart gives it another",
     "silent": "silent: {names:list}",

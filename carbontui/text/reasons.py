@@ -40,7 +40,7 @@ REASONS: Table = {
     # what a plan may not do, and why
     "cannot_hold_ranks": "at full speed: its ranks do not reach a common step, so no pause can hold; p tries again",
     "cannot_hold_captured": "at full speed: no step seen since {step}: {cause}",
-    "work_guessed": "at full speed: {steps} total steps are a guess, from {source}; "
+    "work_guessed": "at full speed: {steps} total steps are a guess, from {source}, not borne out yet; "
     "accept it: g, or carbontui guess --accept",
     "work_unknown": "at full speed: the amount of work is not known yet; "
     "say it at the start with --work 8h or --steps N, or in the script: carbontui.report(total=N)",

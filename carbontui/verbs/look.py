@@ -64,7 +64,8 @@ def report(status: protocol.Status, means: str = "") -> list[str]:
         rate = f", {status.rate_steps_per_s:.3g} steps/s" if status.rate_steps_per_s else ""
         rows.append(("step", f"{status.step:,}{total}{_how(status, 'steps_total')}{rate}"))
     if status.guess and not status.guess.agreed and live:
-        told = f"{status.guess.steps:,} steps from {status.guess.source}"
+        bounds = status.guess.low, status.guess.high
+        told = f"{figures.total(status.guess.steps, *bounds, at_most=status.guess.at_most)} from {status.guess.source}"
         rows.append(("guess", f"{told}; plan with it: carbontui guess --accept {status.job}"))
     for index, gpu in enumerate(status.gpus if live else ()):
         cap = f" of {gpu.limit_w:.0f} W" if gpu.limit_w else ""

@@ -13,6 +13,7 @@ from carbontui.job import allowance, stopping, store
 from carbontui.job.budget import parse, parse_until
 from carbontui.power.limit import leases
 from carbontui.system import proc
+from carbontui.text import figures
 from carbontui.text.plan import difference
 from carbontui.text.statements import words
 from carbontui.verbs.support import talk
@@ -107,15 +108,17 @@ def budget(value: str, job: str | None) -> None:
 @_job
 @click.option("--accept/--refuse", "accept", default=None, help="Plan with it from now on, or stop doing so.")
 def guess(job: str | None, accept: bool | None) -> None:
-    """If nothing reports how many steps a training makes, the total is guessed. Plans use it once you accept it."""
+    """If nothing reports how many steps a training makes, the total is guessed. Plans use it once two sources agree on
+    it, an epoch has borne it out, or you accept it; --refuse lets no guess be used."""
     if accept is not None:
         command(job, "guess", {"accept": accept})
         return
     found = talk.live_status(talk.find(job)).guess
     if found is None:
         raise Failure("no guess: the total is known, or there is nothing to guess it from", 3)
-    asked = "accepted" if found.agreed else "accept it with --accept"
-    click.echo(f"{found.steps} steps, guessed from {found.source}; {asked}")
+    asked = "planned with" if found.agreed else "accept it with --accept"
+    total = figures.total(found.steps, found.low, found.high, at_most=found.at_most)
+    click.echo(f"{total}, guessed from {found.source}; {asked}")
 
 
 @click.command(short_help="Set hours in which the training must not run.")

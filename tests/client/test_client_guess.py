@@ -1,106 +1,181 @@
-"""A total that nobody told is guessed, with its source, and never from something that does not move with the steps."""
+"""A total that nobody told is found: in the loops around a step, passes over loaders, bars, schedules, settings."""
 
 from __future__ import annotations
 
-import argparse
-import functools
-import sys
-import types
+import textwrap
 
 import pytest
-from later import IN_PROCESS, Later, needs
+from later import IN_PROCESS, needs
 
-from carbontui.client.detection import guess
+from carbontui.client.detection import guess, loops, places, settings, source, values
+from carbontui.client.detection.guess import TotalClaim, combine
 
-torch = Later("torch")
-pytestmark = [needs("torch"), IN_PROCESS]
+pytestmark = [IN_PROCESS]
 
-
-@pytest.fixture
-def script(monkeypatch):
-    """The top level of a script, and a torch whose schedules are remembered."""
-    main = types.ModuleType("__main__")
-    monkeypatch.setitem(sys.modules, "__main__", main)
-    kind = torch.optim.lr_scheduler.LRScheduler
-    monkeypatch.setattr(kind, "__init__", kind.__init__)
-    monkeypatch.setattr(guess, "schedules", [])
-    guess.on_schedules(torch.optim.lr_scheduler)
-    return main
+CODE = TotalClaim("code", 400.0, "range(epochs) x a pass", 395.0, 405.0, sure=True)
+BAR = TotalClaim("bar", 401.0, "tqdm(total=)", 50.0)
+NAME = TotalClaim("name", 64.0, "args.max_steps", 50.0)
 
 
-def scheduled(kind, *args, **kwargs):
-    optimizer = torch.optim.SGD(torch.nn.Linear(2, 2).parameters(), lr=0.1)
-    return optimizer, getattr(torch.optim.lr_scheduler, kind)(optimizer, *args, **kwargs)
+def test_two_sources_that_agree_are_enough_to_plan_with():
+    assert combine(50, [BAR]).sure is False and combine(50, [BAR]).high is None
+    both = combine(50, [BAR, TotalClaim("schedule", 400.0, "OneCycleLR(total_steps=)", 50.0)])
+    assert both.sure and both.source == "tqdm(total=) and OneCycleLR(total_steps=)"
+    assert both.low <= 400 <= both.steps <= both.high <= 410
+    assert not combine(50, [BAR, BAR]).sure, "one source twice is one source"
 
 
-def stepped(optimizer, schedule, times):
-    for _ in range(times):
-        optimizer.step()
-        schedule.step()
+def test_what_the_code_says_is_believed_before_a_name():
+    found = combine(50, [CODE, NAME])
+    assert (found.steps, found.low, found.high, found.sure) == (400, 395, 405, True)
 
 
-def test_a_schedule_that_moves_with_the_steps_tells(script):
-    rate = functools.partial(lambda step, num_training_steps: 1 - step / num_training_steps, num_training_steps=120)
-    one = scheduled("LambdaLR", rate)
-    stepped(*one, 5)
-    assert guess.total(5) == (120, "LambdaLR(num_training_steps=)")
-    assert guess.total(9) is None, "it moves with something else"
-    del one
-    assert guess.total(5) is None
+def test_what_was_passed_is_no_guess_any_more():
+    assert combine(66, [NAME]) is None
+    assert combine(404, [CODE]).steps == 404 and combine(406, [CODE]) is None
+    assert combine(50, [TotalClaim("name", 2.0**60, "num_epochs", 1.0)]) is None, "the protocol would refuse it"
 
 
-def test_what_a_script_calls_its_steps_tells(script):
-    assert guess.total(20) is None, "nothing is guessed from nothing"
-    script.args = argparse.Namespace(max_steps=120)
-    assert guess.total(5) == (120, "args.max_steps")
-    script.max_iters = 130
-    assert guess.total(5) == (130, "max_iters")
-    assert guess.total(guess.FROM_STEPS - 1) is None
+def test_an_upper_bound_has_the_present_step_as_its_lower_end():
+    found = combine(70, [TotalClaim("code", 400.0, "range(epochs) x a pass", 70.0, at_most=True, sure=True)])
+    assert (found.low, found.high, found.at_most) == (70, 400, True)
 
 
-def test_epochs_of_the_only_loader_tell_beside_a_schedule_that_moves_with_the_epochs(script):
-    script.epochs = 6
-    script.loader = torch.utils.data.DataLoader(torch.zeros(40, 2), batch_size=2)
-    one = scheduled("CosineAnnealingLR", T_max=script.epochs)
-    assert guess.total(15) == (120, "epochs x len(loader)")
-    stepped(*one, 2)
-    assert guess.total(45) == (120, "epochs x len(loader)")
+def nest_of(script, tmp_path, monkeypatch, length=None):
+    """The loops around the first call of step() in this script."""
+    path = tmp_path / "script.py"
+    path.write_text(textwrap.dedent(script))
+    monkeypatch.setattr(source, "STARTED", 1e12)
+    monkeypatch.setattr(places, "OURS", "/nowhere")
+    seen = []
+    space = {"__name__": "__main__", "step": lambda: seen or seen.append(places.chain()[1:])}
+    exec(compile(path.read_text(), str(path), "exec"), space)
+    kept = tuple(place for place in seen[0] if place.code.co_filename == str(path))
+    return loops.nest(kept, values.Reader(length))
 
 
-def test_an_endless_number_of_epochs_is_no_guess(script):
-    """More steps than the protocol takes: the supervisor would refuse every word of this rank."""
-    script.num_epochs = 2**52
-    script.loader = torch.utils.data.DataLoader([0.0] * 100)
-    assert guess.total(10) is None
-    script.num_epochs = 5
-    assert guess.total(10) == (500, "num_epochs x len(loader)")
-
-
-SCHEDULED = """
-import time, torch
-layer = torch.nn.Linear(2, 2)
-optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
-schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=60)
-def main():
-    for _ in range(60):
-        layer(torch.ones(1, 2)).sum().backward()
-        optimizer.step()
-        time.sleep(0.01)
-        schedule.step()
-main()
-"""
-
-
-def test_an_unchanged_script_has_its_total_guessed(supervisor, launch, finish):
-    finish(launch(SCHEDULED))
-    assert supervisor.last().guess == (60, "CosineAnnealingLR(T_max=)")
-    assert supervisor.last().total is None and supervisor.ranks[0].bad == []
+def whole(script, tmp_path, monkeypatch, length=None):
+    found = nest_of(script, tmp_path, monkeypatch, length)
+    return loops.reached(found, len(found.loops))
 
 
 @pytest.mark.parametrize(
-    ("told", "found"), [("", ((60, "max_iters"), None)), ("carbontui.report(total=77)", (None, 77))]
-)
+    ("script", "steps"),
+    [
+        ("for epoch in range(1, 7):\n    for i in range(0, 100, 10):\n        step()", 60),
+        ("n = 0\nfor _ in iter(int, 1):\n    step()\n    n += 1\n    if n >= 30: break", None),
+        ("def main(n, k=4):\n    for _ in range(n * k):\n        step()\nmain(n=5)", 20),
+        ("class T:\n    def __init__(self, n): self.n = n\n    def go(self):\n"
+         "        for _ in range(self.n): step()\nT(9).go()", 9),
+        ("def one():\n    step()\n[one() for _ in range(8)]", 8),
+        ("def main():\n    done = 0\n    while done < 25:\n        step()\n        done += 1\nmain()", 25),
+        ("def main():\n    done = 0\n    for _ in range(9):\n        for _ in range(9):\n            step()\n"
+         "            done += 1\n            if done == 12: return\nmain()", 12),
+        ("def main(flag=False):\n    for _ in range(9):\n        step()\n        if flag: break\nmain()", 9),
+        ("import itertools\nfor a, b in itertools.product([1, 2, 3], (4, 5)):\n    step()", 6),
+        ("def main():\n    going = True\n    while going:\n        step()\n        going = False\nmain()", None),
+    ],
+)  # fmt: skip
+def test_the_loops_around_a_step_say_how_often_it_is_made(script, steps, tmp_path, monkeypatch):
+    assert whole(script, tmp_path, monkeypatch) == steps
+
+
+def test_early_stopping_makes_it_an_upper_bound_and_an_option_that_is_off_does_not(tmp_path, monkeypatch):
+    loop = "def main(flag=False):\n    for _ in range(9):\n        step()\n        if {}: break\nmain()"
+    stopped = nest_of(loop.format("sum([1]) > len(str(flag))"), tmp_path, monkeypatch)
+    assert stopped.loops[0].at_most
+    assert not nest_of(loop.format("flag"), tmp_path / "..", monkeypatch).loops[0].at_most
+
+
+def test_epochs_without_progress_are_not_taken_for_a_limit(tmp_path, monkeypatch):
+    script = """
+        def main(patience=3):
+            bad = 0
+            for epoch in range(20):
+                step()
+                if epoch % 5 == 4:
+                    bad = 0
+                else:
+                    bad += 1
+                if bad >= patience + 9:
+                    break
+        main()
+    """
+    found = nest_of(script, tmp_path, monkeypatch)
+    assert loops.reached(found, 1) == 20 and found.loops[0].at_most
+
+
+def test_a_step_on_a_condition_makes_the_loop_an_upper_bound(tmp_path, monkeypatch):
+    script = "for i in range(100):\n    if len(str(i)) > 1 and (lambda: i % 4)() == 0:\n        step()"
+    assert nest_of(script, tmp_path, monkeypatch).sometimes
+    every = nest_of("for i in range(100):\n    if i % 4 == 0:\n        step()", tmp_path / "..", monkeypatch)
+    assert (every.sometimes, every.share) == (False, 4)
+
+
+def test_a_counter_of_the_script_says_where_a_resumed_training_is(tmp_path, monkeypatch):
+    script = "done = 150\nwhile True:\n    step()\n    done += 1\n    if done > 160: break"
+    (counter,) = nest_of(script, tmp_path, monkeypatch).counters
+    assert (counter.name, counter.end, counter.by) == ("done", 161, 1)
+
+
+def test_training_that_follows_is_seen(tmp_path, monkeypatch):
+    script = "def train(n):\n    for _ in range(n):\n        step()\n        x = 0 and x.backward()\ntrain(3)\n"
+    assert not nest_of(script, tmp_path, monkeypatch).ahead
+    assert nest_of(script + "train(4)\n", tmp_path / "..", monkeypatch).ahead
+
+
+def test_settings_are_remembered_without_keeping_them_alive(monkeypatch):
+    monkeypatch.setattr(settings, "kept", [])
+
+    class Args:
+        pass
+
+    one = Args()
+    one.trainer = {"max_epochs": 7}
+    one.lr = 0.1
+    settings.keep(one)
+    settings.keep({"epochs": 9, "name": "x"})
+    assert settings.find(("trainer", "max_epochs")) == settings.find(("max_epochs",)) == 7
+    assert settings.find(("epochs",)) == 9 and settings.find(("name",)) is None
+    del one
+    assert settings.find(("max_epochs",)) is None
+
+
+def test_rollouts_are_no_steps():
+    assert not {"n_steps", "num_steps"} & set(guess.STEPS)
+
+
+LOADED = """
+import time, torch
+from torch.utils.data import DataLoader
+layer = torch.nn.Linear(2, 2)
+optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+def main(epochs):
+    train, valid = DataLoader(torch.ones(40, 2), 2), DataLoader(torch.ones(9, 2), 1)
+    for epoch in range(epochs):
+        for batch in train:
+            layer(batch).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            time.sleep(0.02)
+        for batch in valid:
+            layer(batch)
+main(5)
+"""
+
+
+@needs("torch")
+def test_epochs_of_a_loader_inside_a_function_are_found_and_sure_after_one(supervisor, launch, finish):
+    finish(launch(LOADED))
+    last = supervisor.last()
+    assert last.guess[0] == 100 and last.guess_range[3] is True
+    assert last.guess_range[0] <= 100 <= last.guess_range[1] <= 110
+    assert last.total is None and supervisor.ranks[0].bad == []
+
+
+@pytest.mark.parametrize(("told", "found"), [("", (60, None)), ("carbontui.report(total=77)", (None, 77))])
 def test_what_the_script_says_is_no_guess(told, found, supervisor, launch, finish):
-    loop = "for _ in range(60):\n    time.sleep(0.01)\n    carbontui.step()\n"
+    loop = "for _ in range(max_iters):\n    time.sleep(0.02)\n    carbontui.step()\n"
     finish(launch(f"import time, carbontui\n{told}\nmax_iters = 60\n{loop}"))
-    assert (supervisor.last().guess, supervisor.last().total) == found
+    last = supervisor.last()
+    assert (last.guess and last.guess[0], last.total) == found

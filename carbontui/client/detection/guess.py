@@ -1,115 +1,384 @@
-"""Guesses how many steps a training will make from the script's objects; the user confirms it before a plan uses it.
+"""How many steps a training will make, as far as its code, loaders, settings, schedules and bars tell.
 
-Runs in the link's thread, never in the training's, and never reads the variables of a running function: that would
-keep its tensors alive.
+Each source makes a claim; `combine`, a pure function, makes one guess of them, with the interval in which the total
+lies. Runs in the link's thread, never in the training's, and never reads the variables of a running function: that
+would keep its tensors alive.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
+import math
 import sys
 import weakref
-from typing import Any, Callable, Iterable, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
-NAMES = (
-    *("max_iters", "max_steps", "total_steps", "num_steps", "n_steps", "num_iters", "n_iters", "num_iterations"),
-    *("total_iters", "train_iters", "num_training_steps", "num_train_steps", "max_train_steps", "iterations"),
+from carbontui.client.detection import ahead, loops, settings
+from carbontui.client.detection.places import Chain, Stream, watch
+from carbontui.client.detection.values import Reader
+
+STEPS = (
+    *("max_iters", "max_iter", "max_steps", "total_steps", "num_iters", "n_iters", "num_iterations", "iterations"),
+    *("total_iters", "train_iters", "num_training_steps", "num_train_steps", "max_train_steps", "train_steps"),
+    *("max_update", "max_updates", "train_num_steps"),
 )
-"""Names that scripts use for the total steps of a run."""
-EPOCHS = ("epochs", "num_epochs", "n_epochs", "max_epochs", "num_train_epochs")
-SETTINGS = ("args", "config", "cfg", "conf", "opt", "options", "hparams", "params", "FLAGS")
+"""Names that scripts use for the total steps of a run. Not n_steps and num_steps: those of a rollout."""
+EPOCHS = ("epochs", "num_epochs", "n_epochs", "max_epochs", "max_epoch", "num_train_epochs", "total_epochs")
+OBJECTS = ("args", "config", "cfg", "conf", "opt", "options", "hparams", "params", "FLAGS")
 FROM_STEPS = 3
 """Steps needed to see whether a schedule or a progress bar advances with the steps."""
+NEAR = 0.02
+"""Totals that differ by less are the same."""
+SLACK = 0.01
+"""A total that the code states may be off by this much, and by one: loops end a step early or late."""
+SURE_SHARE = 0.1
+"""A loop without a loader has shown that it goes on as its code says, after this share of it."""
+COUNT_MAX = 2**53
+SOURCE_MAX = 120
+NESTS_MAX = 100
 schedules: List[Callable[[], Any]] = []
+displays: List[Callable[[], Any]] = []
 
-Guess = Tuple[int, str]
+
+class TotalClaim(NamedTuple):
+    """What one source says. `low` and `high` bound the total, high None for no limit."""
+
+    kind: str
+    """code, schedule, bar or name: claims of two kinds are independent."""
+    steps: float
+    source: str
+    low: float = 0.0
+    high: Optional[float] = None
+    at_most: bool = False
+    sure: bool = False
+    """Borne out by a whole pass, or a good part of the loop."""
+    more: bool = False
+    """There may be more than this, whatever agrees with it."""
+
+
+class FoundTotal(NamedTuple):
+    steps: int
+    source: str
+    low: int
+    high: Optional[int]
+    at_most: bool
+    sure: bool
+    """Good enough to plan with."""
+
+
+def combine(steps: int, claims: Sequence[TotalClaim]) -> Optional[FoundTotal]:
+    """One guess of all claims, the first of them the best, after `steps`. None if none can hold."""
+    holding = [one for one in claims if _holds(one, steps)]
+    if not holding:
+        return None
+    best = holding[0]
+    agreeing = [
+        one for one in holding[1:] if one.kind != best.kind and abs(one.steps - best.steps) <= NEAR * best.steps
+    ]
+    if best.kind == "code":  # what the code says comes from the settings: the same source
+        agreeing = [one for one in agreeing if one.kind != "name"]
+    source = " and ".join(dict.fromkeys(one.source for one in [best, *agreeing[:1]]))
+    low, high = best.low, best.high
+    if agreeing and high is None and not best.more:
+        low, high = _around(best.steps)
+    most = max(steps, round(best.steps))
+    if best.at_most and high is None:
+        high = most
+    low_steps = min(max(steps, math.floor(low)), most)
+    sure = high is not None and (best.sure or bool(agreeing))
+    return FoundTotal(most, source, low_steps, None if high is None else max(most, math.ceil(high)), best.at_most, sure)
+
+
+def _holds(claim: TotalClaim, steps: int) -> bool:
+    most = claim.steps if claim.high is None else claim.high
+    return 1 < claim.steps < COUNT_MAX and steps <= max(most, _around(claim.steps)[1])
+
+
+def _around(steps: float) -> Tuple[float, float]:
+    return steps * (1 - SLACK) - 1, steps * (1 + SLACK) + 1
+
+
+# --- what is remembered as it is made ------------------------------------------------------------------------------
 
 
 def on_schedules(module: Any) -> None:
     """torch.optim.lr_scheduler has been imported: its objects are remembered, weakly."""
-    kind = getattr(module, "LRScheduler", None) or module._LRScheduler
+    _remember(getattr(module, "LRScheduler", None) or module._LRScheduler, schedules)
+
+
+def on_rich(module: Any) -> None:
+    """rich.progress has been imported."""
+    _remember(module.Progress, displays)
+
+
+def on_loaders(module: Any) -> None:
+    """torch.utils.data.dataloader has been imported: the passes over its loaders are noted as they begin."""
+    inner = module.DataLoader.__iter__
+
+    @functools.wraps(inner)
+    def __iter__(self: Any) -> Any:
+        iterator = inner(self)
+        try:
+            watch.passed(self, iterator)
+        except Exception:  # training goes on without it
+            return iterator
+        return iterator
+
+    module.DataLoader.__iter__ = __iter__
+
+
+def _remember(kind: Any, into: List[Callable[[], Any]]) -> None:
     inner = kind.__init__
 
     @functools.wraps(inner)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         inner(self, *args, **kwargs)
-        schedules[:] = [ref for ref in schedules if ref() is not None] + [weakref.ref(self)]
+        into[:] = [ref for ref in into if ref() is not None] + [weakref.ref(self)]
 
     kind.__init__ = __init__
 
 
-def total(steps: int) -> Optional[Guess]:
-    """The total steps and the source of the number; None without a clue. `steps` are done so far."""
-    if steps < FROM_STEPS:
-        return None
-    for source in (_by_schedule, _by_bar, _by_name, _by_epochs):
-        try:
-            found = source(steps)
-        except Exception:  # a script's objects may raise anything
-            continue
-        if found is not None and _count(found[0]) and found[0] >= steps:
-            return found
-    return None
+# --- the sources ---------------------------------------------------------------------------------------------------
 
 
-def _by_schedule(steps: int) -> Optional[Guess]:
-    """From a learning rate schedule that advances with the steps; one that advances with epochs says nothing."""
-    for ref in schedules:
-        schedule = ref()
-        if schedule is None or abs(int(schedule.last_epoch) - steps) > 1:
-            continue
-        kind = type(schedule).__name__
-        for name in ("total_steps", "T_max"):
-            told: Any = getattr(schedule, name, None)
-            if _count(told):
-                return int(told), f"{kind}({name}=)"
-        for chosen in getattr(schedule, "lr_lambdas", ()):
-            told = getattr(chosen, "keywords", {}).get("num_training_steps")
-            if _count(told):
-                return int(told), f"{kind}(num_training_steps=)"
-    return None
+class Passes(NamedTuple):
+    """The passes over the training's data so far."""
+
+    first: int
+    """Steps done when the first began."""
+    begun: int
+    """Passes with steps that have begun, the present one among them."""
+    here: int
+    """Steps done when the present one began."""
+    each: Tuple[int, ...]
+    """Steps of the last whole ones."""
+    expected: float
+    """Steps of the present one, as far as can be said."""
+    period: int = 1
+    """One of so many passes at that place of the code has steps."""
+    changes: bool = False
+    """The loader is replaced on some condition."""
 
 
-def _by_bar(steps: int) -> Optional[Guess]:
-    """From a tqdm progress bar that advances with the steps; not one of a single epoch, which restarts."""
-    tqdm = getattr(sys.modules.get("tqdm"), "tqdm", None)
-    for bar in list(getattr(tqdm, "_instances", ())):
-        if _count(bar.total) and bar.pos in (0, None) and bar.n > 0 and abs(bar.n - steps) <= max(2, steps // 10):
-            return int(bar.total), "tqdm(total=)"
-    return None
+class Detector:
+    """Remembers between looks what is costly to find, and which sources have been wrong."""
+
+    def __init__(self) -> None:
+        self.wrong: Set[Tuple[str, str]] = set()
+        self.stage: Tuple[Any, ...] = ()
+        self.stage_from = 0
+        self.stages = 0
+        self.clocked = False
+        """A clock ends one of the loops."""
+        self.passes: Optional[Passes] = None
+        self._nests: Dict[Any, Tuple[loops.Nest, int, bool]] = {}
+        """By place: its loops, after how many steps that was found, and whether a clock ends one of them."""
+
+    def total(self, steps: int) -> Optional[FoundTotal]:
+        """The guess after `steps`; None without a clue."""
+        if steps < FROM_STEPS or watch.look is None:
+            return None
+        claims: List[TotalClaim] = []
+        for source in (self._code, self._bars, self._schedules, self._names):
+            try:
+                claims += source(steps)
+            except Exception:  # a script's objects may raise anything
+                continue
+        if self.clocked:
+            return None
+        self.wrong |= {(one.kind, one.source) for one in claims if one.kind != "code" and not _holds(one, steps)}
+        return combine(steps, [one for one in claims if (one.kind, one.source) not in self.wrong])
+
+    def _code(self, steps: int) -> Iterator[TotalClaim]:
+        """From the loops around the steps, and the passes over the loader inside them."""
+        assert watch.look is not None
+        counted, chain, values = watch.look
+        stream = watch.leading
+        length = stream.length if stream is not None else None
+        nest, clocked = self._nest(chain, length, steps)
+        self.clocked = clocked
+        if nest.key != self.stage:
+            self.stage, self.stage_from, self.stages = nest.key, counted if self.stages else 0, self.stages + 1
+        known = values if [one.name for one in nest.counters] == [name for _, name in watch.globals] else ()
+        watch.globals = tuple((one.space, one.name) for one in nest.counters)
+        self.passes = None
+        depth, at = len(nest.loops), 0
+        if stream is not None:
+            around, _ = self._nest(stream.at, length, steps)
+            at = len(around.loops)
+            same = [one.line for one in around.loops] == [one.line for one in nest.loops[:at]] and at < depth
+            self.passes = _passes(stream, steps, nest.share) if same and ahead.over(stream.at) else None
+        totals: List[TotalClaim] = []
+        for counter, value in zip(nest.counters, known):
+            if isinstance(value, int):
+                total = counted + (counter.end - value) / counter.by
+                totals.append(self._stated(nest, total, counter.text, steps, nest.loops))
+        if self.passes is not None and (whole := loops.reached(nest, at)) is not None:
+            by_passes = self._by_passes(nest, at, whole, steps)
+            totals += [by_passes] if by_passes is not None else []
+        limits = [bound for bound in nest.bounds if bound.to == depth and bound.of == 0]
+        plain = nest._replace(bounds=tuple(one for one in nest.bounds if one not in limits))
+        ways = [float(one.times) for one in limits]
+        if depth and self.passes is None and (made := loops.reached(plain, depth)) is not None:
+            ways.append(made / nest.share)
+        total_ = min(ways, default=None)
+        if total_ is not None:
+            text = min(limits, key=lambda one: one.times).text if limits else " x ".join(one.text for one in nest.loops)
+            exact = all(one.exact for one in nest.bounds)
+            claim = self._stated(nest, self.stage_from + total_, text, steps, nest.loops)
+            totals.append(claim if exact else claim._replace(low=steps, at_most=True))
+        if totals:
+            best = min(totals, key=lambda one: one.steps)
+            if best.steps < loops.ENDLESS or not best.at_most:
+                yield best._replace(high=None, sure=False, at_most=False, more=True) if nest.ahead else best
+
+    def _nest(self, chain: Chain, length: Optional[int], steps: int) -> Tuple[loops.Nest, bool]:
+        """The loops around a place; thought about again when half as many steps more are done."""
+        key = (length, *((place.code, place.line) for place in chain))
+        known = self._nests.get(key)
+        if known is None or steps > known[1] * 1.5 + 10:
+            if len(self._nests) >= NESTS_MAX:
+                self._nests.clear()
+            known = self._nests[key] = loops.nest(chain, Reader(length)), steps, ahead.timed(chain)
+        return known[0], known[2]
+
+    def _stated(
+        self, nest: loops.Nest, total: float, text: str, steps: int, around: Sequence[loops.LoopAround]
+    ) -> TotalClaim:
+        at_most = nest.sometimes or any(one.at_most for one in around)
+        low, high = _around(total)
+        return TotalClaim("code", total, text, steps if at_most else low, high, at_most, steps >= SURE_SHARE * total)
+
+    def _by_passes(self, nest: loops.Nest, at: int, whole: float, steps: int) -> Optional[TotalClaim]:
+        passes = self.passes
+        assert passes is not None
+        left = whole / passes.period - (passes.begun - 1)
+        if left < 0.5 and steps > passes.here:
+            return None  # more passes than the code says
+        lasts = sorted(one for one in (*passes.each[-4:], passes.expected) if one > 0)
+        here = float(passes.here)
+        steady = len(lasts) and lasts[-1] - lasts[0] <= max(1, NEAR * lasts[-1])
+        recent = passes.expected if not passes.each or not steady else sum(passes.each[-4:]) / len(passes.each[-4:])
+        total = here + left * recent
+        at_most = any(one.at_most for one in nest.loops[:at]) or passes.changes
+        text = " x ".join([*(one.text for one in nest.loops[:at] if one.text), "a pass"])
+        if not passes.each or not (steady or passes.changes):
+            return TotalClaim("code", total, text, steps, None, more=bool(passes.each))
+        low = steps if at_most else here + left * lasts[0] * (1 - SLACK) - 1
+        return TotalClaim("code", total, text, low, here + left * lasts[-1] * (1 + SLACK) + 1, at_most, True)
+
+    def _bars(self, steps: int) -> Iterator[TotalClaim]:
+        """From progress bars that advance with the steps, or with the passes; one of a single pass is restarted."""
+        tqdm = getattr(sys.modules.get("tqdm"), "tqdm", None)
+        found = [(one.n, one.total, "tqdm(total=)") for one in list(getattr(tqdm, "_instances", ()))]
+        for ref in displays:
+            display = ref()
+            tasks = display.tasks if display is not None else ()
+            found += [(one.completed, one.total, "rich's progress") for one in tasks]
+        passes = self._shown_passes()
+        found = [one for one in found if isinstance(one[1], (int, float)) and one[1] > 1]
+        for (done, total, source), (inside, each, _) in itertools.permutations(found, 2):
+            if done > 0 and abs(done * each + inside - steps) <= max(2, each // 10):
+                yield TotalClaim("bar", float(total * each), f"{source} x {each:g}", *_around(total * each))
+        for done, total, source in found:
+            if passes is not None and abs(done - (passes.begun - 1)) <= 1 and passes.begun > 1:
+                yield TotalClaim("bar", passes.here + (total - passes.begun + 1) * passes.expected, source, steps)
+            elif abs(done - steps) <= max(2, steps // 10) and not self._one_pass(total):
+                yield TotalClaim("bar", float(total), source, steps)
+
+    def _schedules(self, steps: int) -> Iterator[TotalClaim]:
+        """From learning rate schedules that advance with the steps, or with the passes."""
+        passes = self._shown_passes()
+        for ref in schedules:
+            schedule = ref()
+            for name, told in _ends(schedule) if schedule is not None else ():
+                source, done = f"{type(schedule).__name__}({name}=)", int(schedule.last_epoch)
+                if abs(done - steps) <= max(2, steps // 20) and not self._one_pass(told):
+                    yield TotalClaim("schedule", float(told), source, steps)
+                elif passes is not None and passes.begun > 1 and done == passes.begun - 1:
+                    yield TotalClaim("schedule", passes.here + (told - done) * passes.expected, source, steps)
+
+    def _names(self, steps: int) -> Iterator[TotalClaim]:
+        """From what the script's settings call its steps or epochs."""
+        for source, value in _settings(STEPS):
+            if not self._one_pass(value):
+                yield TotalClaim("name", float(value), source, steps)
+        passes = self._shown_passes()
+        if passes is not None:
+            for source, value in _settings(EPOCHS):
+                yield TotalClaim(
+                    "name", passes.here + (value - passes.begun + 1) * passes.expected, f"{source} x a pass", steps
+                )
+
+    def _shown_passes(self) -> Optional[Passes]:
+        return self.passes if self.passes is not None and self.passes.expected > 0 else None
+
+    def _one_pass(self, total: float) -> bool:
+        """Whether this many steps, or batches, are one pass over a loader."""
+        passes = self._shown_passes()
+        lengths = {stream.length for stream in watch.streams.values()}
+        return total in lengths or (passes is not None and abs(total - passes.expected) <= 1 and passes.first == 0)
 
 
-def _by_name(steps: int) -> Optional[Guess]:
-    return _setting(NAMES)
+def _passes(stream: Stream, steps: int, share: int) -> Optional[Passes]:
+    """The passes of a stream; None before anything can be said. Between those with steps there may be some without, of
+    another phase, that begin at the same line."""
+    marks, lengths = list(stream.marks), list(stream.lengths)
+    whole = [after - before for before, after in zip(marks, marks[1:])]
+    drawn, here = getattr(stream.iterator(), "_num_yielded", 0), steps - marks[-1]
+    made = [one for one in whole if one > 0]
+    if not made:
+        if stream.length is None or here < FROM_STEPS:
+            return None
+        each = share if share > 1 else max(1, round(drawn / here)) if drawn else 1
+        return Passes(stream.first, 1, marks[-1], (), float(math.ceil(stream.length / each)))
+    at = [number for number, one in enumerate(whole) if one > 0]
+    before = lengths[at[-1]]
+    idle = here == 0 and drawn > 3 * max(1.0, (before or 0) / made[-1])
+    whole += [0] * idle
+    empty = len(whole) - 1 - at[-1]
+    period = at[-1] - at[-2] if len(at) > 1 else empty + 1
+    done = -(-(stream.begun - 1 + idle) // period)
+    expected = float(made[-1])
+    if period == 1 and before and stream.length and stream.length != before:
+        expected = stream.length * made[-1] / before
+    return Passes(stream.first, done + 1, marks[-1], tuple(made), expected, period, ahead.replaced(stream.at))
 
 
-def _by_epochs(steps: int) -> Optional[Guess]:
-    """Epochs times the length of the only DataLoader at the script's top level."""
-    torch_data = sys.modules.get("torch.utils.data")
-    kind = getattr(torch_data, "DataLoader", None)
+def _ends(schedule: Any) -> Iterator[Tuple[str, int]]:
+    for name in ("total_steps", "T_max"):
+        told: Any = getattr(schedule, name, None)
+        if _count(told):
+            yield name, int(told)
+    for chosen in getattr(schedule, "lr_lambdas", ()):
+        told = getattr(chosen, "keywords", {}).get("num_training_steps")
+        if _count(told):
+            yield "num_training_steps", int(told)
+
+
+def _settings(names: Sequence[str]) -> Iterator[Tuple[str, int]]:
+    """Counts of these names among the script's top-level variables, its settings objects, and what parsers made."""
     main = vars(sys.modules["__main__"])
-    loaders = [(name, value) for name, value in list(main.items()) if kind is not None and isinstance(value, kind)]
-    loaders = [(name, value) for name, value in loaders if not any(word in name for word in ("val", "test", "eval"))]
-    if len(loaders) != 1:
-        return None
-    name, loader = loaders[0]
-    epochs = _setting(EPOCHS)
-    return epochs and (epochs[0] * len(loader), f"{epochs[1]} x len({name})")
-
-
-def _setting(names: Iterable[str]) -> Optional[Guess]:
-    """The first of these that is a count among the script's top-level variables, or inside its settings objects."""
-    main = vars(sys.modules["__main__"])
-    for where in ("", *SETTINGS):
+    for where in ("", *OBJECTS):
         held = main.get(where) if where else main
         space = held if isinstance(held, dict) else getattr(held, "__dict__", None)
-        if not isinstance(space, dict):
-            continue
-        for name in names:
-            if _count(space.get(name)):
-                return int(space[name]), f"{where}.{name}" if where else name
-    return None
+        if isinstance(space, dict):
+            for name in names:
+                if _count(space.get(name)):
+                    yield (f"{where}.{name}" if where else name), int(space[name])
+    for path, value in settings.leaves():
+        if path[-1].lower() in names and _count(value):
+            yield ".".join(path), int(value)
 
 
 def _count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 1 < value < 2**53
+    return isinstance(value, int) and not isinstance(value, bool) and 1 < value < COUNT_MAX
+
+
+detector = Detector()
+
+
+def total(steps: int) -> Optional[FoundTotal]:
+    """The total steps as far as anything tells; None without a clue. `steps` are done so far."""
+    return detector.total(steps)

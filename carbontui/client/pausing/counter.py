@@ -32,11 +32,18 @@ class Counter:
     """The last timed step, as (steps done, clock time at its end); also requests timing of the next step."""
 
     def __init__(
-        self, slow: Callable[[], None], lock: ContextManager[Any], clock: Callable[[], float] = time.monotonic
+        self,
+        slow: Callable[[], None],
+        lock: ContextManager[Any],
+        clock: Callable[[], float] = time.monotonic,
+        look: Callable[[int], None] = lambda count: None,
     ) -> None:
+        """`look` is called in the training thread at the step after each watch(), about once a second; it must not
+        raise."""
         left = floor = SPAN  # the first step is slow: that is where the link starts
         base = limit = 0
         timed: Optional[Tuple[int, float]] = None
+        asked = True
 
         def step(n: int = 1) -> None:
             nonlocal left
@@ -45,8 +52,11 @@ class Counter:
                 turn()
 
         def turn() -> None:
-            nonlocal timed
+            nonlocal timed, asked
             count = settle()
+            if asked and (timed is None or count != timed[0]):
+                asked = False
+                look(count)
             timed = (count, clock())
             if count >= limit:
                 slow()
@@ -78,8 +88,9 @@ class Counter:
                 floor = min(SPAN, max(0, base + SPAN - at))
 
         def watch() -> Optional[Tuple[int, float]]:
-            nonlocal floor
+            nonlocal floor, asked
             with lock:
+                asked = True
                 floor = SPAN  # the next step takes the slow path, and resets the floor
                 return timed
 

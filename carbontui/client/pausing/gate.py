@@ -15,6 +15,7 @@ import traceback
 from typing import Any, Callable, Dict, List, Optional, Union
 
 from carbontui.client import device, marker
+from carbontui.client.detection.places import watch
 from carbontui.client.pausing.counter import FAR, Counter
 from carbontui.client.pausing.lease import Act, Lease
 from carbontui.client.pausing.wire import WantLine
@@ -27,8 +28,8 @@ class Gate:
         self.clock = clock
         lock = threading.RLock()
         self.cond = threading.Condition(lock)
-        self.explicit = Counter(self._explicit, lock, clock)
-        self.hooked = Counter(self._boundary, lock, clock)
+        self.explicit = Counter(self._explicit, lock, clock, watch.stepped)
+        self.hooked = Counter(self._boundary, lock, clock, watch.stepped)
         self.counter = self.hooked
         self.authority: Any = Lease()
         self.savers: List[Callable[[], Any]] = []

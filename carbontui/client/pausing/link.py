@@ -22,6 +22,7 @@ from typing import Any, Deque, Dict, Optional, Tuple
 
 from carbontui.client import marker
 from carbontui.client.detection import guess
+from carbontui.client.detection.places import watch
 from carbontui.client.pausing import wire
 from carbontui.client.pausing.gate import Gate
 from carbontui.client.pausing.signals import LastSave
@@ -102,6 +103,7 @@ class Link:
         """The count in the file."""
         self._talk = threading.Lock()
         """Held by the sender: this thread, never while it waits, or the training thread for its last message."""
+        watch.count = lambda: gate.counter.done()
         gate.on_change = self.changed
         gate.on_ack = self.ack
         self.thread = threading.Thread(target=self._run, name="carbontui-link", daemon=True)
@@ -257,12 +259,9 @@ class Link:
         timed = gate.counter.watch()
         done = gate.counter.done()
         self.count(done)
-        if gate.facts.get("total") is None and gate.facts.get("guess") is None and not gate.framework:
-            found = guess.total(gate.step_total())
-            if found is not None:
-                gate.facts["guess"] = found
         return {
             **gate.facts,
+            **self._guess(done),
             "step": done,
             "state": gate.shown_state(),
             "want_gen": gate.seen_gen,
@@ -272,6 +271,18 @@ class Link:
             "can_unload": bool(gate.savers),
             "timed": timed and (timed[0], round(max(0.0, gate.clock() - timed[1]), 6)),
         }
+
+    def _guess(self, done: int) -> Dict[str, Any]:
+        """The guess of the total, where nothing states it: absent once it no longer holds."""
+        if self.gate.facts.get("total") is not None or self.gate.framework:
+            return {}
+        found = guess.total(done)
+        if found is None:
+            return {}
+        start = self.gate.step_total() - self.gate.counter.done()
+        high = None if found.high is None else start + found.high
+        told = [start + found.low, high, found.at_most, found.sure]
+        return {"guess": (start + found.steps, found.source[: guess.SOURCE_MAX]), "guess_range": told}
 
     def count(self, done: int) -> None:
         """So many steps are done now: the newest point of the rate."""

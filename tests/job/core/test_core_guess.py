@@ -8,11 +8,12 @@ from msgspec import structs, to_builtins
 from states import inputs, job_state, rank, shown
 
 from carbontui import protocol
-from carbontui.job.supervisor.core import commands
+from carbontui.job.supervisor.core import advance, commands
 from carbontui.job.supervisor.core.planning import finish
 from carbontui.job.supervisor.core.state import job as state
 from carbontui.job.supervisor.core.state import progress
 from carbontui.job.supervisor.core.state.progress import restored
+from carbontui.job.supervisor.core.view import notices
 
 GUESS = (5000, "CosineAnnealingLR(T_max=)")
 
@@ -40,7 +41,7 @@ def told(job):
 def test_a_guess_is_shown_with_its_source_and_nothing_is_planned_with_it():
     job = heard(unknown())
     assert job.progress.total_s is None
-    assert told(job).guess == protocol.Guess(5000, GUESS[1], agreed=False) and told(job).steps_total is None
+    assert told(job).guess == protocol.Guess(5000, GUESS[1], agreed=False, low=10) and told(job).steps_total is None
     why = drawn(finish.why_no_shifting(job, inputs()))
     assert "5000 total steps are a guess, from CosineAnnealingLR(T_max=)" in why and "carbontui guess --accept" in why
 
@@ -99,3 +100,46 @@ def test_the_next_training_of_a_command_is_guessed_anew():
 def test_an_older_client_guesses_nothing(total):
     job = heard(unknown(), guess=None, total=total)
     assert told(job).guess is None and job.progress.steps_total == total
+
+
+SURE = {"guess": (5000, "range(args.epochs) x a pass"), "guess_range": (4900, 5100, False, True)}
+
+
+def test_a_total_that_an_epoch_bore_out_is_planned_with_and_has_an_interval():
+    job = heard(unknown(), **SURE)
+    assert job.progress.total_s == 500.0 and finish.why_no_shifting(job, inputs()) is None
+    assert told(job).guess == protocol.Guess(*SURE["guess"], agreed=True, low=4900, high=5100)
+    assert "accepted" not in told(job).provenance["steps_total"].source
+
+
+def test_a_deadline_is_kept_if_a_guessed_total_is_at_its_upper_end():
+    work = heard(unknown(), **SURE).progress
+    assert work.longest_left_s - work.left_s == pytest.approx(10.0)
+    assert heard(unknown(steps=5000)).progress.longest_left_s == work.left_s
+
+
+def test_a_guess_that_is_no_longer_offered_or_was_passed_is_withdrawn_and_said():
+    job = heard(unknown(), **SURE)
+    gone = heard(job, guess=None)
+    assert gone.progress.total_s is None and told(gone).guess is None
+    lines = [drawn(line) for line in notices.notices(gone, inputs(), ())]
+    assert any("withdrawn: 5,000 total steps" in line for line in lines)
+    passed = heard(job, step=5200, **SURE)
+    assert passed.progress.total_s is None and passed.progress.withdrawn == SURE["guess"]
+    open_again = heard(job, guess=(7000, "a pass"), guess_range=(10, None, False, False))
+    assert open_again.progress.total_s is None and told(open_again).guess.steps == 7000
+    _, effects = advance.advance(job, advance.RankChanged(rank(rate=10.0, guess=None), inputs()))
+    assert [type(effect).__name__ for effect in effects] == ["Record", "LogLine"]
+    assert heard(passed, guess=(9000, "b"), guess_range=(8900, 9100, False, True)).progress.withdrawn is None
+
+
+def test_a_training_that_was_loaded_again_keeps_its_guess_until_it_makes_another():
+    job = heard(unknown(), **SURE)
+    assert heard(job, guess=None, process="node1 77 1", restart=1).progress.guess == SURE["guess"]
+
+
+def test_a_person_may_refuse_every_guess_however_sure():
+    job = do(heard(unknown(), **SURE), accept=False)[0]
+    assert job.progress.total_s is None
+    assert heard(job, **SURE).progress.total_s is None
+    assert do(job)[0].progress.total_s == 500.0

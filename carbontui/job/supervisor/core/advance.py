@@ -12,7 +12,7 @@ from carbontui import protocol
 from carbontui.grid.types import GridForecast
 from carbontui.job.supervisor.core import commands
 from carbontui.job.supervisor.core.commands import Reply
-from carbontui.job.supervisor.core.effects import Effect, Replan, effects
+from carbontui.job.supervisor.core.effects import Effect, LogLine, Record, Replan, effects
 from carbontui.job.supervisor.core.rules import allowance_rules, control, trying
 from carbontui.job.supervisor.core.rules.observe import observe
 from carbontui.job.supervisor.core.state import job
@@ -21,7 +21,7 @@ from carbontui.job.supervisor.core.state.job import Calibrating, JobState, Total
 from carbontui.job.supervisor.core.state.levels import Level
 from carbontui.job.supervisor.core.state.plan import Plan
 from carbontui.power.curves.curve import Curve
-from carbontui.protocol import Statement
+from carbontui.protocol import Statement, statement
 from carbontui.site.sharing import Share
 
 NEAREST_S = 0.5
@@ -143,13 +143,23 @@ Event = (
 )
 
 
+def _withdrawn(before: JobState, after: JobState) -> tuple[Effect, ...]:
+    """What is said when a guessed total that was planned with has proved wrong."""
+    gone = after.progress.withdrawn
+    if gone is None or gone == before.progress.withdrawn:
+        return ()
+    said = statement("guess_withdrawn", steps=gone[0], source=gone[1])
+    return Record("guess_withdrawn", dict(said.parts)), LogLine(said)
+
+
 def advance(now: JobState, event: Event) -> tuple[JobState, tuple[Effect | Reply, ...]]:
     """The next state, and the effects in the order in which they are to be performed; of a command, its reply too."""
     match event:
         case Tick(inputs):
             return _tick(now, inputs)
         case RankChanged(rank, inputs):
-            return job.hear(now, rank, inputs), ()
+            after = job.hear(now, rank, inputs)
+            return after, _withdrawn(now, after)
         case LastCount(rank, inputs):
             return job.hear_left(now, rank, inputs), ()
         case Command(cmd, by, inputs, accepted):

@@ -164,7 +164,7 @@ def _guess(state: JobState, cmd: protocol.Cmd, by: str) -> tuple[JobState, Reply
             return state, _no(statement("no_guess"), 3)
         return state, _no(statement("no_guess_needed", steps=work.steps_total), 3)
     steps, source = work.guess
-    new = replace(state, progress=progress.agree(work, source if accept else ""))
+    new = replace(state, progress=progress.agree(work, source if accept else progress.NONE))
     facts = {"by": by, "accept": accept, "steps": steps, "source": source}
     if accept:
         told, why = statement("guess_taken", steps=steps, source=source), statement("cause_guess_taken", by=by)

@@ -88,7 +88,7 @@ def _first_plan_is_near(state: JobState, inputs: Inputs) -> bool:
 
 def must_run(state: JobState, inputs: Inputs) -> bool:
     """No slack is left before the deadline."""
-    left, deadline = state.progress.left_s, state.deadline_s
+    left, deadline = state.progress.longest_left_s, state.deadline_s
     if left is None or deadline is None:
         return False
     closed = forbidden.between_s(state.forbidden, inputs.now_s, deadline)
@@ -118,7 +118,7 @@ def drift_s(state: JobState) -> float:
 
 def drifted(state: JobState, now_s: float) -> bool:
     """Whether the work left deviates from the plan by more than the tolerance."""
-    left = state.progress.left_s
+    left = state.progress.longest_left_s
     if state.plan is None or state.plan.work_left_s is None or left is None:
         return False
     expected = max(0.0, state.plan.work_left_s - state.plan.work_done_s(now_s))

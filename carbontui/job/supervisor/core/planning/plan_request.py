@@ -62,7 +62,7 @@ def _curve_end_s(state: JobState, deadline_s: float) -> float:
 
 def plan_request(state: JobState, inputs: Inputs, given: GivenPrices | None = None) -> PlanRequest | None:
     """The request for a new plan, at shadow prices `given` by a cluster; None if there is nothing to plan."""
-    deadline, left, now = state.deadline_s, state.progress.left_s, inputs.now_s
+    deadline, left, now = state.deadline_s, state.progress.longest_left_s, inputs.now_s
     if deadline is None or left is None:
         return None
     # if the deadline cannot be met, plan to the soonest finish: the slots up to it need prices, too
@@ -118,7 +118,7 @@ def preview_request(
 ) -> PreviewRequest | None:
     """A what-if request: another budget, another carbon price (currency per tonne), or another level in the slot at
     `slot_s`; None: no work is left."""
-    left, now = state.progress.left_s, inputs.now_s
+    left, now = state.progress.longest_left_s, inputs.now_s
     if left is None:
         return None
     deadline = budget.deadline_s(state.start_s, state.progress.total_s)

@@ -221,7 +221,7 @@ def hear(state: JobState, rank: Rank, inputs: Inputs) -> JobState:
     work = progress.saw_step(work, rank.step, rank.start_step, rank.total)
     if rank.saved_b is not None and state.unloading.saved_b != rank.saved_b:
         state = replace(state, unloading=replace(state.unloading, saved_b=rank.saved_b))
-    work = progress.saw_guess(work, rank.guess, rank.total)
+    work = progress.saw_guess(work, rank.guess, rank.total, rank.guess_range, rank.process)
     return replace(state, measured=known, progress=work)
 
 

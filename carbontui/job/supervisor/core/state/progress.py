@@ -27,8 +27,10 @@ MEMORY_STEPS = 20
 CAPPED_STEPS = 20
 FASTER = 1.05
 """This many steps under a cap, faster than the reference by this factor, show that the reference is too slow."""
-ANY = "*"
-"""Acceptance of a guess from any source."""
+ANY, NONE = "*", "-"
+"""Acceptance of a guess from any source, and from none, however sure it is."""
+GUESS_SLACK = 0.01
+"""A guess without an interval is passed this far beyond it, and by more than one step."""
 PAST_MOST = 100
 """How many ended processes are remembered by name."""
 REPORT_WALL_S = 1.0
@@ -57,6 +59,16 @@ class Pace:
 NO_PACE, NO_BLOCKS = Pace(), Blocks()
 
 
+class GuessRange(Struct, frozen=True):
+    """The interval of a guessed total: `high` None for no limit, `at_most` if it is an upper bound."""
+
+    low: Steps
+    high: Steps | None
+    at_most: bool
+    sure: bool
+    """Two sources agree, or it was borne out: good enough to plan with."""
+
+
 class Progress(Struct, frozen=True):
     """What is known of the work at one moment; everything except the spans being timed survives a respawn.
 
@@ -80,8 +92,15 @@ class Progress(Struct, frozen=True):
     """`steps_total` as stated by the script; the user's --steps takes precedence."""
     guess: tuple[Steps, str] | None = None
     """Total steps guessed from the script's environment, and the source; counted like `steps_total`."""
+    guess_range: GuessRange | None = None
+    """Of the guess, counted like it; None from an older client."""
+    guess_by: str = ""
+    """The process that made it."""
+    withdrawn: tuple[Steps, str] | None = None
+    """The last guess that was planned with and proved wrong, until another is planned with."""
     agreed: str = ""
-    """The source of the guess that the user accepted for planning; ANY with `run --guess`, '' for none."""
+    """The source of the guess that the user accepted for planning; ANY with `run --guess`, NONE if he refused, '' if he
+    said nothing: then one that is sure is planned with."""
     plain_done_s: Seconds = 0.0
     """Reference-speed seconds run, from the clock and the speeds of the levels."""
     ref_steps: Annotated[float, Meta(ge=0)] = 0.0
@@ -114,7 +133,9 @@ class Progress(Struct, frozen=True):
 
     @property
     def _agrees(self) -> bool:
-        return self.guess is not None and self.agreed in (ANY, self.guess[1])
+        if self.guess is None or self.agreed == NONE:
+            return False
+        return self.agreed in (ANY, self.guess[1]) or (self.guess_range is not None and self.guess_range.sure)
 
     @property
     def ref_rate(self) -> float | None:
@@ -170,6 +191,15 @@ class Progress(Struct, frozen=True):
             return None
         return max(0.0, self.work_s - self.done_s - (self.ahead_s if rate and self.step else 0.0))
 
+    @property
+    def longest_left_s(self) -> float | None:
+        """`left_s` at the upper end of a guessed total: what must fit before a deadline."""
+        left, rate, bounds = self.left_s, self.ref_rate, self.guess_range
+        if left is None or not rate or not self.guessed or bounds is None or self.steps_total is None:
+            return left
+        more = _believed(max(0, (bounds.high or 0) - self.steps_total) / rate)
+        return left if more is None else left + more
+
 
 def _believed(seconds: float) -> float | None:
     """Work in seconds if plausible, else None: a data set without a length reports the largest integer."""
@@ -212,7 +242,7 @@ def saw_process(known: Progress, process: str, alive: Set[str], *, fresh: bool) 
         known = replace(known, before=known.step, base=known.step, blocks=NO_BLOCKS)
         if known.told_total is not None:
             known = replace(known, steps_total=None, told_total=None)
-        known = replace(known, guess=None)
+        known = replace(known, guess=None, guess_range=None, withdrawn=None)
     return replace(known, processes=(*others, process))
 
 
@@ -233,15 +263,50 @@ def saw_step(known: Progress, step: int, start_step: int, total: int | None) -> 
     return known
 
 
-def saw_guess(known: Progress, guess: tuple[int, str] | None, total: int | None) -> Progress:
-    """A rank's guess when it knows no `total`; used for planning if the user accepted guesses of this source."""
-    if total is not None or guess is None:
-        return replace(known, guess=None) if total is not None and known.guess else known
-    return _with_guess(replace(known, guess=(known.before + guess[0], guess[1])))
+def saw_guess(
+    known: Progress,
+    guess: tuple[int, str] | None,
+    total: int | None,
+    bounds: tuple[int, int | None, bool, bool] | None = None,
+    process: str = "",
+) -> Progress:
+    """A rank's guess when it knows no `total`: planned with if it is sure, or the user accepted its source. Withdrawn
+    when the process that made it offers it no longer, or the steps have passed it."""
+    if total is not None:
+        return replace(known, guess=None, guess_range=None, withdrawn=None) if known.guess else known
+    if guess is not None:
+        whole = None
+        if bounds is not None:
+            low, high, at_most, sure = bounds
+            low, high = known.before + low, None if high is None else known.before + high
+            whole = GuessRange(low, high, at_most, sure)
+        made = replace(known, guess=(known.before + guess[0], guess[1]), guess_range=whole, guess_by=process)
+        if known.guessed and not known.agreed and not made._agrees:  # no longer sure: the total is open again
+            made = replace(made, withdrawn=known.guess, steps_total=None, told_total=None)
+        known = made
+        if not _passed(known):
+            return _with_guess(known)
+    elif known.guess is None or (known.guess_by != process and not _passed(known)):
+        return known
+    return _without_guess(known)
+
+
+def _passed(known: Progress) -> bool:
+    if known.guess is None:
+        return False
+    steps, bounds = known.guess[0], known.guess_range
+    return known.step > max(steps * (1 + GUESS_SLACK) + 1, (bounds.high or 0) if bounds is not None else 0)
+
+
+def _without_guess(known: Progress) -> Progress:
+    """Nothing is guessed any more."""
+    if known.guessed:
+        known = replace(known, withdrawn=known.guess, steps_total=None, told_total=None)
+    return replace(known, guess=None, guess_range=None)
 
 
 def agree(known: Progress, source: str) -> Progress:
-    """The user accepts guesses of this source for planning; '' revokes that."""
+    """The user accepts guesses of this source for planning; NONE refuses all."""
     if known.guessed:
         known = replace(known, steps_total=None, told_total=None)
     return _with_guess(replace(known, agreed=source))
@@ -250,7 +315,7 @@ def agree(known: Progress, source: str) -> Progress:
 def _with_guess(known: Progress) -> Progress:
     if known.guess is None or not known._agrees or known.steps_total != known.told_total:
         return known
-    return replace(known, steps_total=known.guess[0], told_total=known.guess[0])
+    return replace(known, steps_total=known.guess[0], told_total=known.guess[0], withdrawn=None)
 
 
 def ran(

@@ -28,6 +28,8 @@ def notices(state: JobState, inputs: Inputs, ours: Iterable[Statement]) -> list[
     # the consequence of the user's own command comes before standing conditions
     if late := finish.unreachable_by_pause(state, inputs.now_s):
         found.append(late)
+    if (gone := state.progress.withdrawn) is not None:
+        found.append(statement("guess_withdrawn", steps=gone[0], source=gone[1]))
     found += allowance_rules.notices(state, inputs.now_s)
     if not inputs.guarded:
         found.append(statement("unguarded"))

@@ -56,7 +56,8 @@ def sources(state: JobState, inputs: Inputs, status: protocol.Status) -> dict[st
     signal = "yours" if yours else "typical" if grid == "default" else "realised"
     found["avoided_g"] = Source(worst(realised, "estimated"), statement("source_avoided", watts=watts, signal=signal))
     if state.progress.guessed and state.progress.guess:
-        guess = statement("source_guess", guess=state.progress.guess[1], agreed=not state.spec.guess)
+        by_user = state.progress.agreed == state.progress.guess[1]
+        guess = statement("source_guess", guess=state.progress.guess[1], agreed=by_user)
         found["steps_total"] = Source("estimated", guess)
     if status.finish_expected is not None:
         found["finish_expected"] = Source("forecast", statement("source_plan"))

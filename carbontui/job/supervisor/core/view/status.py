@@ -81,7 +81,9 @@ def _guess(state: JobState) -> protocol.Guess | None:
     work = state.progress
     if work.guess is None or not (work.steps_total is None or work.guessed):
         return None
-    return protocol.Guess(*work.guess, agreed=work.guessed)
+    bounds = work.guess_range
+    low, high, at_most = (work.step, None, False) if bounds is None else (bounds.low, bounds.high, bounds.at_most)
+    return protocol.Guess(*work.guess, work.guessed, max(low, min(work.step, work.guess[0])), high, at_most)
 
 
 def _power_w(state: JobState, inputs: Inputs, gpus: tuple[protocol.Gpu, ...]) -> float | None:

@@ -1,0 +1,395 @@
+"""How often the code comes to a place: the loops around it, how many times each runs, and what ends it early.
+
+Read from the source (source.py). Depth d is inside the first d of the loops, 0 outside of all: a nest says how many
+times depth d is reached in one run of a smaller depth.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from carbontui.client.detection.ahead import around, follows, stops
+from carbontui.client.detection.places import Chain
+from carbontui.client.detection.source import Scope, last, lines, own, scopes
+from carbontui.client.detection.values import UNKNOWN, MadeOf, Reader
+
+ENDLESS = 10**7
+"""As many iterations or more are no end: scripts write it where something else ends the loop."""
+_WRAPPERS = ("tqdm", "enumerate", "track", "list", "reversed", "sorted", "iter", "prange", "progress_bar", "master_bar")
+_EACH_STEP = ("sync", "accum", "main_process", "rank", "master")
+"""Parts of the names of conditions that hold at each optimizer step, or in the process that counts."""
+
+
+class LoopAround(NamedTuple):
+    """One loop around a place. times: None if not known; at_most: something may end it earlier."""
+
+    line: int
+    times: Optional[int]
+    at_most: bool = False
+    text: str = ""
+
+
+class LoopBound(NamedTuple):
+    """Depth `to` is reached `times` times at most in one run of depth `of`."""
+
+    of: int
+    to: int
+    times: int
+    exact: bool = True
+    """False if it is not known from which number it is counted."""
+    text: str = ""
+
+
+class StepCounter(NamedTuple):
+    """A number of a module that counts the steps: where it ends, and by how much it goes up."""
+
+    space: Dict[str, Any]
+    name: str
+    end: int
+    by: int
+    text: str = ""
+
+
+class Nest(NamedTuple):
+    """The loops around a place, the outermost first."""
+
+    loops: Tuple[LoopAround, ...] = ()
+    bounds: Tuple[LoopBound, ...] = ()
+    ahead: bool = False
+    """Other training follows behind the loops."""
+    key: Tuple[Any, ...] = ()
+    """The stage of the command: changes where the training goes on in another place."""
+    counters: Tuple[StepCounter, ...] = ()
+    share: int = 1
+    """Batches that a step is made of, where the code says so."""
+    sometimes: bool = False
+    """A step is made on a condition that cannot be followed."""
+
+
+class _Level(NamedTuple):
+    scope: Scope
+    node: ast.AST
+
+
+def nest(chain: Chain, reader: Reader) -> Nest:
+    """The loops around the innermost frame of this chain."""
+    stack = scopes(chain)
+    levels: List[_Level] = []
+    depths: Dict[int, int] = {}
+    for number, scope in enumerate(stack):
+        callee = stack[number + 1].function if number + 1 < len(stack) else None
+        levels += [_Level(scope, node) for node in around(scope, callee)]
+        depths[id(scope)] = len(levels)
+    bounds: List[LoopBound] = []
+    counters: List[StepCounter] = []
+    loops = []
+    share = _share(stack, reader)
+    for depth, level in enumerate(levels):
+        found = _Ends(stack, levels, depths, reader, share)
+        loops.append(found.loop(depth, level))
+        bounds += found.bounds
+        counters += found.counters
+    first = levels[0] if levels else None
+    outside = stack[: stack.index(first.scope)] if first else stack
+    key = tuple((id(scope.body), scope.line) for scope in outside)
+    key += ((id(first.scope.body), getattr(first.node, "lineno", 0)),) if first else ()
+    ahead = any(follows(scope) for scope in ([*outside, first.scope] if first else outside))
+    inside = stack[stack.index(first.scope) :] if first else []
+    sometimes = any(_on_condition(scope, reader) for scope in inside)
+    return Nest(tuple(loops), tuple(bounds), ahead, key, tuple(counters), share, sometimes)
+
+
+def reached(
+    nest_: Nest, depth: int, pass_at: Optional[int] = None, per_pass: Optional[float] = None
+) -> Optional[float]:
+    """How often this depth is reached in all; None if that is not known. Depth `pass_at` reaches the innermost one
+    `per_pass` times, as measured."""
+    times: List[float] = [1.0]
+    full = len(nest_.loops)
+    for d in range(1, depth + 1):
+        own_ = nest_.loops[d - 1].times
+        most = times[d - 1] * own_ if own_ is not None else math.inf
+        if d == full and pass_at is not None and per_pass is not None:
+            most = times[pass_at] * per_pass
+        for bound in nest_.bounds:
+            if bound.to == d and bound.of < d:
+                most = min(most, times[bound.of] * bound.times)
+        times.append(most)
+    return times[depth] if math.isfinite(times[depth]) and times[depth] < ENDLESS * 100 else None
+
+
+def _on_condition(scope: Scope, reader: Reader) -> bool:
+    """Whether the present line of a function is reached on a condition that may not hold."""
+    changing = {
+        last(one)
+        for node in own(scope.body)
+        if isinstance(node, (ast.For, ast.AugAssign))
+        for one in ast.walk(node.target)
+    }
+    for node in own(scope.body):
+        if isinstance(node, ast.If) and lines([*node.body, *node.orelse], scope.line):
+            names = {one.id for one in ast.walk(node.test) if isinstance(one, ast.Name)}
+            held = UNKNOWN if names & changing else reader.value(scope, node.test)
+            main = any(isinstance(one, ast.Name) and one.id == "__name__" for one in ast.walk(node.test))
+            known = held is not UNKNOWN and bool(held) == lines(node.body, scope.line)
+            if not (main or known or _each_step(scope, node.test, reader)):
+                return True
+    return False
+
+
+def _each_step(scope: Scope, test: ast.AST, reader: Reader) -> bool:
+    """Whether a condition holds at each optimizer step, or in the process that counts."""
+    for part in _parts(test, ast.And):
+        words = " ".join(last(one).lower() for one in ast.walk(part))
+        if not (_every(scope, part, reader) or any(word in words for word in _EACH_STEP)):
+            return False
+    return True
+
+
+def _share(stack: Sequence[Scope], reader: Reader) -> int:
+    """Of `if (i + 1) % n == 0: optimizer.step()` the n, of `if i % n: continue` before it too."""
+    for scope in reversed(stack):
+        for node in own(scope.body):
+            if isinstance(node, ast.If) and (n := _every(scope, node.test, reader)):
+                if lines(node.body, scope.line):
+                    return n
+                skips = any(isinstance(one, ast.Continue) for one in node.body)
+                if skips and any(lines(getattr(loop, "body", []), node.lineno) for loop in around(scope, None)):
+                    return n
+    return 1
+
+
+def _every(scope: Scope, test: ast.AST, reader: Reader) -> int:
+    for node in ast.walk(test):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+            n = reader.value(scope, node.right)
+            if _count(n) and n > 1:
+                return int(n)
+    return 0
+
+
+def _count(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < ENDLESS
+
+
+class _Ends:
+    """What ends one loop."""
+
+    def __init__(
+        self, stack: List[Scope], levels: List[_Level], depths: Dict[int, int], reader: Reader, share: int
+    ) -> None:
+        self.stack, self.levels, self.depths, self.reader, self.share = stack, levels, depths, reader, share
+        self.bounds: List[LoopBound] = []
+        self.counters: List[StepCounter] = []
+        self.at_most = False
+        self.text = ""
+
+    def loop(self, depth: int, level: _Level) -> LoopAround:
+        scope, node = level
+        times: Optional[float] = None
+        line = getattr(node, "lineno", 0)
+        if isinstance(node, ast.While):
+            for part in _parts(node.test, ast.And):
+                if not self._compared(scope, part, stops=False) and self.reader.value(scope, part) is UNKNOWN:
+                    self.at_most = True
+        elif isinstance(node, (ast.For, ast.AsyncFor)):
+            times = self.times(scope, node.iter)
+            if depth == len(self.levels) - 1 and self._of_optimizers(scope, node):
+                times = 1
+        else:
+            generators = node.generators  # type: ignore[attr-defined]
+            times = math.prod(self.times(scope, one.iter) or math.inf for one in generators)
+            self.at_most = any(one.ifs for one in generators)
+        for test in stops(node):
+            for part in _parts(test, ast.Or):
+                every = _parts(part, ast.And)
+                if any(not isinstance(one, ast.Compare) and self.reader.value(scope, one) is False for one in every):
+                    continue  # an option that is off
+                known = [self._compared(scope, one, stops=True) for one in every]
+                if not any(known) and self.reader.value(scope, part) is not False:
+                    self.at_most = True
+        heads = [getattr(node, "iter", None), *(one.iter for one in getattr(node, "generators", ()))]
+        text = " x ".join(ast.unparse(one) for one in heads if one is not None)
+        return LoopAround(line, int(times) if times is not None and times < ENDLESS else None, self.at_most, text)
+
+    def _of_optimizers(self, scope: Scope, node: ast.AST) -> bool:
+        """`for one in optimizers: one.step()`: of several the first counts."""
+        targets = {one.id for one in ast.walk(node.target) if isinstance(one, ast.Name)}  # type: ignore[attr-defined]
+        calls = [one for one in own(node) if isinstance(one, ast.Call) and one.lineno == scope.line]
+        bases = [one.func.value for one in calls if isinstance(one.func, ast.Attribute) and one.func.attr == "step"]
+        return any(isinstance(one, ast.Name) and one.id in targets for base in bases for one in ast.walk(base))
+
+    def times(self, scope: Scope, node: ast.AST, depth: int = 0) -> Optional[float]:
+        """How many times a for statement runs over this."""
+        if isinstance(node, ast.Call) and depth < 8:
+            name = last(node.func)
+            if name in _WRAPPERS and node.args:
+                return self.times(scope, node.args[0], depth + 1)
+            if name == "zip":
+                known = [times for one in node.args if (times := self.times(scope, one, depth + 1)) is not None]
+                return min(known) if known else None
+            if name == "product":
+                every = [self.times(scope, one, depth + 1) for one in node.args]
+                return None if None in every else math.prod(one for one in every if one is not None)
+        value = self.reader.value(scope, node)
+        if isinstance(node, ast.Name) and value is UNKNOWN and scope.function is not None:
+            given = [one for one in scope.file.assigned(scope.function).get(node.id, []) if one is not None]
+            if len(given) == 1 and isinstance(given[0], ast.Call) and depth < 8:
+                return self.times(scope, given[0], depth + 1)  # bar = tqdm(range(...))
+        if type(value).__name__.lower().startswith("tqdm"):
+            value = value.iterable
+        if isinstance(value, (range, list, tuple, dict, set, str)) and not isinstance(value, MadeOf):
+            return len(value)
+        if value is not UNKNOWN and type(value).__module__ in ("numpy", "torch") and hasattr(value, "shape"):
+            return len(value)
+        if isinstance(node, ast.Call) and last(node.func) in ("range", "trange") and len(node.args) >= 2:
+            end = self.reader.value(scope, node.args[1])
+            if _count(end):
+                self.at_most = True  # it begins where a checkpoint says
+                return float(end)
+        return None
+
+    def _compared(self, scope: Scope, test: ast.AST, *, stops: bool) -> bool:
+        """Of `counter >= n` or `while counter < n`, a bound. Whether it is one."""
+        if not isinstance(test, ast.Compare) or len(test.ops) != 1:
+            return False
+        left, right, op = test.left, test.comparators[0], type(test.ops[0])
+        mirrored = {ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.Gt: ast.Lt, ast.GtE: ast.LtE, ast.Eq: ast.Eq}
+        wanted = (ast.Gt, ast.GtE, ast.Eq) if stops else (ast.Lt, ast.LtE)
+        for counter, limit, kind in ((left, right, op), (right, left, mirrored.get(op))):
+            if kind not in wanted:
+                continue
+            more = kind in ((ast.Gt,) if stops else (ast.LtE,))
+            n = self.reader.value(scope, limit)
+            extra = 0
+            if isinstance(counter, ast.BinOp) and isinstance(counter.op, ast.Add):  # step + 1 >= n
+                extra = self.reader.value(scope, counter.right)
+                counter = counter.left
+                if extra is UNKNOWN:
+                    continue
+            self.text = ast.unparse(test)
+            if self._counted(scope, counter, n, extra, more):
+                return True
+        return False
+
+    def _counted(self, scope: Scope, counter: ast.AST, n: Any, extra: int, more: bool) -> bool:
+        name = last(counter)
+        if not name:
+            return False
+        if isinstance(n, float) and n == math.inf:
+            return True
+        known = _count(n)
+        for depth, (where, node) in enumerate(self.levels):
+            own_name = isinstance(node, ast.For) and name in {last(one) for one in ast.walk(node.target)}
+            if own_name and where.function is scope.function and known:  # the loop's own variable
+                start = self._start_of(where, node.iter, name)  # type: ignore[attr-defined]
+                times = n - extra - start + more
+                # at the end of the body the last one has run, before it it has not
+                self.bounds.append(LoopBound(depth, depth + 1, max(1, int(times)), True, self.text))
+                return True
+        for where in self.stack:
+            for node in own(where.body):
+                grows = _grows(where, node, name, self.reader)
+                if grows is None:
+                    continue
+                to = self._depth(where, node.lineno)  # type: ignore[attr-defined]
+                if not known or self._sometimes(where, node, name, to):
+                    return False
+                by = grows * (self.share if to == len(self.levels) and not self._beside(where, node) else 1)
+                reset, begins = self._reset(scope, where, name, to)
+                live = where.function is None and isinstance(where.space.get(name), int)
+                if live and reset == 0 and to == len(self.levels):
+                    end = int(n) - extra + (grows if more else 0)
+                    self.counters.append(StepCounter(where.space, name, end, by, self.text))
+                    return True
+                times = math.ceil((n - extra - (begins or 0) + (grows if more else 0)) / by)
+                self.bounds.append(LoopBound(reset, to, max(1, times), begins is not None, self.text))
+                return True
+        return False
+
+    def _sometimes(self, where: Scope, node: ast.AST, name: str, to: int) -> bool:
+        """Whether a counter does not go up each time, or is set back: it counts the epochs without progress, say."""
+        for one in where.file.above(node):
+            if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)):
+                break
+            beside = isinstance(one, ast.If) and not lines([*one.body, *one.orelse], where.line)
+            if beside and not _each_step(where, one.test, self.reader):  # type: ignore[attr-defined]
+                return True
+        given = (one for one in own(where.body) if isinstance(one, ast.Assign) and one is not node)
+        back = [one for one in given if any(last(target) == name for target in one.targets)]
+        return any(self._depth(where, one.lineno) >= to for one in back)
+
+    def _start_of(self, scope: Scope, iterated: ast.AST, name: str) -> int:
+        """The first value of a loop's variable."""
+        if isinstance(iterated, ast.Call) and last(iterated.func) == "enumerate":
+            given = iterated.args[1:2] + [one.value for one in iterated.keywords if one.arg == "start"]
+        elif (isinstance(iterated, ast.Call) and last(iterated.func) == "count") or (
+            isinstance(iterated, ast.Call) and last(iterated.func) == "range" and len(iterated.args) > 1
+        ):
+            given = iterated.args[:1]
+        else:
+            given = []
+        value = self.reader.value(scope, given[0]) if given else 0
+        return int(value) if isinstance(value, (int, float)) else 0
+
+    def _beside(self, where: Scope, node: ast.AST) -> bool:
+        """Whether this line is run with each step, where a step is made of several batches."""
+        every = [one for one in own(where.body) if isinstance(one, ast.If) and _every(where, one.test, self.reader)]
+        around = [one for one in every if lines(one.body, where.line)]
+        return all(lines(one.body, node.lineno) for one in around)  # type: ignore[attr-defined]
+
+    def _depth(self, scope: Scope, line: int) -> int:
+        """How many of the loops are around this line."""
+        inside = [level for level in self.levels if level.scope is scope]
+        before = self.depths[id(scope)] - len(inside)
+        return before + sum(lines(getattr(level.node, "body", []), line) for level in inside)
+
+    def _reset(self, scope: Scope, where: Scope, name: str, to: int) -> Tuple[int, Optional[int]]:
+        """At which depth a counter is set anew, and to what; None where that cannot be said."""
+        depth, start = 0, UNKNOWN
+        seen = False
+        for one in dict.fromkeys((where, scope, *self.stack)):
+            for node in own(one.body):
+                if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
+                    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                    for target in targets:
+                        value: Optional[ast.AST] = node.value
+                        if isinstance(target, ast.Tuple) and name in {last(part) for part in target.elts}:
+                            at = [last(part) for part in target.elts].index(name)
+                            parts = value.elts if isinstance(value, ast.Tuple) else []
+                            value = parts[at] if at < len(parts) else None
+                        elif last(target) != name:
+                            continue
+                        at_depth = self._depth(one, node.lineno)
+                        if at_depth < to and (not seen or at_depth >= depth):
+                            depth, start, seen = at_depth, self.reader.value(one, value), True
+            if seen:
+                break
+        if not seen:
+            for cls in where.file.classes.values():
+                for method in cls.body:
+                    if isinstance(method, ast.FunctionDef):
+                        for value in where.file.assigned(method).get(f"self.{name}", []):
+                            if value is not None:
+                                start, seen = self.reader.value(Scope(where.file, method, where.space), value), True
+        return depth, int(start) if isinstance(start, (int, float)) else None
+
+
+def _grows(scope: Scope, node: ast.AST, name: str, reader: Reader) -> Optional[int]:
+    """By how much this statement lets a counter of this name go up."""
+    if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add) and last(node.target) == name:
+        by = reader.value(scope, node.value)
+    elif isinstance(node, ast.Assign) and last(node.targets[0]) == name and isinstance(node.value, ast.BinOp):
+        if not (isinstance(node.value.op, ast.Add) and last(node.value.left) == name):
+            return None
+        by = reader.value(scope, node.value.right)
+    else:
+        return None
+    return int(by) if _count(by) else None
+
+
+def _parts(test: ast.AST, kind: Any) -> List[ast.AST]:
+    """The parts of `a and b`, or of `a or b`."""
+    return list(test.values) if isinstance(test, ast.BoolOp) and isinstance(test.op, kind) else [test]

@@ -1,0 +1,120 @@
+"""Where in the code the training thread is: its frames' code and lines, never their variables.
+
+A variable of a running function must not be read: that would keep its tensors alive. Code, line and a module's own
+namespace are safe to hold. Everything here is cheap, and is thought about elsewhere, in the link's thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import weakref
+from collections import deque
+from types import CodeType
+from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Tuple
+
+FRAMES_MAX = 60
+MARKS_MAX = 64
+STREAMS_MAX = 32
+OURS = __file__.rpartition("/detection/")[0]
+
+
+class Place(NamedTuple):
+    """A frame that is running."""
+
+    code: CodeType
+    line: int
+    space: Dict[str, Any]
+    """The namespace of its module."""
+
+
+Chain = Tuple[Place, ...]
+"""The frames of a thread, the innermost first, without ours."""
+
+
+def chain() -> Chain:
+    """Of the calling thread."""
+    found: List[Place] = []
+    frame = sys._getframe(1)
+    while frame is not None and len(found) < FRAMES_MAX:
+        code = frame.f_code
+        if not code.co_filename.startswith(OURS):
+            found.append(Place(code, frame.f_lineno, frame.f_globals))
+        frame = frame.f_back  # type: ignore[assignment]
+    return tuple(found)
+
+
+class Stream:
+    """The passes that begin at one place of the code, over one loader or several that follow each other."""
+
+    def __init__(self, at: Chain) -> None:
+        self.at = at
+        self.begun = 0
+        """Passes begun."""
+        self.marks: Deque[int] = deque(maxlen=MARKS_MAX)
+        """The steps done when each of the last passes began."""
+        self.lengths: Deque[Optional[int]] = deque(maxlen=MARKS_MAX)
+        """Batches of the loader of each, where it knows."""
+        self.first = 0
+        """The steps done when the first one began."""
+        self.iterator: Callable[[], Any] = lambda: None
+
+    @property
+    def at_work(self) -> bool:
+        """Whether its present pass has begun and is not over."""
+        drawn = getattr(self.iterator(), "_num_yielded", 0)
+        return drawn > 0 and (self.length is None or drawn < self.length or self.length <= 2)
+
+    @property
+    def length(self) -> Optional[int]:
+        return self.lengths[-1] if self.lengths else None
+
+
+class Watch:
+    """What the training thread leaves for the link's. `count` gives the steps done."""
+
+    def __init__(self) -> None:
+        self.count: Callable[[], int] = lambda: 0
+        self.streams: Dict[Tuple[Any, ...], Stream] = {}
+        self.look: Optional[Tuple[int, Chain, Tuple[Any, ...]]] = None
+        """The last step looked at: its number, its place, and the values of `globals` then."""
+        self.aside = False
+        """The boundary at hand is no step: another optimizer's."""
+        self.leading: Optional[Stream] = None
+        """The passes in which the steps are made: at work when one ends, the innermost of several."""
+        self.globals: Tuple[Tuple[Dict[str, Any], str], ...] = ()
+        """Names of modules that count something, to be read at the next look."""
+
+    def stepped(self, count: int) -> None:
+        """In the training thread, about once a second: a step has just been counted."""
+        if self.aside:
+            return
+        with contextlib.suppress(Exception):
+            at_work = [one for one in list(self.streams.values()) if one.at_work]
+            if at_work and not (self.leading in at_work and self.leading.marks[-1] >= at_work[-1].marks[-1]):
+                self.leading = max(at_work, key=lambda one: one.marks[-1])
+            self.look = count, chain(), tuple(space.get(name) for space, name in self.globals)
+
+    def passed(self, loader: Any, iterator: Any) -> None:
+        """In the training thread: a pass over a loader begins."""
+        at, steps = chain(), self.count()
+        try:
+            length = len(loader)
+        except Exception:  # an iterable set has no length
+            length = None
+        key = tuple((place.code, place.line) for place in at)
+        stream = self.streams.get(key)
+        if stream is None:
+            if len(self.streams) >= STREAMS_MAX:
+                return
+            stream = self.streams[key] = Stream(at)
+            stream.first = steps
+        if stream.marks and steps == stream.marks[-1] and getattr(stream.iterator(), "_num_yielded", 1) == 0:
+            return  # zip() begins several at once: the first one's passes are counted
+        stream.begun += 1
+        stream.marks.append(steps)
+        stream.lengths.append(length)
+        stream.iterator = weakref.ref(iterator)
+
+
+watch = Watch()

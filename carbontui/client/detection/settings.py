@@ -1,0 +1,140 @@
+"""A script's settings, wherever it reads them: remembered, weakly, when a parser of options makes them.
+
+argparse (and with it HfArgumentParser), tyro, click (and with it typer), OmegaConf and Hydra. Each is asked for counts
+only when a total is looked for, since scripts derive further ones later.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import time
+import weakref
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+
+DEPTH_MAX = 4
+LEAVES_MAX = 2000
+KEPT_MAX = 64
+Path = Tuple[str, ...]
+FRESH_S = 5.0
+kept: List[Callable[[], Any]] = []
+_known: Tuple[List[int], float, List[Tuple[Path, Any]]] = [], 0.0, []
+
+
+def keep(made: Any) -> None:
+    """Remember what a parser returned; of a dict or tuple, which cannot be referred to weakly, its numbers."""
+    if isinstance(made, (tuple, list)):
+        for one in made:
+            keep(one)
+        return
+    ref: Callable[[], Any]
+    if isinstance(made, dict):
+        numbers = {key: value for key, value in made.items() if _number(value)}
+        ref = lambda: numbers  # noqa: E731
+    else:
+        try:
+            ref = weakref.ref(made)
+        except TypeError:
+            return
+    kept[:] = [*(old for old in kept if old() is not None), ref][-KEPT_MAX:]
+
+
+def leaves() -> List[Tuple[Path, Any]]:
+    """All numbers in all settings, with where they are; read anew after some seconds, since scripts change them."""
+    global _known
+    made = [one for one in (ref() for ref in list(kept)) if one is not None]
+    state, now = [id(one) for one in made], time.monotonic()
+    if _known[0] != state or now > _known[1]:
+        found = (leaf for one in made for leaf in _leaves(one, (), 0))
+        _known = state, now + FRESH_S, list(itertools.islice(found, LEAVES_MAX))
+    return _known[2]
+
+
+def find(path: Path) -> Optional[Any]:
+    """The number at the end of this path in any of the settings; None if there is none, or several that differ."""
+    found = {value for where, value in leaves() if where[-len(path) :] == path}
+    return found.pop() if len(found) == 1 else None
+
+
+def _leaves(made: Any, path: Path, depth: int) -> Iterator[Tuple[Path, Any]]:
+    for name, value in _parts(made).items():
+        if not isinstance(name, str):
+            continue
+        if _number(value):
+            yield (*path, name), value
+        elif depth < DEPTH_MAX and _parts(value):
+            yield from _leaves(value, (*path, name), depth + 1)
+
+
+def _parts(made: Any) -> Dict[Any, Any]:
+    if type(made).__module__.startswith("omegaconf"):
+        from omegaconf import OmegaConf
+
+        try:
+            whole = OmegaConf.to_container(made, resolve=True)
+        except Exception:  # a value that is missing, or an interpolation that does not hold
+            whole = OmegaConf.to_container(made, resolve=False)
+        return whole if isinstance(whole, dict) else {}
+    if isinstance(made, dict):
+        return dict(made)
+    if type(made).__module__ in ("builtins", "torch", "numpy"):
+        return {}
+    return dict(getattr(made, "__dict__", {}))
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _after(owner: Any, name: str, take: Callable[..., Any]) -> None:
+    """Have `take` called with what this function returns."""
+    inner = owner.__dict__[name]
+    plain = inner.__func__ if isinstance(inner, (staticmethod, classmethod)) else inner
+
+    @functools.wraps(plain)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        made = plain(*args, **kwargs)
+        try:
+            take(made)
+        except Exception:  # a script's objects may raise anything
+            return made
+        return made
+
+    setattr(owner, name, staticmethod(call) if isinstance(inner, staticmethod) else call)
+
+
+def on_argparse(module: Any) -> None:
+    """argparse has been imported; parse_args() calls parse_known_args()."""
+    _after(module.ArgumentParser, "parse_known_args", lambda made: keep(made[0]))
+
+
+def on_hf_parser(module: Any) -> None:
+    """transformers.hf_argparser has been imported: its dataclasses are made of a Namespace, which is gone then."""
+    for name in ("parse_args_into_dataclasses", "parse_dict"):
+        _after(module.HfArgumentParser, name, keep)
+
+
+def on_tyro(module: Any) -> None:
+    _after(module, "cli", keep)
+
+
+def on_click(module: Any) -> None:
+    """click.core has been imported: the parameters of a command are known when it is invoked."""
+    inner = module.Context.invoke
+
+    @functools.wraps(inner)
+    def invoke(*args: Any, **kwargs: Any) -> Any:
+        keep(kwargs)
+        return inner(*args, **kwargs)
+
+    module.Context.invoke = invoke
+
+
+def on_omegaconf(module: Any) -> None:
+    for name in ("create", "merge", "load", "structured"):
+        _after(module.OmegaConf, name, keep)
+
+
+def on_hydra(module: Any) -> None:
+    """Hydra's loader of configurations has been imported."""
+    _after(module.ConfigLoaderImpl, "load_configuration", keep)

@@ -1,0 +1,204 @@
+"""The source of the functions that a thread is in: their syntax, what they assign, and how they were called."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import os
+import time
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
+
+from carbontui.client.detection.places import Chain
+
+SIZE_MAX = 300_000
+"""Longer files are not read: parsing takes a second per megabyte, in which the training waits."""
+LIBRARIES = tuple(
+    f"/{name}/" for name in ("torch", "accelerate", "transformers", "hydra", "omegaconf", "click", "typer")
+)
+"""No loop of a training is in these."""
+STARTED = time.time()
+Function = Union[ast.FunctionDef, ast.AsyncFunctionDef]
+
+
+class File:
+    """A file's syntax tree, with its functions and classes by name and the parent of each node."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self.tree = tree
+        self.functions: List[Function] = []
+        self.classes: Dict[str, ast.ClassDef] = {}
+        self.parents: Dict[ast.AST, ast.AST] = {}
+        for node in ast.walk(tree):
+            for child in ast.iter_child_nodes(node):
+                self.parents[child] = node
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                self.functions.append(node)
+            elif isinstance(node, ast.ClassDef):
+                self.classes[node.name] = node
+        self._assigned: Dict[ast.AST, Dict[str, List[Any]]] = {}
+
+    def named(self, name: str) -> Iterator[Function]:
+        return (one for one in self.functions if one.name == name)
+
+    def owner(self, function: ast.AST) -> Optional[ast.ClassDef]:
+        """The class of a method."""
+        parent = self.parents.get(function)
+        return parent if isinstance(parent, ast.ClassDef) else None
+
+    def above(self, node: ast.AST) -> Iterator[ast.AST]:
+        while node in self.parents:
+            node = self.parents[node]
+            yield node
+
+    def assigned(self, function: ast.AST) -> Dict[str, List[Any]]:
+        """What is assigned in a function: by name (`self.name` for its attributes) the expressions, None for what
+        cannot be one."""
+        known = self._assigned.get(function)
+        if known is None:
+            known = self._assigned[function] = {}
+            for node in own(function):
+                for name, value in _assignments(node):
+                    known.setdefault(name, []).append(value)
+        return known
+
+
+_files: Dict[str, Optional[File]] = {}
+
+
+def read(name: str, space: Dict[str, Any]) -> Optional[File]:
+    """The file of this name; None for one that cannot be read, or was changed since this process began."""
+    if name not in _files:
+        _files[name] = None
+        try:
+            if not os.path.exists(name) or os.stat(name).st_mtime <= STARTED + 1:
+                text = "".join(linecache.getlines(name, space))
+                if 0 < len(text) < SIZE_MAX:
+                    _files[name] = File(ast.parse(text))
+        except (OSError, SyntaxError, ValueError, RecursionError):
+            pass
+    return _files[name]
+
+
+def own(function: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a function, without those of the functions and classes inside it."""
+    waiting = [function]
+    while waiting:
+        node = waiting.pop()
+        if node is not function:
+            yield node
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+                continue
+        waiting += reversed(list(ast.iter_child_nodes(node)))
+
+
+def dotted(node: ast.AST) -> str:
+    """`a.b.c` of a name or an attribute, '' for others."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        base = dotted(node.value)
+        return f"{base}.{node.attr}" if base else ""
+    return ""
+
+
+def last(node: ast.AST) -> str:
+    """The last part of a name, an attribute, or the key of a subscript."""
+    if isinstance(node, ast.Subscript):
+        key = node.slice
+        return key.value if isinstance(key, ast.Constant) and isinstance(key.value, str) else ""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _assignments(node: ast.AST) -> Iterator[Tuple[str, Any]]:
+    if isinstance(node, ast.Assign):
+        for target in node.targets:
+            yield from _unpacked(target, node.value)
+    elif isinstance(node, ast.AnnAssign) and node.value is not None:
+        yield from _unpacked(node.target, node.value)
+    elif isinstance(node, (ast.AugAssign, ast.For, ast.AsyncFor)):
+        yield from _unpacked(node.target, None)
+    elif isinstance(node, ast.withitem) and node.optional_vars is not None:
+        yield from _unpacked(node.optional_vars, None)
+    elif isinstance(node, ast.NamedExpr):
+        yield from _unpacked(node.target, node.value)
+
+
+def _unpacked(target: ast.AST, value: Optional[ast.AST]) -> Iterator[Tuple[str, Any]]:
+    if isinstance(target, (ast.Tuple, ast.List)):
+        parts = value.elts if isinstance(value, (ast.Tuple, ast.List)) else []
+        same = len(parts) == len(target.elts) and not any(
+            isinstance(one, ast.Starred) for one in [*parts, *target.elts]
+        )
+        for number, one in enumerate(target.elts):
+            yield from _unpacked(one, parts[number] if same else None)
+    elif dotted(target):
+        yield dotted(target), value
+
+
+class Scope:
+    """A function at work, or a module: what its names mean."""
+
+    def __init__(
+        self,
+        file: File,
+        function: Optional[ast.AST],
+        space: Dict[str, Any],
+        line: int = 0,
+        caller: Optional[Scope] = None,
+        call: Optional[ast.Call] = None,
+    ) -> None:
+        self.file, self.function, self.space, self.line, self.caller, self.call = (
+            *(file, function, space),
+            *(line, caller, call),
+        )
+
+    @property
+    def body(self) -> ast.AST:
+        return self.file.tree if self.function is None else self.function
+
+
+def scopes(chain: Chain) -> List[Scope]:
+    """The functions at work whose source is known, the outermost first."""
+    found: List[Scope] = []
+    caller: Optional[Scope] = None
+    for place in reversed(chain):
+        name, path = place.code.co_name, place.code.co_filename
+        file = None if any(one in path for one in LIBRARIES) or path.startswith("<") else read(path, place.space)
+        if file is None or (name.startswith("<") and name != "<module>"):
+            continue
+        function: Optional[Function] = None
+        if name != "<module>":
+            first = place.code.co_firstlineno
+            same = [one for one in file.named(name) if first in _first_lines(one)]
+            if not same:
+                continue
+            function = same[0]
+        call = _call(caller, file, function) if caller is not None and function is not None else None
+        caller = Scope(file, function, place.space, place.line, caller, call)
+        found.append(caller)
+    return found
+
+
+def _first_lines(function: Function) -> Tuple[int, ...]:
+    return function.lineno, *(one.lineno for one in function.decorator_list)
+
+
+def _call(caller: Scope, file: File, function: Function) -> Optional[ast.Call]:
+    """The call by which `caller` has come to this function."""
+    names = {function.name}
+    owner = file.owner(function)
+    if owner is not None and function.name in ("__init__", "__call__"):
+        names.add(owner.name)
+    found = [
+        node
+        for node in own(caller.body)
+        if isinstance(node, ast.Call)
+        and node.lineno <= caller.line <= (node.end_lineno or node.lineno)
+        and last(node.func) in names
+    ]
+    return found[0] if found else None
+
+
+def lines(body: Sequence[ast.stmt], line: int) -> bool:
+    """Whether a line is among these statements."""
+    return bool(body) and body[0].lineno <= line <= (body[-1].end_lineno or body[-1].lineno)

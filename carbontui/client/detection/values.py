@@ -1,0 +1,346 @@
+"""What an expression of a script comes to, read from its source: no code of the script is run, no variable of a
+running function is read.
+
+A name of a module has its present value. Inside a function a name is what it was assigned, a parameter what the
+caller passed, an attribute of self what the class's methods assign to it; what cannot be followed is looked up among
+the settings by its name.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import math
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from carbontui.client.detection import settings
+from carbontui.client.detection.source import Scope, last, own
+
+DEPTH_MAX = 40
+UNKNOWN: Any = type("Unknown", (), {"__repr__": lambda self: "UNKNOWN", "__bool__": lambda self: False})()
+_CALLS: Dict[str, Callable[..., Any]] = {
+    "int": int,
+    "float": float,
+    "min": min,
+    "max": max,
+    "round": round,
+    "abs": abs,
+    "range": range,
+    "sum": sum,
+    "ceil": math.ceil,
+    "floor": math.floor,
+    "bool": bool,
+    "tuple": tuple,
+    "list": list,
+    "trange": range,
+}
+_ELSEWHERE = ("val", "test", "eval", "dev")
+"""Parts of the names of loaders that no training goes over."""
+
+
+class MadeOf(NamedTuple):
+    """What calling an unknown class with keywords makes: it has them as attributes, most likely."""
+
+    call: ast.Call
+    scope: Scope
+
+
+class Reader:
+    """Finds what expressions come to. `length`: batches in a pass over the loader of the training, where known."""
+
+    def __init__(self, length: Optional[int] = None) -> None:
+        self.length = length
+        self.used: List[str] = []
+        """Names of the settings that were used."""
+
+    def value(self, scope: Scope, node: Optional[ast.AST], depth: int = 0) -> Any:
+        """The value of an expression, UNKNOWN where it cannot be said."""
+        if node is None or depth > DEPTH_MAX:
+            return UNKNOWN
+        method = getattr(self, "_" + type(node).__name__.lower(), None)
+        if method is None:
+            return UNKNOWN
+        try:
+            return method(scope, node, depth + 1)
+        except Exception:  # a script's values may raise anything
+            return UNKNOWN
+
+    def _constant(self, scope: Scope, node: ast.Constant, depth: int) -> Any:
+        return node.value
+
+    def _tuple(self, scope: Scope, node: ast.Tuple, depth: int) -> Any:
+        if any(isinstance(one, ast.Starred) for one in node.elts):
+            return UNKNOWN
+        return tuple(self.value(scope, one, depth) for one in node.elts)
+
+    _list = _tuple
+
+    def _dict(self, scope: Scope, node: ast.Dict, depth: int) -> Any:
+        return {key.value: self.value(scope, value, depth) for key, value in zip(node.keys, node.values)
+                if isinstance(key, ast.Constant)}  # fmt: skip
+
+    def _binop(self, scope: Scope, node: ast.BinOp, depth: int) -> Any:
+        left, right = self.value(scope, node.left, depth), self.value(scope, node.right, depth)
+        if not (isinstance(left, (int, float)) and isinstance(right, (int, float))):
+            return UNKNOWN
+        kind = type(node.op)
+        if kind is ast.Pow and (abs(left) > 1000 or abs(right) > 100):
+            return UNKNOWN
+        done: Any = {
+            ast.Add: lambda: left + right,
+            ast.Sub: lambda: left - right,
+            ast.Mult: lambda: left * right,
+            ast.Div: lambda: left / right,
+            ast.FloorDiv: lambda: left // right,
+            ast.Mod: lambda: left % right,
+            ast.Pow: lambda: left**right,
+        }.get(kind)
+        return done() if done is not None else UNKNOWN
+
+    def _unaryop(self, scope: Scope, node: ast.UnaryOp, depth: int) -> Any:
+        value = self.value(scope, node.operand, depth)
+        if value is UNKNOWN:
+            return UNKNOWN
+        return not value if isinstance(node.op, ast.Not) else -value if isinstance(node.op, ast.USub) else value
+
+    def _boolop(self, scope: Scope, node: ast.BoolOp, depth: int) -> Any:
+        ends = (lambda value: not value) if isinstance(node.op, ast.And) else bool
+        open_ = False
+        value: Any = UNKNOWN
+        for part in node.values:
+            value = self.value(scope, part, depth)
+            if value is UNKNOWN:
+                open_ = True
+            elif ends(value):
+                return value if not open_ or isinstance(value, bool) else UNKNOWN
+        return UNKNOWN if open_ else value
+
+    def _compare(self, scope: Scope, node: ast.Compare, depth: int) -> Any:
+        if len(node.ops) != 1:
+            return UNKNOWN
+        left, right = self.value(scope, node.left, depth), self.value(scope, node.comparators[0], depth)
+        if left is UNKNOWN or right is UNKNOWN:
+            return UNKNOWN
+        done: Any = {
+            ast.Gt: lambda: left > right,
+            ast.GtE: lambda: left >= right,
+            ast.Lt: lambda: left < right,
+            ast.LtE: lambda: left <= right,
+            ast.Eq: lambda: left == right,
+            ast.NotEq: lambda: left != right,
+            ast.Is: lambda: left is right,
+            ast.IsNot: lambda: left is not right,
+            ast.In: lambda: left in right,
+        }.get(type(node.ops[0]))
+        return bool(done()) if done is not None else UNKNOWN
+
+    def _ifexp(self, scope: Scope, node: ast.IfExp, depth: int) -> Any:
+        test = self.value(scope, node.test, depth)
+        return UNKNOWN if test is UNKNOWN else self.value(scope, node.body if test else node.orelse, depth)
+
+    def _namedexpr(self, scope: Scope, node: ast.NamedExpr, depth: int) -> Any:
+        return self.value(scope, node.value, depth)
+
+    def _name(self, scope: Scope, node: ast.Name, depth: int) -> Any:
+        name = node.id
+        if scope.function is None:
+            return self._of_module(scope, name)
+        given = scope.file.assigned(scope.function).get(name, [])
+        args = getattr(scope.function, "args", None)
+        is_param = args is not None and name in _params(args)
+        if not given and not is_param:
+            outer = next((one for one in scope.file.above(scope.function) if isinstance(one, ast.FunctionDef)), None)
+            if outer is None:
+                return self._of_module(scope, name)
+            at_work = scope.caller
+            while at_work is not None and at_work.function is not outer:
+                at_work = at_work.caller
+            return self._name(at_work or Scope(scope.file, outer, scope.space), node, depth)
+        value = self._param(scope, name, depth) if is_param else UNKNOWN
+        if is_param and value is UNKNOWN:
+            value = self._setting((name,))
+        if given:
+            if any(one is None for one in given):
+                return UNKNOWN
+            if value is UNKNOWN or not value:  # `if steps is None: steps = ...`
+                value = self.value(scope, given[-1], depth)
+        return value
+
+    def _of_module(self, scope: Scope, name: str) -> Any:
+        if name in scope.space:
+            return scope.space[name]
+        return getattr(builtins, name, UNKNOWN)
+
+    def _param(self, scope: Scope, name: str, depth: int) -> Any:
+        """What the caller passed for a parameter, or its default."""
+        function, call = scope.function, scope.call
+        args: ast.arguments = function.args  # type: ignore[union-attr]
+        if (
+            call is None
+            and scope.caller is None
+            and function is not None
+            and getattr(function, "name", "") == "__init__"
+        ):
+            call, made_in = self._made(scope)
+            if call is None:
+                return UNKNOWN
+            caller: Optional[Scope] = made_in
+        else:
+            caller = scope.caller
+        if call is None or caller is None:
+            return UNKNOWN
+        names = [one.arg for one in [*args.posonlyargs, *args.args]]
+        method = scope.file.owner(function) is not None and names[:1] in (["self"], ["cls"])  # type: ignore[arg-type]
+        at = names.index(name) - method if name in names else -1
+        for keyword in call.keywords:
+            if keyword.arg == name:
+                return self.value(caller, keyword.value, depth)
+        if 0 <= at < len(call.args) and not any(isinstance(one, ast.Starred) for one in call.args[: at + 1]):
+            return self.value(caller, call.args[at], depth)
+        for keyword in call.keywords:
+            if keyword.arg is None:
+                value = self._part(self.value(caller, keyword.value, depth), name, depth)
+                if value is not UNKNOWN:
+                    return value
+                return self._setting((*_path(keyword.value), name))
+        if any(isinstance(one, ast.Starred) for one in call.args):
+            return UNKNOWN
+        defaults = dict(zip(reversed(names), reversed(args.defaults)))
+        defaults.update({one.arg: value for one, value in zip(args.kwonlyargs, args.kw_defaults) if value})
+        return self.value(Scope(scope.file, None, scope.space), defaults[name], depth) if name in defaults else UNKNOWN
+
+    def _made(self, scope: Scope) -> Tuple[Optional[ast.Call], Optional[Scope]]:
+        """The only call of this __init__'s class in its file."""
+        owner = scope.file.owner(scope.function) if scope.function is not None else None
+        names = {owner.name} if owner is not None else set()
+        names |= {one.name for one in scope.file.classes.values() if any(last(base) in names for base in one.bases)}
+        calls = [node for node in ast.walk(scope.file.tree) if isinstance(node, ast.Call) and last(node.func) in names]
+        if len(calls) != 1:
+            return None, None
+        inside = next((one for one in scope.file.above(calls[0]) if isinstance(one, ast.FunctionDef)), None)
+        return calls[0], Scope(scope.file, inside, scope.space)
+
+    def _attribute(self, scope: Scope, node: ast.Attribute, depth: int) -> Any:
+        if isinstance(node.value, ast.Name) and node.value.id == "self" and scope.function is not None:
+            value = self._of_self(scope, node.attr, depth)
+        else:
+            value = self._part(self.value(scope, node.value, depth), node.attr, depth)
+        return self._setting(_path(node)) if value is UNKNOWN else value
+
+    def _of_self(self, scope: Scope, name: str, depth: int) -> Any:
+        """What the methods of the class assign to an attribute."""
+        function = scope.function
+        owner = scope.file.owner(function) if function is not None else None
+        if owner is None:
+            return UNKNOWN
+        kin = [owner, *(scope.file.classes[last(one)] for one in owner.bases if last(one) in scope.file.classes)]
+        kin += [one for one in scope.file.classes.values() if any(last(base) == owner.name for base in one.bases)]
+        values = []
+        for one in kin:
+            for method in one.body:
+                if isinstance(method, ast.FunctionDef):
+                    given = scope.file.assigned(method).get(f"self.{name}", [])
+                    if any(value is None for value in given):
+                        return UNKNOWN
+                    inside = scope
+                    while inside is not None and inside.function is not method:
+                        inside = inside.caller  # type: ignore[assignment]
+                    there = inside or Scope(scope.file, method, scope.space)
+                    values += [self.value(there, value, depth) for value in given]
+                elif isinstance(method, ast.Assign) and any(last(target) == name for target in method.targets):
+                    values.append(self.value(Scope(scope.file, None, scope.space), method.value, depth))
+        known = [value for value in values if value is not UNKNOWN and value is not None]
+        return known[-1] if known and len(known) == len([one for one in values if one is not None]) else UNKNOWN
+
+    def _subscript(self, scope: Scope, node: ast.Subscript, depth: int) -> Any:
+        base, key = self.value(scope, node.value, depth), self.value(scope, node.slice, depth)
+        if key is UNKNOWN:
+            return UNKNOWN
+        if isinstance(base, (dict, list, tuple, str)):
+            return base[key]
+        value = self._part(base, key, depth) if isinstance(key, str) else UNKNOWN
+        return self._setting(_path(node)) if value is UNKNOWN else value
+
+    def _call(self, scope: Scope, node: ast.Call, depth: int) -> Any:
+        name = last(node.func)
+        if any(isinstance(one, ast.Starred) for one in node.args):
+            return UNKNOWN
+        if name == "len" and len(node.args) == 1:
+            return self._len(scope, node.args[0], depth)
+        if isinstance(node.func, ast.Attribute):
+            base = self.value(scope, node.func.value, depth)
+            if name == "size" and hasattr(base, "shape"):
+                return int(base.shape[self.value(scope, node.args[0], depth)])
+            if name == "get" and isinstance(base, dict):
+                return base.get(*(self.value(scope, one, depth) for one in node.args))
+            if name in ("items", "keys", "values") and isinstance(base, dict):
+                return tuple(base)
+        if name in _CALLS and not (
+            name in scope.space and callable(scope.space[name]) and name not in ("ceil", "floor", "trange")
+        ):
+            args = [self.value(scope, one, depth) for one in node.args]
+            return UNKNOWN if any(one is UNKNOWN for one in args) else _CALLS[name](*args)
+        if isinstance(node.func, ast.Name):
+            for function in scope.file.named(name):
+                returns = [one for one in own(function) if isinstance(one, ast.Return)]
+                if len(returns) == 1 and scope.file.owner(function) is None:
+                    return self.value(Scope(scope.file, function, scope.space, 0, scope, node), returns[0].value, depth)
+            if name == "dict" or (name[:1].isupper() and node.keywords):
+                return MadeOf(node, scope)
+        return UNKNOWN
+
+    def _len(self, scope: Scope, node: ast.AST, depth: int) -> Any:
+        value = self.value(scope, node, depth)
+        if type(value).__module__ in ("builtins", "numpy", "torch") and hasattr(value, "__len__"):
+            return len(value)
+        if value is not UNKNOWN and "DataLoader" in {one.__name__ for one in type(value).__mro__}:
+            return len(value)
+        named = last(node).lower()
+        if (
+            self.length is not None
+            and ("load" in named or "train" in named or named.endswith("dl"))
+            and not any(word in named for word in _ELSEWHERE)
+        ):
+            return self.length
+        return UNKNOWN
+
+    def _part(self, base: Any, name: str, depth: int) -> Any:
+        """An attribute of a value, without running code of its class."""
+        if base is UNKNOWN or base is None:
+            return UNKNOWN
+        if isinstance(base, MadeOf):
+            for keyword in base.call.keywords:
+                if keyword.arg == name:
+                    return self.value(base.scope, keyword.value, depth)
+            return UNKNOWN
+        if isinstance(base, dict) and name in base:
+            return base[name]
+        if type(base).__module__.split(".")[0] in ("omegaconf", "absl", "ml_collections"):
+            return getattr(base, name)
+        if name == "shape" and type(base).__module__.split(".")[0] in ("torch", "numpy"):
+            return tuple(base.shape)
+        value = inspect.getattr_static(base, name, UNKNOWN)
+        return UNKNOWN if hasattr(type(value), "__get__") and not isinstance(value, type) else value
+
+    def _setting(self, path: Tuple[str, ...]) -> Any:
+        for start in range(len(path)):
+            value = settings.find(path[start:])
+            if value is not None:
+                self.used.append(".".join(path[start:]))
+                return value
+        return UNKNOWN
+
+
+def _params(args: ast.arguments) -> Sequence[str]:
+    return [one.arg for one in [*args.posonlyargs, *args.args, *args.kwonlyargs]]
+
+
+def _path(node: ast.AST) -> Tuple[str, ...]:
+    """The names behind the root of an expression like `cfg["train"].epochs`."""
+    parts: List[str] = []
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        parts.append(last(node))
+        node = node.value
+    parts.reverse()
+    return tuple(part for part in parts if part)
