@@ -89,7 +89,7 @@ def _live() -> list[str]:
             if life.is_locked(Path(jobs, name, life.LOCK)):
                 raise
             continue
-        place, pids = life.Place.of(record), record.get("pids", {})
+        place, pids = life.HostIdentity.of(record), record.get("pids", {})
         sockets, ended = (record["socket"], record.get("door")), Path(jobs, name, "exit.json").exists()
         if life.judge(Path(jobs, name), place, pids.values(), sockets, ended=ended).state == "alive":
             found.append((-float(record["started"]), str(record["socket"])))

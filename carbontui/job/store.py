@@ -18,7 +18,7 @@ from carbontui import paths, protocol, units
 from carbontui.job import child as children
 from carbontui.job import history, runlog, situation, spec, spool
 from carbontui.system import proc, untrusted
-from carbontui.system.life import LOCK, TRAINING_LOCK, Life, Place, Unseen, answers, here, is_locked, judge
+from carbontui.system.life import LOCK, TRAINING_LOCK, HostIdentity, Life, Unseen, answers, here, is_locked, judge
 from carbontui.text import statements
 
 LAST_S = 32_503_680_000.0
@@ -47,7 +47,7 @@ class Job:
     id: str
     name: str
     dir: Path
-    place: Place | None
+    place: HostIdentity | None
     """Where it runs; None: its job.json cannot be read, and the rest is from its other files. Its keeper, if it lives,
     writes a new one."""
     socket: Path
@@ -228,7 +228,7 @@ def _recorded(directory: Path) -> Job | None:
             id=str(record["job"]),
             name=str(record["name"]),
             dir=directory,
-            place=Place.of(record),
+            place=HostIdentity.of(record),
             socket=Path(record["socket"]),
             log=Path(record["log"]),
             started_s=started_s,

@@ -26,7 +26,7 @@ Unseen = Literal["", "host", "namespace", "damaged"]
 """What hides a job's processes: another machine, another pid namespace, a record that cannot be read; '' nothing."""
 
 
-class Place(NamedTuple):
+class HostIdentity(NamedTuple):
     """Where processes run, as job.json has it."""
 
     host: str
@@ -37,12 +37,12 @@ class Place(NamedTuple):
     """Inode of the pid namespace; 0 where /proc shows another one, and in records of older versions."""
 
     @classmethod
-    def of(cls, record: Mapping[str, Any]) -> Place:
+    def of(cls, record: Mapping[str, Any]) -> HostIdentity:
         """As job.json has it. Raises KeyError or ValueError for a damaged one."""
         machine, pidns = record.get("machine"), record.get("pidns")
         return cls(str(record["host"]), str(record["boot"]), str(machine or ""), int(pidns or 0))
 
-    def unseen(self, here: Place) -> Unseen:
+    def unseen(self, here: HostIdentity) -> Unseen:
         """What hides processes of this place from `here`. The same boot is the same kernel, whatever its hostname."""
         if self.boot == here.boot:
             return "namespace" if self.pidns and self.pidns != here.pidns else ""
@@ -52,9 +52,9 @@ class Place(NamedTuple):
 
 
 @cache
-def here() -> Place:
+def here() -> HostIdentity:
     """Where this process runs; a hostname that changes meanwhile makes no difference."""
-    return Place(socket.gethostname(), proc.boot_id(), proc.machine_id(), proc.pid_namespace())
+    return HostIdentity(socket.gethostname(), proc.boot_id(), proc.machine_id(), proc.pid_namespace())
 
 
 class Life(NamedTuple):
@@ -66,7 +66,7 @@ class Life(NamedTuple):
 
 def judge(
     directory: Path,
-    place: Place | None,
+    place: HostIdentity | None,
     processes: Iterable[tuple[int, int] | None],
     sockets: Iterable[Path | str | None],
     *,

@@ -16,7 +16,7 @@ from house import until
 from carbontui.job import store
 from carbontui.job.keeper import files
 from carbontui.system import life, proc
-from carbontui.system.life import Life, Place
+from carbontui.system.life import HostIdentity, Life
 
 HERE = life.here()
 HIDDEN = ("unshare", "-p", "-f", "--mount-proc")
@@ -42,7 +42,7 @@ def gone():
         (HERE, ""),
         (HERE._replace(host="renamed"), ""),
         (HERE._replace(pidns=HERE.pidns + 1), "namespace"),
-        (Place(HERE.host, HERE.boot), ""),
+        (HostIdentity(HERE.host, HERE.boot), ""),
         (HERE._replace(boot="another"), ""),
         (HERE._replace(boot="another", pidns=1), ""),
         (HERE._replace(boot="another", host="other"), "host"),
