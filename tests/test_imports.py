@@ -98,6 +98,7 @@ FILES = {
         "history",
         "restart",
         "runlog",
+        "shown_totals",
         "situation",
         "spec",
         "spool",

@@ -17,7 +17,7 @@ import msgspec
 
 from carbontui import paths, protocol, units
 from carbontui.job import child as children
-from carbontui.job import history, runlog, situation, spool
+from carbontui.job import history, runlog, shown_totals, situation, spool
 from carbontui.system import proc, untrusted
 from carbontui.text import statements
 
@@ -111,6 +111,7 @@ class Job:
         pids = protocol.Pids(self.alive("keeper"), self.alive("supervisor"), None, self.alive("child"))
         changes: dict[str, Any] = {"pids": pids}
         if saved.state in protocol.LIVE_STATES:
+            saved = shown_totals.at_least(saved, shown_totals.read(shown_totals.place(self.socket)))
             changes |= self._outside(saved, pids)
         elif saved.state == "lost" and not self.live and self.restart_command:
             changes["reason"] = _reason(children.lost(self.was, self.restart_command))

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from carbontui import paths, protocol
+from carbontui.job import shown_totals
 from carbontui.job.spec import Options
 from carbontui.job.supervisor.core.state import forbidden
 from carbontui.job.supervisor.core.state.inputs import FRESH_S, Inputs
@@ -43,10 +44,12 @@ class Snapshots:
     recent: Callable[[], tuple[protocol.Event, ...]]
     _totals: MonotonicCounter = field(default_factory=MonotonicCounter)
     _metrics: MetricsPlace | None = field(init=False)
+    _shown: shown_totals.ShownTotals = field(init=False)
     _host: str = field(default_factory=socket.gethostname)
 
     def __post_init__(self) -> None:
         spec = self.spec
+        self._shown = shown_totals.ShownTotals(shown_totals.place(spec.socket))
         self._metrics = MetricsPlace(spec.metrics, spec.job) if spec.metrics else None
         if self._metrics is not None:
             metrics.resume(self._totals, self._metrics.before())
@@ -54,8 +57,8 @@ class Snapshots:
     def describe(self, state: JobState, inputs: Inputs) -> protocol.Status:
         pids = protocol.Pids(self.keeper.keeper_pid, os.getpid(), self.agent.pid, self.keeper.pid)
         found = [*self.faults(), *self._metrics_fault, *_disk_notice(Path(self.spec.log).parent)]
-        told = status.status(state, inputs, host=self._host, pids=pids)
-        return msgspec.structs.replace(described(told, state, inputs, found), events=self.recent())
+        told = described(status.status(state, inputs, host=self._host, pids=pids), state, inputs, found)
+        return msgspec.structs.replace(self._shown.shown(told, inputs.uptime_s), events=self.recent())
 
     @property
     def _metrics_fault(self) -> list[Statement]:
@@ -69,8 +72,9 @@ class Snapshots:
         if self._metrics is not None and (over or self._metrics.due()):
             self._metrics.tell(render(metrics.families(status, self.joules(), self._totals)))
 
-    def close(self) -> None:
-        """Stop serving metrics."""
+    def close(self, *, over: bool) -> None:
+        """Stop serving metrics; the job is over, or has a successor."""
+        self._shown.close(over=over)
         if self._metrics is not None:
             self._metrics.close()
 
