@@ -238,7 +238,7 @@ class Journal:
         except (sqlite3.Error, OverflowError, ValueError) as error:
             if db is not None and db.in_transaction:
                 db.execute("rollback")
-            self.fault = f"journal not written: {error}"
+            self.fault = str(error) if db is None else f"journal not written: {error}"
             self._kept.clear()  # it is unknown which of these will reach the file
             # keep an hour or so of rows for when the disk has room again
             if len(self._pending) > 20_000:

@@ -44,10 +44,10 @@ class Service:
         command = [sys.executable, "-m", "carbontui.power.capd", "--socket", str(self.socket)]
         command += ["--metrics", str(self.metrics)]
         process = subprocess.Popen(command, env=self._env, stdout=self.log, stderr=self.log)
-        until(self._answers, what="capd")
+        until(self.answers, what="capd")
         return process
 
-    def _answers(self) -> bool:
+    def answers(self) -> bool:
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as link:
             link.connect(str(self.socket))
             link.sendall(b'{"t":"beat"}\n')
@@ -182,7 +182,7 @@ def test_a_killed_capd_leaves_no_limit_behind(service: Service, role: str) -> No
         os.kill(server if role == "server" else service.process.pid, signal.SIGKILL)
         until(lambda: sim.get("limit_mw") == 700_000, 10, "the limit as it was found")
     if role == "server":
-        until(service._answers, 10, "the next capd")
+        until(service.answers, 10, "the next capd")
         assert service.server != server and "killed by signal 9" in service.said()
         service.process.terminate()
     assert service.process.wait(10) == (0 if role == "server" else -9)

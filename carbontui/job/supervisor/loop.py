@@ -253,6 +253,8 @@ class Supervisor:
     async def _close_agent(self) -> None:
         if self._starting is not None:
             self._starting.cancel()
+            await asyncio.wait([self._starting])
+            self._starting.cancelled() or self._starting.exception()  # else asyncio logs it as never retrieved
         outcomes = await self.agent.close()
         self.actuators.note(self.agent.happened(), asked=False)
         self.actuators.note(outcomes)
