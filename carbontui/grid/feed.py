@@ -167,8 +167,9 @@ class Feed:
         value yet show the forecast published for them.
         """
         actual = self._actual(now_s)
-        known = self._yours is not None or self._typical is not None or actual or self._published()
-        known = known or self._plays(now_s)
+        known = (
+            self._yours is not None or self._typical is not None or actual or self._published() or self._plays(now_s)
+        )
         if self.zone is None or not known:
             return None
         start_s = math.floor((now_s - back_s) / step_s) * step_s
