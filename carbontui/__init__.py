@@ -10,7 +10,7 @@ Every function here is a no-op without a supervisor. Importing this module start
 nothing but the standard library; the connection is made at the first step.
 """
 
-__all__ = ["__version__", "level", "metrics", "on_checkpoint", "paused", "report", "step", "train"]
+__all__ = ["Checkpoint", "__version__", "level", "metrics", "on_checkpoint", "paused", "report", "step", "train"]
 
 import sys
 
@@ -20,14 +20,17 @@ if sys.version_info >= (3, 8):
     TYPE_CHECKING = False
     if TYPE_CHECKING:
         from carbontui.client.api import level, metrics, on_checkpoint, paused, report, step
+        from carbontui.client.checkpoint import Checkpoint
 
     def __getattr__(name):  # type: ignore[no-untyped-def]
         """What a script calls is loaded when it is first named, and a plain function of this module from then on; the
         training kit loads torch. Our own programs are started often, and call none of it."""
         import importlib
 
+        if name == "Checkpoint":
+            return importlib.import_module("carbontui.client.checkpoint").Checkpoint
         if name == "train":
-            return importlib.import_module("carbontui.client.train")
+            return importlib.import_module("carbontui.train")
         if name in __all__:
             api = importlib.import_module("carbontui.client.api")
             globals().update({one: getattr(api, one) for one in __all__ if hasattr(api, one)})

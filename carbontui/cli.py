@@ -1,7 +1,8 @@
 """The command line: one verb per action, each imported only when it is called.
 
 Exit codes: 0 ok, 1 the job or command failed, 2 wrong use, 3 nothing there, 4 not permitted, 5 a budget stopped the
-job, 85 unloaded under --requeue; `run` in front otherwise exits with the child's own code.
+job, 85 unloaded under --requeue, 86 left running; `run` otherwise ends with the command's own code or signal, with 126
+or 127 where it cannot be started.
 """
 
 from __future__ import annotations

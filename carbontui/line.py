@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from carbontui import paths, units
-from carbontui.system import proc
+from carbontui.system import life
 from carbontui.text import figures
 
 SHAPES = {
@@ -80,18 +80,18 @@ def quickly(arguments: list[str]) -> str | None:
 
 def _live() -> list[str]:
     """Sockets of the live jobs of this machine, newest first."""
-    here, boot = socket.gethostname(), proc.boot_id()
     found: list[tuple[float, str]] = []
     jobs = paths.jobs_dir()
     for name in os.listdir(jobs) if jobs.is_dir() else ():  # noqa: PTH208 - a Path for each is half the time
         try:
             record = json.loads(Path(jobs, name, "job.json").read_bytes())
         except (OSError, ValueError):
+            if life.is_locked(Path(jobs, name, life.LOCK)):
+                raise
             continue
-        if record["host"] != here or record["boot"] != boot:
-            continue
-        pids = record.get("pids", {})
-        if any(pids.get(role) and proc.same_process(*pids[role]) for role in ("keeper", "child", "supervisor")):
+        place, pids = life.Place.of(record), record.get("pids", {})
+        sockets, ended = (record["socket"], record.get("door")), Path(jobs, name, "exit.json").exists()
+        if life.judge(Path(jobs, name), place, pids.values(), sockets, ended=ended).state == "alive":
             found.append((-float(record["started"]), str(record["socket"])))
     return [path for _, path in sorted(found)]
 

@@ -106,20 +106,28 @@ def private_dir(path: Path) -> Path:
 
 
 def socket_dir(*, every_node: bool = False) -> Path:
-    """The first that is ours and short enough: $XDG_RUNTIME_DIR/carbontui, /tmp/carbontui-<uid>, sockets/ in the state
-    directory, /var/tmp/carbontui-<uid>/run. Other users may have made those in /tmp before us; if all were, the second.
+    """The first that is ours and short enough; in /tmp, other users may have made it before us. If all are, that one.
 
     `every_node`: one that every machine of a cluster has locally, which leaves those in /tmp and /var/tmp.
     """
-    shared = Path("/tmp") / f"carbontui-{os.getuid()}"
+    return next((each for each in _socket_dirs(every_node) if _ours(each)), _shared())
+
+
+def _shared() -> Path:
+    return Path("/tmp") / f"carbontui-{os.getuid()}"
+
+
+def _socket_dirs(every_node: bool) -> list[Path]:
+    """$XDG_RUNTIME_DIR/carbontui, /tmp/carbontui-<uid>, sockets/ in the state directory, /var/tmp/carbontui-<uid>/run:
+    those short enough."""
+    shared = _shared()
     candidates = [shared, state_dir() / "sockets", Path("/var/tmp") / f"carbontui-{os.getuid()}" / "run"]
     if every_node:
         candidates.pop(1)
     runtime = None if every_node else os.environ.get("XDG_RUNTIME_DIR")
     if runtime and Path(runtime).is_dir() and os.access(runtime, os.W_OK):
         candidates.insert(0, Path(runtime) / "carbontui")
-    short = (each for each in candidates if len(os.fsencode(each)) <= SOCKET_PATH_MAX - 24)
-    return next((each for each in short if _ours(each)), shared)
+    return [each for each in candidates if len(os.fsencode(each)) <= SOCKET_PATH_MAX - 24]
 
 
 def _ours(path: Path) -> bool:
@@ -143,6 +151,12 @@ def socket_path(job_id: str, directory: Path | None = None) -> Path:
     """The job's socket: named by a short hash of state directory and id, at most 100 bytes."""
     digest = hashlib.sha256(os.fsencode(state_dir()) + b"\0" + job_id.encode()).hexdigest()[:12]
     return (directory or socket_dir()) / f"{digest}.sock"
+
+
+def found_socket(job_id: str) -> Path:
+    """The job's socket in whichever folder it is, for a job whose record of it is lost."""
+    candidates = [socket_path(job_id, directory) for directory in _socket_dirs(every_node=False)]
+    return next((path for path in candidates if path.exists()), candidates[0])
 
 
 def limit_lease_dir() -> Path:

@@ -62,6 +62,7 @@ ReasonCode = Literal[
     "max_pause",  # the longest pause allowed is over
     "calibrating",  # measuring the speed-per-watt curve, rehearsing an unload, or a try before the start
     "unguarded",  # the keeper is gone: no restart
+    "unseen",  # its processes cannot be seen from here: whether it lives is not known
     "exited",  # the command ended by itself
     "signalled",  # a signal ended the command
     "stop",  # a user stopped it
@@ -703,6 +704,8 @@ class RankReport(Struct, tag_field="t", tag="obs", frozen=True):
     """`start_step` was stated by the script or its framework, not passed to it at its start."""
     saved_b: Count | None = None
     """Bytes written by this process during the last run of its checkpoint functions."""
+    data_order: Literal["same", "other"] | None = None
+    """Whether a resumed run goes on with the batches of an undisturbed one; null if only the script knows."""
     trial: str | None = None
     """Of a sweep in one process: the current trial, like "trial 3 of my-study"."""
     captured: bool = False
@@ -860,20 +863,24 @@ class StatusAnswer(Numbered, tag="status", frozen=True):
     status: Status
 
 
-class LogRead(Numbered, tag="log.read", frozen=True):
-    """viewer -> supervisor: bytes of run.log from `offset` (negative: from the end), at most `max`."""
+class LogRead(Numbered, tag="log.read", frozen=True, omit_defaults=True):
+    """viewer -> supervisor: bytes of run.log (`err`: of run.err) from `offset` (negative: from the end), at most
+    `max`."""
 
     offset: Annotated[int, Meta(ge=-(2**53), le=2**53)]
     max: Annotated[int, Meta(ge=1, le=256 * 1024)] = 32 * 1024
+    err: bool = False
 
 
-class LogAnswer(Numbered, tag="log.read", frozen=True):
-    """`text` starts at byte `offset`, the next read begins at `next`; `size` is the file's length now."""
+class LogAnswer(Numbered, tag="log.read", frozen=True, omit_defaults=True):
+    """`text` starts at byte `offset`, the next read begins at `next`; `size` is the file's length now. `err`: it is of
+    run.err; where that was asked for and this is not, both outputs are in run.log."""
 
     offset: int
     next: int
     size: int
     text: str
+    err: bool = False
 
 
 class HistoryAsk(Numbered, tag="history", frozen=True):

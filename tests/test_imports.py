@@ -46,6 +46,7 @@ ROOMS = {
     "units": set(),
     "line": set(),
     "client": set(),
+    "train": {"client"},
     "data": set(),
     "examples": set(),
 }
@@ -93,6 +94,7 @@ FILES = {
         "budget",
         "child",
         "clock",
+        "descriptors",
         "journal",
         "launch",
         "history",
@@ -123,7 +125,10 @@ rules, and above them what is done and what is shown. Nothing decides on what is
 INSIDE_JOB = {
     f"{JOB}.supervisor.loop": {CORE, RECORD, SHELL, f"{JOB}.keeper.messages", f"{JOB}.worker.handle", *FILES},
     f"{JOB}.supervisor.__main__": {f"{JOB}.supervisor.loop", f"{JOB}.spec"},
-    SHELL: {CORE, RECORD, f"{JOB}.keeper.messages", f"{JOB}.worker.handle", f"{JOB}.worker.messages", *FILES},
+    SHELL: {
+        *(CORE, RECORD, *FILES),
+        *(f"{JOB}.{name}" for name in ("keeper.messages", "keeper.orders", "worker.handle", "worker.messages")),
+    },
     RECORD: {CORE, *FILES},
     CORE: {
         f"{JOB}.{name}"
@@ -348,7 +353,7 @@ def test_the_state_of_a_job_is_replaced_by_an_event_and_by_a_restore_alone():
 
 @pytest.mark.parametrize("module", sorted(m for m in FILE_OF if within(m, [f"{JOB}.keeper"])))
 def test_the_keeper_imports_the_standard_library_alone(module):
-    system = (f"carbontui.system.{name}" for name in ("isolation", "local_socket", "proc"))
+    system = (f"carbontui.system.{name}" for name in ("isolation", "life", "local_socket", "proc"))
     known = {f"{JOB}.keeper", "carbontui.client.inject", *system}
     foreign = {name for name in names()[module] if not module_of(name)}
     foreign = {name for name in foreign if name.split(".")[0] not in sys.stdlib_module_names}

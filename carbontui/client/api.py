@@ -10,10 +10,10 @@ import socket
 import sys
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Tuple
 
-from carbontui.client import device
+from carbontui.client import device, marker
 from carbontui.client.pausing import signals
 from carbontui.client.pausing.gate import Gate
-from carbontui.client.pausing.link import Link, start_time
+from carbontui.client.pausing.link import Link
 
 _METRICS_MAX = 32
 _COUNT_MAX = 2**53
@@ -151,7 +151,7 @@ def _first_step() -> None:
     hello = {
         "version": __version__,
         "pid": os.getpid(),
-        "start_time": start_time(),
+        "start_time": device.start_time(),
         "host": socket.gethostname(),
         "rank": rank,
         "world": max(1, world),
@@ -164,7 +164,7 @@ def _first_step() -> None:
     gate.on_leave = lambda: link.flush(GOODBYE_S)
     gate.on_boundary = _distribute
     _distribute()
-    atexit.register(_goodbye, os.getpid())
+    atexit.register(_goodbye, os.getpid(), os.getppid())
     _link.guard()
     signals.arm(gate)
     _link.start()
@@ -201,12 +201,13 @@ def _unloaded_before() -> bool:
     return here and os.path.exists(path)
 
 
-def _goodbye(pid: int) -> None:
+def _goodbye(pid: int, parent: int) -> None:
     """Report the last steps; stop the ranks thread, which must not outlive the interpreter."""
     if _link is not None and pid == os.getpid():
         _link.flush(GOODBYE_S)
         for ranks in _ranks:
             ranks.stop()
+        marker.leave_exit_code(parent, device.start_time())
 
 
 def _forked() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, Optional, Tuple
+from typing import Any, Optional, Tuple, Union
 
 
 def loaded_torch() -> Optional[Any]:
@@ -75,3 +75,12 @@ def distributed() -> Optional[Any]:
         return module if module is not None and module.is_available() and module.is_initialized() else None
     except Exception:
         return None
+
+
+def start_time(pid: Union[int, str] = "self") -> int:
+    """Field 22 of /proc/PID/stat in clock ticks since boot (detects a recycled pid); 0 without it."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return 0

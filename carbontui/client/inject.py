@@ -21,7 +21,7 @@ def build(hook_dir: Union[str, Path]) -> Path:
     target = Path(hook_dir)
     package = target / "carbontui"
     files = [file for file in source.rglob("*.py") if file.name not in _LEFT_OUT]
-    for file in [source.parent / "__init__.py", source.parent / "py.typed", *files]:
+    for file in [*(source.parent / name for name in ("__init__.py", "train.py", "py.typed")), *files]:
         copy = package / file.relative_to(source.parent)
         copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         shutil.copyfile(file, copy)
@@ -37,6 +37,7 @@ def environment(
     job: str,
     marker: Union[str, Path],
     log: Union[str, Path, None] = None,
+    err: Union[str, Path, None] = None,
     resume: bool = False,
 ) -> Dict[str, str]:
     """The child's environment: `base` with the hook in front of its PYTHONPATH and what the client needs to know.
@@ -52,9 +53,10 @@ def environment(
     env["CARBONTUI_JOB"] = job
     env["CARBONTUI_MARKER"] = str(marker)
     env["CARBONTUI_HOOK"] = str(hook_dir)
-    env.pop("CARBONTUI_RUN_LOG", None)
-    if log is not None:
-        env["CARBONTUI_RUN_LOG"] = str(log)
+    for name, path in (("CARBONTUI_RUN_LOG", log), ("CARBONTUI_RUN_ERR", err)):
+        env.pop(name, None)
+        if path:
+            env[name] = str(path)
     for name in ("CARBONTUI_RESUME", "CARBONTUI_START_STEP"):  # from a job that started this one
         env.pop(name, None)
     if resume:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import sys
 from datetime import datetime, timezone
 from typing import Optional
 
@@ -50,6 +51,26 @@ def write(step: int, not_before: Optional[str]) -> None:
     now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
     body = {"step": step, "not_before": not_before, "written_at": now}
     write_atomic(path, json.dumps(body).encode() + b"\n")
+
+
+def leave_exit_code(parent: int, start_time: int) -> None:
+    """At the end of the command, if the keeper that started it (`parent`) is gone: nobody else learns its exit code.
+
+    1 after an exception that nobody caught, else 0; no file where the script may have named another.
+    """
+    beside = os.environ.get("CARBONTUI_MARKER", "")
+    if not beside or os.getppid() == parent:
+        return
+    failed = hasattr(sys, "last_value")
+    import re
+
+    with contextlib.suppress(OSError):
+        if not failed:
+            with open(getattr(sys.modules["__main__"], "__file__", None) or os.devnull, "rb") as script:
+                if re.search(rb"\bSystemExit\b|\b(exit|_exit|quit)\(", script.read()):
+                    return
+        path = os.path.join(os.path.dirname(beside), f"ended-{os.getpid()}.json")
+        write_atomic(path, json.dumps({"start_time": start_time, "code": int(failed)}).encode(), durable=False)
 
 
 def remove(path: str) -> None:

@@ -23,6 +23,8 @@ class _Loader:
     def exec_module(self, module):
         module.__loader__ = module.__spec__.loader = self.inner
         self.inner.exec_module(module)
+        if self.name == "bdb":
+            return _step_over_ours(module)
         try:
             from carbontui.client.hooks import imported
 
@@ -31,10 +33,21 @@ class _Loader:
             pass
 
 
+def _step_over_ours(module):
+    """A debugger's `step` goes through the user's print(), not through our file beneath it."""
+    plain = module.Bdb.stop_here
+
+    def stop_here(self, frame):
+        return frame.f_code.co_filename != __file__ and plain(self, frame)
+
+    module.Bdb.stop_here = stop_here
+
+
 class _Watch:
     """Finds nothing by itself; wraps the loader of the modules it waits for."""
 
     modules = {
+        "bdb": "",
         "torch.optim.optimizer": "hooks.on_optimizer",
         "torch.optim.lr_scheduler": "detection.guess.on_schedules",
         "torch._dynamo.trace_rules": "hooks.on_trace_rules",
@@ -46,6 +59,10 @@ class _Watch:
         "keras.src.models.model": "frameworks.keras.install",
         "xgboost.training": "frameworks.boosting.on_xgboost",
         "lightgbm.engine": "frameworks.boosting.on_lightgbm",
+        "catboost.core": "frameworks.rounds.on_catboost",
+        "fastai.learner": "frameworks.rounds.on_fastai",
+        "spacy.language": "frameworks.rounds.on_spacy",
+        "spacy.training.loop": "frameworks.rounds.on_spacy_loop",
         "wandb.sdk.wandb_run": "frameworks.trackers.on_wandb",
         "mlflow.tracking.fluent": "frameworks.trackers.on_mlflow",
         "torch.utils.tensorboard.writer": "frameworks.trackers.on_tensorboard",
@@ -69,14 +86,26 @@ class _Watch:
         return None
 
 
-def _outlive_a_full_disk():
-    """Output that goes to run.log is dropped while its disk is full: a print() must not end a training."""
+def _output_as_alone():
+    """Output that goes to files of ours: dropped while their disk is full, as a print() must not end a training; but an
+    error, as alone, once nobody reads it any more (`run | head`)."""
     import errno
     import io
     import os
 
+    class Unread(io.FileIO):
+        """On a pipe without a reader: its error is the one that a script gets alone."""
+
     class Patient(io.FileIO):
+        unread = None
+
         def write(self, data):
+            if self.unread and os.access(self.unread, os.F_OK):  # without a frame that a debugger would show
+                read, write = os.pipe()
+                os.dup2(write, self.fileno(), inheritable=True)
+                os.close(read), os.close(write)
+                self.__class__ = Unread
+                return memoryview(data).nbytes
             try:
                 return super().write(data)
             except OSError as error:
@@ -84,13 +113,16 @@ def _outlive_a_full_disk():
                     raise
                 return memoryview(data).nbytes
 
-    log = os.stat(os.environ["CARBONTUI_RUN_LOG"])
+    log = os.environ["CARBONTUI_RUN_LOG"]
+    err = os.environ.get("CARBONTUI_RUN_ERR", log)
     for name in ("stdout", "stderr"):
         old = getattr(sys, name)
-        if old is None or not os.path.samestat(os.fstat(old.fileno()), log):
+        if old is None or not os.path.samestat(os.fstat(old.fileno()), os.stat(log if name == "stdout" else err)):
             continue
         raw = Patient(old.fileno(), "wb", closefd=False)
         raw.name = old.name
+        if name == "stdout" or err == log:
+            raw.unread = os.environ.get("CARBONTUI_MARKER", "") + ".unread"
         bare = isinstance(old.buffer, io.RawIOBase)  # python -u, or PYTHONUNBUFFERED
         new = io.TextIOWrapper(
             raw if bare else io.BufferedWriter(raw),
@@ -103,6 +135,24 @@ def _outlive_a_full_disk():
         new.mode = "w"
         setattr(sys, name, new)
         setattr(sys, "__" + name + "__", new)
+
+
+def _explain_no_input():
+    """A script started on a terminal does not get its input: say so below an error that comes of it."""
+    import os
+
+    told = sys.excepthook
+
+    def explained(kind, value, trace):
+        told(kind, value, trace)
+        if kind.__name__ in ("EOFError", "BdbQuit") and os.path.samestat(os.fstat(0), os.stat(os.devnull)):
+            sys.stderr.write(
+                "carbontui: input() and breakpoint() get nothing to read here; "
+                "carbontui run --stdin hands on the terminal's input\n"
+            )
+
+    if "CARBONTUI_NO_INPUT" in os.environ:
+        sys.excepthook = explained
 
 
 def _watch():
@@ -129,11 +179,11 @@ def _install():
 
 
 _OLD = sys.version_info < (3, 8)
-try:
-    if not _OLD:
-        _outlive_a_full_disk()
-except Exception:  # no run.log of ours, or output of another kind: it stays as it was
-    pass
+for _part in () if _OLD else (_output_as_alone, _explain_no_input):
+    try:
+        _part()
+    except Exception:  # no run.log of ours, or output of another kind: it stays as it was
+        pass
 if __name__ == "sitecustomize":
     _install()
 else:

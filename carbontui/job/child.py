@@ -100,5 +100,7 @@ def ending(child: Child) -> Ending:
         return Ending("stopped", Why("stop", statement("stopped")))
     if child.signal is not None:
         return Ending("failed", Why("signalled", statement("signalled", signal=child.signal)))
+    if child.code is None:
+        return Ending("lost", Why("vanished", statement("ended_unknown")))
     state: protocol.State = "done" if child.code == 0 else "failed"
     return Ending(state, Why("exited", statement("exited", exit_code=child.code)))

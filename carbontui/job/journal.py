@@ -20,10 +20,13 @@ writes rows. If the table exists it is complete.
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import json
 import os
 import re
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -66,6 +69,8 @@ _WITHIN = "delete from grid where signal=? and start>? and start<?"
 _DISOWN = "delete from energy where device=?"
 _STATE = "insert or replace into state values (?,?)"
 
+NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
+NOT_WRITTEN = "journal not written: "
 ENERGY_SOUND = (
     "t0 between 0 and 1e11 and t1 between t0 and t0 + 1e5 and joules between -1e12 and 1e12 and typeof(device) = 'text'"
 )
@@ -94,30 +99,56 @@ def filesystem_of(path: Path) -> str:
     return kind
 
 
+def has_locks(folder: Path) -> bool:
+    """Whether files here can have POSIX locks: on Lustre without `flock` they cannot, and SQLite writes nothing."""
+    for name in ("spec.json", ".lock"):  # never a file of SQLite's: closing it would drop the locks that SQLite holds
+        try:
+            fd = os.open(folder / name, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            continue
+        try:
+            fcntl.lockf(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError as error:
+            return error.errno not in NO_LOCKS
+        finally:
+            os.close(fd)
+    return True
+
+
 class Journal:
     """The writer of a journal. Rows are collected and committed by `commit()`, about every two seconds.
 
     `aside` is the path of a file found damaged: its rows of energy, steps and events are not in the new one.
     """
 
-    def __init__(self, path: Path, wall_s: Callable[[], float] = time.time) -> None:
+    def __init__(self, path: Path, wall_s: Callable[[], float] = time.time, *, opened: bool = True) -> None:
         self.path = path
         self.aside: Path | None = None
         self._wall_s = wall_s
+        self.locked = True
+        """Whether the file system has locks."""
         self.dropped = 0
         self.fault = ""
         self._pending: list[tuple[str, Sequence[Any]]] = []
         self._kept: dict[str, Any] = {}
         """Values that `keep` has written or is about to write, by key."""
+        self._left: dict[str, Any] = {}
+        self._lock = threading.Lock()
+        """Of the pending rows: one thread collects them, another may commit them."""
         self._db: sqlite3.Connection | None = None
-        self._open()
+        if opened:
+            self._open()
 
     def _open(self) -> None:
         db = None
         try:
-            db = sqlite3.connect(self.path, isolation_level=None, timeout=0.2)
+            self.locked = has_locks(self.path.parent)
+            # without locks: it has one writer all the same, since a job has one keeper and that one supervisor
+            where = str(self.path) if self.locked else f"{self.path.resolve().as_uri()}?vfs=unix-none"
+            how: dict[str, Any] = {"uri": not self.locked, "check_same_thread": False}
+            db = sqlite3.connect(where, isolation_level=None, timeout=0.2, **how)
             # write-ahead logging needs shared memory, which network file systems do not give
-            if filesystem_of(self.path.parent) in LOCAL_FILESYSTEMS:
+            if self.locked and filesystem_of(self.path.parent) in LOCAL_FILESYSTEMS:
                 db.execute("pragma journal_mode=wal")
             db.execute("pragma synchronous=normal")
             self._migrate(db)
@@ -125,7 +156,7 @@ class Journal:
             self.fault = ""
         except sqlite3.Error as error:
             self._db = None
-            self.fault = f"journal not written: {error}"
+            self.fault = f"{NOT_WRITTEN}{error}"
             self._mend(error, db)
 
     def _mend(self, error: Exception, db: sqlite3.Connection | None) -> None:
@@ -144,11 +175,12 @@ class Journal:
                 with contextlib.suppress(FileNotFoundError):
                     Path(f"{self.path}{end}").rename(f"{aside}{end}")
         except (OSError, sqlite3.Error) as fault:
-            self.fault = f"journal not written: {error}, and it cannot be set aside: {fault}"
+            self.fault = f"{NOT_WRITTEN}{error}, and it cannot be set aside: {fault}"
             return
         self.aside = aside
         rows = [(_STATE, row) for row in state] + [(_GRID, row) for row in grid]
-        self._pending = [*rows, *(row for row in self._pending if row[0] != _ENERGY)]
+        with self._lock:
+            self._pending = [*rows, *(row for row in self._pending if row[0] != _ENERGY)]
         self._open()
         self.commit()
 
@@ -178,9 +210,30 @@ class Journal:
     def keep(self, key: str, value: Any) -> None:
         """Store a value for a successor's `recall`, in its JSON form. An unchanged value is not written again: most of
         the state does not change for hours."""
+        if key in self._left and self._left[key] == value:
+            return
         if key not in self._kept or self._kept[key] != value:
             self._kept[key] = value
             self._pending.append((_STATE, (key, _as_json(value))))
+
+    def leave(self, key: str, value: Any) -> None:
+        """Keep what the file has under `key` as long as nothing but `value` is to take its place: a default, because
+        the stored value could not be read."""
+        self._left[key] = value
+
+    def unreadable(self) -> str:
+        """Why nothing can be read of the file now; '' if it can be read, or if there is none yet."""
+        if self._db is None:
+            self._open()
+        if self._db is None:
+            with contextlib.suppress(OSError):
+                return self.fault if self.path.stat().st_size else ""
+            return ""
+        try:
+            self._db.execute("select count(*) from state").fetchone()
+        except sqlite3.Error as error:
+            return "" if _damaged(error) else f"journal not read: {error}"  # a damaged one is set aside when it is read
+        return ""
 
     def recall(self, key: str, default: Any = None) -> Any:
         """The value kept under `key`, from the file (call before the first commit matters only at start)."""
@@ -203,7 +256,8 @@ class Journal:
         self._pending.append((_DISOWN, (device,)))
         if self.commit():
             return rows
-        self._pending = [each for each in self._pending if each[0] != _DISOWN]
+        with self._lock:
+            self._pending = [each for each in self._pending if each[0] != _DISOWN]
         return None
 
     def grid_rows(self) -> list[tuple[float, float, float, str, str, str]]:
@@ -228,27 +282,34 @@ class Journal:
         if self._db is None:
             self._open()
         db = self._db
+        with self._lock:
+            rows, self._pending = self._pending, []
         try:
             if db is None:
-                raise sqlite3.OperationalError(self.fault)
+                raise sqlite3.OperationalError(self.fault.removeprefix(NOT_WRITTEN))
             db.execute("begin")
-            for statement, row in self._pending:
+            for statement, row in rows:
                 db.execute(statement, row)
             db.execute("commit")
         except (sqlite3.Error, OverflowError, ValueError) as error:
             if db is not None and db.in_transaction:
                 db.execute("rollback")
-            self.fault = str(error) if db is None else f"journal not written: {error}"
+            self.fault = f"{NOT_WRITTEN}{error}"
             self._kept.clear()  # it is unknown which of these will reach the file
-            # keep an hour or so of rows for when the disk has room again
+            with self._lock:
+                self._pending = rows + self._pending
+            self.bound()
+            self._mend(error, db)
+            return not self.fault
+        self.fault = ""
+        return True
+
+    def bound(self) -> None:
+        """Of rows that cannot be written keep an hour or so for when the disk has room again."""
+        with self._lock:
             if len(self._pending) > 20_000:
                 self.dropped += len(self._pending) - 10_000
                 del self._pending[:-10_000]
-            self._mend(error, db)
-            return not self.fault
-        self._pending.clear()
-        self.fault = ""
-        return True
 
     def close(self) -> None:
         self.commit()
@@ -289,9 +350,11 @@ def read(path: Path) -> contextlib.closing[sqlite3.Connection]:
     """
     if not path.exists():
         raise FileNotFoundError(path)
-    # no write-ahead log, and none can be created (read-only disk): no process writes this file any more
+    # no write-ahead log, and none can be created (read-only disk): no process writes this file any more; without locks
+    # a reader must not take the writer's rollback journal for one that was left behind
     log = path.with_name(f"{path.name}-wal")
-    still = "" if log.exists() or os.access(path.parent, os.W_OK, effective_ids=True) else "&immutable=1"
+    written = log.exists() or os.access(path.parent, os.W_OK, effective_ids=True)
+    still = "" if written and has_locks(path.parent) else "&immutable=1"
     db = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro{still}", uri=True, timeout=2.0)
     db.row_factory = sqlite3.Row
     return contextlib.closing(db)

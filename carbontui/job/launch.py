@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
+import resource
 import shutil
 import socket
 import subprocess
@@ -18,9 +19,9 @@ from typing import Any
 from carbontui import paths
 from carbontui.client import inject
 from carbontui.grid import settings
+from carbontui.job import descriptors, spool, store
 from carbontui.job import spec as opts
-from carbontui.job import spool, store
-from carbontui.system import isolation, proc
+from carbontui.system import isolation, life, proc
 
 READY_S = 15.0
 GRID_KEYS = frozenset({*settings.KEY_NAMES, *settings.ALSO_CALLED.values()})
@@ -30,15 +31,25 @@ PLAIN_FLAGS = frozenset({"-u", "-O", "-OO", "-B", "-E", "-I", "-s", "-S", "-v", 
 
 
 class LaunchError(RuntimeError):
-    """The job could not be started; the text says what is wrong and how to repair it."""
+    """The job could not be started; the text says what is wrong and how to repair it. `code`: the exit code for it."""
+
+    def __init__(self, text: str, code: int = 2) -> None:
+        super().__init__(text)
+        self.code = code
 
 
 class NameTaken(LaunchError):
     """A live job has this name."""
 
 
+NO_INPUT = "CARBONTUI_NO_INPUT"
+"""Set for a command that was started on a terminal, whose input it does not get."""
 ROOM_B = 16e6
 """Free space needed to start a job: with less, its journal and process records would soon be lost."""
+
+
+FILES_LEAST = 32
+"""It has 16 open at rest; viewers, ranks and a source of the grid come on top."""
 
 
 def why_not(state: Path) -> str:
@@ -56,11 +67,21 @@ def why_not(state: Path) -> str:
     return ""
 
 
+def few_files() -> str:
+    """Why our processes could not open the files they need; '' if they can."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most == resource.RLIM_INFINITY or most >= FILES_LEAST:
+        return ""
+    return f"ulimit -n allows {most} open files; a job's supervisor needs {FILES_LEAST}: ulimit -n {FILES_LEAST}"
+
+
 def prepare_dir(name: str) -> tuple[str, Path]:
     """A fresh job id and its directory (0700), the name claimed by this process until the keeper has it.
 
     Raises NameTaken, or LaunchError when the state directory cannot be used.
     """
+    if why := few_files():
+        raise LaunchError(why)
     job = store.new_id()
     directory = paths.job_dir(job)
     if why := why_not(paths.state_dir()):
@@ -75,8 +96,7 @@ def prepare_dir(name: str) -> tuple[str, Path]:
             claimed = {
                 "job": job,
                 "name": name,
-                "host": socket.gethostname(),
-                "boot": proc.boot_id(),
+                **life.here()._asdict(),
                 "socket": "",
                 "log": "",
                 "started": time.time(),
@@ -104,13 +124,15 @@ def _one_at_a_time(jobs: Path) -> Iterator[None]:
 
 
 def executable(argv: tuple[str, ...]) -> None:
-    """Refuse a command that does not exist, before anything is started."""
+    """Refuse a command that does not exist, before anything is started; exit codes are a shell's: 127, 126."""
     if shutil.which(argv[0]) is not None:
         return _script(argv)
+    if os.sep in argv[0] and Path(argv[0]).is_dir():
+        raise LaunchError(f"{argv[0]}: is a folder", 126)
     if os.sep in argv[0] and Path(argv[0]).is_file():
         how = f"python {argv[0]}" if argv[0].endswith(".py") else f"chmod +x {argv[0]}"
-        raise LaunchError(f"{argv[0]}: is not executable; write {how}")
-    raise LaunchError(f"{argv[0]}: no such command")
+        raise LaunchError(f"{argv[0]}: is not executable; write {how}", 126)
+    raise LaunchError(f"{argv[0]}: no such command", 127)
 
 
 def _script(argv: tuple[str, ...]) -> None:
@@ -133,11 +155,13 @@ def start(
     hold: bool | None = None,
     again: Mapping[str, Any] | None = None,
     try_first: bool = False,
+    handed: descriptors.Handed = descriptors.NOTHING,
 ) -> int:
     """Start the keeper of a prepared job; returns its pid. The environment of its command is the caller's.
 
     `hold`: the command waits for the plan before it starts. `again`: a job that continues, and from where.
-    `try_first`: it runs at once until enough is known of it, then waits for its start.
+    `try_first`: it runs at once until enough is known of it, then waits for its start. `handed`: the descriptors of
+    this process that it gets.
     """
     try:
         paths.private_dir(Path(options.socket).parent)
@@ -150,27 +174,25 @@ def start(
         # a job that may wait starts when the plan says so; without a supervisor the keeper starts it after a minute
         hold = waits(options)
     environment = {name: value for name, value in os.environ.items() if name not in GRID_KEYS}
+    environment.pop(NO_INPUT, None)
+    if handed.terminal:
+        environment[NO_INPUT] = "1"
     if sys.stdout.isatty():
         environment = inject.as_on_a_terminal(environment, shutil.get_terminal_size((120, 24)).columns)
-    public = _public(options)
-    spec: dict[str, Any] = {
-        **{name: public[name] for name in ("job", "argv", "cwd", "log", "socket", "door")},
-        "job_dir": options.dir,
-        "hold": hold,
-        "requeue": options.requeue,
-        "resume_args": options.resume_args,
-        "try": try_first,
-        "estimate": options.estimate,
-        "public": public,
-        "environment": environment,
-        "surroundings": isolation.surroundings(),
-    }
+    spec = keeper_spec(options, environment)
+    spec |= {"input": handed.spec(None), "hold": hold, "try": try_first, "surroundings": isolation.surroundings()}
     if again is not None:
         spec["again"] = dict(again)
         (Path(options.dir) / "exit.json").unlink(missing_ok=True)
     if options.spool:
         spool.save(Path(options.dir), spec)
-    return run_keeper(spec)
+    if not handed.stdin:
+        return run_keeper(spec, handed.others)
+    stdin = os.dup(0)
+    try:
+        return run_keeper({**spec, "input": handed.spec(stdin)}, (stdin, *handed.others))
+    finally:
+        os.close(stdin)
 
 
 @contextlib.contextmanager
@@ -185,9 +207,19 @@ def undone(directory: Path) -> Iterator[None]:
         raise
 
 
-def stop_socket(socket_path: str) -> str:
-    """The keeper's own socket, beside the job's."""
-    return f"{socket_path.removesuffix('.sock')}.keeper"
+def keeper_spec(options: opts.Options, environment: Mapping[str, str]) -> dict[str, Any]:
+    """What a keeper needs to know of its job; `environment` is that of the command."""
+    public = _public(options)
+    return {
+        **{name: public[name] for name in ("job", "argv", "cwd", "log", "err", "socket", "door")},
+        "job_dir": options.dir,
+        "input": descriptors.NOTHING.spec(None),
+        "requeue": options.requeue,
+        "resume_args": options.resume_args,
+        "estimate": options.estimate,
+        "public": public,
+        "environment": environment,
+    }
 
 
 def _public(options: opts.Options) -> dict[str, Any]:
@@ -195,11 +227,10 @@ def _public(options: opts.Options) -> dict[str, Any]:
     return {
         "job": options.job,
         "name": options.name,
-        "host": socket.gethostname(),
-        "boot": proc.boot_id(),
         "socket": options.socket,
-        "door": stop_socket(options.socket),
+        "door": opts.stop_socket(options.socket),
         "log": options.log,
+        "err": options.err,
         "started": options.created_s,
         "argv": options.argv,
         "cwd": options.cwd,
@@ -207,15 +238,15 @@ def _public(options: opts.Options) -> dict[str, Any]:
     }
 
 
-def run_keeper(spec: Mapping[str, Any]) -> int:
+def run_keeper(spec: Mapping[str, Any], descriptors: tuple[int, ...] = ()) -> int:
     """Start a keeper with its spec, detached; returns its pid once the job answers. Raises LaunchError."""
-    keeper = spawn_keeper(spec)
+    keeper = spawn_keeper(spec, descriptors)
     _await_socket(Path(spec["socket"]), Path(spec["job_dir"]), keeper)
     return keeper.pid
 
 
-def spawn_keeper(spec: Mapping[str, Any]) -> subprocess.Popen[bytes]:
-    """Start a keeper with its spec, detached."""
+def spawn_keeper(spec: Mapping[str, Any], descriptors: tuple[int, ...] = ()) -> subprocess.Popen[bytes]:
+    """Start a keeper with its spec, detached, with these descriptors under the same numbers."""
     directory = Path(spec["job_dir"])
     with (directory / "carbontui.log").open("ab") as log:
         keeper = subprocess.Popen(
@@ -226,7 +257,7 @@ def spawn_keeper(spec: Mapping[str, Any]) -> subprocess.Popen[bytes]:
             stdout=log,
             stderr=log,
             start_new_session=True,
-            close_fds=True,
+            pass_fds=descriptors,
         )
     assert keeper.stdin is not None
     with contextlib.suppress(BrokenPipeError):  # a keeper that exits at once is reported below
@@ -247,7 +278,7 @@ def _await_socket(path: Path, directory: Path, keeper: subprocess.Popen[bytes]) 
         except OSError:
             if (directory / "exit.json").exists():
                 return
-            if keeper.poll() is not None:
+            if keeper.poll() is not None and not life.is_locked(directory / life.LOCK):  # else another has it
                 tail = (directory / "carbontui.log").read_text(errors="replace").strip().splitlines()[-1:]
                 raise LaunchError(f"the keeper ended at once: {' '.join(tail)}") from None
         finally:

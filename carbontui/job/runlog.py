@@ -40,8 +40,10 @@ def last_lines(file: BinaryIO, lines: int) -> int:
     return 0
 
 
-def read(path: Path, ask: protocol.LogRead) -> protocol.LogAnswer:
-    """A piece of run.log, cut at a UTF-8 character boundary; empty while the command has not been started."""
+def read(log: Path, ask: protocol.LogRead, err: Path | None = None) -> protocol.LogAnswer:
+    """A piece of run.log, or of run.err where there is one, cut at a UTF-8 character boundary; empty while the command
+    has not been started."""
+    path, of_err = (err, True) if ask.err and err is not None else (log, False)
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -49,9 +51,9 @@ def read(path: Path, ask: protocol.LogRead) -> protocol.LogAnswer:
             file.seek(offset)
             data = file.read(ask.max)
     except FileNotFoundError:
-        return protocol.LogAnswer(ask.id, 0, 0, 0, "")
+        return protocol.LogAnswer(ask.id, 0, 0, 0, "", of_err)
     except OSError as error:
-        return protocol.LogAnswer(ask.id, 0, 0, 0, f"(run.log cannot be read: {error.strerror})\n")
+        return protocol.LogAnswer(ask.id, 0, 0, 0, f"({path.name} cannot be read: {error.strerror})\n", of_err)
     cut = len(data)
     # a character is at most four bytes: step back over one that was cut in two
     for back in range(1, min(4, cut) + 1):
@@ -62,4 +64,4 @@ def read(path: Path, ask: protocol.LogRead) -> protocol.LogAnswer:
                 cut -= back
             break
     text = data[:cut].decode("utf-8", errors="replace")
-    return protocol.LogAnswer(ask.id, offset, offset + cut, size, text)
+    return protocol.LogAnswer(ask.id, offset, offset + cut, size, text, of_err)

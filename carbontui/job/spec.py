@@ -52,6 +52,10 @@ class Options(config.Terms, frozen=True, kw_only=True):
     socket: str
     created_s: float
     """Wall time of `run`; the budget counts from here (on the job's clock)."""
+    err: str = ""
+    """Where its stderr goes; '': into the log, in the order it is written."""
+    reads_once: bool = False
+    """It was handed a pipe, which no later start could read again: no plan unloads it."""
     by: str = ""
     zone: str | None = None
     zone_why: str = ""
@@ -104,6 +108,11 @@ class Options(config.Terms, frozen=True, kw_only=True):
     """For demo and tests only."""
     estimate: bool = False
     """Run by `estimate`, to learn about the work: the account excludes it."""
+
+
+def stop_socket(socket: str | Path) -> str:
+    """The keeper's own socket, beside the job's."""
+    return f"{str(socket).removesuffix('.sock')}.keeper"
 
 
 def slurm_job(environment: dict[str, str]) -> str | None:

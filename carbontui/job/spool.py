@@ -25,7 +25,8 @@ def save(directory: Path, spec: Mapping[str, Any]) -> bool:
     if journal.filesystem_of(directory) not in journal.LOCAL_FILESYSTEMS:
         return False
     theirs = {name: value for name, value in spec["environment"].items() if not name.startswith(OF_THE_SESSION)}
-    data = json.dumps({**spec, "environment": theirs}).encode()
+    of_this_start = {"stdin": None, "others": (), "closes": ()}
+    data = json.dumps({**spec, "environment": theirs, "input": {**spec["input"], **of_this_start}}).encode()
     try:
         with os.fdopen(os.open(directory / FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(data)

@@ -23,8 +23,8 @@ KEEPER_S = 8.0
 def by_keeper(job: store.Job, *, now: bool) -> bool:
     """Give the keeper the stop order; False if no keeper is alive. An older keeper takes it by signal."""
     due = time.monotonic() + KEEPER_S
-    while (pid := job.alive("keeper")) is not None:
-        if job.stop_socket is None:
+    while job.kept:
+        if job.stop_socket is None and (pid := job.alive("keeper")):
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGUSR1 if now else signal.SIGTERM)
             return True
@@ -38,7 +38,7 @@ def by_keeper(job: store.Job, *, now: bool) -> bool:
 
 def tell_keeper(job: store.Job, order: Stop | RelayedSignal) -> bool:
     """Whether the keeper has taken an order."""
-    if job.stop_socket is None or job.alive("keeper") is None:
+    if job.stop_socket is None:
         return False
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
         line.settimeout(ANSWER_S)
@@ -66,7 +66,7 @@ def by_ourselves(job: store.Job, *, now: bool) -> bool:
         time.sleep(0.05)
     if proc.group_alive(group):
         return False
-    if job.alive("keeper") is None and job.exit is None:
+    if not job.kept and job.exit is None:
         record = {"code": None, "signal": None, "at": time.time(), "stopped": True, "unloaded": False}
         with contextlib.suppress(OSError):
             files.write_exit(os.fspath(job.dir), record)

@@ -7,7 +7,6 @@ import json
 import math
 import os
 import secrets
-import socket
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +16,9 @@ import msgspec
 
 from carbontui import paths, protocol, units
 from carbontui.job import child as children
-from carbontui.job import history, runlog, shown_totals, situation, spool
+from carbontui.job import history, runlog, shown_totals, situation, spec, spool
 from carbontui.system import proc, untrusted
+from carbontui.system.life import LOCK, TRAINING_LOCK, Life, Place, Unseen, answers, here, is_locked, judge
 from carbontui.text import statements
 
 LAST_S = 32_503_680_000.0
@@ -47,14 +47,17 @@ class Job:
     id: str
     name: str
     dir: Path
-    host: str
-    boot: str
+    place: Place | None
+    """Where it runs; None: its job.json cannot be read, and the rest is from its other files. Its keeper, if it lives,
+    writes a new one."""
     socket: Path
     log: Path
     started_s: float
     argv: tuple[str, ...]
     pids: dict[str, tuple[int, int] | None]
     exit: dict[str, Any] | None
+    err: Path | None = None
+    """Its stderr, where that is apart."""
     stop_socket: Path | None = None
     """The keeper's own socket; an older keeper has none and takes its stop order by signal."""
     was: str = "running"
@@ -71,24 +74,55 @@ class Job:
 
     @property
     def foreign(self) -> bool:
-        """Belongs to another host (a shared home directory): listed, never touched."""
-        return self.host != socket.gethostname()
+        """Belongs to another machine (a shared home directory): listed, never touched."""
+        return self._unseen == "host"
+
+    @property
+    def host(self) -> str:
+        """The machine it runs on, by the name it had then."""
+        return (self.place or here()).host
+
+    @property
+    def _unseen(self) -> Unseen:
+        return "damaged" if self.place is None else self.place.unseen(here())
 
     def alive(self, role: str) -> int | None:
-        """The pid of keeper, supervisor or child if that same process still runs here."""
+        """The pid of keeper, supervisor or child if that same process still runs and can be seen from here."""
         entry = self.pids.get(role)
-        if not entry or self.foreign or self.boot != proc.boot_id():
+        if not entry or self.place is None or self._unseen or self.place.boot != here().boot:
             return None
         return entry[0] if proc.same_process(entry[0], entry[1]) else None
 
     @property
+    def life(self) -> Life:
+        """Whether anything of the job still runs."""
+        sockets = (self.socket, self.stop_socket)
+        return judge(self.dir, self.place, self.pids.values(), sockets, ended=self.exit is not None)
+
+    @property
     def live(self) -> bool:
-        """Whether anything of the job still runs on this host."""
-        return any(self.alive(role) for role in ("keeper", "child", "supervisor"))
+        """Whether anything of the job is known to run."""
+        return self.life.state == "alive"
+
+    @property
+    def dead(self) -> bool:
+        """Whether it is known that nothing of the job runs any more."""
+        return self.life.state == "dead"
+
+    @property
+    def kept(self) -> bool:
+        """Whether its keeper lives, be it stopped or hung."""
+        held = is_locked(self.dir / LOCK)
+        return bool(held or answers(self.stop_socket) or self.alive("keeper"))
+
+    @property
+    def orphaned(self) -> bool:
+        """Whether its training runs here without a keeper: `restart` gives it one."""
+        return self.exit is None and self.alive("child") is not None and not self.kept
 
     def read_log(self, ask: protocol.LogRead) -> protocol.LogAnswer:
-        """A piece of run.log, straight from the file."""
-        return runlog.read(self.log, ask)
+        """A piece of its output, straight from the file."""
+        return runlog.read(self.log, ask, self.err)
 
     def whole_run(self, columns: int) -> protocol.HistoryAnswer | None:
         """Chart data of a finished job; None if nothing was booked. Raises past.HistoryError."""
@@ -113,7 +147,7 @@ class Job:
         if saved.state in protocol.LIVE_STATES:
             saved = shown_totals.at_least(saved, shown_totals.read(shown_totals.place(self.socket)))
             changes |= self._outside(saved, pids)
-        elif saved.state == "lost" and not self.live and self.restart_command:
+        elif saved.state == "lost" and self.dead and self.restart_command:
             changes["reason"] = _reason(children.lost(self.was, self.restart_command))
         return msgspec.structs.replace(saved, **changes)
 
@@ -121,11 +155,18 @@ class Job:
         """What the exit file and the process table say about a job whose snapshot is live."""
         if self.exit is not None:
             return ended(self.exit)
-        if pids.keeper is None and pids.child is None and pids.supervisor is None:
+        known = self.life.state
+        if known == "unknown":
+            said = protocol.statement("life_unknown", why=self.unseen)
+            return {"reason": _reason(protocol.Why("unseen", said))}
+        if known == "dead":
             reason = _reason(children.lost(saved.state, self.restart_command))
             return {"state": "lost", "reason": reason, "situation": situation.over(None), "next": None, "exit": None}
-        if pids.supervisor is None and pids.child is not None:
-            said = protocol.statement("orphaned") if pids.keeper is None else protocol.statement("unsteered")
+        unseen = self.unseen
+        steered = pids.supervisor is not None if unseen is None else answers(self.socket)
+        if not steered and (pids.child is not None or unseen is not None):
+            then = unseen or protocol.statement("take_up", command=f"carbontui restart {self.id}")
+            said = protocol.statement("unsteered") if self.kept else protocol.statement("orphaned", then=then)
             # the last supervisor's readings are out of date
             blank = {"power_w": None, "own_w": None, "memory_used_b": None, "util": None}
             gpus = tuple(msgspec.structs.replace(gpu, **blank) for gpu in saved.gpus)
@@ -134,6 +175,13 @@ class Job:
             now = situation.unsteered(saved.situation)
             return {"state": "running", "reason": reason, "situation": now, "next": None, **gone}
         return {}
+
+    @property
+    def unseen(self) -> protocol.Statement | None:
+        """What hides its processes from here; None: nothing."""
+        why = self._unseen
+        facts = {"host": {"host": self.host}, "damaged": {"record": str(self.dir / "job.json")}}
+        return protocol.statement(f"unseen_{why}", **facts.get(why, {})) if why else None
 
 
 def _reason(why: protocol.Why) -> protocol.Reason:
@@ -163,7 +211,12 @@ def ended(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def load(directory: Path) -> Job | None:
-    """The job in a directory; None if there is none."""
+    """The job in a directory; None if there is none. If job.json is damaged, as far as its other files tell."""
+    return _recorded(directory) or _rebuilt(directory)
+
+
+def _recorded(directory: Path) -> Job | None:
+    """As job.json has it; None without a readable one."""
     record = read_json(directory / "job.json")
     if record is None:
         return None
@@ -176,14 +229,14 @@ def load(directory: Path) -> Job | None:
             id=str(record["job"]),
             name=str(record["name"]),
             dir=directory,
-            host=str(record["host"]),
-            boot=str(record["boot"]),
+            place=Place.of(record),
             socket=Path(record["socket"]),
             log=Path(record["log"]),
             started_s=started_s,
             argv=tuple(record["argv"]),
             pids=pids,
             exit=read_json(directory / "exit.json"),
+            err=Path(record["err"]) if record.get("err") else None,
             stop_socket=Path(record["door"]) if record.get("door") else None,
             was=str(record.get("state", "running")),
             trying=record.get("trying") is True,
@@ -191,6 +244,38 @@ def load(directory: Path) -> Job | None:
         )
     except (AttributeError, KeyError, TypeError, ValueError, IndexError, OverflowError):
         return None
+
+
+def _rebuilt(directory: Path) -> Job | None:
+    """As spec.json has it, of a job that has begun; else as its keeper's lock proves."""
+    lock = directory / LOCK
+    if not lock.exists():
+        return None
+    name, log, started_s = directory.name, directory / "run.log", 0.0
+    argv: tuple[str, ...] = ()
+    socket = paths.found_socket(name)
+    try:
+        options = spec.load(directory)
+        name, argv, log, started_s = options.name, options.argv, Path(options.log), options.created_s
+        socket = Path(options.socket)
+    except (OSError, ValueError):
+        with contextlib.suppress(OSError):
+            started_s = lock.stat().st_mtime
+    training = directory / TRAINING_LOCK
+    child = proc.holder(os.fspath(training)) if is_locked(training) else None
+    return Job(
+        id=directory.name,
+        name=name,
+        dir=directory,
+        place=here() if child else None,
+        socket=socket,
+        log=log,
+        started_s=started_s,
+        argv=argv,
+        pids={"child": child},
+        exit=read_json(directory / "exit.json"),
+        stop_socket=Path(spec.stop_socket(socket)),
+    )
 
 
 def names() -> list[str]:

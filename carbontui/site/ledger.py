@@ -28,6 +28,8 @@ LOCK_S = 0.5
 """How long to wait for the lock; a holder is done within milliseconds."""
 SILENT_S = 6.0
 """A supervisor that has not renewed its claim for this long counts as gone."""
+HIDDEN_S = 600.0
+"""The same in another pid namespace, whose processes cannot be seen: its training may go on without one."""
 ADMINISTRATOR = Path("/etc/carbontui/site.toml")
 
 
@@ -44,6 +46,8 @@ class LedgerEntry(Struct, frozen=True, kw_only=True):
     supervisor: tuple[int, int]
     keeper: tuple[int, int] | None = None
     child: tuple[int, int] | None = None
+    pidns: int = 0
+    """Inode of the pid namespace of these pids; 0 in entries of older versions."""
 
 
 class OfAdministrator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -71,6 +75,7 @@ class Ledger:
     administrator: Path = ADMINISTRATOR
     alive: Callable[[int, int], bool] = proc.same_process
     boot_id: str = field(default_factory=proc.boot_id)
+    pidns: int = field(default_factory=proc.pid_namespace)
 
     # --- the budget ---
 
@@ -195,10 +200,11 @@ class Ledger:
                 continue
             if entry.boot_id != self.boot_id:
                 continue
-            steered = self.alive(*entry.supervisor) and now_mono_s - entry.beat_mono_s < SILENT_S
-            if steered:
+            silent_s, hidden = now_mono_s - entry.beat_mono_s, entry.pidns not in (0, self.pidns)
+            pids = [who for who in (entry.supervisor, entry.keeper, entry.child) if who is not None]
+            if (hidden or self.alive(*entry.supervisor)) and silent_s < SILENT_S:
                 yield entry
-            elif any(who is not None and self.alive(*who) for who in (entry.child, entry.keeper, entry.supervisor)):
+            elif silent_s < HIDDEN_S if hidden else any(self.alive(*who) for who in pids):
                 yield structs.replace(entry, claim=structs.replace(entry.claim, gone=True))
             else:
                 with contextlib.suppress(OSError):

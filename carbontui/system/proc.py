@@ -87,6 +87,23 @@ def boot_id() -> str:
         return ""
 
 
+def machine_id() -> str:
+    """The machine's id, the same at every boot; '' where it has none."""
+    try:
+        return read("/etc/machine-id").decode(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def pid_namespace() -> int:
+    """The inode of our pid namespace: only within one does a pid mean the same; 0 if /proc shows another one."""
+    try:
+        ours = os.readlink("/proc/self") == str(os.getpid())  # noqa: PTH115
+        return os.stat("/proc/self/ns/pid").st_ino if ours else 0  # noqa: PTH116
+    except OSError:
+        return 0
+
+
 def exists(pid: int) -> bool:
     """Whether this pid is visible to us, zombies included."""
     return look(pid) is not None
@@ -179,6 +196,22 @@ def folder(pid: int) -> str:
         return os.readlink(f"/proc/{pid}/cwd")  # noqa: PTH115
     except OSError:
         return ""
+
+
+def holder(path: str) -> tuple[int, int] | None:
+    """Pid and start time of the oldest process that has this file open; None: none whose files we may see."""
+    try:
+        wanted = os.stat(path)  # noqa: PTH116
+    except OSError:
+        return None
+    for one in sorted(processes(), key=lambda each: each.start):
+        try:
+            entries = [os.stat(f"/proc/{one.pid}/fd/{fd}") for fd in os.listdir(f"/proc/{one.pid}/fd")]  # noqa: PTH116, PTH208
+        except OSError:
+            continue
+        if any(os.path.samestat(entry, wanted) for entry in entries):
+            return one.pid, one.start
+    return None
 
 
 def ancestry(pid: int) -> Iterator[RunningProcess]:

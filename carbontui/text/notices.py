@@ -35,7 +35,7 @@ def _no_cap(*, why: str, now_s: float) -> str:
 NOTICES: Table = {
     "simulated": "SIMULATED GPU: watts are a model, not a measurement",
     "replay": "REPLAY of recorded grid data, {times:,.0f} times faster than life",
-    "unguarded": "unguarded: no restart (the keeper is gone)",
+    "unguarded": "unguarded: the keeper is gone, nothing restarts it; carbontui restart gives it another",
     "silent": "silent: {names:list}",
     "silent_rank": "rank {rank} ({node})",
     "silent_ranks": lambda *, first, last, now_s: f"rank {first}" if first == last else f"ranks {first}-{last}",

@@ -59,6 +59,7 @@ REFUSALS: Table = {
     "unloaded_until_start": "it was tried, and unloaded at step {step:count} to wait for its start, "
     "which will show if it resumes",
     "rehearses_already": "{by} rehearses it already ({phase})",
+    "reads_a_pipe": "it reads a pipe, which a later start could not read again; hand it a file (< FILE)",
     "nothing_to_checkpoint_with": "it has no checkpoint function: carbontui.on_checkpoint(save); "
     "see docs/frameworks.md",
     "nothing_restarts_it": "the keeper is gone: nothing would restart it",

@@ -54,7 +54,16 @@ def _budget_set(*, budget: str, until_s: float | None, late: Sequence[str], now_
     return fill("budget {told}{until_s:until_named}{late:also}", now_s, told=told, **parts)
 
 
+_FORCE = {"now": "; in force", "keeper": "; accepted, waiting for the keeper, which does not answer", "": ""}
+
+
+def _ordered(*, said: str, force: str, stored: bool, now_s: float) -> str:
+    return said + _FORCE[force] + ("" if stored else "; not stored: it ends if the supervisor is replaced")
+
+
 REPLIES: Table = {
+    "ordered": _ordered,
+    "order_waits": "accepted, waiting for the {who}",
     "will_stop": "stopping: INT, then TERM, then KILL",
     # overrides
     "resumed": "back to the plan",
@@ -62,12 +71,12 @@ REPLIES: Table = {
     "paused": "paused at step {step:count}{until_s:until_named}{silent:also}",
     "paused_by_signal": "paused (SIGSTOP){until_s:until_named}{silent:also}",
     "still_already": "{state}{until_s:until_named}{silent:also}",
-    "pause_asked": "requested; waiting for the current step to end{silent:also}",
-    "cap_at_start": "cap of {watts:g} W per GPU requested: set when it starts",
+    "pause_asked": "accepted, waiting for the current step to end{silent:also}",
+    "cap_at_start": "cap of {watts:g} W per GPU accepted, waiting for the start",
     "not_capped": "cap of {watts:g} W per GPU requested, not capped: {why}",
     "cap_taken": "cap of {watts:g} W per GPU requested{how:also}{until_s:until_named}",
     "capped": "capped at {watts:g} W per GPU{until_s:until_named}",
-    "cap_unanswered": "cap of {watts:g} W per GPU requested; the driver has not answered yet",
+    "cap_unanswered": "cap of {watts:g} W per GPU accepted, waiting for the driver",
     # budgets and hours
     "budget_set": _budget_set,
     "unreachable_at_full_speed": "it cannot be met: at full speed the work ends {end_s:clock}",

@@ -20,6 +20,7 @@ def _unload_works(
     *,
     step: int,
     step_stated: bool,
+    data_order: str | None = None,
     loss_before: float | None,
     loss_after: float | None,
     save_s: float | None,
@@ -33,7 +34,12 @@ def _unload_works(
     size = "" if saved_b is None else f", {_bytes(saved_b)}"
     save = "" if save_s is None else f" (checkpoint {save_s:.0f} s{size}; restart {restart_s:.0f} s)"
     away_s = restart_s + (save_s or 0.0)
-    return f"it works: left at step {step:,} and resumed there{told}{loss}; {away_s:.0f} s without a step{save}"
+    data = {
+        "same": "weights and data order are an undisturbed run's",
+        "other": "its steps are exact, the order of its data is not: plans rather pause it",
+        None: "its data is the script's own matter",
+    }[data_order]
+    return f"it works: left at step {step:,} and resumed there{told}; {data}{loss}; {away_s:.0f} s without a step{save}"
 
 
 def _bytes(count: float) -> str:

@@ -26,8 +26,10 @@ def run(
     readonly: bool = False,
     mouse: bool = True,
     ascii: bool = False,
+    until_over: bool | None = None,
 ) -> int:
-    """Show the dashboard until the user leaves it; returns 0. On a pipe or a dumb terminal: one line per change.
+    """Show the dashboard until the user leaves it (`until_over`: or the job ends; not None: for `run`, whose
+    lines are marked as ours); returns 0. On a pipe or a dumb terminal: one line per change.
 
     `look` gives all jobs of the machine, for the table that the `t` key opens.
     """
@@ -44,7 +46,7 @@ def run(
         from carbontui.tui.screens.dashboard import Dashboard
 
         table = None if look is None else lambda: _table(look, readonly=readonly)
-        return Dashboard(target, readonly=readonly, table=table)
+        return Dashboard(target, readonly=readonly, table=table, until_over=until_over)
 
     return _show(first, ascii, mouse)
 

@@ -35,10 +35,11 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class LogPiece:
-    """The next piece of run.log; `fresh` when it does not continue the last one."""
+    """The next piece of run.log, or of run.err; `fresh` when it does not continue the last one."""
 
     text: str
     fresh: bool
+    err: bool = False
 
 
 News = Picture | Connection | LogPiece
@@ -119,11 +120,15 @@ class JobFeed:
         """For a job that was over before the screen was opened: post the end of its output."""
         self.over = True
         if self.read_log is not None:
-            self._post(LogPiece(self.read_log(protocol.LogRead(0, -LOG_BEGIN_B)).text, True))
+            for err in (False, True):
+                answer = self.read_log(protocol.LogRead(0, -LOG_BEGIN_B, err=err))
+                if answer.err is err:
+                    self._post(LogPiece(answer.text, True, err))
 
     async def _follow(self, wire: link.ViewerLink) -> None:
         await wire.send(protocol.View(self._rate_hz))
-        reading = asyncio.create_task(self._read_log(wire), name="log reader") if self._with_log else None
+        of_err = (False, True) if self._with_log else ()
+        reading = [asyncio.create_task(self._read_log(wire, err), name=f"log reader {err}") for err in of_err]
         try:
             async for message in wire.messages():
                 picture = fold(self.picture, message)
@@ -136,15 +141,15 @@ class JobFeed:
                     self._rate_hz = REPLAY_HZ
                     await wire.send(protocol.View(self._rate_hz))
         finally:
-            if reading is not None:
-                reading.cancel()
+            for reader in reading:
+                reader.cancel()
 
-    async def _read_log(self, wire: link.ViewerLink) -> None:
-        """Follow the end of run.log by offset; after a gap the tail starts over."""
+    async def _read_log(self, wire: link.ViewerLink, err: bool) -> None:
+        """Follow the end of run.log by offset, or of run.err if there is one; after a gap the tail starts over."""
         offset, fresh = -LOG_BEGIN_B, True
         while True:
             try:
-                answer = await wire.request(protocol.LogRead(0, offset))
+                answer = await wire.request(protocol.LogRead(0, offset, err=err))
             except link.RequestRefused:
                 return
             except link.NoAnswer:
@@ -152,8 +157,10 @@ class JobFeed:
             except link.LinkError:
                 return
             assert isinstance(answer, protocol.LogAnswer)
+            if answer.err is not err:
+                return
             if answer.text:
-                self._post(LogPiece(answer.text, fresh))
+                self._post(LogPiece(answer.text, fresh, err))
                 fresh = False
             offset = answer.next
             if answer.size - offset > LOG_SKIP_B:

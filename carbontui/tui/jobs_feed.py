@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from carbontui import link, protocol
+from carbontui import link
 from carbontui.tui.feed import Connection, JobFeed, News
 from carbontui.tui.lists import ListedJob
-from carbontui.tui.loglines import ERROR_WITHIN_B, last_error
+from carbontui.tui.loglines import error_in
 from carbontui.tui.picture import Picture
 from carbontui.tui.target import Target
 
@@ -66,7 +66,7 @@ class JobsFeed:
         for target in seen.jobs:
             failed = target.status is not None and target.status.state == "failed"
             if failed and target.read_log and target.job not in self._errors:
-                self._errors[target.job] = last_error(target.read_log(protocol.LogRead(0, -ERROR_WITHIN_B)).text)
+                self._errors[target.job] = error_in(target.read_log)
         return seen
 
     def _follow(self, live: dict[str, Target]) -> None:

@@ -9,13 +9,15 @@ from __future__ import annotations
 import math
 import re
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 
 from rich.ansi import AnsiDecoder
 from rich.style import Style
+
+from carbontui import protocol
 
 ROW_MAX = 4096
 """Characters kept of one row."""
@@ -161,6 +163,12 @@ def after_the_try(lines: Sequence[str]) -> int:
 
 ERROR_WITHIN_B = 32 * 1024
 """How far from the end of its output the traceback of a failed job is looked for."""
+
+
+def error_in(read: Callable[[protocol.LogRead], protocol.LogAnswer]) -> str:
+    """A failed training's error, looked for in its stderr first where that is apart; '' where there is none."""
+    found = (read(protocol.LogRead(0, -ERROR_WITHIN_B, err=err)) for err in (True, False))
+    return next(filter(None, (last_error(answer.text) for answer in found)), "")
 
 
 def last_error(text: str) -> str:

@@ -10,7 +10,7 @@ import time
 import click
 
 from carbontui import __version__, link, tui
-from carbontui.job import store
+from carbontui.job import launch, restart, store
 from carbontui.system import ssh
 from carbontui.tui import terminal
 from carbontui.tui.target import Target
@@ -48,6 +48,16 @@ def offer_restart(job: store.Job) -> None:
         click.echo(f"carbontui: no supervisor of this version answered within {RESTART_WAIT_S:.0f} s", err=True)
 
 
+def take_up(job: store.Job) -> None:
+    """Give a training without a keeper a new one, so that the screen can steer it."""
+    try:
+        restart.restart(job)
+    except launch.LaunchError as error:
+        click.echo(f"carbontui: {error}", err=True)
+    else:
+        click.echo(f"carbontui: {job.name} ({job.id}) had lost its keeper and is taken up again", err=True)
+
+
 def _shown(target: Target | None, jobs: remote.RemoteJobs | None = None, /, **screen: bool) -> int:
     """Show the dashboard of a job, or the table of all, until the user leaves it; the exit code."""
     from carbontui.verbs.support.station import StationWatch
@@ -64,7 +74,9 @@ def open_screen(job: str | None, *, readonly: bool = False, **screen: bool) -> i
     found = talk.find(job)
     if found.foreign:
         raise Failure(f"job {found.id} runs on {found.host}; try: ssh -t {found.host} carbontui attach {found.id}", 3)
-    if not readonly and found.live:
+    if not readonly and found.orphaned:
+        take_up(found)
+    elif not readonly and found.live:
         offer_restart(found)
     return _shown(Target.of(found), readonly=readonly, **screen)
 

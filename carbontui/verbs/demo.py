@@ -101,4 +101,4 @@ def demo(seconds: float, detach: bool) -> None:
             f"German grid data; about {startup + seconds:.0f} s to go",
             err=True,
         )
-        run.start_and_follow(spec, detach=detach, hold=False)
+        run.start_and_follow(spec, detach=detach, hold=False, left_code=0)

@@ -17,6 +17,7 @@ from carbontui import __version__, config, paths
 from carbontui.client.detection import probe
 from carbontui.grid import zones
 from carbontui.job import journal, launch, store
+from carbontui.job import restart as restarting
 from carbontui.power.agent import processes, view
 from carbontui.power.agent.handle import AgentHandle
 from carbontui.power.limit import leases
@@ -53,6 +54,9 @@ def state_findings() -> list[Finding]:
     kind = journal.filesystem_of(where)
     if kind and kind.startswith(("nfs", "cifs", "smb", "lustre", "gpfs", "beegfs", "fuse.sshfs", "afs")):
         text = f"{where} lies on {kind}: the journal works without its write-ahead log, jobs of other hosts are listed"
+        return [Finding("state", "note", text, f"export CARBONTUI_HOME=/var/tmp/carbontui-{os.getuid()}-home")]
+    if not journal.has_locks(paths.jobs_dir()):
+        text = f"{where} ({kind or 'unknown file system'}) has no POSIX locks: journals are written without them"
         return [Finding("state", "note", text, f"export CARBONTUI_HOME=/var/tmp/carbontui-{os.getuid()}-home")]
     return [Finding("state", "ok", f"{where} ({kind or 'unknown file system'})")]
 
@@ -104,6 +108,23 @@ def settings_findings() -> list[Finding]:
     file = paths.config_file()
     where = str(file) if file.exists() else f"{file} does not exist"
     return [Finding("settings", "ok", f"{', '.join(given) or 'defaults'} ({where})")]
+
+
+def job_findings(mend: bool) -> list[Finding]:
+    """Trainings without a keeper: nobody steers them or counts their energy; taken up with --mend."""
+    found: list[Finding] = []
+    for job in (job for job in store.jobs() if job.orphaned):
+        command = f"carbontui restart {job.id}"
+        text = f"{job.name} ({job.id}) has lost its keeper"
+        if not mend:
+            found.append(Finding("job", "missing", f"{text}; its training goes on", command))
+            continue
+        try:
+            restarting.restart(job)
+            found.append(Finding("job", "ok", f"{text}; it is taken up again"))
+        except launch.LaunchError as error:
+            found.append(Finding("job", "missing", str(error), command))
+    return found
 
 
 def hook_findings() -> list[Finding]:
@@ -173,7 +194,7 @@ async def power_findings(mend: bool) -> list[Finding]:
 
 
 @click.command(short_help="What was found here, and the command that fixes what is missing.")
-@click.option("--mend", is_flag=True, help="Restore power limits that a dead job left behind.")
+@click.option("--mend", is_flag=True, help="Take up trainings without a keeper; restore limits that a dead job left.")
 @click.option("--json", "as_json", is_flag=True, help="The findings as a list.")
 @click.option("--install", is_flag=True, help="Install a systemd user unit that resumes jobs after a reboot.")
 @click.option("--uninstall", is_flag=True, help="Remove that unit.")
@@ -197,7 +218,7 @@ def doctor(mend: bool, as_json: bool, install: bool, uninstall: bool, dry_run: b
         findings += command_findings(command)
     else:
         findings += state_findings() + socket_findings() + logout_findings() + settings_findings() + grid_findings()
-        findings += hook_findings() + asyncio.run(power_findings(mend))
+        findings += hook_findings() + job_findings(mend) + asyncio.run(power_findings(mend))
     if as_json:
         click.echo(talk.as_json([asdict(finding) for finding in findings]))
     else:
@@ -206,5 +227,5 @@ def doctor(mend: bool, as_json: bool, install: bool, uninstall: bool, dry_run: b
             click.echo(f"{finding.verdict:<7}  {finding.area:<10} {lines}")
             if finding.mend and finding.verdict != "ok":
                 click.echo(f"{'':>21}fix: {finding.mend}")
-    if any(finding.area in ("limits", "command") and finding.verdict == "missing" for finding in findings):
+    if any(finding.area in ("limits", "command", "job") and finding.verdict == "missing" for finding in findings):
         raise SystemExit(1)

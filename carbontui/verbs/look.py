@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import shlex
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import BinaryIO
 
 import click
@@ -131,7 +134,7 @@ def warn_stale() -> None:
 @click.option("--all", "every", is_flag=True, help="Finished jobs too.")
 def ls(as_json: bool, every: bool) -> None:
     """List jobs."""
-    jobs = [job for job in store.jobs() if every or as_json or job.live or job.foreign or job.restart_command]
+    jobs = [job for job in store.jobs() if every or as_json or not job.dead or job.restart_command]
     statuses = [talk.live_status(job) for job in jobs]
     if as_json:
         click.echo(talk.as_json(statuses))
@@ -169,31 +172,43 @@ def status(job: str | None, as_json: bool) -> None:
 @click.option("-f", "--follow", is_flag=True, help="Go on until the job ends.")
 @click.option("-n", "--lines", type=click.IntRange(0), help="Only the last lines.")
 @click.option("--json", "as_json", is_flag=True, help="One object per line: {offset: its first byte, text}.")
-def log(job: str | None, follow: bool, lines: int | None, as_json: bool) -> None:
-    """Print the command's output (run.log).
+@click.option("--err", is_flag=True, help="Only its stderr, where that is apart, to stdout.")
+def log(job: str | None, follow: bool, lines: int | None, as_json: bool, err: bool) -> None:
+    """Print the command's output.
 
-    Of no job named that of the live one, else of the last.
+    run.log goes to stdout, and where its stderr is apart, run.err to stderr (--json: one of them). Of no job named
+    that of the live one, else of the last.
     """
     found = talk.live_or_last(job)
     talk.warn_lost(found)
-    file = _opened(found, follow)
-    with file:
+    if err and found.err is None:
+        raise Failure(f"job {found.id} has one output: its stderr is in it, in the order it was written", 3)
+    paths = [found.err] if err else [found.log, *(() if as_json or found.err is None else (found.err,))]
+    with contextlib.ExitStack() as stack:
+        files = [stack.enter_context(_opened(found, path, follow)) for path in paths if path is not None]
         if lines is not None:
-            file.seek(runlog.last_lines(file, lines))
-        offset = file.tell()
-        pieces = _pieces(file, found, follow)
-        if sys.stdout.isatty() and not as_json:
-            pieces = map(streams.OutputText().piece, pieces)
-        for piece in _objects(pieces, offset) if as_json else pieces:
-            sys.stdout.buffer.write(piece)
-            sys.stdout.buffer.flush()
+            for file in files:
+                file.seek(runlog.last_lines(file, lines))
+        offset = files[0].tell()
+        outs = (sys.stdout.buffer, sys.stderr.buffer)
+        clean = [streams.OutputText().piece if out.isatty() and not as_json else None for out in outs]
+        pieces = _pieces(files, found, follow)
+        if as_json:
+            for line in _objects((piece for _, piece in pieces), offset):
+                outs[0].write(line)
+                outs[0].flush()
+            return
+        for number, piece in pieces:
+            keep = clean[number]
+            outs[number].write(piece if keep is None else keep(piece))
+            outs[number].flush()
 
 
-def _opened(job: store.Job, wait: bool) -> BinaryIO:
-    """The output file; `wait` waits for it, as a delayed start has written nothing yet. Raises Failure (3) if none."""
+def _opened(job: store.Job, path: Path, wait: bool) -> BinaryIO:
+    """An output file; `wait` waits for it, as a delayed start has written nothing yet. Raises Failure (3) if none."""
     while True:
         try:
-            return job.log.open("rb")
+            return path.open("rb")
         except FileNotFoundError:
             now = talk.live_status(store.load(job.dir) or job)
             if now.state not in protocol.LIVE_STATES:
@@ -201,16 +216,18 @@ def _opened(job: store.Job, wait: bool) -> BinaryIO:
             if not wait:
                 raise Failure(f"job {job.id} has written nothing yet: {now.reason.text}", 3) from None
         except OSError as error:
-            raise Failure(f"{job.log}: {error.strerror}", 3) from None
+            raise Failure(f"{path}: {error.strerror}", 3) from None
         time.sleep(FOLLOW_S)
 
 
-def _pieces(file: BinaryIO, job: store.Job, follow: bool) -> Iterator[bytes]:
-    """The rest of the file; with `follow`, what is appended until the job ends, too."""
+def _pieces(files: Sequence[BinaryIO], job: store.Job, follow: bool) -> Iterator[tuple[int, bytes]]:
+    """The rest of the files, each piece with its file's number; with `follow`, what is appended until the job ends,
+    too."""
     while True:
         over = not follow or (fresh := store.load(job.dir)) is None or not fresh.live
-        while piece := file.read(65536):
-            yield piece
+        for number, file in enumerate(files):
+            while piece := file.read(65536):
+                yield number, piece
         if over:
             return
         time.sleep(FOLLOW_S)
@@ -296,13 +313,17 @@ def rm(jobs: tuple[str, ...], every: bool) -> None:
     """Forget finished jobs; a live one is refused."""
     if not jobs and not every:
         raise Failure("rm needs a job, or --all for every finished one", 2)
-    chosen = [job for job in store.jobs() if not job.live and not job.foreign] if every else []
+    chosen = [job for job in store.jobs() if job.dead] if every else []
     for wanted in jobs:
         found = talk.find(wanted)
         if found.foreign:
             raise Failure(f"job {found.id} belongs to {found.host}", 2)
-        if found.live:
+        known = found.life.state
+        if known == "alive":
             raise Failure(f"job {found.id} is running; stop it first", 2)
+        if known == "unknown":
+            unknown = talk.unknown(found, 2)
+            raise Failure(f"{unknown.message}; if it does not: rm -r {shlex.quote(str(found.dir))}", 2)
         chosen.append(found)
     if not chosen:
         click.echo("no finished job to forget")

@@ -12,13 +12,17 @@ from carbontui import link, protocol, units
 from carbontui.job import allowance, stopping, store
 from carbontui.job.budget import parse, parse_until
 from carbontui.power.limit import leases
+from carbontui.system import proc
 from carbontui.text.plan import difference
+from carbontui.text.statements import words
 from carbontui.verbs.support import talk
 from carbontui.verbs.support.command import Failure, live_jobs, refused
 
 STOP_WAIT_S = 90.0
-STOP_ANSWER_S = 3.0
 """Seconds until `stop` gives up waiting: INT, TERM and KILL are 30 s apart, and the account is completed after."""
+STOP_ANSWER_S = 3.0
+ASLEEP_S = 5.0
+"""A keeper that is stopped by a signal for this long is not waited for."""
 
 
 def until(for_text: str | None, until_text: str | None) -> dict[str, Any]:
@@ -144,8 +148,11 @@ def allow(hours: str | None, job: str | None) -> None:
 def stop(job: str | None, now: bool, yes: bool) -> None:
     """End the training: INT, TERM after 30 s, KILL after 30 s more."""
     found = talk.find(job)
-    if not found.live:
+    known = found.life.state
+    if known == "dead":
         raise Failure(f"job {found.id} is over ({found.status().state})", 3)
+    if known == "unknown":
+        raise talk.unknown(found)
     if not yes and sys.stdin.isatty():
         click.confirm(f"Stop {found.name} ({found.id})? What is not checkpointed is lost", abort=True)
     if order_stop(found, now=now):
@@ -159,31 +166,32 @@ def order_stop(job: store.Job, *, now: bool) -> bool:
 
     False where other processes of ours hang: they are not waited for.
     """
-    if job.alive("supervisor"):
-        try:
-            answer = link.ask(job.socket, protocol.Cmd(1, "stop", {"now": now}), STOP_ANSWER_S)
-        except link.LinkError:
-            pass
-        else:
-            if isinstance(answer, protocol.Result):
-                talk.accepted(answer)
-            return True
+    try:
+        answer = link.ask(job.socket, protocol.Cmd(1, "stop", {"now": now}), STOP_ANSWER_S)
+    except link.LinkError:
+        pass
+    else:
+        if isinstance(answer, protocol.Result):
+            talk.accepted(answer)
+        return True
+    talk.leave_order(job, "stop", {"now": now})  # for a keeper that sleeps, and does not hear this either
     if stopping.by_keeper(job, now=now):
         return True
     if not stopping.by_ourselves(job, now=now) and (store.load(job.dir) or job).live:
-        raise Failure(
-            f"job {job.id} cannot be stopped: no process of it answers, and the training's pid is not known", 1
-        )
-    return not job.alive("keeper")
+        why = "the training's pid is not known" if job.unseen is None else words(job.unseen, time.time())
+        raise Failure(f"job {job.id} cannot be stopped: no process of it answers, and {why}", 1)
+    return not job.kept
 
 
 def wait_gone(job: store.Job) -> None:
     """Wait until the child has ended and the account is complete; power limits are restored by then."""
-    due = time.monotonic() + STOP_WAIT_S
-    while time.monotonic() < due:
+    begun = time.monotonic()
+    while time.monotonic() - begun < STOP_WAIT_S:
         fresh = store.load(job.dir)
         if fresh is None or not fresh.live:
             break
+        if time.monotonic() - begun > ASLEEP_S and proc.stopped(fresh.alive("keeper") or 0):
+            raise Failure(f"job {job.id}: accepted, waiting for the keeper, which is stopped by a signal", 1)
         time.sleep(0.1)
     else:
         raise Failure(f"job {job.id} is still running after {STOP_WAIT_S:.0f} s", 1)

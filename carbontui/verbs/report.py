@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from carbontui import __version__, protocol, units
+from carbontui import __version__, units
 from carbontui.grid.faults import GridError
 from carbontui.job import runlog, spec, store
 from carbontui.job.clock import Clock
@@ -39,8 +39,10 @@ def _revise(job: store.Job) -> None:
     from carbontui.job.supervisor.record import afterwards
     from carbontui.job.supervisor.shell.grid import open_feed
 
-    if job.live or job.foreign:
-        where = f"is of host {job.host}" if job.foreign else "is running: revisions are applied as they come"
+    if (known := job.life.state) == "unknown":
+        raise talk.unknown(job, 2)
+    if known == "alive":
+        where = "is running: revisions are applied as they come"
         raise Failure(f"job {job.id} {where}; --revise is for jobs of this machine that are over", 2)
     unrevised = f"job {job.id} cannot be revised, its account stays as it was: "
     with refused(unrevised, (GridError, OSError, ValueError, sqlite3.Error), code=1):
@@ -174,10 +176,10 @@ def _last_error(run: story.RunStory) -> str:
     """The last line of the traceback of a failed run; '' where it wrote none."""
     if run.status.state != "failed":
         return ""
-    from carbontui.tui.loglines import ERROR_WITHIN_B, last_error
+    from carbontui.tui.loglines import error_in
 
-    found = runlog.read(Path(run.options.log), protocol.LogRead(0, -ERROR_WITHIN_B))
-    return units.printable(last_error(found.text))
+    log, err = Path(run.options.log), Path(run.options.err) if run.options.err else None
+    return units.printable(error_in(lambda ask: runlog.read(log, ask, err)))
 
 
 def _model_wording(run: story.RunStory, model: str, *, dry_run: bool) -> None:

@@ -1,4 +1,4 @@
-"""`restart` resumes a job whose processes are gone; `doctor --install`: the systemd unit that does so at a reboot."""
+"""`restart` takes up or resumes a job whose keeper is gone; `doctor --install`: the systemd unit for reboots."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from carbontui.verbs.support import talk
 from carbontui.verbs.support.command import Failure, any_jobs, refused
 
 
-@click.command()
+@click.command(short_help="Resume a job whose keeper or processes are gone.")
 @click.argument("job", required=False, shell_complete=any_jobs)
 @click.option("--after-reboot", "every", is_flag=True, help="Every job on this machine that a reboot has ended.")
 def restart(job: str | None, every: bool) -> None:
-    """Resume a job whose processes are gone, as after a reboot."""
+    """Take up a training whose keeper is gone; resume a job whose processes are gone, as after a reboot."""
     if not every:
         _restart(talk.find(job))
         return
     if job is not None:
         raise Failure("restart JOB, or restart --after-reboot for all of them", 2)
-    ended = [found for found in store.jobs() if found.restart_command and found.boot != proc.boot_id()]
+    boot = proc.boot_id()
+    ended = [job for job in store.jobs() if job.restart_command and job.place and job.place.boot != boot]
     failed = 0
     for found in (found for found in ended if not found.foreign):
         try:

@@ -6,14 +6,15 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from carbontui import config, paths
 from carbontui.grid.settings import KeyFileError, keys_file, read_keys
 from carbontui.job import budget as budgets
-from carbontui.job import launch, requeue, spec, spool, store
+from carbontui.job import descriptors, launch, requeue, spec, spool, store
+from carbontui.job import restart as restarting
 from carbontui.job.spec import slurm_job
 from carbontui.slurm import successor
 from carbontui.verbs.support.command import Failure, Finite, overrides, refused, zone_keys
@@ -31,16 +32,21 @@ from carbontui.verbs.support.run_values import (
     split_resume_args,
 )
 
+if TYPE_CHECKING:
+    from carbontui.verbs.support import foreground
+
 WAITING_BUDGET = "3x"
 """Default budget of a job that may have to wait (--objective time, --not-above)."""
+LEFT_RUNNING_EXIT = 86
 
 
-def warn_of_keys() -> None:
-    """Warn now, not only on the screen, that the job runs without the keys of this file."""
+def note_of_keys() -> str:
+    """Said now, not only on the screen: that the job runs without the keys of this file; '' if it does not."""
     try:
         read_keys(keys_file())
     except KeyFileError as error:
-        click.echo(f"carbontui: {error} (until then only sources without a key are asked)", err=True)
+        return f"{error} (until then only sources without a key are asked)"
+    return ""
 
 
 def claim(name: str, command: tuple[str, ...], *, every_node: bool = False) -> dict[str, Any]:
@@ -91,7 +97,12 @@ def at_home(job: str, directory: Path, name: str, *, every_node: bool = False) -
 @click.option("--max-wait", help="With --not-above: the longest single wait (default 6h).")
 @overrides
 @click.option("--max-pause", help="The longest single pause, like 4h.")
-@click.option("--log", "log_path", type=click.Path(dir_okay=False), help="Where the command's output goes.")
+@click.option(
+    "--log",
+    "log_path",
+    type=click.Path(dir_okay=False),
+    help="Where the command's output goes.",
+)
 @click.option("--metrics", help="Metrics for Prometheus: node-exporter's textfile folder, or a path ending in .sock.")
 @click.option("--no-cap", is_flag=True, help="Never set a power limit.")
 @click.option("--allow-raise", is_flag=True, help="Permit limits above the one found at the start.")
@@ -102,18 +113,24 @@ def at_home(job: str, directory: Path, name: str, *, every_node: bool = False) -
 @click.option("--resume-args", help='Added to the command when it resumes, like "--init_from=resume".')
 @click.option("--try", "try_first", is_flag=True, help="Run 20 steps or more now (two minutes at most), then wait.")
 @click.option("--no-spool", is_flag=True, help="Keep no environment on disk: a reboot then loses the job.")
+@click.option("--stdin", "take_input", is_flag=True, help="Hand on a terminal's input too, without the screen.")
+@click.option("--wait", is_flag=True, help="On a terminal: leave the screen when the job ends, with its exit code.")
+@click.option("-q", "--quiet", is_flag=True, help="No lines of carbontui's own on stderr.")
 @click.option("--detach", is_flag=True, help="Return at once and print the job's id.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def run(command: tuple[str, ...], name: str | None = None, detach: bool = False, **given: Any) -> None:
     """Start a training command under a plan: carbontui run --budget 2x --work 8h -- python train.py
 
-    On a terminal the job starts detached and the screen attaches; without one it stays in front, copies the
-    command's output to stdout and exits with its code.
+    On a terminal the job starts detached and the screen attaches; leaving it exits with the job's code once it is
+    over, with 86 while it goes on. Without a terminal it stays in front: the command's stdout and stderr are copied to
+    their own places, and it exits with the command's code. A pipe or file on stdin is handed on to the command.
     """
-    from carbontui.verbs.support import machines
+    from carbontui.verbs.support import foreground, machines
 
     if not command:
         raise Failure("run needs a command: carbontui run [options] -- python train.py ...", 2)
+    if detach and given.get("wait"):
+        raise Failure("--detach and --wait exclude each other: give one", 2)
     # all checks come before anything of the job exists
     chosen, log_path = options_of(command, given), given.get("log_path")
     title = checked_name(name) if name else ""
@@ -121,9 +138,15 @@ def run(command: tuple[str, ...], name: str | None = None, detach: bool = False,
         check_log(log_path)
     resubmit, scheduled = bool(given.get("resubmit")), requeue.scheduled(os.environ)
     before = requeue.earlier(scheduled, command, chosen["cwd"]) if scheduled else None
+    before = before or (restarting.orphan(title, command, chosen["cwd"]) if title else None)
     if scheduled:
         chosen |= {"scheduler": scheduled.key, "attempt": scheduled.attempt}
-    with refused("", launch.LaunchError):
+    handed = descriptors.handed(command, terminal=bool(given.get("take_input")))
+    once = handed.reads_once and not chosen["requeue"]  # what starts a requeued job again also fills its pipe again
+    if once and given.get("try_first"):
+        raise Failure("--try: the command reads a pipe, which its start could not read again; hand it a file", 2)
+    says = foreground.Narration(quiet=bool(given.get("quiet")))
+    try:
         launch.executable(command)
         nodes = machines.named(given["hosts"]) if given.get("hosts") else machines.of_slurm()
         every_node = nodes is not None
@@ -134,12 +157,35 @@ def run(command: tuple[str, ...], name: str | None = None, detach: bool = False,
         )
         if log_path:
             home["log"] = str(Path(log_path).absolute())
+        home["err"] = f"{home['dir']}/run.err" if not detach and descriptors.apart() else ""
+        chosen |= {"reads_once": once, "spool": chosen["spool"] and not once}
         started = spec.Options(**home, nodes=nodes, created_s=time.time(), **chosen)
-        warn_of_keys()
+        says.joined(note_of_keys(), nodes.fault if nodes else "", "" if detach else note_of_input(handed, once))
         if before is not None:
             started = requeue.taken_up(before, started, log=started.log if log_path else None)
-        try_first = bool(given.get("try_first"))
-        start_and_follow(started, detach=detach, before=before, try_first=try_first, resubmit=resubmit)
+        start_and_follow(
+            started,
+            detach=detach,
+            before=before,
+            try_first=bool(given.get("try_first")),
+            resubmit=resubmit,
+            handed=handed,
+            screen=not given.get("take_input"),
+            wait=bool(given.get("wait")),
+            says=says,
+        )
+    except launch.LaunchError as error:
+        raise Failure(str(error), error.code) from None
+
+
+def note_of_input(handed: descriptors.Handed, once: bool) -> str:
+    """What is to be known of the command's standard input; '' if nothing."""
+    if handed.terminal:
+        return "the command does not read this terminal's input (--stdin hands it on, without the screen)"
+    if once:
+        ends = "it is paused, never unloaded, and a reboot ends it"
+        return f"the command was handed a pipe, which can be read once: {ends} (where it reads none: < /dev/null)"
+    return ""
 
 
 def options_of(command: tuple[str, ...], given: dict[str, Any]) -> dict[str, Any]:
@@ -182,13 +228,23 @@ def options_of(command: tuple[str, ...], given: dict[str, Any]) -> dict[str, Any
     }
 
 
-def warn_unspooled(job: spec.Options) -> None:
-    """Say what a reboot loses when no environment is kept to start the job again."""
-    if job.spool and (spool.kept(Path(job.dir)) or (Path(job.dir) / "exit.json").exists()):
-        return
+def note_unspooled(job: spec.Options) -> str:
+    """What a reboot loses when no environment is kept to start the job again; '' if one is, or a pipe is the reason."""
+    if job.reads_once or (job.spool and (spool.kept(Path(job.dir)) or (Path(job.dir) / "exit.json").exists())):
+        return ""
     why = "--no-spool" if not job.spool else f"{job.dir} is not on a local disk, or the disk is full"
     lost = "a reboot, or the loss of its processes while it waits, ends this job"
-    click.echo(f"carbontui: no environment is kept ({why}): {lost}; start it again from its last checkpoint", err=True)
+    return f"no environment is kept ({why}): {lost}; start it again from its last checkpoint"
+
+
+def has_a_screen() -> bool:
+    """Whether this process has a terminal for itself; one in the background (`&`, timeout) would be stopped there."""
+    if not all(one.isatty() for one in (sys.stdin, sys.stdout, sys.stderr)) or os.environ.get("TERM", "dumb") == "dumb":
+        return False
+    try:
+        return os.tcgetpgrp(0) == os.getpgrp()
+    except OSError:  # not its controlling terminal, which stops nobody
+        return True
 
 
 def start_and_follow(
@@ -199,48 +255,65 @@ def start_and_follow(
     before: store.Job | None = None,
     try_first: bool = False,
     resubmit: bool = False,
+    handed: descriptors.Handed = descriptors.NOTHING,
+    screen: bool = True,
+    wait: bool = False,
+    says: foreground.Narration | None = None,
+    left_code: int = LEFT_RUNNING_EXIT,
 ) -> None:
-    """Start the job, or continue what an earlier start of the scheduler's job left; then print its id, attach the
-    screen, or stay in front. Raises LaunchError."""
+    """Start the job, or continue what an earlier start of the scheduler's job left; then print its id, or attach the
+    screen or stay in front, and exit: `left_code` where it goes on. Raises LaunchError."""
     from carbontui.verbs.support import foreground, machines
 
-    on_screen = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-    tries = before is None and foreground.try_wanted(try_first, job, offer=hold is None and on_screen and not detach)
+    says, directory = says or foreground.Narration(), Path(job.dir)
+    on_screen = screen and has_a_screen()
+    offer = hold is None and on_screen and not detach and not job.reads_once
+    tries = before is None and foreground.try_wanted(try_first, job, offer=offer)
 
-    def start() -> None:
+    def start() -> str:
         if before is None:
-            with launch.undone(Path(job.dir)):
-                launch.start(job, hold=hold, try_first=tries)
-            warn_unspooled(job)
+            with launch.undone(directory):
+                launch.start(job, hold=hold, try_first=tries, handed=handed)
+            return note_unspooled(job)
+        if before.orphaned:
+            restarting.restart(before)
         elif not before.live:  # one that the scheduler's restart has not ended continues by itself
-            launch.start(job, hold=hold, again=requeue.state_left(before))
+            launch.start(job, hold=hold, again=requeue.state_left(before), handed=handed)
+        return ""
 
-    if detach:
-        start()
-        if tries:
-            foreground.follow_try(Path(job.dir))
-        click.echo(job.job)
-        return
-    if on_screen:
-        from carbontui.verbs import attach
-
+    if detach or on_screen:
         try:
-            start()
+            says.joined(start())
             if tries:
-                foreground.follow_try(Path(job.dir))
-            sys.exit(attach.open_screen(job.job))
+                foreground.follow_try(directory)
+            if detach:
+                click.echo(job.job)
+                return
+            from carbontui.verbs import attach
+
+            attach.open_screen(job.job, until_over=wait)
         except KeyboardInterrupt:
             # ctrl-c before the screen is up does not end the job: say so
-            found = store.load(Path(job.dir))
+            found = store.load(directory)
             if found is not None and found.live:
                 look, end = f"carbontui attach {job.job}", f"carbontui stop {job.job}"
                 click.echo(f"\ncarbontui: {job.name} goes on; look: {look}, end it: {end}", err=True)
             raise
-    told = Path(job.log).stat().st_size if before is not None and Path(job.log).exists() else 0
-    front = foreground.Foreground(Path(job.dir), sys.stdout.buffer, log_from=told)
+        found = store.load(directory)
+        if found is None or found.exit is not None or not found.live:
+            foreground.leave(foreground.exit_code(found) if found else 1, directory)
+        if not wait:
+            sys.exit(left_code)
+    follows = before is not None or on_screen
+    front = foreground.Foreground(directory, (job.log, job.err), says, from_end=follows)
     front.listen()
-    start()
-    goes_on = "" if before is None else f" goes on (start {job.attempt + 1} of the scheduler's job)"
-    foreground.say(f"job {job.job} ({job.name}){goes_on}; look with: carbontui attach {job.job}")
+    lost = "" if on_screen else start()
+    start_of = f" (start {job.attempt + 1} of the scheduler's job)" if job.scheduler else ""
+    goes_on = "" if before is None else f" goes on{start_of}"
+    says.joined(f"job {job.job} ({job.name}){goes_on}", f"look with: carbontui attach {job.job}", lost)
     code = front.follow()
-    sys.exit(machines.resubmit(Path(job.dir), code) if resubmit else code)
+    told = ""
+    if resubmit:
+        code, told = machines.resubmit(directory, code)
+    says.last(front.summary(), told)
+    foreground.leave(code, directory)

@@ -108,8 +108,8 @@ def serve(stdio: bool, readonly: bool, job: str | None) -> None:
     restrict,command="carbontui serve --stdio --readonly" ssh-ed25519 ...
     """
     found = talk.find(job)
-    if found.foreign or not found.live:
-        raise Failure(f"job {found.id} is not running here", 3)
+    if (known := found.life.state) != "alive":
+        raise talk.unknown(found) if known == "unknown" else Failure(f"job {found.id} is not running here", 3)
     try:
         asyncio.run(bridge(str(found.socket), readonly=readonly))
     except OSError as error:

@@ -21,11 +21,15 @@ from typing import Any
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
 
+import adoption
 import clocks
 import cycles
+import disks
 import extremes
 import fuzz
+import hidden
 import kills
+import lasting
 import providers
 import rest
 import soak
@@ -80,6 +84,23 @@ def killed(seconds: float, seed: int, faults: int = 40) -> tuple[kills.Found, Ro
         ("jobs lost; exit status lost", "0; 0", f"{found.lost_jobs}; {found.wrong_exits}"),
         ("processes left; power limits left", "0; 0", f"{found.left_processes}; {found.left_limits}"),
     ]
+
+
+def adopted(rounds: int, seed: int) -> tuple[adoption.Found, Rows]:
+    found = adoption.Found()
+    in_a_house(lambda house: adoption.run(house, rounds, seed, found))
+    account = f"{min(found.account):.4f}-{max(found.account):.4f}" if found.account else "-"
+    seen = f"{found.rounds}; {len(found.faults)}; {found.slowest_s:.1f} s; {account}"
+    what = "keeper and supervisor killed, then restart; faults; slowest; booked of a true joule"
+    return found, [(what, "50; 0; 5 s; 0.99-1.01", seen)]
+
+
+def out_of_sight(*_: object) -> tuple[hidden.Found, Rows]:
+    found = hidden.Found()
+    if hidden.possible():
+        in_a_house(lambda house: hidden.run(house, found))
+    what = "verbs from another pid namespace, after a change of hostname, with a damaged record; faults"
+    return found, [(what, "40; 0", f"{found.tried}; {len(found.faults)}")]
 
 
 def rebooted(*_: object) -> tuple[list[str], Rows]:
@@ -176,6 +197,33 @@ def soaked(seconds: float, seed: int) -> tuple[soak.Found, Rows]:
     ]
 
 
+def killed_after_answers(rounds: int, seed: int) -> tuple[lasting.Found, Rows]:
+    found = lasting.Found()
+    in_a_house(lambda house: lasting.answered_then_killed(house, rounds, seed, found))
+    seen = f"{found.orders}; {found.stored}; {len(found.lost)}"
+    return found, [("orders whose supervisor died after the answer; stored; lost", "100; 100; 0", seen)]
+
+
+def asleep(sleep_s: float) -> tuple[lasting.Found, Rows]:
+    found = lasting.Found()
+    in_a_house(lambda house: lasting.while_the_keeper_sleeps(house, sleep_s, found))
+    seen = f"{found.slowest_s:.2f} s; {len(found.lost)}"
+    return found, [(f"orders in a keeper's sleep of {sleep_s:.0f} s: in force after it; faults", "5 s; 0", seen)]
+
+
+def slow_disk(each_s: float, for_s: float) -> tuple[disks.Found, Rows]:
+    found = disks.Found()
+    in_a_house(lambda house: disks.slow(house, each_s, for_s, found))
+    seen = f"{found.orders}; {found.slowest_answer_s:.1f} s; {len(found.faults)}"
+    return found, [(f"orders while every write takes {each_s:.0f} s; slowest answer; faults", "-; 20 s; 0", seen)]
+
+
+def no_locks(*_: object) -> tuple[disks.Found, Rows]:
+    found = disks.Found()
+    in_a_house(lambda house: disks.without_locks(house, found))
+    return found, [("events in a journal without POSIX locks; faults", "-; 0", f"{found.rows}; {len(found.faults)}")]
+
+
 def parts(minutes: float, seed: int, faults: int | None = None) -> dict[str, Callable[[], tuple[Any, Rows]]]:
     """What a run of about so many minutes consists of; `faults` is how many of them are tried."""
     share = min(1.0, minutes / LONG_MIN)
@@ -183,12 +231,18 @@ def parts(minutes: float, seed: int, faults: int | None = None) -> dict[str, Cal
     tried = round(FAULTS * share) if faults is None else faults
     return {
         "kills": lambda: killed(FAULT_S * tried, seed, tried),
+        "adoption": lambda: adopted(max(1, round(50 * share)), seed),
+        "hidden": out_of_sight,
         "reboot": rebooted,
         "clocks": clocked,
         "surroundings": lambda: surrounded(every),
         "providers": lambda: provided(every),
         "fuzz": lambda: fuzzed(240 * share, seed),
         "extremes": lambda: stretched(seed, max(1, round(EXTREMES / share))),
+        "orders": lambda: killed_after_answers(max(5, round(100 * share)), seed),
+        "asleep": lambda: asleep(max(12.0, 90.0 * share)),
+        "slow disk": lambda: slow_disk(8.0, max(20.0, 200.0 * share)),
+        "no locks": no_locks,
         "soak": lambda: soaked(soak.LONG_S * share, seed),
     }
 
@@ -240,7 +294,8 @@ def notes(found: Any) -> list[str]:
     """What went wrong, in words."""
     if isinstance(found, list):
         return found
-    faults = found.notes if isinstance(found, kills.Found) else getattr(found, "faults", [])
+    kept = {kills.Found: "notes", lasting.Found: "lost"}.get(type(found), "faults")
+    faults = getattr(found, kept, [])
     return [f"{name}: {why}" for name, why in faults.items()] if isinstance(faults, dict) else list(faults)[:40]
 
 

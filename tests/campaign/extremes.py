@@ -255,8 +255,8 @@ def _steps(made: int) -> dict[str, Any]:
 
 async def stop(one: Supervisor) -> None:
     one.worker.drop()
-    one.history.close()
-    one.journal.close()
+    await one.keeping.close(one.look())
+    one.disk.close()
     await one.server.close()
     asyncio.get_running_loop().set_exception_handler(lambda *_: None)  # of streams whose readers are cancelled
     for task in asyncio.all_tasks() - {asyncio.current_task()}:

@@ -34,7 +34,7 @@ VERBS = ["pause", "boost", "cap", "resume", "budget", "calibrate", "fly"]
 FIELDS = [
     *("id", "verb", "args", "override_gen", "budget", "carbon_price", "offset", "max", "span", "buckets", "rate_hz"),
     *("step", "state", "want_gen", "rate", "loss", "epoch", "total", "devices", "calls", "start_step", "timed", "v"),
-    *("metrics", "guess", "cannot_hold", "start_known", "saved_b", "trial", "captured", "can_unload"),
+    *("metrics", "guess", "cannot_hold", "start_known", "saved_b", "data_order", "trial", "captured", "can_unload"),
 ]
 ARGS = ["value_w", "until", "for_s", "budget", "show", "now"]
 

@@ -23,10 +23,50 @@ def test_deaths_and_hangs_of_every_role_cost_no_step_and_no_job():
 
 
 @pytest.mark.timeout(120)
+def test_a_training_without_keeper_and_supervisor_is_taken_up_whole():
+    found, _ = campaign.adopted(3, SEED)
+    assert found.rounds == 3 and found.faults == []
+
+
+@pytest.mark.timeout(180)
+def test_every_verb_is_right_or_names_what_hides_the_job():
+    found, _ = campaign.out_of_sight()
+    if not found.tried:
+        pytest.skip("no namespaces")
+    assert found.tried >= 40 and found.faults == []
+
+
+@pytest.mark.timeout(120)
 def test_a_clock_that_is_set_by_ten_years_ends_no_wait_and_replaces_no_supervisor():
     found, _ = campaign.clocked()
     if not found.jumps:
         pytest.skip("no C compiler")
+    assert found.faults == []
+
+
+@pytest.mark.timeout(150)
+def test_an_order_that_was_answered_outlives_the_supervisor_that_answered_it():
+    found, _ = campaign.killed_after_answers(5, SEED)
+    assert found.orders == found.stored == 5 and found.lost == []
+
+
+@pytest.mark.timeout(150)
+def test_orders_given_while_the_keeper_sleeps_are_in_force_when_it_wakes():
+    found, _ = campaign.asleep(12.0)
+    assert found.lost == [] and found.slowest_s < 5.0
+
+
+@pytest.mark.timeout(240)
+def test_a_slow_disk_kills_no_supervisor_and_changes_no_setting():
+    found, _ = campaign.slow_disk(8.0, 20.0)
+    if not found.orders:
+        pytest.skip("no C compiler")
+    assert found.faults == [] and found.noticed and found.slowest_answer_s < 5.0
+
+
+@pytest.mark.timeout(120)
+def test_without_posix_locks_there_is_a_journal_all_the_same():
+    found, _ = campaign.no_locks()
     assert found.faults == []
 
 

@@ -164,5 +164,12 @@ def test_an_unloads_checkpoint_goes_before_an_older_path_and_behind_a_newer_one(
     os.utime(left, (2.0, 2.0))
     os.utime(given, (3.0, 3.0))
     assert lightning().fit("m", ckpt_path=given) == ("m", given)
+    os.utime(given, (1.0, 1.0))
+    searching = lightning()
+    searching.callbacks.append(types.SimpleNamespace(_early_exit=True))
+    assert searching.fit("m") == ("m", None), "lr_find() is no part of the training"
+    left.unlink()
+    with pytest.raises(SystemExit, match="the checkpoint of the unload is missing"):
+        lightning().fit("m", ckpt_path=given)
     monkeypatch.delenv("CARBONTUI_RESUME")
     assert lightning().fit("m", ckpt_path="c") == ("m", "c")

@@ -35,7 +35,7 @@ class Training:
         self.folder, self.hook, self.supervisor, self.ranks = folder, hook, supervisor, ranks
         self.script, self.args = script, [str(arg) for arg in args]
         self.marker = folder / "resume.json"
-        self.torchrun = True
+        self.torchrun, self.job = True, "test"
         folder.mkdir(parents=True, exist_ok=True)
 
     def environment(self, *, resume: bool = False, step: int = 0, socket: str | Path | None = None) -> dict[str, str]:
@@ -45,7 +45,7 @@ class Training:
             base,
             hook_dir=self.hook,
             socket=socket or self.supervisor.path,
-            job="test",
+            job=self.job,
             marker=self.marker,
             resume=resume,
         )

@@ -15,14 +15,21 @@ from carbontui.job.keeper import resume
 HF, PL, AC = ("transformers",), ("lightning",), ("accelerate",)
 CASES = {
     # what is run, where it leaves, what is damaged, and what it goes on from
-    "transformers": (HF, EXAMPLES / "train_transformers.py", (), (40,), "out/carbontui/checkpoint-40/*state.json", 30),
-    "Lightning": (PL, EXAMPLES / "train_lightning.py", ("--save-every=25",), (78,), "carbontui/step-78.ckpt", 75),
-    "accelerate": (AC, EXAMPLES / "train_accelerate.py", (), (40, 30), "state/*.safetensors", 40),
-    "JAX": (("jax",), EXAMPLES / "train_jax.py", (), (100, 50), "run.npz", 100),
+    "transformers": (
+        HF,
+        EXAMPLES / "train_transformers.py",
+        (),
+        (40,),
+        "out/.carbontui/test/checkpoint-40/*state.json",
+        30,
+    ),
+    "Lightning": (PL, EXAMPLES / "train_lightning.py", ("--save-every=25",), (78,), ".carbontui/test/step-78.ckpt", 75),
+    "accelerate": (AC, EXAMPLES / "train_accelerate.py", (), (40, 30), ".carbontui/test/state/*.safetensors", 40),
+    "JAX": (("jax",), EXAMPLES / "train_jax.py", (), (100, 50), ".carbontui/test/run.npz", 100),
     "XGBoost": (("xgboost",), EXAMPLES / "train_xgboost.py", (), (60, 40), "xgboost-100.ubj", 60),
     "LightGBM": (("lightgbm",), EXAMPLES / "train_lightgbm.py", (), (60, 40), "lightgbm-100.txt", 60),
     "Keras": (("keras", "torch"), EXAMPLES / "train_keras.py", (), (60, 40), "keras-100.pickle", 60),
-    "plain loop": (("torch",), LOOPS, ("plain", "--checkpoint=run.pt"), (30, 40), "run.pt", 30),
+    "plain loop": (("torch",), LOOPS, ("plain", "--checkpoint=run.pt"), (30, 40), ".carbontui/test/run.pt", 30),
 }
 
 

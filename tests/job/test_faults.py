@@ -401,7 +401,7 @@ def test_another_hosts_job_is_listed_and_never_touched(house):
     job = house.start(steps=20)
     job.until_over()
     record = json.loads((job.dir / "job.json").read_text())
-    record["host"] = "elsewhere"
+    record |= {"host": "elsewhere", "boot": "another"}
     (job.dir / "job.json").write_text(json.dumps(record))
     assert "on elsewhere" in house.cli("ls", check=True).stdout
     refused = house.cli("rm", job.id)

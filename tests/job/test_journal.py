@@ -122,3 +122,31 @@ def test_damage_met_while_writing_loses_no_event_and_is_mended_once(tmp_path):
     (tmp_path / "journal.db").write_bytes(b"again" * 1000)
     book.event(1.0, 0.0, "state")
     assert not book.commit() and "not a database" in book.fault and len(list(tmp_path.glob("*.corrupt-*"))) == 1
+
+
+def test_a_setting_that_could_not_be_read_is_not_overwritten_by_a_default(tmp_path):
+    book = Journal(tmp_path / "journal.db")
+    book.keep("budget", "30h")
+    assert book.commit()
+    heir = Journal(tmp_path / "journal.db")
+    heir.leave("budget", "1x")
+    heir.keep("budget", "1x")
+    assert heir.commit() and heir.recall("budget") == "30h"
+    heir.keep("budget", "40h")  # a person's word
+    assert heir.commit() and heir.recall("budget") == "40h"
+
+
+def test_without_locks_there_is_a_journal_all_the_same(tmp_path, monkeypatch):
+    monkeypatch.setattr(journal, "has_locks", lambda folder: False)
+    book = Journal(tmp_path / "journal.db")
+    book.event(1.0, 1.0, "state", text="x")
+    assert book.commit() and not book.locked
+    with journal.read(book.path) as db:
+        assert db.execute("select count(*) from event").fetchone()[0] == 1
+    book.close()
+
+
+def test_a_fault_is_named_once(tmp_path):
+    book = Journal(tmp_path / "no" / "journal.db")
+    book.event(0.0, 0.0, "state")
+    assert not book.commit() and book.fault.count("not written") == 1

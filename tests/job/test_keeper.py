@@ -14,7 +14,7 @@ import pytest
 from drawn import drawn
 from house import until
 
-from carbontui.job.keeper import messages, resume
+from carbontui.job.keeper import files, messages, resume
 from carbontui.job.keeper import process as keeper
 from carbontui.job.keeper import supervisor_handle as watch
 from carbontui.job.keeper.trial import Trial
@@ -238,5 +238,5 @@ def test_orders_and_facts_of_another_version_are_read_by_name():
 
 
 def test_a_name_with_escape_codes_steers_no_terminal_from_the_log(capfd):
-    keeper.log("ends odd\x1b[2J\u202ename\nforged")
+    files.log("ends odd\x1b[2J\u202ename\nforged")
     assert capfd.readouterr().err.endswith("keeper: ends odd?[2J?name?forged\n")

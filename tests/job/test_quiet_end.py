@@ -76,7 +76,7 @@ def test_an_interrupt_by_a_person_shows_where_the_script_was_also_in_a_try(house
     job.until_connected()
     os.kill(job.pids()["child"], signal.SIGINT)
     process.communicate(timeout=60)
-    assert "KeyboardInterrupt" in (job.dir / "run.log").read_text()
+    assert "KeyboardInterrupt" in (job.dir / "run.err").read_text()
 
 
 def test_an_estimate_ends_quietly_and_says_that_it_was_ended(house):

@@ -12,6 +12,7 @@ import pytest
 from house import until
 
 from carbontui.job import requeue, store
+from carbontui.system.life import Place
 
 SCRIPT = """\
 import json, os, sys, time
@@ -118,7 +119,7 @@ def test_a_person_s_word_and_a_killed_start_are_carried_over(house):
     ],
 )
 def test_what_goes_on(tmp_path, record, again, goes_on):
-    job = store.Job("a", "a", tmp_path, "h", "b", tmp_path, tmp_path, 0.0, (), {}, record)
+    job = store.Job("a", "a", tmp_path, Place("h", "b"), tmp_path, tmp_path, 0.0, (), {}, record)
     assert requeue.goes_on(job, again=again) is goes_on
 
 

@@ -165,6 +165,16 @@ def test_a_stale_lease_restores_only_a_value_that_is_ours(board: FakeBoard, stor
     assert outcome.code == "outside" and board.now_mw == 350_000 and store.all() == []
 
 
+def test_an_owner_in_another_pid_namespace_is_known_by_its_lock(board: FakeBoard, store: LeaseStore) -> None:
+    pid, started = dead_owner()  # as it looks from here
+    lease = new_record(UUID, 3, 700_000, (400_000,), "hidden")
+    store.write(msgspec.structs.replace(lease, agent_pid=pid, agent_start=started, pidns=lease.pidns + 1))
+    lock = store.lock(UUID)
+    assert lock is not None and stale_leases(store.directory) == ()
+    os.close(lock)
+    assert [stale.job for stale in stale_leases(store.directory)] == ["hidden"]
+
+
 def test_a_live_owner_is_never_mended_away(board: FakeBoard, store: LeaseStore) -> None:
     store.write(new_record(UUID, 1, 700_000, (400_000,), "mine"))
     board.now_mw = 400_000

@@ -7,6 +7,7 @@ import fcntl
 import os
 import stat
 
+import msgspec
 import pytest
 
 from carbontui.site.ledger import Ledger, LedgerEntry, LedgerError
@@ -36,6 +37,18 @@ def test_without_a_budget_nothing_is_written(house_of):
     ledger = house_of[0]()
     assert ledger.exchange(entry("a"), 0.0) is None
     assert not ledger.directory.exists()
+
+
+def test_the_claim_of_a_job_in_another_namespace_counts_while_it_is_renewed(house_of):
+    made, _, _ = house_of
+    ledger = made()
+    ledger.set_budget(SiteBudget(cap_w=1000.0, ramp_w_per_s=1e6))
+    hidden = msgspec.structs.replace(entry("hidden", pid=77), pidns=ledger.pidns + 1)
+    ledger.exchange(hidden, 0.0)
+    assert ledger.exchange(entry("seen"), 0.0).allowed_w == pytest.approx(300.0)
+    assert [claim.gone for claim in ledger.claims(1.0) if claim.job == "hidden"] == [False]
+    assert [claim.gone for claim in ledger.claims(60.0) if claim.job == "hidden"] == [True]
+    assert [claim.job for claim in ledger.claims(3600.0)] == ["seen"]
 
 
 def test_lease_folders_side_by_side_have_each_a_budget_of_its_own(tmp_path, monkeypatch):

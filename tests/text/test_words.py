@@ -14,17 +14,17 @@ UNLOAD = {"step_stated": True, "loss_before": 2.5, "loss_after": 2.4, "saved_b":
     ("said", "words"),
     [
         (written("as the driver has it"), "as the driver has it"),
-        (statement("pause_asked", silent=()), "requested; waiting for the current step to end"),
+        (statement("pause_asked", silent=()), "accepted, waiting for the current step to end"),
         (
             statement("pause_asked", silent=(statement("silent", names=("n2", "rank 3 (n4)")),)),
-            "requested; waiting for the current step to end; silent: n2, rank 3 (n4)",
+            "accepted, waiting for the current step to end; silent: n2, rank 3 (n4)",
         ),
         (statement("paused", step=14_400, until_s=None, silent=()), "paused at step 14,400"),
         (statement("job_is", state="throttled"), "the job is capped"),
         (
             statement("unload_works", step=14_400, save_s=2.0, restart_s=20.0, **UNLOAD),
-            "it works: left at step 14,400 and resumed there; loss 2.5 before, 2.4 after; 22 s without a step "
-            "(checkpoint 2 s, 2 MB; restart 20 s)",
+            "it works: left at step 14,400 and resumed there; its data is the script's own matter; "
+            "loss 2.5 before, 2.4 after; 22 s without a step (checkpoint 2 s, 2 MB; restart 20 s)",
         ),
         (
             statement("not_calibrated", last=statement("calibration_measures", text="settling", share=0.4)),

@@ -90,6 +90,26 @@ async def test_the_output_stays_readable_when_the_supervisor_has_left(stage: Any
         await s.until(lambda: "out of memory" in s.text())
 
 
+async def test_the_log_turns_to_a_stderr_that_is_apart_and_looks_for_errors_there(tmp_path: Path, stage: Any) -> None:
+    log, err = tmp_path / "run.log", tmp_path / "run.err"
+    log.write_text("epoch 1\nepoch 2\n")
+    err.write_text("a warning\n" + TRACE)
+    async with stage() as s:
+        s.dashboard.feed.read_log = lambda ask: runlog.read(log, ask, err)
+        s.fake.push(status=s.fake.status(state="failed", reason=protocol.Reason("exited", "it failed")))
+        await s.until(lambda: "FAILED" in s.text())
+        await s.fake.__aexit__()
+        await s.until(lambda: s.dashboard.feed.over)
+        await s.pilot.press("l")
+        await s.until(lambda: "epoch 2" in s.text())
+        await s.pilot.press("e")
+        await s.until(lambda: "a warning" in s.text() and ": stderr" in s.text() and "epoch" not in s.text())
+        await s.pilot.press("e")
+        await s.until(lambda: "epoch 2" in s.text())
+        await s.pilot.press("exclamation_mark")
+        await s.until(lambda: "out of memory" in s.text() and ": stderr" in s.text())
+
+
 def test_what_is_not_written_yet_is_nothing_and_not_an_error(tmp_path: Path) -> None:
     found = runlog.read(tmp_path / "run.log", protocol.LogRead(7, -100))
     assert (found.id, found.size, found.text) == (7, 0, "")

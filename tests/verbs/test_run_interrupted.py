@@ -21,13 +21,15 @@ from carbontui.verbs.support import foreground
 def test_a_job_that_goes_on_is_named(
     live: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupted(job: str) -> int:
+    def interrupted(job: str, **_: Any) -> int:
         raise KeyboardInterrupt
 
     (tmp_path / "environment.json").touch()
     job: Any = SimpleNamespace(job="k7q2mz", name="train.py", dir=str(tmp_path), spool=True, work_s=None, budget="1x")
+    job.reads_once = False
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    for stream in (sys.stdout, sys.stderr):
+        monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(launch, "start", lambda job, **_: 1)
     monkeypatch.setattr(attach, "open_screen", interrupted)

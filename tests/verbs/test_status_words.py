@@ -48,7 +48,8 @@ def test_the_kind_of_intensity_is_said_in_words() -> None:
     assert "intensity  387 gCO2/kWh in DE (as given)" in report(own)
 
 
-def test_the_end_is_told_once() -> None:
-    done = status("done", None)
-    assert list(narrate(status("running", None), done)) == ["done: the command ended with exit code 0"]
-    assert list(narrate(done, msgspec.structs.replace(done, level="full"))) == []
+def test_what_holds_a_job_is_told_once_and_its_end_by_the_summary_alone() -> None:
+    held = msgspec.structs.replace(status("paused", None), reason=protocol.Reason("person", "you paused it"))
+    assert list(narrate(status("running", None), held)) == ["paused: you paused it"]
+    assert list(narrate(held, msgspec.structs.replace(held, level="full"))) == []
+    assert list(narrate(held, status("done", None))) == []

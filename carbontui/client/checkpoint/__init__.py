@@ -8,14 +8,16 @@
         optimizer.step()
         carbontui.step()
 
-A kill at any moment leaves the last complete checkpoint: it is written next to it, synced, then renamed over it. The
+A kill at any moment leaves the last complete checkpoint: it is written next to it, synced, then renamed over it. In a
+job it is `.carbontui/<job>/run.pt`, and run.pt is the same file, unless another job under way has its own there. The
 previous one is kept as run.pt.before: if the newest cannot be resumed from, and the previous one is at most ten minutes
 of work older, the keeper uses that. So in a long run call saved.save() every few minutes (on every rank). Only a
 checkpoint that this process has written or resumed from is kept as the previous one; one that did not load never
 replaces one that did.
 
 A file next to the marker says which checkpoint a training has left, for the next start of the command and for its
-keeper. It names the newest one, and earlier ones that the keeper falls back to (`carbontui/job/keeper/resume.py`).
+keeper. It names the newest one, and earlier ones that the keeper falls back to (`carbontui/job/keeper/resume.py`), with
+a checksum of each that is the job's own (identity.py).
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ import sys
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Union
 
 from carbontui.client import api, device, marker
+from carbontui.client.checkpoint import identity
 
 FORMAT = 1
 KIND = "script"
@@ -39,26 +42,46 @@ REPEAT_MOST_S = 600.0
 
 
 def point_to(kind: str, path: str, step: int, earlier: Sequence[Dict[str, Any]]) -> None:
-    """Point to `path`, of step `step`; `earlier`: path and step each, newest first. `kind`: which framework reads
-    them. Does nothing outside a job, or on ranks that are not the first of their host. Raises OSError."""
+    """Point to `path`, of step `step`; `earlier`: path and step (and checksum) each, newest first. `kind`: which
+    framework reads them. Does nothing outside a job, or on ranks that are not the first of their host. Raises OSError.
+    """
     if marker.ours():
-        body = {"framework": kind, "path": path, "step": step, "earlier": list(earlier)}
+        body: Dict[str, Any] = {"framework": kind, "job": identity.job(), "path": path, "step": step}
+        body.update(checksum=identity.checksum(path), earlier=list(earlier), folders=_folders(path))
         marker.write_atomic(_file(), json.dumps(body).encode())
 
 
 def entries(kind: Optional[str] = None) -> List[Dict[str, Any]]:
-    """Path and step of every checkpoint it names, of this kind if one is given, the one it points to first. Raises
-    OSError, ValueError."""
-    with open(_file()) as file:
-        body = json.load(file)
-    if not isinstance(body, dict) or kind not in (None, body.get("framework")):
+    """Path, step and checksum of every checkpoint it names, of this kind if one is given, the one it points to first;
+    [] if there is no pointer. Raises OSError, ValueError."""
+    body = _pointer()
+    if kind not in (None, body.get("framework")):
         return []
     earlier = body.get("earlier")
     named = [body, *(earlier if isinstance(earlier, list) else ())]
     found = [one if isinstance(one, dict) else {} for one in named]
     if not isinstance(found[0].get("path"), str):
         return []
-    return [{"path": one["path"], "step": one.get("step")} for one in found if isinstance(one.get("path"), str)]
+    parts = ("path", "step", "checksum")
+    return [{name: one.get(name) for name in parts} for one in found if isinstance(one.get("path"), str)]
+
+
+def _folders(path: str) -> List[str]:
+    """The job's own folders so far, with that of `path`: what its keeper removes after success."""
+    known: List[str] = []
+    with contextlib.suppress(OSError, ValueError):
+        known = _pointer().get("folders", [])
+    folder = os.path.dirname(path)
+    return sorted({*known, *([folder] if folder.endswith(os.path.join(identity.FOLDER, identity.job())) else ())})
+
+
+def _pointer() -> Dict[str, Any]:
+    try:
+        with open(_file()) as file:
+            body = json.load(file)
+    except FileNotFoundError:
+        return {}
+    return body if isinstance(body, dict) else {}
 
 
 def _file() -> str:
@@ -66,13 +89,19 @@ def _file() -> str:
 
 
 class Kept:
-    """The newest checkpoint at `path`, a file or a folder, and the previous one at `path`.before."""
+    """The newest checkpoint at `path`, a file or a folder, and the previous one at `path`.before. In a job that is in
+    the job's folder beside the script's path, `named`, which is then the same file, for a start by hand."""
 
     def __init__(self, path: str) -> None:
-        self.path, self.before, self.part = path, path + ".before", path + ".part"
+        self.named = path
+        self.path = path
+        if identity.job():
+            self.path = os.path.join(identity.folder_below(os.path.dirname(path)), os.path.basename(path))
+        self.before, self.part = self.path + ".before", self.path + ".part"
         self.good_step: Optional[int] = None
         """Step of the checkpoint that this process last wrote or resumed from."""
-        self._good = path
+        self._good = self.path
+        self._named_is_ours = False
         self._worked_s = 0.0
         """Running seconds of the process at that time."""
 
@@ -91,10 +120,16 @@ class Kept:
                 sys.stderr.write(f"carbontui: cannot resume from {path}; the checkpoint before it: {self.before}\n")
             raise
         self._hold(path, step)
+        self._named_is_ours = path == self.named
         return step
 
     def place(self, put: Callable[[], Any]) -> None:
         """Keep the newest as the previous one, and have `put` write a new one in its place. Raises OSError."""
+        os.makedirs(os.path.dirname(self.path) or ".", exist_ok=True)
+        free = not os.path.exists(self.named)
+        self._named_is_ours = self._named_is_ours or free or identity.same(self.path, self.named)
+        if self._good == self.named != self.path and os.path.exists(self.named):  # of an earlier run, resumed from
+            identity.publish(self.named, self.before)
         good = self.good_step is not None and self._good == self.path and os.path.exists(self.path)
         if os.path.isdir(self.path):
             shutil.rmtree(self.before if good else self.path, ignore_errors=True)
@@ -103,6 +138,17 @@ class Kept:
         elif good:
             self._link()
         put()
+        self.publish()
+
+    def publish(self, ending: str = "") -> None:
+        """Put what was written (its part of that ending) where the script says. An unload leaves alone what is not this
+        job's there; a script's own save replaces it, as it would alone."""
+        unload = api.gate.saving
+        if self.path == self.named or (unload and not self._named_is_ours and not identity.same(self.path, self.named)):
+            return
+        self._named_is_ours = True
+        with contextlib.suppress(*((OSError, shutil.Error) if unload else ())):
+            identity.publish(self.path + ending, self.named + ending)
 
     def saved(self, step: int) -> None:
         """The new one is in place: record where to resume from. On every rank."""
@@ -116,13 +162,23 @@ class Kept:
             point_to(KIND, os.path.abspath(self.path), step, earlier)
 
     def _chosen(self) -> str:
-        if os.environ.get("CARBONTUI_RESUME"):
-            with contextlib.suppress(OSError, ValueError):
-                named = [one["path"] for one in entries(KIND)]
-                if named[:1] == [os.path.abspath(self.before)] and os.path.exists(self.before):
-                    return self.before
-        cut = os.path.isdir(self.part) and os.path.isdir(self.before) and not os.path.exists(self.path)
-        return self.before if cut else self.path
+        """The path to resume from, where nothing may be."""
+        if os.path.isdir(self.part) and os.path.isdir(self.before) and not os.path.exists(self.path):
+            return self.before  # a kill between two folders
+        if os.environ.get("CARBONTUI_MARKER"):
+            pointed = entries()[:1]
+            for path in (self.path, self.before):
+                if pointed and pointed[0]["path"] == os.path.abspath(path):
+                    return identity.verified(pointed[0]) and path
+            if not pointed and _pointer():
+                return ""  # none could be resumed from, and the keeper begins without
+        if self.path == self.named or os.path.exists(self.path):
+            return self.path
+        owner = identity.of_another(self.named)
+        if not owner:
+            return self.named
+        sys.stderr.write(f"carbontui: {self.named} is of job {owner}, which is under way: not resumed from\n")
+        return ""
 
     def _hold(self, path: str, step: int) -> None:
         self._good, self.good_step, self._worked_s = path, step, api.gate.running_s()
@@ -157,7 +213,7 @@ class Checkpoint:
 
         Raises what torch.load raises for an invalid file, ValueError for a checkpoint with other parts.
         """
-        _sweep(self.path)
+        _sweep(self.kept.path)
         step = self.kept.load(self._read)
         # a fresh start here is one even if another script of the command was resumed
         api.gate.starts_at(api.gate.counter.done() if step is None else step)
@@ -172,7 +228,9 @@ class Checkpoint:
         step = int(state["step"])
         rank = _rank()
         if rank:
-            state = _torch().load(self._beside(step, rank), map_location="cpu", weights_only=True)
+            parts = [_beside(where, step, rank) for where in (self.kept.path, self.path)]
+            part = parts[path == self.path or not os.path.exists(parts[0])]
+            state = _torch().load(part, map_location="cpu", weights_only=True)
         set_random_states(state["rng"])
         return step
 
@@ -180,26 +238,23 @@ class Checkpoint:
         """Write the checkpoint; `step` is the steps of the whole training, as counted when None. Raises OSError."""
         step = api.gate.step_total() if step is None else step
         state: Dict[str, Any] = {"format": FORMAT, "step": step, "rng": random_states()}
-        dist = device.distributed()
         rank = _rank()
         if rank:
-            _write(self._beside(step, rank), state)
-        if dist is not None:
-            dist.barrier()  # every rank's part is on disk before the file that names the step
+            os.makedirs(os.path.dirname(self.kept.path) or ".", exist_ok=True)
+            _write(_beside(self.kept.path, step, rank), state)
+        meet()  # every rank's part is on disk before the file that names the step
         if not rank:
             state["parts"] = {name: part.state_dict() for name, part in self.parts.items()}
-            self.kept.place(lambda: _write(self.path, state))
-        if dist is not None:
-            dist.barrier()
+            self.kept.place(lambda: _write(self.kept.path, state))
+        meet()
         if rank:
-            needed = [self._beside(one, rank) for one in (step, self.kept.good_step) if one is not None]
-            for old in glob.glob(glob.escape(self.path) + f".*.rank{rank}"):
-                if old not in needed:
-                    marker.remove(old)
+            for path in {self.kept.path, self.path}:
+                needed = [_beside(path, one, rank) for one in (step, self.kept.good_step) if one is not None]
+                for old in glob.glob(_beside(glob.escape(path), "*", rank)):
+                    if old not in needed:
+                        marker.remove(old)
+            self.kept.publish(f".{step}.rank{rank}")
         self.kept.saved(step)
-
-    def _beside(self, step: int, rank: int) -> str:
-        return f"{self.path}.{step}.rank{rank}"
 
 
 class ShuffledIndices:
@@ -216,6 +271,7 @@ class ShuffledIndices:
 
     def batches(self, step: int = 0) -> Iterator[List[int]]:
         """The batches from `step` on; an incomplete last batch of an epoch is dropped."""
+        api.gate.facts["data_order"] = "same"
         whole = self.batch * self.world
         per_epoch = self.size // whole
         while True:
@@ -226,6 +282,17 @@ class ShuffledIndices:
                 start = number * whole + self.rank * self.batch
                 yield order[start : start + self.batch]
             step = (epoch + 1) * per_epoch
+
+
+def meet() -> None:
+    """All ranks come here, if there are several."""
+    dist = device.distributed()
+    if dist is not None:
+        dist.barrier()
+
+
+def _beside(path: str, step: Union[int, str], rank: int) -> str:
+    return f"{path}.{step}.rank{rank}"
 
 
 def _torch() -> Any:

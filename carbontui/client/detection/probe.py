@@ -35,6 +35,7 @@ def there(name):
     except Exception:
         return False
 names = "torch transformers lightning pytorch_lightning accelerate keras tensorflow jax xgboost lightgbm sklearn"
+names += " catboost fastai spacy"
 print(json.dumps({
     "python": sys.executable, "version": list(sys.version_info[:2]), "site": "site" in sys.modules,
     "hook": any(type(one).__name__ == "_Watch" for one in sys.meta_path), "path": os.environ.get("PYTHONPATH", ""),
@@ -174,6 +175,13 @@ def _steps(names: "set[str]", text: str) -> ProbeLine:
         (names & {"lightning", "pytorch_lightning"}, True, f"a batch that steps is a step; {alone}"),
         ("xgboost" in names, True, f"a boosting round is a step; {alone}"),
         ("lightgbm" in names, True, "a boosting round is a step; the total comes by itself, it cannot be unloaded"),
+        (
+            "catboost" in names,
+            True,
+            "a boosting round is a step on a CPU; the total comes by itself, it is not unloaded",
+        ),
+        ("fastai" in names, True, "a batch of fit() is a step; the total comes by itself, it is not unloaded"),
+        ("spacy" in names, True, "an update() is a step; it is not unloaded"),
         ("keras" in names, True, "a batch of fit() is a step; the total comes by itself"),
         (stepless and ".backward(" in text, False, f"it has no optimizer: {by_hand} are not seen: {unseen.STEP}"),
         (stepless, True, f"an optimizer step is a step, and {none_here}"),

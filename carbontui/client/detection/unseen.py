@@ -48,11 +48,14 @@ LIBRARIES = (
     ("TensorFlow", re.compile(r"/libtensorflow|_pywrap_tensorflow")),
     ("XGBoost", re.compile(r"/libxgboost\.so")),
     ("LightGBM", re.compile(r"/lib_lightgbm\.so")),
+    ("CatBoost", re.compile(r"/_catboost\.")),
+    ("spaCy", re.compile(r"/spacy/.*\.so|/thinc/.*\.so")),
     ("scikit-learn", re.compile(r"/sklearn/")),
     ("PyTorch", re.compile(r"/libtorch_cpu\.so|/libtorch_python\.so")),
 )
 _SEEN = re.compile(
-    r"^\s*(import|from)\b[^\n#]*\b(torch|transformers|accelerate|(pytorch_)?lightning|keras|xgboost|lightgbm|carbontui)\b",
+    r"^\s*(import|from)\b[^\n#]*\b(torch|transformers|accelerate|(pytorch_)?lightning|keras"
+    r"|xgboost|lightgbm|catboost|fastai|spacy|carbontui)\b",
     re.MULTILINE,
 )
 """A script that will show its steps, once it makes some."""

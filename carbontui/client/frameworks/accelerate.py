@@ -84,6 +84,6 @@ class Resumable:
         self.accelerator.save_state(self.kept.part)
         self.accelerator.wait_for_everyone()
         if self.accelerator.is_main_process:
-            self.kept.place(lambda: os.replace(self.kept.part, self.folder))
+            self.kept.place(lambda: os.replace(self.kept.part, self.kept.path))
         self.accelerator.wait_for_everyone()
         self.kept.saved(self.steps)

@@ -9,7 +9,8 @@ import time
 from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 
 from carbontui.client import api, marker
-from carbontui.client.checkpoint import REPEAT_MOST_S, entries, point_to
+from carbontui.client.checkpoint import REPEAT_MOST_S, entries, meet, point_to
+from carbontui.client.checkpoint.identity import in_job_directory, is_ours, remove, verified
 
 gate = api.gate
 
@@ -57,23 +58,34 @@ class Loop:
             gate.hooked.step(steps)
 
     def saves_with(
-        self, save: Callable[[], str], framework: str, others: Callable[[], Iterable[Tuple[str, Optional[int]]]] = tuple
+        self,
+        save: Callable[[], str],
+        framework: str,
+        others: Callable[[], Iterable[Tuple[str, Optional[int]]]] = tuple,
+        *,
+        same_order: bool = True,
     ) -> None:
         """The loop can be unloaded: `save` writes a checkpoint and returns its path; `others` are paths and steps of
-        checkpoints written by the script itself. A script's own checkpoint function takes precedence."""
+        checkpoints written by the script itself; whether the data comes in the `same_order` after a resume. A script's
+        own checkpoint function takes precedence."""
         if not self.counts or Loop.loops != 1 or gate.savers or not os.environ.get("CARBONTUI_MARKER"):
             return
+        gate.facts["data_order"] = "same" if same_order else "other"
 
         def saver() -> None:
             path = os.path.abspath(save())
+            meet()  # every rank's part is there before its checksum
             if marker.ours():
                 earlier = quietly(lambda: self._earlier([*self._one_before(path), *others()])) or []
                 named = quietly(entries) or []
-                point_to(framework, path, gate.step_total(), earlier)
+                sums = {one["path"]: one["checksum"] for one in named}
+                point_to(
+                    framework, path, gate.step_total(), [{**one, "checksum": sums.get(one["path"])} for one in earlier]
+                )
                 kept = {path, *(one["path"] for one in earlier)}
                 for before in (one["path"] for one in named):
-                    if before not in kept and _is_ours(before):
-                        marker.remove(before)  # nothing points to it any more
+                    if before not in kept and is_ours(before):
+                        remove(before)  # nothing points to it any more
                 Loop.holds = (path, gate.step_total(), gate.running_s())
 
         self._saver = api.on_checkpoint(saver)
@@ -85,14 +97,14 @@ class Loop:
             return []
         before, step, at_s = self.holds
         near = gate.running_s() - at_s <= REPEAT_MOST_S
-        return [(before, step)] if near and before != path and _is_ours(before) else []
+        return [(before, step)] if near and before != path and _in_job_directory(before) else []
 
     def _earlier(self, others: Iterable[Tuple[str, Optional[int]]]) -> List[Dict[str, Any]]:
         """Checkpoints that the keeper falls back to if that of the unload cannot be resumed from: newest first, none so
         old that much work would be repeated."""
         oldest = max(self.began_at, time.time() - REPEAT_MOST_S)
         found = [(_saved_at(path), os.path.abspath(path), step) for path, step in others if os.path.exists(path)]
-        good = [one for one in found if one[0] >= oldest or _is_ours(one[1])]
+        good = [one for one in found if one[0] >= oldest or _in_job_directory(one[1])]
         newest_first = sorted(good, key=lambda one: one[0], reverse=True)
         return [{"path": path, "step": step} for _, path, step in newest_first]
 
@@ -115,22 +127,24 @@ class Loop:
 
 def left_behind(framework: str, given: Any = None) -> Optional[str]:
     """The checkpoint with which an earlier start of this command was unloaded; None for a fresh start, or for a loop
-    that is not the first of its process.
+    that is not the first of its process. Ends the process if it is missing or another's.
 
     It takes precedence over a path `given` by the script, which was meant for the first start: going back to that would
     lose later training. Unless that is newer: a run lost after its resume may have saved again by itself.
     """
     if not os.environ.get("CARBONTUI_RESUME") or Loop.loops:
         return None
-    named = quietly(lambda: entries(framework))
-    path = named[0]["path"] if named else None
-    if path is None or not os.path.exists(path):
+    named = entries(framework)
+    if not named:
         return None
-    if isinstance(given, (str, os.PathLike)) and os.path.exists(given) and _saved_at(given) > _saved_at(path):
+    path = named[0]["path"]
+    newer = isinstance(given, (str, os.PathLike)) and os.path.exists(given) and os.path.exists(path)
+    if newer and _saved_at(given) > _saved_at(path):
         return None
+    path = verified(named[0])
     sys.stderr.write("carbontui: going on from " + path + "\n")
     Loop.holds = (path, named[0]["step"], gate.running_s())
-    return str(path)
+    return path
 
 
 def _saved_at(path: Any) -> float:
@@ -163,10 +177,5 @@ def mine(callbacks: Optional[Iterable[Any]]) -> Any:
     return next((one for one in callbacks or () if getattr(one, "is_carbontui", False)), None)
 
 
-def _is_ours(path: str) -> bool:
+def _in_job_directory(path: str) -> bool:
     return path == in_job_directory(os.path.basename(path))
-
-
-def in_job_directory(name: str) -> str:
-    """The default place of a checkpoint: next to the job's journal."""
-    return os.path.join(os.path.dirname(os.environ["CARBONTUI_MARKER"]), name)

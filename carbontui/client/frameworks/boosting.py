@@ -10,7 +10,8 @@ import inspect
 import os
 from typing import Any, Callable, Dict, NamedTuple
 
-from carbontui.client.frameworks.base import Loop, in_job_directory, left_behind, quietly, replaces
+from carbontui.client.checkpoint.identity import in_job_directory
+from carbontui.client.frameworks.base import Loop, left_behind, quietly, replaces
 
 EXACT = {
     "boosting": "gbdt",

@@ -59,5 +59,5 @@ class Checkpoint:
         step = api.gate.step_total()
         arrays["step"] = numpy.asarray(step)
         numpy.savez(buffer, **arrays)  # type: ignore[arg-type,unused-ignore]
-        self.kept.place(lambda: marker.write_atomic(self.path, buffer.getvalue()))
+        self.kept.place(lambda: marker.write_atomic(self.kept.path, buffer.getvalue()))
         self.kept.saved(step)

@@ -16,7 +16,8 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 from carbontui.client import api, marker
 from carbontui.client.checkpoint import plain, random_states, set_random_states
-from carbontui.client.frameworks.base import Loop, in_job_directory, left_behind, mine, quietly, replaces
+from carbontui.client.checkpoint.identity import in_job_directory
+from carbontui.client.frameworks.base import Loop, left_behind, mine, quietly, replaces
 
 _entering: Any = None
 """The callback whose fit() begins an epoch: the next data iterated over is its training data."""

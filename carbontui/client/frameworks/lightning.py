@@ -8,14 +8,20 @@ from __future__ import annotations
 
 import importlib
 import os
+import warnings
 from typing import Any, Iterator, Tuple
 
 from carbontui.client import api
+from carbontui.client.api import gate
+from carbontui.client.checkpoint import random_states, set_random_states
+from carbontui.client.checkpoint.identity import folder_below
+from carbontui.client.frameworks import loaders
 from carbontui.client.frameworks.base import Loop, left_behind, mine, quietly, replaces
 
+KEY = "carbontui"
+"""Of what we add to the checkpoint of an unload, and to no other."""
 LOSS_EVERY = 50
 """Batches between two readings of the loss: reading it waits for the device."""
-FOLDER = "carbontui"
 
 
 def callback(base: Any) -> Any:
@@ -28,6 +34,9 @@ def callback(base: Any) -> Any:
         def __init__(self) -> None:
             self.loop = Loop()
             self.steps_done = 0
+            self.saving = False
+            self.left: Any = None
+            """The position in the data of the checkpoint that is resumed from, until the loader begins."""
 
         def __reduce__(self) -> Any:  # a trainer that spawns its ranks (ddp_spawn) pickles its callbacks
             return callback, (base,)
@@ -36,7 +45,28 @@ def callback(base: Any) -> Any:
             self.steps_done = quietly(lambda: _steps(trainer, module)) or 0
             total = quietly(lambda: _total(trainer, module))
             self.loop.begin(self.steps_done, total)
-            self.loop.saves_with(lambda: _save(trainer), "lightning", lambda: _others(trainer))
+            same = bool(quietly(lambda: _known_order(trainer)))
+            self.loop.saves_with(lambda: self.save(trainer), "lightning", lambda: _others(trainer), same_order=same)
+            if self.left is not None:
+                quietly(lambda: set_random_states(self.left["now"]))
+                self.left = None
+
+        def save(self, trainer: Any) -> str:
+            """Written under a new name, so that a kill leaves the older one intact."""
+            path = os.path.join(folder_below(trainer.default_root_dir), f"step-{trainer.global_step}.ckpt")
+            self.saving = True
+            try:
+                trainer.save_checkpoint(path)
+            finally:
+                self.saving = False
+            return path
+
+        def on_save_checkpoint(self, trainer: Any, module: Any, checkpoint: Any) -> None:
+            if self.saving:
+                checkpoint[KEY] = quietly(lambda: _position(trainer)) or {"now": random_states()}
+
+        def on_load_checkpoint(self, trainer: Any, module: Any, checkpoint: Any) -> None:
+            self.left = checkpoint.get(KEY)
 
         def on_train_epoch_start(self, trainer: Any, module: Any) -> None:
             quietly(lambda: api.report(epoch=trainer.current_epoch))
@@ -59,8 +89,12 @@ def install(module: Any) -> None:
     from the checkpoint of an earlier unload."""
     package = module.__name__.rsplit(".trainer.", 1)[0]
 
+    quietly(lambda: _follow(package))
+
     @replaces(module.Trainer, "fit")
     def fit(inner: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
+        if any(getattr(one, "_early_exit", False) for one in self.callbacks):
+            return _search(inner, self, *args, **kwargs)
         quietly(lambda: _add(self, package))
         given = kwargs.get("ckpt_path", args[4] if len(args) > 4 else None)
         left = left_behind("lightning", given)
@@ -74,9 +108,56 @@ def install(module: Any) -> None:
                 reporter.loop.end()
 
 
+def _search(fit: Any, trainer: Any, *args: Any, **kwargs: Any) -> Any:
+    """A fit() of the Tuner (lr_find, scale_batch_size): its steps are none of the training, which is still to come and
+    is what a checkpoint of ours belongs to."""
+    with gate.cond:
+        gate.framework += 1
+    try:
+        return fit(trainer, *args, **kwargs)
+    finally:
+        with gate.cond:
+            gate.framework -= 1
+
+
 def _add(trainer: Any, package: str) -> None:
     if mine(trainer.callbacks) is None:
         trainer.callbacks.append(callback(importlib.import_module(package).Callback))
+
+
+def _follow(package: str) -> None:
+    """Of another version than this knows, a resumed epoch begins its data anew, as Lightning says itself."""
+    loop = importlib.import_module(package + ".loops.fit_loop")._FitLoop
+
+    @replaces(loop, "_load_combined_loader_states")
+    def loaded(inner: Any, self: Any) -> Any:
+        inner(self)
+        quietly(lambda: _goes_on(self))
+
+    loaders.follow()
+
+
+def _known_order(trainer: Any) -> bool:
+    """Whether a resumed epoch goes on with its next batch: by us, or where every loader keeps its own position."""
+    every = trainer.fit_loop._combined_loader.flattened
+    own = all(hasattr(one, "state_dict") and hasattr(one, "load_state_dict") for one in every)
+    return bool(own or (len(every) == 1 and loaders.position(every[0], 0)))
+
+
+def _position(trainer: Any) -> Any:
+    """The position in the data, and random states; None where Lightning saves its own, or where it is not known."""
+    (loader,) = trainer.fit_loop._combined_loader.flattened
+    return loaders.position(loader, trainer.fit_loop.epoch_loop.batch_progress.current.ready)
+
+
+def _goes_on(fit_loop: Any) -> None:
+    """The loaders are there, and no iterator has been made of them yet."""
+    reporter = mine(fit_loop.trainer.callbacks)
+    if reporter is not None and reporter.left is not None and "batches" in reporter.left:
+        (loader,) = fit_loop._combined_loader.flattened
+        loaders.go_on(loader, reporter.left)
+        reporter.left = None
+        warnings.filterwarnings("ignore", "You're resuming from a checkpoint that ended before the epoch ended")
 
 
 def _optimizers(trainer: Any, module: Any) -> int:
@@ -105,15 +186,3 @@ def _others(trainer: Any) -> Iterator[Tuple[str, None]]:
             *getattr(one, "best_k_models", ()),
         }
         yield from ((path, None) for path in kept if path)
-
-
-def _save(trainer: Any) -> str:
-    """Keep one checkpoint; written under a new name, so that a kill leaves the older one intact."""
-    folder = os.path.join(trainer.default_root_dir, FOLDER)
-    name = f"step-{trainer.global_step}.ckpt"
-    trainer.save_checkpoint(os.path.join(folder, name))
-    if trainer.is_global_zero:
-        for old in os.listdir(folder):
-            if old.startswith("step-") and old != name:
-                quietly(lambda old=old: os.unlink(os.path.join(folder, old)))  # type: ignore[misc]
-    return os.path.join(folder, name)

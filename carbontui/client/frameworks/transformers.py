@@ -8,13 +8,11 @@ start.
 from __future__ import annotations
 
 import os
-import shutil
 from typing import Any, Iterator, Optional, Tuple
 
 from carbontui.client import api
+from carbontui.client.checkpoint.identity import folder_below
 from carbontui.client.frameworks.base import Loop, left_behind, mine, quietly, replaces
-
-FOLDER = "carbontui"
 
 
 def callback() -> Any:
@@ -35,7 +33,9 @@ def callback() -> Any:
         def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             quietly(lambda: self.loop.begin(int(state.global_step), int(state.max_steps)))
             if self.trainer is not None:
-                self.loop.saves_with(lambda: _save(self.trainer), "transformers", lambda: _others(self.trainer))
+                same = bool(quietly(lambda: _known_order(self.trainer)))
+                others = lambda: _others(self.trainer)  # noqa: E731
+                self.loop.saves_with(lambda: _save(self.trainer), "transformers", others, same_order=same)
 
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             self.epoch_over = False
@@ -95,6 +95,16 @@ def _reporter(trainer: Any) -> Optional[Any]:
     return mine(getattr(getattr(trainer, "callback_handler", None), "callbacks", None))
 
 
+def _known_order(trainer: Any) -> bool:
+    """Whether the Trainer passes over the batches done, of a loader that it has made itself: not where a subclass makes
+    its own batches (TRL's GRPO)."""
+    from transformers import Trainer
+
+    own = ("get_train_dataloader", "_prepare_inputs", "get_batch_samples")
+    plain = all(getattr(type(trainer), name, None) is getattr(Trainer, name, None) for name in own)
+    return plain and not trainer.args.ignore_data_skip
+
+
 def _others(trainer: Any) -> Iterator[Tuple[str, int]]:
     """The Trainer's own checkpoints, only complete ones: the state is written last."""
     for name in os.listdir(trainer.args.output_dir):
@@ -105,18 +115,13 @@ def _others(trainer: Any) -> Iterator[Tuple[str, int]]:
 
 
 def _save(trainer: Any) -> str:
-    """Write a complete Trainer checkpoint into its output directory, keeping one; a collective, as the Trainer's is."""
-    args = trainer.args
-    told = args.output_dir, args.push_to_hub, args.save_total_limit
-    folder = os.path.join(args.output_dir, FOLDER)
+    """Write a complete Trainer checkpoint into the job's folder; a collective, as the Trainer's is."""
+    args, folder = trainer.args, folder_below(trainer.args.output_dir)
+    ours = {"output_dir": folder, "push_to_hub": False, "save_total_limit": None, "save_only_model": False}
+    told = {name: getattr(args, name) for name in ours if hasattr(args, name)}
     try:
-        args.output_dir, args.push_to_hub, args.save_total_limit = folder, False, None
+        vars(args).update({name: ours[name] for name in told})
         trainer._save_checkpoint(trainer.model, None)
     finally:
-        args.output_dir, args.push_to_hub, args.save_total_limit = told
-    name = f"checkpoint-{trainer.state.global_step}"
-    if args.should_save:
-        for old in os.listdir(folder):
-            if old != name:
-                shutil.rmtree(os.path.join(folder, old), ignore_errors=True)
-    return os.path.join(folder, name)
+        vars(args).update(told)
+    return os.path.join(folder, f"checkpoint-{trainer.state.global_step}")

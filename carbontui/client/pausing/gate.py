@@ -69,7 +69,8 @@ class Gate:
         """The signal that ends this process once its checkpoint is written; 0: none received."""
         self.die: Callable[[int], None] = lambda number: None
         self._held_since: Optional[float] = None
-        self._busy = False
+        self.saving = False
+        """The checkpoint functions run, for an unload or because the process is to end."""
         self._new_peer = True
 
     # --- the training thread ---------------------------------------------------------------------------------
@@ -96,7 +97,7 @@ class Gate:
         first, self.on_first = self.on_first, None
         if first is not None:
             first()
-        if self._busy or self.capturing():  # a step inside a checkpoint function is not a boundary
+        if self.saving or self.capturing():  # a step inside a checkpoint function is not a boundary
             return
         if self.on_boundary is not None:
             self.on_boundary()
@@ -162,7 +163,7 @@ class Gate:
 
     def _save(self, want: WantLine) -> None:
         self._set_state("checkpointing")
-        self._busy, well, before_b = True, True, device.written()
+        self.saving, well, before_b = True, True, device.written()
         try:
             for saver in list(self.savers):
                 saver()
@@ -175,7 +176,7 @@ class Gate:
             if self.dying:
                 self.die(self.dying)
         finally:
-            self._busy = False
+            self.saving = False
             with self.cond:
                 self.authority.outcome(want, well)
                 if well and before_b is not None:

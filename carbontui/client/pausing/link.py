@@ -35,15 +35,6 @@ FLOOD_LINES = 16
 RATE_WINDOW_S = 10.0
 
 
-def start_time() -> int:
-    """Field 22 of /proc/self/stat in clock ticks since boot (detects a recycled pid); 0 without /proc."""
-    try:
-        with open("/proc/self/stat", "rb") as file:
-            return int(file.read().rpartition(b")")[2].split()[19])
-    except (OSError, ValueError, IndexError):
-        return 0
-
-
 class Untrusted(Exception):
     """The socket or its peer cannot be trusted."""
 

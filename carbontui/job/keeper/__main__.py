@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
 
-from carbontui.job.keeper import files
-from carbontui.job.keeper.process import Keeper, log
-from carbontui.system import isolation
+from carbontui.job.keeper import files, orders
+from carbontui.job.keeper.files import log
+from carbontui.job.keeper.process import Keeper
+from carbontui.system import isolation, life
 
 
 def main() -> None:
@@ -18,12 +20,15 @@ def main() -> None:
     isolation.relax()
     isolation.keep_oom_score(surroundings)
     try:
-        lock = files.locked(f"{spec['job_dir']}/keeper.lock")
+        lock = files.locked(f"{spec['job_dir']}/{life.LOCK}")
     except OSError as error:
         log(f"no lock can be had, two keepers would not see each other: {error}")
     else:
         if lock is None:
             sys.exit("another keeper has this job")
+    with contextlib.suppress(OSError):  # there for those who look, although nothing is started yet
+        os.close(os.open(f"{spec['job_dir']}/{life.TRAINING_LOCK}", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
+    orders.begin(spec["job_dir"])
     devnull = os.open(os.devnull, os.O_RDWR)
     os.dup2(devnull, 0)
     Keeper(spec, environment, surroundings).run()

@@ -6,9 +6,20 @@ import contextlib
 import fcntl
 import json
 import os
+import time
 from typing import Any
 
 EXIT_ROOM_B = 512
+LOOK_S = 1.0
+"""How long others may look at the lock, one after another."""
+
+
+def log(text: str) -> None:
+    """Write a line to carbontui.log (our stderr), control characters removed; a full disk must not affect the job."""
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    text = "".join(letter if letter.isprintable() else "?" for letter in text)
+    with contextlib.suppress(OSError):
+        os.write(2, f"{stamp} keeper: {text}\n".encode(errors="replace"))
 
 
 def write_json(path: str, value: Any) -> None:
@@ -51,14 +62,19 @@ def write_exit(directory: str, record: dict[str, Any]) -> None:
 
 
 def locked(path: str) -> int | None:
-    """A descriptor that holds the lock as long as this process lives; None if another process holds it.
+    """A descriptor that holds the lock as long as a process has it open; None if another one holds the lock. Whoever
+    only looks (`system/life.py`) has it for a moment.
 
     Raises OSError if locking is not possible.
     """
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(fd)
-        return None
-    return fd
+    due = time.monotonic() + LOOK_S
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return fd
+        except BlockingIOError:
+            if time.monotonic() >= due:
+                os.close(fd)
+                return None
+        time.sleep(0.02)

@@ -8,7 +8,6 @@ else. Standard library only, all imported at its start, so that an upgrade on di
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import selectors
 import signal
@@ -17,23 +16,12 @@ import time
 from functools import partial
 from typing import Any
 
-from carbontui.client import inject
-from carbontui.job.keeper import command, files, first_count, signals
+from carbontui.job.keeper import command, files, first_count, messages, orders, signals
 from carbontui.job.keeper import resume as resuming
-from carbontui.job.keeper.messages import (
-    AccountsClosed,
-    ChildFacts,
-    EndStart,
-    FallBack,
-    Freeze,
-    Hold,
-    Last,
-    Order,
-    RelayedSignal,
-    Retry,
-    Stop,
-    Thaw,
-)
+from carbontui.job.keeper.adopted import UNKNOWN, Adopted, exit_status
+from carbontui.job.keeper.files import log
+from carbontui.job.keeper.job_file import JobFile
+from carbontui.job.keeper.own_sleep import RENEWED_S, TURNS, OwnSleep
 from carbontui.job.keeper.sigstop import Freezer
 from carbontui.job.keeper.stop_order import StopOrder
 from carbontui.job.keeper.stop_socket import StopSocket
@@ -47,22 +35,13 @@ FIRST_HOLD_S = 60.0
 LAST_WORD_S = 15.0
 """How long the supervisor may take to close the accounts after the child's end."""
 FAULT_PAUSE_S = 1.0
-_PR_SET_CHILD_SUBREAPER = 36
-
-
-def log(text: str) -> None:
-    """Write a line to carbontui.log (our stderr), control characters removed; a full disk must not affect the job."""
-    stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    text = "".join(letter if letter.isprintable() else "?" for letter in text)
-    with contextlib.suppress(OSError):
-        os.write(2, f"{stamp} keeper: {text}\n".encode(errors="replace"))
 
 
 class Keeper:
     """One job's keeper; `run` returns when the job is over."""
 
     def __init__(self, spec: dict[str, Any], environment: dict[str, str], surroundings: dict[str, Any]) -> None:
-        self.spec = spec
+        self.spec = command.ONE_OUTPUT | spec
         self.environment = environment
         """The command's environment, which differs from ours."""
         self.surroundings = surroundings
@@ -71,15 +50,17 @@ class Keeper:
         self.resumed = f"{self.dir}/resumed.json"
         """The marker of the last unload, kept for a restart."""
         self.selector = selectors.DefaultSelector()
-        self.child: subprocess.Popen[bytes] | None = None
+        self.child: subprocess.Popen[bytes] | Adopted | None = None
         self.child_start: int | None = None
         files.reserve_exit(self.dir)
+        self.job_file = JobFile(spec, log)
         self.exit: dict[str, Any] | None = None
         again = spec.get("again") or {}  # left by the previous keeper: state and starts
         self.starts = int(again.get("starts") or 0)
         self.unloaded = again.get("state") == "unloaded"
-        self.trial = Trial(trying=bool(spec.get("try")) and not again)
-        self.hold_until = self.first_hold(again.get("state"))
+        self.trial = Trial(trying=bool(again.get("trying") if again else spec.get("try")))
+        hold = bool(spec.get("hold")) and not self.trial.trying
+        self.hold_until = resuming.first_hold(self.marker, again.get("state"), FIRST_HOLD_S, hold=hold)
         self.word_at = time.monotonic()
         """When a supervisor last renewed the hold of a held child: the hold's lease."""
         self.started_mono = 0.0
@@ -100,6 +81,9 @@ class Keeper:
         """Why the command is not resumed after its next exit, even if it leaves a marker; '' if it may be."""
         self.books_closed = False
         self.ended_at: float | None = None
+        self.own_sleep = OwnSleep(time.monotonic())
+        self.ordered = orders.size(self.dir)
+        """Up to where orders.log has been looked through for a stop."""
 
     @property
     def hold_until(self) -> float | None:
@@ -110,13 +94,6 @@ class Keeper:
     def hold_until(self, until: float | None) -> None:
         self._hold_until = until
         self._hold_mono = time.monotonic() + (0.0 if until is None else until - time.time())
-
-    def first_hold(self, state: object) -> float | None:
-        """Until when the command of a new keeper waits; None: not held."""
-        if state == "unloaded":
-            return resuming.at(resuming.not_before(self.marker), FIRST_HOLD_S)
-        held = state == "waiting" or (state is None and self.spec.get("hold") and not self.trial.trying)
-        return time.time() + FIRST_HOLD_S if held else None
 
     # --- the child ---
 
@@ -134,7 +111,7 @@ class Keeper:
         if self.starts == 0:
             first_count.start(self.dir)
         try:
-            self.child = command.start(self.spec, argv, environment, self.surroundings, log)
+            self.child = command.start(self.spec, argv, environment, self.surroundings, log, again=self.starts > 0)
         except command.CannotStart as error:
             self.finish(error.code, None)
             return
@@ -147,8 +124,16 @@ class Keeper:
         log(f"child {self.child.pid} started{' again' if resume else ''}")
         self.publish()
 
+    def take_up(self, pid: int, start: int) -> None:
+        """Take up the training of a keeper that is gone, as it is."""
+        self.child, self.child_start = Adopted(pid, start, self.dir, self.selector), start
+        self.started_mono = time.monotonic() - proc.age_s(start)
+        log(f"child {pid} taken up")
+
     def reap(self) -> None:
         """Reap every child of ours that ended; as a subreaper we also get orphans of the supervisor."""
+        if isinstance(self.child, Adopted) and self.child.ended():
+            self.child_ended(self.child.returncode or 0)
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -170,11 +155,11 @@ class Keeper:
             self.leader_code = code
             return
         self.child = self.child_start = None
-        earlier = partial(resuming.earlier, self.marker, self.resumed)
-        if not self.stopped_by_person and (again := self.trial.begins_again(code, earlier)):
+        former = partial(resuming.earlier, self.marker, self.resumed), partial(resuming.forget, self.marker)
+        if not self.stopped_by_person and (again := self.trial.begins_again(code, *former)):
             self.wait_again(None, again, unloaded=not self.trial.anew)
             return
-        marker = resuming.not_before(self.marker) if code == 0 and not self.stopped_by_person else None
+        marker = resuming.not_before(self.marker) if code in (0, UNKNOWN) and not self.stopped_by_person else None
         if marker is None:
             self.last_run = ""  # it has ended by itself
         elif self.last_run:
@@ -193,9 +178,9 @@ class Keeper:
             self.wait_again(time.time() + FIRST_HOLD_S, over(TRY_OVER, code))
             return
         if self.stopped_by_person and self.spec.get("estimate"):
-            command.say(self.spec["log"], over(ESTIMATE_OVER, code))
+            command.say(self.spec, over(ESTIMATE_OVER, code))
         self.unloaded = marker is not None
-        self.finish(code if code >= 0 else None, -code if code < 0 else None)
+        self.finish(*exit_status(code))
 
     def wait_again(self, until: float | None, why: str, *, unloaded: bool = False) -> None:
         """Prepare to start the command again, as for the first time or after an unload; its output says why."""
@@ -203,7 +188,7 @@ class Keeper:
         self.unloaded = unloaded
         self.hold_until, self.word_at = until, time.monotonic()
         log(why)
-        command.say(self.spec["log"], why)
+        command.say(self.spec, why)
         self.publish()
 
     def end_start(self) -> None:
@@ -223,9 +208,8 @@ class Keeper:
             "stopped": self.stopped_by_person or bool(self.last_run),
             "unloaded": self.unloaded,
             **({"budget": self.last_run} if self.last_run else {}),
+            **({"signals": sorted(self.signals)} if self.signals else {}),
         }
-        if self.signals:
-            self.exit["signals"] = sorted(self.signals)
         self.stopping.end()
         self.ended_at = time.monotonic()
         log(f"child ended: {self.exit}")
@@ -235,6 +219,7 @@ class Keeper:
             log(f"exit.json could not be written: {error}")
         with contextlib.suppress(OSError):
             os.unlink(f"{self.dir}/environment.json")  # noqa: PTH108 - nothing is to be started again
+        resuming.clear(self.marker, self.spec["job"], self.exit)
         self.publish()
 
     def stop(self, now: bool) -> None:
@@ -252,31 +237,31 @@ class Keeper:
 
     # --- orders of the supervisor ---
 
-    def obey(self, order: Order) -> None:
-        if isinstance(order, Hold) and self.hold_until is not None and self.child is None and not self.exit:
+    def obey(self, order: messages.Order) -> None:
+        if isinstance(order, messages.Hold) and self.hold_until is not None and self.child is None and not self.exit:
             self.hold_until = 0.0 if order.until is None else order.until
             self.word_at = time.monotonic()
-        elif isinstance(order, Freeze) and self.child is not None and not self.stopping.under_way:
+        elif isinstance(order, messages.Freeze) and self.child is not None and not self.stopping.under_way:
             self.freezer.hold(self.child.pid, order.lease_s, time.monotonic())
-        elif isinstance(order, Thaw):
+        elif isinstance(order, messages.Thaw):
             self.freezer.let_go("the supervisor said so")
-        elif isinstance(order, Stop):
+        elif isinstance(order, messages.Stop):
             self.stop(order.now)
-        elif isinstance(order, Last):
+        elif isinstance(order, messages.Last):
             self.last_run = order.why
-        elif isinstance(order, Retry | FallBack):
+        elif isinstance(order, messages.Retry | messages.FallBack):
             self.trial.obey(order)
             self.publish()
-        elif isinstance(order, EndStart):
+        elif isinstance(order, messages.EndStart):
             self.end_start()
-        elif isinstance(order, RelayedSignal):
+        elif isinstance(order, messages.RelayedSignal):
             self.relay.relayed(order.number, order.pid, time.monotonic())
-        elif isinstance(order, AccountsClosed):
+        elif isinstance(order, messages.AccountsClosed):
             self.books_closed = True
 
-    def facts(self) -> ChildFacts:
+    def facts(self) -> messages.ChildFacts:
         """The state of the child."""
-        return ChildFacts(
+        return messages.ChildFacts(
             state="exited" if self.exit else "running" if self.child else "unloaded" if self.unloaded else "waiting",
             pid=self.child.pid if self.child else None,
             start_time=self.child_start,
@@ -294,22 +279,7 @@ class Keeper:
         """Report the state of the child to the supervisor and job.json."""
         facts = self.facts()
         self.supervisor.say(facts)
-        serving = self.supervisor.pid
-        job = {
-            **self.spec["public"],
-            "state": facts.state,
-            "starts": facts.starts,
-            "trying": facts.trying,
-            "pids": {
-                "keeper": [os.getpid(), proc.start_time(os.getpid())],
-                "supervisor": [serving, proc.start_time(serving)] if serving else None,
-                "child": [self.child.pid, self.child_start] if self.child else None,
-            },
-        }
-        try:
-            files.write_json(f"{self.dir}/job.json", job)
-        except OSError as error:
-            log(f"job.json could not be written: {error}")
+        self.job_file.write(facts, self.supervisor.pid)
 
     # --- the loop ---
 
@@ -318,6 +288,7 @@ class Keeper:
         self.supervisor.tick(now, wanted=not self.over())
         self.freezer.tick(now)
         self.stop_socket.tick(now)
+        self.job_file.mend(now)
         self.hear_signals()
         self.relay.tick(now)
         if self.child is None and not self.exit:
@@ -359,17 +330,17 @@ class Keeper:
         waiting = signals.block()
         if waiting is not None:
             self.selector.register(waiting, selectors.EVENT_READ, self.hear_signals)
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        try:
-            inject.build(f"{self.dir}/hook")
-        except OSError as error:
-            log(f"the hook directory could not be written, the script runs unsteered: {error}")
+        signals.take_orphans()
+        if child := (self.spec.get("again") or {}).get("child"):
+            self.take_up(*child)
+        else:
+            command.build_hook(self.dir, log)
         while not self.over():
             try:
                 self.tick()
-                for key, _ in self.selector.select(self.wait_s()):
-                    key.data()
+                self.hear(self.wait_s())
+                if slept_s := self.own_sleep.since_last(time.monotonic()):
+                    self.wake_up(slept_s)
                 self.reap()
             except Exception as error:
                 # survive any exception: without a keeper there is no exit status and no restart
@@ -378,6 +349,28 @@ class Keeper:
         log("leaving")
         self.publish()
         self.stop_socket.close()
+
+    def hear(self, wait_s: float) -> None:
+        """Take what comes within this time."""
+        for key, _ in self.selector.select(wait_s):
+            key.data()
+
+    def wake_up(self, slept_s: float) -> None:
+        """After a sleep of our own: clocks begin anew, and what was said meanwhile is heard before we judge."""
+        if self.own_sleep.to_say(time.monotonic()):
+            log(f"was asleep for {slept_s:.0f} s")
+        self.supervisor.forgive()
+        self.freezer.prolong(slept_s)
+        self.stopping.next += slept_s
+        self.word_at += slept_s
+        self._hold_mono = max(self._hold_mono, time.monotonic() + RENEWED_S)
+        self.ended_at = self.ended_at and self.ended_at + slept_s
+        for _ in range(TURNS):
+            self.hear(0.0)
+        given, self.ordered = orders.since(self.dir, self.ordered)
+        for order in given:  # the supervisor that took them may be gone
+            if order.verb == "stop":
+                self.stop(bool(order.args.get("now")))
 
     def hear_signals(self) -> None:
         """External signals are meant for the command, once each; a stop order comes over a socket."""

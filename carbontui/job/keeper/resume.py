@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import calendar
+import contextlib
 import os
+import shutil
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -33,6 +35,13 @@ def at(not_before_s: float | None, patience_s: float) -> float:
     return not_before_s or time.time() + patience_s
 
 
+def first_hold(marker: str, state: object, patience_s: float, *, hold: bool) -> float | None:
+    """Until when the command of a new keeper waits, which finds it in `state` (None: never started); None: not held."""
+    if state == "unloaded":
+        return at(not_before(marker), patience_s)
+    return time.time() + patience_s if state == "waiting" or (state is None and hold) else None
+
+
 def start_of(
     spec: Mapping[str, Any], base: Mapping[str, str], marker: str, left: Mapping[str, Any] | None, *, trying: bool
 ) -> tuple[list[str], dict[str, str]]:
@@ -47,6 +56,7 @@ def start_of(
         job=spec["job"],
         marker=marker,
         log=spec["log"],
+        err=spec.get("err"),
         resume=left is not None,
     )
     if trying:
@@ -72,12 +82,41 @@ def earlier(marker: str, resumed: str) -> str:
         path, step = (one.get("path"), one.get("step")) if isinstance(one, dict) else (None, None)
         if isinstance(path, str) and os.path.exists(path):  # noqa: PTH110
             try:
-                files.write_json(pointer, {**body, "path": path, "step": step, "earlier": listed[number + 1 :]})
+                rest = {
+                    "earlier": listed[number + 1 :],
+                    **({"checksum": one.get("checksum")} if "checksum" in body else {}),
+                }
+                files.write_json(pointer, {**body, "path": path, "step": step, **rest})
                 files.write_json(resumed, {**files.read_json(resumed), "step": step})
             except OSError:
                 return ""
             return path
     return ""
+
+
+def forget(marker: str) -> None:
+    """Nothing is resumed from any more: the pointer names only the folders that are the job's."""
+    pointer = f"{marker}.checkpoint"
+    with contextlib.suppress(OSError):
+        if body := files.read_json(pointer):
+            files.write_json(pointer, {"folders": body.get("folders", [])})
+
+
+def clear(marker: str, job: str, ended: Mapping[str, Any]) -> None:
+    """If the job has `ended` with success, remove what its unloads have written, not what the script itself names."""
+    if ended["code"] != 0 or ended["unloaded"] or ended["stopped"]:
+        return
+    body, here = files.read_json(f"{marker}.checkpoint"), os.path.dirname(marker)  # noqa: PTH120
+    listed = [*(body.get("folders") or ()), *(body.get("earlier") or ()), body]
+    for folder in (one for one in listed if isinstance(one, str)):
+        if folder.endswith(f"/.carbontui/{job}"):
+            shutil.rmtree(folder, ignore_errors=True)
+            with contextlib.suppress(OSError):  # another job's is in there
+                os.rmdir(os.path.dirname(folder))  # noqa: PTH106, PTH120
+    for one in (one for one in listed if isinstance(one, dict)):
+        if os.path.dirname(str(one.get("path"))) == here:  # noqa: PTH120
+            with contextlib.suppress(OSError):
+                os.unlink(one["path"])  # noqa: PTH108
 
 
 class Rest:

@@ -8,6 +8,7 @@ keeper itself received from the same sender went to all processes, including the
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -27,6 +28,7 @@ PATIENCE_S = 0.5
 MEMORY_S = 30.0
 """On a busy machine `run` may report its signal this late."""
 _SIGSET_B = 128
+_PR_SET_CHILD_SUBREAPER = 36
 _CLOEXEC_NONBLOCK = os.O_CLOEXEC | os.O_NONBLOCK
 
 
@@ -63,6 +65,12 @@ def taken() -> list[Caught]:
         name = proc.name(info.si_pid) if info.si_pid else "kernel"
         found.append(Caught(info.si_signo, info.si_pid, name))
     return found
+
+
+def take_orphans() -> None:
+    """Become the parent of every descendant that loses its own (PR_SET_CHILD_SUBREAPER), as far as permitted."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 class SignalRelay:

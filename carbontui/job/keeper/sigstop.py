@@ -68,6 +68,10 @@ class Freezer:
         if self._group is not None and now >= self._until:
             self.let_go("no supervisor renewed its lease")
 
+    def prolong(self, slept_s: float) -> None:
+        """The keeper slept for so long: a renewal could not be heard."""
+        self._until += slept_s
+
     def due(self) -> float | None:
         """When `tick` is due; None: never."""
         return self._until if self._group is not None else None

@@ -78,6 +78,14 @@ class SupervisorHandle:
         if self.process is None and self.due is not None and now >= self.due and wanted:
             self._start()
 
+    def forgive(self) -> None:
+        """The keeper slept: the supervisor's silence counts from now on."""
+        now = time.monotonic()
+        if self._heard is None:
+            self._born = now
+        else:
+            self._heard = now
+
     def say(self, facts: ChildFacts) -> None:
         """Send one line to the supervisor; never waits."""
         if self._link is not None:

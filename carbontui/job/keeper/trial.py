@@ -91,10 +91,10 @@ class Trial:
         else:
             self.fall_back = order.on
 
-    def begins_again(self, code: int, earlier: Callable[[], str]) -> str:
+    def begins_again(self, code: int, earlier: Callable[[], str], forget: Callable[[], None] = lambda: None) -> str:
         """It has ended with exit code `code` (negative: by a signal): why it is restarted, '' if it is not.
 
-        From the checkpoint that `earlier` finds, else `anew`.
+        From the checkpoint that `earlier` finds, else `anew`, which `forget` makes sure of.
         """
         if not ((self.retry or self.fall_back) and self.resumed and (code != 0 or self.anew)):
             return ""
@@ -105,4 +105,5 @@ class Trial:
         if not self.retry:
             return ""
         self.retry, self.retried, self.anew = False, how, True
+        forget()
         return f"the resume has failed ({how}): it begins without its checkpoint"

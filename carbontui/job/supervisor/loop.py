@@ -9,15 +9,15 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Awaitable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from carbontui import protocol
 from carbontui.job import budget as budgets
-from carbontui.job import store
 from carbontui.job.journal import Journal
-from carbontui.job.keeper.messages import AccountsClosed, Beat
+from carbontui.job.keeper.messages import AccountsClosed
 from carbontui.job.spec import Options, clock_of
 from carbontui.job.supervisor.core.advance import Booked, LastCount, Tick
 from carbontui.job.supervisor.core.rules.booking import booked_as
@@ -25,9 +25,10 @@ from carbontui.job.supervisor.core.state import allowances, boards, progress
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.record.accounting import Accounting
+from carbontui.job.supervisor.record.disk import Disk, to_stderr
 from carbontui.job.supervisor.record.handover import Handover
 from carbontui.job.supervisor.record.last_count import LastCounts
-from carbontui.job.supervisor.record.recorder import Recorder, say
+from carbontui.job.supervisor.record.recorder import Recorder, say, write_by
 from carbontui.job.supervisor.record.so_far import of_the_job, pass_time, totals_so_far
 from carbontui.job.supervisor.shell.actuators import Actuators
 from carbontui.job.supervisor.shell.agent import agent_of, keep_starting
@@ -36,6 +37,8 @@ from carbontui.job.supervisor.shell.door import Door
 from carbontui.job.supervisor.shell.faults import Faults
 from carbontui.job.supervisor.shell.grid import GridReader, open_feed
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
+from carbontui.job.supervisor.shell.keeping import Keeping
+from carbontui.job.supervisor.shell.orders import Orders
 from carbontui.job.supervisor.shell.replanner import Replanner
 from carbontui.job.supervisor.shell.requests import Requests
 from carbontui.job.supervisor.shell.sensors import Sensors, rank_told
@@ -49,6 +52,8 @@ from carbontui.protocol import Statement, statement, written
 from carbontui.site.ledger import Ledger
 from carbontui.system import proc
 from carbontui.text.statements import words
+
+T = TypeVar("T")
 
 TICK_S = 1.0
 REPLAY_TICK_S = 0.1
@@ -78,7 +83,8 @@ class Supervisor:
         begun = JobState(spec, clock, budget, progress.begun(spec), allowances=allowances.of_spec(spec))
         self.faults = Faults(say)
         self.door = Door(begun, self.faults, lambda effect: self.actuators.perform(effect))
-        self.journal = Journal(directory / "journal.db")
+        self.disk = Disk()
+        self.journal = Journal(directory / "journal.db", opened=False)
         self.recorder = Recorder(self.journal, clock)
         self.accounting = Accounting(spec, clock, self.journal, proc.boot_id())
         self.handover = Handover(self.journal, self.accounting, self.recorder, self.faults.confined, directory)
@@ -100,7 +106,9 @@ class Supervisor:
             self._own_faults,
             lambda: self.accounting.ledger.by_board,
             lambda: self.recorder.recent,
+            self.disk,
         )
+        self.orders = Orders(spec.dir, self.disk, lambda order: self.requests.take_again(order))
         self.requests = Requests(
             self.door,
             journal=self.journal.path,
@@ -115,6 +123,20 @@ class Supervisor:
             wake=self.wake,
             rank_left=self._hear_last_counts,
             feed=self.grid.feed,
+            orders=self.orders,
+            deaf=lambda: self.keeper.deaf,
+        )
+        self.keeping = Keeping(
+            self.door,
+            self.disk,
+            self.journal,
+            self.handover,
+            self.last_counts,
+            self.orders,
+            self.snapshots,
+            self.faults,
+            self.look,
+            lambda: self.requests.status,
         )
         self.server = Server(Path(spec.socket), self.requests, say)
         self.actuators = Actuators(
@@ -128,6 +150,7 @@ class Supervisor:
             keep=self._keep,
             calibrate=lambda by: self.calibrator.start(by, self.look()),
             changed=self.wake,
+            disk=self.disk,
         )
         self.sensors = Sensors(
             self.door,
@@ -163,8 +186,7 @@ class Supervisor:
     def _keep(self) -> None:
         seen = self.look()
         self._account(seen)
-        self.handover.keep(self.door.state, seen)
-        self.journal.commit()
+        self.keeping.request()
 
     def _hear_last_counts(self) -> None:
         """Count steps that no supervisor has heard, or that none lived to store."""
@@ -173,7 +195,11 @@ class Supervisor:
 
     def _own_faults(self) -> list[Statement]:
         notes = (self.handover.missing, self.server.fault, self.grid.feed.note, self.journal.fault)
-        return [*(written(note) for note in (*notes, self.grid.revised, self.site.fault) if note), *self.faults.notices]
+        return [
+            *(written(note) for note in (*notes, self.grid.revised, self.site.fault) if note),
+            *self.faults.notices,
+            *self.keeping.notices,
+        ]
 
     # --- life ---
 
@@ -191,21 +217,30 @@ class Supervisor:
     async def open(self) -> None:
         """Listen to the keeper, take over from a predecessor, open the socket."""
         self.keeper.open()
-        self.keeper.send(Beat())
-        record = store.load(Path(self.door.state.spec.dir))
+        self.keeper.beat()
+        write_by(self.disk.write)
+        record, restored = await self._beating(self.disk.do(self.keeping.read))
         if record is not None and not self.keeper.guarded:
             self.keeper.adopt(record.pids.get("child"))
-        self.restore()
+        self._take_over(restored)
+        await self._beating(self.orders.look())
         await self.server.keep_open()
         self.recorder.event("supervisor", pid=os.getpid(), attempt=self.door.state.spec.attempt)
 
+    async def _beating(self, work: Awaitable[T]) -> T:
+        """Await something of the disk with a beating heart, however long it takes."""
+        task = asyncio.ensure_future(work)
+        while not (await asyncio.wait({task}, timeout=BEAT_S))[0]:
+            self.keeper.beat()
+        return task.result()
+
     def restore(self) -> None:
-        """Take over what a predecessor kept; the boards it knew are watched before any rank reconnects."""
-        clock = self.door.state.clock
-        deaths = os.environ.get("CARBONTUI_SILENT_DEATHS", "")
-        silent = int(deaths) if deaths.isdecimal() else 0
-        now_s, mono_s = clock.at_wall(time.time()), time.monotonic()
-        self.door.begin(self.handover.restore(self.door.state, now_s, mono_s, silent))
+        """Take over what a predecessor kept."""
+        self._take_over(self.keeping.read()[1])
+
+    def _take_over(self, restored: JobState) -> None:
+        """The boards that a predecessor knew are watched before any rank reconnects."""
+        self.door.begin(restored)
         if self.door.state.boards.named:
             self.agent.watch(self.door.state.boards.named)
         with self.faults.confined("last_counts"):
@@ -230,16 +265,14 @@ class Supervisor:
                 watched = frozenset(reading.uuid for reading in seen.devices)
                 self.accounting.carry_on(watched, seen.child.ended_wall_s)
                 if strangers := boards.strangers(self.door.state.boards, seen, after_s=0.0):
-                    self.actuators.disown(strangers)
+                    await self._beating(self.actuators.disown(strangers))
             self.accounting.write(everything=True)
             self._account(seen)
-            self.handover.keep(self.door.state, seen)
             self.recorder.event("supervisor_left", pid=os.getpid())
-            self.journal.close()
-            if not self.journal.fault:
-                self.last_counts.forget()
+            await self._beating(self.keeping.close(seen))
         with confined("last_status"):
             self._show(self.look(), shown=True, changed=True)
+            await self._beating(self.disk.do(lambda: None))  # its snapshot is written
             self.snapshots.close(over=ended)
             await asyncio.sleep(LAST_LOOK_S)
             await self.server.close()
@@ -249,12 +282,13 @@ class Supervisor:
         self.keeper.close()
         if unkept:
             self.keeper.replace(unkept)
+        write_by(to_stderr)
+        self.disk.close()
 
     async def _close_agent(self) -> None:
         if self._starting is not None:
             self._starting.cancel()
-            await asyncio.wait([self._starting])
-            self._starting.cancelled() or self._starting.exception()  # else asyncio logs it as never retrieved
+            await asyncio.gather(self._starting, return_exceptions=True)  # else logged as never retrieved
         outcomes = await self.agent.close()
         self.actuators.note(self.agent.happened(), asked=False)
         self.actuators.note(outcomes)
@@ -271,7 +305,7 @@ class Supervisor:
         living = self._ended_mono is None
         if seen.mono_s - self._beaten >= BEAT_S:
             self._beaten = seen.mono_s
-            self.keeper.send(Beat())
+            self.keeper.beat()
         with confined("metering"):
             if living:  # power drawn after the training's end is not the job's
                 if seen.child.over:
@@ -304,8 +338,11 @@ class Supervisor:
             self._show(seen, shown=shown, changed=changed)
         if seen.mono_s - self._written >= COMMIT_S:
             self._written = seen.mono_s
-            with confined("journal"):
-                await self.write(seen)
+            self.keeping.request()
+            self.worker.drop_if_idle()
+            await self.server.keep_open()
+        with confined("command"):
+            self.orders.consider(seen.mono_s, time.time(), boards_known=bool(seen.readings.mono_s))
         self.ticks.ended()
         return self._over(seen)
 
@@ -347,21 +384,6 @@ class Supervisor:
         self.server.show(everyone=changed)
         if changed and told is not None:
             self.snapshots.write(told)
-
-    async def write(self, inputs: Inputs) -> None:
-        """Write journal and snapshot, about every two seconds; a full disk is reported and survived."""
-        now, leader = self.door.state, inputs.leader
-        if leader is not None:
-            self.journal.steps(inputs.now_s, now.progress.step, leader.rate, leader.loss, now.decision.level.name)
-        told = self.requests.status
-        self.handover.keep(now, inputs, None if told is None else told.account)
-        if self.journal.commit():
-            self.last_counts.forget()
-        self.handover.replace_rows(now, len(inputs.devices))
-        if told is not None:
-            self.snapshots.write(told)
-        self.worker.drop_if_idle()
-        await self.server.keep_open()
 
     def _over(self, inputs: Inputs) -> bool:
         """Whether the child has ended for good and viewers have had time to see it."""

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from carbontui import paths
-from carbontui.system import proc, untrusted
+from carbontui.system import life, proc, untrusted
 
 
 class LeaseRecord(Struct, frozen=True, kw_only=True):
@@ -37,6 +37,8 @@ class LeaseRecord(Struct, frozen=True, kw_only=True):
     owner_pid: int = 0
     owner_start: int = 0
     """The supervisor that started the agent: once it is gone the limit is no longer wanted. 0: it had gone before."""
+    pidns: int = 0
+    """Inode of the pid namespace of these pids; 0 in leases of older versions."""
 
     @property
     def fix(self) -> str:
@@ -90,6 +92,9 @@ class LeaseStore:
 
     def path(self, uuid: str) -> Path:
         return self.directory / f"{uuid}.json"
+
+    def lock_path(self, uuid: str) -> Path:
+        return self.directory / f"{uuid}.lock"
 
     def read(self, uuid: str) -> LeaseRecord | None:
         """The lease of this GPU; None if there is none or it cannot be read (`damaged` tells which)."""
@@ -148,7 +153,7 @@ class LeaseStore:
     def lock(self, uuid: str) -> int | None:
         """A descriptor holding this GPU's lock, or None while another process holds it."""
         paths.private_dir(self.directory)
-        descriptor = os.open(self.directory / f"{uuid}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(self.lock_path(uuid), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -157,13 +162,16 @@ class LeaseStore:
         return descriptor
 
 
-def is_stale(lease: LeaseRecord) -> bool:
+def is_stale(lease: LeaseRecord, store: LeaseStore | None = None) -> bool:
     """Whether its agent or that agent's supervisor is gone in the same boot (a reboot restores limits).
 
-    An agent restores within milliseconds of losing its supervisor: one still alive after that is stopped or hangs.
+    An agent restores within milliseconds of losing its supervisor: one still alive after that is stopped or hangs. Of
+    one in another pid namespace, its lock tells.
     """
     if lease.boot_id != proc.boot_id():
         return False
+    if lease.pidns and lease.pidns != proc.pid_namespace():
+        return not life.is_locked((store or LeaseStore()).lock_path(lease.uuid))
     return not proc.same_process(lease.agent_pid, lease.agent_start) or is_orphaned(lease)
 
 
@@ -190,7 +198,8 @@ def damaged_leases(directory: Path | None = None) -> tuple[str, ...]:
 
 def stale_leases(directory: Path | None = None) -> tuple[LeaseRecord, ...]:
     """The leases of limits that were never restored on this machine; starts no process and changes nothing."""
-    return tuple(filter(is_stale, LeaseStore(directory).all()))
+    store = LeaseStore(directory)
+    return tuple(lease for lease in store.all() if is_stale(lease, store))
 
 
 def new_record(
@@ -212,4 +221,5 @@ def new_record(
         clocks_mhz=clocks_mhz,
         owner_pid=parent if owner_start is not None else 0,
         owner_start=owner_start or 0,
+        pidns=proc.pid_namespace(),
     )

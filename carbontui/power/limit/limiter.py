@@ -252,7 +252,7 @@ class Limiter:
             if lease.boot_id != proc.boot_id():
                 self._board_lease(uuid).drop()
                 continue
-            if uuid in keep or not is_stale(lease):
+            if uuid in keep or not is_stale(lease, self.store):
                 continue
             board = self.boards.get(uuid)
             if board is None:

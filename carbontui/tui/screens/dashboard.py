@@ -64,13 +64,15 @@ class Dashboard(PaintsOnce, OpensPages, Overruling):
         readonly: bool = False,
         from_table: bool = False,
         table: Callable[[], Screen[str | None]] | None = None,
+        until_over: bool | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`from_table`: it was opened from the table of jobs, and returns there; else `table` makes that page."""
+        """`from_table`: it was opened from the table of jobs, and returns there; else `table` makes that page.
+        `until_over`: `run` has opened it; it closes when the job ends."""
         super().__init__()
         self.from_table, self._table = from_table, table
         self.notify_command = os.environ.get("CARBONTUI_NOTIFY", "")
-        self.target = target
+        self.target, self._until_over = target, until_over
         self.readonly = readonly
         self.feed = JobFeed(target.socket, self._post, target.read_log, target.whole_run)
         self.picture: Picture | None = None
@@ -111,8 +113,8 @@ class Dashboard(PaintsOnce, OpensPages, Overruling):
         self.query_one(StateBar).readonly = self.readonly
         self.await_first_look()
         if self.target.over and self.target.status is not None:
-            self.connection = Connection("over")
             self._show(offline(self.target.status))
+            self._connected(Connection("over"))
             self.call_after_refresh(self.first_look)
             self.feed.read_over()
             self.run_worker(self._learn_past(1.0), group="past")
@@ -154,16 +156,16 @@ class Dashboard(PaintsOnce, OpensPages, Overruling):
             self.answer(connection.text, ok=False)
         elif connection.kind == "live":
             self.query_one(StatusLine).clear()
+        elif connection.kind == "over" and self._until_over:
+            self.app.exit(message=self.farewell())
         self._show_state()
 
     def _hear(self, piece: LogPiece) -> None:
         tail = self.query_one(LogTail)
-        if piece.fresh:
-            tail.begin()
-        tail.lines.feed(piece.text)
+        tail.feed(piece)
         if not self._covered:
             tail.redraw()
-            self.query_one(Numbers).hear(tail.lines.rows(PRINTED_ROWS))
+            self.query_one(Numbers).hear(tail.rows(PRINTED_ROWS))
 
     @on(ScreenSuspend)
     def _hide(self) -> None:
@@ -336,7 +338,8 @@ class Dashboard(PaintsOnce, OpensPages, Overruling):
             self.app.exit(message=self.farewell())
 
     def farewell(self) -> str:
-        return keys.farewell(self.target, self.picture)
+        said = keys.farewell(self.target, self.picture)
+        return f"carbontui: {said}" if said and self._until_over is not None else said
 
     def on_key(self, event: Key) -> None:
         """A dim key says why it is dim."""

@@ -60,6 +60,7 @@ class LogScreen(Screen[None]):
         Binding("n", "next(1)", "next", id="log_next", show=False, tooltip="The next match"),
         Binding("N", "next(-1)", "previous", id="log_previous", show=False, tooltip="The previous match"),
         Binding("exclamation_mark", "error", "first error", id="log_error", key_display="!", tooltip="The first error"),
+        Binding("e", "errors", "stderr", id="log_errors", show=False, tooltip="Its stderr, where that is apart; back"),
         Binding("y", "copy", "copy", id="log_copy", show=False, tooltip="Copy the rows shown (OSC 52)"),
         Binding("escape,q,l", "leave", "back", id="log_back", key_display="q", tooltip="Return to the dashboard"),
     ]
@@ -72,14 +73,15 @@ class LogScreen(Screen[None]):
         self._size_b = 0
         self._following = True
         self._wanted = ""
+        self._err = False
+        """What is shown is run.err."""
 
     def compose(self) -> ComposeResult:
         yield LogPage(id="page")
         yield KeyLine(id="keys")
 
     def on_mount(self) -> None:
-        page = self.query_one(LogPage)
-        page.title = f"{self._title}: output"
+        self.query_one(LogPage).title = f"{self._title}: output"
         self._run(self._load_end())
         self.set_interval(FOLLOW_EVERY_S, self._tick)
 
@@ -92,7 +94,7 @@ class LogScreen(Screen[None]):
 
     async def _read(self, offset: int) -> protocol.LogAnswer | None:
         try:
-            answer = await self._feed.request(protocol.LogRead(0, offset, PAGE_B))
+            answer = await self._feed.request(protocol.LogRead(0, offset, PAGE_B, self._err))
         except link.LinkError as error:
             self._say(str(error))
             return None
@@ -214,7 +216,28 @@ class LogScreen(Screen[None]):
     def action_error(self) -> None:
         """Search from the start of the file: the first error is the cause of those that follow."""
         self._following = False
-        self._run(self._find(speaks_of_error, 0, 1))
+        self._run(self._first_error())
+
+    async def _first_error(self) -> None:
+        await self._turn(True)
+        await self._find(speaks_of_error, 0, 1)
+
+    def action_errors(self) -> None:
+        self._run(self._other_file())
+
+    async def _other_file(self) -> None:
+        if await self._turn(not self._err):
+            await self._load_end()
+        else:
+            self._say("its stderr is in this output")
+
+    async def _turn(self, err: bool) -> bool:
+        """Read run.err, or run.log again, from now on; False if there is only run.log."""
+        self._err = err
+        answer = await self._read(0)
+        self._err = err and answer is not None and answer.err
+        self.query_one(LogPage).title = f"{self._title}: {'stderr' if self._err else 'output'}"
+        return self._err is err
 
     @staticmethod
     def _has(word: str) -> Callable[[str], bool]:

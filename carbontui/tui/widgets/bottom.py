@@ -6,27 +6,36 @@ import textwrap
 
 from carbontui.text.account import summary
 from carbontui.tui import plan_words, words
-from carbontui.tui.loglines import LogLines
+from carbontui.tui.feed import LogPiece
+from carbontui.tui.loglines import LogLines, LogRow
 from carbontui.tui.picture import Picture
 from carbontui.tui.widgets.cells import CellRow, Cells, PictureCells
 
 
 class LogTail(Cells):
-    """`redraw()` after its `lines` have been fed."""
+    """`redraw()` after it has been fed. A stderr that is apart, with its progress bar, stands below the output."""
 
     over = False
 
     def __init__(self, id: str | None = None) -> None:
         super().__init__(id)
-        self.begin()
+        self.lines, self.errors = LogLines(keep=200), LogLines(keep=200)
 
-    def begin(self) -> None:
-        """Forget what was read: the next piece does not continue it."""
-        self.lines = LogLines(keep=200)
+    def feed(self, piece: LogPiece) -> None:
+        of = "errors" if piece.err else "lines"
+        if piece.fresh:
+            setattr(self, of, LogLines(keep=200))
+        getattr(self, of).feed(piece.text)
+
+    def rows(self, most: int) -> list[LogRow]:
+        """The newest rows: of stderr a third at most, unless there is no other output."""
+        output, errors = self.lines.rows(most), self.errors.rows(most)
+        below = errors[-max(1, most // 3, most - len(output)) :]
+        return [*output[-max(1, most - len(below)) :], *below]
 
     def draw(self, width: int, height: int) -> list[CellRow]:
         rows: list[CellRow] = [self.heading(width, "output", "l: all of it")]
-        newest = self.lines.rows(height - 1)
+        newest = self.rows(height - 1)
         if not newest:
             return [*rows, [(" no output was written" if self.over else " no output yet", "dim")]]
         for row in newest:

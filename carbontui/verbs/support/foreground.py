@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NoReturn
 
 import click
 
@@ -32,30 +33,73 @@ POLL_S = 0.1
 CLOSING_S = 20.0
 UNLOADED_EXIT = 85
 BUDGET_EXIT = 5
+LINES_MOST = 3
+HELD = ("waiting", "throttled", "pausing", "paused", "unloaded")
+UNREAD = "resume.json.unread"
+"""Beside the marker that the client knows: its Python then gets the error of a pipe that nobody reads."""
+HEEDS_S = 3.0
+"""A program that ignores SIGPIPE and writes on this much later is stopped."""
 
 
 def exit_code(job: store.Job) -> int:
     """The child's code; 128 + n: signal n; 5: a budget stopped it; 85: unloaded under --requeue; 1: exit unknown."""
-    record = job.exit
-    if record is None:
-        return 1
+    record = job.exit or {}
     if record.get("budget"):
         return BUDGET_EXIT
     if record.get("unloaded"):
         return UNLOADED_EXIT
     if record.get("signal") is not None:
         return 128 + int(record["signal"])
-    return int(record["code"])
+    return 1 if record.get("code") is None else int(record["code"])
 
 
-def say(line: str) -> None:
-    with contextlib.suppress(OSError):
-        print(f"carbontui: {line}", file=sys.stderr, flush=True)
+def leave(code: int, directory: Path) -> NoReturn:
+    """Exit as the command did: by its signal, where one has ended it, as whoever waits for it would see it alone."""
+    job = store.load(directory)
+    number = job.exit.get("signal") if job is not None and job.exit is not None else None
+    if number is not None and code == 128 + number:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+        os.kill(os.getpid(), number)
+    sys.exit(code)
+
+
+class Narration:
+    """Our own lines on stderr: three at most, the last of them kept for the end; none if `quiet`."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._left = 0 if quiet else LINES_MOST
+        self.within_a_line = False
+        """What the command has written to the same place has no end of line yet: a line of ours would become part of
+        it."""
+
+    def line(self, text: str) -> None:
+        if self._left and not self.within_a_line:
+            self._left -= 1
+            with contextlib.suppress(OSError):
+                sys.stderr.write(f"carbontui: {text}\n")  # at once: others may write to this terminal
+
+    def joined(self, *texts: str) -> None:
+        """All that is to be said at this moment, in one line."""
+        if said := "; ".join(filter(None, texts)):
+            self.line(said)
+
+    def news(self, text: str) -> None:
+        """Something has happened meanwhile: a line if one is left besides the last."""
+        if self._left > 1:
+            self.line(text)
+
+    def last(self, *texts: str) -> None:
+        self._left = min(1, self._left)
+        self.joined(*texts)
 
 
 def narrate(old: protocol.Status | None, new: protocol.Status) -> Iterator[str]:
-    """The lines a reader of the log needs about a change of status."""
-    if old is None or (old.state, old.reason.text) != (new.state, new.reason.text):
+    """What a reader of the output would ask about: why nothing comes, and what the supervisor has to say."""
+    if new.state in HELD and (old is None or (old.state, old.reason.text) != (new.state, new.reason.text)):
         yield situation.stated(new)
     if new.at_end is not None and (old is None or old.at_end is None):
         yield f"at the end: {account_words.at_end(new.at_end)}"
@@ -65,9 +109,10 @@ def narrate(old: protocol.Status | None, new: protocol.Status) -> Iterator[str]:
 
 
 def summary(status: protocol.Status, means: str = "") -> str:
-    """The job's account in one line, printed at its end; `means`: the avoided CO2 by lever."""
+    """How the job has ended and its account in one line; `means`: the avoided CO2 by lever."""
+    ended = situation.stated(status)
     if account_words.unmetered(status):
-        return f"{status.state}: {figures.NOT_METERED}"
+        return f"{ended}; {figures.NOT_METERED}"
     parts = [figures.kwh(status.energy_wall_kwh)]
     if status.gco2_g is not None:
         parts.append(f"{figures.grams(status.gco2_g)} CO2")
@@ -77,21 +122,51 @@ def summary(status: protocol.Status, means: str = "") -> str:
     if status.cost is not None:
         parts.append(figures.money(status.cost.value, status.cost.currency))
     how = status.provenance.get("energy_gpu_kwh")
-    return f"{status.state}: " + ", ".join(parts) + (f" ({how.how})" if how else "")
+    return f"{ended}; " + ", ".join(parts) + (f" ({how.how})" if how else "")
+
+
+class Copy:
+    """One of the command's output files, copied to a descriptor of ours as it grows."""
+
+    def __init__(self, path: str, out: int, *, from_end: bool) -> None:
+        self._path, self._out, self._file = Path(path), out, None
+        self._begin = self._path.stat().st_size if from_end and self._path.exists() else 0
+        self.unread = False
+        """Nobody reads what is copied any more."""
+        self.within_a_line = False
+
+    _file: BinaryIO | None
+
+    def more(self) -> bool:
+        """Copy what there is; whether there was anything."""
+        if self._file is None:
+            with contextlib.suppress(OSError):
+                self._file = self._path.open("rb")
+                self._file.seek(self._begin)
+        some = False
+        while self._file is not None and (data := self._file.read(65536)):
+            some, self.within_a_line = True, not data.endswith(b"\n")
+            rest = memoryview(b"" if self.unread else data)
+            while rest:
+                try:
+                    rest = rest[os.write(self._out, rest) :]
+                except BrokenPipeError:
+                    self.unread = True
+                    return True
+        return some
 
 
 class Foreground:
-    """Follows one job until it ends: signals in, output from byte `log_from` on and narration out."""
+    """Follows one job until it ends: signals in, output out, where stderr is apart to stderr; news by `says`."""
 
-    def __init__(
-        self, directory: Path, out: BinaryIO, say_line: Callable[[str], None] = say, *, log_from: int = 0
-    ) -> None:
+    def __init__(self, directory: Path, files: tuple[str, str], says: Narration, *, from_end: bool = False) -> None:
+        """`files`: of stdout and of stderr ('': the same). `from_end`: what they hold already is not copied."""
         self.directory = directory
-        self.out = out
-        self.say = say_line
+        self._says = says
         self._status: protocol.Status | None = None
-        self._log: BinaryIO | None = None
-        self._log_from = log_from
+        self._copies = [Copy(path, out, from_end=from_end) for out, path in enumerate(files, start=1) if path]
+        self._unread_s: float | None = None
+        self._end_told = False
 
     def listen(self) -> None:
         """Take over the forwarded signals; call it before the job is started, so that none is lost."""
@@ -102,30 +177,30 @@ class Foreground:
         for found in signals.taken():
             if not stopping.tell_keeper(job, RelayedSignal(found.number, found.pid)) and (child := job.alive("child")):
                 proc.signal_group(child, found.number)
-                self.say(f"signal {found.number} passed on; the keeper does not answer")
 
-    def copy_log(self, path: Path) -> None:
-        if self._log is None:
+    def copy(self, job: store.Job) -> None:
+        """Copy the output; once nobody reads it, end a command that writes on, as it would end alone."""
+        wrote, *_ = [copy.more() for copy in self._copies]
+        self._says.within_a_line = self._copies[-1].within_a_line
+        child = job.alive("child")
+        if not (self._copies[0].unread and wrote) or child is None:
+            return
+        if self._unread_s is None:
+            self._unread_s = time.monotonic()
             with contextlib.suppress(OSError):
-                self._log = path.open("rb")
-                self._log.seek(self._log_from)
-        while self._log is not None and (data := self._log.read(65536)):
-            try:
-                self.out.write(data)
-                self.out.flush()
-            except BrokenPipeError:
-                # the reader of our stdout is gone; the job and its log go on
-                self.out = Path(os.devnull).open("wb")  # noqa: SIM115
-                return
+                (self.directory / UNREAD).touch()
+            proc.signal_group(child, signal.SIGPIPE)
+        elif time.monotonic() - self._unread_s > HEEDS_S and not self._end_told:
+            self._end_told = stopping.by_keeper(job, now=False)
 
     def look(self) -> store.Job | None:
         job = store.load(self.directory)
         if job is not None:
             self.forward(job)
-            self.copy_log(job.log)
+            self.copy(job)
             status = job.status()
             for line in narrate(self._status, status):
-                self.say(line)
+                self._says.news(line)
             self._status = status
         return job
 
@@ -141,12 +216,16 @@ class Foreground:
                     break
             time.sleep(POLL_S)
         job = self.look()
+        return 1 if job is None else exit_code(job)
+
+    def summary(self) -> str:
+        """The account of the job that has ended; '' if it is gone."""
+        job = store.load(self.directory)
         if job is None:
-            return 1
+            return ""
         now = job.status()
         split = story.split_at_a_look(job, now)
-        self.say(summary(now, gave(split) if split else ""))
-        return exit_code(job)
+        return summary(now, gave(split) if split else "")
 
 
 TRY_POLL_S = 0.2
@@ -179,7 +258,7 @@ def follow_try(directory: Path) -> None:
     job = store.load(directory)
     if job is not None and job.exit is not None:
         stopped = job.exit.get("stopped")  # by a user: its reaction to that is not a crash
-        for line in () if stopped else tail(job.log):
+        for line in () if stopped else [*tail(job.log), *(tail(job.err) if job.err else ())]:
             click.echo(line, err=True)
         code = exit_code(job)
         due = time.monotonic() + TOLD_S

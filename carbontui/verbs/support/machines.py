@@ -9,15 +9,13 @@ import sys
 import time
 from pathlib import Path
 
-import click
-
 from carbontui import units
 from carbontui.job import spec as job_spec
 from carbontui.job.keeper import resume
 from carbontui.slurm import commands, successor
 from carbontui.system import bounded_command, ssh
 from carbontui.verbs.support.command import Failure, refused
-from carbontui.verbs.support.foreground import UNLOADED_EXIT, say
+from carbontui.verbs.support.foreground import UNLOADED_EXIT
 
 ANSWER_S = 20.0
 ANSWER_B = 2**20
@@ -62,12 +60,11 @@ def _check(name: str) -> None:
 
 
 def of_slurm() -> job_spec.Nodes | None:
-    """The machines of this Slurm job if there are several; an error in finding them is printed, and kept."""
+    """The machines of this Slurm job if there are several; an error in finding them is kept."""
     try:
         names = commands.promised_nodes(os.environ)
     except commands.SlurmError as error:
         fault = f"the other nodes of this job cannot be listed ({error}): they are neither metered nor controlled"
-        click.echo(f"carbontui: {fault}", err=True)
         return job_spec.Nodes(own="", others=(), fault=fault)
     if not names:
         return None
@@ -83,17 +80,16 @@ def check_resubmit() -> None:
         raise Failure("--resubmit: only in a Slurm batch script, outside srun; elsewhere leave it out", 2)
 
 
-def resubmit(directory: Path, code: int) -> int:
-    """After the job's end: submit the successor of one that was unloaded; the exit code for this process."""
+def resubmit(directory: Path, code: int) -> tuple[int, str]:
+    """After the job's end: submit the successor of one that was unloaded; the exit code for this process, and what to
+    say of it."""
     if code != UNLOADED_EXIT:
-        return code
+        return code, ""
     now = time.time()
     not_before = resume.not_before(str(directory / "resume.json")) or now
     try:
         new = successor.submit(os.environ, not_before_s=not_before, now_s=now)
     except commands.SlurmError as error:
-        say(f"unloaded, but its successor cannot be submitted ({error}); submit it again by hand: it resumes")
-        return code
+        return code, f"unloaded, but its successor cannot be submitted ({error}); submit it again by hand: it resumes"
     wait = max(0.0, not_before - now)
-    say(f"unloaded; continues as Slurm job {new}, starting in {wait:.0f} s")
-    return 0
+    return 0, f"unloaded; continues as Slurm job {new}, starting in {wait:.0f} s"

@@ -12,12 +12,20 @@ import msgspec
 
 from carbontui import link, protocol
 from carbontui.job import store
+from carbontui.job.keeper import orders
+from carbontui.text.statements import words
 from carbontui.verbs.support import streams
 from carbontui.verbs.support.command import Failure
 
+ANSWER_S = 7.5
+"""How long a supervisor has for an answer: with a second try less than twenty seconds."""
 RETRY_S = 15.0
 """Seconds a verb waits for a supervisor that is being replaced; the keeper needs about six to notice and restart it."""
 T = TypeVar("T")
+
+
+class Unanswered(Failure):
+    """No supervisor of a live job answers."""
 
 
 def find(wanted: str | None) -> store.Job:
@@ -38,15 +46,32 @@ def live_or_last(wanted: str | None) -> store.Job:
 
 def ask(job: store.Job, message: Any, kind: type[T]) -> T:
     """One request and its answer. Waits RETRY_S for a supervisor that is being replaced, then raises Failure (3)."""
-    answer = _patiently(job, lambda: link.ask(job.socket, message, 10.0))
+    answer = _patiently(job, lambda: link.ask(job.socket, message, ANSWER_S))
     if not isinstance(answer, kind):
         raise Failure(f"job {job.id} gave an unexpected answer", 1)
     return answer
 
 
 def order(job: store.Job, verb: protocol.Verb, args: dict[str, Any] | None = None) -> protocol.Result:
-    """Send a command; the supervisor's answer. Raises Failure with its reason and exit code where it refuses."""
-    return accepted(ask(job, protocol.Cmd(1, verb, args or {}), protocol.Result))
+    """Send a command; the supervisor's answer. If none answers while the keeper lives, which brings one, the order is
+    stored for it. Raises Failure with its reason and exit code where it is refused."""
+    try:
+        return accepted(ask(job, protocol.Cmd(1, verb, args or {}), protocol.Result))
+    except Unanswered:
+        if not leave_order(job, verb, args or {}):
+            raise
+        return protocol.Result(1, True, text=words(protocol.statement("order_waits", who="supervisor"), time.time()))
+
+
+def leave_order(job: store.Job, verb: protocol.Verb, args: dict[str, Any]) -> bool:
+    """Store an order in orders.log for a supervisor to come; False if none will, or the disk does not take it."""
+    if not (store.load(job.dir) or job).kept:
+        return False
+    try:
+        orders.append(os.fspath(job.dir), orders.LoggedOrder(verb, args, link.whoami(), time.time(), accepted=False))
+    except OSError:
+        return False
+    return True
 
 
 def accepted(answer: protocol.Result) -> protocol.Result:
@@ -63,26 +88,42 @@ def snap(job: store.Job) -> protocol.Snap:
 
 def _patiently(job: store.Job, once: Callable[[], T]) -> T:
     if job.foreign:
-        reach = f", like: srun --jobid=ID --overlap --nodelist={job.host} carbontui" if job.scheduler else ""
-        raise Failure(f"job {job.id} runs on {job.host}; run this command there{reach}", 3)
+        raise unknown(job)
     due = time.monotonic() + RETRY_S
     while True:
         try:
             return once()
         except link.LinkError as error:
             fresh = store.load(job.dir) or job
-            if not fresh.live:
+            known = fresh.life
+            if known.state == "dead":
                 over = fresh.status()
                 why = f": {over.reason.text}" if over.state == "lost" else ""
                 raise Failure(f"job {job.id} is over ({over.state}{why})", 3) from None
-            if time.monotonic() >= due:
-                raise Failure(f"no supervisor of job {job.id} answers ({error})", 3) from None
+            if known.state == "unknown":
+                raise unknown(fresh) from None
+            if fresh.orphaned:  # nobody replaces it
+                raise Failure(f"job {job.id} runs, {fresh.status().reason.text}", 3) from None
+            hidden = fresh.unseen is not None and not fresh.kept
+            if hidden or time.monotonic() >= due:
+                where = f"; {words(fresh.unseen, time.time())}" if fresh.unseen else ""
+                kind = Failure if hidden else Unanswered
+                raise kind(f"no supervisor of job {job.id} answers ({error}){where}", 3) from None
         time.sleep(0.2)
+
+
+def unknown(job: store.Job, code: int = 3) -> Failure:
+    """That nothing is known of its life from here, and why."""
+    if job.foreign:
+        reach = f", like: srun --jobid=ID --overlap --nodelist={job.host} carbontui" if job.scheduler else ""
+        return Failure(f"job {job.id} runs on {job.host}; run this command there{reach}", code)
+    why = "" if job.unseen is None else f": {words(job.unseen, time.time())}"
+    return Failure(f"whether job {job.id} lives is not known{why}", code)
 
 
 def warn_lost(job: store.Job) -> None:
     """Name the command that resumes a job whose processes are gone, as after a reboot."""
-    if not job.live and not job.foreign and job.restart_command:
+    if job.restart_command and (job.dead or job.orphaned):
         click.echo(f"carbontui: {job.status().reason.text}", err=True)
 
 
@@ -106,13 +147,20 @@ def as_json(value: Any) -> str:
 def lease_warnings() -> list[str]:
     """Power limits that a dead job left behind on this machine, one line each.
 
-    A job whose supervisor lives leaves none: the next agent takes over the lease of a dead one.
+    A job that may have a supervisor leaves none: its next agent takes over the lease of a dead one.
     """
     from carbontui.power.limit import leases
 
-    guarded = {job.id for job in store.jobs() if job.alive("supervisor")}
-    stale = (lease for lease in leases.stale_leases() if lease.job not in guarded)
-    return [f"{lease.text}; to restore it: carbontui doctor --mend, or {lease.fix}" for lease in stale]
+    stale = leases.stale_leases()
+    living = {job.id: job for job in store.jobs() if not job.dead} if stale else {}
+    told = []
+    for lease in stale:
+        job = living.get(lease.job)
+        if job is None:
+            told.append(f"{lease.text}; to restore it: carbontui doctor --mend, or {lease.fix}")
+        elif job.orphaned and not job.alive("supervisor"):
+            told.append(f"{lease.text}, and trains on; to take it up: carbontui restart {job.id}, or {lease.fix}")
+    return told
 
 
 def low_limits() -> list[str]:

@@ -104,7 +104,7 @@ def test_state_line_pause_watts_and_notices_say_who_is_silent():
     assert told.power_w is None and told.provenance["power_w"].source == "unknown: n2"
     said = [one.code for one in notices.notices(made, seen, ())]
     assert "silent" in said and "nodes_unread" in said
-    assert drawn(commands.pause_asked(made, seen)) == "requested; waiting for the current step to end; silent: n2"
+    assert drawn(commands.pause_asked(made, seen)) == "accepted, waiting for the current step to end; silent: n2"
 
 
 def test_a_job_that_is_over_misses_nobody():

@@ -260,7 +260,7 @@ def test_a_cap_is_answered_when_the_boards_have_and_with_what_they_said():
     assert cap_said(outcomes=by_clock) == "cap of 300 W per GPU requested; by a clock lock"
     refused = {"GPU-a": Outcome("GPU-a", False, "no_permission", text="only root may")}
     assert cap_said(outcomes=refused) == "cap of 300 W per GPU requested, not capped: only root may"
-    assert cap_said(job_state(decision=decision("waiting"))) == "cap of 300 W per GPU requested: set when it starts"
+    assert cap_said(job_state(decision=decision("waiting"))) == "cap of 300 W per GPU accepted, waiting for the start"
 
 
 def test_a_script_without_an_end_leaves_the_work_unknown_and_the_job_visible():

@@ -105,6 +105,16 @@ def test_one_that_comes_back_holds_and_its_cost_is_measured():
     assert state.may_unload and state.progress.step == 504
 
 
+def test_one_whose_data_comes_in_another_order_says_so_and_plans_pause_it():
+    back = rank(can_unload=True, step=4, start_step=500, start_known=True, data_order="other")
+    state, _ = told(returning(), at(27, ranks=(back,), starts=2))
+    assert state.unloading.resumes is True and not state.may_unload
+    assert "its steps are exact, the order of its data is not" in drawn(state.unloading.result)
+    same = rank(can_unload=True, step=4, start_step=500, start_known=True, data_order="same")
+    state, _ = told(returning(), at(27, ranks=(same,), starts=2))
+    assert state.may_unload and "weights and data order are an undisturbed run's" in drawn(state.unloading.result)
+
+
 def test_one_that_begins_elsewhere_does_not_hold_and_is_counted_from_there():
     back = rank(can_unload=True, step=4, start_step=0, start_known=True)
     state, _ = told(returning(), at(27, ranks=(back,), starts=2))

@@ -65,6 +65,8 @@ class Command:
     cmd: protocol.Cmd
     by: str
     inputs: Inputs
+    accepted: bool = False
+    """It was checked when it was given, to a predecessor: what is not known yet (the boards) refuses it no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +152,8 @@ def advance(now: JobState, event: Event) -> tuple[JobState, tuple[Effect | Reply
             return job.hear(now, rank, inputs), ()
         case LastCount(rank, inputs):
             return job.hear_left(now, rank, inputs), ()
-        case Command(cmd, by, inputs):
-            after, reply = commands.apply(now, cmd, inputs, by)
+        case Command(cmd, by, inputs, accepted):
+            after, reply = commands.apply(now, cmd, inputs, by, accepted=accepted)
             return after, (*reply.effects, replace(reply, effects=()))
         case PlanMade(plan, frontier):
             return replace(now, plan=plan, frontier=frontier, plan_fault=None), ()

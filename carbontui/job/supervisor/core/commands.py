@@ -53,8 +53,13 @@ class Reply:
     awaits: Literal["pause", "cap"] | None = None
 
 
-def apply(state: JobState, cmd: protocol.Cmd, inputs: Inputs, by: str) -> tuple[JobState, Reply]:
-    """The state after one command of `by`, with its reply and effects; a refused command leaves the state unchanged."""
+def apply(
+    state: JobState, cmd: protocol.Cmd, inputs: Inputs, by: str, *, accepted: bool = False
+) -> tuple[JobState, Reply]:
+    """The state after one command of `by`, with its reply and effects; a refused command leaves the state unchanged.
+
+    `accepted`: it was taken before, so boards and site budget are not asked again.
+    """
     if not state.live:
         return state, _no(statement("job_over", job=state.spec.job, state=state.decision.state), 3)
     try:
@@ -70,7 +75,7 @@ def apply(state: JobState, cmd: protocol.Cmd, inputs: Inputs, by: str) -> tuple[
             return _rehearse(state, cmd, inputs, by)
         if cmd.verb == "guess":
             return _guess(state, cmd, by)
-        return _override(state, cmd, inputs, by)
+        return _override(state, cmd, inputs, by, accepted=accepted)
     except OverrideError as refusal:
         return state, _no(refusal.said, 2)
     except ValueError as error:  # of a user's text: names it, and the forms that are understood
@@ -181,13 +186,13 @@ def _rehearse(state: JobState, cmd: protocol.Cmd, inputs: Inputs, by: str) -> tu
     return new, Reply(Answered(statement("rehearsal_begins")), done)
 
 
-def _override(state: JobState, cmd: protocol.Cmd, inputs: Inputs, by: str) -> tuple[JobState, Reply]:
+def _override(state: JobState, cmd: protocol.Cmd, inputs: Inputs, by: str, *, accepted: bool) -> tuple[JobState, Reply]:
     watts: float | None = None
     if cmd.verb == "cap":
         watts = _number(cmd.args.get("value_w"), override.NO_WATTS)
-        if refusal := capabilities.why_no_cap(state, inputs, watts):
+        if not accepted and (refusal := capabilities.why_no_cap(state, inputs, watts)):
             return state, _no(refusal, 4)
-    if cmd.verb == "boost" and (refusal := site_claim.why_no_boost(state, inputs)):
+    if cmd.verb == "boost" and not accepted and (refusal := site_claim.why_no_boost(state, inputs)):
         return state, _no(refusal, 4)
     until = _until(state, cmd, inputs)
     held = override.apply(state.override, cmd.verb, by=by, expected_gen=cmd.override_gen, until_s=until, value_w=watts)
@@ -285,6 +290,16 @@ def cap_held(state: JobState, inputs: Inputs, watts: float) -> Answered | None:
 def cap_asked(watts: float) -> Answered:
     """The answer if no board has answered in time."""
     return Answered(statement("cap_unanswered", watts=watts))
+
+
+WAITING = ("pause_asked", "cap_unanswered", "cap_at_start")
+"""Answers that say themselves what they wait for."""
+
+
+def ordered(answer: Answered, *, stored: bool, unheard: bool) -> Statement:
+    """The answer to an order with how far it is in force. `unheard`: the keeper carries it out, and does not answer."""
+    force = "keeper" if unheard else "" if answer.said.code in WAITING else "now"
+    return statement("ordered", said=answer.said, force=force, stored=stored)
 
 
 def _no(why: Statement, code: int) -> Reply:

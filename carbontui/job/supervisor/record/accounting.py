@@ -157,19 +157,19 @@ class Accounting:
         Before the training has named its boards all visible ones are counted. What a full disk prevents is retried by
         the next call.
         """
-        given_back = 0.0
         self.write(everything=True)
-        for device in devices:
-            rows = self.journal.disown(device)
-            if rows is None:
-                continue
-            for t0, joules, how, state in rows:
-                self.ledger.take_back(device, t0, joules, how, state)
-                self.lived.drew(-joules, state, gpu=True)
-                given_back += joules
-            self.watts.forget(device)
-            self.meter.drop([device])
-        return given_back
+        return sum(self.take_back(device, self.journal.disown(device)) for device in devices)
+
+    def take_back(self, device: str, rows: list[tuple[float, float, str, str]] | None) -> float:
+        """Subtract the rows of a device that the journal has given back; the joules."""
+        if rows is None:
+            return 0.0
+        for t0, joules, how, state in rows:
+            self.ledger.take_back(device, t0, joules, how, state)
+            self.lived.drew(-joules, state, gpu=True)
+        self.watts.forget(device)
+        self.meter.drop([device])
+        return sum(joules for _, joules, *_ in rows)
 
     @property
     def metered_boards(self) -> frozenset[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -38,6 +39,10 @@ Confined = Callable[[str], AbstractContextManager[bool | None]]
 
 
 DOUBT_FROM = 3
+SETTINGS = ("overrides", "forbidden", "budget", "allowances")
+"""What people have set: never overwritten by a default because it could not be read."""
+READ_TRIES = 3
+READ_AGAIN_S = 1.0
 IN_DOUBT = ("plan", "learned", "boards", "budget", "control", "progress", "forbidden", "overrides")
 """Settings dropped one by one after repeated deaths, in this order: first what can be rebuilt, user commands last."""
 
@@ -54,6 +59,9 @@ class Handover:
     missing: str = ""
     """What was lost with a damaged or removed journal; '' when nothing was."""
 
+    left_out: tuple[str, ...] = ()
+    """The settings that could not be read, by part: defaults are in force, and the journal keeps what it has."""
+
     # --- taking over ---
 
     def restore(self, state: JobState, now_s: float, mono_s: float, silent_deaths: int = 0) -> JobState:
@@ -62,6 +70,11 @@ class Handover:
         After `silent_deaths` of predecessors in a row, stored settings are dropped one after another.
         """
         doubted = IN_DOUBT[: max(0, silent_deaths - DOUBT_FROM + 1)]
+        for _ in range(READ_TRIES):
+            if not (why := self.journal.unreadable()):
+                break
+            time.sleep(READ_AGAIN_S)
+        unread = list(SETTINGS) if why else []
 
         def kept_as(kind: type[Any]) -> Callable[[Any], Any]:
             return lambda kept: msgspec.convert(kept or {}, kind)
@@ -90,9 +103,17 @@ class Handover:
             if key in doubted:
                 self.recorder.say(words(statement("stored_left_out", deaths=silent_deaths, part=part), now_s))
                 self.recorder.event("left_out", part=key)
+                unread.append(key)
                 continue
+            before = state
             with self.confined(part):
                 state = replace(state, **{name: restored(_checked(self.journal.recall(key)))})
+            if state is before:
+                unread.append(key)
+        self.left_out = tuple(restorers[key][0] for key in unread if key in SETTINGS)
+        for key in unread:
+            if key in SETTINGS:
+                self.journal.leave(key, _kept(state, key))
         with self.confined("stored_account"):
             state = self._replace_lost(state)
         return state
@@ -145,11 +166,9 @@ class Handover:
         keep = self.journal.keep
         keep("progress", state.progress)
         keep("learned", state.measured)
-        keep("overrides", state.override)
-        keep("forbidden", state.forbidden)
         keep("control", state.asked)
-        keep("budget", state.budget)
-        keep("allowances", allowances.to_kept(state.allowances))
+        for key in SETTINGS:
+            keep(key, _kept(state, key))
         keep("unloading", state.unloading)
         keep("tried", state.tried)
         keep("boards", boards.to_kept(state.boards, state.asked.limit_w, inputs.limits.left))
@@ -157,6 +176,13 @@ class Handover:
         if account is None:
             account, _ = expected_end.statement(state, inputs, course(state, inputs))
         keep("accounts", basis(state, inputs, run_now, self.accounting.carried_over.gco2_g, account))
+
+
+def _kept(state: JobState, key: str) -> object:
+    """A setting as the journal keeps it."""
+    if key == "allowances":
+        return allowances.to_kept(state.allowances)
+    return {"overrides": state.override, "forbidden": state.forbidden, "budget": state.budget}[key]
 
 
 def _checked(kept: Any) -> Any:

@@ -30,10 +30,14 @@ class LastCounts:
                         found.append((written_ns, hello, obs))
         return [(hello, obs) for _, hello, obs in sorted(found, key=lambda row: row[0])]
 
-    def forget(self) -> None:
+    def counted(self) -> dict[Path, int]:
+        """The files read so far: what is to be forgotten once their content is in the journal."""
+        return dict(self._read)
+
+    def forget(self, counted: dict[Path, int]) -> None:
         """Remove files whose content is in the journal. A file rewritten meanwhile stays."""
-        for path, written_ns in self._read.items():
+        for path, written_ns in counted.items():
             with contextlib.suppress(OSError):
                 if path.stat().st_mtime_ns == written_ns:
                     path.unlink()
-        self._read.clear()
+            self._read.pop(path, None)

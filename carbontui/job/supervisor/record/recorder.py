@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from carbontui import protocol, units
 from carbontui.job.clock import Clock
 from carbontui.job.journal import Journal
+from carbontui.job.supervisor.record.disk import to_stderr
 from carbontui.protocol import Statement
 from carbontui.text import events
 from carbontui.text.statements import in_words, words
@@ -17,11 +17,19 @@ from carbontui.text.statements import in_words, words
 RECENT = 4
 
 
+_write: Callable[[bytes], None] = to_stderr
+
+
+def write_by(write: Callable[[bytes], None]) -> None:
+    """From now on lines are written by this."""
+    global _write
+    _write = write
+
+
 def say(text: str) -> None:
     """Write a line to carbontui.log, which is our stderr; a full disk is ignored."""
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    with contextlib.suppress(OSError):
-        os.write(2, f"{stamp} supervisor: {units.printable(text)}\n".encode(errors="replace"))
+    _write(f"{stamp} supervisor: {units.printable(text)}\n".encode(errors="replace"))
 
 
 @dataclass(eq=False)

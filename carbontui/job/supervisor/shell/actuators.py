@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from carbontui.job.keeper.messages import Last, Stop
 from carbontui.job.supervisor.core.effects import (
@@ -23,6 +24,7 @@ from carbontui.job.supervisor.core.effects import (
 )
 from carbontui.job.supervisor.core.state.inputs import LimitNews
 from carbontui.job.supervisor.record.accounting import Accounting
+from carbontui.job.supervisor.record.disk import Disk
 from carbontui.job.supervisor.record.recorder import Recorder
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
 from carbontui.job.supervisor.shell.server import Server
@@ -46,7 +48,9 @@ class Actuators:
     keep: Callable[[], None]
     calibrate: Callable[[str], None]
     changed: Callable[[], None]
+    disk: Disk
     _limiting: asyncio.Task[None] | None = None
+    _disowning: asyncio.Task[None] | None = None
 
     @property
     def limits(self) -> LimitNews:
@@ -66,7 +70,8 @@ class Actuators:
             case WatchBoards(boards, own_pids, elsewhere):
                 self.agent.watch(boards, own_pids=own_pids, elsewhere=elsewhere)
             case ReverseBooking(boards):
-                self.disown(boards)
+                if self._disowning is None or self._disowning.done():
+                    self._disowning = asyncio.ensure_future(self.disown(boards))
             case Record(kind, facts, at_s):
                 self.recorder.event(kind, at_s, **facts)
             case LogLine(said):
@@ -84,8 +89,13 @@ class Actuators:
             case _:
                 self.keeper.send(effect)
 
-    def disown(self, boards: tuple[str, ...]) -> None:
-        joules = self.accounting.disown(boards)
+    async def disown(self, boards: tuple[str, ...]) -> None:
+        """Take back what was booked for these boards; what a disk prevents is tried again by the next tick."""
+        self.accounting.write(everything=True)
+        joules = 0.0
+        for board in boards:
+            rows = await self.disk.do(partial(self.accounting.journal.disown, board))
+            joules += self.accounting.take_back(board, rows)
         self.recorder.event("disowned", boards=list(boards), joules=joules)
         self.recorder.say(statement("boards_disowned", joules=joules, boards=boards))
 

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import signal
 import socket
+import struct
+import termios
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 from carbontui.job import launch, restart, spool, stopping
 from carbontui.job.child import Child, exited
-from carbontui.job.keeper.messages import ChildFacts, Order, Stop, decode_child, encode
+from carbontui.job.keeper.messages import Beat, ChildFacts, Order, Stop, decode_child, encode
 from carbontui.protocol import statement
 from carbontui.system import proc
 from carbontui.text.statements import words
 
 SAME = ("retry", "retried", "fall_back", "fell_back", "trying", "freeze_why")
 """What is known of the command as the keeper tells it."""
+DEAF_S = 3.0
+"""A keeper that lives reads at once what it is sent."""
 
 
 class KeeperHandle:
@@ -34,11 +40,20 @@ class KeeperHandle:
         self.facts: ChildFacts | None = None
         """The keeper's last message, or without a keeper the contents of job.json; None before either is known."""
         self._stop_task: asyncio.Task[None] | None = None
+        self._stop: Stop | None = None
+        """The newest stop that was asked for."""
+        self._read_mono = time.monotonic()
+        """When the keeper was last seen to have read all that it was sent."""
 
     @property
     def guarded(self) -> bool:
         """Whether the keeper is alive, to restart and to report."""
         return self._socket is not None
+
+    @property
+    def deaf(self) -> bool:
+        """Whether the keeper lives and reads nothing: stopped or held up, it hears everything once it goes on."""
+        return self.guarded and time.monotonic() - self._read_mono > DEAF_S
 
     @property
     def pid(self) -> int | None:
@@ -119,6 +134,14 @@ class KeeperHandle:
             with contextlib.suppress(OSError):
                 self._socket.send(encode(order))
 
+    def beat(self) -> None:
+        """A heartbeat, and with it every stop that the keeper has not confirmed: its socket may have been full."""
+        if self._socket is not None and not _unread_b(self._socket):
+            self._read_mono = time.monotonic()
+        self.send(Beat())
+        if self._stop is not None and not (self.facts and self.facts.stopping):
+            self.send(self._stop)
+
     def child(self) -> Child:
         """The child as reported by the keeper, or by the process table once the keeper is gone."""
         facts = self.facts or ChildFacts("waiting")
@@ -139,7 +162,8 @@ class KeeperHandle:
     def stop(self, *, now: bool) -> None:
         """Stop the child through the keeper, or directly when it is gone."""
         if self.guarded:
-            self.send(Stop(now))
+            self._stop = Stop(now)
+            self.send(self._stop)
         elif self._stop_task is None or now:
             if self._stop_task:
                 self._stop_task.cancel()
@@ -157,3 +181,10 @@ class KeeperHandle:
                 asyncio.get_running_loop().remove_reader(self._socket.fileno())
             self._socket.close()
             self._socket = None
+
+
+def _unread_b(link: socket.socket) -> int:
+    """Bytes of memory that the other end has not read yet (SIOCOUTQ); 0 if that is not known."""
+    with contextlib.suppress(OSError):
+        return int(struct.unpack("i", fcntl.ioctl(link, termios.TIOCOUTQ, bytes(4)))[0])
+    return 0

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
@@ -18,6 +19,7 @@ from carbontui.grid.feed import Feed
 from carbontui.grid.types import GridForecast
 from carbontui.job import history, runlog, store
 from carbontui.job.history import HistoryError
+from carbontui.job.keeper.orders import LoggedOrder
 from carbontui.job.supervisor.core import commands
 from carbontui.job.supervisor.core.advance import Command, RankChanged
 from carbontui.job.supervisor.core.effects import want_of
@@ -29,12 +31,14 @@ from carbontui.job.supervisor.record.loss_history import LossHistory
 from carbontui.job.supervisor.record.recorder import Recorder
 from carbontui.job.supervisor.record.watt_history import WattHistory
 from carbontui.job.supervisor.shell.door import Door
+from carbontui.job.supervisor.shell.orders import STORED_S, Orders
 from carbontui.job.supervisor.shell.replanner import Replanner
 from carbontui.job.supervisor.shell.sensors import rank_of
 from carbontui.job.supervisor.shell.server import Peer
 from carbontui.job.supervisor.shell.ticks import Ticks
 from carbontui.power.agent import view as capability
 from carbontui.power.agent.handle import AgentHandle
+from carbontui.protocol import statement
 from carbontui.text.replies import curve_lines
 from carbontui.text.statements import in_words, words
 
@@ -48,7 +52,7 @@ class Requests:
     """Answers from the state; changes it only through the pure functions of the core.
 
     `look` returns the current inputs, `describe` their Status, `wake` asks for an immediate tick, `rank_left` is called
-    when a training process has gone.
+    when a training process has gone; `deaf` says whether the keeper does not answer.
     """
 
     door: Door
@@ -65,6 +69,8 @@ class Requests:
     wake: Callable[[], None]
     rank_left: Callable[[], None]
     feed: Feed
+    orders: Orders
+    deaf: Callable[[], bool]
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
     _losses: LossHistory = field(default_factory=LossHistory)
     _band: tuple[GridForecast | None, protocol.Band | None, protocol.PriceSlots | None] = (None, None, None)
@@ -148,11 +154,12 @@ class Requests:
             case protocol.StatusAsk():
                 return protocol.StatusAnswer(ask.id, await self.status_now())
             case protocol.LogRead():
-                return runlog.read(Path(state.spec.log), ask)
+                err = Path(state.spec.err) if state.spec.err else None
+                return await asyncio.to_thread(runlog.read, Path(state.spec.log), ask, err)
             case protocol.HistoryAsk():
                 return await self._past(ask)
             case protocol.JobsAsk():
-                return protocol.JobsAnswer(ask.id, tuple(job.status() for job in store.jobs()[:50]))
+                return protocol.JobsAnswer(ask.id, await asyncio.to_thread(_statuses))
             case protocol.EventsAsk():
                 return await self._events(ask)
             case protocol.AbilitiesAsk():
@@ -211,14 +218,45 @@ class Requests:
         self.wake()
         if reply is None:
             return protocol.Result(cmd.id, False, error=f"{cmd.verb} failed: see carbontui.log", exit_code=1)
-        if reply.answer is not None:
+        if reply.answer is not None and (reply.answer.exit_code or cmd.args.get("show")):
             return self._result(cmd, reply.answer)
-        if reply.awaits == "pause":
+        stored = self.orders.store(self._order(cmd, by))
+        due = time.monotonic() + STORED_S
+        answer = reply.answer
+        if answer is None and reply.awaits == "pause":
             held = await self.ticks.until(lambda: commands.pause_held(self.door.state, self.look()), ACK_WAIT_S)
-            return self._result(cmd, held or commands.pause_asked(self.door.state, self.look()))
-        watts = float(cmd.args["value_w"])
-        taken = await self.ticks.until(lambda: commands.cap_held(self.door.state, self.look(), watts), ACK_WAIT_S)
-        return self._result(cmd, taken or commands.cap_asked(watts))
+            answer = held or commands.pause_asked(self.door.state, self.look())
+        elif answer is None:
+            watts = float(cmd.args["value_w"])
+            taken = await self.ticks.until(lambda: commands.cap_held(self.door.state, self.look(), watts), ACK_WAIT_S)
+            answer = taken or commands.cap_asked(watts)
+        await asyncio.wait({stored}, timeout=max(0.0, due - time.monotonic()))
+        durable = stored.done() and stored.exception() is None
+        # the keeper alone starts and ends the command
+        unheard = self.deaf() and (cmd.verb == "stop" or self.door.state.child.state != "running")
+        said = commands.ordered(answer, stored=durable, unheard=unheard)
+        return self._result(cmd, answer._replace(said=said))
+
+    def _order(self, cmd: protocol.Cmd, by: str) -> LoggedOrder:
+        """The accepted command as it is stored: the plan's next change is a time."""
+        args, until_s = cmd.args, self.door.state.override.until_s
+        if args.get("until") == "next" and until_s is not None:
+            args = {**args, "until": units.iso(until_s)}
+        return LoggedOrder(cmd.verb, args, by, time.time(), accepted=True)
+
+    def take_again(self, order: LoggedOrder) -> None:
+        """Carry out an order of orders.log, as of the time it was given."""
+        at = replace(self.look(), now_s=self.door.state.clock.at_wall(order.at))
+        try:
+            cmd = msgspec.convert({"id": 0, "verb": order.verb, "args": order.args}, protocol.Cmd)
+        except ValueError as error:
+            self.recorder.say(statement("order_refused", by=order.by, why=str(error)))
+            return
+        reply = self.door.take(Command(cmd, order.by, at, order.accepted))
+        self.recorder.say(statement("order_taken", verb=cmd.verb, by=order.by))
+        if reply is not None and reply.answer is not None and reply.answer.exit_code:
+            self.recorder.say(statement("order_refused", by=order.by, why=reply.answer.said))
+        self.wake()
 
     def _result(self, cmd: protocol.Cmd, answer: commands.Answered) -> protocol.Result:
         """The answer as the wire has it."""
@@ -227,6 +265,10 @@ class Requests:
         if answer.exit_code:
             return protocol.Result(cmd.id, False, error=text, exit_code=answer.exit_code, data=data)
         return protocol.Result(cmd.id, True, text=text, data=data)
+
+
+def _statuses() -> tuple[protocol.Status, ...]:
+    return tuple(job.status() for job in store.jobs()[:50])
 
 
 def abilities(state: JobState, inputs: Inputs, ask: protocol.AbilitiesAsk) -> protocol.AbilitiesAnswer:

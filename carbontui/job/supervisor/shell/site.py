@@ -38,6 +38,7 @@ class SiteClaim:
             supervisor=self._me,
             keeper=_who(self.keeper.keeper_pid),
             child=_who(inputs.child_pid),
+            pidns=self.ledger.pidns,
         )
         try:
             share = self.ledger.exchange(entry, time.time())

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import socket
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -18,6 +20,7 @@ from carbontui.job.supervisor.core.state import forbidden
 from carbontui.job.supervisor.core.state.inputs import FRESH_S, Inputs
 from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.core.view import notices, provenance, status
+from carbontui.job.supervisor.record.disk import Disk
 from carbontui.job.supervisor.shell import metrics
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
 from carbontui.power.agent.handle import AgentHandle
@@ -42,6 +45,8 @@ class Snapshots:
     faults: Callable[[], Iterable[Statement]]
     joules: Callable[[], Mapping[str, float]]
     recent: Callable[[], tuple[protocol.Event, ...]]
+    disk: Disk
+    _low: list[Statement] = field(default_factory=list)
     _totals: MonotonicCounter = field(default_factory=MonotonicCounter)
     _metrics: MetricsPlace | None = field(init=False)
     _shown: shown_totals.ShownTotals = field(init=False)
@@ -56,7 +61,7 @@ class Snapshots:
 
     def describe(self, state: JobState, inputs: Inputs) -> protocol.Status:
         pids = protocol.Pids(self.keeper.keeper_pid, os.getpid(), self.agent.pid, self.keeper.pid)
-        found = [*self.faults(), *self._metrics_fault, *_disk_notice(Path(self.spec.log).parent)]
+        found = [*self.faults(), *self._metrics_fault, *self._low]
         told = described(status.status(state, inputs, host=self._host, pids=pids), state, inputs, found)
         return msgspec.structs.replace(self._shown.shown(told, inputs.uptime_s), events=self.recent())
 
@@ -64,13 +69,19 @@ class Snapshots:
     def _metrics_fault(self) -> list[Statement]:
         return [written(self._metrics.fault)] if self._metrics and self._metrics.fault else []
 
-    def write(self, status: protocol.Status) -> None:
+    def write(self, status: protocol.Status) -> asyncio.Future[None]:
         """Write to disk; Prometheus metrics at their own interval, and once the job is over."""
+        over = status.state not in protocol.LIVE_STATES
+        due = self._metrics is not None and (over or self._metrics.due())
+        text = render(metrics.families(status, self.joules(), self._totals)) if due else ""
+        return self.disk.do(partial(self._write, status, text))
+
+    def _write(self, status: protocol.Status, exposition: str) -> None:
         with contextlib.suppress(OSError):
             paths.write_whole(Path(self.spec.dir) / "snapshot.json", msgspec.json.encode(status))
-        over = status.state not in protocol.LIVE_STATES
-        if self._metrics is not None and (over or self._metrics.due()):
-            self._metrics.tell(render(metrics.families(status, self.joules(), self._totals)))
+        if self._metrics is not None and exposition:
+            self._metrics.tell(exposition)
+        self._low = _disk_notice(Path(self.spec.log).parent)
 
     def close(self, *, over: bool) -> None:
         """Stop serving metrics; the job is over, or has a successor."""

@@ -41,6 +41,8 @@ def refusal(state: JobState, inputs: Inputs) -> Statement | None:
         return statement("no_step_yet")
     if not leader.can_unload:
         return statement("nothing_to_checkpoint_with")
+    if state.spec.reads_once:
+        return statement("reads_a_pipe")
     if state.override.current is not None:
         return statement("overridden", by=state.override.current.by)
     if state.calibrating.level is not None:
@@ -175,6 +177,7 @@ def _back(state: JobState, inputs: Inputs, leader: Rank) -> JobState:
         "unload_works",
         step=known.step,
         step_stated=leader.start_known,
+        data_order=leader.data_order,
         loss_before=known.loss,
         loss_after=leader.loss,
         save_s=known.save_s,
@@ -186,6 +189,7 @@ def _back(state: JobState, inputs: Inputs, leader: Rank) -> JobState:
         "step": known.step,
         "resumed_step": began,
         "resumed_step_told": leader.start_known,
+        "data_order": leader.data_order,
         "loss_before": known.loss,
         "loss_after": leader.loss,
         "checkpoint_s": known.save_s,
@@ -194,7 +198,7 @@ def _back(state: JobState, inputs: Inputs, leader: Rank) -> JobState:
         "reload_s": took_s,
         "reload_j": joules,
     }
-    over = Unloading(resumes=True, result=result, facts=facts)
+    over = Unloading(resumes=True, data_order=leader.data_order, result=result, facts=facts)
     return replace(state, measured=measured, unloading=over)
 
 

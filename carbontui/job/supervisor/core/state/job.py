@@ -145,8 +145,10 @@ class JobState:
 
     @property
     def may_unload(self) -> bool:
-        """Whether a plan may unload. The training of a replay is known to resume."""
-        return self.unloading.resumes is True or self.clock.replay
+        """Whether a plan may unload: not where the data would come in another order, which a pause avoids. The training
+        of a replay is known to resume, one that reads a pipe cannot."""
+        resumes = self.unloading.resumes is True and self.unloading.data_order != "other"
+        return (resumes or self.clock.replay) and not self.spec.reads_once
 
     def level_named(self, name: str) -> Level | None:
         return self.plan.table.get(name) if self.plan else None

@@ -30,6 +30,8 @@ class Unloading:
     loss: float | None = None
     resumes: bool | None = None
     """Whether it resumed the last time this was tried; None: never tried."""
+    data_order: str | None = None
+    """Whether the resumed run went on with the `same` batches, or with `other` ones; None: only the script knows."""
     result: Statement | None = None
     """How the last one went."""
     facts: Mapping[str, Any] | None = None

@@ -1,0 +1,86 @@
+"""fastai, CatBoost, spaCy: where a step of their loops ends, and the total. They are paused, not unloaded."""
+
+from __future__ import annotations
+
+from typing import Any, Iterator
+
+from carbontui.client.api import gate
+from carbontui.client.frameworks.base import Loop, quietly, replaces
+
+
+def on_fastai(module: Any) -> None:
+    """fastai.learner has been imported: a batch of fit() that trains is a step; those of lr_find() are none."""
+
+    @replaces(module.Learner, "_do_fit")
+    def fit(inner: Any, self: Any) -> Any:
+        loop = Loop()
+        searches = any(type(one).__name__ == "LRFinder" for one in self.cbs)
+        total = None if searches else quietly(lambda: self.n_epoch * len(self.dls.train))
+        quietly(lambda: loop.begin(0, total))
+        self.carbontui_loop = None if searches else loop
+        try:
+            return inner(self)
+        finally:
+            loop.end()
+            del self.carbontui_loop  # a learner is pickled whole
+
+    @replaces(module.Learner, "one_batch")
+    def batch(inner: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = inner(self, *args, **kwargs)
+        loop = vars(self).get("carbontui_loop")
+        if loop is not None and self.training:
+            loop.ended()
+        return result
+
+
+def on_catboost(module: Any) -> None:
+    """catboost.core has been imported: a boosting round is a step, except on a GPU, where CatBoost calls nobody."""
+
+    @replaces(module.CatBoost, "_train")
+    def train(inner: Any, self: Any, train_pool: Any, test_pool: Any, params: Any, *args: Any, **kwargs: Any) -> Any:
+        loop = Loop()
+        if params.get("task_type") != "GPU":
+            quietly(lambda: loop.begin(0, params.get("iterations", 1000)))
+            params = {**params, "callbacks": _Rounds(loop, params.get("callbacks"))}
+        try:
+            return inner(self, train_pool, test_pool, params, *args, **kwargs)
+        finally:
+            loop.end()
+
+
+class _Rounds:
+    def __init__(self, loop: Loop, script: Any) -> None:
+        self.loop, self.script = loop, script
+
+    def after_iteration(self, info: Any) -> bool:
+        goes_on = self.script is None or bool(self.script.after_iteration(info))
+        self.loop.ended()
+        return goes_on
+
+
+def on_spacy(module: Any) -> None:
+    """spacy.language has been imported: an update() that applies its gradients is a step."""
+
+    @replaces(module.Language, "update")
+    def update(inner: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = inner(self, *args, **kwargs)
+        if kwargs.get("sgd") is not False and gate.framework == 0 and gate.counter is gate.hooked:
+            gate.hooked.step(1)
+        return result
+
+
+def on_spacy_loop(module: Any) -> None:
+    """spacy.training.loop has been imported: its own loop, of `spacy train`, ends a step with each of its rounds. Its
+    most steps are no total, since it stops when nothing improves."""
+
+    @replaces(module, "train_while_improving")
+    def train(inner: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
+        loop = Loop()
+        most = None if kwargs.get("patience", 1) else kwargs.get("max_steps")
+        quietly(lambda: loop.begin(0, most + 1 if most else None))
+        try:
+            for one in inner(*args, **kwargs):
+                loop.ended()
+                yield one
+        finally:
+            loop.end()

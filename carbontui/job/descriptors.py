@@ -1,0 +1,95 @@
+"""What a command is handed besides its environment: its standard input, other open descriptors, one output or two."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import select
+import stat
+import termios
+from pathlib import Path
+from typing import Any, NamedTuple
+
+_NAMED = re.compile(r"/(?:dev|proc/self)/fd/(\d+)\b")
+"""How a shell names a pipe that it has opened for a command: `<(...)`."""
+
+
+class Handed(NamedTuple):
+    """Descriptors of this process that the command is to have; of `stdin` 0 is meant."""
+
+    stdin: bool = False
+    others: tuple[int, ...] = ()
+    path: str | None = None
+    """A file on stdin: where it is opened again, from byte `begin` on."""
+    begin: int = 0
+    pipes: tuple[int, ...] = ()
+    """Pipes among them that the command is to read: once."""
+    terminal: bool = False
+    """Standard input is a terminal, which the command does not get."""
+
+    @property
+    def reads_once(self) -> bool:
+        """What it was handed cannot be read again by a later start of the command."""
+        return bool(self.pipes)
+
+    def spec(self, stdin: int | None) -> dict[str, Any]:
+        """The keeper's part; `stdin`: the number under which it gets standard input."""
+        closes = [stdin if fd == 0 else fd for fd in self.pipes]
+        return {"stdin": stdin, "path": self.path, "begin": self.begin, "others": self.others, "closes": closes}
+
+
+NOTHING = Handed()
+
+
+def handed(argv: tuple[str, ...], *, terminal: bool = False) -> Handed:
+    """What a command started by this process would inherit; `terminal`: also a terminal's input."""
+    others = tuple(fd for fd in _open() if fd > 2 and os.get_inheritable(fd))
+    named = {int(number) for word in argv for number in _NAMED.findall(word)}
+    pipes = tuple(fd for fd in others if fd in named and _is_pipe(fd))
+    try:
+        kind, path = os.fstat(0), str(Path("/proc/self/fd/0").readlink())
+    except OSError:  # closed
+        return Handed(others=others, pipes=pipes)
+    if os.isatty(0) and not terminal:
+        return Handed(others=others, pipes=pipes, terminal=True)
+    if stat.S_ISREG(kind.st_mode):
+        return Handed(True, others, path, os.lseek(0, 0, os.SEEK_CUR), pipes)
+    once = _is_pipe(0) and not _exhausted(0)
+    return Handed(not os.path.samestat(kind, Path(os.devnull).stat()), others, pipes=(0, *pipes) if once else pipes)
+
+
+def apart() -> bool:
+    """Whether stdout and stderr of this process go to different places: then so do the command's."""
+    try:
+        return not os.path.samestat(os.fstat(1), os.fstat(2))
+    except OSError:
+        return False
+
+
+def _open() -> list[int]:
+    numbers = [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]
+    return sorted(fd for fd in numbers if _is_open(fd))  # the one that listed them is closed by now
+
+
+def _is_open(fd: int) -> bool:
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True
+
+
+def _is_pipe(fd: int) -> bool:
+    mode = os.fstat(fd).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+
+
+def _exhausted(fd: int) -> bool:
+    """Whether a pipe has neither content nor a writer: as good as /dev/null."""
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    events = dict(poll.poll(0)).get(fd, 0)
+    if not events & select.POLLHUP:
+        return False
+    return not any(fcntl.ioctl(fd, termios.FIONREAD, bytes(4)))

@@ -1,0 +1,91 @@
+"""All that the supervisor does on its disk, in one thread: the loop, and with it the heartbeat, never waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+T = TypeVar("T")
+
+SLOW_S = 3.0
+"""One piece of work that takes this long is a slow disk's."""
+SAID_S = 60.0
+"""How long after that the disk is called slow."""
+LINES_MOST = 10_000
+LAST_S = 1.0
+
+
+class Disk:
+    """Work is done one after another, in order. `mono_s` is the clock."""
+
+    def __init__(self, mono_s: Callable[[], float] = time.monotonic) -> None:
+        self._mono_s = mono_s
+        self._work: queue.SimpleQueue[Callable[[], Callable[[], object] | None] | None] = queue.SimpleQueue()
+        self._begun: float | None = None
+        self._slow_at = -SAID_S
+        self._slow_s = 0.0
+        # a daemon: a disk that never answers must not keep the process
+        self._thread = threading.Thread(target=self._run, name="disk", daemon=True)
+        self._thread.start()
+
+    def do(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        """Have it done: its result, or what it raised. It is done also if nobody awaits that."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        future.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may be waiting
+
+        def give(result: T | None, error: Exception | None) -> None:
+            if not future.done() and error is not None:
+                future.set_exception(error)
+            elif not future.done():
+                future.set_result(result)  # type: ignore[arg-type]
+
+        def run() -> Callable[[], object]:
+            try:
+                return partial(loop.call_soon_threadsafe, give, work(), None)
+            except Exception as error:
+                return partial(loop.call_soon_threadsafe, give, None, error)
+
+        self._work.put(run)
+        return future
+
+    def write(self, line: bytes) -> None:
+        """Write a line to carbontui.log, which is our stderr; a full disk is ignored."""
+        if self._work.qsize() < LINES_MOST:
+            self._work.put(lambda: to_stderr(line))
+
+    @property
+    def slow_s(self) -> float | None:
+        """Seconds that work of the last minute took, or takes by now; None if the disk is not slow."""
+        now, begun = self._mono_s(), self._begun
+        if begun is not None and now - begun >= SLOW_S:
+            return now - begun
+        return self._slow_s if now - self._slow_at < SAID_S else None
+
+    def close(self) -> None:
+        """Write the last lines, if the disk takes them soon."""
+        self._work.put(None)
+        self._thread.join(LAST_S)
+
+    def _run(self) -> None:
+        while (work := self._work.get()) is not None:
+            self._begun = begun = self._mono_s()
+            tell = work()
+            self._begun, now = None, self._mono_s()
+            if now - begun >= SLOW_S:
+                self._slow_at, self._slow_s = now, now - begun
+            if tell is not None:
+                with contextlib.suppress(RuntimeError):  # the loop has ended
+                    tell()
+
+
+def to_stderr(line: bytes) -> None:
+    with contextlib.suppress(OSError):
+        os.write(2, line)

@@ -1,0 +1,109 @@
+"""What the supervisor stores: state, account and status, about every two seconds and after every order.
+
+The disk's thread writes; what it has no time for is stored with the next. Nothing here makes the loop wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from carbontui import protocol
+from carbontui.job import store
+from carbontui.job.journal import Journal
+from carbontui.job.supervisor.core.state.inputs import Inputs
+from carbontui.job.supervisor.core.state.job import JobState
+from carbontui.job.supervisor.record.disk import Disk
+from carbontui.job.supervisor.record.handover import Handover
+from carbontui.job.supervisor.record.last_count import LastCounts
+from carbontui.job.supervisor.shell.door import Door
+from carbontui.job.supervisor.shell.faults import Faults
+from carbontui.job.supervisor.shell.orders import Orders
+from carbontui.job.supervisor.shell.snapshot import Snapshots
+from carbontui.protocol import Statement, statement
+
+
+@dataclass(eq=False)
+class Keeping:
+    """`look` returns the current inputs, `status` what was last shown of them."""
+
+    door: Door
+    disk: Disk
+    journal: Journal
+    handover: Handover
+    last_counts: LastCounts
+    orders: Orders
+    snapshots: Snapshots
+    faults: Faults
+    look: Callable[[], Inputs]
+    status: Callable[[], protocol.Status | None]
+    _task: asyncio.Task[None] | None = None
+    _again: bool = False
+
+    @property
+    def notices(self) -> Iterator[Statement]:
+        """What is wrong with the disk."""
+        for part in self.handover.left_out:
+            yield statement("setting_unread", part=part)
+        if (took_s := self.disk.slow_s) is not None:
+            yield statement("disk_slow", took_s=took_s)
+        if self.journal.dropped:
+            yield statement("rows_dropped", rows=self.journal.dropped)
+        if self.orders.fault:
+            yield statement("orders_unstored", why=self.orders.fault)
+
+    def read(self) -> tuple[store.Job | None, JobState]:
+        """The job's record, and the state with what a predecessor has left. It waits for the disk."""
+        state = self.door.state
+        record = store.load(Path(state.spec.dir))
+        deaths = os.environ.get("CARBONTUI_SILENT_DEATHS", "")
+        silent = int(deaths) if deaths.isdecimal() else 0
+        restored = self.handover.restore(state, state.clock.at_wall(time.time()), time.monotonic(), silent)
+        if not self.journal.locked:
+            self.handover.recorder.say(statement("no_locks"))
+        taken = self.journal.recall("orders", 0)
+        self.orders.begin(taken if isinstance(taken, int) else 0)
+        return record, restored
+
+    def request(self) -> None:
+        """Have everything stored; if the disk is still at it, once more after that."""
+        self._again = True
+        if self._task is None or self._task.done():
+            self._task = asyncio.ensure_future(self._write_all())
+        else:
+            self.journal.bound()
+
+    async def _write_all(self) -> None:
+        while self._again:
+            self._again = False
+            with self.faults.confined("journal"):
+                await self.write(self.look())
+
+    async def write(self, inputs: Inputs) -> None:
+        """Store everything as of now; a full disk is reported and survived."""
+        await self.orders.look()
+        now, leader, told = self.door.state, inputs.leader, self.status()
+        if leader is not None:
+            self.journal.steps(inputs.now_s, now.progress.step, leader.rate, leader.loss, now.decision.level.name)
+        self.handover.keep(now, inputs, None if told is None else told.account)
+        self.journal.keep("orders", self.orders.taken)
+        counted = self.last_counts.counted()
+        if await self.disk.do(self.journal.commit):
+            self.last_counts.forget(counted)
+        self.handover.replace_rows(now, len(inputs.devices))
+        if told is not None:
+            await self.snapshots.write(told)
+
+    async def close(self, inputs: Inputs) -> None:
+        """Store everything for the last time."""
+        if self._task is not None:
+            self._task.cancel()
+        self.handover.keep(self.door.state, inputs)
+        counted = self.last_counts.counted()
+        await self.disk.do(self.journal.close)
+        if not self.journal.fault:
+            self.last_counts.forget(counted)

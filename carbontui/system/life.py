@@ -1,0 +1,118 @@
+"""Whether a job lives: the one test that every verb asks. Standard library only, for the keeper and the status line.
+
+Three proofs of life, any of which suffices: keeper or training holds its lock; keeper or supervisor answers; one of its
+processes, by pid and start time, is there. Its death is proven as well: none of them where all would be visible, or
+another boot of the same machine, or both locks free. Otherwise it is not known, and nothing of the job may be removed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from carbontui.system import proc
+
+LOCK = "keeper.lock"
+"""Held by the keeper as long as it lives."""
+TRAINING_LOCK = "training.lock"
+"""Held by the training, which inherits it: seen from every container that sees the job's folder."""
+Known = Literal["alive", "dead", "unknown"]
+Unseen = Literal["", "host", "namespace", "damaged"]
+"""What hides a job's processes: another machine, another pid namespace, a record that cannot be read; '' nothing."""
+
+
+class Place(NamedTuple):
+    """Where processes run, as job.json has it."""
+
+    host: str
+    boot: str
+    machine: str = ""
+    """/etc/machine-id; '' where there is none, and in records of older versions."""
+    pidns: int = 0
+    """Inode of the pid namespace; 0 where /proc shows another one, and in records of older versions."""
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Place:
+        """As job.json has it. Raises KeyError or ValueError for a damaged one."""
+        machine, pidns = record.get("machine"), record.get("pidns")
+        return cls(str(record["host"]), str(record["boot"]), str(machine or ""), int(pidns or 0))
+
+    def unseen(self, here: Place) -> Unseen:
+        """What hides processes of this place from `here`. The same boot is the same kernel, whatever its hostname."""
+        if self.boot == here.boot:
+            return "namespace" if self.pidns and self.pidns != here.pidns else ""
+        # machines cloned from one image share the id: the name must agree, too
+        other = self.machine and here.machine and self.machine != here.machine
+        return "host" if other or self.host != here.host else ""
+
+
+@cache
+def here() -> Place:
+    """Where this process runs; a hostname that changes meanwhile makes no difference."""
+    return Place(socket.gethostname(), proc.boot_id(), proc.machine_id(), proc.pid_namespace())
+
+
+class Life(NamedTuple):
+    """`unseen`: what hides processes of a job that lives, or of which it is not known."""
+
+    state: Known
+    unseen: Unseen = ""
+
+
+def judge(
+    directory: Path,
+    place: Place | None,
+    processes: Iterable[tuple[int, int] | None],
+    sockets: Iterable[Path | str | None],
+    *,
+    ended: bool,
+) -> Life:
+    """Of the job in `directory`: where it runs (None: its record is damaged), its processes (pid, start time), the
+    sockets of supervisor and keeper; `ended`: the keeper has written its exit status."""
+    now = here()
+    unseen = "damaged" if place is None else place.unseen(now)
+    if unseen == "host":
+        return Life("unknown", unseen)
+    locked, trains = is_locked(directory / LOCK), False if ended else is_locked(directory / TRAINING_LOCK)
+    visible = place is not None and not unseen and place.boot == now.boot
+    there = visible and any(proc.same_process(*process) for process in processes if process)
+    if locked or trains or there or any(map(answers, sockets)):
+        return Life("alive", unseen)
+    return Life("unknown", unseen) if unseen and not (locked is trains is False) else Life("dead")
+
+
+def is_locked(path: Path) -> bool | None:
+    """Whether another process holds this lock; None: there is no such file, or the file system has no locks."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+    return False
+
+
+def answers(path: Path | str | None) -> bool:
+    """Whether a process listens at this socket; one that hangs does."""
+    if not path or not os.fspath(path):
+        return False
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(os.fspath(path))
+        except BlockingIOError:  # so many wait that none is accepted
+            return True
+        except (OSError, ValueError):
+            return False
+    return True

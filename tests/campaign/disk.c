@@ -1,0 +1,89 @@
+/* Preloaded: a disk that is slow, or knows no POSIX locks. Every write to a file below CAMPAIGN_DISK takes as many seconds
+ * as the file named by CAMPAIGN_DISK_S holds (a double); with CAMPAIGN_NO_LOCKS locks on those files fail with ENOLCK. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/types.h>
+#include <time.h>
+#include <unistd.h>
+
+static const volatile double *seconds;
+static const char *below;
+
+__attribute__((constructor)) static void open_it(void) {
+  const char *path = getenv("CAMPAIGN_DISK_S");
+  below = getenv("CAMPAIGN_DISK");
+  int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+  if (fd < 0) return;
+  void *at = mmap(NULL, sizeof(double), PROT_READ, MAP_SHARED, fd, 0);
+  if (at != MAP_FAILED) seconds = at;
+  close(fd);
+}
+
+static int there(int fd) {
+  char link[64], path[4096];
+  if (!below) return 0;
+  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+  ssize_t length = readlink(link, path, sizeof path - 1);
+  if (length <= 0) return 0;
+  path[length] = 0;
+  return !strncmp(path, below, strlen(below));
+}
+
+static void wait_for_it(int fd) {
+  if (!seconds || *seconds <= 0 || !there(fd)) return;
+  struct timespec left = {(time_t)*seconds, (long)((*seconds - (time_t)*seconds) * 1e9)};
+  while (nanosleep(&left, &left) && errno == EINTR) {}
+}
+
+#define REAL(kind, name) \
+  static kind; \
+  if (!real) real = dlsym(RTLD_NEXT, name)
+
+ssize_t write(int fd, const void *data, size_t size) {
+  REAL(ssize_t (*real)(int, const void *, size_t), "write");
+  wait_for_it(fd);
+  return real(fd, data, size);
+}
+
+ssize_t pwrite(int fd, const void *data, size_t size, off_t at) {
+  REAL(ssize_t (*real)(int, const void *, size_t, off_t), "pwrite");
+  wait_for_it(fd);
+  return real(fd, data, size, at);
+}
+
+ssize_t pwrite64(int fd, const void *data, size_t size, off64_t at) {
+  REAL(ssize_t (*real)(int, const void *, size_t, off64_t), "pwrite64");
+  wait_for_it(fd);
+  return real(fd, data, size, at);
+}
+
+static int locks(int fd, int what) {
+  return getenv("CAMPAIGN_NO_LOCKS") && (what == F_SETLK || what == F_SETLKW || what == F_GETLK) && there(fd);
+}
+
+int fcntl(int fd, int what, ...) {
+  REAL(int (*real)(int, int, ...), "fcntl");
+  va_list rest;
+  va_start(rest, what);
+  void *argument = va_arg(rest, void *);
+  va_end(rest);
+  if (locks(fd, what)) return errno = ENOLCK, -1;
+  return real(fd, what, argument);
+}
+
+int fcntl64(int fd, int what, ...) {
+  REAL(int (*real)(int, int, ...), "fcntl64");
+  va_list rest;
+  va_start(rest, what);
+  void *argument = va_arg(rest, void *);
+  va_end(rest);
+  if (locks(fd, what)) return errno = ENOLCK, -1;
+  return real(fd, what, argument);
+}
