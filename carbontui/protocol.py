@@ -344,6 +344,12 @@ class Coverage(Struct, frozen=True):
     gap_s: float
     lived_s: float
 
+    @property
+    def share(self) -> float | None:
+        """Metered share of the seconds of the account; None before any has passed."""
+        counted_s = self.metered_s + self.gap_s
+        return self.metered_s / counted_s if counted_s > 0 else None
+
 
 class Estimate(Struct, frozen=True, kw_only=True):
     """The whole work at full speed, from the steps timed so far: `lo` and `hi` are a 95 % interval. Energy is the time

@@ -22,7 +22,7 @@ LONGEST_S = 10 * 366 * 86400.0
 LATEST_S = 2.5e11
 """In the year 9892: times up to here can be formatted in every time zone."""
 
-_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(d|h|min|m|s)", re.IGNORECASE)
+_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(d|h|min|m|s)", re.IGNORECASE | re.ASCII)
 _SECONDS = {"d": 86400.0, "h": 3600.0, "min": 60.0, "m": 60.0, "s": 1.0}
 
 
@@ -77,7 +77,7 @@ def parse_duration(text: str) -> float:
 
 def parse_watts(text: str) -> float:
     """Watts of '300W' or '300'. Raises ValueError naming the value and the form."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*w?", text.strip(), re.IGNORECASE)
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*w?", text.strip(), re.IGNORECASE | re.ASCII)
     if not match or not 0 < float(match[1]) < 1e5:
         raise ValueError(f"{text!r} is not a power; write it like 300W (watts per GPU)")
     return float(match[1])
@@ -85,7 +85,7 @@ def parse_watts(text: str) -> float:
 
 def parse_power(text: str) -> float:
     """Watts of '1200W', '1.2kW' or '1200', for a machine or a site. Raises ValueError naming the value and the form."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(k|m)?w?", text.strip(), re.IGNORECASE)
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(k|m)?w?", text.strip(), re.IGNORECASE | re.ASCII)
     watts = float(match[1]) * {"": 1.0, "k": 1e3, "m": 1e6}[(match[2] or "").lower()] if match else 0.0
     if not 0 < watts <= POWER_MAX_W:
         raise ValueError(f"{text[:40]!r} is not a power; write it like 1200W or 1.2kW")
@@ -94,8 +94,16 @@ def parse_power(text: str) -> float:
 
 def local_offset_s(epoch_s: float) -> float:
     """Seconds by which local time is ahead of UTC at that time."""
-    offset = datetime.fromtimestamp(epoch_s).astimezone().utcoffset()
+    offset = local(epoch_s).utcoffset()
     return 0.0 if offset is None else offset.total_seconds()
+
+
+def local(epoch_s: float) -> datetime:
+    """Local time with its zone; UTC where TZ names an offset that no zone has, like XXX24YYY."""
+    try:
+        return datetime.fromtimestamp(epoch_s).astimezone()
+    except ValueError:
+        return datetime.fromtimestamp(epoch_s, tz=timezone.utc)
 
 
 def between(rows: Sequence[Sequence[float]], at: float) -> tuple[float, ...]:

@@ -100,6 +100,7 @@ FILES = {
         "history",
         "restart",
         "runlog",
+        "shown_totals",
         "situation",
         "spec",
         "spool",

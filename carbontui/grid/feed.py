@@ -167,7 +167,9 @@ class Feed:
         value yet show the forecast published for them.
         """
         actual = self._actual(now_s)
-        known = self._yours is not None or self._typical is not None or actual or self._published()
+        known = (
+            self._yours is not None or self._typical is not None or actual or self._published() or self._plays(now_s)
+        )
         if self.zone is None or not known:
             return None
         start_s = math.floor((now_s - back_s) / step_s) * step_s
@@ -243,6 +245,11 @@ class Feed:
                 source = f"{source} ({self._source_title()})"
         if self._recorded is not None:
             if self._plays(now_s):
+                # what holds now is a fact of the recording, as a source reports it; what is to come is not
+                rows = self._recorded.rows
+                at = _first(rows, now_s)
+                if at < len(rows) and rows[at].start_s <= now_s:
+                    cells[0] = (rows[at].value,) * 3
                 return cells, self._recorded.source, "replay", source
             # the recording does not cover this time: the values shown are not its data
             source = f"{source}; {self._recorded.source} does not cover this time"

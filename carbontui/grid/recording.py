@@ -50,7 +50,7 @@ class Replayed(Http):
         try:
             head, *lines = [json.loads(line) for line in (folder / INDEX).read_text("utf-8").splitlines()]
             self.zone, self.at_s = str(head["zone"]), float(head["at_s"])
-            self._bodies = [(str(line["url"]), (folder / line["file"]).read_bytes()) for line in lines]
+            self._bodies = [(str(line["url"]), _body(folder, line["file"])) for line in lines]
         except (OSError, ValueError, KeyError, TypeError) as error:
             reason = "it has no answers.jsonl" if isinstance(error, FileNotFoundError) else type(error).__name__
             raise ValueError(f"{folder} is not a recording of `carbontui grid --record` ({reason})") from None
@@ -67,6 +67,14 @@ class Replayed(Http):
             # several answers of one path are replayed in the order in which they came
             self._bodies = [pair for pair in self._bodies if pair[1] is not body]
         return HttpReply(body, None)
+
+
+def _body(folder: Path, name: str) -> bytes:
+    """A body of a recording: a file in its folder, whatever its index says. Raises ValueError, OSError."""
+    path = folder / name
+    if Path(name).name != name or path.is_symlink() or not path.is_file():
+        raise ValueError(f"{name!r} is not a file of the recording")
+    return path.read_bytes()
 
 
 def _place(url: str) -> tuple[str, str]:

@@ -40,7 +40,7 @@ class Allowance(NamedTuple):
 def parse(text: str, kind: AllowanceKind, currency: str | None = None) -> Allowance:
     """'2kg', '12', '12EUR', '5kWh', of the `kind` asked for. Raises ValueError naming the value and the form."""
     found = recognised(text, currency)
-    if found is None and kind == "cost" and re.fullmatch(r"\s*\d+(\.\d+)?\s*", text):
+    if found is None and kind == "cost" and re.fullmatch(r"\s*\d+(\.\d+)?\s*", text, re.ASCII):
         found = Allowance("cost", float(text))
     if found is None or found.kind != kind:
         a = "an" if kind == "energy" else "a"
@@ -57,7 +57,7 @@ def checked(allowance: Allowance) -> Allowance:
 
 def is_amount(text: str) -> bool:
     """Whether a budget text is an amount of CO2, energy or money, not a time."""
-    unit = re.fullmatch(r"\s*\d+(?:\.\d+)?\s*([A-Za-z]+)(?:\s*CO2e?)?\s*", text)
+    unit = re.fullmatch(r"\s*\d+(?:\.\d+)?\s*([A-Za-z]+)(?:\s*CO2e?)?\s*", text, re.ASCII)
     if not unit:
         return False
     return unit[1].lower() in (_GRAMS | _KWH) or re.fullmatch("[A-Z]{3}", unit[1]) is not None
@@ -66,7 +66,7 @@ def is_amount(text: str) -> bool:
 def recognised(text: str, currency: str | None) -> Allowance | None:
     """The allowance given by a number with a unit; None for anything else. Raises ValueError for an amount in another
     currency than the job's."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)(?:\s*CO2e?)?\s*", text)
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)(?:\s*CO2e?)?\s*", text, re.ASCII)
     if not match:
         return None
     value, unit = float(match[1]), match[2]

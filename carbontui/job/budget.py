@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Literal
 
 import msgspec
@@ -21,7 +21,7 @@ PAST_S = 60.0
 """Tolerance for a deadline that was in the future when it was typed."""
 DEFAULT = "1.0x"
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-_CLOCK = re.compile(r"(?:(mon|tue|wed|thu|fri|sat|sun)[a-z]*\s+)?(\d{1,2}):(\d{2})", re.IGNORECASE)
+_CLOCK = re.compile(r"(?:(mon|tue|wed|thu|fri|sat|sun)[a-z]*\s+)?(\d{1,2}):(\d{2})", re.IGNORECASE | re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Budget:
 def parse(text: str, now_s: float) -> Budget:
     """'1.8x', '18h', 'fri 09:00' or '18:00' (local time, next occurrence). Raises ValueError with the forms."""
     cleaned = text.strip().lower()
-    if re.fullmatch(r"\d+(\.\d+)?x", cleaned):
+    if re.fullmatch(r"\d+(\.\d+)?x", cleaned, re.ASCII):
         factor = float(cleaned[:-1])
         return checked(Budget("factor", factor, text.strip()), now_s)
     clock = _CLOCK.fullmatch(cleaned)
@@ -102,7 +102,7 @@ def restored(kept: object, start_s: float, now_s: float) -> Budget:
 def _next(day: str | None, hour: int, minute: int, now_s: float, text: str) -> float:
     if hour > 23 or minute > 59:
         raise ValueError(f"{text!r}: {hour:02d}:{minute:02d} is not a time of day")
-    now = datetime.fromtimestamp(now_s).astimezone()
+    now = units.local(now_s)
     # wall-clock arithmetic on naive local time: 18:00 stays 18:00 across a daylight-saving change
     moment = now.replace(hour=hour, minute=minute, second=0, microsecond=0, tzinfo=None)
     if day is not None:

@@ -16,7 +16,7 @@ import msgspec
 
 from carbontui import paths, protocol, units
 from carbontui.job import child as children
-from carbontui.job import history, runlog, situation, spec, spool
+from carbontui.job import history, runlog, shown_totals, situation, spec, spool
 from carbontui.system import proc, untrusted
 from carbontui.system.life import LOCK, TRAINING_LOCK, HostIdentity, Life, Unseen, answers, here, is_locked, judge
 from carbontui.text import statements
@@ -145,6 +145,7 @@ class Job:
         pids = protocol.Pids(self.alive("keeper"), self.alive("supervisor"), None, self.alive("child"))
         changes: dict[str, Any] = {"pids": pids}
         if saved.state in protocol.LIVE_STATES:
+            saved = shown_totals.at_least(saved, shown_totals.read(shown_totals.place(self.socket)))
             changes |= self._outside(saved, pids)
         elif saved.state == "lost" and self.dead and self.restart_command:
             changes["reason"] = _reason(children.lost(self.was, self.restart_command))

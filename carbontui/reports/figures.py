@@ -67,6 +67,8 @@ def figures(story: RunStory) -> tuple[Figure, ...]:
     found = [Figure("energy at the wall", form.kwh(story.energy_wall_kwh), _how(story, "energy_wall_kwh"))]
     if story.unmetered:
         found = [Figure("energy at the wall", "not known", form.NOT_METERED)]
+    if metered_for := words.metered(status):
+        found.append(Figure("metered", metered_for, "of the time that the account covers"))
     if story.energy_gpu_kwh:
         found.append(Figure("boards alone", form.kwh(story.energy_gpu_kwh), _how(story, "energy_gpu_kwh")))
     if story.unmetered:
@@ -97,9 +99,8 @@ def figures(story: RunStory) -> tuple[Figure, ...]:
         by_source = f"by the source, {times(len(story.revisions))}: {story.revisions[-1]}"
         found.append(Figure("revised", form.change(story.revised_g), by_source))
     if status.forecast_errors:
-        rests_on = "of the level; " + _how(story, "forecast_errors")
         errors = ", ".join(f"{form.percent(x.error)} {x.lead_h} h" for x in status.forecast_errors)
-        found.append(Figure("forecast error", errors, rests_on))
+        found.append(Figure("forecast error", errors, "of the level; " + _how(story, "forecast_errors")))
     if status.cost is not None:
         found.append(Figure("cost", form.money(status.cost.value, status.cost.currency), "energy and rent"))
     found += [
@@ -110,8 +111,6 @@ def figures(story: RunStory) -> tuple[Figure, ...]:
         )
         for apart in story.excluded
     ]
-    if gaps := words.gaps(story.status):
-        found.append(Figure("metered", gaps))
     found.append(Figure("elapsed", form.duration(story.elapsed_s), _budget(story)))
     if status.step:
         total = f" of {status.steps_total:,}" if status.steps_total else ""

@@ -74,7 +74,9 @@ def _account(story: RunStory) -> str:
         return f"Its energy and emissions are not known: {form.NOT_METERED}."
     if story.energy_wall_kwh <= 0 and story.excluded:
         return "Nothing of it was work: its account is empty."
-    energy = f"It drew {form.kwh(story.energy_wall_kwh)} at the wall"
+    known = story.status.coverage
+    covered = f" (metered {words.metered(story.status)})" if known is not None and known.gap_s > 0 else ""
+    energy = f"It drew {form.kwh(story.energy_wall_kwh)} at the wall{covered}"
     if story.gco2_g is None:
         return f"{energy}; its emissions are not known, because no grid value was."
     mean = "" if story.intensity_mean is None else f" at {story.intensity_mean:.0f} g/kWh on average"

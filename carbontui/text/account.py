@@ -41,17 +41,12 @@ def avoided(status: protocol.Status) -> str:
     return against(status.avoided_g, status.run_now_g) if status.energy_wall_kwh > 0 else ""
 
 
-COVERED = 0.995
-"""From this share on, how much of its time was metered need not be said."""
-
-
-def gaps(status: protocol.Status) -> str:
-    """'97.2 % of 54 min'; '' where nearly all of it was metered."""
+def metered(status: protocol.Status) -> str:
+    """'97.2 % of 54 min': how much of the account's time was metered; beside every total, '' before any has passed."""
     known = status.coverage
-    counted_s = 0.0 if known is None else known.metered_s + known.gap_s
-    if known is None or counted_s <= 0 or known.metered_s >= COVERED * counted_s:
+    if known is None or known.share is None:
         return ""
-    return f"{figures.percent(known.metered_s / counted_s, 1)} of {figures.duration(counted_s)}"
+    return f"{figures.percent(known.share, 1)} of {figures.duration(known.metered_s + known.gap_s)}"
 
 
 def excluded(apart: protocol.Excluded) -> str:
@@ -179,6 +174,8 @@ def summary(status: protocol.Status, of: Callable[[str], str]) -> list[tuple[str
     if abs(status.energy_wall_kwh - status.energy_gpu_kwh) > 1e-9 and status.energy_gpu_kwh > 0:
         energy += f" (boards alone {figures.kwh(status.energy_gpu_kwh)})"
     rows.append(("energy", figures.NOT_METERED if unmetered(status) else energy))
+    if told := metered(status):
+        rows.append(("metered", told))
     if unmetered(status):
         rows.append(("emitted", "not known: no energy was metered"))
     elif status.gco2_g is None:
@@ -188,8 +185,6 @@ def summary(status: protocol.Status, of: Callable[[str], str]) -> list[tuple[str
     if said := avoided(status):
         rows.append(("avoided", said + (of("avoided_g") if status.run_now_g is not None else "")))
     rows += [("besides", excluded(apart)) for apart in status.excluded]
-    if told := gaps(status):
-        rows.append(("metered", told))
     if status.cost is not None:
         rows.append(("cost", figures.money(status.cost.value, status.cost.currency)))
     ended = units.from_iso(status.ended_at)

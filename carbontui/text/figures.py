@@ -148,7 +148,7 @@ def day(epoch_s: float) -> str:
 
 def clock_name(epoch_s: float) -> str:
     """'CET': the name of the local time zone at that time, which applies to times that users enter."""
-    return datetime.fromtimestamp(epoch_s).astimezone().tzname() or ""
+    return units.local(epoch_s).tzname() or ""
 
 
 def named_clock(epoch_s: float, now_s: float) -> str:

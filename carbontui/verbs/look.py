@@ -77,11 +77,10 @@ def report(status: protocol.Status, means: str = "") -> list[str]:
     if not status.gpus and live:
         rows.append(("power", f"{figures.watts(status.power_w)}{_how(status, 'power_w')}"))
     unmetered = account_words.unmetered(status)
-    energy = f"{figures.kwh(status.energy_wall_kwh)}{_how(status, 'energy_wall_kwh')}"
+    covered = f", metered {metered}" if (metered := account_words.metered(status)) else ""
+    energy = f"{figures.kwh(status.energy_wall_kwh)}{covered}{_how(status, 'energy_wall_kwh')}"
     rows.append(("energy", figures.NOT_METERED if unmetered else energy))
     rows += [("besides", account_words.excluded(apart)) for apart in status.excluded]
-    if gaps := account_words.gaps(status):
-        rows.append(("metered", gaps))
     so_far = " so far" if live else ""
     if status.estimate is not None:
         rows.append(("whole work", f"{account_words.estimate(status.estimate)}{_how(status, 'estimate')}"))

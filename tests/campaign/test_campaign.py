@@ -8,6 +8,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 import campaign
+import damaged_files
+import energy
 
 SEED = 7
 
@@ -86,3 +88,18 @@ def test_a_supervisor_starts_with_any_extreme_in_what_is_stored(monkeypatch):
     monkeypatch.setenv("CARBONTUI_OFFLINE", "1")
     found, _ = campaign.stretched(SEED, every=301)
     assert found.faults == {} and found.starts > 10
+
+
+@pytest.mark.timeout(180)
+def test_a_damaged_journal_is_named_by_every_verb_that_cannot_do_without(house):
+    found = damaged_files.Found()
+    job = house.start("--intensity", "300", steps=20)
+    job.until_over()
+    damaged_files.run(house, job.id, ("truncated", "a directory"), ("journal.db",), found)
+    assert found.runs and not found.wrong
+
+
+@pytest.mark.timeout(180)
+def test_host_and_rent_are_booked_while_supervisors_are_killed(house):
+    booked = energy.of_one(house, "supervisor", 20.0)
+    assert all(0.98 <= part <= 1.02 for part in (booked.host, booked.rent)) and not booked.fallen

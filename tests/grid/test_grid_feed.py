@@ -25,7 +25,7 @@ def feed_on(series: Series | None, zone: str | None = "DE", now_s: float = NOW) 
 
 
 def with_other_future(series: Series, now_s: float) -> Series:
-    rows = [Row(row.start_s, row.dur_s, row.value if row.start_s + row.dur_s <= now_s else 9.0) for row in series.rows]
+    rows = [Row(row.start_s, row.dur_s, row.value if row.start_s <= now_s else 9.0) for row in series.rows]
     return Series(series.zone, series.signal, tuple(rows), series.source)
 
 
@@ -44,6 +44,17 @@ def test_replay_shows_what_happened_and_hides_what_comes() -> None:
     future = seen.mean[96:]
     assert all(value is not None and 20 < value < 900 for value in future)
     assert all(lo <= mean <= hi for lo, mean, hi in zip(seen.lo[96:], future, seen.hi[96:], strict=True))
+
+
+@pytest.mark.parametrize("begun_s", [0.0, 5 * 86400.0])
+def test_the_slot_that_runs_has_the_value_of_the_file(begun_s: float) -> None:
+    now = NOW + 1800.0
+    rows = tuple(Row(NOW - begun_s + k * 3600.0, 3600.0, 700.0) for k in range(400))
+    feed = feed_on(Series("DE", "average_direct", rows, "file"), now_s=now)
+    if (request := feed.forecast_request(now, 96, 900.0)) is not None:
+        feed.adopt(answer(request))
+    seen = feed.outlook(now, 3600, 86400, 900.0)
+    assert seen is not None and seen.value_at(now) == 700.0
 
 
 @pytest.mark.parametrize("years", [-3, 6])

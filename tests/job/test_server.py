@@ -6,6 +6,8 @@ import asyncio
 import time
 from pathlib import Path
 
+import pytest
+
 from carbontui import protocol as p
 from carbontui.job.supervisor.shell.server import Peer, Server
 
@@ -47,3 +49,18 @@ def test_a_timed_step_is_placed_on_the_clock_of_this_side(tmp_path: Path) -> Non
         await server.close()
 
     asyncio.run(main())
+
+
+def test_a_peer_that_is_still_there_at_the_end_leaves_no_traceback(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        server = Server(tmp_path / "run" / "job.sock", Listener(), lambda line: None)  # type: ignore[arg-type]
+        await server.open()
+        _, writer = await asyncio.open_unix_connection(server.path)
+        writer.write(p.encode(p.Hello(p.VERSION, "0.1.0", "rank")))
+        await asyncio.sleep(0.1)
+        assert server.peers
+
+    asyncio.run(main())
+    assert "CancelledError" not in caplog.text and "exception" not in caplog.text.lower()

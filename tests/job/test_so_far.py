@@ -12,7 +12,8 @@ from carbontui.job.supervisor.core.state.decision import Decision
 from carbontui.job.supervisor.core.state.measured import Mean, Measured
 from carbontui.job.supervisor.core.state.progress import Progress
 from carbontui.job.supervisor.record.accounting import Accounting
-from carbontui.job.supervisor.record.so_far import totals_so_far
+from carbontui.job.supervisor.record.so_far import of_the_job, totals_so_far
+from carbontui.power.messages import Sample
 from carbontui.protocol import Why, statement
 
 RUNNING = Decision("running", Why("plan", statement("plan_full", until_s=None)), FULL)
@@ -107,3 +108,13 @@ def test_the_host_is_charged_for_a_time_without_a_supervisor_and_the_gap_is_name
     assert second.ledger.wall_kwh * units.J_PER_KWH == pytest.approx(50_000.0)
     assert second.lived.gaps == {"no_supervisor": pytest.approx(40.0)} and second.lived.by_state == {"running": 10.0}
     assert second.held_s == pytest.approx(50.0), "the boards were rented meanwhile"
+
+
+def test_what_a_board_draws_after_the_end_is_not_the_jobs() -> None:
+    def sample(wall_s: float) -> Sample:
+        return Sample(uuid="GPU-a", mono_s=wall_s, wall_s=wall_s, energy_uj=5_000_000_000, power_w=70.0)
+
+    late, soon = of_the_job([sample(1010.0), sample(1001.0)], 1000.0)
+    assert (late.energy_uj, soon.energy_uj) == (5_000_000_000 - 700_000_000, 5_000_000_000)
+    (living,) = of_the_job([sample(1010.0)], None)
+    assert living.energy_uj == 5_000_000_000

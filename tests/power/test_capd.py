@@ -44,18 +44,29 @@ class Service:
         command = [sys.executable, "-m", "carbontui.power.capd", "--socket", str(self.socket)]
         command += ["--metrics", str(self.metrics)]
         process = subprocess.Popen(command, env=self._env, stdout=self.log, stderr=self.log)
-        until(self._answers, what="capd")
+        until(self.answers, what="capd")
         return process
 
-    def _answers(self) -> bool:
+    def answers(self) -> bool:
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as link:
             link.connect(str(self.socket))
             link.sendall(b'{"t":"beat"}\n')
             return bool(link.recv(100))
         return False
 
+    @property
+    def server(self) -> int:
+        """The guardian's child, which serves."""
+        pid = self.process.pid
+        return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
+
     def kill(self) -> None:
-        self.process.kill()
+        """Both at once, as by a loss of power."""
+        if self.process.poll() is None:
+            both = self.server, self.process.pid
+            for number in (signal.SIGSTOP, signal.SIGKILL):
+                for pid in both:
+                    os.kill(pid, number)
         self.process.wait()
 
     def again(self) -> None:
@@ -160,6 +171,22 @@ async def test_a_killed_capd_restores_at_its_start_and_the_cap_is_asked_for_agai
         await until_async(lambda: sim.get("limit_mw") == 400_000)
         assert not any("changed outside" in line for line in lines)
     assert sim.get("limit_mw") == 700_000
+
+
+@pytest.mark.parametrize("role", ["server", "guardian"])
+def test_a_killed_capd_leaves_no_limit_behind(service: Service, role: str) -> None:
+    sim = service.sim
+    with wire.connect(wire.socket_path()) as link:
+        assert ask(link, Limit(UUID, 400_000)).ok and sim.get("limit_mw") == 400_000
+        server = service.server
+        os.kill(server if role == "server" else service.process.pid, signal.SIGKILL)
+        until(lambda: sim.get("limit_mw") == 700_000, 10, "the limit as it was found")
+    if role == "server":
+        until(service.answers, 10, "the next capd")
+        assert service.server != server and "killed by signal 9" in service.said()
+        service.process.terminate()
+    assert service.process.wait(10) == (0 if role == "server" else -9)
+    until(lambda: not Path(f"/proc/{server}").exists(), 10, "the end of the server")
 
 
 async def test_without_a_process_of_the_job_on_its_board_the_cap_waits_for_one(

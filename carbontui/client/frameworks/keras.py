@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import inspect
 import os
-import pickle
 import sys
 import types
 from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 from carbontui.client import api, marker
-from carbontui.client.checkpoint import random_states, set_random_states
+from carbontui.client.checkpoint import plain, random_states, set_random_states
 from carbontui.client.checkpoint.identity import in_job_directory
 from carbontui.client.frameworks.base import Loop, left_behind, mine, quietly, replaces
 
@@ -115,7 +114,7 @@ class Fit:
             "history": plain_values(vars(self.model.history)),
         }
         path = in_job_directory(f"keras-{step}.pickle")
-        marker.write_atomic(path, pickle.dumps(kept))
+        marker.write_atomic(path, plain.dumps(kept))
         return path
 
     def _bring_back(self) -> None:
@@ -229,7 +228,7 @@ def install(module: Any) -> None:
         left = left_behind("keras") if reporter.fit is not None else None
         if left is not None:
             with open(left, "rb") as file:
-                reporter.fit.left = pickle.load(file)
+                reporter.fit.left = plain.loads(file.read())
             bound.arguments["initial_epoch"] = reporter.fit.left["epoch"]
         try:
             return inner(*bound.args, **bound.kwargs)

@@ -29,7 +29,7 @@ from carbontui.job.supervisor.record.disk import Disk, to_stderr
 from carbontui.job.supervisor.record.handover import Handover
 from carbontui.job.supervisor.record.last_count import LastCounts
 from carbontui.job.supervisor.record.recorder import Recorder, say, write_by
-from carbontui.job.supervisor.record.so_far import pass_time, totals_so_far
+from carbontui.job.supervisor.record.so_far import of_the_job, pass_time, totals_so_far
 from carbontui.job.supervisor.shell.actuators import Actuators
 from carbontui.job.supervisor.shell.agent import agent_of, keep_starting
 from carbontui.job.supervisor.shell.calibrator import Calibrator
@@ -262,7 +262,8 @@ class Supervisor:
         with confined("journal"):
             seen = self.look()
             if ended:
-                self.accounting.carry_on(frozenset(reading.uuid for reading in seen.devices))
+                watched = frozenset(reading.uuid for reading in seen.devices)
+                self.accounting.carry_on(watched, seen.child.ended_wall_s)
                 if strangers := boards.strangers(self.door.state.boards, seen, after_s=0.0):
                     await self._beating(self.actuators.disown(strangers))
             self.accounting.write(everything=True)
@@ -272,7 +273,7 @@ class Supervisor:
         with confined("last_status"):
             self._show(self.look(), shown=True, changed=True)
             await self._beating(self.disk.do(lambda: None))  # its snapshot is written
-            self.snapshots.close()
+            self.snapshots.close(over=ended)
             await asyncio.sleep(LAST_LOOK_S)
             await self.server.close()
         if ended:
@@ -287,6 +288,7 @@ class Supervisor:
     async def _close_agent(self) -> None:
         if self._starting is not None:
             self._starting.cancel()
+            await asyncio.gather(self._starting, return_exceptions=True)  # else logged as never retrieved
         outcomes = await self.agent.close()
         self.actuators.note(self.agent.happened(), asked=False)
         self.actuators.note(outcomes)
@@ -353,7 +355,8 @@ class Supervisor:
     def _count(self, inputs: Inputs) -> None:
         """Convert new samples to joules."""
         watched = frozenset(reading.uuid for reading in inputs.devices)
-        self.accounting.meter_samples(self.agent.drain(), booked_as(self.door.state, inputs), watched)
+        samples = of_the_job(self.agent.drain(), inputs.child.ended_wall_s)
+        self.accounting.meter_samples(samples, booked_as(self.door.state, inputs), watched)
 
     def _book_now(self) -> None:
         """Book the newest samples now: they are about to be reported as current."""

@@ -3,8 +3,9 @@
 The only privileged process of carbontui. It lowers a limit, or locks a clock, within the driver's range and below the
 original limit, for a caller identified by the kernel (SO_PEERCRED) whose uid owns every process on the board, or who is
 in the group that the administrator named. One caller at a time holds a board. Its changes are restored when the caller
-disconnects or falls silent, when another user's process appears on the board, and at its own start. It runs no
-command, opens no path that a caller names, and reads nothing from a caller but bounded lines.
+disconnects or falls silent, when another user's process appears on the board, and at its own start; a guardian starts
+it again when it is killed. It runs no command, opens no path that a caller names, and reads nothing from a caller but
+bounded lines.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import ctypes
 import os
 import signal
 import socket
 import struct
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from carbontui.power.backends import codes
@@ -32,6 +36,9 @@ from carbontui.system.openmetrics import render
 CONNECTIONS, CONNECTIONS_OF_ONE = 128, 16
 OUT_MAX = 65536
 TICK_S = 0.25
+PR_SET_PDEATHSIG = 1
+AGAIN_S = 1.0
+"""At least this long between two starts."""
 LISTEN_FD = 3
 """The socket passed by systemd (sd_listen_fds)."""
 
@@ -114,6 +121,41 @@ def listen(path: Path) -> socket.socket:
     return listener
 
 
+def guarded(serve: Callable[[], int]) -> int:
+    """Serve in a child, and start another when it is killed: its start restores the limits that were left. When the
+    guardian is killed instead, the child ends as by SIGTERM, and restores them itself. The child's exit code."""
+    guardian, pid, stopping = os.getpid(), 0, False
+
+    def pass_on(number: int, frame: object) -> None:
+        nonlocal stopping
+        stopping = True
+        if pid:
+            os.kill(pid, signal.SIGTERM)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, pass_on)
+    while True:
+        began_s = time.monotonic()
+        pid = os.fork()
+        if pid == 0:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, signal.SIG_DFL)
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+            if os.environ.get("LISTEN_PID") == str(guardian):
+                os.environ["LISTEN_PID"] = str(os.getpid())
+            if os.getppid() != guardian:
+                return 1
+            return serve()
+        if stopping:
+            os.kill(pid, signal.SIGTERM)
+        _, status = os.waitpid(pid, 0)
+        pid = 0
+        if os.WIFEXITED(status) or stopping:
+            return os.waitstatus_to_exitcode(status)
+        print(f"killed by signal {os.WTERMSIG(status)}; starting again", flush=True)
+        time.sleep(max(0.0, began_s + AGAIN_S - time.monotonic()))
+
+
 def main(argv: list[str] | None = None) -> int:
     """Parse, open the driver, serve until SIGTERM."""
     parser = argparse.ArgumentParser(prog="carbontui.power.capd")
@@ -121,6 +163,10 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--metrics", help="place of the metrics: node-exporter's folder, or a path ending in .sock")
     parser.add_argument("--group", help="its members may also lower limits on boards that others use")
     options = parser.parse_args(argv)
+    return guarded(lambda: _serve(options))
+
+
+def _serve(options: argparse.Namespace) -> int:
     from carbontui.power.backends.nvml import NvmlBackend
 
     capd = Capd(NvmlBackend(), LeaseStore(), lambda line: print(line, flush=True), group=options.group)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 from carbontui import units
 from carbontui.tui import glyphs
@@ -112,11 +111,10 @@ def hours(view: TimeScale) -> list[tuple[int, str]]:
     """(column, label) of the time axis in local time, at least a dozen cells apart; midnight carries the day."""
     every = next((s for s in _LABEL_EVERY_S if s / view.span_s >= 9), _LABEL_EVERY_S[-1])
     labels: list[tuple[int, str]] = []
-    offset = datetime.fromtimestamp(view.start_s).astimezone().utcoffset()
-    shift = offset.total_seconds() if offset else 0.0
+    shift = units.local_offset_s(view.start_s)
     at = math.ceil((view.start_s + shift) / every) * every - shift
     while (column := view.column(at)) < view.columns:
-        moment = datetime.fromtimestamp(at).astimezone()
+        moment = units.local(at)
         label = f"{moment:%a}" if (moment.hour, moment.minute) == (0, 0) else f"{moment:%H:%M}"
         if column + len(label) <= view.columns:
             labels.append((column, label))

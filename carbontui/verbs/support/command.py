@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
+
+SAFE_WORD = re.compile(r"[\w.,:@%+][\w.,:@%+/-]*")
+"""A shell takes it as it stands."""
 
 
 def live_jobs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -36,7 +40,7 @@ def _jobs(incomplete: str, *, live: bool) -> list[CompletionItem]:
     for job in store.jobs():
         if live and not job.live:
             continue
-        word = job.name if job.name not in found and job.name.isprintable() and " " not in job.name else job.id
+        word = job.name if job.name not in found and SAFE_WORD.fullmatch(job.name) else job.id
         found[word] = CompletionItem(word, help="live" if job.live else "over")
     return [item for word, item in found.items() if _fits(word, incomplete)]
 

@@ -146,7 +146,7 @@ def hour_limit(not_above: str | None, max_wait: str | None) -> dict[str, Any]:
         if max_wait is not None:
             raise Failure("--max-wait belongs to --not-above 300g; the longest pause is --max-pause", 2)
         return {}
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*g?(?:\s*/\s*kWh)?\s*", not_above, re.IGNORECASE)
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*g?(?:\s*/\s*kWh)?\s*", not_above, re.IGNORECASE | re.ASCII)
     if not match or not 0 < float(match[1]) <= 5000:
         raise Failure(f"--not-above: {not_above!r} is not an intensity; write it like 300g (gCO2 per kWh)", 2)
     return {"not_above_g": float(match[1]), "max_wait_s": duration(max_wait, "--max-wait") if max_wait else 6 * 3600.0}

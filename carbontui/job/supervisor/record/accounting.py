@@ -176,10 +176,13 @@ class Accounting:
         """Boards that have been watched or counted for this job."""
         return frozenset(device for device in self.meter.devices if is_board(device))
 
-    def carry_on(self, watched: frozenset[str]) -> None:
-        """The job is over: count devices not read for a while (a hanging driver) up to now, as a gap."""
-        hosts = self.meter.devices - self.metered_boards
-        self._book(self.meter.carry_on(watched | hosts, time.monotonic(), time.time()), "running")
+    def carry_on(self, watched: frozenset[str], ended_wall_s: float | None) -> None:
+        """The job is over: count devices not read for a while (a hanging driver) up to its end, as a gap. Without any
+        `watched` one (no agent of ours has looked yet) all that have been metered."""
+        hosts, wall_s = self.meter.devices - self.metered_boards, time.time()
+        end_s = wall_s if ended_wall_s is None else min(ended_wall_s, wall_s)
+        devices = (watched or self.metered_boards) | hosts
+        self._book(self.meter.carry_on(devices, time.monotonic() - (wall_s - end_s), end_s), "running")
 
     def _book(self, increments: Iterable[Increment], state: str) -> None:
         wall = time.time()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
+
+from msgspec import structs
 
 from carbontui.account import run_now
 from carbontui.account.lived import GAP_S
@@ -11,6 +14,21 @@ from carbontui.job.supervisor.core.rules.booking import booked_as, held_back
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState, Totals
 from carbontui.job.supervisor.record.accounting import Accounting
+from carbontui.power.messages import Sample
+
+POWER_OF_S = 2.0
+"""Within this after an end the watts of a board may still be those of the training."""
+
+
+def of_the_job(samples: Iterable[Sample], ended_wall_s: float | None) -> Iterator[Sample]:
+    """Samples without what a counter has counted since the job's end, as after one that no supervisor saw: it is taken
+    off at the watts of now."""
+    for sample in samples:
+        after_s = 0.0 if ended_wall_s is None else sample.wall_s - ended_wall_s
+        if after_s > POWER_OF_S and sample.energy_uj is not None and sample.power_w is not None:
+            yield structs.replace(sample, energy_uj=max(0, round(sample.energy_uj - sample.power_w * after_s * 1e6)))
+        else:
+            yield sample
 
 
 def pass_time(accounting: Accounting, before: JobState, after: JobState, inputs: Inputs) -> None:

@@ -32,6 +32,8 @@ def families(status: protocol.Status, joules: Mapping[str, float], totals: Monot
     intensity = status.intensity
     zone = intensity.zone if intensity else ""
     about = {"host": status.host, "zone": zone, "signal": intensity.signal if intensity else ""}
+    coverage = status.coverage
+    covered_s = coverage.metered_s + coverage.gap_s if coverage else None
     energy_j = {"wall": status.energy_wall_kwh, "boards": status.energy_gpu_kwh}
     known = ("power_w", "energy_gpu_kwh", "energy_wall_kwh", "gco2_g", "intensity")
 
@@ -63,6 +65,13 @@ def families(status: protocol.Status, joules: Mapping[str, float], totals: Monot
                 for scope, kwh in energy_j.items()
             ),
         ),
+        of_job(
+            "metered_ratio",
+            "ratio",
+            "Metered share of the time that the energy covers; the rest is gaps, booked from counters and last watts.",
+            coverage.share if coverage else None,
+        ),
+        of_job("covered_seconds", "seconds", "Time that the energy covers.", covered_s),
         of_job(
             "emissions_grams",
             "grams",

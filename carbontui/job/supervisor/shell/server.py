@@ -159,6 +159,8 @@ class Server:
         except (ConnectionError, asyncio.IncompleteReadError, ValueError) as error:
             if isinstance(error, ValueError):
                 peer.send(protocol.Refused(f"a line above {protocol.LINE_MAX} bytes"))
+        except asyncio.CancelledError:
+            pass  # the loop ends with a peer still there, and would log what nobody awaits
         finally:
             self.peers.discard(peer)
             for task in peer.tasks:

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from carbontui import paths, protocol
+from carbontui.job import shown_totals
 from carbontui.job.spec import Options
 from carbontui.job.supervisor.core.state import forbidden
 from carbontui.job.supervisor.core.state.inputs import FRESH_S, Inputs
@@ -48,10 +49,12 @@ class Snapshots:
     _low: list[Statement] = field(default_factory=list)
     _totals: MonotonicCounter = field(default_factory=MonotonicCounter)
     _metrics: MetricsPlace | None = field(init=False)
+    _shown: shown_totals.ShownTotals = field(init=False)
     _host: str = field(default_factory=socket.gethostname)
 
     def __post_init__(self) -> None:
         spec = self.spec
+        self._shown = shown_totals.ShownTotals(shown_totals.place(spec.socket))
         self._metrics = MetricsPlace(spec.metrics, spec.job) if spec.metrics else None
         if self._metrics is not None:
             metrics.resume(self._totals, self._metrics.before())
@@ -59,8 +62,8 @@ class Snapshots:
     def describe(self, state: JobState, inputs: Inputs) -> protocol.Status:
         pids = protocol.Pids(self.keeper.keeper_pid, os.getpid(), self.agent.pid, self.keeper.pid)
         found = [*self.faults(), *self._metrics_fault, *self._low]
-        told = status.status(state, inputs, host=self._host, pids=pids)
-        return msgspec.structs.replace(described(told, state, inputs, found), events=self.recent())
+        told = described(status.status(state, inputs, host=self._host, pids=pids), state, inputs, found)
+        return msgspec.structs.replace(self._shown.shown(told, inputs.uptime_s), events=self.recent())
 
     @property
     def _metrics_fault(self) -> list[Statement]:
@@ -80,8 +83,9 @@ class Snapshots:
             self._metrics.tell(exposition)
         self._low = _disk_notice(Path(self.spec.log).parent)
 
-    def close(self) -> None:
-        """Stop serving metrics."""
+    def close(self, *, over: bool) -> None:
+        """Stop serving metrics; the job is over, or has a successor."""
+        self._shown.close(over=over)
         if self._metrics is not None:
             self._metrics.close()
 
