@@ -44,7 +44,7 @@ async def test_a_job_that_ends_within_a_row_of_its_grid_file_is_booked_at_that_r
     job.keeper.open()
     assert not await job.tick()
     job.accounting.ledger.add("GPU-1", now, now + 2, 3.6e6, "counter", "running", now, gpu=True)
-    ours.sendall(json.dumps({"t": "child", "state": "exited", "code": 0, "starts": 1}).encode() + b"\n")
+    ours.sendall(json.dumps({"t": "child", "state": "exited", "exit": {"code": 0}, "starts": 1}).encode() + b"\n")
     while job.door.state.decision.state not in ("done", "failed"):
         await asyncio.sleep(0)
         await job.tick()

@@ -82,7 +82,7 @@ def test_sigterm_is_checkpoint_and_leave_and_the_next_pod_goes_on_from_the_volum
     first = pod()
     until(lambda: (volume / "step").exists() and int((volume / "step").read_text() or 0) > 20, what="steps")
     os.kill(first.pid, signal.SIGTERM)
-    assert first.wait(60) in (85, 143), first.stderr.read()
+    assert first.wait(60) in (85, 143, -signal.SIGTERM), first.stderr.read()
     kept = json.loads((volume / "checkpoint.json").read_text())["step"]
     assert kept >= 20
 
