@@ -21,7 +21,7 @@ _coming_back: Dict[int, Dict[str, Any]] = {}
 def follow() -> None:
     """From now on every DataLoader keeps how its epoch began. Does nothing a second time."""
     data = sys.modules["torch"].utils.data
-    if hasattr(data.DataLoader.__iter__, "__wrapped__"):
+    if hasattr(data.RandomSampler.__iter__, "__wrapped__"):
         return
 
     @replaces(data.DataLoader, "__iter__")
