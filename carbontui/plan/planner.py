@@ -28,6 +28,8 @@ CELLS = 100_000
 """Buckets of the first search; each refinement may use four times as many, up to the cap."""
 CELLS_CAP = 12_000_000
 COARSEST, FINEST = 4, 4096
+TIE = 1e-6
+"""Share of the objective within which two schedules are as good as each other: then the earlier finish decides."""
 PRUNE = 0.2
 """Share of the tolerance given away when pruning: improvements smaller than this are not searched for."""
 
@@ -90,7 +92,8 @@ def solve(problem: Problem, tol: float = 1e-3, fixed: Fixed = None, compare: boo
     levels = tuple(search.levels.tolist())
     figures = evaluate(problem, levels)
     for rival in (baseline := rivals.evaluated(problem, named)) if compare else ():
-        if rival.feasible and rival.objective < figures.objective:
+        gain, tie = figures.objective - rival.objective, TIE * abs(figures.objective)
+        if rival.feasible and (gain > tie or (gain >= -tie and rival.finish_s < figures.finish_s)):
             levels, figures = rival.levels, rival
     levels = spelled_out(problem, levels, figures.finish_s)
     return plan_of(levels, figures, search.lower, stage, tol, baseline if compare else ())

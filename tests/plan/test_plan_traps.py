@@ -191,3 +191,13 @@ def test_a_horizon_too_long_to_search_still_gives_an_honest_plan_and_no_frontier
     assert plan.certified == (plan.gap <= 1e-3)
     with pytest.raises(ProblemError, match="too many for a frontier"):
         frontier(problem)
+
+
+@pytest.mark.parametrize("first_s", [803.6254360465258, 627.0745828909885, 203.19234964809334])
+def test_where_waiting_saves_nothing_the_job_begins_at_once(first_s):
+    # sums of many equal parts differ in their last digits: not a reason to wait
+    levels = (ProblemLevel("off", 0.0, 0.0), ProblemLevel("pause", 26.0, 0.0), ProblemLevel("full", 65.0, 1.0))
+    wait = ((0.0, None, 0.0), (None, 0.0, 0.0), (None, 0.0, 0.0))
+    problem = job([300.0] * 80, levels, work_s=36000.0, initial_level=0, switch_s=wait)
+    plan = solve(replace(problem, dur_s=(first_s, *problem.dur_s[1:])))
+    assert plan.levels[0] == 2
