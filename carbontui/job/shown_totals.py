@@ -62,8 +62,8 @@ def at_least(status: protocol.Status, last: tuple[float | None, ...] | None) -> 
 def _more(one: T, less: dict[str, float]) -> T:
     """Raised by so much; run-now by as much as the grams, so that what was avoided stays."""
     more = {name: round((getattr(one, name) or 0.0) + by, 9) for name, by in less.items()}
-    if "gco2_g" in less and (run_now_g := getattr(one, "run_now_g", None)) is not None:
-        more["run_now_g"] = round(run_now_g + less["gco2_g"], 9)
+    if "gco2_g" in less and isinstance(one, protocol.Amounts) and one.run_now_g is not None:
+        more["run_now_g"] = round(one.run_now_g + less["gco2_g"], 9)
     return msgspec.structs.replace(one, **more)
 
 

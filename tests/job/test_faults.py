@@ -425,7 +425,9 @@ def test_a_damaged_journal_is_set_aside_and_the_account_goes_on(house):
     job = house.start("--zone", "DE", "--work", "8h")
     job.until_steps()
     house.cli("pause", job.id, check=True)
-    told = until(lambda: (s := job.snapshot()).get("override") and s.get("gco2_g") and s, what="a snapshot of it all")
+    job.until_state("paused")
+    stood = job.steps()
+    until(lambda: (s := job.snapshot()).get("step") == stood and s.get("gco2_g"), what="a snapshot of it all")
     keeper, supervisor = job.pids()["keeper"], job.pids()["supervisor"]
     os.kill(keeper, signal.SIGSTOP)  # no successor before the damage is done
     kill(supervisor)
@@ -440,6 +442,6 @@ def test_a_damaged_journal_is_set_aside_and_the_account_goes_on(house):
     assert "the account continues" in str(status["notices"]) and aside.name in (job.dir / "carbontui.log").read_text()
     for key in ("energy_wall_kwh", "gco2_g"):
         assert told[key] * 0.999 <= status[key] < 4 * told[key]
-    assert job.until_state("paused")["override"]["mode"] == "pause" and status["step"] == told["step"]
+    assert job.until_state("paused")["override"]["mode"] == "pause" and status["step"] == stood == job.steps()
     house.cli("resume", job.id, check=True)
     job.until_steps()

@@ -20,7 +20,12 @@ def used(gpu: float, wall: float, grams: float | None) -> protocol.Status:
     def amounts(times):
         grams_g = None if grams is None else times * grams
         return protocol.Amounts(
-            elapsed_s=times, steps=1, energy_gpu_kwh=times * gpu, energy_wall_kwh=times * wall, gco2_g=grams_g
+            elapsed_s=times,
+            steps=1,
+            energy_gpu_kwh=times * gpu,
+            energy_wall_kwh=times * wall,
+            gco2_g=grams_g,
+            run_now_g=None if grams_g is None else grams_g + 1.0,
         )
 
     return protocol.Status(
@@ -56,6 +61,16 @@ def test_a_successor_holds_the_last_totals_until_it_has_caught_up(tmp_path) -> N
     assert totals(second.shown(used(1.5, 2.5, 3.0), 3.0)) == (1.5, 2.5, 3.0)
     second.close(over=True)
     assert not place.exists()
+
+
+def test_grams_held_for_a_successor_leave_what_was_avoided_as_it_is(tmp_path) -> None:
+    place = shown_totals.place(tmp_path / "job.sock")
+    ShownTotals(place).shown(used(1.0, 2.0, 3.0), 100.0)
+    held = ShownTotals(place).shown(used(0.5, 1.5, 1.0), 1.0)
+    assert held.account is not None
+    for amounts in (held.account.so_far, held.account.whole):
+        assert amounts.run_now_g - amounts.gco2_g == 1.0
+    assert held.run_now_g == 4.0
 
 
 def test_a_successor_that_never_catches_up_shows_its_own_in_the_end(tmp_path) -> None:
