@@ -61,12 +61,12 @@ def upgrade(request, tmp_path, house):
     return house
 
 
-def grid(root: Path) -> Path:
+def grid(root: Path, dirty: int = 500) -> Path:
     """Recorded intensities of some days around now: four clean hours, four dirty ones, in turn."""
     begin = time.time() // 900 * 900 - 86400
     moments = [begin + 900 * quarter for quarter in range(4 * 96)]
     clock = lambda at: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))  # noqa: E731
-    rows = [f"{clock(at)},{90 if at // 14400 % 2 else 500}\n" for at in moments]
+    rows = [f"{clock(at)},{90 if at // 14400 % 2 else dirty}\n" for at in moments]
     path = root / "grid.csv"
     path.write_text("time_utc,carbon_g_per_kwh\n" + "".join(rows))
     return path
@@ -76,6 +76,7 @@ def settle(job) -> None:
     """Wait until every process of the job has loaded its code: the boards have been looked at, and steps are made."""
     looked = lambda: "not answered yet" not in refused_cap(job)  # noqa: E731
     until(looked, what="the agent's first word")
+    until(lambda: all(asleep(pid) for _ in range(3) for pid in workers_of(job)), what="the worker's imports")
     job.until_steps()
 
 
@@ -113,7 +114,9 @@ def joules_written(job) -> float:
 
 @pytest.mark.long
 def test_a_keeper_of_one_version_goes_on_with_a_supervisor_of_the_other(upgrade):
-    job = upgrade.start("--budget", "20h", "--work", "10h", "--steps", "100000", "--grid", grid(upgrade.root))
+    # one intensity: nothing to wait for at any hour
+    given = ("--budget", "20h", "--work", "10h", "--steps", "100000", "--grid", grid(upgrade.root, dirty=90))
+    job = upgrade.start(*given)
     settle(job)
     until(lambda: joules_written(job) > 0, what="joules in the journal")
     upgrade.cli("budget", "30h", job.id, check=True)
@@ -169,8 +172,7 @@ def test_a_supervisor_of_one_version_plans_with_a_worker_of_the_other(upgrade):
     first = until(lambda: told(job).get("plan"), 60, "the first plan")
     until(lambda: job.steps() > 2 or begins_later(job), what="steps, or a wait")  # nobody is importing the package
     upgrade.swap()
-    worker = child_of(job.pids()["supervisor"], "carbontui.job.worker")
-    os.kill(worker, signal.SIGKILL)
+    os.kill(workers_of(job)[0], signal.SIGKILL)
     upgrade.cli("budget", "40h", job.id, check=True)
     # a new plan, or a word that there is none; never silence, and never a plan for another question
     second = until(lambda: (t := told(job)) and (t["plan"]["made_at"] != first["made_at"] or refused(t)) and t, 60)
@@ -201,8 +203,18 @@ def refused(snap: dict) -> bool:
     return any("no new plan" in notice for notice in snap["status"]["notices"])
 
 
-def child_of(pid: int, module: str) -> int:
-    """The process that `pid` started as `python -m module`."""
+def workers_of(job) -> list[int]:
+    return children_of(job.pids()["supervisor"], "carbontui.job.worker")
+
+
+def asleep(pid: int) -> bool:
+    """Whether a process waits to be asked: one that imports computes, or waits for the disk."""
+    return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] == "S"
+
+
+def children_of(pid: int, module: str) -> list[int]:
+    """The processes that `pid` started as `python -m module`."""
+    found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             stat = (entry / "stat").read_text().rpartition(")")[2].split()
@@ -210,5 +222,5 @@ def child_of(pid: int, module: str) -> int:
         except OSError:
             continue
         if int(stat[1]) == pid and module.encode() in words:
-            return int(entry.name)
-    raise AssertionError(f"{pid} runs no {module}")
+            found.append(int(entry.name))
+    return found
