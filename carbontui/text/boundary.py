@@ -12,6 +12,7 @@ SIGNS = {
     "cloud": "a cloud provider's machine",
     "rented": "a price per GPU hour is set",
     "workstation": "no scheduler and no provider was found",
+    "host": "watts of the host are given",
 }
 """Why a boundary was chosen."""
 PUES = {
