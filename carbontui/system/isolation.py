@@ -12,6 +12,7 @@ import resource
 import sys
 from collections.abc import Mapping
 from importlib.machinery import PathFinder
+from types import TracebackType
 from typing import Any
 
 ROOT = os.path.abspath(__file__).rsplit(os.sep, 3)[0]  # noqa: PTH100 - the keeper has no pathlib
@@ -23,8 +24,9 @@ OF_THE_INSTALLATION = frozenset(
 """Python variables that locate the interpreter and its packages, valid for us as well as for the user."""
 NEEDED = ("click", "httpx", "jinja2", "msgspec", "numpy", "platformdirs", "pynvml", "rich", "stamina", "textual")
 """What carbontui imports; `pip install --target` may have put it into another folder than carbontui."""
-OOM_SHARE = 500
-"""Added to the oom_score_adj of all our processes except the keeper: out of memory, they die before the training."""
+FIRST_TO_GO = 1000
+"""oom_score_adj of all our processes except the keeper: out of memory, they die before a training of any size."""
+TOO_FEW = "no more processes or threads may be started here; raise `ulimit -u`, or the container's limit of pids"
 DESCRIPTORS = 4096
 LIMITS = tuple(name for name in dir(resource) if name.startswith("RLIMIT_"))
 
@@ -95,9 +97,22 @@ def relax() -> None:
 
 
 def first_to_go() -> None:
-    """Make this process (and all it starts) a preferred victim of the OOM killer."""
-    with contextlib.suppress(OSError, ValueError):
-        _set_oom_score_adj(min(1000, _oom_score_adj() + OOM_SHARE))
+    """Make this process (and all it starts) the OOM killer's first victim."""
+    with contextlib.suppress(OSError):
+        _set_oom_score_adj(FIRST_TO_GO)
+
+
+def tell_what_lacks(who: str) -> None:
+    """From now on an end of this process for want of threads or memory is one line of its log."""
+
+    def told(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        lacks = "out of memory" if kind is MemoryError else TOO_FEW if "start new thread" in str(error) else ""
+        if lacks:
+            os.write(2, f"{who}: {lacks}\n".encode())
+        else:
+            sys.__excepthook__(kind, error, trace)
+
+    sys.excepthook = told
 
 
 def keep_oom_score(data: Mapping[str, Any]) -> None:

@@ -14,7 +14,9 @@ import pytest
 from house import House, until
 
 import carbontui
+from carbontui.system import isolation
 
+NO_THREAD = 'RuntimeError("can\'t start new thread")'
 BROKEN = "raise RuntimeError('a package for the training, and broken')\n"
 TELL = """\
 import json, os, resource, sys
@@ -82,9 +84,16 @@ def test_the_users_python_settings_and_limits_are_the_trainings_alone(house):
     keeper, supervisor = pids()["keeper"][0], pids()["supervisor"][0]
     assert b"PYTHONPATH" not in environ(supervisor) and b"PYTHONWARNINGS" not in environ(supervisor)
     assert environ(supervisor)[b"ENTSOE_TOKEN"] == b"secret"
-    assert oom(keeper) == oom(os.getpid()) and oom(supervisor) > oom(keeper)
+    assert oom(keeper) == oom(os.getpid()) and oom(supervisor) == 1000, "it dies before a training of any size"
     limits = Path(f"/proc/{supervisor}/limits").read_text()
     assert int(next(line for line in limits.splitlines() if line.startswith("Max open files")).split()[3]) > 200
+
+
+@pytest.mark.parametrize(("error", "line"), [("MemoryError()", "out of memory"), (NO_THREAD, isolation.TOO_FEW)])
+def test_a_process_of_ours_that_lacks_memory_or_threads_says_so_in_one_line(error, line):
+    code = f"from carbontui.system import isolation; isolation.tell_what_lacks('agent'); raise {error}"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (1, f"agent: {line}\n")
 
 
 @pytest.mark.parametrize("locale", ["C.UTF-8", "C"])
