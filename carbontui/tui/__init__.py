@@ -74,7 +74,10 @@ def _show(first: Callable[[], Screen[str | None]], ascii: bool, mouse: bool = Tr
     terminal.prefer_still()
     from carbontui.tui.app import CarbonApp
 
-    CarbonApp(first, ascii=terminal.ascii_alone(ascii)).run(mouse=mouse)
+    from carbontui import paths
+
+    kept = paths.state_dir() / "theme"
+    CarbonApp(first, ascii=terminal.ascii_alone(ascii), kept_theme=kept).run(mouse=mouse)
     return 0
 
 
