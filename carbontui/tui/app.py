@@ -37,7 +37,9 @@ class CarbonApp(App[str | None]):
     TITLE = "carbontui"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c", "quit", "leave", id="leave", show=False, priority=True, tooltip="Leave the screen"),
-        Binding("ctrl+z", "suspend_process", "suspend", id="suspend", show=False, priority=True, tooltip="To the shell"),
+        Binding(
+            "ctrl+z", "suspend_process", "suspend", id="suspend", show=False, priority=True, tooltip="To the shell"
+        ),
     ]
 
     def __init__(
