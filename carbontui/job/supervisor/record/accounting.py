@@ -99,7 +99,7 @@ class Accounting:
         self.lived = Lived(start)
         self.ledger.pue = self.options.pue
         self.ledger.boundary, self.ledger.gives_back = self.options.boundary, self.options.gives_back
-        self.first_counts = FirstCounts(Path(self.options.dir))
+        self.first_counts = FirstCounts(Path(self.options.dir), self.options.created_s)
 
     def restore(self) -> None:
         """Continue where a predecessor stopped: the boards' energy counters fill the gap, unless the scheduler has
