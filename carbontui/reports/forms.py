@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from carbontui import units
 from carbontui.account.split import Split
-from carbontui.reports import charts, figures, prose
+from carbontui.reports import charts, embodied, figures, prose
 from carbontui.reports.parts import GRAM_DIGITS, KWH_DIGITS, DayPart, EpochPart, rounded
 from carbontui.reports.story import RunStory
 from carbontui.text import figures as form
@@ -95,6 +95,7 @@ def numbers(story: RunStory) -> dict[str, Any]:
         "energy_wall_kwh": story.energy_wall_kwh,
         "gco2_g": story.gco2_g,
         "avoided_g": story.avoided_g,
+        "embodied_g": None if (made := embodied.of(story)) is None else made.grams,
         "by_day": [_day(part) for part in story.days],
         "revised_g": story.revised_g,
         "revisions": list(story.revisions),
