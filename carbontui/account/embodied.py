@@ -38,8 +38,8 @@ def embodied(boards: Sequence[str], held_s: float, table: Iterable[Manufactured]
     servers = [row for row in known if row.kind == "server"]
     rows: list[Manufactured] = []
     for name in boards:
-        words = name.upper().replace("-", " ").split()
-        rows += [row for row in known if row.kind == "board" and row.name.upper() in words][:1]
+        parts = name.upper().replace("-", " ").split()
+        rows += [row for row in known if row.kind == "board" and row.name.upper() in parts][:1]
     if not boards or len(rows) < len(boards):
         return None
     rate = sum(row.g_per_board_hour for row in rows) + len(boards) * sum(row.g_per_board_hour for row in servers)
