@@ -106,6 +106,8 @@ class Reading(Struct, frozen=True, kw_only=True, omit_defaults=True):
     foreign_pids: tuple[int, ...] = ()
     foreign_user: str = ""
     """A description of the first of them, as text."""
+    users: str = ""
+    """Its compute processes and their owners, as text: 'python (ada)'."""
     share: float | None = None
     """The job's share of its watts if others use it too; None: they cannot be split, or it is not shared."""
 

@@ -70,6 +70,7 @@ class Agent:
         self._boards = JobBoards()
         self._looks: dict[str, Look] = {}
         self._pids: dict[str, tuple[int, ...] | None] = {}
+        self._users: dict[str, str] = {}
         self._foreign: dict[str, tuple[int, ...]] = {}
         self._use = BoardUse(self.backend)
         self._samples: list[Sample] = []
@@ -200,6 +201,7 @@ class Agent:
         # if hidden processes may be on any of several boards, those beyond the number of our own are foreign
         crowded = not self._boards.by_process and len(boards.hidden(self._pids)) > len(own) > 0
         self._foreign[uuid] = view.foreign(self._pids[uuid] or (), own, hidden_too=crowded)
+        self._users[uuid] = view.users(self._pids[uuid] or ())
 
     def _own(self, uuid: str) -> frozenset[int] | None:
         """The job's processes on a board shared with others; None if it is not shared or that is unknown."""
@@ -249,6 +251,7 @@ class Agent:
                     pids=self._pids.get(info.uuid),
                     foreign=self._foreign.get(info.uuid, ()),
                     share=self._share(info),
+                    users=self._users.get(info.uuid, ""),
                 )
                 for info in self._infos
                 if (look := self._looks.get(info.uuid)) is not None
