@@ -88,7 +88,7 @@ def at_home(job: str, directory: Path, name: str, *, every_node: bool = False) -
 @click.option("--cost-budget", help="The most it may cost, in --currency, like 12.")
 @click.option("--energy-budget", help="The most energy it may use at the wall, like 5kWh.")
 @click.option(
-    "--on-budget", help="What to do when such a budget will not suffice, in order: warn, cap, ask, pause, stop."
+    "--on-budget", help="What to do when such a budget will not suffice, in order: warn, cap, ask, pause, stop, stop!."
 )
 @click.option("--carbon-price", type=Finite(0), help="Currency per tonne of CO2 (with --objective cost).")
 @click.option("--gpu-price", type=Finite(0), help="Currency per GPU hour.")

@@ -14,7 +14,7 @@ from carbontui.grid import recorded
 from carbontui.job import allowance, store, surroundings
 from carbontui.job.allowance import AllowanceKind
 from carbontui.power.backends.declared import DeclaredBoards
-from carbontui.verbs.support import tables
+from carbontui.reports import tables
 from carbontui.verbs.support.command import Failure, refused
 
 NAME_MAX = 80
