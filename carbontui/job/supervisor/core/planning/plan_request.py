@@ -80,6 +80,7 @@ def plan_request(state: JobState, inputs: Inputs, given: GivenPrices | None = No
         curve_fixed=_fixed(state, curve) if state.forbidden else None,
         currency=state.spec.currency,
         uncertainty=noise(state),
+        spread=setup.spread,
         shared=site_plan.shared(state, inputs, curve, given),
     )
     return PlanRequest(ask, setup, deadline, left)
