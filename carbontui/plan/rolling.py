@@ -33,7 +33,7 @@ FEARS = (0.3, 1.0)
 ALIKE_S = 6 * 3600.0
 """Forecast errors this far apart correlate by a half."""
 ERR = 1.28
-"""Standard deviations: one in ten errors is larger. Measured on DE, 8 h, slack 3: the same saving, the worst of 24 jobs
+"""Standard deviations: one in ten errors is larger. Measured on DE, 8 h, slack 3: the same saving, the worst of 16 jobs
 1 % above running now instead of 19 %."""
 
 
