@@ -151,10 +151,8 @@ def running(
         house.cli("site", "--cap", site, "--ramp", "5kW", check=True)
     most += found.faults
     some: list[Watched] = []
-    before_j: list[float] = []
     for n in range(jobs):
         house.env["CUDA_VISIBLE_DEVICES"] = str(n)
-        before_j.append(sim.get("energy_j", n) if sim else 0.0)
         some.append(Watched(house.start(steps=10**7, pause=0.02, code=7, name=f"k{n}"), sim, n))
         if sim is not None:
             sim.process(some[n].job.pids()["child"], device=n, level=0.9)
@@ -172,7 +170,7 @@ def running(
         time.sleep(dice.uniform(0.05, 0.8))
     for n, one in enumerate(some):
         _end(one, found, paused=bool(n % 2))
-        booked = one.end(before_j[n])
+        booked = one.end()
         found.orders += one.orders
         found.lost_orders += len(one.lost)
         found.fallen += len(one.fallen)
@@ -195,8 +193,7 @@ def _end(one: Watched, found: Found, *, paused: bool) -> None:
         found.longest_standstill_s = max(found.longest_standstill_s, *job.gaps())
     job.let_end()
     record = job.until_exit(60)
-    if one.sim is not None:
-        one.sim.reap()  # else its board would draw on
+    one.ended()
     if record["code"] != 7:
         found.wrong_exits += 1
         found.wrong(f"{job.id}: exit {record}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import sqlite3
 import threading
 from typing import Any
@@ -66,13 +67,20 @@ class Watched:
             status = self.job.served()
             self.lost.append(f"{self.job.id}: {self._due}, in force: {status and status.override}")
 
-    def end(self, before_j: float) -> float | None:
-        """The job is over: what was booked of each true joule of its board, of which it found `before_j` used."""
+    def ended(self) -> None:
+        """Its training has ended just now: the board is nobody's."""
+        if self.sim is not None:
+            self.sim.reap()
+            self._end_j = self.sim.get("energy_j", self.device)
+
+    def end(self) -> float | None:
+        """The job is over: what was booked of each true joule of its board since the keeper's first look at it."""
         self._over.set()
         self._thread.join()
         if self.sim is None:
             return None
-        true_j = self.sim.get("energy_j", self.device) - before_j
+        counted_uj = json.loads((self.job.dir / "first-count.json").read_text())[self.device][3]
+        true_j = self._end_j - counted_uj / 1e6
         with contextlib.closing(sqlite3.connect(self.job.dir / "journal.db")) as db:
             query = "select sum(joules) from energy where device not in ('host', 'cpu', 'dram')"
             return (db.execute(query).fetchone()[0] or 0.0) / true_j
