@@ -79,8 +79,8 @@ class Watched:
         self._thread.join()
         if self.sim is None:
             return None
-        counted_uj = json.loads((self.job.dir / "first-count.json").read_text())[self.device][3]
-        true_j = self._end_j - counted_uj / 1e6
+        counted_mj = json.loads((self.job.dir / "first-count.json").read_text())[self.device][3]
+        true_j = self._end_j - counted_mj / 1e3
         with contextlib.closing(sqlite3.connect(self.job.dir / "journal.db")) as db:
             query = "select sum(joules) from energy where device not in ('host', 'cpu', 'dram')"
             return (db.execute(query).fetchone()[0] or 0.0) / true_j
