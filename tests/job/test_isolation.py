@@ -6,11 +6,14 @@ import resource
 import subprocess
 import sys
 import time
+import venv
 from pathlib import Path
 
+import msgspec
 import pytest
 from house import House, until
 
+import carbontui
 from carbontui.system import isolation
 
 NO_THREAD = 'RuntimeError("can\'t start new thread")'
@@ -113,3 +116,22 @@ def test_folders_and_arguments_that_are_no_text_are_as_good_as_others(tmp_path, 
         assert "na" in house.cli("log", listed[0]["job"], check=True, errors="surrogateescape").stdout
     finally:
         house.end()
+
+
+@pytest.mark.parametrize("folders", [("code", "code"), ("code", "packages"), ("packages", "code")])
+def test_an_installation_by_target_folders_runs_whatever_their_order(house, folders):
+    bare = house.root / "bare"
+    venv.create(bare, with_pip=False, symlinks=True)
+    for name in folders:
+        (house.root / name).mkdir(exist_ok=True)
+    code, packages = house.root / "code", house.root / ("packages" if "packages" in folders else "code")
+    (code / "carbontui").symlink_to(Path(carbontui.__file__).parent)
+    for entry in Path(msgspec.__file__).parent.parent.iterdir():
+        if "carbontui" not in entry.name and entry.suffix != ".pth":
+            (packages / entry.name).symlink_to(entry)
+    house.env["PYTHONPATH"] = os.pathsep.join(str(house.root / name) for name in dict.fromkeys(folders))
+    told = [bare / "bin" / "python", "-m", "carbontui", "run", "--", bare / "bin" / "python", "-c", "print('trained')"]
+    done = subprocess.run(told, env=house.env, cwd=house.root, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, "trained\n"), done.stderr
+    (log,) = house.home.glob("jobs/*/carbontui.log")
+    assert "Error" not in log.read_text()

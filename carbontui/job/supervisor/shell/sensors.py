@@ -13,6 +13,7 @@ from carbontui import protocol, units
 from carbontui.grid.feed import Feed
 from carbontui.job.supervisor.core.state.inputs import Inputs, Rank
 from carbontui.job.supervisor.record.accounting import Accounting
+from carbontui.job.supervisor.shell import bound_clock
 from carbontui.job.supervisor.shell.actuators import Actuators
 from carbontui.job.supervisor.shell.core_wait import CoreWait
 from carbontui.job.supervisor.shell.door import Door
@@ -48,10 +49,12 @@ class Sensors:
     def advance(self) -> None:
         """Start a new tick: measure the time since the last one."""
         wall, mono, clock = time.time(), time.monotonic(), self.door.state.clock
+        heard = [mono - peer.heard_mono_s for peer in self.server.ranks]
+        bound_clock.bind(self.door.state, min(heard, default=None), wall)
         now = clock.at_wall(wall)
         dt_wall = mono - self._last_mono
         # elapsed time, unaffected by a clock that was set
-        dt = dt_wall * clock.speed_at(wall)
+        dt = dt_wall * clock.speed_at(wall) if clock.stood is None else max(0.0, now - self._last_now)
         self._spans = (dt, dt_wall, now - self._last_now - dt)
         self._last_now, self._last_mono = now, mono
         first = next((peer.hello for peer in self.server.ranks if peer.hello and peer.hello.rank == 0), None)
