@@ -411,7 +411,7 @@ class AllowanceStatus(Struct, frozen=True, kw_only=True):
     expected: float | None = None
     used_up_at: Time | None = None
     act: str | None = None
-    """The action in force: warn, cap, ask, pause or stop."""
+    """The action in force: warn, cap, ask, pause, stop or stop!."""
 
 
 class BoundaryStatus(Struct, frozen=True, kw_only=True):
@@ -486,6 +486,8 @@ class Status(Struct, frozen=True, kw_only=True):
     certificate: Certificate | None = None
     notices: tuple[str, ...] = ()
     """Notices for the user, one line each (simulated device, lost feed, stale lease, unguarded...)."""
+    notice_keys: tuple[str, ...] = ()
+    """What each of them is about: with the same key, only figures are new."""
     provenance: dict[str, Provenance] = {}
 
     @property

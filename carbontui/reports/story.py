@@ -92,6 +92,8 @@ class RunStory:
     """Of a run of more than two parts."""
     revisions: tuple[str, ...] = ()
     """Later corrections by grid sources to values already booked, as text."""
+    held_s: float | None = None
+    """For how long the job has held its boards."""
     revised_g: float = 0.0
     """Their total effect on the emitted grams."""
     version: str = ""
@@ -235,6 +237,7 @@ def _read(db: sqlite3.Connection, options: Options, status: protocol.Status, ver
             gco2_g=gco2_g,
         ),
         days=parts.by_day(cells, grams_of, spans, decisions, kwh=energy_kwh, gco2_g=gco2_g),
+        held_s=books.get("held_s"),
         revisions=tuple(text for text, _ in revisions),
         revised_g=math.fsum(grams for _, grams in revisions),
         version=version,

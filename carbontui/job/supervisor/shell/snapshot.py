@@ -99,6 +99,7 @@ def described(
     hours = zip(status.forbidden, forbidden.current(state.forbidden, now_s), strict=True)
     boards = zip(status.gpus, inputs.devices, strict=True)
     fresh = inputs.readings_age_s < FRESH_S
+    told = {words(line, now_s): line for line in notices.notices(state, inputs, list(ours))}
     sources = provenance.sources(state, inputs, status).items()
     why, counted = (words(said, now_s) for said in view.boundary(state, inputs))
     return replace(
@@ -107,7 +108,8 @@ def described(
         reason=statements.reason(state.decision.why, now_s),
         forbidden=tuple(replace(one, text=words(its.said, now_s)) for one, its in hours),
         gpus=tuple(replace(gpu, slowed=slowed(reading.reasons)) if fresh else gpu for gpu, reading in boards),
-        notices=tuple(dict.fromkeys(words(line, now_s) for line in notices.notices(state, inputs, list(ours)))),
+        notices=tuple(told),
+        notice_keys=tuple(notices.key(line, text) for text, line in told.items()),
         provenance={name: protocol.Provenance(x.how, words(x.said, now_s), x.age_s, x.ahead) for name, x in sources},
     )
 
