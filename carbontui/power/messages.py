@@ -139,6 +139,12 @@ class HostReading(Struct, frozen=True, omit_defaults=True):
     caps: dict[str, Capability] = {}
     jobs: int = 1
     """How many jobs share this machine."""
+    idle_w: float | None = None
+    """What of these CPU and memory watts would be drawn without the job's work."""
+    beside_w: float | None = None
+    """The job's part of what the machine draws besides boards, CPU and memory, where its supply is metered."""
+    beside_by: str = ""
+    """The meter of the supply."""
 
 
 class Readings(Struct, frozen=True, kw_only=True, omit_defaults=True):
