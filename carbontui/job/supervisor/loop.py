@@ -53,7 +53,6 @@ from carbontui.system import proc
 from carbontui.text.statements import words
 
 T = TypeVar("T")
-
 TICK_S = 1.0
 REPLAY_TICK_S = 0.1
 BEAT_S = 0.8
