@@ -426,6 +426,19 @@ class AllowanceStatus(Struct, frozen=True, kw_only=True):
     """The action in force: warn, cap, ask, pause, stop or stop!."""
 
 
+class BoundaryStatus(Struct, frozen=True, kw_only=True):
+    """What the account counts: `why` and `counted` in words."""
+
+    kind: Literal["held", "always-on", "given-back"]
+    why: str = ""
+    counted: str = ""
+    idle_limit_s: float | None = None
+    """The longest stillness on boards that are held; null: unlimited."""
+    host_w: float = 0.0
+    """What counts besides boards, CPU and memory."""
+    pue: float = 1.0
+
+
 class Status(Struct, frozen=True, kw_only=True):
     """The complete status of one job at `measured_at`; the body of `status --json` and of snapshot.json."""
 
@@ -470,6 +483,7 @@ class Status(Struct, frozen=True, kw_only=True):
     """Null from versions that did not keep it."""
     excluded: tuple[Excluded, ...] = ()
     coverage: Coverage | None = None
+    boundary: BoundaryStatus | None = None
     at_end: AtEnd | None = None
     """Expected totals at the end of the work; null while unknown, and once the job is over."""
     estimate: Estimate | None = None

@@ -212,7 +212,7 @@ def basis(story: RunStory) -> list[tuple[str, str]]:
         ("grid sources", "; ".join(story.sources) or "none"),
         ("watts at full speed", flat),
         ("work done", f"{form.duration(story.done_s)} at full speed"),
-        ("PUE, host", f"{story.options.pue:g}, {form.watts(story.options.host_w)} besides the metered devices"),
+        ("PUE, host", f"{story.options.pue:g}, {form.watts(story.host_w)} besides the metered devices"),
         ("plans", f"{story.plans} made{gap}"),
         ("bands (±)", _bands(story)),
         ("accuracy", figures.accuracy(story)),
