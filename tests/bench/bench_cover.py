@@ -55,5 +55,6 @@ if __name__ == "__main__":
     for seed in range(count):
         lo, value, hi, true = script(seed)
         held += lo <= true <= hi
-        print(f"{seed:3d} {value:8.0f} s ({lo:.0f} to {hi:.0f}), truth {true:.0f}{'' if lo <= true <= hi else '  MISSED'}")
+        mark = "" if lo <= true <= hi else "  MISSED"
+        print(f"{seed:3d} {value:8.0f} s ({lo:.0f} to {hi:.0f}), truth {true:.0f}{mark}")
     print(f"{held} of {count} intervals hold the truth")
