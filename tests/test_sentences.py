@@ -25,7 +25,6 @@ READS = {
     *("rsplit", "split", "startswith"),
 }
 FOREIGN = {
-    "carbontui.plan.weights": "a weighting as a user writes it",
     "carbontui.client": "scripts, environments and names inside the training process",
     "carbontui.slurm.queue": "what Slurm prints",
     "carbontui.slurm.commands": "what Slurm prints",
