@@ -15,6 +15,7 @@ from carbontui.grid.types import Series
 from carbontui.plan.planner import solve
 from carbontui.plan.problem import Problem, ProblemError, ProblemLevel, problem_from_dict
 from carbontui.plan.results import Schedule
+from carbontui.plan.rolling import replan
 from carbontui.plan.weights import Weight, weighed
 
 PAUSE_S, RESUME_S, SWITCH_W = 20.0, 45.0, 300.0
@@ -58,12 +59,24 @@ def on_hours(job: AssumedJob, grid: Hours, work_s: float, start_s: float, end_s:
 
 
 def planned(
-    job: AssumedJob, grid: Hours, work_s: float, start_s: float, deadline_s: float, *, tol: float
+    job: AssumedJob,
+    grid: Hours,
+    work_s: float,
+    start_s: float,
+    deadline_s: float,
+    *,
+    tol: float,
+    idle_limit_s: float = math.inf,
 ) -> tuple[Problem, Schedule]:
-    """The problem and its plan; work that does not fit is done after the deadline, on the intensity of those hours, not
-    on that of the last hour before it. Raises ValueError."""
+    """The problem and its plan, which stands still for `idle_limit_s` at a stretch at most; work that does not fit is
+    done after the deadline, on the intensity of those hours, not on that of the last hour before it. Raises
+    ValueError."""
     problem = on_hours(job, grid, work_s, start_s, deadline_s)
-    found = solve(problem, tol=tol)
+    found = (
+        solve(problem, tol=tol)
+        if idle_limit_s == math.inf
+        else replan(problem, None, tol=tol, max_pause_s=idle_limit_s)[0]
+    )
     if not found.late_s:
         return problem, found
     longer = on_hours(job, grid, work_s, start_s, deadline_s + found.late_s)

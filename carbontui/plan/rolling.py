@@ -8,11 +8,13 @@ running now.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate, groupby
 
 import numpy as np
+from msgspec.structs import replace
 
 from carbontui.plan.evaluation import evaluate, spelled_out
 from carbontui.plan.graph import fixed_levels
@@ -73,13 +75,24 @@ def replan(
         plan, changed = _replan(problem, kept, uncertainty, held, tol)
     if len(held) > len(fixed or {}):
         levels, figures = plan.levels, evaluate(problem, plan.levels)
-        # re-planning at each break moves the pauses, and may end up worse than the first plan with its pauses broken
-        did = evaluate(problem, shorter)
-        fair = (did.violations, did.late_s) == (figures.violations, figures.late_s)
-        if fair and did.objective < figures.objective:
-            levels, figures, changed = spelled_out(problem, shorter, did.finish_s), did, True
+        # re-planning at each break moves the pauses, and may end up worse than the first plan with its pauses broken,
+        # or than none at all
+        for other in (shorter, solve(_restless(problem, rests), tol=tol, fixed=fixed or None, compare=False).levels):
+            did = evaluate(problem, other)
+            fair = (did.violations, did.late_s) == (figures.violations, figures.late_s)
+            short = _break(problem, other, rests, fixed or {}, max_pause_s, still_s) is None
+            if fair and short and did.objective < figures.objective:
+                levels, figures, changed = spelled_out(problem, other, did.finish_s), did, True
         plan = plan_of(levels, figures, bound, plan.stage, tol, plan.baselines)
     return plan, changed
+
+
+def _restless(problem: Problem, rests: Collection[int]) -> Problem:
+    """The problem in which it does not pay to stand still at the levels `rests`."""
+    levels = (
+        replace(one, power_w=1e3 * (1.0 + one.power_w)) if j in rests else one for j, one in enumerate(problem.levels)
+    )
+    return dataclasses.replace(problem, levels=tuple(levels))
 
 
 def broken(

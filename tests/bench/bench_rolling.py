@@ -2,10 +2,9 @@
 
     python tests/bench/bench_rolling.py FILE.csv [FILE.csv ...] [--issued FILE ...] [--starts 40] [--seed 101] [--caps]
 
-A file is hourly intensity (`time_utc,value`); `--issued` gives its published forecasts, in the same order. Per group of
-8 and 24 h at slack 2 and 3: the savings of ours, of the best rule (windows, thresholds, a constant level) and of
-perfect foresight, and the worst job of ours and of the window. Pairs: the same starts with the guard against a large loss and
-without it.
+A file is hourly intensity (`time_utc,value`); `--issued` gives its published forecasts, in the same order. Per group
+of 8 and 24 h at slack 2 and 3: the savings (and the worst job) of ours, of the best rule (windows, thresholds, a
+constant level) and of perfect foresight; on the same starts with the guard against a large loss and without it.
 """
 
 from __future__ import annotations
