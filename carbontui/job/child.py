@@ -40,6 +40,8 @@ class Child:
     """This start is a try: the real start is still to come."""
     budget: str = ""
     """The allowance that ended it, as text; '' if none did."""
+    ended_by: str = ""
+    """Who sent the signal that ended it before or between its starts; '' if none did."""
     freeze_why: str = ""
     """Why the keeper did not freeze it although asked to."""
 
@@ -60,6 +62,8 @@ class Ending(NamedTuple):
     why: Why
 
 
+LIMIT_S = 2.0
+"""A scheduler that states whole seconds may end a job this much before its limit."""
 STARTING = Why("starting", statement("starting"))
 LAST_STATES = frozenset({"running", "waiting", "unloaded"})
 """The last known states of a vanished child that are told apart."""
@@ -76,6 +80,7 @@ def exited(record: Mapping[str, Any]) -> Child:
         stopped=bool(record.get("stopped")),
         unloaded=bool(record.get("unloaded")),
         budget=str(record.get("budget") or ""),
+        ended_by=str(record.get("ended_by") or ""),
     )
 
 
@@ -86,8 +91,12 @@ def lost(was: str, command: str = "") -> Why:
     return Why("vanished", said)
 
 
-def ending(child: Child) -> Ending:
-    """The final state and reason for a child that has exited or vanished."""
+def ending(child: Child, ends_s: float | None = None) -> Ending:
+    """The final state and reason for a child that has exited or vanished. `ends_s`: when its scheduler was to end it,
+    by the machine's clock."""
+    ended_s, signalled = child.ended_wall_s, child.signal is not None or bool(child.ended_by)
+    if ends_s is not None and ended_s is not None and ended_s >= ends_s - LIMIT_S and signalled and not child.budget:
+        return Ending("stopped", Why("signalled", statement("time_limit_over", ends_s=ends_s)))
     if child.state == "vanished":
         if child.stopped:
             return Ending("stopped", Why("stop", statement("stopped_unseen")))
@@ -96,6 +105,10 @@ def ending(child: Child) -> Ending:
         return Ending("unloaded", Why("exited", statement("unloaded_for_scheduler")))
     if child.budget:
         return Ending("stopped", Why("budget_stop", statement("stopped_by_budget", budget=child.budget)))
+    if child.ended_by:
+        slurm = child.ended_by == "slurmstepd"
+        said = statement("stopped_by_slurm") if slurm else statement("stopped_by_signal", by=child.ended_by)
+        return Ending("stopped", Why("signalled", said))
     if child.stopped:
         return Ending("stopped", Why("stop", statement("stopped")))
     if child.signal is not None:

@@ -18,9 +18,12 @@ NOBODYS = frozenset({"", "(null)", "N/A"})
 
 
 def add_to_comment(job: str, facts: Mapping[str, object]) -> None:
-    """Add these facts to the comment. Raises SlurmError, also for a comment that is not ours, which is left
-    unchanged."""
-    comment = commands.ask("squeue", "--noheader", f"--jobs={job}", "--format=%k").strip()
+    """Add these facts to the comment of the job with this very id. Raises SlurmError, also for a comment that is not
+    ours, which is left unchanged."""
+    told = commands.ask("squeue", "--noheader", f"--jobs={job}", "--format=%A|%i|%k")
+    # the id of an array's last task is the array's, too, and would be answered, and changed, for all of them
+    rows = [row.split("|", 2)[1:] for row in told.splitlines() if row.startswith(f"{job}|") and row.count("|") > 1]
+    name, comment = rows[0] if rows else (job, "")
     noted: object = {}
     if comment not in NOBODYS:
         try:
@@ -29,8 +32,8 @@ def add_to_comment(job: str, facts: Mapping[str, object]) -> None:
             noted = None
     if not isinstance(noted, dict):
         raise commands.SlurmError(f"the comment of job {job} is not carbontui's: {units.printable(comment)[:80]}")
-    told = json.dumps({**noted, **facts}, separators=(",", ":"))
-    commands.ask("scontrol", "update", f"JobId={job}", f"Comment={MARK}{told}")
+    added = json.dumps({**noted, **facts}, separators=(",", ":"))
+    commands.ask("scontrol", "update", f"JobId={name}", f"Comment={MARK}{added}")
 
 
 MARK = "carbontui:"
@@ -57,6 +60,8 @@ class JobNote(NamedTuple):
     left_s: float = 0.0
     """Its remaining work at `left_at_s`, in seconds at full speed."""
     left_at_s: float = 0.0
+    after: str = ""
+    """The job that it succeeds: 12, or 12_3."""
     fault: str = ""
 
     @property
@@ -164,6 +169,7 @@ def asked(comment: str) -> JobNote | None:
             deadline_s=None if deadline is None else units.from_iso(str(deadline)),
             watts=None if watts is None else _above_zero(watts, WATTS_MOST),
             chain=None if chain is None else str(chain),
+            after=str(noted.get("after", "")),
             levels=levels[:LEVELS_MOST] if left else (),
             left_s=_above_zero(left["s"], units.LONGEST_S) if left else 0.0,
             left_at_s=units.from_iso(str(left["at"])) if left else 0.0,

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from carbontui import cli
 from carbontui.nodes.handle import NodeHandle
-from carbontui.slurm import commands, successor
+from carbontui.slurm import allocation, commands, successor
 from carbontui.slurm import queue as slurm_queue
 from carbontui.system import ssh
 from carbontui.verbs.support import machines
@@ -134,10 +134,13 @@ def test_a_job_that_slurm_does_not_show_gets_no_successor(fake):
     job = {"SLURM_JOB_ID": "7"}
     fake("scontrol", "echo rubbish")
     with pytest.raises(commands.SlurmError, match="shows no job 7"):
-        successor.submit(job, not_before_s=0.0, now_s=0.0)
+        successor.submit(job, not_before_s=0.0, now_s=0.0, ended=bool)
     for left in ("9" * 400 + ":00", "soon", ""):
-        fake("squeue", f"echo {left}")
-        assert successor.end_s(job) is None
+        fake("squeue", f"echo '7|7|RUNNING|{left}'")
+        assert allocation.look(job).ends_s is None
+    fake("squeue", "echo rubbish")
+    with pytest.raises(commands.SlurmError, match="shows no job 7"):
+        allocation.look(job)
 
 
 @pytest.mark.timeout(120)
@@ -150,9 +153,9 @@ def test_an_sbatch_that_ends_well_and_names_no_job_has_submitted_none(fake, says
     asked = ["submit", "--zone", "DE", "--work", "1h", "--", "x.sh"]
     refused = CliRunner().invoke(cli.cli, asked, env={"CARBONTUI_OFFLINE": "1"})
     assert refused.exit_code == 1 and "named no job" in refused.output and len(refused.output.splitlines()) == 1
-    fake("scontrol", "echo JobId=7 JobName=x")
+    fake("scontrol", "echo JobId=7 JobState=RUNNING JobName=x")
     with pytest.raises(commands.SlurmError, match="named no job"):
-        successor.submit({**os.environ, "SLURM_JOB_ID": "7"}, not_before_s=0.0, now_s=0.0)
+        successor.submit({**os.environ, "SLURM_JOB_ID": "7"}, not_before_s=0.0, now_s=0.0, ended=bool)
     for told in ("4711", "4711;cluster", r"the site says hello\n4711", "4711;c\nsbatch: thanks"):
         fake("sbatch", f"printf '%b\\n' '{told}'")
         assert commands.submitted(("sbatch", "x.sh")) == "4711"

@@ -46,6 +46,10 @@ class Observation:
     planned: Level | None = None
     next_at_s: float | None = None
     must_run: bool = False
+    ends_s: float | None = None
+    """When its scheduler ends it, as the machine's clock has it."""
+    cut_short: bool = False
+    """That comes before the end of the budget."""
     late: bool = False
     max_pause_s: float = 12 * 3600.0
     can_cap: bool = False
@@ -162,13 +166,16 @@ def _choose(before: Desired, observation: Observation) -> Chosen:
         return Chosen(FULL, Why("starting", statement("first_plan")))
     if planned.still:
         if observation.must_run:
-            return Chosen(FULL, Why("deadline", statement("no_slack")))
+            limit = statement("no_slack_in_limit", ends_s=observation.ends_s)
+            return Chosen(FULL, Why("deadline", limit if observation.cut_short else statement("no_slack")))
         still_s = 0.0 if before.still_since_s is None else observation.now_s - before.still_since_s
         # a delayed start does not count as a pause: it draws nothing, and the deadline ends it
         if planned.kind != "off" and (before.spent_pause or still_s > observation.max_pause_s):
             return Chosen(FULL, Why("max_pause", statement("longest_pause_over", max_pause_s=observation.max_pause_s)))
     if observation.late and planned.kind == "full":
-        return Chosen(planned, Why("late", statement("late")), "plan", observation.next_at_s)
+        limit = statement("late_for_limit", ends_s=observation.ends_s)
+        said = limit if observation.cut_short else statement("late")
+        return Chosen(planned, Why("late", said), "plan", observation.next_at_s)
     code: protocol.ReasonCode = "plan_wait" if planned.kind == "off" else "plan"
     return Chosen(planned, Why(code, _as_planned(planned, observation.next_at_s)), "plan", observation.next_at_s)
 
@@ -274,7 +281,7 @@ def _observe(asked: Desired, observation: Observation, level: Level, why: Why) -
     """The state as observed, not as asked."""
     child = observation.child
     if child.over:
-        return ending(child)
+        return ending(child, observation.ends_s)
     if child.state == "waiting":
         return "waiting", why
     if child.state == "unloaded":

@@ -36,6 +36,8 @@ def observe(state: JobState, inputs: Inputs) -> Observation:
         planned=says.level,
         next_at_s=says.next_at_s,
         must_run=finish.must_run(state, inputs),
+        ends_s=None if state.clock.replay else state.ends_s,
+        cut_short=state.cut_short,
         late=finish.late(state),
         max_pause_s=state.spec.max_pause_s,
         can_cap=state.spec.cap and bool(inputs.devices),

@@ -100,7 +100,7 @@ def _power_w(state: JobState, inputs: Inputs, gpus: tuple[protocol.Gpu, ...]) ->
 
 
 def _budget(state: JobState) -> protocol.BudgetStatus:
-    deadline, total = state.deadline_s, state.progress.total_s
+    deadline, total = state.budget_deadline_s, state.progress.total_s
     factor = None if deadline is None or not total else (deadline - state.start_s) / total
     shown = None if deadline is None else units.iso(deadline)
     return protocol.BudgetStatus(units.iso(state.start_s), shown, factor, total is not None)
