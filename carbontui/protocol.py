@@ -411,6 +411,13 @@ class AllowanceStatus(Struct, frozen=True, kw_only=True):
     """The action in force: warn, cap, ask, pause or stop."""
 
 
+class NodePower(Struct, frozen=True):
+    """The job's watts on one of its machines; null while that is silent, or not metered."""
+
+    node: str
+    power_w: float | None
+
+
 class Status(Struct, frozen=True, kw_only=True):
     """The complete status of one job at `measured_at`; the body of `status --json` and of snapshot.json."""
 
@@ -446,6 +453,8 @@ class Status(Struct, frozen=True, kw_only=True):
     """The script's own metrics: carbontui.report(metrics=...)."""
     gpus: tuple[Gpu, ...] = ()
     power_w: float | None = None
+    nodes: tuple[NodePower, ...] = ()
+    """The machines of a job on several, whose watts are in `power_w`."""
     energy_gpu_kwh: float = 0.0
     energy_wall_kwh: float = 0.0
     gco2_g: float | None = None
@@ -708,7 +717,8 @@ class RankReport(Struct, tag_field="t", tag="obs", frozen=True):
     """Of the guess: the lowest and highest total (null: no limit), whether it is an upper bound, and whether it is good
     enough to plan with."""
     cannot_hold: str | None = None
-    """Why a requested pause cannot take effect: "ranks" if they do not reach a common step."""
+    """Why a requested pause cannot take effect: "ranks" do not reach a common step, share no store ("apart"), or are
+    short of "descriptors"."""
     start_known: bool = False
     """`start_step` was stated by the script or its framework, not passed to it at its start."""
     saved_b: Count | None = None

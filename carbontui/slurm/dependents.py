@@ -68,6 +68,6 @@ def follow(job: Unloaded, new: str) -> list[str]:
     if orders := [f"update JobId={name} Dependency={put}" for name, put in asked.items() if put]:
         commands.orders(orders)
         told = commands.ask("squeue", "-h", "--all", "--states=PENDING", "--format=%i|%F|%E").splitlines()
-        follows = {word for row in told if f":{new}(" in row for word in row.split("|")[:2]}
+        follows = {word for row in told if f":{new}(" in row or f":{new}_*(" in row for word in row.split("|")[:2]}
         asked = {name: put for name, put in asked.items() if name not in follows}
     return list(asked)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from carbontui import units
-from carbontui.slurm import fleet, placing, queue
+from carbontui.slurm import fleet, placing, pool, queue
 from carbontui.slurm.fleet import Assumed, Cap, Move, QueueProblem
 from carbontui.slurm.placing import FleetPlan
 
@@ -33,6 +33,7 @@ class FleetRound(NamedTuple):
         return {
             "at": units.iso(now_s),
             "starts": {job.id: units.iso(begins[job.id]) if job.id in begins else None for job in made.jobs},
+            "jobs": fleet.planned_jobs(made, plan),
             "moved": [move.job.id for move in self.moves],
             "running_w": fleet.running_w(made, plan),
             "planned_g": float(made.problem.grams(plan.start, plan.level).sum()),
@@ -52,8 +53,11 @@ def played(
     started by now. Raises SlurmError."""
     slot_s = terms.slot_s
     cap_w = fleet.per_slot(terms.budget, start_s, slot_s, len(intensity))
-    size, jobs = queue.size(queue.nodes()), queue.queue()
-    made = fleet.problem(jobs, size, intensity, cap_w, terms.assumed, start_s=start_s, slot_s=slot_s, due=due)
+    nodes, jobs = queue.nodes(), queue.queue()
+    about, throttled = pool.pool_of(jobs, nodes), queue.throttled()
+    made = fleet.problem(
+        jobs, about, intensity, cap_w, terms.assumed, start_s=start_s, slot_s=slot_s, due=due, throttled=throttled
+    )
     plan = placing.planned(made.problem)
     moves = fleet.moves(made, plan)
-    return FleetRound(made, plan, moves, [] if dry_run else queue.move((move.job.id, move.at_s) for move in moves))
+    return FleetRound(made, plan, moves, [] if dry_run else queue.move((move.job, move.at_s) for move in moves))

@@ -41,6 +41,9 @@ REASONS: Table = {
     "time_limit": "unloaded before its time limit ends it at {ends_s:clock}",
     # what a plan may not do, and why
     "cannot_hold_ranks": "at full speed: its ranks do not reach a common step, so no pause can hold; p tries again",
+    "cannot_hold_apart": "at full speed: these ranks cannot be held together: they share no torch.distributed store",
+    "cannot_hold_descriptors": "at full speed: these ranks cannot be held together: {count} of them need more "
+    "descriptors than `ulimit -n` leaves the training; raise it",
     "cannot_hold_captured": "at full speed: no step seen since {step}: {cause}",
     "work_guessed": "at full speed: {steps} total steps are a guess, from {source}, not borne out yet; "
     "accept it: g, or carbontui guess --accept",
@@ -63,6 +66,10 @@ REASONS: Table = {
     "no_boundary": "requested to pause; no step has ended for {quiet_s:.0f} s",
     "no_boundary_ranks": "requested to pause, but its ranks do not reach a common step, so no pause can hold; "
     "p tries again",
+    "no_boundary_apart": "requested to pause, but these ranks cannot be held together: "
+    "they share no torch.distributed store",
+    "no_boundary_descriptors": "requested to pause, but these ranks cannot be held together: {count} of them need more "
+    "descriptors than `ulimit -n` leaves the training; raise it",
     "no_boundary_captured": "requested to pause, but no step seen since {step}: {cause}",
     "sigstop_refused": "requested to pause, but it has shown no training step and SIGSTOP is refused: {why}",
     "sigstop_under_way": "requested to pause; stopping its processes (SIGSTOP)",

@@ -90,7 +90,15 @@ def test_another_machine_that_never_ends_its_answer_is_given_up(fake, monkeypatc
 def row(**fields: str) -> str:
     """A row as squeue prints it for our format."""
     told = {"id": "7", "state": "PENDING", "user": "ann", "nodes": "1", "cpus": "8", "gres": "gpu:4", "start": "N/A"}
-    told |= {"end": "N/A", "limit": "1-00:00:00", "prio": "10", "reason": "Priority", "where": "", "name": "t"}
+    told |= {
+        "end": "N/A",
+        "limit": "1-00:00:00",
+        "prio": "10",
+        "reason": "Priority",
+        "where": "",
+        "name": "t",
+        "partition": "",
+    }
     told |= {"comment": "(null)"} | fields
     return f"{MARK}:" + f"{MARK},".join(told.values()) + "\n"
 
@@ -143,6 +151,14 @@ def test_a_job_that_slurm_does_not_show_gets_no_successor(fake):
         allocation.look(job)
 
 
+def test_a_component_of_a_heterogeneous_job_is_refused_before_anything_is_lost():
+    env = {"SLURM_JOB_ID": "7", "SLURM_HET_SIZE": "2"}
+    refused = CliRunner().invoke(cli.cli, ["run", "--resubmit", "--", "true"], env=env)
+    assert refused.exit_code == 2 and "--resubmit: this is a heterogeneous job" in refused.output
+    refused = CliRunner().invoke(cli.cli, ["run", "--name", "--resubmit", "--", "true"])
+    assert refused.exit_code == 2 and "--name: '--resubmit' is an option, not a name" in refused.output
+
+
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("says", ["echo all is well", "printf '\\377\\033[2J\\n'", ":"])
 def test_an_sbatch_that_ends_well_and_names_no_job_has_submitted_none(fake, says):
@@ -173,10 +189,11 @@ def test_an_sbatch_that_ends_well_and_names_no_job_has_submitted_none(fake, says
 )
 def test_starts_that_no_scontrol_has_set_are_not_called_moved(fake, says, told):
     fake("scontrol", says)
+    (seven,) = slurm_queue.rows(row(id="7"), MARK)
     with pytest.raises(commands.SlurmError, match=told):
-        slurm_queue.move([("7", 1.9e9)])
+        slurm_queue.move([(seven, 1.9e9)])
     fake("scontrol", "cat >/dev/null; printf 'slurm_update error: Invalid \\033[2Jjob id\\n' >&2; exit 1")
-    assert slurm_queue.move([("7", 1.9e9)]) == ["slurm_update error: Invalid ?[2Jjob id"]
+    assert slurm_queue.move([(seven, 1.9e9)]) == ["slurm_update error: Invalid ?[2Jjob id"]
 
 
 def test_nodes_that_are_not_as_many_as_slurm_promised_are_none(fake):

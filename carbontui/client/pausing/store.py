@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import resource
 from datetime import timedelta
 from typing import Any, Callable, Optional
 
 from carbontui.client import device
+
+SPARE_SHARE, SPARE_LEAST = 0.25, 40
+"""Of the descriptors that a process may have, what is left to the training: files, its loaders, its own sockets."""
 
 
 class Lost(Exception):
@@ -52,6 +56,13 @@ class Store:
             return call()
         except RuntimeError as error:
             raise Lost(str(error)) from None
+
+
+def descriptors_suffice(world: int) -> bool:
+    """Whether one connection of ours for each rank, beside torch's, fits into the process with the store. Every rank
+    decides this alone, and alike: the limit is that of the whole job."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return most == resource.RLIM_INFINITY or 2 * world + max(SPARE_LEAST, SPARE_SHARE * most) <= most
 
 
 def open_store() -> Store:

@@ -58,6 +58,10 @@ def status(state: JobState, inputs: Inputs, *, host: str, pids: protocol.Pids) -
         epoch=leader.epoch if leader else None,
         gpus=gpus if fresh else tuple(_blank(gpu) for gpu in gpus),
         power_w=power_w,
+        nodes=tuple(
+            protocol.NodePower(one.node, None if one.power_w is None or power_w is None else round(one.power_w, 2))
+            for one in inputs.readings.nodes
+        ),
         energy_gpu_kwh=used.energy_gpu_kwh,
         energy_wall_kwh=used.energy_wall_kwh,
         gco2_g=used.gco2_g,
