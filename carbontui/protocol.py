@@ -202,6 +202,9 @@ class Gpu(Struct, frozen=True):
     sm_mhz: float | None = None
     slowed: str = ""
     """Why its clock is held down, as text; '' if it is not."""
+    memory_total_b: int | None = None
+    users: str = ""
+    """Its compute processes and their owners, as text: 'python (ada)'; '' where the driver lists none."""
 
 
 class Cost(Struct, frozen=True):

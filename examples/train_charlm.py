@@ -100,6 +100,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--checkpoint", type=Path, help="file to resume from, written at the end and on SIGTERM")
     parser.add_argument("--log-every", type=int, default=10, help="steps between two prints")
+    parser.add_argument("--pace", type=float, default=0.0, help="seconds a step takes at least, for a replayed day")
     parser.add_argument(
         "--threads", type=int, default=1, help="CPU threads; a model this small gains nothing from more"
     )
@@ -150,14 +151,19 @@ def main() -> None:
 
     parameters = sum(p.numel() for p in model.parameters())
     print(f"{parameters:,} parameters on {args.device}, {len(text):,} characters, {args.steps} steps", flush=True)
-    started, first, loss_value = time.monotonic(), step, math.nan
+    started, first, loss_value, late_s = time.monotonic(), step, math.nan, 0.0
     if carbontui:
         carbontui.report(total=args.steps)
     while step < args.steps and not told_to_end:
+        began = time.monotonic()
         inputs, targets = batch(text, draw)
         loss = F.cross_entropy(model(inputs).flatten(0, 1), targets.flatten())
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
+        if args.pace:
+            # a step that was late is made up for by the next ones
+            time.sleep(max(0.0, args.pace - late_s - (time.monotonic() - began)))
+            late_s = max(0.0, late_s + time.monotonic() - began - args.pace)
         optimizer.step()
         step += 1
         if step % args.log_every == 0 or step == args.steps:
@@ -172,6 +178,9 @@ def main() -> None:
     if told_to_end:
         print(f"told to end at step {step}")
         sys.exit(143)
+    if args.pace:
+        print(f"done: loss {loss_value:.3f} after {step} steps")
+        return
     with torch.no_grad():
         inputs, targets = batch(held_out, torch.Generator().manual_seed(0))
         loss = F.cross_entropy(model(inputs).flatten(0, 1), targets.flatten())

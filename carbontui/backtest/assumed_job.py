@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -183,6 +183,18 @@ class Grid:
     @property
     def step_s(self) -> float:
         return self.series.rows[0].dur_s
+
+    def at(self, moment: float) -> float:
+        """The value of the row that contains `moment`."""
+        return self.values[max(0, bisect_right(self.starts, moment) - 1)]
+
+    def values_of(self, start_s: float, end_s: float) -> list[float]:
+        """The values of the rows that begin in the interval."""
+        return self.values[bisect_left(self.starts, start_s) : bisect_left(self.starts, end_s)]
+
+    def end_of_step(self, moment: float) -> float:
+        """The end of the data's step in which `moment` lies: its value is known from its start on, as when live."""
+        return (moment // self.step_s + 1) * self.step_s
 
     def covers(self, start_s: float, end_s: float) -> bool:
         """Whether the series covers the whole interval."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from carbontui import config, units
-from carbontui.job.clock import Clock
+from carbontui.job.clock import Clock, Standstills
 from carbontui.power.backends.declared import DeclaredBoards
 from carbontui.power.backends.simulated import SimulatedSpec
 
@@ -24,6 +24,8 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
     start_s: float
     speed: float
     wall_origin_s: float
+    bound: bool = False
+    """Its clock stands still while steps are due and none comes: a busy machine slows it down."""
 
 
 class Nodes(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,7 +137,10 @@ def slurm_job(environment: dict[str, str]) -> str | None:
 def clock_of(options: Options) -> Clock:
     """The job's clock: live, or the replay given to `run`."""
     replay = options.replay
-    return Clock(replay.speed, replay.wall_origin_s, replay.start_s) if replay else Clock()
+    if replay is None:
+        return Clock()
+    stood = Standstills(Path(options.dir) / "clock.json") if replay.bound else None
+    return Clock(replay.speed, replay.wall_origin_s, replay.start_s, stood)
 
 
 def save(options: Options) -> None:

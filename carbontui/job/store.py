@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 import os
+import pwd
 import secrets
 import time
 from dataclasses import dataclass
@@ -71,6 +72,13 @@ class Job:
     def restart_command(self) -> str:
         """The command that restarts a lost job; '' if none can."""
         return f"carbontui restart {self.id}" if self.exit is None and (self.dir / spool.FILE).exists() else ""
+
+    @property
+    def owner(self) -> str:
+        """The user whose job it is."""
+        with contextlib.suppress(OSError, KeyError):
+            return pwd.getpwuid(self.dir.stat().st_uid).pw_name
+        return ""
 
     @property
     def foreign(self) -> bool:

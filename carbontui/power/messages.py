@@ -23,7 +23,7 @@ SILENT_NODE_S = 5.0
 
 Support = Literal["yes", "no_permission", "not_supported", "no_effect", "unknown", "lost"]
 PowerKind = Literal["avg1s", "instant", "unspecified", "module", "model"]
-Method = Literal["counter", "integrated", "gap", "model"]
+Method = Literal["counter", "integrated", "gap", "model", "unmetered"]
 How = Literal["measured", "estimated", "simulated"]
 Code = Literal[
     "applied",  # the limit was written and read back
@@ -106,6 +106,8 @@ class Reading(Struct, frozen=True, kw_only=True, omit_defaults=True):
     foreign_pids: tuple[int, ...] = ()
     foreign_user: str = ""
     """A description of the first of them, as text."""
+    users: str = ""
+    """Its compute processes and their owners, as text: 'python (ada)'."""
     share: float | None = None
     """The job's share of its watts if others use it too; None: they cannot be split, or it is not shared."""
 

@@ -42,7 +42,8 @@ KIND_WORDS = {
 }
 HOW_WORDS = {
     "counter": "energy counters of the devices (their sensors are good to ±5 %)",
-    "integrated": "power readings, integrated",
+    "integrated": "power readings, integrated, or a counter in its first minute",
+    "unmetered": "not metered: a counter that the board's readings contradict",
     "split": "the job's share of shared devices",
     "model": "a model of the host",
     "gap": "gaps filled at the last power",

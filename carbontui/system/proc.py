@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import pwd
 import signal
 import time
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 
@@ -123,6 +125,18 @@ def name(pid: int) -> str:
     except OSError:
         return "?"
     return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+def owner(pid: int) -> str:
+    """The user it runs as, by number where that has no name here; '?' for one that is gone."""
+    try:
+        uid = Path(f"/proc/{pid}").stat().st_uid
+    except OSError:
+        return "?"
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
 
 
 def variable(pid: int, key: str) -> str:

@@ -36,6 +36,38 @@ def against(avoided_g: float | None, run_now_g: float | None) -> str:
     return f"{figures.grams(abs(avoided_g))}{percent} {'less' if avoided_g > 0 else 'more'} than run-now"
 
 
+def verdict(status: protocol.Status) -> str:
+    """'saves 3.58 kg, −21 %' of a live job, '1.05 kg, −35 % (run now 1.62 kg)' of one that is over; '' where neither is
+    known."""
+    end = status.at_end
+    if status.state in protocol.LIVE_STATES:
+        if end is None:
+            return ""
+        part = share(end.avoided_g, end.run_now_g)
+        if end.avoided_g is None or part is None or abs(part) < LEAST_SHARE:
+            return "as good as run-now" if end.run_now_g is not None else f"{figures.grams(end.gco2_g)} at the end"
+        verb = "saves" if part > 0 else "costs"
+        return f"{verb} {figures.grams(abs(end.avoided_g))}, {figures.signed(-part, figures.percent)}"
+    if unmetered(status) or status.gco2_g is None:
+        return ""
+    part = share(status.avoided_g, status.run_now_g)
+    told = figures.grams(status.gco2_g)
+    if part is None:
+        return f"{told} CO₂"
+    return f"{told}, {figures.signed(-part, figures.percent)} (run now {figures.grams(status.run_now_g)})"
+
+
+def in_time(status: protocol.Status) -> str:
+    """'Wed 14:56, 64 min before the deadline' of a job that is done; when it ended of another."""
+    ended = units.from_iso(status.ended_at)
+    begun = units.from_iso(status.budget.start) if status.budget else ended
+    when = figures.clock(ended, begun)
+    if status.state == "done" and status.budget and status.budget.deadline:
+        slack = units.from_iso(status.budget.deadline) - ended
+        return f"{when}, {figures.duration(abs(slack))} {'before' if slack >= 0 else 'after'} the deadline"
+    return when
+
+
 def avoided(status: protocol.Status) -> str:
     """`against` run-now so far; '' where nothing was used yet."""
     return against(status.avoided_g, status.run_now_g) if status.energy_wall_kwh > 0 else ""
@@ -187,16 +219,6 @@ def summary(status: protocol.Status, of: Callable[[str], str]) -> list[tuple[str
     rows += [("besides", excluded(apart)) for apart in status.excluded]
     if status.cost is not None:
         rows.append(("cost", figures.money(status.cost.value, status.cost.currency)))
-    ended = units.from_iso(status.ended_at)
-    begun = units.from_iso(status.budget.start) if status.budget else ended
-    when = figures.clock(ended, begun)
-    if status.state != "done":
-        # stopped or failed: it did not finish, so it was neither early nor late
-        rows.append(("at", when))
-        return rows
-    if status.budget and status.budget.deadline:
-        slack = units.from_iso(status.budget.deadline) - ended
-        side = f"{figures.duration(abs(slack))} {'before' if slack >= 0 else 'after'} the deadline"
-        when += f", {side} ({figures.clock(units.from_iso(status.budget.deadline), begun)})"
-    rows.append(("finish", when))
+    # stopped or failed: it did not finish, so it was neither early nor late
+    rows.append(("finish" if status.state == "done" else "at", in_time(status)))
     return rows

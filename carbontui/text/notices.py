@@ -54,7 +54,8 @@ NOTICES: Table = {
     "board_unread": lambda *, board, why, now_s: (
         f"{board}: no watts can be read ({why or 'no reading'}); the energy counted is without them"
     ),
-    "board_in_slices": "{board}: its watts are those of the whole board, shared by its MIG slices",
+    "board_in_slices": "{board}: its watts are those of the whole board, shared by its MIG slices"
+    "; the job is booked its slices' part, {share:percent}",
     "board_of_user_too": "{board}: {user} uses it too: its limit is left alone, {whose}",
     "board_of_others_too": "{board}: another process (pid {pid}) uses it too: its limit is left alone, {whose}",
     "counted_here": "its watts are counted here",

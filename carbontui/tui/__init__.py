@@ -72,9 +72,11 @@ def _show(first: Callable[[], Screen[str | None]], ascii: bool, mouse: bool = Tr
 
     terminal.load_first()
     terminal.prefer_still()
+    from carbontui import paths
     from carbontui.tui.app import CarbonApp
 
-    CarbonApp(first, ascii=terminal.ascii_alone(ascii)).run(mouse=mouse)
+    kept = paths.state_dir() / "theme"
+    CarbonApp(first, ascii=terminal.ascii_alone(ascii), kept_theme=kept).run(mouse=mouse)
     return 0
 
 

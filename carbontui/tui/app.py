@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from rich.console import RenderableType
@@ -37,13 +36,18 @@ class CarbonApp(App[str | None]):
     ENABLE_COMMAND_PALETTE = True
     TITLE = "carbontui"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+c", "quit", "leave", id="leave", show=False, priority=True, tooltip="Leave the screen")
+        Binding("ctrl+c", "quit", "leave", id="leave", show=False, priority=True, tooltip="Leave the screen"),
+        Binding(
+            "ctrl+z", "suspend_process", "suspend", id="suspend", show=False, priority=True, tooltip="To the shell"
+        ),
     ]
 
-    def __init__(self, first: Callable[[], Screen[str | None]], *, ascii: bool = False) -> None:
-        """`ascii`: the terminal shows no other characters."""
+    def __init__(
+        self, first: Callable[[], Screen[str | None]], *, ascii: bool = False, kept_theme: Path | None = None
+    ) -> None:
+        """`ascii`: the terminal shows no other characters. `kept_theme`: the file of the theme that was last chosen."""
         super().__init__()
-        self._first = first
+        self._first, self._kept_theme = first, kept_theme
         self.ascii = ascii
         # Textual's own lines and scrollbars are characters, too
         self.set_class(ascii, "-ascii")
@@ -51,14 +55,14 @@ class CarbonApp(App[str | None]):
         self._terminal = TerminalDiff()
         for theme in inks.THEMES:
             self.register_theme(theme)
-        if not os.environ.get("TEXTUAL_THEME"):
+        name = inks.first_theme(self.available_themes, kept_theme)
+        if not name and self.console.color_system == "standard":
             # sixteen colours cannot show our greys: use the terminal's palette then
-            if self.console.color_system == "standard":
-                self.theme = "ansi-dark"
-            else:
-                # before anything is styled: a later change would parse every sheet once more
-                self.set_reactive(CarbonApp.theme, "carbon-dark")
-                self.stylesheet.set_variables(self.get_css_variables())
+            self.theme = "ansi-dark"
+        else:
+            # before anything is styled: a later change would parse every sheet once more
+            self.set_reactive(CarbonApp.theme, name or "carbon-dark")
+            self.stylesheet.set_variables(self.get_css_variables())
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return inks.variables(self.current_theme)
@@ -76,6 +80,10 @@ class CarbonApp(App[str | None]):
 
     async def on_event(self, event: Event) -> None:
         if isinstance(event, (Key, Paste)) and not event.is_forwarded:
+            if isinstance(event, Key) and event.key.startswith("alt+"):
+                # escape and a letter in one packet; no key of ours is an Alt key
+                self.key_order.put(Key("escape", "\x1b"))
+                event = Key(event.character or "", event.character)
             self.key_order.put(event)
         else:
             await super().on_event(event)
@@ -104,10 +112,17 @@ class CarbonApp(App[str | None]):
         # a terminal may reflow its contents, and another program may have written to it
         self._terminal.forget()
 
+    def _paint_all(self, _: object) -> None:
+        """After a suspension the shell's lines stand where the screen was."""
+        self._terminal.forget()
+        self.screen.refresh(layout=True)
+
     def on_mount(self) -> None:
         self.run_worker(self.key_order.run(), name="keys", group="keys")
         self.push_screen(self._first(), callback=self.exit)
         if not self.is_headless:
+            self.app_resume_signal.subscribe(self, self._paint_all)
+            self.theme_changed_signal.subscribe(self, lambda theme: inks.keep_theme(theme.name, self._kept_theme))
             self.set_timer(terminal.START_S, terminal.loaded)
             self.set_interval(terminal.GUARD_EVERY_S, terminal.leave_if_dead)
 

@@ -8,9 +8,11 @@ __all__ = ["STATES"]
 
 BAR = " ▁▂▃▄▅▆▇█"
 """`BAR[n]` is a column filled to n eighths."""
+PART = ("", *"▏▎▍▌▋▊▉")
+"""`PART[n]` is a cell filled to n eighths from the left."""
 HATCH, DENSE, STIPPLE = "░", "▓", "·"
 RULE, NOW, DASH, DOTTED, TICK, TRACK = "─", "│", "╌", "┊", "│", "━"
-POINTER, KNOB, MARK, POINT = "▲", "●", "◇", "◆"
+POINTER, LEAST, KNOB, MARK, POINT = "▲", "▼", "●", "◇", "◆"
 ELLIPSIS = "…"
 BRAILLE = 0x2800
 """The first of 256 characters, one for each set of eight dots."""
@@ -22,7 +24,7 @@ _PLAIN = str.maketrans(
     # what other programs draw their progress bars with
     | dict.fromkeys("▉▊▋▌", "#")
     | dict.fromkeys("▍▎▏▒", ":")
-    | dict(zip("░▓·─│┃╌┊━▲●◇◆…–—×→←↑↓₂Δ−", "/%'-||-:=^O+*~--x><^v2d-", strict=True))
+    | dict(zip("░▓·─│┃╌┊━▲▼●◇◆…–—×→←↑↓₂Δ−°", "/%'-||-:=^vO+*~--x><^v2d-o", strict=True))
 )
 
 

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
 from textual.theme import Theme
+
+from carbontui import paths
 
 # one colour per meaning; soft ones lie under the band of a forecast. Bright black is the background of some palettes
 # (Solarized), so nothing is drawn in it
@@ -63,3 +70,18 @@ def variables(theme: Theme) -> dict[str, str]:
     """The theme's values for the sheets' `$ink-...` variables."""
     column = 2 if theme.ansi else 0 if theme.dark else 1
     return {f"ink-{name}": colours[column] for name, colours in _INKS.items()}
+
+
+def first_theme(known: Collection[str], kept: Path | None, environ: Mapping[str, str] = os.environ) -> str:
+    """The theme to start with: the first known one of TEXTUAL_THEME, else the one that was last chosen; '' for none."""
+    names = environ.get("TEXTUAL_THEME", "").split(",")
+    with contextlib.suppress(OSError, ValueError):
+        names += [] if kept is None else [kept.read_text()]
+    return next((name.strip() for name in names if name.strip() in known), "")
+
+
+def keep_theme(name: str, kept: Path | None) -> None:
+    """For the next screen; a directory that cannot be written keeps nothing."""
+    with contextlib.suppress(OSError):
+        if kept is not None:
+            paths.write_whole(kept, name.encode())

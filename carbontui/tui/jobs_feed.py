@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from carbontui import link
+from carbontui import link, protocol
 from carbontui.tui.feed import Connection, JobFeed, News
 from carbontui.tui.lists import ListedJob
 from carbontui.tui.loglines import error_in
@@ -18,13 +18,15 @@ LOOK_EVERY_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One look at the machine. A fact is (label, text, whether it is in order); `power_w` is the machine's metered
-    draw, `headline` the grid in a few words."""
+    """One look at the machine. A fact is (label, text, whether it is in order); `host_w` is what CPU and memory draw,
+    `headline` the grid and what waiting gives in a few words, `load` the share of the cores in use."""
 
     facts: tuple[tuple[str, str, bool], ...] = ()
     jobs: tuple[Target, ...] = ()
-    power_w: float | None = None
+    host_w: float | None = None
     headline: str = ""
+    boards: tuple[protocol.Gpu, ...] = ()
+    load: float | None = None
 
 
 class JobsFeed:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from carbontui import protocol, units
 from carbontui.text import account, situation
+from carbontui.tui import words
 from carbontui.tui.target import Target
 
 
@@ -125,8 +126,9 @@ class ListedJob:
 
     @property
     def grams(self) -> float | None:
-        """The expected total of the whole job if known, else so far."""
-        return self.status.gco2_g if self.status.at_end is None else self.status.at_end.gco2_g
+        """Of the whole job: as expected, or as it was once it is over; None while that is not known."""
+        end = self.status.at_end
+        return end.gco2_g if end is not None else None if self.live else self.status.gco2_g
 
     @property
     def less(self) -> float | None:
@@ -141,6 +143,17 @@ class ListedJob:
         if self.lost_touch:
             return f"no answer just now; last: {self.status.reason.text}"
         return self.error or self.status.reason.text
+
+    @property
+    def headline(self) -> str:
+        """'held: the site budget has no room · b: run it now'."""
+        key = words.way_on(self.status)
+        return f"{situation.state(self.status)}: {self.why}" + (f" · {key}" if key else "")
+
+    @property
+    def needs_a_look(self) -> bool:
+        """Whether it stands still or came to a bad end."""
+        return self.status.state in ("failed", "lost", "paused", "unloaded", "waiting") or self.lost_touch
 
     @property
     def sought(self) -> str:

@@ -23,6 +23,8 @@ class JobRecord(Protocol):
     def dir(self) -> Path: ...
     @property
     def started_s(self) -> float: ...
+    @property
+    def owner(self) -> str: ...
     def status(self) -> protocol.Status: ...
     def read_log(self, ask: protocol.LogRead) -> protocol.LogAnswer: ...
     def whole_run(self, columns: int) -> protocol.HistoryAnswer | None: ...
@@ -39,6 +41,8 @@ class Target:
     status: protocol.Status | None = None
     read_log: Callable[[protocol.LogRead], protocol.LogAnswer] | None = None
     started_s: float = 0.0
+    owner: str = ""
+    """The user whose job it is."""
     host: str = ""
     """Another machine, as it was named to ssh; '' for this one."""
     whole_run: Callable[[int], protocol.HistoryAnswer | None] | None = None
@@ -55,6 +59,7 @@ class Target:
             job.status(),
             job.read_log,
             job.started_s,
+            job.owner,
             whole_run=job.whole_run,
             last_look=look,
         )

@@ -60,7 +60,7 @@ def way_on(status: protocol.Status) -> str:
         return "b: start it now"
     if status.state in ("paused", "unloaded"):
         return "b: run it now"
-    return ""
+    return "p: pause it"
 
 
 def multiple(finish_s: float, frontier: protocol.Frontier) -> str:

@@ -13,7 +13,7 @@ import click
 from msgspec import structs
 
 from carbontui import units
-from carbontui.grid import opening, recorded
+from carbontui.grid import opening, recorded, tariff
 from carbontui.grid.settings import GridSettings
 from carbontui.job import budget as budgets
 from carbontui.text import figures
@@ -25,11 +25,13 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from carbontui.backtest.assumed_job import Grid, TypicalDays
-    from carbontui.backtest.run import BacktestReport
+    from carbontui.backtest.run import BacktestReport, PlannedPrices
     from carbontui.backtest.signals import ExpectedSignal
     from carbontui.plan.problem import Problem
     from carbontui.plan.results import Evaluation, PlanFrontier, Schedule
 
+PRICE_HELP = "Prices: CSV time_utc,price_usd_per_mwh, or a tariff: days,from_utc,to_utc,price_usd_per_kwh."
+WEIGHT_HELP = "Weigh grams and money, like carbon=0.7,cost=0.3 (each as a share of its mean)."
 LONGEST_S = 60 * 86400.0
 """Typical days say little about a job that takes longer."""
 MARGINAL_AHEAD_S = 4 * 86400.0
@@ -235,6 +237,11 @@ def draw(points: list[tuple[float, float]], width: int = 64, height: int = 12) -
 @click.option("--seed", type=int, default=1, show_default=True, help="Seed of the random starts.")
 @click.option("--levels", "levels_file", help="Levels and switches as JSON (problem format without slots and work).")
 @click.option("--watts", type=Finite(1, 1e6), default=650.0, show_default=True, help="At full.")
+@click.option("--price", "price_file", help=PRICE_HELP)
+@click.option(
+    "--objective", type=click.Choice(["carbon", "cost"]), default="carbon", show_default=True, help="Plan for."
+)
+@click.option("--weight", help=WEIGHT_HELP)
 @click.option("--own/--no-own", default=True, help="Roll on carbontui's own forecast too (needs 60 days of history).")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def backtest(
@@ -246,6 +253,9 @@ def backtest(
     seed: int,
     levels_file: str | None,
     watts: float,
+    price_file: str | None,
+    objective: str,
+    weight: str | None,
     own: bool,
     as_json: bool,
 ) -> None:
@@ -262,14 +272,34 @@ def backtest(
     with refused():
         grid = Grid(recorded.load(actual))
         issues = load_issues(issued) if issued else None
+        prices = _prices(price_file, objective, weight, grid)
         job = load_job(levels_file) if levels_file else assumed(watts, caps=False, running=False)
-        report = run(
-            grid, job, units.parse_duration(work), slack, starts, seed=seed, issues=issues, own=own, progress=progress
-        )
+        work_s = units.parse_duration(work)
+        report = run(grid, job, work_s, slack, starts, seed, issues=issues, own=own, prices=prices, progress=progress)
     if as_json:
         click.echo(json.dumps(report.to_dict(), allow_nan=False))
     else:
         _summary(report)
+
+
+def _prices(path: str | None, objective: str, weight: str | None, grid: Grid) -> PlannedPrices | None:
+    """The prices of a backtest, and how they count. Raises ValueError or Failure."""
+    from carbontui.backtest.assumed_job import Grid
+    from carbontui.backtest.run import PlannedPrices
+    from carbontui.plan import weights
+
+    if path is None:
+        if objective == "cost" or weight:
+            raise Failure("cost needs prices: add --price FILE (time_utc,price_usd_per_mwh, or a tariff)", 2)
+        return None
+    if objective == "cost" and weight:
+        raise Failure("--objective cost and --weight exclude each other: give one", 2)
+    asked = weights.parse(weight) if weight else None
+    known = tariff.is_one(path)
+    series = tariff.load(path, grid.start_s, grid.end_s) if known else recorded.load_price(path)
+    if series is None:
+        raise Failure(f"--price: {path} has no column like price_usd_per_mwh", 2)
+    return PlannedPrices(Grid(series), series.currency or "", objective == "cost", asked, known)
 
 
 def _summary(report: BacktestReport) -> None:
@@ -291,6 +321,7 @@ def _summary(report: BacktestReport) -> None:
         )
     title = f"{len(report.cases)} jobs of {figures.duration(about['work_s'])}, {about['slack']:g}x budget"
     console.print(streams.table(title, head, rows))
+    of = {"gco2": "CO2", "cost": f"cost ({about.get('currency')})", "objective": "weighed CO2 and cost"}[report.measure]
     console.print(
-        f"From: {about['grid']}; CO2 against running now, realised.", style="dim", markup=False, soft_wrap=True
+        f"From: {about['grid']}; {of} against running now, realised.", style="dim", markup=False, soft_wrap=True
     )

@@ -25,15 +25,13 @@ from carbontui.tui.jobs_feed import Seen
 from carbontui.tui.lists import JobList, ListedJob
 from carbontui.tui.loglines import last_error
 from carbontui.tui.screens.dashboard import Dashboard
-from carbontui.tui.screens.jobs import Jobs, drawn_w
+from carbontui.tui.screens.jobs import Jobs
 from carbontui.tui.target import Target
-from carbontui.tui.widgets.tables import JobTable, summed_w
+from carbontui.tui.widgets import boards
+from carbontui.tui.widgets.tables import JobTable
 from carbontui.verbs.support.station import gain_words
 
-FACTS = (
-    ("gpu 0", "NVIDIA H100 80GB HBM3  71 W of 700 W, 0.5 GiB in use", True),
-    ("grid", "DE 324 gCO2/kWh (default: typical days of DE 2020) " + "and what it says on and on " * 3, True),
-)
+FACTS = (("grid", "DE 324 gCO2/kWh (default: typical days of DE 2020) " + "and what it says on and on " * 3, True),)
 TRACE = 'step 4\nTraceback (most recent call last):\n  File "t.py", line 3\nRuntimeError: CUDA out of memory\nbye\n'
 
 
@@ -60,11 +58,30 @@ def test_a_replayed_job_ends_at_a_time_of_its_own_clock() -> None:
     job = JobTable()
     job.listed, job.now_s = JobList().now((listed("a", "demo"),)), NOW + 6 * 365 * 86400.0
     row = "".join(text for text, _ in job.draw(80, 2)[1])
-    assert " 50 %  Thu 16:00  " in row
+    assert " 50 %  Thu 16:00 " in row
 
 
-def test_the_machines_watts_are_no_less_than_those_of_its_jobs() -> None:
-    assert [drawn_w(machine_w, summed_w((A, B, C))) for machine_w in (13.0, 1843.0, None)] == [400.0, 1843.0, 400.0]
+def test_the_machines_watts_are_the_same_in_a_shell_without_a_driver() -> None:
+    own = tuple(protocol.Gpu(f"GPU-{n}", "NVIDIA H100", 90.0 + n) for n in range(2))
+    job = structs.replace(A.status, gpus=(structs.replace(own[0], power_w=400.0), structs.replace(own[1], node="n2")))
+    with_driver, without = boards.merged([job], own[:1]), boards.merged([job], ())
+    assert with_driver == without and boards.drawn_w(without, 13.0) == 413.0
+    assert boards.drawn_w(boards.merged([job], own), 13.0) == 504.0  # a board that no job has
+    assert boards.drawn_w((), None) is None
+
+
+def test_the_line_of_boards_marks_the_hottest_and_the_slowest() -> None:
+    gpus = tuple(
+        protocol.Gpu(
+            f"G{n}", "NVIDIA H100", 389.0 + 8 * n, 465.0, util=1.0, temp_c=48.0 + n, sm_mhz=1575.0 - 50 * (n == 3)
+        )
+        for n in range(8)
+    )
+    told = "".join(text for text, _ in boards.line(gpus, 80, "host 13 W"))
+    assert "0-7 H100  389 397 405 413▼ 421 429 437 445▲ / 465 W" in told and len(told) <= 80
+    assert "".join(text for text, _ in boards.line(gpus, 40)).startswith(" 0-7 H100  389–445 W each / 465 W")
+    alike = tuple(structs.replace(gpu, temp_c=50.0, sm_mhz=1575.0) for gpu in gpus)
+    assert not {"▲", "▼"} & set("".join(text for text, _ in boards.line(alike, 120)))
 
 
 def test_jobs_of_one_name_are_told_apart_by_their_ids() -> None:
@@ -133,7 +150,8 @@ async def table(
         failed = structs.replace(scene("failed").status, job="cccccc", name="crash")
         answer = protocol.LogAnswer(0, 0, len(TRACE), len(TRACE), TRACE)
         targets.append(Target("cccccc", "crash", tmp_path / "c", failed, lambda ask: answer))
-        seen = Seen(FACTS, tuple(targets), 1843.0, "DE 324 g/kWh typical")
+        idle = protocol.Gpu("GPU-9", "NVIDIA H100 80GB HBM3", 71.0, 700.0, index=9)
+        seen = Seen(FACTS, tuple(targets), 13.0, "DE 324 g/kWh typical", (idle,), 0.5)
 
         def page(target: Target) -> Dashboard:
             return Dashboard(target, from_table=True)
@@ -162,8 +180,8 @@ async def test_it_says_what_the_machine_does_and_opens_what_is_chosen(
     tmp_path: Path, size: tuple[int, int], ascii: bool
 ) -> None:
     async with table(tmp_path, size, ascii) as (app, pilot, fakes):
-        text = await shows(app, pilot, "2 live", "71 W of 700 W", "324 gCO2/kWh", "246 W", "enter open")
-        assert ("CUDA out of memory" in text) == (size[0] > 100)
+        text = await shows(app, pilot, "2 live", " 71 246 / 250", "246 W", "enter open")
+        assert "CUDA out of memory" in text and (" NODE " in text) == (size[0] > 100)
         # live, not a snapshot
         fakes[0].push(status=fakes[0].status(power_w=333.0))
         await shows(app, pilot, "333 W")
@@ -184,6 +202,11 @@ async def test_it_says_what_the_machine_does_and_opens_what_is_chosen(
 async def test_a_key_is_for_all_that_are_marked(tmp_path: Path) -> None:
     async with table(tmp_path) as (app, pilot, fakes):
         await pilot.press("space", "space", "p")
+        await shows(app, pilot, "pause 模型 aaaaaa, 模型 bbbbbb?")
+        await pilot.press("escape", "p", "x", "b")
+        await shows(app, pilot, "boost")
+        assert not any(fake.commands for fake in fakes)
+        await pilot.press("escape", "p", "y")
         await shows(app, pilot, "pause: 2 jobs")
         assert [[c.verb for c in fake.commands] for fake in fakes] == [["pause"], ["pause"]]
         await pilot.press("escape", "home", "S", "down", "enter")

@@ -22,6 +22,7 @@ from carbontui.tui.keys import until_args
 from carbontui.tui.lists import JobList, ListedJob
 from carbontui.tui.picture import Picture, fold
 from carbontui.tui.plain import PlainNarrator
+from carbontui.tui.widgets import boards
 from carbontui.tui.widgets.cells import fit
 from carbontui.tui.widgets.levels import PastLevels, held, planned
 from carbontui.tui.widgets.scale import TimeScale, hours, means, nice_top, window
@@ -133,10 +134,10 @@ def test_since_the_past_was_asked_for_what_holds_now_has_held() -> None:
 def test_an_estimate_has_the_same_mark_on_every_page_and_line() -> None:
     status = structs.replace(picture().status, gpus=(), power_w=13.0)
     status = structs.replace(status, provenance={**status.provenance, "power_w": protocol.Provenance("estimated", "")})
-    boards, chart, table = WattRows(), WattChart(), JobTable()
-    boards.picture = chart.picture = replace(picture(), status=status)
+    bars, chart, table = WattRows(), WattChart(), JobTable()
+    bars.picture = chart.picture = replace(picture(), status=status)
     table.listed = JobList().now((ListedJob(target(Path("s")), status),))
-    for drawn in (boards.draw(60, 1), chart.draw(60, 8), table.draw(60, 3)):
+    for drawn in (bars.draw(60, 1), chart.draw(60, 8), table.draw(60, 3)):
         assert " 13 W ~" in "\n".join("".join(text for text, _ in row) for row in drawn)
     assert " 13 W ~" in look.listed(status)
     capped = protocol.Level("cap 100 W", "cap", 100.0, 0.5, cap_w=100.0, assumed=True)
@@ -225,11 +226,11 @@ def test_the_narrator_says_each_change_once() -> None:
 
 
 def test_a_board_says_what_slows_it_and_shows_its_watts_so_far() -> None:
-    from carbontui.tui.glyphs import BAR
-    from carbontui.tui.screens.page_rows import board_rows
+    def told(name: str) -> list[str]:
+        shown = picture(name)
+        return ["".join(text for text, _ in row) for row in boards.rows(shown.status.gpus, shown.series.watts, 118)]
 
-    told = ["".join(text for text, _ in row) for row in board_rows(picture(), 120)]
-    assert told[0] == "boards" and "246 W of 250 W  58 °C · 1410 MHz · 97 % busy" in told[1]
-    assert told[2].strip() == "slowed by its power limit" and set(told[3].strip()) <= set(BAR)
-    assert not any("slowed" in "".join(text for text, _ in row) for row in board_rows(picture("paused"), 120))
-    assert board_rows(picture("done"), 120) == []
+    head, board, parked = told("running")
+    assert "last 30 min 0-250 W" in head and "246 / 250  ██ " in board
+    assert board.split()[6:] == ["58", "1410", "97", "%", "61.0", "GiB", "its", "power", "limit"] and " 76 W" in parked
+    assert "not busy" in told("paused")[1] and told("done") == []

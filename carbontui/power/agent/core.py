@@ -35,7 +35,10 @@ RETRY_S: dict[Code, float] = {"held": 1.0, "foreign": PROCESSES_S}
 """When to retry a wish blocked by another job or process."""
 OPEN_S = 2.0
 """How long the exit waits for a driver that is still being opened, if limits are to be restored."""
-REOPEN_S = (1.0, 2.0, 5.0, 15.0)
+REOPEN_S = (1.0, 2.0, 3.5)
+"""A driver that is being reloaded is back within seconds."""
+NO_LIBRARY, NO_LIBRARY_S = 12, 15.0
+"""The code where no driver is installed, and how often to look for one."""
 
 
 @dataclass(eq=False)
@@ -67,6 +70,7 @@ class Agent:
         self._boards = JobBoards()
         self._looks: dict[str, Look] = {}
         self._pids: dict[str, tuple[int, ...] | None] = {}
+        self._users: dict[str, str] = {}
         self._foreign: dict[str, tuple[int, ...]] = {}
         self._use = BoardUse(self.backend)
         self._samples: list[Sample] = []
@@ -112,8 +116,9 @@ class Agent:
             self.backend.open()
             self._trouble, self._reopen_at, self._reopen_tries = "", None, 0
         except DeviceError as error:
-            self._trouble = "" if error.code == 12 else f"{self.backend.name}: {error}"
-            wait = REOPEN_S[min(self._reopen_tries, len(REOPEN_S) - 1)]
+            none = error.code == NO_LIBRARY
+            self._trouble = "" if none else f"{self.backend.name}: {error}"
+            wait = NO_LIBRARY_S if none else REOPEN_S[min(self._reopen_tries, len(REOPEN_S) - 1)]
             self._reopen_tries += 1
             self._reopen_at = self.clock() + wait
         with self._guard:
@@ -168,7 +173,7 @@ class Agent:
                 how="simulated" if info.simulated else "estimated" if look.kind == "model" else "measured",
                 **view.shared(look, Sample),
                 max_w=None if info.limit_max_mw is None else info.limit_max_mw / 1000,
-                share=self._use.shares.get(info.uuid),
+                share=self._share(info),
             )
         )
         with self._guard:
@@ -182,12 +187,21 @@ class Agent:
             if happened is not None:
                 self._tell(happened)
 
+    def _share(self, info: DeviceInfo) -> float | None:
+        """The job's part of a board's watts; None: all of them."""
+        if info.uuid in self._use.shares or not info.mig:
+            return self._use.shares.get(info.uuid)
+        named = self._wish.watch if self._wish is not None else None
+        names = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if named is None else named
+        return boards.slices_share(names, info)
+
     def _find_foreign(self, uuid: str) -> None:
         self._pids[uuid] = self._use.list(uuid, self._looks.get(uuid))
         own = self._wish.own_pids if self._wish else ()
         # if hidden processes may be on any of several boards, those beyond the number of our own are foreign
         crowded = not self._boards.by_process and len(boards.hidden(self._pids)) > len(own) > 0
         self._foreign[uuid] = view.foreign(self._pids[uuid] or (), own, hidden_too=crowded)
+        self._users[uuid] = view.users(self._pids[uuid] or ())
 
     def _own(self, uuid: str) -> frozenset[int] | None:
         """The job's processes on a board shared with others; None if it is not shared or that is unknown."""
@@ -236,7 +250,8 @@ class Agent:
                     watched=info.uuid in self._boards.uuids,
                     pids=self._pids.get(info.uuid),
                     foreign=self._foreign.get(info.uuid, ()),
-                    share=self._use.shares.get(info.uuid),
+                    share=self._share(info),
+                    users=self._users.get(info.uuid, ""),
                 )
                 for info in self._infos
                 if (look := self._looks.get(info.uuid)) is not None

@@ -38,6 +38,14 @@ def user(pid: int) -> str:
     return f"job {_job_name(job)} (pid {pid})" if job else f"another process (pid {pid}, {proc.name(pid)})"
 
 
+def users(pids: tuple[int, ...]) -> str:
+    """'python (ada), sshd (root)': compute processes by name and owner; those that cannot be seen from here are
+    counted."""
+    known = [f"{proc.name(pid)} ({proc.owner(pid)})" for pid in pids if proc.exists(pid)]
+    hidden = len(pids) - len(known)
+    return ", ".join([*dict.fromkeys(known), *([f"{hidden} not seen from here"] if hidden else [])])
+
+
 def _job_name(job_id: str) -> str:
     """A job's name; its id if its record is elsewhere or unreadable."""
     try:
@@ -56,6 +64,7 @@ def reading(
     pids: tuple[int, ...] | None,
     foreign: tuple[int, ...],
     share: float | None = None,
+    users: str = "",
 ) -> Reading:
     """Everything known of one GPU now, with the reason for every missing field."""
     caps = measure_caps(look)
@@ -86,6 +95,7 @@ def reading(
         foreign_pids=foreign,
         foreign_user=user(foreign[0]) if foreign else "",
         share=share,
+        users=users,
         caps=caps,
         why=why,
     )
@@ -157,15 +167,6 @@ def _gpu(reading: Reading) -> list[CapabilityRow]:
             why = f"{why}; left alone while other processes use it (pid {pids})"
         rows.append(CapabilityRow(device, label, cap.support, why, cap.fix))
     return rows
-
-
-def machine_w(readings: Readings) -> float | None:
-    """Total metered watts of the machine; None where a board or the host is not metered."""
-    host, watts = readings.host, [reading.power_w for reading in readings.devices]
-    known = [value for value in watts if value is not None]
-    if not readings.mono_s or host.cpu_w is None or len(known) < len(watts):
-        return None
-    return sum(known) + host.cpu_w + (host.dram_w or 0.0)
 
 
 def metrics(readings: Readings, joules: Mapping[str, float]) -> tuple[Family, ...]:

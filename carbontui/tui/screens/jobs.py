@@ -8,69 +8,112 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, ClassVar
 
+from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from carbontui import link, protocol
 from carbontui.text import figures
-from carbontui.tui import keys
+from carbontui.tui import glyphs, keys
 from carbontui.tui.jobs_feed import JobsFeed, Seen
 from carbontui.tui.lists import JobList, ListedJob
 from carbontui.tui.screens.list_page import MOVES, ListPage
 from carbontui.tui.screens.overruling import PendingOverride
 from carbontui.tui.screens.read import folded
 from carbontui.tui.target import Target
+from carbontui.tui.widgets import boards
 from carbontui.tui.widgets.cells import CellRow, Cells, spread
 from carbontui.tui.widgets.lines import KeyLine, StatusLine
-from carbontui.tui.widgets.tables import JobTable, counted, summed_w
+from carbontui.tui.widgets.tables import JobTable, counted, cut
 
 DRAW_EVERY_S = 1.0
 """The table is redrawn at most this often, whatever the number of jobs; keys redraw it at once."""
 COMMANDS = frozenset({"send", "stop"})
+HEADLINES_LEAST = 3
+"""Rows beneath the table for the reason of the job under the cursor."""
 
 
-def drawn_w(machine_w: float | None, jobs_w: float | None) -> float | None:
-    """Watts of the machine; those of its jobs where they are more: a shell without a driver reads the host alone."""
-    return max((watts for watts in (machine_w, jobs_w) if watts is not None), default=None)
+def _who(meant: tuple[ListedJob, ...]) -> str:
+    names = ", ".join(job.name for job in meant)
+    return names if len(names) <= 40 else f"{len(meant)} jobs"
 
 
-class MachineFacts(Cells):
-    """`show(seen, jobs, shown)`: one summary line, then a row per fact, wrapped if long; `shown` says which jobs are in
-    the table, and in which order."""
+class MachineHead(Cells):
+    """`show(seen, jobs, shown)`: how many jobs live, watts, the grid; then the boards, then what is not in order.
+    `shown` says which jobs are in the table, and in which order."""
 
-    head: tuple[CellRow, CellRow] = ([], [])
-    rows: tuple[CellRow, ...] = ()
+    known: Seen | None = None
+    jobs: tuple[ListedJob, ...] = ()
+    shown = ""
 
     def show(self, known: Seen, jobs: tuple[ListedJob, ...], shown: str) -> None:
-        watts = drawn_w(known.power_w, summed_w(jobs))
-        parts = [counted(jobs), "" if watts is None else figures.watts(watts), known.headline]
-        heads = list(filter(None, parts))
-        while len(" · ".join(heads)) + 13 > self.content_size.width and len(heads) > 1:
-            heads.pop()
-        left: CellRow = [(" carbontui", "title"), (f"  {' · '.join(heads)}", "text")]
-        self.head = left, [(f"{shown} ", "dim")]
-        rows: list[CellRow] = []
-        widest = max((len(what) for what, _, _ in known.facts), default=0)
-        for what, told, fine in known.facts:
-            rows.append([(f"  {what:<{max(9, widest)}} ", "dim"), (told, "text" if fine else "warning")])
-        if not jobs:
-            begin = "carbontui run -- python train.py · see first: carbontui demo"
-            rows.append([("  begin     ", "dim"), (begin, "text")])
-        tall = self._height(self.content_size.width)
-        self.rows = (*rows, [])
-        if self._height(self.content_size.width) != tall:
+        tall = self._height()
+        self.known, self.jobs, self.shown = known, jobs, shown
+        if self._height() != tall:
             self.refresh(layout=True)
         self.redraw()
 
-    def _height(self, width: int) -> int:
-        return 1 + sum(len(folded(row, width)) for row in self.rows)
+    def faults(self) -> list[tuple[str, str]]:
+        return [(what, told) for what, told, fine in self.known.facts if not fine] if self.known else []
+
+    def _height(self) -> int:
+        return 2 + bool(self.faults())
 
     def get_content_height(self, container: object, viewport: object, width: int) -> int:
-        return self._height(width)
+        return self._height()
+
+    def gpus(self) -> tuple[protocol.Gpu, ...]:
+        """The boards of this machine."""
+        assert self.known is not None
+        here = [job.status for job in self.jobs if job.live and not job.target.host]
+        return boards.merged(here, self.known.boards)
 
     def draw(self, width: int, height: int) -> list[CellRow]:
-        return [spread(width, *self.head), *(line for row in self.rows for line in folded(row, width))]
+        known = self.known
+        if known is None:
+            return [[(" carbontui", "title")]]
+        gpus = self.gpus()
+        watts, limits = boards.drawn_w(gpus, known.host_w), [gpu.limit_w for gpu in gpus if gpu.limit_w]
+        drawn = "" if watts is None else figures.watts(watts)
+        if drawn and gpus and len(limits) == len(gpus):
+            drawn += f" of {figures.watts(sum(limits))}"
+        heads = list(filter(None, (counted(self.jobs), drawn, *known.headline.split(" · "))))
+        while len(" · ".join(heads)) + 13 > width and len(heads) > 1:
+            heads.pop()
+        left: CellRow = [(" carbontui", "title"), (f"  {' · '.join(heads)}", "text")]
+        load = "" if known.load is None else f" load {figures.percent(known.load)}"
+        host = f"host {figures.watts(known.host_w)}{load}" if known.host_w is not None else load.strip()
+        rows = [spread(width, left, [(f"{self.shown} ", "dim")]), boards.line(gpus, width, host)]
+        if faults := self.faults():
+            more = f" ({len(faults) - 1} more: d)" if len(faults) > 1 else ""
+            rows.append([(" ! ", "warning"), (cut(": ".join(faults[0]), width - 4 - len(more)), "text"), (more, "dim")])
+        return rows
+
+
+class Headlines(Cells):
+    """`show(listed)`: why the job under the cursor does what it does, then every job that stands still or failed."""
+
+    listed = JobList()
+
+    def show(self, listed: JobList) -> None:
+        self.listed = listed
+        self.redraw()
+
+    def draw(self, width: int, height: int) -> list[CellRow]:
+        pointed, label = self.listed.pointed(), self.listed.labels()
+        if pointed is None:
+            return [[(" begin: carbontui run -- python train.py · see first: carbontui demo", "dim")]]
+        others = [job for job in self.listed.shown if job.needs_a_look and job.id != pointed.id]
+        widest = min(24, max(cell_len(label(job)) for job in (pointed, *others)))
+        rows: list[CellRow] = [[(glyphs.RULE * width, "faint")]]
+        for job in (pointed, *others):
+            ink = "fault" if job.state in ("failed", "lost") else "text" if job is pointed else "dim"
+            lead = (f" {cut(label(job), widest)}  ", "dim")
+            told = folded([lead, (job.headline, ink)], width)
+            short = job is not pointed and len(rows) + len(told) > height
+            rows += [[lead, (cut(job.headline, width - widest - 3), ink)]] if short else told
+        return rows
 
 
 class Jobs(ListPage[JobList]):
@@ -82,11 +125,24 @@ class Jobs(ListPage[JobList]):
         Binding("question_mark", "help", "help", id="jobs_help", key_display="?", tooltip="Every key of this page"),
         Binding("q", "leave", "leave", id="jobs_leave", tooltip="Leave; every job goes on"),
         Binding("enter", "open", "open", id="open", tooltip="Open the job under the cursor; q or esc comes back"),
-        Binding("space", "mark", "mark", id="mark", tooltip="Mark the job: p, b, r and S apply to all marked jobs"),
-        Binding("p", "send('pause')", "pause", id="jobs_pause", tooltip="Hold the chosen jobs at their next step"),
-        Binding("b", "send('boost')", "boost", id="jobs_boost", tooltip="Run the chosen jobs at full speed"),
-        Binding("r", "send('resume')", "resume", id="jobs_resume", tooltip="Resume the plans of the chosen jobs"),
+        Binding("space", "mark", "mark", id="mark", tooltip="Mark the job: p, b, r and S mean all marked jobs"),
+        Binding(
+            "p",
+            "send('pause')",
+            "pause",
+            id="jobs_pause",
+            tooltip="Hold the chosen jobs (asks first)",
+        ),
+        Binding("b", "send('boost')", "boost", id="jobs_boost", tooltip="Run the chosen jobs at full speed (asks)"),
+        Binding(
+            "r",
+            "send('resume')",
+            "resume",
+            id="jobs_resume",
+            tooltip="Resume their plans (asks first)",
+        ),
         Binding("S", "stop", "stop", id="jobs_stop", tooltip="Stop the chosen jobs (asks first)"),
+        Binding("d", "machine", "machine", id="machine", tooltip="Every board of the machine, its host and its grid"),
         keys.FILTER,
         Binding("s", "sort", "sort", id="sort", tooltip=f"Sort by the next of: {', '.join(JobList.ORDERS)}"),
         *MOVES,
@@ -107,8 +163,9 @@ class Jobs(ListPage[JobList]):
         self._new = False
 
     def compose(self) -> ComposeResult:
-        yield MachineFacts(id="facts")
+        yield MachineHead(id="facts")
         yield JobTable(id="table")
+        yield Headlines(id="headlines")
         yield StatusLine(id="told")
         yield KeyLine(id="keys")
 
@@ -156,12 +213,38 @@ class Jobs(ListPage[JobList]):
         if self.feed.listing is None:
             return
         with self.app.batch_update():
-            table, pointed, wanted = self.query_one(JobTable), self.listed.pointed(), self.listed.wanted
+            table, wanted = self.query_one(JobTable), self.listed.wanted
+            self._share_rows(table)
             table.show(self.listed, self._now())
             shown = (table.position(), f"with {wanted!r}" if wanted else "", f"sorted by {self.listed.sort}")
-            self.query_one(MachineFacts).show(self.feed.listing, self.listed.rows, " · ".join(filter(None, shown)))
-            hidden = pointed is not None and not table.has_messages
-            self.query_one(StatusLine).show((), f"{pointed.name}: {pointed.why}" if pointed and hidden else "")
+            self.query_one(MachineHead).show(self.feed.listing, self.listed.rows, " · ".join(filter(None, shown)))
+            self.query_one(Headlines).show(self.listed)
+
+    def _share_rows(self, table: JobTable) -> None:
+        """The table as tall as its rows, as long as a reason fits beneath it."""
+        room = self.size.height - self.query_one(MachineHead).size.height - HEADLINES_LEAST - 2
+        wanted = max(3, min(len(self.listed.shown) + 1, room))
+        if table.styles.height is None or table.styles.height.value != wanted:
+            table.styles.height = wanted
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self.draw_rows)
+
+    def action_machine(self) -> None:
+        from carbontui.tui.screens.read import Read
+
+        def rows(page: Read) -> list[CellRow]:
+            known, head = self.feed.listing, self.query_one(MachineHead)
+            if known is None:
+                return []
+            gpus = head.gpus()
+            told = boards.rows(gpus, None, self.app.size.width - 2) if gpus else []
+            widest = max((len(what) for what, _, _ in known.facts), default=0)
+            for what, text, fine in known.facts:
+                told.append([(f" {what:<{widest}}  ", "dim"), (text, "text" if fine else "warning")])
+            return told
+
+        self.app.push_screen(Read("this machine", rows, wide=True))
 
     def action_mark(self) -> None:
         self.change(self.listed.toggled())
@@ -179,16 +262,18 @@ class Jobs(ListPage[JobList]):
 
     # --- commands ---
 
-    def action_send(self, verb: protocol.Verb) -> None:
-        self._send(verb)
+    async def action_send(self, verb: protocol.Verb) -> None:
+        """A key commands a job that is one row among many: it is named before anything is sent."""
+        from carbontui.tui.widgets.prompt import AskYes
+
+        if meant := self._live():
+            await self.mount(AskYes(f"{verb} {_who(meant)}?", lambda _: self._send(verb, {}, meant)))
 
     async def action_stop(self) -> None:
         from carbontui.tui.widgets.prompt import AskStop
 
-        meant = self._live()
-        if meant:
-            who = meant[0].status.name if len(meant) == 1 else f"{len(meant)} jobs"
-            await self.mount(AskStop(who, lambda how: self._send("stop", {"now": how == "now"}, meant)))
+        if meant := self._live():
+            await self.mount(AskStop(_who(meant), lambda how: self._send("stop", {"now": how == "now"}, meant)))
 
     def _live(self) -> tuple[ListedJob, ...]:
         meant = tuple(job for job in self.listed.meant() if job.live)
@@ -199,15 +284,11 @@ class Jobs(ListPage[JobList]):
     def _said(self, job: ListedJob) -> PendingOverride:
         return self._overrides.setdefault(job.id, PendingOverride(link.whoami()))
 
-    def _send(
-        self, verb: protocol.Verb, args: dict[str, Any] | None = None, meant: tuple[ListedJob, ...] | None = None
-    ) -> None:
+    def _send(self, verb: protocol.Verb, args: dict[str, Any], meant: tuple[ListedJob, ...]) -> None:
         """Send to every chosen job; each command names its job's override generation last seen."""
-        meant = self._live() if meant is None else meant
-        if meant:
-            asked = [(job, self._said(job).next_gen(verb)) for job in meant]
-            self.answer(f"{verb} …")
-            self.run_worker(self._ask(verb, args or {}, asked), group="command")
+        asked = [(job, self._said(job).next_gen(verb)) for job in meant]
+        self.answer(f"{verb} …")
+        self.run_worker(self._ask(verb, args, asked), group="command")
 
     async def _ask(self, verb: protocol.Verb, args: dict[str, Any], asked: list[tuple[ListedJob, int | None]]) -> None:
         answers = await asyncio.gather(*(self._one(verb, args, job, gen) for job, gen in asked))

@@ -27,11 +27,9 @@ def state_rows(width: int, height: int) -> int:
     """Rows of the state bar: a narrow one needs more of them for the same words, a tall one has them to spare."""
     if height >= ROOMY_FROM:
         return 4
-    if width >= 64 and height < (34 if width >= 104 else 21):
-        return 2
     return 3 if width >= 64 else 4
 
 
 def boards_most(height: int) -> int:
     """Rows that the boards may take."""
-    return 16 if height >= 48 else 8 if height >= 34 else 2
+    return 16 if height >= 48 else 4 if height >= 34 else 1

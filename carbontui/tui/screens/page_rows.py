@@ -5,11 +5,10 @@ from __future__ import annotations
 from textual.screen import Screen
 
 from carbontui import protocol
-from carbontui.text import figures, marks, situation
+from carbontui.text import figures, marks
 from carbontui.tui import glyphs, plan_words, words
 from carbontui.tui.picture import Picture
 from carbontui.tui.widgets.cells import CellRow
-from carbontui.tui.widgets.scale import bars
 
 
 def help_rows(screen: Screen[str | None]) -> list[CellRow]:
@@ -93,50 +92,43 @@ def source_rows(picture: Picture, age_s: float) -> list[CellRow]:
     return rows
 
 
-def board_rows(picture: Picture, width: int) -> list[CellRow]:
-    """Each board's state now, and its past watts, from 0 to its limit, on a page this wide."""
-    gpus, watts = picture.status.gpus, picture.series.watts
-    rows: list[CellRow] = [[("boards", "title")]] if gpus else []
-    for place, gpu in enumerate(gpus):
-        number = place if gpu.index is None else gpu.index
-        where = f"{gpu.node} " if gpu.node else ""
-        limit = "" if gpu.limit_w is None else f" of {gpu.limit_w:.0f} W"
-        rows.append([(f"{where}GPU {number} ", "text"), (f"{figures.watts(gpu.power_w)}{limit}", "strong")])
-        told = [
-            "" if gpu.temp_c is None else f"{gpu.temp_c:.0f} °C",
-            "" if gpu.sm_mhz is None else f"{gpu.sm_mhz:.0f} MHz",
-            "" if gpu.util is None else f"{figures.percent(gpu.util)} busy",
-            "" if gpu.memory_used_b is None else f"{gpu.memory_used_b / 2**30:.1f} GiB",
-            "" if gpu.parked_w is None else f"parked {gpu.parked_w:.0f} W",
-        ]
-        rows[-1].append((f"  {' · '.join(filter(None, told))}", "text"))
-        if part := situation.own_part(gpu):
-            rows.append([(f"{'':>6}", "dim"), (part, "text")])
-        if gpu.slowed:
-            rows.append([(f"{'':>6}", "dim"), (f"slowed by {gpu.slowed}", "warning")])
-        history = watts.gpus_w.get(gpu.uuid, ()) if watts is not None else ()
-        history = history[-max(8, min(HISTORY_CELLS, width - 9)) :]
-        top = max((value for value in (*history, gpu.limit_w) if value is not None), default=0.0)
-        if len(history) > 1 and top > 0:
-            rows.append([(f"{'':>6}", "dim"), (bars(history, HISTORY_CELLS, (0.0, top)), "running")])
-    return [*rows, []] if rows else []
-
-
-HISTORY_CELLS = 50
-
-
 def ability_rows(answer: protocol.AbilitiesAnswer) -> list[CellRow]:
-    """The capability table by device, then the speed curve of this job."""
-    rows: list[CellRow] = []
-    device = None
+    """What can be measured and done: what all boards share is said once. Then the speed curve of this job."""
+    of: dict[tuple[str, ...], list[str]] = {}
     for found in answer.rows:
-        if found.device != device:
-            device = found.device
-            rows += [[], [(device, "title")]] if rows else [[(device, "title")]]
-        ink = {"supported": "running", "unknown": "dim"}.get(found.support, "warning")
-        rows.append([(f"{found.aspect:<15} ", "text"), (f"{found.support:<14} ", ink), (found.why, "dim")])
-        if found.fix:
-            rows.append([(f"{'fix':>15} ", "dim"), (found.fix, "strong")])
-    rows += [[], [("speed against watts", "title")]]
-    rows += [[(line, "text")] for line in answer.curve] or [[("not measured yet: carbontui calibrate", "dim")]]
+        of.setdefault((found.aspect, found.support, found.why, found.fix), []).append(found.device)
+    shared: dict[str, list[tuple[str, ...]]] = {}
+    for said, devices in of.items():
+        name = devices[0] if len(devices) == 1 else f"all {len(devices)}: {devices[0].split(' ', 2)[-1]}"
+        shared.setdefault(name, []).append(said)
+    rows: list[CellRow] = []
+    for device, lines in shared.items():
+        rows += [[], [(device, "title")]]
+        for aspect, support, why, fix in lines:
+            ink = {"supported": "running", "unknown": "dim"}.get(support, "warning")
+            rows.append([(f"{aspect:<15} ", "text"), (f"{support:<14} ", ink), (why, "dim")])
+            rows += [[(f"{'fix':>15} ", "dim"), (fix, "strong")]] if fix else []
     return rows
+
+
+def curve_rows(answer: protocol.AbilitiesAnswer, picture: Picture) -> list[CellRow]:
+    """Speed against watts of this job, with the level in force, and what a step costs there; then as measured."""
+    status, plan = picture.status, picture.plan
+    now = status.situation.applied if status.situation else status.level
+    levels = sorted((one for one in (plan.table if plan else ()) if one.speed > 0), key=lambda one: one.power_w)
+    rows: list[CellRow] = [[], [("speed against watts", "title")]]
+    row: CellRow = [("watts→speed  ", "dim")]
+    for one in levels:
+        watts = f"{one.cap_w:.0f} W" if one.cap_w is not None else one.name
+        bar = glyphs.BAR[max(1, round(8 * min(1.0, one.speed)))]
+        row += [(watts, "strong" if one.name == now else "text")]
+        row += [(glyphs.POINT if one.name == now else " ", "strong"), (f"{bar}  ", "capped")]
+    here = next((one for one in levels if one.name == now), None)
+    full = next((one for one in levels if one.kind == "full"), None)
+    if here is not None and full is not None and here is not full:
+        less = here.power_w / here.speed / full.power_w * full.speed - 1.0
+        row.append((f"   joules per step {figures.signed(less, figures.percent)} at {glyphs.POINT}", "text"))
+    rows += [row] if levels else []
+    rows += [[(line, "dim")] for line in (plan.curve_note.splitlines() if plan else ())]
+    rows += [[(line, "text")] for line in answer.curve]
+    return rows if answer.curve or levels else [*rows, [("not measured yet: carbontui calibrate", "dim")]]

@@ -59,15 +59,17 @@ class OpensPages(Screen[str | None]):
         self._read("where the numbers come from", lambda page: source_rows(self._newest(), self.age_s()))
 
     def action_abilities(self) -> None:
-        from carbontui.tui.screens.page_rows import ability_rows, board_rows
+        from carbontui.tui.screens.page_rows import ability_rows, curve_rows
+        from carbontui.tui.widgets import boards
 
         def rows(page: Read) -> list[CellRow]:
-            boards = board_rows(self._newest(), self.app.size.width)
+            picture = self._newest()
+            told = boards.rows(picture.status.gpus, picture.series.watts, self.app.size.width - 2)
             if isinstance(page.reply, protocol.AbilitiesAnswer):
-                return [*boards, *ability_rows(page.reply)]
-            return [*boards, [(f" {page.fault or 'asking the supervisor …'}", "fault" if page.fault else "dim")]]
+                return [*told, *curve_rows(page.reply, picture), *ability_rows(page.reply)]
+            return [*told, [(f" {page.fault or 'asking the supervisor …'}", "fault" if page.fault else "dim")]]
 
-        self._read("boards, and what can be measured and done here", rows, protocol.AbilitiesAsk(0))
+        self._read("boards, and what can be measured and done here", rows, protocol.AbilitiesAsk(0), wide=True)
 
     def action_grid(self) -> None:
         from carbontui.tui.screens.grid_rows import grid_rows
@@ -78,13 +80,20 @@ class OpensPages(Screen[str | None]):
 
         self._read("the grid", rows, protocol.GridAsk(0))
 
-    def _read(self, title: str, rows: Callable[[Read], list[CellRow]], question: link.Request | None = None) -> None:
+    def _read(
+        self,
+        title: str,
+        rows: Callable[[Read], list[CellRow]],
+        question: link.Request | None = None,
+        *,
+        wide: bool = False,
+    ) -> None:
         """Open the page before any answer arrives, else the next key would still go to the dashboard."""
         from carbontui.tui.screens.read import Read
 
         if self.picture is not None:
             request = None if question is None else partial(self.feed.request, question)
-            self.app.push_screen(Read(title, rows, request))
+            self.app.push_screen(Read(title, rows, request, wide=wide))
 
     def action_table(self) -> None:
         if self.from_table:

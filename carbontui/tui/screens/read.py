@@ -30,6 +30,7 @@ class Page(Cells):
     matches = ""
     rows: list[CellRow] = []
     top = 0
+    most = TEXT_WIDTH_MOST
 
     def draw(self, width: int, height: int) -> list[CellRow]:
         lines = self.lines(width)
@@ -48,7 +49,7 @@ class Page(Cells):
         ]
 
     def lines(self, width: int) -> list[CellRow]:
-        return [line for row in self.rows for line in folded(row, min(width - 2, TEXT_WIDTH_MOST))]
+        return [line for row in self.rows for line in folded(row, min(width - 2, self.most))]
 
 
 def folded(row: CellRow, width: int) -> list[CellRow]:
@@ -84,9 +85,12 @@ class Read(Screen[None]):
         title: str,
         rows: Callable[[Read], list[CellRow]],
         request: Callable[[], Awaitable[link.Answer]] | None = None,
+        *,
+        wide: bool = False,
     ) -> None:
-        """`rows(page)` are the newest; `request` is repeated while the page is open."""
+        """`rows(page)` are the newest; `request` is repeated while the page is open; `wide`: rows are no prose."""
         super().__init__()
+        self._wide = wide
         self._title, self._rows, self._request = title, rows, request
         self._wanted = ""
         self._asked = False
@@ -98,6 +102,7 @@ class Read(Screen[None]):
     def compose(self) -> ComposeResult:
         page = Page(id="page")
         page.title = self._title
+        page.most = 10_000 if self._wide else TEXT_WIDTH_MOST
         yield page
 
     def on_mount(self) -> None:

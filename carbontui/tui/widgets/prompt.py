@@ -11,6 +11,7 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
+from textual.events import Key
 from textual.message import Message
 from textual.widgets import Input, Label, OptionList
 from textual.widgets.option_list import Option
@@ -98,6 +99,23 @@ class AskText(Prompt):
         line = self.query_one(".hint", Label)
         line.set_class(not ok, "error")
         line.update(plain(text, self.app))
+
+
+class AskYes(Prompt):
+    """A question that y or enter answers; every other key leaves things as they are."""
+
+    can_focus = True
+
+    def compose(self) -> ComposeResult:
+        yield Label(plain(self._title, self.app), classes="title", markup=False)
+        yield Label(plain("y or enter: yes · esc: no", self.app), classes="hint", markup=False)
+
+    def on_mount(self) -> None:
+        self.focus()
+
+    def on_key(self, event: Key) -> None:
+        event.stop()
+        self.answer("yes" if event.key in ("y", "enter") else None)
 
 
 class AskStop(Prompt):

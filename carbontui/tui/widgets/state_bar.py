@@ -7,7 +7,7 @@ import textwrap
 
 from rich.cells import set_cell_size
 
-from carbontui.text import situation
+from carbontui.text import account, situation
 from carbontui.tui import glyphs, words
 from carbontui.tui.feed import Connection
 from carbontui.tui.picture import Picture
@@ -22,6 +22,8 @@ class StateBar(Cells):
     picture: Picture | None = None
     connection = Connection("connecting")
     age = ""
+    error = ""
+    """Of a failed job, the last line of its traceback."""
     readonly = False
 
     def show(self, picture: Picture | None, connection: Connection, age_s: float) -> None:
@@ -78,33 +80,40 @@ class StateBar(Cells):
         return ("read only" if self.readonly else "live"), "dim"
 
     def _rest(self, width: int, rows: int) -> list[CellRow]:
-        """The reason, and what comes next: side by side on one row, else on two."""
+        """What it saves, until when, and one key; then the reason in what is left."""
+        told = self.why()
+        if rows < 2:
+            return [self._verdict(width)]
+        return [self._verdict(width), *(self._sentence(line) for line in _wrapped(told, width - 4, rows - 1))]
+
+    def why(self) -> str:
+        assert self.picture is not None
+        return self.error or situation.why(self.picture.status, self.picture.plan)
+
+    def _verdict(self, width: int) -> CellRow:
         picture = self.picture
         assert picture is not None
         status = picture.status
-        key = "" if self.readonly or self.connection.kind != "live" else words.way_on(status)
-        coming = situation.next_change(status, picture.plan, picture.now_s)
-        brief = coming.rpartition(", in ")[0] or coming  # cut short, 'in 4 h 36' would read as 'in 4 h'
-        after = coming if len(coming) + 4 <= width else brief
-        if key and len(after) + len(key) + 7 <= width:
-            after = " · ".join(filter(None, (after, key)))
-        if rows < 2:
-            # what comes next stays whole: the sentence is also on the page of sources
-            room = width - 4 - (len(after) + 3 if after else 0)
-            told = "".join(_wrapped(situation.why(picture.status, picture.plan), max(12, room), 1))
-            return [spread(width, [(f"   {told}", "text")], [(f"{after} ", "dim")])]
-        reason = _wrapped(situation.why(picture.status, picture.plan), width - 4, rows)
-        lines = [self._sentence(line) for line in reason]
-        if len(lines) < rows:
-            return [*lines, [(f"   {after}", "dim")]]
-        if not after:
-            return lines
-        # a sentence that needs every row is whole where what comes next, or the key alone, fits behind its end
-        for told in (after, " · ".join(filter(None, (brief, key))), key or brief):
-            if len(reason[-1]) + len(told) + 7 <= width and not reason[-1].endswith("…"):
-                return [*lines[:-1], spread(width, lines[-1], [(f"{told} ", "dim")])]
-        shorter = _wrapped(situation.why(picture.status, picture.plan), width - 4, rows - 1)
-        return [*[self._sentence(line) for line in shorter], [(f"   {after}", "dim")]]
+        said = account.verdict(status)
+        row: CellRow = [("   ", "text")]
+        ink = "running" if "−" in said else "warning" if "+" in said else "strong"
+        row += [(said, ink)] if said else []
+        if picture.over:
+            later = [f"ended {account.in_time(status)}"]
+        else:
+            coming = situation.next_change(status, picture.plan, picture.now_s)
+            brief = coming.rpartition(", in ")[0] or coming  # cut short, 'in 4 h 36' would read as 'in 4 h'
+            done = f"done {situation.finish(status, picture.now_s)}" if status.finish_expected else ""
+            key = "" if self.readonly or self.connection.kind != "live" else words.way_on(status)
+            kept = next(
+                (some for some in ((done, coming, key), (done, brief, key), (brief, key), (done, key), (key,))
+                 if width_of(row) + sum(len(one) + 3 for one in some if one) <= width),
+                (),
+            )  # fmt: skip
+            later = list(kept)
+        for one in filter(None, later):
+            row.append((f" · {one}" if len(row) > 1 else one, "text"))
+        return row
 
     @staticmethod
     def _sentence(line: str) -> CellRow:

@@ -20,12 +20,13 @@ MARKED = 4
 
 
 class TableColumn(NamedTuple):
-    """`order` is the sort order the column belongs to, `least` the table width from which it is shown."""
+    """`order` is the sort order the column belongs to; it is shown from a table width of `least` up to `most`."""
 
     title: str
     cells: int
     least: int = 0
     order: str = ""
+    most: int = 1 << 30
 
 
 class RowTable(Cells):
@@ -37,6 +38,7 @@ class RowTable(Cells):
 
     listed: RowList[Any] = RowList()
     now_s = 0.0
+    wide = 0
     has_messages = True
     """Whether there was room for the rows' messages."""
     _top = 0
@@ -62,10 +64,10 @@ class RowTable(Cells):
         self.redraw()
 
     def draw(self, width: int, height: int) -> list[CellRow]:
-        listed = self.listed
+        listed, self.wide = self.listed, width
         if not listed.shown:
             return [[(f"  {self.why_empty()}", "dim")]]
-        columns = [column for column in self.COLUMNS if width >= column.least]
+        columns = [column for column in self.COLUMNS if column.least <= width <= column.most]
         left = width - MARKED - sum(column.cells for column in columns)
         title, named = self.names(left)
         room = left - cell_len(title) - 2
@@ -119,18 +121,27 @@ def cut(text: str, cells: int, *, right: bool = False) -> str:
 
 NAME_LEAST = 10
 GRAMS = "CO₂"
+BAR_CELLS = 5
+STATE_CELLS = 9
+ROOMY, WIDE = 110, 150
+"""Cells from which a table has more columns."""
 
 
 class JobTable(RowTable):
     """Live jobs and those that are over."""
 
     COLUMNS = (
-        TableColumn("GPU", 5, 90),
+        TableColumn("OWNER", 10, WIDE),
+        TableColumn("NODE", 12, ROOMY),
+        TableColumn("GPU", 4, 72),
+        TableColumn("MEMORY", 9, ROOMY),
+        TableColumn("BUSY", 7, WIDE),
         TableColumn("WATTS", 9, 0, "watts"),
-        TableColumn("DONE", 6, 0, "done"),
+        TableColumn("DONE", 7, 0, "done", 71),
+        TableColumn("DONE", 8 + BAR_CELLS, 72, "done"),
         TableColumn("ENDS", 11, 60, "finish"),
-        TableColumn(GRAMS, 11, 40, "CO2"),
-        TableColumn("VS NOW", 8, 52),
+        TableColumn("CO₂ END", 10, 40, "CO2"),
+        TableColumn("VS NOW", 7, 52),
     )
     MESSAGE = "WHY"
     listed: JobList = JobList()
@@ -145,16 +156,30 @@ class JobTable(RowTable):
         cells = min(longest + 1, left) if left - longest - 3 < MESSAGE_LEAST else longest + 1
         cells = max(NAME_LEAST, cells) if left >= NAME_LEAST else max(1, left)
 
-        def named(job: ListedJob, pointed: bool) -> CellRow:
-            return [(cut(label(job), cells), "strong" if job.live or pointed else "text")]
+        # the shape before the name says it, too; the word where there is room
+        word = STATE_CELLS if left - cells >= STATE_CELLS else 0
 
-        return set_cell_size("JOB", cells), named
+        def named(job: ListedJob, pointed: bool) -> CellRow:
+            name = (cut(label(job), cells), "strong" if job.live or pointed else "text")
+            return [name, (cut(situation.state(job.status), word), words.STATE_STYLE[job.state])] if word else [name]
+
+        return set_cell_size("JOB", cells) + set_cell_size("STATE", word), named
 
     def message(self, job: ListedJob) -> Span:
         return job.why, "fault" if job.error else "dim"
 
     def value(self, title: str, job: ListedJob) -> Span:
         status, ink = job.status, "text" if job.live else "dim"
+        if title == "OWNER":
+            return job.target.owner or "–", ink
+        if title == "NODE":
+            return status.host, ink
+        if title == "MEMORY":
+            used = [gpu.memory_used_b for gpu in status.gpus if gpu.memory_used_b is not None]
+            return (f"{sum(used) / 2**30:.0f} GiB" if used else "–"), ink
+        if title == "BUSY":
+            busy = [gpu.util for gpu in status.gpus if gpu.util is not None]
+            return (figures.percent(sum(busy) / len(busy)) if busy else "–"), ink
         if title == "GPU":
             return (str(len(status.gpus)) if status.gpus else "–"), "text"
         if title == "WATTS":
@@ -162,25 +187,27 @@ class JobTable(RowTable):
                 return "–", "dim"
             return words.marked(figures.watts(status.power_w), words.mark(status, "power_w")), "text"
         if title == "DONE":
-            return ("–" if job.done is None else figures.percent(job.done)), "text"
+            if job.done is None:
+                return "–", "dim"
+            eighths = round(job.done * BAR_CELLS * 8)
+            bar = f"{glyphs.BAR[8] * (eighths // 8)}{glyphs.PART[eighths % 8]}".ljust(BAR_CELLS)
+            share = f"{figures.percent(job.done):>6}"
+            return (f"{bar[:BAR_CELLS]} {share}" if self.wide >= 72 else share), ink
         if title == "ENDS":
             # the clock of a replayed job is not ours
             now_s = units.from_iso(status.measured_at) if status.replayed else self.now_s
-            return situation.finish(status, now_s) if job.live else situation.ended_at(status, now_s) or "–", ink
-        if title == GRAMS:
-            sign = words.mark(status, "gco2_g" if status.at_end is None else "at_end")  # the whole, as it is expected
+            if job.live:
+                return situation.finish(status, now_s), ink
+            ended = situation.ended_at(status, now_s)
+            return (f"{glyphs.STATES[job.state]} {ended}" if ended else "–"), words.STATE_STYLE[job.state]
+        if title == "CO₂ END":
+            sign = words.mark(status, "gco2_g" if status.at_end is None else "at_end")
             return words.marked(figures.grams(job.grams), "" if job.grams is None else sign), ink
         less = job.less
         if less is None:
             return "–", "dim"
         ink = "running" if less > 0.004 else "warning" if less < -0.004 else "text"
         return figures.signed(-less, figures.percent), ink
-
-
-def summed_w(jobs: tuple[ListedJob, ...]) -> float | None:
-    """Watts of the live jobs together; None where none of them is known."""
-    known = [job.status.power_w for job in jobs if job.live and job.status.power_w is not None]
-    return sum(known) if known else None
 
 
 def counted(jobs: tuple[ListedJob, ...]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import threading
 import time
 from pathlib import Path
@@ -17,10 +18,11 @@ from carbontui.account.best_start import gains
 from carbontui.grid import opening
 from carbontui.grid.types import GridForecast
 from carbontui.job import spec, store
+from carbontui.job.supervisor.core.view.status import gpu_of
 from carbontui.power.agent import processes, view
 from carbontui.power.agent.handle import AgentHandle
 from carbontui.power.limit import leases
-from carbontui.power.messages import Reading, Readings
+from carbontui.power.messages import Readings
 from carbontui.power.metering.meter import Meter
 from carbontui.system.metrics_place import MetricsPlace
 from carbontui.system.openmetrics import render
@@ -71,8 +73,10 @@ class StationWatch:
             self._thread.start()
         facts = (*self._boards(), *self._restored, *self._grid, *(self._remote.facts() if self._remote else ()))
         jobs = (*self._jobs(), *(self._remote.jobs() if self._remote else ()))
-        watts = None if self._readings is None else view.machine_w(self._readings)
-        return Seen(facts, jobs, watts, self._headline)
+        readings = self._readings or Readings()
+        boards, host = tuple(gpu_of(reading, None) for reading in readings.devices), readings.host
+        host_w = None if host.cpu_w is None else host.cpu_w + (host.dram_w or 0.0)
+        return Seen(facts, jobs, host_w, self._headline, boards, os.getloadavg()[0] / (os.cpu_count() or 1))
 
     def _jobs(self) -> tuple[Target, ...]:
         """Live jobs, then finished ones, newest first; a finished job is read once."""
@@ -95,7 +99,8 @@ class StationWatch:
             return (("boards", self._fault, False),)
         if self._readings is None or not self._readings.mono_s:
             return (("boards", "reading ...", True),)
-        found = [_board(reading) for reading in self._readings.devices]
+        lost = [reading for reading in self._readings.devices if reading.lost]
+        found = [(f"gpu {reading.index}", f"{reading.name}: lost", False) for reading in lost]
         host = self._readings.host
         if host.cpu_w is not None:
             watts = host.cpu_w + (host.dram_w or 0.0)
@@ -157,7 +162,7 @@ class StationWatch:
             whose = "" if configured or not wanted else ", the zone of the last job"
             self._grid = (("grid", f"{place.key} {told}{whose}", value is not None),)
             if value is not None and seen is not None:
-                self._headline = f"{place.key} {value:.0f} g/kWh {_HOW[seen.how]}"
+                self._headline = f"{place.key} {value:.0f} g/kWh {_HOW[seen.how]} · {gain_brief(seen, now)}"
                 self._grid += (("waiting", gain_words(seen, now), True),)
             if feed.note:
                 self._grid += (("", feed.note, True),)
@@ -190,18 +195,19 @@ def gain_words(outlook: GridForecast, now_s: float) -> str:
     return "; ".join(told) or "no forecast reaches far enough"
 
 
+def gain_brief(outlook: GridForecast, now_s: float) -> str:
+    """'now as good as waiting', or '8 h of work −12 % from 09:00': the most that waiting gives one of GAIN_HOURS."""
+    found = gains((outlook.mean, outlook.start_s, outlook.step_s), GAIN_HOURS, now_s)
+    waits = [(best.saved, hours, best.begin_s) for hours, best in found if best.begin_s > now_s and best.saved >= 0.01]
+    if not waits:
+        return "now as good as waiting" if found else ""
+    saved, hours, begin_s = max(waits)
+    return f"{hours:.0f} h of work −{figures.percent(saved)} from {figures.clock(begin_s, now_s)}"
+
+
 def _metrics() -> MetricsPlace | None:
     """Where the settings want metrics written, if anywhere."""
     with contextlib.suppress(config.ConfigError):
         where = config.load().settings.metrics
         return MetricsPlace(where, "station") if where else None
     return None
-
-
-def _board(reading: Reading) -> Fact:
-    limit = "" if reading.limit_w is None else f" of {reading.limit_w:.0f} W"
-    memory = "" if reading.memory_used_b is None else f", {reading.memory_used_b / 2**30:.1f} GiB in use"
-    others = f", {len(reading.foreign_pids)} processes" if reading.foreign_pids else ""
-    lost = ", lost" if reading.lost else ""
-    watts = figures.watts(reading.power_w)
-    return (f"gpu {reading.index}", f"{reading.name}  {watts}{limit}{memory}{others}{lost}", not reading.lost)

@@ -95,7 +95,7 @@ class Accounting:
         self.lived = Lived(start)
         self.ledger.pue = self.options.pue
         self.ledger.count_idle = self.options.count_idle
-        self.first_counts = FirstCounts(Path(self.options.dir))
+        self.first_counts = FirstCounts(Path(self.options.dir), self.options.created_s)
 
     def restore(self) -> None:
         """Continue where a predecessor stopped: the boards' energy counters fill the gap, unless the scheduler has

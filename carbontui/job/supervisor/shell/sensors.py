@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from carbontui import protocol, units
 from carbontui.grid.feed import Feed
 from carbontui.job.supervisor.core.state.inputs import Inputs, Rank
 from carbontui.job.supervisor.record.accounting import Accounting
+from carbontui.job.supervisor.shell import bound_clock
 from carbontui.job.supervisor.shell.actuators import Actuators
 from carbontui.job.supervisor.shell.core_wait import CoreWait
 from carbontui.job.supervisor.shell.door import Door
@@ -53,10 +53,12 @@ class Sensors:
     def advance(self) -> None:
         """Start a new tick: measure the time since the last one."""
         wall, mono, clock = time.time(), time.monotonic(), self.door.state.clock
+        heard = [mono - peer.heard_mono_s for peer in self.server.ranks]
+        bound_clock.bind(self.door.state, min(heard, default=None), wall)
         now = clock.at_wall(wall)
         dt_wall = mono - self._last_mono
         # elapsed time, unaffected by a clock that was set
-        dt = dt_wall * clock.speed_at(wall)
+        dt = dt_wall * clock.speed_at(wall) if clock.stood is None else max(0.0, now - self._last_now)
         self._spans = (dt, dt_wall, now - self._last_now - dt)
         self._last_now, self._last_mono = now, mono
         self._scheduler_watch.tick()
@@ -135,7 +137,6 @@ def alive(processes: Iterable[str], ranks: tuple[Rank, ...]) -> frozenset[str]:
 
 
 def _runs_here(process: str) -> bool:
-    named = re.fullmatch(r"(.*) ([0-9]{1,10}) ([0-9]{1,18})", process)  # a predecessor may have kept anything
-    if named is None or named[1] != socket.gethostname():
-        return False
-    return proc.same_process(int(named[2]), int(named[3]))
+    """Pid and start time say so: no process of another machine has both, and a hostname changes."""
+    named = re.fullmatch(r".* ([0-9]{1,10}) ([0-9]{1,18})", process)  # a predecessor may have kept anything
+    return named is not None and proc.same_process(int(named[1]), int(named[2]))

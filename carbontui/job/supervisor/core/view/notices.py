@@ -90,7 +90,9 @@ def board_notices(devices: Sequence[Reading], age_s: float, unread: Collection[s
         if reading.power_w is None and not counts and reading.node not in unread:
             found.append(statement("board_unread", board=board, why=reading.why.get("power_w")))
         if reading.mig:
-            found.append(statement("board_in_slices", board=board))
+            found.append(
+                statement("board_in_slices", board=board, share=1.0 if reading.share is None else reading.share)
+            )
         if reading.foreign_pids:
             whose = _whose(reading)
             if reading.foreign_user:

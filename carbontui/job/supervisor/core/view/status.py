@@ -21,7 +21,7 @@ from carbontui.power.messages import Reading
 def status(state: JobState, inputs: Inputs, *, host: str, pids: protocol.Pids) -> protocol.Status:
     """The Status at the time of `inputs`, without what is told in words: notices, provenance, and the texts of the
     reason, of forbidden hours and of boards. `host` and `pids` name the machine and our processes."""
-    gpus = tuple(_gpu(reading, state.measured.parked_w.get(reading.uuid, (None, 0))[0]) for reading in inputs.devices)
+    gpus = tuple(gpu_of(reading, state.measured.parked_w.get(reading.uuid, (None, 0))[0]) for reading in inputs.devices)
     fresh = inputs.readings_age_s < FRESH_S
     leader, totals, work, held = inputs.leader, state.totals, state.progress, state.override
     ahead = course(state, inputs)
@@ -130,7 +130,8 @@ def _exit(state: JobState, inputs: Inputs) -> protocol.Exit | None:
     return protocol.Exit(child.code, child.signal, None if at_s is None else units.iso(at_s))
 
 
-def _gpu(reading: Reading, parked_w: float | None) -> protocol.Gpu:
+def gpu_of(reading: Reading, parked_w: float | None) -> protocol.Gpu:
+    """A board as viewers see it."""
     return protocol.Gpu(
         uuid=reading.uuid,
         name=reading.name,
@@ -138,6 +139,8 @@ def _gpu(reading: Reading, parked_w: float | None) -> protocol.Gpu:
         limit_w=reading.limit_w if reading.clocks_w is None else reading.clocks_w,
         parked_w=None if parked_w is None else round(parked_w, 1),
         memory_used_b=reading.memory_used_b,
+        memory_total_b=reading.memory_total_b,
+        users=reading.users,
         util=reading.util,
         index=reading.index,
         temp_c=reading.temp_c,

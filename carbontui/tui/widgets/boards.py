@@ -1,0 +1,157 @@
+"""Boards: all of them in one line, and a row each with its last half hour and why it is not faster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from carbontui import protocol
+from carbontui.text import figures, situation
+from carbontui.tui import glyphs
+from carbontui.tui.widgets.cells import CellRow, width_of
+from carbontui.tui.widgets.scale import bars
+
+HOTTER_C = 3.0
+"""A board this much above the coolest is worth a mark."""
+SLOWER = 0.98
+"""A busy board whose clock is below this share of the fastest one's holds the others up."""
+BUSY = 0.5
+HISTORY_S = 1800.0
+
+
+def hottest(gpus: Sequence[protocol.Gpu]) -> protocol.Gpu | None:
+    """The hottest board; None where all are about as warm."""
+    known = [gpu for gpu in gpus if gpu.temp_c is not None]
+    warm = max(known, key=lambda gpu: gpu.temp_c or 0.0, default=None)
+    least = min((gpu.temp_c or 0.0 for gpu in known), default=0.0)
+    return warm if warm is not None and (warm.temp_c or 0.0) - least >= HOTTER_C else None
+
+
+def slowest(gpus: Sequence[protocol.Gpu]) -> protocol.Gpu | None:
+    """The busy board with the lowest clock; None where they run alike."""
+    known = [gpu for gpu in gpus if gpu.sm_mhz is not None and (gpu.util or 0.0) >= BUSY]
+    slow = min(known, key=lambda gpu: gpu.sm_mhz or 0.0, default=None)
+    most = max((gpu.sm_mhz or 0.0 for gpu in known), default=0.0)
+    return slow if slow is not None and (slow.sm_mhz or 0.0) < SLOWER * most else None
+
+
+def model(name: str) -> str:
+    """'H100' of 'NVIDIA H100 80GB HBM3', 'RTX 4090' of 'NVIDIA GeForce RTX 4090'."""
+    words = [word for word in name.split() if word not in ("NVIDIA", "GeForce", "Tesla", "AMD", "Instinct")]
+    first = words[:2] if words[:1] in (["RTX"], ["GTX"], ["simulated"]) else words[:1]
+    return " ".join(first)[:12]
+
+
+def number(gpu: protocol.Gpu, place: int) -> str:
+    index = place if gpu.index is None else gpu.index
+    return f"{gpu.node}:{index}" if gpu.node else str(index)
+
+
+def _span(gpus: Sequence[protocol.Gpu]) -> str:
+    """'0-7'; '8 ×' where the numbers leave gaps."""
+    indices = [place if gpu.index is None else gpu.index for place, gpu in enumerate(gpus)]
+    whole = indices == list(range(indices[0], indices[0] + len(indices))) and not any(gpu.node for gpu in gpus)
+    if not whole:
+        return f"{len(gpus)} ×"
+    return f"{indices[0]}-{indices[-1]}" if len(indices) > 1 else str(indices[0])
+
+
+def line(gpus: Sequence[protocol.Gpu], width: int, host: str = "") -> CellRow:
+    """' 0-7 H100  389 397 405 ... / 465 W  ▆▆▇▇▇▇██  host 13 W': what fits of it."""
+    if not gpus:
+        return [(" no GPU  ", "dim"), (host, "text")]
+    hot, slow = hottest(gpus), slowest(gpus)
+    limits = sorted({round(gpu.limit_w) for gpu in gpus if gpu.limit_w})
+    limit = "" if not limits else f"{limits[0]}" if len(limits) == 1 else f"{limits[0]}–{limits[-1]}"
+    row: CellRow = [(f" {_span(gpus)} {model(gpus[0].name)} ", "dim")]
+    for gpu in gpus:
+        row.append((f" {'–' if gpu.power_w is None else f'{gpu.power_w:.0f}':>3}", "strong"))
+        row += [(glyphs.POINTER, "warning")] if gpu is hot else []
+        row += [(glyphs.LEAST, "preview")] if gpu is slow else []
+    powers = [gpu.power_w for gpu in gpus if gpu.power_w is not None]
+    if width_of(row) + len(limit) + 5 > width:
+        blind = f", {len(gpus) - len(powers)} unknown" if len(powers) < len(gpus) else ""
+        each = f" {min(powers):.0f}–{max(powers):.0f} W each{blind}" if powers else " watts unknown"
+        row = [row[0], (each, "strong")]
+    row.append((f" / {limit} W" if limit else " W", "dim"))
+    top = max([*limits, *powers, 1.0])
+    pieces: list[CellRow] = [
+        [("  ", "dim"), (bars([gpu.power_w for gpu in gpus], len(gpus), (0.0, top)), "running")],
+        [(f"  {host}", "dim")] if host else [],
+        [(f"  {glyphs.POINTER} hottest {hot.temp_c:.0f} °C", "dim")] if hot else [],
+        [(f"  {glyphs.LEAST} slowest {slow.sm_mhz:.0f} MHz", "dim")] if slow else [],
+    ]
+    for piece in pieces if len(gpus) > 1 else pieces[1:]:
+        if width_of(row) + width_of(piece) <= width:
+            row += piece
+    return row
+
+
+def rows(gpus: Sequence[protocol.Gpu], watts: protocol.Watts | None, width: int) -> list[CellRow]:
+    """The page: a row for each board, and beneath it what others do there."""
+    if not gpus:
+        return []
+    top = max([*(gpu.limit_w or 0.0 for gpu in gpus), *(gpu.power_w or 0.0 for gpu in gpus), 1.0])
+    back = 0 if watts is None else max(2, round(HISTORY_S / watts.step_s))
+    span = "" if watts is None else figures.duration(back * watts.step_s)
+    past = 0 if watts is None else max(0, min(30, width - 84))
+    slow, hot = slowest(gpus), hottest(gpus)
+    head = f"{'boards':<16}{'W / limit':>11}  {f'last {span} 0-{top:.0f} W'[:past]:<{past}}{'°C':>4} {'MHz':>5}"
+    found: list[CellRow] = [[(f"{head} {'busy':>6} {'memory':>10}  why not faster", "dim")]]
+    for place, gpu in enumerate(gpus):
+        history = () if watts is None else watts.gpus_w.get(gpu.uuid, ())[-back:]
+        limit = "–" if gpu.limit_w is None else f"{gpu.limit_w:.0f}"
+        now = "–" if gpu.power_w is None else f"{gpu.power_w:.0f}"
+        row: CellRow = [(f"{number(gpu, place)} {model(gpu.name)}"[:15].ljust(16), "text")]
+        row += [(f"{now:>5}", "strong"), (f" /{limit:>4}  ", "dim")]
+        row.append((bars(history, past, (0.0, top)).ljust(past) if past else "", "running"))
+        row.append((f"{_known(gpu.temp_c):>4}", "warning" if gpu is hot else "text"))
+        row.append((f" {_known(gpu.sm_mhz):>5}", "preview" if gpu is slow else "text"))
+        row.append((f" {'–' if gpu.util is None else figures.percent(gpu.util):>6}", "text"))
+        row.append((f" {_memory(gpu):>10}", "text"))
+        row.append((f"  {_held(gpu, slow)}", "warning" if gpu is slow or gpu.slowed else "dim"))
+        found.append(row)
+    for told, same in groupby(enumerate(gpus), key=lambda one: _told(one[1])):
+        numbers = [number(gpu, place) for place, gpu in same]
+        span = numbers[0] if len(numbers) == 1 else f"{numbers[0]}-{numbers[-1]}"
+        found += [[(f" {span:<6} ", "dim"), (told, "text")]] if told else []
+    parked = [gpu.parked_w for gpu in gpus if gpu.parked_w is not None]
+    if parked:
+        each = figures.between(lambda watts: f"{watts:.0f} W", min(parked), max(parked)) or f"{parked[0]:.0f} W"
+        found.append([(" parked ", "dim"), (f"{each} with the model in memory", "text")])
+    return found
+
+
+def _known(value: float | None) -> str:
+    return "–" if value is None else f"{value:.0f}"
+
+
+def _memory(gpu: protocol.Gpu) -> str:
+    if gpu.memory_used_b is None:
+        return "–"
+    used = gpu.memory_used_b / 2**30
+    return f"{used:.0f}/{gpu.memory_total_b / 2**30:.0f} GiB" if gpu.memory_total_b else f"{used:.1f} GiB"
+
+
+def _held(gpu: protocol.Gpu, slow: protocol.Gpu | None) -> str:
+    why = gpu.slowed or ("not busy" if gpu.util is not None and gpu.util < BUSY else "")
+    return f"slowest: others wait{f'; {why}' if why else ''}" if gpu is slow else why or "at its full clock"
+
+
+def _told(gpu: protocol.Gpu) -> str:
+    """Who uses the board, and what of it is the job's."""
+    return " · ".join(filter(None, (gpu.users, situation.own_part(gpu))))
+
+
+def drawn_w(gpus: Sequence[protocol.Gpu], host_w: float | None) -> float | None:
+    """Watts of all boards and the host; None where neither is known."""
+    known = [watts for watts in (*(gpu.power_w for gpu in gpus), host_w) if watts is not None]
+    return sum(known) if known else None
+
+
+def merged(jobs: Sequence[protocol.Status], own: Sequence[protocol.Gpu]) -> tuple[protocol.Gpu, ...]:
+    """The boards of this machine: as its jobs read them, the rest as this program does. So every shell shows the same,
+    also one without a driver. A job on several machines has boards that are not here."""
+    found = {gpu.uuid: gpu for gpu in own}
+    found |= {gpu.uuid: gpu for job in jobs for gpu in job.gpus if gpu.node is None and gpu.power_w is not None}
+    return tuple(sorted(found.values(), key=lambda gpu: (gpu.index is None, gpu.index or 0)))
