@@ -322,8 +322,13 @@ def running_w(made: QueueProblem, plan: FleetPlan) -> dict[str, float]:
     }
 
 
-def told(made: QueueProblem, plan: FleetPlan) -> list[str]:
-    """The plan as text, in lines."""
+def undone(made: QueueProblem, plan: FleetPlan) -> list[str]:
+    """The ids of the jobs without room before their deadlines."""
+    return [job.id for job, start in zip(made.jobs, plan.start.tolist(), strict=False) if start == NEVER]
+
+
+def told(made: QueueProblem, plan: FleetPlan, least_w: float | None = None) -> list[str]:
+    """The plan as text, in lines; `least_w`: the least constant budget under which all its jobs are in time."""
     jobs = len(made.jobs)
     start = np.where(np.arange(len(plan.start)) < jobs, plan.start, NEVER)  # of the waiting jobs
     begun = int((start != NEVER).sum())
@@ -341,6 +346,7 @@ def told(made: QueueProblem, plan: FleetPlan) -> list[str]:
             f"planned {figures.grams(grams)}; started at once without the budget: {figures.grams(at_once_g)}; "
             f"fullest {figures.watts(float(drawn[fullest]))}{room}"
         )
+    if begun and begun == jobs:
         lines.append(f"certificate: no plan of these is better by more than {figures.percent(plan.gap, 2)}")
     if made.running:
         now_w, most_w = sum(running_w(made, plan).values()), sum(max(_levels(job))[0] for job in made.running)
@@ -350,6 +356,9 @@ def told(made: QueueProblem, plan: FleetPlan) -> list[str]:
         late = jobs - begun
         they = "has no room before its deadline: it is" if late == 1 else "have no room before their deadline: they are"
         lines.append(f"{late} {they} put behind the others")
+        lines.append(f"not in time: {', '.join(undone(made, plan)[:8])}{' ...' * (late > 8)}")
+        least = "" if least_w is None else f"; a constant budget of {figures.watts(least_w)} suffices for all"
+        lines.append(f"no plan can be proven best where jobs are left out{least}")
     if made.others:
         them = "1 other job waits that" if made.others == 1 else f"{made.others} other jobs wait that"
         lines.append(f"{them} did not ask: Slurm alone decides when, beyond this plan")

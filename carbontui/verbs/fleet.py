@@ -166,12 +166,12 @@ def one_round(
 def _tell(done: FleetRound, source: str, now: float, *, dry_run: bool) -> None:
     from carbontui.slurm import fleet as fleet_queue
 
-    made, plan, moves, unmoved = done
+    made, plan, moves, unmoved, least_w = done
     moved = "would move" if dry_run else "moved" if not unmoved else "asked Slurm, which refused some, to move"
     click.echo(f"{figures.named_clock(now, now)}  {moved} {len(moves)} starts ({source})")
     for move in moves if dry_run else ():
         click.echo(f"  {move.job.id}  {move.job.name:<24} begins {figures.clock(move.at_s, now)}")
-    for line in fleet_queue.told(made, plan):
+    for line in fleet_queue.told(made, plan, least_w):
         click.echo(f"  {line}")
     for line in sorted({units.printable(line) for line in unmoved})[:5]:
         click.echo(f"  Slurm: {line}")

@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from carbontui.slurm import fleet
+from carbontui.slurm import fleet, rounds
 from carbontui.slurm import fleet as fleet_queue
 from carbontui.slurm import queue as slurm_queue
 from carbontui.slurm.fleet import Assumed
@@ -243,3 +243,18 @@ def test_a_start_is_noted_in_the_comment_as_scontrol_reads_a_line(monkeypatch):
     noted = json.loads(line.partition(" Comment=carbontui:")[2])
     assert len(line.split()) == 4 and "'" not in line
     assert noted["mine"] == "a 'b' c" and noted["begin"] == "2027-01-15T08:00:00.000Z" and noted["work_s"] == 3600
+
+
+def test_where_jobs_are_left_out_they_are_named_with_the_least_budget_that_suffices():
+    rows = [row(str(job), told=comment(deadline="2027-01-15T10:00:00Z")) for job in range(1, 9)]  # two hours from NOW
+    found = made(rows, cap_w=3500.0)  # 1700 W each: two at a time, of which eight are due
+    plan = planned(found.problem)
+    left = fleet.undone(found, plan)
+    assert len(left) == 4
+    least = rounds.least_cap_w(found)
+    assert 4 * 1700.0 <= least <= 4 * 1700.0 * 1.02
+    lines = "\n".join(fleet.told(found, plan, least))
+    assert f"not in time: {left[0]}, " in lines and "certificate" not in lines
+    assert "a constant budget of 6" in lines and "suffices for all" in lines
+    few = made(rows[:1] + [row("9", gres="gres:gpu:64")], cap_w=1e6)
+    assert rounds.least_cap_w(few) is None

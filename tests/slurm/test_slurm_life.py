@@ -9,12 +9,12 @@ import re
 import shlex
 import sys
 import time
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 from house import until
 from outcomes import SCRIPT
-from test_slurm_submit import grid
 
 pytestmark = [pytest.mark.xdist_group("slurm"), pytest.mark.timeout(300)]
 TABLE = os.environ.get("CARBONTUI_TABLE")
@@ -167,12 +167,16 @@ def test_a_successor_that_its_user_cancels_is_not_replaced(queue):
 
 
 def dirty_now(folder: Path) -> str:
-    """A grid that is clean only in some hours from now."""
-    return grid(folder / "grid.csv", [500] * 12 + [50] * 80)
+    """A grid that every day is dirty at this hour and for five more."""
+    now = datetime.now(timezone.utc).replace(minute=0, second=0, microsecond=0)
+    rows = [(now + timedelta(hours=h), 900 if h % 24 < 6 or h % 24 > 21 else 100) for h in range(-480, 48)]
+    text = "".join(f"{at:%Y-%m-%dT%H:%M:%SZ},{value}\n" for at, value in rows)
+    (folder / "grid.csv").write_text("time_utc,carbon_g_per_kwh\n" + text)
+    return f"--zone DE --grid {folder}/grid.csv --budget 24h"
 
 
 def test_a_start_that_waits_is_waited_for_in_the_queue(queue):
-    line = queue.run(f"--grid {dirty_now(queue.folder)} --budget 24h --resubmit").replace("--intensity 300 ", "")
+    line = queue.run(f"{dirty_now(queue.folder)} --resubmit").replace("--intensity 300 ", "")
     job = queue.submit(line.replace("--work 10h", "--work 1m"), "--time=2")
     assert queue.over(job) == "COMPLETED"
     ((id_, _, state, _),) = queue.rows()
@@ -184,9 +188,10 @@ def test_a_start_that_waits_is_waited_for_in_the_queue(queue):
 
 
 def test_without_a_successor_no_plan_begins_after_the_limit(queue):
-    line = queue.run(f"--grid {dirty_now(queue.folder)} --budget 24h").replace("--intensity 300 ", "")
+    line = queue.run(dirty_now(queue.folder)).replace("--intensity 300 ", "")
     queue.submit(line.replace("--work 10h", "--work 1m"), "--time=2")
     until(queue.lines, 60, "its start")
+    queue.said("its time limit ends it")
     keep("limit before the start", "runs at once", "runs at once, and says so")
 
 
