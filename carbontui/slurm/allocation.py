@@ -46,10 +46,13 @@ def fields(shown: str) -> dict[str, str]:
     return {name: value.strip() for name, value in zip(found[1::2], found[2::2], strict=False)}
 
 
-def record(environment: Mapping[str, str], given_up: Callable[[], bool] | None = None) -> dict[str, str]:
+def record(
+    environment: Mapping[str, str], *, given_up: Callable[[], bool] | None = None, within_s: float | None = None
+) -> dict[str, str]:
     """The fields of this job's own row. Raises SlurmError."""
     job = environment.get("SLURM_JOB_ID", "")
-    for row in commands.ask("scontrol", "-o", "show", "job", job, given_up=given_up).splitlines():
+    asked = ("scontrol", "-o", "show", "job", job)
+    for row in commands.ask(*asked, given_up=given_up, within_s=within_s).splitlines():
         found = fields(row)
         if found.get("JobId") == job:
             return found

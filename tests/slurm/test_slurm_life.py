@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shlex
+import subprocess
 import sys
 import time
 from datetime import datetime, timedelta, timezone
@@ -133,7 +134,12 @@ def test_tasks_return_with_their_index_arguments_and_what_waits_for_them(queue):
 
 WINDOWS = {
     "while it saves": ("", "", "saving", SAVES_LONG),
-    "while scontrol is slow": ("scontrol", 'touch {at}; sleep 4; exec $REAL "$@"', "", LEAVES),
+    "while scontrol is slow": (
+        "scontrol",
+        '[ "$1" = write ] && touch {at} && sleep 4; exec $REAL "$@"',
+        "",
+        LEAVES,
+    ),
     "before sbatch acts": ("sbatch", 'touch {at}; sleep 4; exec $REAL "$@"', "", LEAVES),
     "before sbatch answers": ("sbatch", '$REAL "$@" > {at}.id; touch {at}; sleep 4; cat {at}.id', "", LEAVES),
 }
@@ -164,6 +170,26 @@ def test_a_successor_that_its_user_cancels_is_not_replaced(queue):
     queue.cluster.run("scancel", id_)
     assert queue.over(id_) == "CANCELLED" and len(queue.rows()) == 1
     keep("scancel while the successor is pending", "CANCELLED", "CANCELLED, no other")
+
+
+def test_a_wrapped_command_returns_and_an_allocation_has_none_to_submit(queue):
+    asked = ("sbatch", "--parsable", f"--output={queue.folder}/out-%j", "--open-mode=append", "--wrap", queue.run())
+    queue.jobs.append(queue.cluster.run(*asked, env={**queue.house.env, "PYTHONPATH": ""}).strip())
+    until(lambda: "end" in queue.lines(), 90, "the end of its successor")
+    assert len(queue.lines()) == 3
+    keep("`--wrap`", "COMPLETED", "COMPLETED over 2 starts")
+    line = queue.run().splitlines()[-1]
+    done = subprocess.run(
+        ["salloc", "-N1", "bash", "-c", line],
+        env={**queue.cluster.env, **queue.house.env, "PYTHONPATH": ""},
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    assert done.returncode == 2 and "--resubmit: only in a Slurm batch script" in done.stderr, done.stderr
+    assert len(queue.lines()) == 3, "nothing began"
+    keep("`salloc`", "runs", "`--resubmit` refused before the start; without it as alone")
 
 
 def dirty_now(folder: Path) -> str:

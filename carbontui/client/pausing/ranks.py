@@ -100,7 +100,7 @@ class Ranks:
         self.thread.join(STOP_S)
 
     def _run(self) -> None:
-        if not descriptors_suffice(self.world):
+        if not descriptors_suffice(self.rank, self.world):
             self._apart("descriptors", f"{self.world} ranks need more descriptors than `ulimit -n` leaves the training")
             return
         for tries, wait_s in enumerate((0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 0.0), start=1):

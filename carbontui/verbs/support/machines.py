@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -88,8 +89,12 @@ def time_limit() -> float | None:
 
 def check_resubmit() -> None:
     """Refuse --resubmit where there is no batch script to submit again. Raises Failure."""
-    if successor.chain(os.environ) is None or commands.in_step(os.environ):
-        raise Failure("--resubmit: only in a Slurm batch script, outside srun; elsewhere leave it out", 2)
+    batch = successor.chain(os.environ) is not None and not commands.in_step(os.environ)
+    if batch:
+        with contextlib.suppress(commands.SlurmError):  # then the end will tell
+            batch = allocation.record(os.environ, within_s=allocation.LOOK_S).get("BatchFlag") != "0"
+    if not batch:
+        raise Failure("--resubmit: only in a Slurm batch script, outside srun and salloc; elsewhere leave it out", 2)
     if os.environ.get("SLURM_HET_SIZE", "1") != "1":
         raise Failure(f"--resubmit: this is {successor.HETEROGENEOUS}; leave it out, or submit one component", 2)
 
