@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import re
+import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -45,14 +47,14 @@ def moved(dependency: str, job: Unloaded, new: str) -> str | None:
 
 
 def waiting(job: Unloaded, new: str) -> Iterator[tuple[str, str]]:
-    """Each job that waits for this one, and what it would wait for instead ('': Slurm has no words for that). Raises
-    SlurmError."""
+    """Each job that waits for this one and not for `new`, and what it would wait for instead; '': Slurm has no words
+    for that. Raises SlurmError."""
     ours = re.compile(rf":{re.escape(job.name)}\b(?!_)" + (rf"|:{job.array}_\*" if job.array else ""))
     told = commands.ask("squeue", "-h", "--all", "--states=PENDING", f"--format={_FORM}")
     for name, array, task, user, dependency, title in (r.split("|", 5) for r in told.splitlines() if r.count("|") > 4):
         whole = f"{array}_{job.name.partition('_')[2]}" if "aftercorr" in dependency else array
         name = name if task.isdigit() or task == "N/A" else whole
-        if array == new:
+        if array == new or re.search(rf":{new}(?!\d)", dependency):
             continue
         if dependency.startswith("singleton") and (user, title) == (job.user, job.title):
             yield name, f"singleton,afterany:{new}"
@@ -62,12 +64,22 @@ def waiting(job: Unloaded, new: str) -> Iterator[tuple[str, str]]:
             yield name, moved(dependency, job, new) or ""
 
 
+LOOKS, SETTLE_S = 8, (0.4, 1.0)
+"""How often they are looked at, and the pause between two looks, random: another task of the same array may have read
+what this one was changing, and write it back."""
+
+
 def follow(job: Unloaded, new: str) -> list[str]:
     """Have them wait for `new`; the names of those that still wait for the unloaded job alone. Raises SlurmError."""
-    asked = dict(waiting(job, new))
-    if orders := [f"update JobId={name} Dependency={put}" for name, put in asked.items() if put]:
-        commands.orders(orders)
-        told = commands.ask("squeue", "-h", "--all", "--states=PENDING", "--format=%i|%F|%E").splitlines()
-        follows = {word for row in told if f":{new}(" in row or f":{new}_*(" in row for word in row.split("|")[:2]}
-        asked = {name: put for name, put in asked.items() if name not in follows}
+    settled, asked = True, dict(waiting(job, new))
+    for _ in range(LOOKS):
+        if settled and not asked:
+            return []
+        settled = not asked
+        if orders := [f"update JobId={name} Dependency={put}" for name, put in asked.items() if put]:
+            commands.orders(orders)
+        elif asked:
+            break
+        time.sleep(random.uniform(*SETTLE_S))
+        asked = dict(waiting(job, new))
     return list(asked)

@@ -6,6 +6,7 @@ that may be moved.
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -20,7 +21,7 @@ HELD = {
     "Dependency": "waiting for another job",
     "JobArrayTaskLimit": "of an array that runs only some tasks at a time",
 }
-LIMITED = ("QOS", "Assoc", "MaxCpu", "MaxGRES", "MaxJobs", "MaxNode", "MaxSubmit", "MaxTRES")
+LIMITED = re.compile("QOS|Assoc|Max[A-Z]")
 """How Slurm's reasons begin where a limit of a QOS or an account holds a job."""
 
 
@@ -67,7 +68,7 @@ def why_left(job: QueuedJob, pool: Pool, throttled: frozenset[str] = frozenset()
         return HELD[job.reason]
     if job.id.partition("_")[0] in throttled:
         return HELD["JobArrayTaskLimit"]
-    if job.reason.startswith(LIMITED):
+    if LIMITED.match(job.reason):
         return "at a limit of their QOS or account"
     if not pool.has(job):
         return f"in partition {job.partition}, which has other nodes"

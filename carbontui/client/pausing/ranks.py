@@ -3,8 +3,7 @@
 Rank 0 proposes a step a little ahead; every rank arms its counter and votes whether it is still before it; only if all
 are does the step become the boundary. This adds no cost to a step, and no collective. Each rank's thread has its own
 connection, because a blocking get() blocks the connection for every other thread. Every connection is a descriptor of
-the process with the store, which has one of torch's for each rank already: where ours would leave the training too few,
-there is no agreement.
+the process with the store: where ours would leave the training too few, there is no agreement.
 
 Ranks may count differently: one may have searched for a learning rate or warmed up a head alone. If some have stopped
 at the step and the others wait for them inside a collective before it, all are at the same step of the training: that
