@@ -15,6 +15,8 @@ from carbontui.grid.types import Series
 from carbontui.plan.planner import solve
 from carbontui.plan.problem import Problem, ProblemError, ProblemLevel, problem_from_dict
 from carbontui.plan.results import Schedule
+from carbontui.plan.rolling import replan
+from carbontui.plan.weights import Weight, weighed
 
 PAUSE_S, RESUME_S, SWITCH_W = 20.0, 45.0, 300.0
 """Seconds to pause and to resume, and watts while switching (at 650 W at full speed); assumed, not measured."""
@@ -31,6 +33,9 @@ class AssumedJob:
     """A problem without its slots and its work: levels, switches, dwell times, initial level, weights."""
 
     shape: Problem
+    prices: Hours | None = None
+    """Prices instead of intensities, currency per kWh; None: money is not counted."""
+    weight: Weight | None = None
 
     def problem(self, dur_s: list[float], ci_g_per_kwh: list[float], work_s: float) -> Problem:
         """The problem of `work_s` seconds of full-speed work on these slots (seconds and gCO2/kWh of each)."""
@@ -47,16 +52,31 @@ class Hours(Protocol):
 def on_hours(job: AssumedJob, grid: Hours, work_s: float, start_s: float, end_s: float) -> Problem:
     """The problem of `work_s` seconds of full-speed work from `start_s` to `end_s`. Raises ValueError."""
     edges = boundaries(start_s, end_s, slot_length_s(start_s, end_s))
-    return job.problem([b - a for a, b in pairwise(edges)], grid.slots(edges), work_s)
+    problem = job.problem([b - a for a, b in pairwise(edges)], grid.slots(edges), work_s)
+    if job.prices is None:
+        return problem
+    return weighed(replace(problem, price_per_kwh=tuple(job.prices.slots(edges))), job.weight)
 
 
 def planned(
-    job: AssumedJob, grid: Hours, work_s: float, start_s: float, deadline_s: float, *, tol: float
+    job: AssumedJob,
+    grid: Hours,
+    work_s: float,
+    start_s: float,
+    deadline_s: float,
+    *,
+    tol: float,
+    idle_limit_s: float = math.inf,
 ) -> tuple[Problem, Schedule]:
-    """The problem and its plan; work that does not fit is done after the deadline, on the intensity of those hours, not
-    on that of the last hour before it. Raises ValueError."""
+    """The problem and its plan, which stands still for `idle_limit_s` at a stretch at most; work that does not fit is
+    done after the deadline, on the intensity of those hours, not on that of the last hour before it. Raises
+    ValueError."""
     problem = on_hours(job, grid, work_s, start_s, deadline_s)
-    found = solve(problem, tol=tol)
+    found = (
+        solve(problem, tol=tol)
+        if idle_limit_s == math.inf
+        else replan(problem, None, tol=tol, max_pause_s=idle_limit_s)[0]
+    )
     if not found.late_s:
         return problem, found
     longer = on_hours(job, grid, work_s, start_s, deadline_s + found.late_s)

@@ -42,6 +42,8 @@ class Child:
     """The allowance that ended it, as text; '' if none did."""
     ended_by: str = ""
     """Who sent the signal that ended it before or between its starts; '' if none did."""
+    interrupted: bool = False
+    """That allowance did not wait for a checkpoint."""
     freeze_why: str = ""
     """Why the keeper did not freeze it although asked to."""
 
@@ -81,6 +83,7 @@ def exited(record: Mapping[str, Any]) -> Child:
         unloaded=bool(record.get("unloaded")),
         budget=str(record.get("budget") or ""),
         ended_by=str(record.get("ended_by") or ""),
+        interrupted=bool(record.get("interrupted")),
     )
 
 
@@ -104,7 +107,8 @@ def ending(child: Child, ends_s: float | None = None) -> Ending:
     if child.unloaded:
         return Ending("unloaded", Why("exited", statement("unloaded_for_scheduler")))
     if child.budget:
-        return Ending("stopped", Why("budget_stop", statement("stopped_by_budget", budget=child.budget)))
+        how = "interrupted_by_budget" if child.interrupted else "stopped_by_budget"
+        return Ending("stopped", Why("budget_stop", statement(how, budget=child.budget)))
     if child.ended_by:
         slurm = child.ended_by == "slurmstepd"
         said = statement("stopped_by_slurm") if slurm else statement("stopped_by_signal", by=child.ended_by)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
+
+from carbontui.plan.problem import Problem
 
 
 class Weight(NamedTuple):
@@ -22,6 +25,14 @@ class Weight(NamedTuple):
         if money <= 0 or grams <= 0:
             return (1.0, 0.0) if money > 0 else (0.0, 1.0)
         return self.cost * grams / money, self.carbon
+
+
+def weighed(problem: Problem, weight: Weight | None) -> Problem:
+    """The problem with the weights of its own slots; unchanged for None."""
+    if weight is None:
+        return problem
+    alpha, beta = weight.scaled(problem.ci_g_per_kwh, problem.price_per_kwh or ())
+    return replace(problem, alpha=alpha, beta=beta)
 
 
 def parse(text: str) -> Weight:

@@ -139,6 +139,12 @@ class HostReading(Struct, frozen=True, omit_defaults=True):
     caps: dict[str, Capability] = {}
     jobs: int = 1
     """How many jobs share this machine."""
+    idle_w: float | None = None
+    """What of these CPU and memory watts would be drawn without the job's work."""
+    beside_w: float | None = None
+    """The job's part of what the machine draws besides boards, CPU and memory, where its supply is metered."""
+    beside_by: str = ""
+    """The meter of the supply."""
 
 
 class NodeWatts(Struct, frozen=True):
@@ -208,6 +214,8 @@ class DesiredPower(Struct, tag_field="t", tag="wish", frozen=True, kw_only=True,
     """UUIDs (or prefixes, MIG forms) of the child's GPUs; None: all visible ones."""
     own_pids: tuple[int, ...] = ()
     """Processes of the child; every other compute process on a watched GPU is foreign."""
+    known: tuple[str, ...] = ()
+    """Boards on which a predecessor has seen a process of the child, which may have ended since."""
     activity: float | None = None
     """Activity that a simulated GPU follows: None no process, 0 parked, 1 training."""
     duty: float = 1.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from carbontui.protocol import Status
 from carbontui.text import figures
 from carbontui.text.forms import Table
 
@@ -30,6 +31,23 @@ def _no_cap(*, why: str, now_s: float) -> str:
         "none_saves": "none would use less",
     }[why]
     return f"no cap: {because}"
+
+
+class NoticesTold:
+    """Which notices are news: each once, those of an allowance once per level."""
+
+    def __init__(self) -> None:
+        self._standing: frozenset[str] = frozenset()
+        self._told: frozenset[str] = frozenset()
+
+    def news(self, status: Status) -> list[str]:
+        keys = status.notice_keys if len(status.notice_keys) == len(status.notices) else status.notices
+        told = dict(zip(keys, status.notices, strict=True))
+        # one that went and came back is news again, unless only its figures crossed a line once more
+        found = [text for key, text in told.items() if key not in self._standing | self._told]
+        self._standing = frozenset(told)
+        self._told |= {key for key, text in told.items() if key != text}
+        return found
 
 
 NOTICES: Table = {
@@ -71,6 +89,9 @@ NOTICES: Table = {
     "allowance_used_up": "the {kind} budget of {most} is used up ({used}): {then}",
     "allowance_pauses": "paused until it is raised",
     "allowance_ends": "it ends at its checkpoint",
+    "allowance_interrupts": "it is interrupted now",
+    "allowance_cannot_stop": "--on-budget stop will not stop this training: it has no checkpoint function "
+    "(carbontui.on_checkpoint(save)); start it with pause (it waits) or stop! (it is interrupted) instead",
     "allowance_goes_on": "the training goes on",
     "allowance_cannot_end": "the training goes on (it has no checkpoint function (carbontui.on_checkpoint): "
     "it is not stopped)",

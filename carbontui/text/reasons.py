@@ -82,6 +82,7 @@ REASONS: Table = {
     "stopped_unseen": "stopped by a user; its exit status is unknown",
     "unloaded_for_scheduler": "unloaded; the scheduler is to start it again",
     "stopped_by_budget": "{budget}: stopped at its checkpoint",
+    "interrupted_by_budget": "{budget}: interrupted",
     "stopped": "stopped by a user",
     "time_limit_over": "ended by its scheduler: its time limit was over at {ends_s:clock}",
     "stopped_by_slurm": "ended by Slurm before it could go on: scancel, its time limit, or a preemption",

@@ -161,7 +161,7 @@ class Keeper:
             self.wait_again(None, again, unloaded=not self.trial.anew)
             return
         marker = resuming.not_before(self.marker) if code in (0, UNKNOWN) and not self.stopped_by_person else None
-        if marker is None:
+        if marker is None and not self.stopped_by_person:
             self.last_run = ""  # it has ended by itself
         elif self.last_run:
             marker = None  # it has exited for good, with its checkpoint
@@ -202,7 +202,8 @@ class Keeper:
     def finish(self, code: int | None, number: int | None) -> None:
         """The job's command has ended for good: write the exit status once, atomically."""
         self.child = None
-        some = {"budget": self.last_run, "ended_by": self.ended_by, "signals": sorted(self.signals)}
+        some = {"budget": self.last_run, "interrupted": self.stopped_by_person and bool(self.last_run)}
+        some |= {"ended_by": self.ended_by, "signals": sorted(self.signals)}
         self.exit = {
             "code": code,
             "signal": number,
@@ -223,11 +224,11 @@ class Keeper:
         resuming.clear(self.marker, self.spec["job"], self.exit)
         self.publish()
 
-    def stop(self, now: bool) -> None:
+    def stop(self, now: bool, why: str = "") -> None:
         """INT, then TERM, then KILL, to the child's whole process group; a held child never starts."""
         if self.exit:
             return
-        self.stopped_by_person, self.last_run = True, ""
+        self.stopped_by_person, self.last_run = True, why
         if self.child is None:
             self.unloaded = False  # nobody is to start it again
             self.finish(None, int(signal.SIGTERM))
@@ -247,7 +248,7 @@ class Keeper:
         elif isinstance(order, messages.Thaw):
             self.freezer.let_go("the supervisor said so")
         elif isinstance(order, messages.Stop):
-            self.stop(order.now)
+            self.stop(order.now, order.why)
         elif isinstance(order, messages.Leave) and not self.starts and not self.exit and self.spec.get("requeue"):
             self.unloaded = resuming.left(self.marker, order.until)  # else it waits here
             if self.unloaded:

@@ -243,6 +243,7 @@ class Supervisor:
         self.door.begin(restored)
         if self.door.state.boards.named:
             self.agent.watch(self.door.state.boards.named)
+        self.agent.change(known=self.door.state.boards.shown)
         with self.faults.confined("last_counts"):
             self._hear_last_counts()
         if self.handover.missing:

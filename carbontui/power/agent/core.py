@@ -23,7 +23,8 @@ from carbontui.power.limit.leases import LeaseStore
 from carbontui.power.limit.limiter import Limiter
 from carbontui.power.messages import AgentLine, Code, DesiredPower, Done, HostReading, Outcome, Readings, Report, Sample
 from carbontui.power.metering.rapl import Host
-from carbontui.power.metering.shares import BoardUse
+from carbontui.power.metering.shares import NO_JOBS, BoardUse
+from carbontui.power.metering.supply import Supply
 
 FAST_S = 0.1
 SLOW_S = 1.0
@@ -59,6 +60,7 @@ class Agent:
     def __post_init__(self) -> None:
         modes = {"monitor": self.monitor, "probing": self.probing}
         self._limiter = Limiter(self.backend, self.store, self.job, self.say, tell=self._tell, **modes)
+        self._supply = None if self.backend.name == "simulated" or self.monitor else Supply()
         self._guard = threading.RLock()
         self._wish: DesiredPower | None = None
         self._opened = False
@@ -222,10 +224,18 @@ class Agent:
 
     def _report(self) -> None:
         mono, wall = self.clock(), self.wall()
-        own = self._wish.own_pids if self._wish else ()
+        own = self._wish.own_pids if self._wish and self.job not in NO_JOBS else None
         host_samples, host = self.host.sample(mono, wall, own)
+        if self._supply is not None:
+            host = self._supply.beside(host, self.host.whole_w, self._boards_w, mono)
         samples, self._samples = (*self._samples, *host_samples), []
         self.send(Report(self._readings(mono, wall, host), samples))
+
+    def _boards_w(self) -> float | None:
+        """Watts of all the machine's boards; None unless each is known."""
+        looks = [self._looks.get(info.uuid) for info in self._infos]
+        watts = [look.power_w for look in looks if look is not None and look.power_w is not None]
+        return sum(watts) if len(watts) == len(looks) else None
 
     def _readings(self, mono: float, wall: float, host: HostReading) -> Readings:
         several = {info.uuid: f"GPU {info.index}: " for info in self._infos} if len(self._infos) > 1 else {}
@@ -302,7 +312,8 @@ class Agent:
             self._boards.given(tuple(info.uuid for info in self._infos))
         else:
             now, sought = self.clock(), self._boards.seeking
-            self._boards.find(self._infos, os.environ, wish.own_pids, self._pids, self._looks, now)
+            looks = self._pids, self._looks
+            self._boards.find(self._infos, os.environ, wish.own_pids, *looks, now, wish.known)
             if self._boards.seeking and not sought:
                 self._slow_at = now  # its processes may already be on the boards
         for uuid in self._boards.uuids:

@@ -13,6 +13,7 @@ from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.core.state.levels import STILL
 from carbontui.job.worker.messages import Limits, Pauses, PlanAsk, PreviewAsk
+from carbontui.plan import weights
 from carbontui.plan.problem import STANDS_STILL
 from carbontui.site.sharing import GivenPrices
 
@@ -80,6 +81,7 @@ def plan_request(state: JobState, inputs: Inputs, given: GivenPrices | None = No
         curve_fixed=_fixed(state, curve) if state.forbidden else None,
         currency=state.spec.currency,
         uncertainty=noise(state),
+        spread=setup.spread,
         shared=site_plan.shared(state, inputs, curve, given),
     )
     return PlanRequest(ask, setup, deadline, left)
@@ -160,9 +162,14 @@ def _otherwise(state: JobState, setup: problem.PlanningProblem, slot_s: float) -
 
 
 def aim(state: JobState, gpus: int) -> problem.Objective:
-    """The objective: grams, money, or money with a price on grams; for least time, the quantity with an allowance."""
+    """The objective: grams, money, money with a price on grams, or both by weight; for least time, the quantity with
+    an allowance."""
     spec = state.spec
     rent = (spec.gpu_price or 0.0) * max(1, gpus)
+    if spec.weight is not None and state.outlook is not None:
+        grams, money = ([v for v in values if v is not None] for values in (state.outlook.mean, state.outlook.price))
+        flat = [] if spec.price_per_kwh is None else [spec.price_per_kwh]
+        return problem.Objective(*weights.parse(spec.weight).scaled(grams, money or flat), rent)
     kinds = {entry.kind for entry in state.allowances.given}
     if spec.objective == "cost" or (spec.objective == "time" and kinds == {"cost"}):
         return problem.Objective(1.0, (spec.carbon_price or 0.0) / 1e6, rent)
@@ -219,10 +226,17 @@ def _closed(state: JobState, inputs: Inputs, setup: problem.PlanningProblem, lef
 
 
 def _pauses(state: JobState, setup: problem.PlanningProblem, now_s: float) -> Pauses:
-    """The longest pause allowed, and how much of the current one is over; a delayed start is not a pause."""
-    since = state.asked.still_since_s
+    """The longest pause allowed, and how much of the current one is over. A delayed start is no pause, unless boards
+    are held meanwhile; where an unload gives them back, only what keeps them is limited."""
+    spec, since = state.spec, state.asked.still_since_s
+    kinds, longest_s = STILL - {"off"}, spec.max_pause_s
+    if spec.idle_limit_s is not None:
+        kinds, longest_s = (
+            STILL - ({"off", "unload"} if spec.gives_back else frozenset()),
+            min(longest_s, spec.idle_limit_s),
+        )
     return Pauses(
-        max_pause_s=state.spec.max_pause_s,
+        max_pause_s=longest_s,
         still_s=0.0 if since is None else now_s - since,
-        pausing=tuple(i for i, level in enumerate(setup.levels) if level.kind in STILL - {"off"}),
+        pausing=tuple(i for i, level in enumerate(setup.levels) if level.kind in kinds),
     )

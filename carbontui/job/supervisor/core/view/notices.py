@@ -30,7 +30,7 @@ def notices(state: JobState, inputs: Inputs, ours: Iterable[Statement]) -> list[
         found.append(late)
     if (gone := state.progress.withdrawn) is not None:
         found.append(statement("guess_withdrawn", steps=gone[0], source=gone[1]))
-    found += allowance_rules.notices(state, inputs.now_s)
+    found += allowance_rules.notices(state, inputs)
     if not inputs.guarded:
         found.append(statement("unguarded"))
     if state.spec.nodes is not None and state.spec.nodes.fault:
@@ -44,7 +44,7 @@ def notices(state: JobState, inputs: Inputs, ours: Iterable[Statement]) -> list[
         found.append(beyond)
     # the screen has room for the first only: wrong watts come before the source of the grid data
     found += board_notices(inputs.devices, inputs.readings_age_s, unread)
-    if missing := boards.unseen(state.boards, inputs):
+    if inputs.readings.mono_s and (missing := boards.unseen(state.boards, inputs)):
         found.append(statement("boards_unseen", count=len(missing)))
     if state.tried.result is not None and (inputs.child.state != "running" or inputs.child.age_s < TRIED_S):
         found.append(state.tried.result)
@@ -71,6 +71,19 @@ def _whose(reading: Reading) -> Statement:
     if reading.own_w is None or reading.power_w is None:
         return statement("split")
     return statement("split_as", own=reading.own_w, all=reading.power_w)
+
+
+BY_LEVEL = frozenset({"allowance_not_enough", "allowance_question", "allowance_used_up", "capped_for_allowances"})
+"""Warnings whose figures change all the time: one is enough per allowance and level."""
+
+
+def key(said: Statement, text: str) -> str:
+    """What a notice is about, for whoever tells each one once."""
+    if said.code not in BY_LEVEL:
+        return text
+    then = said.parts.get("then")
+    level = then.code if isinstance(then, Statement) else "capped" if said.parts.get("cap_w") else ""
+    return f"{said.code} {said.parts.get('kind', '')} {level}".rstrip()
 
 
 def board_notices(devices: Sequence[Reading], age_s: float, unread: Collection[str] = ()) -> list[Statement]:
