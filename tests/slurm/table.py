@@ -41,9 +41,9 @@ def life(folder: Path) -> str:
         LIFE,
         "",
         f"Made by test_slurm_life.py on {datetime.now(timezone.utc):%Y-%m-%d}: {version()}, one node, linuxproc;",
-        "with `run --resubmit` but where the row says otherwise. Alone: what Slurm does with the job by itself.",
+        "with `run --resubmit` but where the row says otherwise. The middle column is Slurm's manual, not a run.",
         "",
-        "| | alone | under carbontui |",
+        "| | alone, by the manual | under carbontui |",
         "|---|---|---|",
         *(f"| {row['pattern']} | {row['plain']} | {row['carbontui']} |" for row in rows),
     ]
