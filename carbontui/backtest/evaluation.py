@@ -44,7 +44,7 @@ _Key: TypeAlias = tuple[int, float, float | None, bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class EvaluationScope:
     """What is evaluated: hours of work, slacks, host watts while the job holds its machine, starts per zone."""
 
     hours: tuple[int, ...] = (4, 8, 24, 72)
@@ -55,14 +55,16 @@ class Scope:
     zones: tuple[str, ...] = (*ZONES, RECORDED)
 
 
-QUICK = Scope(hours=(4, 24), slacks=(1.5, 3.0), starts=1)
+QUICK = EvaluationScope(hours=(4, 24), slacks=(1.5, 3.0), starts=1)
 
 
 def boundary_name(held_w: float | None) -> str:
     return "given-back" if held_w is None else f"held {held_w:g} W"
 
 
-def evaluation(scope: Scope, seed: int, progress: Callable[[int, int], None] = lambda done, of: None) -> dict[str, Any]:
+def evaluation(
+    scope: EvaluationScope, seed: int, progress: Callable[[int, int], None] = lambda done, of: None
+) -> dict[str, Any]:
     """Everything of `evaluation.json` but who ran it: the same for a seed on every machine."""
     for name in THREADS:  # each zone has a process of its own; set before numpy is loaded there
         os.environ[name] = "1"
@@ -84,7 +86,7 @@ def evaluation(scope: Scope, seed: int, progress: Callable[[int, int], None] = l
     }
 
 
-def zone_evaluated(zone: str, scope: Scope, seed: int) -> dict[str, Any]:
+def zone_evaluated(zone: str, scope: EvaluationScope, seed: int) -> dict[str, Any]:
     """All groups of one zone, and its grid as CSV ('' where it is shipped)."""
     series, issues = _source(zone, seed)
     grid = Grid(series)
@@ -132,7 +134,7 @@ def _source(zone: str, seed: int) -> tuple[Series, list[ForecastIssue]]:
     return made.series, made.issues
 
 
-def _combinations(hours: list[int], scope: Scope) -> Iterator[_Key]:
+def _combinations(hours: list[int], scope: EvaluationScope) -> Iterator[_Key]:
     for hour in sorted(hours, reverse=True):
         for slack in sorted(scope.slacks, reverse=True):
             for held_w in reversed(scope.held_w):

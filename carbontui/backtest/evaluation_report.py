@@ -8,25 +8,27 @@ from collections.abc import Callable, Iterable
 from html import escape
 from typing import Any
 
+from carbontui.text import figures
+
 Group = dict[str, Any]
 OURS, FORESIGHT, CONSTANT, NOW = "ours", "perfect foresight", "best constant cap", "run now"
 SMALL = 0.005
 """A share of run-now's grams below which nothing is to be had: no share of it is given."""
 
 
-def markdown(found: dict[str, Any], pictures: Iterable[str] = ()) -> str:
+def markdown(evaluated: dict[str, Any], pictures: Iterable[str] = ()) -> str:
     """The whole report: how it was made, the tables, what they mean."""
-    groups: list[Group] = found["groups"]
+    groups: list[Group] = evaluated["groups"]
     recorded = [group for group in groups if " recorded" in group["data"]]
     made = [group for group in groups if group not in recorded]
     hours = sorted({group["hours"] for group in groups})
     lines = [
         "# Evaluation: plans against simple rules, on data that anybody has",
         "",
-        f"    {found['command']}",
+        f"    {evaluated['command']}",
         "",
-        f"Seed {found['seed']}; {found['date']}; {found['machine']}; {found['took_s']:.0f} s. The same seed gives "
-        "the same figures, to the digit, elsewhere.",
+        f"Seed {evaluated['seed']}; {evaluated['date']}; {evaluated['machine']}; {evaluated['took_s']:.0f} s. "
+        "The same seed gives the same figures, to the digit, elsewhere.",
         "",
         f"{sum(len(group['jobs']) for group in groups)} jobs in {len(groups)} groups: work of "
         f"{', '.join(map(str, hours))} h, budgets of "
@@ -47,12 +49,12 @@ def markdown(found: dict[str, Any], pictures: Iterable[str] = ()) -> str:
             part = [group for group in chosen if group["caps"] is caps]
             if part:
                 lines += ["", f"## {title}, {'with power caps' if caps else 'pauses alone'}", ""]
-                lines += _by_boundary(found["policies"], part)
+                lines += _by_boundary(evaluated["policies"], part)
     lines += ["", "## By length and budget: ours, the best of the simple rules, perfect foresight (saving, %)", ""]
     lines += _by_budget(made or groups)
     lines += [f"\n![{name}]({name})" for name in pictures]
     lines += ["", "## Data", "", "| data | file | sha256 |", "|---|---|---|"]
-    lines += [f"| {name} | {of['file']} | `{of['sha256']}` |" for name, of in found["data"].items()]
+    lines += [f"| {name} | {of['file']} | `{of['sha256']}` |" for name, of in evaluated["data"].items()]
     return "\n".join(lines) + "\n"
 
 
@@ -75,7 +77,7 @@ def _by_boundary(policies: list[str], groups: list[Group]) -> list[str]:
             cells = (
                 f"{statistics.fmean(each):.1f}",
                 f"{statistics.median(each):.1f}",
-                f"{-min(each):+.0f}",
+                figures.signed(-min(each), "{:.0f}".format),
                 str(late),
                 f"{statistics.fmean(switches):.1f}",
                 "–" if share is None else f"{100 * share:.0f} %",
@@ -125,13 +127,13 @@ def _grams(jobs: list[dict[str, Any]], name: str) -> float:
     return math.fsum(job[name]["gco2_g"] for job in jobs)
 
 
-def pictures(found: dict[str, Any]) -> dict[str, str]:
+def pictures(evaluated: dict[str, Any]) -> dict[str, str]:
     """By file name: the mean saving of every policy as bars, without caps and with them, given back."""
     drawn = {}
     for caps in (False, True):
-        part = [g for g in found["groups"] if g["caps"] is caps and g["boundary"] == "given-back"]
+        part = [g for g in evaluated["groups"] if g["caps"] is caps and g["boundary"] == "given-back"]
         jobs = [job["policies"] for group in part for job in group["jobs"]]
-        rows = [(name, saved(jobs, name)) for name in found["policies"] if name != NOW]
+        rows = [(name, saved(jobs, name)) for name in evaluated["policies"] if name != NOW]
         title = f"CO2 saved against running now, %, {'with caps' if caps else 'pauses alone'} ({part[0]['boundary']})"
         drawn[f"evaluation-{'caps' if caps else 'pauses'}.svg"] = bars(title, rows)
     return drawn

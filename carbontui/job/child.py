@@ -107,8 +107,9 @@ def ending(child: Child, ends_s: float | None = None) -> Ending:
     if child.unloaded:
         return Ending("unloaded", Why("exited", statement("unloaded_for_scheduler")))
     if child.budget:
-        how = "interrupted_by_budget" if child.interrupted else "stopped_by_budget"
-        return Ending("stopped", Why("budget_stop", statement(how, budget=child.budget)))
+        if child.interrupted:
+            return Ending("stopped", Why("budget_stop", statement("interrupted_by_budget", budget=child.budget)))
+        return Ending("stopped", Why("budget_stop", statement("stopped_by_budget", budget=child.budget)))
     if child.ended_by:
         slurm = child.ended_by == "slurmstepd"
         said = statement("stopped_by_slurm") if slurm else statement("stopped_by_signal", by=child.ended_by)

@@ -35,11 +35,11 @@ def weighed(problem: Problem, weight: Weight | None) -> Problem:
     return replace(problem, alpha=alpha, beta=beta)
 
 
-def parse(text: str) -> Weight:
+def parse(weighting: str) -> Weight:
     """`carbon=0.7,cost=0.3`, in any order and of any sum above zero. Raises ValueError naming the repair."""
-    repair = f"{text[:40]!r} is no weighting; write it like carbon=0.7,cost=0.3"
+    repair = f"{weighting[:40]!r} is no weighting; write it like carbon=0.7,cost=0.3"
     given: dict[str, float] = {}
-    for part in text.split(","):
+    for part in weighting.split(","):
         name, _, value = (piece.strip() for piece in part.partition("="))
         try:
             number = float(value)

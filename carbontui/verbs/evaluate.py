@@ -32,7 +32,7 @@ def evaluate(quick: bool, seed: int, out: Path) -> None:
     def progress(done: int, of: int) -> None:
         streams.over_itself(f"{done} of {of} zones")
 
-    found = evaluation.evaluation(evaluation.QUICK if quick else evaluation.Scope(), seed, progress)
+    found = evaluation.evaluation(evaluation.QUICK if quick else evaluation.EvaluationScope(), seed, progress)
     streams.over_itself("")
     grids = found.pop("csv")
     found |= {

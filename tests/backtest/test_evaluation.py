@@ -15,7 +15,7 @@ from carbontui.plan.evaluation import evaluate
 from carbontui.units import from_iso
 from carbontui.verbs.evaluate import evaluate as verb
 
-SMALL = evaluation.Scope(hours=(4,), slacks=(2.0,), held_w=(None, 250.0), starts=1)
+SMALL = evaluation.EvaluationScope(hours=(4,), slacks=(2.0,), held_w=(None, 250.0), starts=1)
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def test_a_held_machine_is_charged_also_while_the_job_waits(zone):
 
 
 def test_the_command_writes_the_same_figures_as_it_did_before(tmp_path, monkeypatch):
-    small = evaluation.Scope(hours=(4,), slacks=(1.5,), held_w=(None,), starts=1, zones=("PL",))
+    small = evaluation.EvaluationScope(hours=(4,), slacks=(1.5,), held_w=(None,), starts=1, zones=("PL",))
     monkeypatch.setattr(evaluation, "QUICK", small)
     found = []
     for name in ("one", "two"):

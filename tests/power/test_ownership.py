@@ -107,7 +107,7 @@ def test_a_job_that_is_unloaded_keeps_its_boards(machine_with: Callable, tmp_pat
     assert board.watched == [0]
 
 
-def test_a_training_that_ended_before_a_successor_looked_had_the_boards_of_its_predecessor(
+def test_a_training_that_ended_unseen_had_the_boards_of_the_predecessor(
     machine_with: Callable, tmp_path: Path, process: Callable
 ) -> None:
     sim, own = machine_with(2, frozen=True), process()

@@ -367,9 +367,8 @@ class _Ends:
                     targets = node.targets if isinstance(node, ast.Assign) else [node.target]
                     for target in targets:
                         value: Optional[ast.AST] = node.value
-                        if isinstance(target, ast.Tuple) and name in {last(part) for part in target.elts}:
-                            at = [last(part) for part in target.elts].index(name)
-                            parts = value.elts if isinstance(value, ast.Tuple) else []
+                        if isinstance(target, ast.Tuple) and name in (names := [last(part) for part in target.elts]):
+                            parts, at = value.elts if isinstance(value, ast.Tuple) else [], names.index(name)
                             value = parts[at] if at < len(parts) else None
                         elif last(target) != name:
                             continue
