@@ -439,6 +439,13 @@ class BoundaryStatus(Struct, frozen=True, kw_only=True):
     pue: float = 1.0
 
 
+class NodePower(Struct, frozen=True):
+    """The job's watts on one of its machines; null while that is silent, or not metered."""
+
+    node: str
+    power_w: float | None
+
+
 class Status(Struct, frozen=True, kw_only=True):
     """The complete status of one job at `measured_at`; the body of `status --json` and of snapshot.json."""
 
@@ -474,6 +481,8 @@ class Status(Struct, frozen=True, kw_only=True):
     """The script's own metrics: carbontui.report(metrics=...)."""
     gpus: tuple[Gpu, ...] = ()
     power_w: float | None = None
+    nodes: tuple[NodePower, ...] = ()
+    """The machines of a job on several, whose watts are in `power_w`."""
     energy_gpu_kwh: float = 0.0
     energy_wall_kwh: float = 0.0
     gco2_g: float | None = None
@@ -742,7 +751,8 @@ class RankReport(Struct, tag_field="t", tag="obs", frozen=True):
     """Of the guess: the lowest and highest total (null: no limit), whether it is an upper bound, and whether it is good
     enough to plan with."""
     cannot_hold: str | None = None
-    """Why a requested pause cannot take effect: "ranks" if they do not reach a common step."""
+    """Why a requested pause cannot take effect: "ranks" do not reach a common step, share no store ("apart"), or are
+    short of "descriptors"."""
     start_known: bool = False
     """`start_step` was stated by the script or its framework, not passed to it at its start."""
     saved_b: Count | None = None

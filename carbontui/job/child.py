@@ -40,6 +40,8 @@ class Child:
     """This start is a try: the real start is still to come."""
     budget: str = ""
     """The allowance that ended it, as text; '' if none did."""
+    ended_by: str = ""
+    """Who sent the signal that ended it before or between its starts; '' if none did."""
     interrupted: bool = False
     """That allowance did not wait for a checkpoint."""
     freeze_why: str = ""
@@ -62,6 +64,8 @@ class Ending(NamedTuple):
     why: Why
 
 
+LIMIT_S = 2.0
+"""A scheduler that states whole seconds may end a job this much before its limit."""
 STARTING = Why("starting", statement("starting"))
 LAST_STATES = frozenset({"running", "waiting", "unloaded"})
 """The last known states of a vanished child that are told apart."""
@@ -78,6 +82,7 @@ def exited(record: Mapping[str, Any]) -> Child:
         stopped=bool(record.get("stopped")),
         unloaded=bool(record.get("unloaded")),
         budget=str(record.get("budget") or ""),
+        ended_by=str(record.get("ended_by") or ""),
         interrupted=bool(record.get("interrupted")),
     )
 
@@ -89,8 +94,12 @@ def lost(was: str, command: str = "") -> Why:
     return Why("vanished", said)
 
 
-def ending(child: Child) -> Ending:
-    """The final state and reason for a child that has exited or vanished."""
+def ending(child: Child, ends_s: float | None = None) -> Ending:
+    """The final state and reason for a child that has exited or vanished. `ends_s`: when its scheduler was to end it,
+    by the machine's clock."""
+    ended_s, signalled = child.ended_wall_s, child.signal is not None or bool(child.ended_by)
+    if ends_s is not None and ended_s is not None and ended_s >= ends_s - LIMIT_S and signalled and not child.budget:
+        return Ending("stopped", Why("signalled", statement("time_limit_over", ends_s=ends_s)))
     if child.state == "vanished":
         if child.stopped:
             return Ending("stopped", Why("stop", statement("stopped_unseen")))
@@ -101,6 +110,10 @@ def ending(child: Child) -> Ending:
         if child.interrupted:
             return Ending("stopped", Why("budget_stop", statement("interrupted_by_budget", budget=child.budget)))
         return Ending("stopped", Why("budget_stop", statement("stopped_by_budget", budget=child.budget)))
+    if child.ended_by:
+        slurm = child.ended_by == "slurmstepd"
+        said = statement("stopped_by_slurm") if slurm else statement("stopped_by_signal", by=child.ended_by)
+        return Ending("stopped", Why("signalled", said))
     if child.stopped:
         return Ending("stopped", Why("stop", statement("stopped")))
     if child.signal is not None:

@@ -84,6 +84,8 @@ def state_left(job: store.Job) -> dict[str, Any]:
     """Where its next keeper continues: see `again` in the keeper's spec."""
     record = store.read_json(job.dir / "job.json") or {}
     starts = int(record.get("starts") or 0)
-    if (job.dir / "resume.json").exists():
+    if not starts:  # it left before its start: nothing is to be resumed
+        (job.dir / "resume.json").unlink(missing_ok=True)
+    elif (job.dir / "resume.json").exists():
         return {"state": "unloaded", "starts": starts}
     return {"state": "running" if starts else "waiting", "starts": starts}

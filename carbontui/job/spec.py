@@ -117,13 +117,20 @@ class Options(config.Terms, frozen=True, kw_only=True):
     resume_args: tuple[str, ...] = ()
     """Extra arguments of the command when it resumes from its checkpoint."""
     ends_s: float | None = None
-    """When its scheduler will end it (epoch seconds), if a successor continues it."""
+    """When its scheduler will end it (epoch seconds), as known at its start."""
+    resubmit: bool | None = None
+    """Whether a successor continues it; None: of an older version, which noted `ends_s` only then."""
     nodes: Nodes | None = None
     replay: Replay | None = None
     simulated: SimulatedSpec | None = None
     """For demo and tests only."""
     estimate: bool = False
     """Run by `estimate`, to learn about the work: the account excludes it."""
+
+
+def continued(options: Options) -> bool:
+    """Whether a successor goes on where this job is unloaded or its scheduler ends it."""
+    return options.ends_s is not None if options.resubmit is None else options.resubmit
 
 
 def stop_socket(socket: str | Path) -> str:

@@ -170,6 +170,12 @@ class Job:
         if known == "dead":
             reason = _reason(children.lost(saved.state, self.restart_command))
             return {"state": "lost", "reason": reason, "situation": situation.over(None), "next": None, "exit": None}
+        keeper, child = self.alive("keeper"), self.alive("child")
+        if keeper and child and proc.stopped(keeper) and proc.stopped(child):
+            said = protocol.statement("suspended") if self.scheduler else protocol.statement("suspended_here")
+            now = saved.situation and msgspec.structs.replace(saved.situation, applied="pause")
+            reason = _reason(protocol.Why("no_client", said))
+            return {"state": "paused", "reason": reason, "situation": now, "power_w": None, "next": None}
         unseen = self.unseen
         steered = pids.supervisor is not None if unseen is None else answers(self.socket)
         if not steered and (pids.child is not None or unseen is not None):

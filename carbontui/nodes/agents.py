@@ -11,7 +11,7 @@ from msgspec import structs
 
 from carbontui.nodes.handle import NodeHandle
 from carbontui.power.agent.handle import AgentHandle
-from carbontui.power.messages import SILENT_NODE_S, HostReading, Node, Outcome, Reading, Readings, Sample
+from carbontui.power.messages import SILENT_NODE_S, HostReading, Node, NodeWatts, Outcome, Reading, Readings, Sample
 
 
 class Agents(AgentHandle):
@@ -20,6 +20,9 @@ class Agents(AgentHandle):
     def __init__(self, local: AgentHandle | None, own: str, others: tuple[NodeHandle, ...]) -> None:
         self._local, self._own, self._others = local, own, others
         self._running: set[AgentHandle] = set()
+        self._pids: dict[str, tuple[int, ...]] = {}
+        """The last known processes of the job by node: ranks that are not connected, as after their agent's restart,
+        still train, and nobody else's share of that node is theirs."""
 
     @property
     def _all(self) -> tuple[AgentHandle, ...]:
@@ -82,9 +85,9 @@ class Agents(AgentHandle):
     ) -> None:
         if self._local is not None:
             self._local.watch(uuids, own_pids)
-        of_node = dict(elsewhere)
+        self._pids |= {name: pids for name, pids in elsewhere if pids}
         for node in self._others:
-            node.watch(uuids, of_node.get(node.name, ()))
+            node.watch(uuids, self._pids.get(node.name, ()))
 
     async def set_limit(
         self, watts_per_gpu: float | None, *, allow_raise: bool = False, left: tuple[str, ...] = ()
@@ -108,6 +111,7 @@ def merged(nodes_read: list[tuple[str, Readings]], now_mono_s: float) -> Reading
     if not known:
         return Readings()
     devices: list[Reading] = []
+    watts: list[NodeWatts] = []
     for name, readings in nodes_read:
         stale = readings.age_s(now_mono_s) >= SILENT_NODE_S
         for device in readings.devices:
@@ -115,6 +119,9 @@ def merged(nodes_read: list[tuple[str, Readings]], now_mono_s: float) -> Reading
             if stale and len(nodes_read) > 1:
                 device = structs.replace(device, power_w=None, util=None, why={})
             devices.append(device)
+        drawn = [device.own_w for device in readings.devices if device.watched and device.own_w is not None]
+        host = [part for part in (readings.host.cpu_w, readings.host.dram_w) if part is not None]
+        watts.append(NodeWatts(name, None if stale or not (drawn or host) else sum(drawn) + sum(host)))
     some = any(readings.devices for _, readings in nodes_read)
     bare = [name for name, one in nodes_read if some and one.mono_s and not (one.devices or one.notices)]
     notices = [notice for readings in known for notice in readings.notices]
@@ -125,6 +132,7 @@ def merged(nodes_read: list[tuple[str, Readings]], now_mono_s: float) -> Reading
         newest,
         devices=tuple(devices),
         by_process=all(readings.by_process for readings in known),
+        nodes=tuple(watts),
         host=_hosts([readings.host for readings in heard]),
         notices=tuple(dict.fromkeys(notices)),
         absent=tuple(gone for readings in known for gone in readings.absent),

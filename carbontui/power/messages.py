@@ -147,6 +147,13 @@ class HostReading(Struct, frozen=True, omit_defaults=True):
     """The meter of the supply."""
 
 
+class NodeWatts(Struct, frozen=True):
+    """Watts of the job on one of its machines; null while that is silent."""
+
+    node: str
+    power_w: float | None
+
+
 class Readings(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """All devices at `mono_s` (time.monotonic) and `wall_s` (epoch)."""
 
@@ -160,6 +167,8 @@ class Readings(Struct, frozen=True, kw_only=True, omit_defaults=True):
     by_process: bool = False
     """The watched boards are those with a process of the job on them; no others are the job's."""
     host: HostReading = HostReading()
+    nodes: tuple[NodeWatts, ...] = ()
+    """Of a job on several machines."""
     notices: tuple[str, ...] = ()
 
     def age_s(self, now_mono_s: float) -> float:

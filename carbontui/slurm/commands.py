@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from carbontui import units
 from carbontui.system import bounded_command
@@ -27,19 +27,29 @@ class SlurmError(RuntimeError):
     """A Slurm command failed; the text names it and its message."""
 
 
-def ask(*command: str, environment: Mapping[str, str] | None = None) -> str:
+def ask(
+    *command: str,
+    environment: Mapping[str, str] | None = None,
+    within_s: float | None = None,
+    given_up: Callable[[], bool] | None = None,
+) -> str:
     """The standard output of a Slurm command. Raises SlurmError."""
-    done = _run(command, environment=environment)
+    done = _run(command, environment=environment, within_s=within_s, given_up=given_up)
     if done.returncode:
         said = " ".join(_text(done.stderr[:ERROR_B]).split())[:300] or f"ended with {done.returncode}"
         raise SlurmError(f"{command[0]}: {units.printable(said)}")
     return _text(done.stdout)
 
 
-def submitted(command: Sequence[str], *, environment: Mapping[str, str] | None = None) -> str:
+def submitted(
+    command: Sequence[str],
+    *,
+    environment: Mapping[str, str] | None = None,
+    given_up: Callable[[], bool] | None = None,
+) -> str:
     """The id of the job that this `sbatch --parsable` has submitted. Raises SlurmError, also where it ends well and
     names none: a wrapper of a site may print what it likes, before the id as well."""
-    told = ask(*command, environment=environment)
+    told = ask(*command, environment=environment, given_up=given_up)
     ids = re.findall(r"^\s*(\d{1,10})(?:;\S*)?\s*$", told[-ERROR_B:], re.MULTILINE | re.ASCII)
     if not ids:
         said = units.printable(" ".join(told[:ERROR_B].split()))[:80]
@@ -61,14 +71,22 @@ def orders(lines: Iterable[str]) -> list[str]:
 
 
 def _run(
-    command: Sequence[str], *, environment: Mapping[str, str] | None = None, stdin: bytes = b""
+    command: Sequence[str],
+    *,
+    environment: Mapping[str, str] | None = None,
+    stdin: bytes = b"",
+    within_s: float | None = None,
+    given_up: Callable[[], bool] | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
+    within_s = ASK_S if within_s is None else within_s
     try:
-        return bounded_command.answer(command, within_s=ASK_S, most_b=ANSWER_B, stdin=stdin, environment=environment)
+        return bounded_command.answer(
+            command, within_s=within_s, most_b=ANSWER_B, stdin=stdin, environment=environment, given_up=given_up
+        )
     except FileNotFoundError:
         raise SlurmError(f"{command[0]}: not found; this needs a machine with Slurm's commands") from None
     except subprocess.TimeoutExpired:
-        raise SlurmError(f"{command[0]}: no answer within {ASK_S:.0f} s") from None
+        raise SlurmError(f"{command[0]}: no answer within {within_s:.0f} s") from None
     except (OSError, OverflowError) as error:
         raise SlurmError(f"{command[0]}: {error}") from None
 

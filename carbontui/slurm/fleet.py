@@ -6,14 +6,17 @@ import itertools
 import math
 import re
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from carbontui import units
 from carbontui.slurm.placing import FleetPlan
+from carbontui.slurm.pool import Pool, listed, why_left
 from carbontui.slurm.problem import NEVER, FleetJobs, FleetProblem, FleetSite, Floats
-from carbontui.slurm.queue import ClusterSize, QueuedJob
+from carbontui.slurm.queue import QueuedJob
 from carbontui.text import figures
 from carbontui.units import J_PER_KWH
 
@@ -118,7 +121,7 @@ def watts(job: QueuedJob, assumed: Assumed) -> float:
 
 def problem(
     queue: Sequence[QueuedJob],
-    machine: ClusterSize,
+    pool: Pool,
     intensity: Sequence[float],
     cap_w: Sequence[float],
     assumed: Assumed,
@@ -126,27 +129,31 @@ def problem(
     start_s: float,
     slot_s: float = SLOT_S,
     due: frozenset[str] = frozenset(),
+    throttled: frozenset[str] = frozenset(),
 ) -> QueueProblem:
     """The waiting jobs that asked to be moved, within the capacity left by the others. `intensity` (g/kWh) and `cap_w`
     are per slot from `start_s` on. Jobs that are `due` should have started by now: they count as running. Of two jobs
     that cannot both be done, the one with the higher Slurm priority (its fair share) is done."""
     slots = len(cap_w)
-    by_gpu = machine.gpus > 0
-    room = np.full(slots, float(machine.gpus if by_gpu else machine.cpus))
+    by_gpu = pool.size.gpus > 0
+    room = np.full(slots, float(pool.size.gpus if by_gpu else pool.size.cpus))
     power = np.array(cap_w, dtype=float)
     weight = np.array(intensity, dtype=float) * slot_s / J_PER_KWH * (1.0 + EARLIER * np.arange(slots))
     fixed = np.zeros(slots)
     mine, running, faults = [], [], []
+    left = defaultdict(list)
     for job in queue:
         if job.runs and job.asked is not None and job.asked.levels:
             running.append(job)
         elif job.runs or job.id in due:
             n = min(slots, math.ceil(max(1.0, _end_s(job, start_s) - start_s) / slot_s))
             fixed[:n] += watts(job, assumed)
-            room[:n] -= job.gpus if by_gpu else job.cpus
+            room[:n] -= (job.gpus if by_gpu else job.cpus) * pool.may_have(job)
         elif job.asked is not None and job.asked.fault:
             faults.append(f"job {job.id} is left as it is: {job.asked.fault}")
-        elif job.asked is not None and job.asked.movable and job.reason != "Dependency":
+        elif why := why_left(job, pool, throttled):
+            left[why].append(job.id)
+        elif job.asked is not None and job.asked.movable:
             if watts(job, assumed) > 0:
                 mine.append(job)
             else:
@@ -179,7 +186,9 @@ def problem(
     others = sum(not job.runs and job.id not in due and (job.asked is None or not job.asked.movable) for job in queue)
     made = FleetProblem(site, jobs)
     cap = np.array(cap_w, dtype=float)
-    return QueueProblem(made, tuple(mine), tuple(running), start_s, slot_s, cap, fixed, others, tuple(faults))
+    return QueueProblem(
+        made, tuple(mine), tuple(running), start_s, slot_s, cap, fixed, others, (*faults, *listed(left))
+    )
 
 
 class _LevelRow(NamedTuple):
@@ -270,6 +279,27 @@ def starts_s(made: QueueProblem, plan: FleetPlan) -> dict[str, float]:
     return {job.id: made.start_s + start * made.slot_s for job, start in placed if start != NEVER}
 
 
+def planned_jobs(made: QueueProblem, plan: FleetPlan) -> list[dict[str, object]]:
+    """Per job its start and end (null: no room before its deadline), watts, deadline and level, for machines."""
+    found: list[dict[str, object]] = []
+    every = (*made.jobs, *made.running)
+    for row, (job, start, level) in enumerate(zip(every, plan.start.tolist(), plan.level.tolist(), strict=True)):
+        placed, jobs = start != NEVER, made.problem.jobs
+        begin_s = made.start_s + start * made.slot_s
+        deadline = job.asked.deadline_s if job.asked is not None else None
+        found.append(
+            {
+                "job": job.id,
+                "start": units.iso(begin_s) if placed else None,
+                "end": units.iso(begin_s + float(jobs.length[row, level]) * made.slot_s) if placed else None,
+                "watts": float(jobs.watts[row, level]),
+                "deadline": None if deadline is None else units.iso(deadline),
+                "level": "full" if jobs.watts[row, level] >= jobs.watts[row].max() else f"level {level}",
+            }
+        )
+    return found
+
+
 def moves(made: QueueProblem, plan: FleetPlan) -> list[Move]:
     """The starts that differ from Slurm's. A job without room within the slots is put after them."""
     found = []
@@ -292,8 +322,13 @@ def running_w(made: QueueProblem, plan: FleetPlan) -> dict[str, float]:
     }
 
 
-def told(made: QueueProblem, plan: FleetPlan) -> list[str]:
-    """The plan as text, in lines."""
+def undone(made: QueueProblem, plan: FleetPlan) -> list[str]:
+    """The ids of the jobs without room before their deadlines."""
+    return [job.id for job, start in zip(made.jobs, plan.start.tolist(), strict=False) if start == NEVER]
+
+
+def told(made: QueueProblem, plan: FleetPlan, least_w: float | None = None) -> list[str]:
+    """The plan as text, in lines; `least_w`: the least constant budget under which all its jobs are in time."""
     jobs = len(made.jobs)
     start = np.where(np.arange(len(plan.start)) < jobs, plan.start, NEVER)  # of the waiting jobs
     begun = int((start != NEVER).sum())
@@ -311,6 +346,7 @@ def told(made: QueueProblem, plan: FleetPlan) -> list[str]:
             f"planned {figures.grams(grams)}; started at once without the budget: {figures.grams(at_once_g)}; "
             f"fullest {figures.watts(float(drawn[fullest]))}{room}"
         )
+    if begun and begun == jobs:
         lines.append(f"certificate: no plan of these is better by more than {figures.percent(plan.gap, 2)}")
     if made.running:
         now_w, most_w = sum(running_w(made, plan).values()), sum(max(_levels(job))[0] for job in made.running)
@@ -320,6 +356,9 @@ def told(made: QueueProblem, plan: FleetPlan) -> list[str]:
         late = jobs - begun
         they = "has no room before its deadline: it is" if late == 1 else "have no room before their deadline: they are"
         lines.append(f"{late} {they} put behind the others")
+        lines.append(f"not in time: {', '.join(undone(made, plan)[:8])}{' ...' * (late > 8)}")
+        least = "" if least_w is None else f"; a constant budget of {figures.watts(least_w)} suffices for all"
+        lines.append(f"no plan can be proven best where jobs are left out{least}")
     if made.others:
         them = "1 other job waits that" if made.others == 1 else f"{made.others} other jobs wait that"
         lines.append(f"{them} did not ask: Slurm alone decides when, beyond this plan")

@@ -18,9 +18,12 @@ NOBODYS = frozenset({"", "(null)", "N/A"})
 
 
 def add_to_comment(job: str, facts: Mapping[str, object]) -> None:
-    """Add these facts to the comment. Raises SlurmError, also for a comment that is not ours, which is left
-    unchanged."""
-    comment = commands.ask("squeue", "--noheader", f"--jobs={job}", "--format=%k").strip()
+    """Add these facts to the comment of the job with this very id. Raises SlurmError, also for a comment that is not
+    ours, which is left unchanged."""
+    told = commands.ask("squeue", "--noheader", f"--jobs={job}", "--format=%A|%i|%k")
+    # the id of an array's last task is the array's, too, and would be answered, and changed, for all of them
+    rows = [row.split("|", 2)[1:] for row in told.splitlines() if row.startswith(f"{job}|") and row.count("|") > 1]
+    name, comment = rows[0] if rows else (job, "")
     noted: object = {}
     if comment not in NOBODYS:
         try:
@@ -29,13 +32,13 @@ def add_to_comment(job: str, facts: Mapping[str, object]) -> None:
             noted = None
     if not isinstance(noted, dict):
         raise commands.SlurmError(f"the comment of job {job} is not carbontui's: {units.printable(comment)[:80]}")
-    told = json.dumps({**noted, **facts}, separators=(",", ":"))
-    commands.ask("scontrol", "update", f"JobId={job}", f"Comment={MARK}{told}")
+    added = json.dumps({**noted, **facts}, separators=(",", ":"))
+    commands.ask("scontrol", "update", f"JobId={name}", f"Comment={MARK}{added}")
 
 
 MARK = "carbontui:"
 """Prefix of the comment of a job that carbontui submitted."""
-COLUMNS = ("%i", "%T", "%u", "%D", "%C", "%b", "%S", "%e", "%l", "%Q", "%r", "%N", "%j", "%k")
+COLUMNS = ("%i", "%T", "%u", "%D", "%C", "%b", "%S", "%e", "%l", "%Q", "%r", "%N", "%j", "%P", "%k")
 RUNS = frozenset({"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED"})
 OUT = ("down", "drain", "fail", "maint", "unknown", "power")
 DAY_S = 86400.0
@@ -57,6 +60,12 @@ class JobNote(NamedTuple):
     left_s: float = 0.0
     """Its remaining work at `left_at_s`, in seconds at full speed."""
     left_at_s: float = 0.0
+    begin_s: float | None = None
+    """The start that we have set last: any other is its owner's."""
+    text: str = ""
+    """The comment itself."""
+    after: str = ""
+    """The job that it succeeds: 12, or 12_3."""
     fault: str = ""
 
     @property
@@ -82,6 +91,8 @@ class QueuedJob(NamedTuple):
     reason: str
     node_list: str
     name: str
+    partition: str
+    """One, or several with commas."""
     asked: JobNote | None
     """None: not submitted by carbontui."""
 
@@ -143,7 +154,8 @@ def rows(text: str, mark: str) -> list[QueuedJob]:
                 reason=units.printable(fields[10]),
                 node_list=units.printable(fields[11]),
                 name=units.printable(fields[12]),
-                asked=asked(fields[13]),
+                partition=units.printable(fields[13]),
+                asked=asked(fields[14]),
             )
         )
     return found
@@ -164,6 +176,9 @@ def asked(comment: str) -> JobNote | None:
             deadline_s=None if deadline is None else units.from_iso(str(deadline)),
             watts=None if watts is None else _above_zero(watts, WATTS_MOST),
             chain=None if chain is None else str(chain),
+            begin_s=units.from_iso(str(noted["begin"])) if "begin" in noted else None,
+            text=comment,
+            after=str(noted.get("after", "")),
             levels=levels[:LEVELS_MOST] if left else (),
             left_s=_above_zero(left["s"], units.LONGEST_S) if left else 0.0,
             left_at_s=units.from_iso(str(left["at"])) if left else 0.0,
@@ -187,17 +202,20 @@ class NodeState(NamedTuple):
     state: str
     cpus: int
     gpus: int
+    partitions: frozenset[str] = frozenset()
 
 
 def nodes() -> list[NodeState]:
     """All nodes of the cluster: one at least. Raises SlurmError."""
-    told = commands.ask("sinfo", "--noheader", "--Node", "--format=%N\x1f%T\x1f%c\x1f%G")
-    found = {}
+    told = commands.ask("sinfo", "--noheader", "--Node", "--format=%N\x1f%T\x1f%c\x1f%G\x1f%R")
+    found: dict[str, NodeState] = {}
     for line in told.splitlines():
         fields = [units.printable(field) for field in line.split("\x1f")]
-        if len(fields) == 4:
+        if len(fields) == 5:
             # a node is listed once per partition
-            found[fields[0]] = NodeState(fields[0], fields[1], _whole(fields[2]), gpus_of(fields[3]))
+            before = found[fields[0]].partitions if fields[0] in found else frozenset()
+            parts = before | {fields[4]}
+            found[fields[0]] = NodeState(fields[0], fields[1], _whole(fields[2]), gpus_of(fields[3]), parts)
     if not found:
         raise _nonsense("sinfo", told)
     return list(found.values())
@@ -235,11 +253,35 @@ def limit_s(text: str) -> float | None:
     return days * DAY_S + hours * 3600.0 + minutes * 60.0 + seconds
 
 
-def move(starts: Iterable[tuple[str, float]]) -> list[str]:
-    """Set when waiting jobs may start (epoch seconds), through one scontrol; returns its messages for those refused:
-    started or gone meanwhile, or another user's. Raises SlurmError."""
-    lines = [f"update JobId={job} StartTime={_local(at)}" for job, at in starts]
+def throttled() -> frozenset[str]:
+    """The arrays of which only some tasks may run at once (`--array=1-100%5`). Raises SlurmError."""
+    told = commands.ask("squeue", "--noheader", "--all", "--states=PENDING", "--format=%F %K")
+    return frozenset(row.split()[0] for row in told.splitlines() if "%" in row)
+
+
+def clock_s() -> float:
+    """The time by the controller's clock, by which Slurm starts jobs (epoch seconds). Raises SlurmError."""
+    told = commands.ask("scontrol", "show", "config", environment={**os.environ, "SLURM_TIME_FORMAT": "%s"})
+    found = re.search(r"as of (\d{9,11})\b", told[:200])
+    if found is None:
+        raise _nonsense("scontrol", told)
+    return float(found[1])
+
+
+def move(starts: Iterable[tuple[QueuedJob, float]]) -> list[str]:
+    """Set when waiting jobs may start (epoch seconds), noted in their comments, through one scontrol; returns its
+    messages for those refused: started or gone meanwhile, or another user's. Raises SlurmError."""
+    lines = [f"update JobId={job.id} StartTime={_local(at)}{_with_begin(job, at)}" for job, at in starts]
     return commands.orders(lines) if lines else []
+
+
+def _with_begin(job: QueuedJob, at_s: float) -> str:
+    """The comment with this start, as scontrol reads it from a line, which it splits at spaces outside of quotes."""
+    if job.asked is None or not job.asked.text:
+        return ""
+    noted = json.loads(job.asked.text.removeprefix(MARK)) | {"begin": units.iso(at_s)}
+    told = json.dumps(noted, separators=(",", ":")).replace(" ", "\\u0020").replace("'", "\\u0027")
+    return f" Comment={MARK}{told}"
 
 
 def _local(at_s: float) -> str:

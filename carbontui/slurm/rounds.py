@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from carbontui import units
-from carbontui.slurm import fleet, placing, queue
+from carbontui.slurm import fleet, placing, pool, queue
 from carbontui.slurm.fleet import Assumed, Cap, Move, QueueProblem
 from carbontui.slurm.placing import FleetPlan
+from carbontui.slurm.problem import NEVER, FleetProblem
 
 
 class FleetTerms(NamedTuple):
@@ -26,6 +30,8 @@ class FleetRound(NamedTuple):
     plan: FleetPlan
     moves: list[Move]
     unmoved: list[str]
+    least_w: float | None
+    """If some jobs are not in time: the least constant budget under which all are; None: none, or unknown."""
 
     def to_dict(self, now_s: float) -> dict[str, Any]:
         """As JSON has it."""
@@ -33,16 +39,47 @@ class FleetRound(NamedTuple):
         return {
             "at": units.iso(now_s),
             "starts": {job.id: units.iso(begins[job.id]) if job.id in begins else None for job in made.jobs},
+            "jobs": fleet.planned_jobs(made, plan),
             "moved": [move.job.id for move in self.moves],
             "running_w": fleet.running_w(made, plan),
             "planned_g": float(made.problem.grams(plan.start, plan.level).sum()),
             "gap": plan.gap,
+            "undone": fleet.undone(made, plan),
+            "least_cap_w": self.least_w,
             "slot_s": made.slot_s,
             "first_slot": units.iso(made.start_s),
             "watts": [round(value, 1) for value in (plan.watts + made.fixed_w).tolist()],
             "price_g_per_kwh": [round(value, 2) for value in made.price_g_per_kwh(plan)],
             "faults": list(made.faults),
         }
+
+
+LEAST_JOBS = 300
+"""Of more jobs the least budget is not sought: it takes a dozen plans."""
+LEAST_PASSES, LEAST_SHARE = 10, 0.01
+
+
+def least_cap_w(made: QueueProblem) -> float | None:
+    """The least constant budget, in watts and to a hundredth, with which a plan leaves no job undone; None where none
+    does: the processors do not suffice."""
+    if len(made.jobs) > LEAST_JOBS:
+        return None
+
+    def suffices(cap_w: float) -> bool:
+        site = replace(made.problem.site, power_w=np.maximum(cap_w - made.fixed_w, 0.0))
+        problem = FleetProblem(site, made.problem.jobs)
+        return bool((placing.planned(problem).start[: len(made.jobs)] != NEVER).all())
+
+    most = float(made.fixed_w.max() + made.problem.jobs.watts.max(axis=1).sum())
+    least = 0.0
+    if not suffices(most):
+        return None
+    for _ in range(LEAST_PASSES):
+        if most - least <= LEAST_SHARE * most:
+            break
+        cap_w = (most + least) / 2
+        least, most = (least, cap_w) if suffices(cap_w) else (cap_w, most)
+    return most
 
 
 def played(
@@ -52,8 +89,14 @@ def played(
     started by now. Raises SlurmError."""
     slot_s = terms.slot_s
     cap_w = fleet.per_slot(terms.budget, start_s, slot_s, len(intensity))
-    size, jobs = queue.size(queue.nodes()), queue.queue()
-    made = fleet.problem(jobs, size, intensity, cap_w, terms.assumed, start_s=start_s, slot_s=slot_s, due=due)
+    nodes, jobs = queue.nodes(), queue.queue()
+    about, throttled = pool.pool_of(jobs, nodes), queue.throttled()
+    made = fleet.problem(
+        jobs, about, intensity, cap_w, terms.assumed, start_s=start_s, slot_s=slot_s, due=due, throttled=throttled
+    )
     plan = placing.planned(made.problem)
     moves = fleet.moves(made, plan)
-    return FleetRound(made, plan, moves, [] if dry_run else queue.move((move.job.id, move.at_s) for move in moves))
+    least_w = least_cap_w(made) if fleet.undone(made, plan) else None
+    return FleetRound(
+        made, plan, moves, [] if dry_run else queue.move((move.job, move.at_s) for move in moves), least_w
+    )

@@ -1,27 +1,30 @@
 """The Slurm job that continues where this one was unloaded: submitted from within it, started when its hours are clean.
 
-No daemon waits: Slurm holds the successor, and the present job ends. If this job is killed meanwhile the successor
-still exists, and waits for the end of this one (`--dependency=afterany`).
+No daemon waits: Slurm holds the successor, and the present job ends. If its node is lost meanwhile the successor still
+exists, and waits for the end of this one (`--dependency=afterany`). Where a user cancels this job, at any moment, there
+is none.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
 import re
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from carbontui.slurm import commands
-from carbontui.slurm.queue import limit_s
+from carbontui.slurm import allocation, commands, dependents, queue
+from carbontui.slurm.dependents import Unloaded
 from carbontui.system import proc
 
 CHAIN = "CARBONTUI_CHAIN"
 """Variable in a successor's environment: the id of the first job, and this job's number in the chain."""
+HETEROGENEOUS = "a heterogeneous job, whose components no one script asks for again"
 UNSET = frozenset({"", "(null)", "N/A", "UNLIMITED", "Unknown"})
 OPTIONS = {
     "Partition": "--partition",
@@ -34,13 +37,19 @@ OPTIONS = {
     "MinMemoryNode": "--mem",
     "MinMemoryCPU": "--mem-per-cpu",
     "TresPerNode": "--gres",
+    "TresPerJob": "--gpus",
     "Features": "--constraint",
+    "ReqNodeList": "--nodelist",
+    "ExcNodeList": "--exclude",
     "Reservation": "--reservation",
     "Licenses": "--licenses",
     "JobName": "--job-name",
     "WorkDir": "--chdir",
     "StdOut": "--output",
     "StdErr": "--error",
+    "StdIn": "--input",
+    "MailUser": "--mail-user",
+    "MailType": "--mail-type",
 }
 """sbatch options by their names in `scontrol show job`: those given on the command line are not in the script."""
 
@@ -61,72 +70,122 @@ def chain(environment: Mapping[str, str]) -> Chain | None:
     return Chain(found[1], int(found[2])) if found else Chain(job, 0)
 
 
-def fields(shown: str) -> dict[str, str]:
-    """The fields of one job of `scontrol -o show job`; values may contain spaces, names do not."""
-    found = re.split(r"(?:^|\s)([A-Z][\w/:]*)=", shown.strip())
-    return {name: value.strip() for name, value in zip(found[1::2], found[2::2], strict=False)}
-
-
 def command(
-    shown: Mapping[str, str], here: Chain, *, array_task: str, wait_s: float, script: str, arguments: Sequence[str]
+    shown: Mapping[str, str], here: Chain, *, wait_s: float, script: str, arguments: Sequence[str]
 ) -> list[str]:
     """The sbatch command that submits the same script with the same resources, to start in `wait_s` seconds."""
-    options = ["sbatch", "--parsable", f"--dependency=afterany:{shown['JobId']}", "--open-mode=append"]
+    name = allocation.name_of(shown)
+    # all of the environment, in which the chain is, also where the script has --export=NONE: it is the job's own
+    options = ["sbatch", "--parsable", f"--dependency=afterany:{name}", "--open-mode=append", "--export=ALL"]
     if wait_s >= 1.0:
         options.append(f"--begin=now+{math.ceil(wait_s)}seconds")
-    note = json.dumps({"chain": here.first, "number": here.number + 1, "after": shown["JobId"]})
-    options.append(f"--comment=carbontui:{note}")
-    if array_task:
-        options.append(f"--array={array_task}")
-    for name, option in OPTIONS.items():
-        value = shown.get(name, "")
+    note = json.dumps({"chain": here.first, "number": here.number + 1, "after": name})
+    options.append(f"--comment={queue.MARK}{note}")
+    if "_" in name:
+        options.append(f"--array={shown['ArrayTaskId']}")
+    for field, option in OPTIONS.items():
+        value = shown.get(field, "")
         if value not in UNSET:
-            options.append(f"{option}={value.partition('-')[0] if name == 'NumNodes' else value}")
+            value = value.partition("-")[0] if field == "NumNodes" else value
+            options.append(f"{option}={value.removeprefix('gres:gpu:') if field == 'TresPerJob' else value}")
     return [*options, script, *arguments]
 
 
-def submit(environment: Mapping[str, str], *, not_before_s: float, now_s: float) -> str:
-    """Submit the successor of this batch job and return its id. Raises SlurmError."""
+class Cancelled(Exception):
+    """The job was ended from outside: there is no successor, or no more."""
+
+
+class Succession(NamedTuple):
+    """The successor's id, and the jobs that wait for the unloaded one and could not be moved to it."""
+
+    job: str
+    left: list[str]
+
+
+def submit(
+    environment: Mapping[str, str], *, not_before_s: float, now_s: float, ended: Callable[[], bool]
+) -> Succession:
+    """Submit the successor of this batch job; jobs that wait for this one wait for it. `ended`: whether this process
+    was told to end. Raises SlurmError, or Cancelled."""
     here = chain(environment)
     if here is None:
         raise commands.SlurmError("not in a Slurm job")
-    job = environment["SLURM_JOB_ID"]
-    shown = fields(commands.ask("scontrol", "-o", "show", "job", job))
-    if "JobId" not in shown:
-        raise commands.SlurmError(f"scontrol: shows no job {job}")
-    text = commands.ask("scontrol", "write", "batch_script", job, "-")
+    shown = allocation.record(environment)
+    name = allocation.name_of(shown)
+    if "HetJobId" in shown:
+        raise commands.SlurmError(HETEROGENEOUS)
+    text = commands.ask("scontrol", "write", "batch_script", name, "-")
+    if ended() or shown.get("JobState") != "RUNNING":
+        raise Cancelled
     with tempfile.TemporaryDirectory(prefix="carbontui-") as folder:
         script = Path(folder) / "job.sh"
         script.write_text(text)
-        asked = command(
-            shown,
-            here,
-            array_task=environment.get("SLURM_ARRAY_TASK_ID", ""),
-            wait_s=not_before_s - now_s,
-            script=str(script),
-            arguments=_arguments(),
-        )
+        wait_s = not_before_s - now_s
+        asked = command(shown, here, wait_s=wait_s, script=str(script), arguments=_arguments(shown))
         new = commands.step_environment(environment) | {CHAIN: f"{here.first} {here.number + 1}"}
         new.pop("SLURM_JOB_ID", None)
-        return commands.submitted(asked, environment=new)
-
-
-def end_s(environment: Mapping[str, str]) -> float | None:
-    """When Slurm ends this job (epoch seconds); None without a limit, or if not reported."""
-    job = environment.get("SLURM_JOB_ID", "")
+        job = ""
+        try:
+            job = commands.submitted(asked, environment=new, given_up=ended)
+        except commands.SlurmError:  # it may have been submitted, and only its answer is missing
+            with contextlib.suppress(commands.SlurmError):
+                job = "" if ended() else next(iter(_after(name)), "")
+            if not job and not ended():
+                raise
+    if not _goes_on(environment, ended):
+        withdraw(name, job)
+        raise Cancelled
+    owner = shown.get("UserId", "").partition("(")[0]
+    unloaded = Unloaded(name, shown["JobId"], shown.get("ArrayJobId", ""), owner, shown.get("JobName", ""))
     try:
-        left = commands.ask("squeue", "-h", "-j", job, "-o", "%L") if job.isdigit() else ""
+        left = dependents.follow(unloaded, job)
+    except commands.SlurmError as error:
+        left = [str(error)]
+    if ended():
+        withdraw(name, job)
+        raise Cancelled
+    return Succession(job, left)
+
+
+def _goes_on(environment: Mapping[str, str], ended: Callable[[], bool]) -> bool:
+    """Whether nobody has ended this job; without an answer nobody is assumed to have."""
+    try:
+        state = allocation.record(environment, given_up=ended).get("JobState")
     except commands.SlurmError:
-        return None
-    left_s = limit_s(left.strip().partition("\n")[0])
-    return None if left_s is None else time.time() + left_s
+        state = "RUNNING"
+    return state == "RUNNING" and not ended()
 
 
-def _arguments() -> list[str]:
-    """The batch script's arguments, as given to the shell that runs it."""
+WITHDRAWN_S = 1.0
+"""An order that was on its way when it was given up has arrived after this."""
+
+
+def withdraw(name: str, job: str) -> None:
+    """Cancel the successor of `name`: `job`, and whatever else Slurm has as one ('': its id was not answered)."""
+    for pause_s in (0.0,) if job else (0.0, WITHDRAWN_S):
+        time.sleep(pause_s)
+        try:
+            found = {job, *_after(name)} - {""}
+            if found:
+                commands.ask("scancel", *sorted(found))
+        except commands.SlurmError:
+            continue
+
+
+def _after(name: str) -> list[str]:
+    """The waiting jobs that were submitted to succeed `name`. Raises SlurmError."""
+    told = commands.ask("squeue", "--noheader", "--me", "--states=PENDING,RUNNING", "--format=%F|%k")
+    rows = [row.partition("|") for row in told.splitlines()]
+    return [job for job, _, comment in rows if (note := queue.asked(comment)) is not None and note.after == name]
+
+
+def _arguments(shown: Mapping[str, str]) -> list[str]:
+    """The batch script's arguments, as given to the shell that runs it; where `exec` has replaced that, as Slurm shows
+    them, between which and within which spaces are alike."""
     for one in proc.ancestry(os.getppid()):
         words = proc.arguments(one.pid)
         for place, word in enumerate(words):
             if word.endswith("/slurm_script"):
                 return words[place + 1 :]
-    return []
+    command = shown.get("Command", "")
+    return [] if command in UNSET else command.split()[1:]

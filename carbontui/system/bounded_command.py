@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import os
 import selectors
+import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+
+from carbontui.system import proc
 
 CHUNK_B = 65536
+LOOK_S = 0.1
+"""Between two questions whether to give up."""
 
 
 def answer(
@@ -19,18 +25,25 @@ def answer(
     most_b: int,
     stdin: bytes = b"",
     environment: Mapping[str, str] | None = None,
+    given_up: Callable[[], bool] | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
     """Its exit status, stdout and stderr, each of `most_b` at most.
 
     Raises OSError, subprocess.TimeoutExpired, or OverflowError if it writes more. An abandoned command is killed, and
-    its children are not waited for: a wrapper's child may hold its pipes for ever.
+    its children are not waited for: a wrapper's child may hold its pipes for ever. Once `given_up` it is killed with
+    all that it has started, and InterruptedError raised.
     """
     due = None if within_s is None else time.monotonic() + within_s
     with tempfile.TemporaryFile() as given:
         given.write(stdin)
         given.seek(0)
         process = subprocess.Popen(
-            command, env=environment, stdin=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            command,
+            env=environment,
+            stdin=given,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=given_up is not None,
         )
     with process, selectors.DefaultSelector() as waiting:
         said = [bytearray(), bytearray()]
@@ -39,10 +52,14 @@ def answer(
             waiting.register(stream, selectors.EVENT_READ, text)
         try:
             while waiting.get_map():
-                left_s = None if due is None else due - time.monotonic()
-                ready = waiting.select(left_s) if left_s is None or left_s > 0 else []
-                if not ready:
+                left_s = math.inf if due is None else due - time.monotonic()
+                if left_s <= 0:
                     raise subprocess.TimeoutExpired(command, within_s or 0.0)
+                if given_up is not None and given_up():
+                    proc.signal_group(process.pid, signal.SIGKILL)
+                    raise InterruptedError(f"{command[0]}: given up")
+                look_s = left_s if given_up is None else min(left_s, LOOK_S)
+                ready = waiting.select(None if math.isinf(look_s) else look_s)
                 for key, _ in ready:
                     key.data.extend(piece := os.read(key.fd, CHUNK_B))
                     if not piece:

@@ -27,6 +27,8 @@ REASONS: Table = {
     # the plan
     "first_plan": "computing the first plan",
     "no_slack": "at full speed: no slack is left before the deadline",
+    "no_slack_in_limit": "at full speed: its time limit ends it at {ends_s:clock}, which leaves no time to wait",
+    "late_for_limit": "at full speed, and still not done when its time limit ends it at {ends_s:clock}",
     "longest_pause_over": "the longest pause ({max_pause_s:duration}) is over",
     "late": "at full speed, and still later than the budget",
     "plan_begins": "not started yet: the plan begins at {at_s:clock}",
@@ -39,6 +41,9 @@ REASONS: Table = {
     "time_limit": "unloaded before its time limit ends it at {ends_s:clock}",
     # what a plan may not do, and why
     "cannot_hold_ranks": "at full speed: its ranks do not reach a common step, so no pause can hold; p tries again",
+    "cannot_hold_apart": "at full speed: these ranks cannot be held together: they share no torch.distributed store",
+    "cannot_hold_descriptors": "at full speed: these ranks cannot be held together: {count} of them need more "
+    "descriptors than `ulimit -n` leaves the training; raise it",
     "cannot_hold_captured": "at full speed: no step seen since {step}: {cause}",
     "work_guessed": "at full speed: {steps} total steps are a guess, from {source}, not borne out yet; "
     "accept it: g, or carbontui guess --accept",
@@ -61,6 +66,10 @@ REASONS: Table = {
     "no_boundary": "requested to pause; no step has ended for {quiet_s:.0f} s",
     "no_boundary_ranks": "requested to pause, but its ranks do not reach a common step, so no pause can hold; "
     "p tries again",
+    "no_boundary_apart": "requested to pause, but these ranks cannot be held together: "
+    "they share no torch.distributed store",
+    "no_boundary_descriptors": "requested to pause, but these ranks cannot be held together: {count} of them need more "
+    "descriptors than `ulimit -n` leaves the training; raise it",
     "no_boundary_captured": "requested to pause, but no step seen since {step}: {cause}",
     "sigstop_refused": "requested to pause, but it has shown no training step and SIGSTOP is refused: {why}",
     "sigstop_under_way": "requested to pause; stopping its processes (SIGSTOP)",
@@ -75,6 +84,11 @@ REASONS: Table = {
     "stopped_by_budget": "{budget}: stopped at its checkpoint",
     "interrupted_by_budget": "{budget}: interrupted",
     "stopped": "stopped by a user",
+    "time_limit_over": "ended by its scheduler: its time limit was over at {ends_s:clock}",
+    "stopped_by_slurm": "ended by Slurm before it could go on: scancel, its time limit, or a preemption",
+    "stopped_by_signal": "ended by a signal from {by} before it could go on",
+    "suspended": "SUSPENDED by Slurm: its processes are stopped, and it goes on with `scontrol resume`",
+    "suspended_here": "suspended: its processes are stopped by a signal, and it goes on with SIGCONT",
     "signalled": "the command was ended by signal {signal}",
     "exited": "the command ended with exit code {exit_code}",
     "ended_unknown": "the command ended, its exit code is unknown",

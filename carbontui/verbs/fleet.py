@@ -19,7 +19,7 @@ from carbontui import tui, units
 from carbontui.account.best_start import STEP_S, StartWindow, best_start
 from carbontui.job import budget as budgets
 from carbontui.site import given
-from carbontui.slurm import commands
+from carbontui.slurm import commands, queue
 from carbontui.slurm.commands import SlurmError
 from carbontui.text import figures
 from carbontui.tui import terminal
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from carbontui.slurm.rounds import FleetRound, FleetTerms
 
 RETRY_S = 60.0
+CLOCK_S = 30.0
+"""Clocks that differ by less than this are taken for the same."""
 
 
 @click.command(short_help="Start a cluster's jobs in clean hours, within a power budget.")
@@ -83,9 +85,12 @@ def fleet(
     starts: dict[str, float] = {}
     terms, prices = rounds.FleetTerms(budget, assumed, slot_s), Path(prices_file) if prices_file else None
     while True:
-        start = fleet_queue.next_slot_s(time.time(), slot_s)
+        ahead_s = _ahead_s()
+        start = fleet_queue.next_slot_s(time.time() + ahead_s, slot_s)
         try:
-            starts |= one_round(terms, (zone, grid_file), start, starts, prices, dry_run=dry_run, as_json=as_json)
+            starts |= one_round(
+                terms, (zone, grid_file), start, starts, prices, ahead_s, dry_run=dry_run, as_json=as_json
+            )
         except Failure as failure:
             if once or dry_run:
                 raise
@@ -95,7 +100,24 @@ def fleet(
             continue
         if once or dry_run:
             return
-        time.sleep(max(1.0, fleet_queue.next_plan_s(start, slot_s) - time.time()))
+        time.sleep(max(1.0, fleet_queue.next_plan_s(start, slot_s) - time.time() - ahead_s))
+
+
+def _ahead_s() -> float:
+    """How far the controller's clock, by which jobs start, is ahead of this machine's; 0 within what asking takes.
+    Without an answer the round itself says why there is none."""
+    try:
+        ahead_s = queue.clock_s() - time.time()
+    except SlurmError:
+        return 0.0
+    if abs(ahead_s) < CLOCK_S:
+        return 0.0
+    way = "behind" if ahead_s > 0 else "ahead of"
+    click.echo(
+        f"carbontui: this machine's clock is {figures.duration(abs(ahead_s))} {way} the controller's, which is used",
+        err=True,
+    )
+    return ahead_s
 
 
 def _watts(text: str, option: str) -> float:
@@ -117,16 +139,17 @@ def one_round(
     start_s: float,
     starts: dict[str, float],
     prices: Path | None,
+    ahead_s: float = 0.0,
     *,
     dry_run: bool,
     as_json: bool,
 ) -> dict[str, float]:
     """Plan by the zone or file of `grid`, move, and print; each job's start. `starts`: those set by earlier rounds.
-    Raises Failure."""
+    The controller's clock is `ahead_s` ahead of ours. Raises Failure."""
     from carbontui.slurm import fleet as fleet_queue
     from carbontui.slurm import rounds
 
-    now = time.time()
+    now = time.time() + ahead_s
     due = frozenset(job for job, at in starts.items() if at <= now)
     mean, source = grid_data.filled(*grid, start_s, terms.slot_s, fleet_queue.SLOTS)
     with refused("", (SlurmError, given.PricesError), code=1):
@@ -143,12 +166,12 @@ def one_round(
 def _tell(done: FleetRound, source: str, now: float, *, dry_run: bool) -> None:
     from carbontui.slurm import fleet as fleet_queue
 
-    made, plan, moves, unmoved = done
+    made, plan, moves, unmoved, least_w = done
     moved = "would move" if dry_run else "moved" if not unmoved else "asked Slurm, which refused some, to move"
     click.echo(f"{figures.named_clock(now, now)}  {moved} {len(moves)} starts ({source})")
     for move in moves if dry_run else ():
         click.echo(f"  {move.job.id}  {move.job.name:<24} begins {figures.clock(move.at_s, now)}")
-    for line in fleet_queue.told(made, plan):
+    for line in fleet_queue.told(made, plan, least_w):
         click.echo(f"  {line}")
     for line in sorted({units.printable(line) for line in unmoved})[:5]:
         click.echo(f"  Slurm: {line}")

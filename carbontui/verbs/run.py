@@ -16,7 +16,6 @@ from carbontui.job import budget as budgets
 from carbontui.job import descriptors, launch, requeue, spec, spool, store
 from carbontui.job import restart as restarting
 from carbontui.job.spec import slurm_job
-from carbontui.slurm import successor
 from carbontui.verbs.support.command import Failure, Finite, overrides, refused, zone_keys
 from carbontui.verbs.support.run_values import (
     allowances,
@@ -49,15 +48,15 @@ def note_of_keys() -> str:
     return ""
 
 
-def claim(name: str, command: tuple[str, ...], *, every_node: bool = False) -> dict[str, Any]:
+def claim(name: str, command: tuple[str, ...], *, every_node: bool = False, numbered: bool = False) -> dict[str, Any]:
     """Where a new job lives: id, name and paths of its options. Without a name it is the script's, renumbered as long
-    as others take it meanwhile."""
+    as others take it meanwhile; so is a given one that is to be `numbered`."""
     while True:
-        title = name or free_name(job_name(command))
+        title = name if name and not numbered else free_name(name or job_name(command))
         try:
             return at_home(*launch.prepare_dir(title), title, every_node=every_node)
         except launch.NameTaken:
-            if name:
+            if name and not numbered:
                 raise
 
 
@@ -155,14 +154,16 @@ def run(command: tuple[str, ...], name: str | None = None, detach: bool = False,
         home = (
             at_home(before.id, before.dir, before.name, every_node=every_node)
             if before
-            else claim(title, command, every_node=every_node)
+            else claim(title, command, every_node=every_node, numbered=scheduled is not None and not has_a_screen())
         )
+        taken = f"the name {title} is taken: this is {home['name']}" if title not in ("", home["name"]) else ""
         if log_path:
             home["log"] = str(Path(log_path).absolute())
         home["err"] = f"{home['dir']}/run.err" if not detach and descriptors.apart() else ""
         chosen |= {"reads_once": once, "spool": chosen["spool"] and not once}
         started = spec.Options(**home, nodes=nodes, created_s=time.time(), **chosen)
-        says.joined(note_of_keys(), nodes.fault if nodes else "", "" if detach else note_of_input(handed, once))
+        fault, of_input = nodes.fault if nodes else "", "" if detach else note_of_input(handed, once)
+        says.joined("" if before else taken, note_of_keys(), fault, of_input)
         if before is not None:
             started = requeue.taken_up(before, started, log=started.log if log_path else None)
         start_and_follow(
@@ -220,7 +221,8 @@ def options_of(command: tuple[str, ...], given: dict[str, Any]) -> dict[str, Any
         "cap": settings.cap and not given.get("no_cap"),
         "allow_raise": bool(given.get("allow_raise")),
         "requeue": bool(given.get("requeue")) or resubmit,
-        "ends_s": successor.end_s(os.environ) if resubmit else None,
+        "ends_s": machines.time_limit(),
+        "resubmit": resubmit,
         "spool": not given.get("no_spool"),
         "sigstop": bool(given.get("sigstop")),
         "cautious": settings.forecast == "cautious",

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from carbontui import cli
 from carbontui.nodes.handle import NodeHandle
-from carbontui.slurm import commands, successor
+from carbontui.slurm import allocation, commands, successor
 from carbontui.slurm import queue as slurm_queue
 from carbontui.system import ssh
 from carbontui.verbs.support import machines
@@ -71,7 +71,7 @@ def test_rubbish_is_neither_an_empty_queue_nor_a_cluster_without_nodes(fake):
         fake("sinfo", says)
         with pytest.raises(commands.SlurmError, match="sinfo: "):
             slurm_queue.nodes()
-    fake("sinfo", r"printf 'n1\037idle\03799999999999999999999\037gpu:99999999999999999\n'")
+    fake("sinfo", r"printf 'n1\037idle\03799999999999999999999\037gpu:99999999999999999\037p\n'")
     assert slurm_queue.nodes()[0].cpus < 1e16
 
 
@@ -90,7 +90,15 @@ def test_another_machine_that_never_ends_its_answer_is_given_up(fake, monkeypatc
 def row(**fields: str) -> str:
     """A row as squeue prints it for our format."""
     told = {"id": "7", "state": "PENDING", "user": "ann", "nodes": "1", "cpus": "8", "gres": "gpu:4", "start": "N/A"}
-    told |= {"end": "N/A", "limit": "1-00:00:00", "prio": "10", "reason": "Priority", "where": "", "name": "t"}
+    told |= {
+        "end": "N/A",
+        "limit": "1-00:00:00",
+        "prio": "10",
+        "reason": "Priority",
+        "where": "",
+        "name": "t",
+        "partition": "",
+    }
     told |= {"comment": "(null)"} | fields
     return f"{MARK}:" + f"{MARK},".join(told.values()) + "\n"
 
@@ -134,10 +142,21 @@ def test_a_job_that_slurm_does_not_show_gets_no_successor(fake):
     job = {"SLURM_JOB_ID": "7"}
     fake("scontrol", "echo rubbish")
     with pytest.raises(commands.SlurmError, match="shows no job 7"):
-        successor.submit(job, not_before_s=0.0, now_s=0.0)
+        successor.submit(job, not_before_s=0.0, now_s=0.0, ended=bool)
     for left in ("9" * 400 + ":00", "soon", ""):
-        fake("squeue", f"echo {left}")
-        assert successor.end_s(job) is None
+        fake("squeue", f"echo '7|7|RUNNING|{left}'")
+        assert allocation.look(job).ends_s is None
+    fake("squeue", "echo rubbish")
+    with pytest.raises(commands.SlurmError, match="shows no job 7"):
+        allocation.look(job)
+
+
+def test_a_component_of_a_heterogeneous_job_is_refused_before_anything_is_lost():
+    env = {"SLURM_JOB_ID": "7", "SLURM_HET_SIZE": "2"}
+    refused = CliRunner().invoke(cli.cli, ["run", "--resubmit", "--", "true"], env=env)
+    assert refused.exit_code and "--resubmit: this is a heterogeneous job" in refused.output
+    refused = CliRunner().invoke(cli.cli, ["run", "--name", "--resubmit", "--", "true"])
+    assert refused.exit_code and "--name: '--resubmit' is an option, not a name" in refused.output
 
 
 @pytest.mark.timeout(120)
@@ -150,9 +169,9 @@ def test_an_sbatch_that_ends_well_and_names_no_job_has_submitted_none(fake, says
     asked = ["submit", "--zone", "DE", "--work", "1h", "--", "x.sh"]
     refused = CliRunner().invoke(cli.cli, asked, env={"CARBONTUI_OFFLINE": "1"})
     assert refused.exit_code == 1 and "named no job" in refused.output and len(refused.output.splitlines()) == 1
-    fake("scontrol", "echo JobId=7 JobName=x")
+    fake("scontrol", "echo JobId=7 JobState=RUNNING JobName=x")
     with pytest.raises(commands.SlurmError, match="named no job"):
-        successor.submit({**os.environ, "SLURM_JOB_ID": "7"}, not_before_s=0.0, now_s=0.0)
+        successor.submit({**os.environ, "SLURM_JOB_ID": "7"}, not_before_s=0.0, now_s=0.0, ended=bool)
     for told in ("4711", "4711;cluster", r"the site says hello\n4711", "4711;c\nsbatch: thanks"):
         fake("sbatch", f"printf '%b\\n' '{told}'")
         assert commands.submitted(("sbatch", "x.sh")) == "4711"
@@ -170,10 +189,11 @@ def test_an_sbatch_that_ends_well_and_names_no_job_has_submitted_none(fake, says
 )
 def test_starts_that_no_scontrol_has_set_are_not_called_moved(fake, says, told):
     fake("scontrol", says)
+    (seven,) = slurm_queue.rows(row(id="7"), MARK)
     with pytest.raises(commands.SlurmError, match=told):
-        slurm_queue.move([("7", 1.9e9)])
+        slurm_queue.move([(seven, 1.9e9)])
     fake("scontrol", "cat >/dev/null; printf 'slurm_update error: Invalid \\033[2Jjob id\\n' >&2; exit 1")
-    assert slurm_queue.move([("7", 1.9e9)]) == ["slurm_update error: Invalid ?[2Jjob id"]
+    assert slurm_queue.move([(seven, 1.9e9)]) == ["slurm_update error: Invalid ?[2Jjob id"]
 
 
 def test_nodes_that_are_not_as_many_as_slurm_promised_are_none(fake):

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from carbontui.nodes.agents import merged
+from carbontui.nodes.agents import Agents, merged
 from carbontui.nodes.handle import NodeHandle
 from carbontui.power.messages import HostReading, Reading, Readings, Report, Sample
 from carbontui.slurm import commands
@@ -27,11 +27,13 @@ def test_boards_carry_their_machine_and_hosts_add_up():
         ("n2", "GPU-b", 500.0),
     ]
     assert (found.mono_s, found.host.cpu_w, found.host.dram_w) == (101.0, 200.0, 40.0)
+    assert [(node.node, node.power_w) for node in found.nodes] == [("n1", 620.0), ("n2", 620.0)]
 
 
 def test_watts_of_a_machine_that_tells_nothing_any_more_are_unknown():
     found = merged([("n1", readings("GPU-a", 100.0)), ("n2", readings("GPU-b", 90.0))], 100.0)
     assert [device.power_w for device in found.devices] == [500.0, None]
+    assert [node.power_w for node in found.nodes] == [620.0, None]
     assert found.host.cpu_w == 100.0
 
 
@@ -48,6 +50,22 @@ def test_a_node_without_a_gpu_beside_others_that_have_some_is_one_line():
     why = msgspec.structs.replace(bare, notices=("n2: NVML: Driver/library version mismatch",))
     assert merged([("n1", readings("GPU-a", 100.0)), ("n2", why)], 100.0).notices == why.notices  # said already
     assert merged([("n1", bare), ("n2", bare)], 100.0).notices == ()  # a job for CPUs
+
+
+class WatchedNode(NodeHandle):
+    """Keeps what it was last told to watch."""
+
+    def watch(self, uuids, own_pids=(), elsewhere=()):
+        self.told = own_pids
+
+
+def test_ranks_that_are_not_connected_still_own_their_share_of_a_node():
+    """As after a restart of their node's agent: without processes of the job, all of the machine would be counted."""
+    node = WatchedNode("n2", ["true"], {}, path=Path("/nowhere/s"), simulated=False, log=print, job="j")
+    agents = Agents(None, "", (node,))
+    for pids in ((7, 8), (), (9,)):
+        agents.watch(None, elsewhere=(("n2", pids),))
+        assert node.told == (pids or (7, 8))
 
 
 @pytest.mark.parametrize("ahead_s", [-90_000.0, 0.0, 90_000.0])

@@ -8,18 +8,19 @@ import time
 import numpy as np
 import pytest
 
-from carbontui.slurm import fleet
+from carbontui.slurm import fleet, rounds
 from carbontui.slurm import fleet as fleet_queue
 from carbontui.slurm import queue as slurm_queue
 from carbontui.slurm.fleet import Assumed
 from carbontui.slurm.placing import planned
+from carbontui.slurm.pool import Pool, pool_of
 from carbontui.slurm.queue import ClusterSize
 from carbontui.verbs.support import queue_watch
 
 MARK = "0123456789abcdef"
 NOW = 1_800_000_000.0
 ASSUMED = Assumed(gpu_w=400.0, node_w=100.0)
-MACHINE = ClusterSize(nodes=4, cpus=128, gpus=16)
+MACHINE = Pool(ClusterSize(nodes=4, cpus=128, gpus=16), frozenset(), frozenset())
 
 
 def comment(**noted: object) -> str:
@@ -29,7 +30,7 @@ def comment(**noted: object) -> str:
 def row(job: str, state: str = "PENDING", gres: str = "gres:gpu:4", told: str | None = None, **more: str) -> str:
     fields = {
         "id": job, "state": state, "user": "ann", "nodes": "1", "cpus": "8", "gres": gres, "start": "N/A", "end": "N/A",
-        "limit": "8:00:00", "priority": "100", "reason": "BeginTime", "nodelist": "", "name": "train",
+        "limit": "8:00:00", "priority": "100", "reason": "BeginTime", "nodelist": "", "name": "train", "partition": "",
         "comment": comment() if told is None else told,
     }  # fmt: skip
     return f"{MARK}:" + f"{MARK},".join((fields | more).values())
@@ -201,3 +202,59 @@ def test_levels_edited_by_hand_are_one_line_and_the_job_counts_in_full(levels):
     told = comment(levels=levels, left={"s": 7200, "at": "2027-01-15T08:00:00Z"})
     found = made([row("1", "RUNNING", start=str(int(NOW - 600)), end=str(int(NOW + 7200)), told=told)])
     assert not found.running and found.fixed_w[0] == 1700.0
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"reason": "JobHeldUser"}, "held"),
+        ({"reason": "QOSMaxCpuPerUserLimit"}, "at a limit of their QOS or account"),
+        ({"partition": "debug"}, "in partition debug, which has other nodes"),
+        ({"id": "20_3"}, "of an array that runs only some tasks at a time"),
+        ({"start": str(int(NOW + 7200)), "told": comment(begin="2027-01-15T08:30:00Z")}, "when their owner said"),
+    ],
+)
+def test_what_a_plan_cannot_know_is_left_alone_and_listed(more, why):
+    fields = {"job": "5", **more}
+    rows = [row("1", partition="gpu"), row(fields.pop("id", fields.pop("job")), **fields)]
+    jobs = slurm_queue.rows("\n".join(rows), MARK)
+    pool = Pool(ClusterSize(4, 128, 16), frozenset({"gpu"}), frozenset({"gpu"}))
+    throttled = frozenset({"20"})
+    found = fleet.problem(jobs, pool, [100.0] * 96, [9e3] * 96, ASSUMED, start_s=NOW, throttled=throttled)
+    assert [job.id for job in found.jobs] == ["1"] and why in "".join(found.faults)
+    assert any(why in line for line in fleet.told(found, planned(found.problem)))
+
+
+def test_the_nodes_of_a_plan_are_those_of_the_partition_with_most_to_move():
+    node = lambda name, *parts: slurm_queue.NodeState(name, "idle", 8, 2, frozenset(parts))  # noqa: E731
+    nodes = [node("a", "main", "all"), node("b", "main", "all"), node("c", "big", "all")]
+    jobs = slurm_queue.rows("\n".join(row(str(n), partition="main" if n else "big") for n in range(3)), MARK)
+    found = pool_of(jobs, nodes)
+    assert (found.size.gpus, found.partitions, found.touching) == (4, {"main"}, {"main", "all"})
+    assert [found.has(job) for job in jobs] == [False, True, True]
+
+
+def test_a_start_is_noted_in_the_comment_as_scontrol_reads_a_line(monkeypatch):
+    given = []
+    monkeypatch.setattr(slurm_queue.commands, "orders", lambda lines: given.extend(lines) or [])
+    (job,) = slurm_queue.rows(row("7", told=comment(begin="2027-01-15T08:30:00Z", mine="a 'b' c")), MARK)
+    slurm_queue.move([(job, NOW)])
+    (line,) = given
+    noted = json.loads(line.partition(" Comment=carbontui:")[2])
+    assert len(line.split()) == 4 and "'" not in line
+    assert noted["mine"] == "a 'b' c" and noted["begin"] == "2027-01-15T08:00:00.000Z" and noted["work_s"] == 3600
+
+
+def test_where_jobs_are_left_out_they_are_named_with_the_least_budget_that_suffices():
+    rows = [row(str(job), told=comment(deadline="2027-01-15T10:00:00Z")) for job in range(1, 9)]  # two hours from NOW
+    found = made(rows, cap_w=3500.0)  # 1700 W each: two at a time, of which eight are due
+    plan = planned(found.problem)
+    left = fleet.undone(found, plan)
+    assert len(left) == 4
+    least = rounds.least_cap_w(found)
+    assert 4 * 1700.0 <= least <= 4 * 1700.0 * 1.02
+    lines = "\n".join(fleet.told(found, plan, least))
+    assert f"not in time: {left[0]}, " in lines and "certificate" not in lines
+    assert "a constant budget of 6" in lines and "suffices for all" in lines
+    few = made(rows[:1] + [row("9", gres="gres:gpu:64")], cap_w=1e6)
+    assert rounds.least_cap_w(few) is None

@@ -35,10 +35,7 @@ def test_starts_are_moved_within_the_budget_and_stay_when_it_has_ended(cluster, 
     clean = grid(tmp_path / "grid.csv", [400] * 9 + [100] * 8 + [400] * 80)
     house.env |= cluster.env | {"CARBONTUI_HOME": house.env["CARBONTUI_HOME"]}
     asked = ("submit", "--grid", clean, "--work", "30m", "--budget", "40x", "--watts", "1kW", "--json")
-    jobs = [
-        json.loads(house.cli(*asked, "--", "--begin=now+1hour", str(script), check=True).stdout)["job"]
-        for _ in range(3)
-    ]
+    jobs = [json.loads(house.cli(*asked, "--", str(script), check=True).stdout)["job"] for _ in range(3)]
     stranger = cluster.submit("sleep 1\n", "--begin=now+1hour")
     before = shown(cluster, stranger)["StartTime"]
     steps = ("fleet", "--cap", "1500W", "--grid", clean, "--slot", "15m")
@@ -52,6 +49,8 @@ def test_starts_are_moved_within_the_budget_and_stay_when_it_has_ended(cluster, 
     # one at a time, half an hour each, as many in the clean hours as have room there
     at = sorted(time.mktime(time.strptime(begin, "%Y-%m-%dT%H:%M:%S")) for begin in begins.values())
     assert all(later - earlier >= 1800 for earlier, later in zip(at, at[1:], strict=False))
+    assert {job["job"]: job["start"] for job in told["jobs"]} == told["starts"]
+    assert all(job["watts"] == 1000.0 and job["level"] == "full" and job["end"] for job in told["jobs"])
     assert set(told["starts"]) == set(jobs) and max(told["watts"]) == 1000.0
     assert shown(cluster, stranger)["StartTime"] == before
 
@@ -60,11 +59,21 @@ def test_starts_are_moved_within_the_budget_and_stay_when_it_has_ended(cluster, 
     again = json.loads(house.cli(*steps, "--once", "--json", check=True).stdout)
     assert again["moved"] == []
 
+    # a start that its owner has set stays, and is listed
+    theirs = "2030-01-01T00:00:00"
+    cluster.run("scontrol", "update", f"JobId={jobs[2]}", f"StartTime={theirs}")
+    looked = until(
+        lambda: "to start when their owner said" in (s := house.cli(*steps, "--once", check=True).stdout) and s,
+        60,
+        "it",
+    )
+    assert f"job {jobs[2]}" in looked and shown(cluster, jobs[2])["StartTime"] == theirs
+
     # its owner has edited one comment, another is gone: each is one line, the rest is planned
     cluster.run("scontrol", "update", f"JobId={jobs[0]}", "Comment=carbontui:{oops")
     cluster.run("scancel", jobs[1])
     once = house.cli(*steps, "--once", check=True).stdout
-    assert f"job {jobs[0]} is left as it is: its comment cannot be read" in once and "1 job waits" in once
+    assert f"job {jobs[0]} is left as it is: its comment cannot be read" in once and "0 jobs wait" in once
     for job in (*jobs, stranger):
         cluster.run("scancel", job, check=False)
 
@@ -136,7 +145,8 @@ def test_orders_for_jobs_that_have_gone_are_refused_and_the_rest_carried_out(clu
         monkeypatch.setenv(name, value)
     job = cluster.submit("sleep 1\n", "--begin=now+1hour")
     at = time.time() // 60 * 60 + 7200
-    refused = slurm_queue.move([("999999", at), (job, at), ("888888", at)])
+    (waits,) = (one for one in slurm_queue.queue() if one.id == job)
+    refused = slurm_queue.move([(waits._replace(id="999999"), at), (waits, at), (waits._replace(id="888888"), at)])
     assert len(refused) == 2 and all("nvalid job id" in line for line in refused)
     assert shown(cluster, job)["StartTime"] == time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(at))
     cluster.run("scancel", job)

@@ -2,7 +2,8 @@
 
 Rank 0 proposes a step a little ahead; every rank arms its counter and votes whether it is still before it; only if all
 are does the step become the boundary. This adds no cost to a step, and no collective. Each rank's thread has its own
-connection, because a blocking get() blocks the connection for every other thread.
+connection, because a blocking get() blocks the connection for every other thread. Every connection is a descriptor of
+the process with the store: where ours would leave the training too few, there is no agreement.
 
 Ranks may count differently: one may have searched for a learning rate or warmed up a head alone. If some have stopped
 at the step and the others wait for them inside a collective before it, all are at the same step of the training: that
@@ -24,7 +25,7 @@ from typing import Callable, Dict, Iterator, List, Optional
 from carbontui.client import marker
 from carbontui.client.pausing.gate import Gate
 from carbontui.client.pausing.lease import FAIL_OPEN_S, UNDECIDED_S, Accord, Duty, StopAt
-from carbontui.client.pausing.store import Lost, Store, open_store
+from carbontui.client.pausing.store import Lost, Store, descriptors_suffice, open_store
 
 LEAD_S = 0.02
 """A proposal lies at least this far ahead: the time the votes need to arrive."""
@@ -42,7 +43,12 @@ SAVE_S = 3600.0
 BEAT_S = 3.0
 BYE_S = 5.0
 NAP_S = (0.002, 0.05)
-"""First and longest sleep between two polls for a key that is about to appear."""
+"""First and longest sleep between two polls for a key that is about to appear; of more than RANKS_POLLING ranks the
+longest grows with their number, so that their polls together do not."""
+RANKS_POLLING = 64
+NAP_MOST_S = 1.0
+ALONE_TRIES = 5
+"""A store that does not open this often is reported; it is tried again."""
 STOP_S = 5.0
 REST_PERIOD_S = 10.0
 RETRY_S = (5.0, 60.0)
@@ -72,7 +78,7 @@ class Ranks:
         self.awaited = ""
         """The key this thread waits for in C++; private, so that stop() may use it to wake the thread."""
         self.store: Store
-        self.bell: Store
+        self.nap_most_s = min(NAP_MOST_S, NAP_S[1] * max(1.0, world / RANKS_POLLING))
         self.thread = threading.Thread(target=self._run, name="carbontui-ranks", daemon=True)
 
     def start(self) -> None:
@@ -85,24 +91,31 @@ class Ranks:
         with self.gate.cond:
             self.stopping = True
             self.gate.cond.notify_all()
-        if self.awaited:
+        if self.awaited and self.thread.is_alive():  # one that has lost the store has ended
             try:
-                self.bell.set(self.awaited, "{}")
+                self.opener().set(self.awaited, "{}")
             except Lost:  # then the thread has lost it too
                 pass
         self.thread.join(STOP_S)
 
     def _run(self) -> None:
-        for wait_s in (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 0.0):
+        if not descriptors_suffice(self.rank, self.world):
+            self._apart("descriptors", f"{self.world} ranks need more descriptors than `ulimit -n` leaves the training")
+            return
+        for tries, wait_s in enumerate((0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 0.0), start=1):
             try:
-                self.store, self.bell = self.opener(), self.opener()
+                self.store = self.opener()
                 break
             except Lost:
+                if tries == ALONE_TRIES:
+                    self._apart("apart", "they share no torch.distributed store")
                 self._pause(wait_s)
             if self.stopping:
                 return
         else:
             return
+        if self.gate.facts.pop("cannot_hold", None):
+            self.gate.on_change()
         epoch = 0
         try:
             while True:
@@ -113,6 +126,14 @@ class Ranks:
                 epoch += 1
         except Exception:  # no store, no pause: release the training thread and stay inactive
             self._clear()
+
+    def _apart(self, code: str, why: str) -> None:
+        """These ranks do not agree on anything: no want is obeyed, and the supervisor is told."""
+        if self.rank == 0:
+            sys.stderr.write(f"carbontui: these ranks cannot be held together: {why}; training goes on\n")
+        with self.gate.cond:
+            self.gate.facts["cannot_hold"] = code
+        self.gate.on_change()
 
     # --- every rank --------------------------------------------------------------------------------------------
 
@@ -166,7 +187,7 @@ class Ranks:
         while True:
             yield
             self._until(lambda: False, nap_s)
-            nap_s = min(NAP_S[1], nap_s * 1.5)
+            nap_s = min(self.nap_most_s, nap_s * 1.5)
 
     def _follow(self, e: int) -> None:
         with self.gate.cond:

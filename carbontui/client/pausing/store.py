@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import resource
 from datetime import timedelta
 from typing import Any, Callable, Optional
 
 from carbontui.client import device
+
+SPARE_SHARE, SPARE_LEAST = 0.15, 40
+"""Of the descriptors that a process may have, what the training may still open: files, its loaders, its own sockets."""
 
 
 class Lost(Exception):
@@ -52,6 +56,18 @@ class Store:
             return call()
         except RuntimeError as error:
             raise Lost(str(error)) from None
+
+
+def descriptors_suffice(rank: int, world: int) -> bool:
+    """Whether one connection of ours for each rank, beside torch's, fits into the process with the store, which is rank
+    0's or one like it: there torch's are open already, elsewhere they are added to what this process has open."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    try:
+        used = len(os.listdir("/proc/self/fd"))
+    except OSError:
+        used = 0
+    wanted = used + (1 if rank == 0 else 2) * world + max(SPARE_LEAST, SPARE_SHARE * most)
+    return most == resource.RLIM_INFINITY or wanted <= most
 
 
 def open_store() -> Store:

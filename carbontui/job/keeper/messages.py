@@ -51,6 +51,13 @@ class Stop(NamedTuple):
     t: str = "stop"
 
 
+class Leave(NamedTuple):
+    """End the job, whose command was never started, for its scheduler to start it again at `until` (epoch seconds)."""
+
+    until: float
+    t: str = "leave"
+
+
 class Last(NamedTuple):
     """Do not resume the command after its next exit, resume marker or not, for the reason `why`; '' revokes that."""
 
@@ -92,7 +99,7 @@ class AccountsClosed(NamedTuple):
     t: str = "done"
 
 
-Order = Beat | Hold | Freeze | Thaw | Stop | Last | Retry | FallBack | EndStart | RelayedSignal | AccountsClosed
+Order = Beat | Hold | Freeze | Thaw | Stop | Leave | Last | Retry | FallBack | EndStart | RelayedSignal | AccountsClosed
 
 _KINDS: dict[str, type[Order]] = {kind._field_defaults["t"]: kind for kind in get_args(Order)}
 
@@ -132,6 +139,7 @@ class ChildFacts(NamedTuple):
 _VALID: dict[type[Order], dict[str, Callable[[Any], bool]]] = {
     Hold: {"until": lambda value: value is None or _finite(value)},
     Freeze: {"lease_s": lambda value: _finite(value) and value >= 0},
+    Leave: {"until": lambda value: _finite(value)},
     Stop: {"why": lambda value: isinstance(value, str)},
     Last: {"why": lambda value: isinstance(value, str)},
     Retry: {"on": lambda value: isinstance(value, bool)},

@@ -77,6 +77,7 @@ class Keeper:
         self.leader_code: int | None = None
         """Exit code of a child that ended while others of its process group have not yet obeyed the stop."""
         self.stopped_by_person = False
+        self.ended_by = ""  # the sender of the signal that ended a command that was not running
         self.last_run = ""
         """Why the command is not resumed after its next exit, even if it leaves a marker; '' if it may be."""
         self.books_closed = False
@@ -201,14 +202,15 @@ class Keeper:
     def finish(self, code: int | None, number: int | None) -> None:
         """The job's command has ended for good: write the exit status once, atomically."""
         self.child = None
+        some = {"budget": self.last_run, "interrupted": self.stopped_by_person and bool(self.last_run)}
+        some |= {"ended_by": self.ended_by, "signals": sorted(self.signals)}
         self.exit = {
             "code": code,
             "signal": number,
             "at": time.time(),
             "stopped": self.stopped_by_person or bool(self.last_run),
             "unloaded": self.unloaded,
-            **({"budget": self.last_run, "interrupted": self.stopped_by_person} if self.last_run else {}),
-            **({"signals": sorted(self.signals)} if self.signals else {}),
+            **{name: value for name, value in some.items() if value},
         }
         self.stopping.end()
         self.ended_at = time.monotonic()
@@ -247,6 +249,10 @@ class Keeper:
             self.freezer.let_go("the supervisor said so")
         elif isinstance(order, messages.Stop):
             self.stop(order.now, order.why)
+        elif isinstance(order, messages.Leave) and not self.starts and not self.exit and self.spec.get("requeue"):
+            self.unloaded = resuming.left(self.marker, order.until)  # else it waits here
+            if self.unloaded:
+                self.finish(0, None)
         elif isinstance(order, messages.Last):
             self.last_run = order.why
         elif isinstance(order, messages.Retry | messages.FallBack):
@@ -390,4 +396,5 @@ class Keeper:
             self.freezer.let_go("a signal has come for it")
             proc.signal_group(self.child.pid, caught.number)
         elif caught.number in (signal.SIGINT, signal.SIGTERM):
+            self.ended_by = caught.sender
             self.stop(now=False)

@@ -30,6 +30,15 @@ def not_before(marker: str) -> float | None:
         return 0.0
 
 
+def left(marker: str, until: float) -> bool:
+    """Write the marker of a command that was never started, for `until` (epoch seconds); whether it is written."""
+    try:
+        files.write_json(marker, {"not_before": time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(until))})
+    except OSError:
+        return False
+    return True
+
+
 def at(not_before_s: float | None, patience_s: float) -> float:
     """When it is started again; without a time in the marker it waits `patience_s` for the supervisor."""
     return not_before_s or time.time() + patience_s

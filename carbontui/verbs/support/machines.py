@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -11,8 +13,9 @@ from pathlib import Path
 
 from carbontui import units
 from carbontui.job import spec as job_spec
-from carbontui.job.keeper import resume
-from carbontui.slurm import commands, successor
+from carbontui.job import store
+from carbontui.job.keeper import resume, signals
+from carbontui.slurm import allocation, commands, successor
 from carbontui.system import bounded_command, ssh
 from carbontui.verbs.support.command import Failure, refused
 from carbontui.verbs.support.foreground import UNLOADED_EXIT
@@ -74,10 +77,26 @@ def of_slurm() -> job_spec.Nodes | None:
     return job_spec.Nodes(own=own, others=others, reach={name: commands.on_node(job, name) for name in others})
 
 
+def time_limit() -> float | None:
+    """When Slurm ends the job of this process (epoch seconds); None without a limit, or an answer: the supervisor asks
+    again."""
+    try:
+        found = allocation.look(os.environ, allocation.LOOK_S)
+    except commands.SlurmError:
+        return None
+    return found and found.ends_s
+
+
 def check_resubmit() -> None:
     """Refuse --resubmit where there is no batch script to submit again. Raises Failure."""
-    if successor.chain(os.environ) is None or commands.in_step(os.environ):
-        raise Failure("--resubmit: only in a Slurm batch script, outside srun; elsewhere leave it out", 2)
+    batch = successor.chain(os.environ) is not None and not commands.in_step(os.environ)
+    if batch:
+        with contextlib.suppress(commands.SlurmError):  # then the end will tell
+            batch = allocation.record(os.environ, within_s=allocation.LOOK_S).get("BatchFlag") != "0"
+    if not batch:
+        raise Failure("--resubmit: only in a Slurm batch script, outside srun and salloc; elsewhere leave it out", 2)
+    if os.environ.get("SLURM_HET_SIZE", "1") != "1":
+        raise Failure(f"--resubmit: this is {successor.HETEROGENEOUS}; leave it out, or submit one component", 2)
 
 
 def resubmit(directory: Path, code: int) -> tuple[int, str]:
@@ -87,9 +106,20 @@ def resubmit(directory: Path, code: int) -> tuple[int, str]:
         return code, ""
     now = time.time()
     not_before = resume.not_before(str(directory / "resume.json")) or now
+    heard = set((store.read_json(directory / "exit.json") or {}).get("signals") or ())
+
+    def ended() -> bool:
+        heard.update(found.number for found in signals.taken())
+        return not heard.isdisjoint((signal.SIGTERM, signal.SIGINT))
+
     try:
-        new = successor.submit(os.environ, not_before_s=not_before, now_s=now)
+        new = successor.submit(os.environ, not_before_s=not_before, now_s=now, ended=ended)
+    except successor.Cancelled:
+        return 128 + signal.SIGTERM, "unloaded, and ended by Slurm or its user: no successor is submitted"
     except commands.SlurmError as error:
         return code, f"unloaded, but its successor cannot be submitted ({error}); submit it again by hand: it resumes"
-    wait = max(0.0, not_before - now)
-    return 0, f"unloaded; continues as Slurm job {new}, starting in {wait:.0f} s"
+    told = f"unloaded; continues as Slurm job {new.job}, starting in {max(0.0, not_before - now):.0f} s"
+    if new.left:
+        left = units.printable(", ".join(new.left))[:200]
+        return code, f"{told}; these wait for this job and cannot be moved to that one, so it ends with {code}: {left}"
+    return 0, told

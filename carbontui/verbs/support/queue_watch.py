@@ -60,7 +60,7 @@ class QueueWatch:
         faults = tuple(f"job {job.id}: {job.asked.fault}" for job in queue if job.asked and job.asked.fault)
         return QueueSeen(
             jobs=rows,
-            nodes=tuple(node_row(*node, queue, ours) for node in nodes),
+            nodes=tuple(node_row(*node[:4], queue, ours) for node in nodes),
             start_s=start,
             slot_s=SLOT_S,
             now_w=sum(fleet_queue.watts(job, self._assumed) for job in queue if job.runs),

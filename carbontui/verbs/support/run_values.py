@@ -47,6 +47,8 @@ def free_name(name: str) -> str:
 
 def checked_name(name: str) -> str:
     """The name, unchanged. Raises Failure unless it is printable and short."""
+    if name.startswith("-"):
+        raise Failure(f"--name: {name!r} is an option, not a name; give the name first, like --name mine {name}", 2)
     if len(name) > NAME_MAX or not name.isprintable():
         raise Failure(f"--name: at most {NAME_MAX} printable characters", 2)
     return name

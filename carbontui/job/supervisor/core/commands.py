@@ -93,7 +93,7 @@ def _budget(state: JobState, cmd: protocol.Cmd, inputs: Inputs, by: str) -> tupl
     if (allowance := recognised(text, state.spec.currency)) is not None:
         return _allowance(state, cmd, allowance, by)
     new = replace(state, budget=budgets.parse(text, now))
-    deadline, left = new.deadline_s, new.progress.left_s
+    deadline, left = new.budget_deadline_s, new.progress.left_s
     late: tuple[Statement, ...] = ()
     if deadline is not None and left is not None and now + left > deadline + finish.late_tolerance_s(new):
         late = (statement("unreachable_at_full_speed", end_s=now + left),)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from carbontui import protocol, units
-from carbontui.job.keeper.messages import EndStart, FallBack, Freeze, Hold, Retry, Stop, Thaw
+from carbontui.job.keeper.messages import EndStart, FallBack, Freeze, Hold, Leave, Retry, Stop, Thaw
 from carbontui.job.supervisor.core.rules import allowance_rules, trying, unload_rules
 from carbontui.job.supervisor.core.state import boards, unloading
 from carbontui.job.supervisor.core.state.decision import Decision
@@ -100,7 +100,7 @@ class StartCalibration:
     by: str
 
 
-KeeperOrder = Hold | Freeze | Thaw | Stop | Retry | FallBack | EndStart
+KeeperOrder = Hold | Freeze | Thaw | Stop | Leave | Retry | FallBack | EndStart
 """What the keeper is asked to do, as it is sent. `Hold` and `Freeze` are leases too: a keeper that hears neither for a
 minute starts the child, and thaws it as soon as the lease has run out."""
 Effect = (
@@ -158,6 +158,8 @@ def _hold(before: JobState, after: JobState, inputs: Inputs, *, renew: bool) -> 
     if inputs.child.state not in ("waiting", "unloaded"):
         return ()
     hold = after.decision.hold_until_s
+    if (leave := unload_rules.leaves(after, inputs.now_s)) is not None:
+        return (leave,) if renew else ()
     same = hold == before.decision.hold_until_s and before.child.state == inputs.child.state
     return () if same and not renew else (Hold(None if hold is None else after.clock.to_wall(hold)),)
 

@@ -18,6 +18,7 @@ from carbontui.job.supervisor.shell.actuators import Actuators
 from carbontui.job.supervisor.shell.core_wait import CoreWait
 from carbontui.job.supervisor.shell.door import Door
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
+from carbontui.job.supervisor.shell.scheduler_watch import SchedulerWatch
 from carbontui.job.supervisor.shell.server import Peer, Server
 from carbontui.job.supervisor.shell.unseen_watch import UnseenWatch
 from carbontui.power.agent.handle import AgentHandle
@@ -42,8 +43,11 @@ class Sensors:
     _spans: tuple[float, float, float] = (0.0, 0.0, 0.0)
     _core_wait: CoreWait = field(default_factory=CoreWait)
     _core_wait_s: float = 0.0
+    _scheduler_watch: SchedulerWatch = field(init=False)
 
     def __post_init__(self) -> None:
+        state = self.door.state
+        self._scheduler_watch = SchedulerWatch(None if state.clock.replay else state.spec.slurm_job)
         self._last_now = self.door.state.clock.at_wall(time.time())
 
     def advance(self) -> None:
@@ -57,6 +61,7 @@ class Sensors:
         dt = dt_wall * clock.speed_at(wall) if clock.stood is None else max(0.0, now - self._last_now)
         self._spans = (dt, dt_wall, now - self._last_now - dt)
         self._last_now, self._last_mono = now, mono
+        self._scheduler_watch.tick()
         first = next((peer.hello for peer in self.server.ranks if peer.hello and peer.hello.rank == 0), None)
         self._core_wait_s = self._core_wait.since(first)
 
@@ -86,6 +91,7 @@ class Sensors:
             limits=self.actuators.limits,
             zone=self.feed.zone,
             grid_note=self.feed.note,
+            ends_s=self._scheduler_watch.ends_s,
             uptime_s=mono - self._born_mono,
             unseen=self.unseen_watch.look(running, child.age_s, mono, stepped=stepped),
         )

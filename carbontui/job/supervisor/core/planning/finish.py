@@ -57,10 +57,12 @@ def _work_unknown(work: Progress) -> protocol.Statement:
 
 
 def why_deaf(inputs: Inputs) -> protocol.Statement | None:
-    """Why a training that has shown steps cannot be held at one, so that no pause is planned: "ranks" do not reach a
-    common step, or a "captured" CUDA graph replays them. None if it can."""
-    if any(rank.cannot_hold for rank in inputs.ranks):
-        return statement("ranks")
+    """Why a training that has shown steps cannot be held at one, so that no pause is planned: its "ranks" do not reach
+    a common step, are "apart" or short of "descriptors", or a "captured" CUDA graph replays them. None if it can."""
+    if whys := [rank.cannot_hold for rank in inputs.ranks if rank.cannot_hold]:
+        if "descriptors" in whys:
+            return statement("descriptors", count=max(rank.world for rank in inputs.ranks))
+        return statement("apart") if "apart" in whys else statement("ranks")
     if any(rank.captured and rank.quiet_s >= CAPTURED_QUIET_S for rank in inputs.ranks):
         return statement("captured", step=max(rank.step for rank in inputs.ranks), cause=unseen.CAPTURED)
     return None

@@ -86,7 +86,9 @@ class Machine:
     """Mean watts counted while it unloads and resumes, if a rehearsal measured them."""
 
     def counted(self, level: Level) -> Counted:
-        """What the account counts at a level."""
+        """What the account counts at a level. A start that a successor makes is waited for in the queue, not here."""
+        if level.kind == "off" and self.gives_back:
+            return "nothing"
         place: Place = "off" if level.kind == "off" else "unload" if level.kind == "unload" else "here"
         return boundary.counted(self.boundary, place, gives_back=self.gives_back)
 

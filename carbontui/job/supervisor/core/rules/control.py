@@ -47,6 +47,10 @@ class Observation:
     planned: Level | None = None
     next_at_s: float | None = None
     must_run: bool = False
+    ends_s: float | None = None
+    """When its scheduler ends it, as the machine's clock has it."""
+    cut_short: bool = False
+    """That comes before the end of the budget."""
     late: bool = False
     max_pause_s: float = 12 * 3600.0
     idle_limit_s: float = math.inf
@@ -166,7 +170,8 @@ def _choose(before: Desired, observation: Observation) -> Chosen:
         return Chosen(FULL, Why("starting", statement("first_plan")))
     if planned.still:
         if observation.must_run:
-            return Chosen(FULL, Why("deadline", statement("no_slack")))
+            limit = statement("no_slack_in_limit", ends_s=observation.ends_s)
+            return Chosen(FULL, Why("deadline", limit if observation.cut_short else statement("no_slack")))
         still_s = 0.0 if before.still_since_s is None else observation.now_s - before.still_since_s
         # a delayed start does not count as a pause, as long as it keeps nothing from others: the deadline ends it
         longest_s = math.inf if planned.kind == "off" else observation.max_pause_s
@@ -175,7 +180,9 @@ def _choose(before: Desired, observation: Observation) -> Chosen:
         if longest_s < math.inf and (before.spent_pause or still_s > longest_s):
             return Chosen(FULL, Why("max_pause", statement("longest_pause_over", max_pause_s=longest_s)))
     if observation.late and planned.kind == "full":
-        return Chosen(planned, Why("late", statement("late")), "plan", observation.next_at_s)
+        limit = statement("late_for_limit", ends_s=observation.ends_s)
+        said = limit if observation.cut_short else statement("late")
+        return Chosen(planned, Why("late", said), "plan", observation.next_at_s)
     code: protocol.ReasonCode = "plan_wait" if planned.kind == "off" else "plan"
     return Chosen(planned, Why(code, _as_planned(planned, observation.next_at_s)), "plan", observation.next_at_s)
 
@@ -281,7 +288,7 @@ def _observe(asked: Desired, observation: Observation, level: Level, why: Why) -
     """The state as observed, not as asked."""
     child = observation.child
     if child.over:
-        return ending(child)
+        return ending(child, observation.ends_s)
     if child.state == "waiting":
         return "waiting", why
     if child.state == "unloaded":

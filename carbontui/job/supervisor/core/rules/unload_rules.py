@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from carbontui import protocol, units
+from carbontui.job.keeper.messages import Leave
+from carbontui.job.spec import continued
 from carbontui.job.supervisor.core.planning.problem import DEFAULT_UNLOAD_S
 from carbontui.job.supervisor.core.state import levels, progress
 from carbontui.job.supervisor.core.state.inputs import Inputs, Rank
@@ -217,12 +219,23 @@ def _over(state: JobState, resumes: bool | None, why: Statement, *, anew: bool =
 
 LEAD_S = 60.0
 """Time reserved to submit the successor, besides the time for a checkpoint."""
+QUEUE_S = 300.0
+"""A start that is further away than this is waited for in the scheduler's queue, not on its nodes."""
+
+
+def leaves(state: JobState, now_s: float) -> Leave | None:
+    """The order to leave for the queue before the start; None while there is no such wait."""
+    decided, until = state.decision, state.decision.until_s
+    waits = continued(state.spec) and not state.clock.replay and decided.state == "waiting"
+    if not waits or until is None or decided.held_by not in ("plan", "forbidden"):
+        return None
+    return Leave(state.clock.to_wall(until)) if until - now_s >= QUEUE_S else None
 
 
 def holds(state: JobState, inputs: Inputs) -> Chosen | None:
     """The unload required by the approaching end of the scheduler's job, and why; None if not required."""
-    ends_s, leader = state.spec.ends_s, inputs.leader
-    if ends_s is None or state.clock.replay or leader is None or not leader.can_unload:
+    ends_s, leader = state.ends_s, inputs.leader
+    if ends_s is None or not continued(state.spec) or state.clock.replay or leader is None or not leader.can_unload:
         return None
     measured = state.measured.unload_s.value
     takes_s = DEFAULT_UNLOAD_S if measured is None else measured

@@ -89,6 +89,8 @@ class Inputs:
     zone: str | None = None
     grid_note: str = ""
     """Why the grid values are impaired, or ''."""
+    ends_s: float | None = None
+    """When its scheduler will end it, by its last answer; infinite without a limit, None before it has answered."""
     uptime_s: float = 0.0
     """How long this supervisor has run."""
     unseen: Cause | None = None

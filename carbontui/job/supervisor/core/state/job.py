@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -14,7 +15,7 @@ from carbontui.job.allowance import AllowanceKind
 from carbontui.job.budget import Budget
 from carbontui.job.child import Child
 from carbontui.job.clock import Clock
-from carbontui.job.spec import Options
+from carbontui.job.spec import Options, continued
 from carbontui.job.supervisor.core.state import attendance, boards, measured, override, progress, unloading
 from carbontui.job.supervisor.core.state import unloading as tried
 from carbontui.job.supervisor.core.state.allowances import Allowances
@@ -32,6 +33,8 @@ from carbontui.job.supervisor.core.state.unloading import Tried, Unloading
 from carbontui.power.curves.curve import Curve
 from carbontui.site.sharing import Share
 
+LIMIT_SPARE_S = 60.0
+"""A plan ends this long before the scheduler's time limit."""
 FRESH_WATTS_S = 2.0
 """Readings older than this are stale: nothing is learned from them."""
 
@@ -127,6 +130,8 @@ class JobState:
     calibrating: Calibrating = NO_CALIBRATION
     plan_fault: protocol.Statement | None = None
     """Why the last plan could not be made; None once one has been."""
+    limit_s: float | None = None
+    """When its scheduler will end it, as last heard (infinite: no limit)."""
     renewed_mono_s: float = 0.0
     """When leases were last renewed: with a decision, never without one."""
 
@@ -136,8 +141,26 @@ class JobState:
         return self.clock.at_wall(self.spec.created_s)
 
     @property
-    def deadline_s(self) -> float | None:
+    def ends_s(self) -> float | None:
+        """When its scheduler will end it; None without a limit."""
+        known = self.spec.ends_s if self.limit_s is None else self.limit_s
+        return None if known is None or known == math.inf else known
+
+    @property
+    def budget_deadline_s(self) -> float | None:
         return self.budget.deadline_s(self.start_s, self.progress.total_s)
+
+    @property
+    def cut_short(self) -> bool:
+        """Whether the scheduler ends it, and nothing continues it, before its budget is over."""
+        deadline, ends = self.budget_deadline_s, self.ends_s
+        ends = None if continued(self.spec) or self.clock.replay else ends
+        return deadline is not None and ends is not None and ends - LIMIT_SPARE_S < deadline
+
+    @property
+    def deadline_s(self) -> float | None:
+        """By when a plan has the work done: the budget's end, or the scheduler's if that comes first."""
+        return self.ends_s - LIMIT_SPARE_S if self.cut_short and self.ends_s is not None else self.budget_deadline_s
 
     @property
     def live(self) -> bool:
@@ -188,6 +211,7 @@ def absorb(state: JobState, inputs: Inputs) -> JobState:
     return replace(
         state,
         child=inputs.child,
+        limit_s=state.limit_s if inputs.ends_s is None else inputs.ends_s,
         progress=work,
         measured=known,
         boards=_see_boards(state, inputs),

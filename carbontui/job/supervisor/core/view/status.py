@@ -59,6 +59,10 @@ def status(state: JobState, inputs: Inputs, *, host: str, pids: protocol.Pids) -
         epoch=leader.epoch if leader else None,
         gpus=gpus if fresh else tuple(_blank(gpu) for gpu in gpus),
         power_w=power_w,
+        nodes=tuple(
+            protocol.NodePower(one.node, None if one.power_w is None or power_w is None else round(one.power_w, 2))
+            for one in inputs.readings.nodes
+        ),
         energy_gpu_kwh=used.energy_gpu_kwh,
         energy_wall_kwh=used.energy_wall_kwh,
         gco2_g=used.gco2_g,
@@ -109,7 +113,7 @@ def _power_w(state: JobState, inputs: Inputs, gpus: tuple[protocol.Gpu, ...]) ->
 
 
 def _budget(state: JobState) -> protocol.BudgetStatus:
-    deadline, total = state.deadline_s, state.progress.total_s
+    deadline, total = state.budget_deadline_s, state.progress.total_s
     factor = None if deadline is None or not total else (deadline - state.start_s) / total
     shown = None if deadline is None else units.iso(deadline)
     return protocol.BudgetStatus(units.iso(state.start_s), shown, factor, total is not None)

@@ -1,0 +1,41 @@
+"""When the job's scheduler will end it, asked again as long as the job lives: an administrator or its owner may change
+the limit. The answer comes from another machine, so no tick waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import time
+
+from carbontui.slurm import allocation
+from carbontui.slurm.commands import SlurmError
+
+EVERY_S = 45.0
+"""A changed limit is known within a minute; a thousand jobs ask Slurm's controller 22 times a second."""
+ANSWER_S = 10.0
+SAME_S = 5.0
+"""Slurm states the time left in whole seconds: an end that moves by less has not moved."""
+
+
+class SchedulerWatch:
+    """`job` is the id of a Slurm job or step, None outside of one."""
+
+    def __init__(self, job: str | None) -> None:
+        self._job = (job or "").partition(".")[0]
+        self._due_mono = 0.0
+        self._task: asyncio.Task[None] | None = None
+        self.ends_s: float | None = None
+        """Epoch seconds, infinite without a limit; None before the first answer."""
+
+    def tick(self) -> None:
+        if self._job and time.monotonic() >= self._due_mono and (self._task is None or self._task.done()):
+            self._due_mono = time.monotonic() + EVERY_S
+            self._task = asyncio.ensure_future(self._ask())
+
+    async def _ask(self) -> None:
+        with contextlib.suppress(SlurmError):  # what was known stays
+            found = await asyncio.to_thread(allocation.look, {"SLURM_JOB_ID": self._job}, ANSWER_S)
+            ends_s = math.inf if found is None or found.ends_s is None else found.ends_s
+            if self.ends_s is None or not abs(ends_s - self.ends_s) < SAME_S:
+                self.ends_s = ends_s

@@ -1,0 +1,244 @@
+"""One object through its whole life: an unloaded job returns to a real Slurm as its user would submit it again, or not
+at all where its user cancelled it. CARBONTUI_TABLE=DIR keeps the rows; tests/slurm/table.py makes results.md."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+from house import until
+from outcomes import SCRIPT
+
+pytestmark = [pytest.mark.xdist_group("slurm"), pytest.mark.timeout(300)]
+TABLE = os.environ.get("CARBONTUI_TABLE")
+LEAVES = """\
+import os, sys, time
+import carbontui
+from carbontui.client import marker
+lives = open(sys.argv[1], "a", buffering=1)
+begun = sys.argv[2:]
+lives.write(f"{os.environ.get('SLURM_ARRAY_TASK_ID', '-')} {' '.join(begun)}\\n")
+for step in range(30):
+    time.sleep(0.02)
+    carbontui.step()
+if os.environ.get("CARBONTUI_RESUME") == "1":
+    lives.write("end\\n")
+else:
+    marker.write(30, time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(time.time() + 3)))
+"""
+SAVES_LONG = LEAVES.replace("else:\n", "else:\n    lives.write('saving\\n'); time.sleep(6)\n")
+"""It saves for a while: time enough for a scancel, of which it is told as any training is."""
+
+
+def keep(pattern: str, plain: str, under: str) -> None:
+    """A row for results.md; `plain` is what Slurm does with the job alone."""
+    if TABLE:
+        Path(TABLE, f"life-{pattern.replace(' ', '-').replace('/', '-')}.json").write_text(
+            json.dumps({"pattern": pattern, "plain": plain, "carbontui": under})
+        )
+
+
+class Queue:
+    """Jobs of one test: submitted with our environment and wrapped commands, all cancelled at its end."""
+
+    def __init__(self, cluster, house, folder: Path) -> None:
+        self.cluster, self.house, self.folder, self.jobs = cluster, house, folder, []
+        self.lives = folder / "lives"
+        self.wrapped = folder / "bin"
+        self.wrapped.mkdir()
+
+    def wrap(self, name: str, text: str) -> None:
+        """Put a script before a command of Slurm's, which is REAL in it."""
+        path = self.wrapped / name
+        real = self.cluster.run("which", name).strip()
+        path.write_text(f"#!/bin/bash\nREAL={real}\n{text}\n")
+        path.chmod(0o755)
+
+    def run(self, options: str = "--resubmit", script: str = LEAVES, arguments: str = "", begin: str = "") -> str:
+        (self.folder / "train.py").write_text(script)
+        train = shlex.join([sys.executable, str(self.folder / "train.py"), str(self.lives)])
+        line = f"{sys.executable} -m carbontui.cli run --intensity 300 --work 10h {options} -- {train} {arguments}"
+        return f'export PATH={self.wrapped}:"$PATH"\n{begin}{line}\n'
+
+    def submit(self, line: str, *options: str, arguments: tuple[str, ...] = ()) -> str:
+        script = self.folder / f"job-{len(self.jobs)}.sh"
+        script.write_text(f"#!/bin/bash\n{line}")
+        asked = ("sbatch", "--parsable", f"--output={self.folder}/out-%j", "--open-mode=append", *options)
+        env = {**self.house.env, "PYTHONPATH": ""}
+        self.jobs.append(self.cluster.run(*asked, str(script), *arguments, env=env).strip())
+        return self.jobs[-1]
+
+    def rows(self) -> list[list[str]]:
+        """Name, state and comment of every job that succeeds one of ours."""
+        told = self.cluster.run("squeue", "-h", "-t", "all", "-o", "%F|%i|%T|%k").splitlines()
+        rows = [row.split("|", 3) for row in told]
+        mine = [json.dumps(job)[1:-1] for job in self.jobs]
+        return [row for row in rows if any(f'"chain": "{job}"' in row[3] for job in mine)]
+
+    def output(self) -> str:
+        return "".join(path.read_text() for path in sorted(self.folder.glob("out-*")))
+
+    def said(self, text: str, timeout_s: float = 60) -> None:
+        until(lambda: text in self.output(), timeout_s, text)
+
+    def lines(self) -> list[str]:
+        return self.lives.read_text().splitlines() if self.lives.exists() else []
+
+    def over(self, job: str) -> str:
+        until(lambda: self.cluster.state(job) not in ("PENDING", "RUNNING", "COMPLETING", "CONFIGURING"), 60, "its end")
+        return self.cluster.state(job)
+
+
+@pytest.fixture
+def queue(cluster, house, tmp_path):
+    if cluster.proctrack != "linuxproc":
+        pytest.skip("the same with any process tracking")
+    made = Queue(cluster, house, tmp_path)
+    yield made
+    for job in [*made.jobs, *(row[0] for row in made.rows())]:
+        cluster.run("scancel", job, check=False)
+
+
+def test_tasks_return_with_their_index_arguments_and_what_waits_for_them(queue):
+    after = queue.folder / "after"
+    line = queue.run("--resubmit --name same", arguments='"$@"', begin="exec ")
+    array = queue.submit(line, "--array=1-2", arguments=("alpha", "beta"))
+    wait = f"wc -l < {queue.lives} >> {after}\n"
+    all_of_it = queue.submit(wait, f"--dependency=afterok:{array}")
+    one = queue.submit(wait, f"--dependency=afternotok:{array}_1")
+    until(lambda: queue.lines().count("end") == 2, 120, "both tasks' ends")
+    try:
+        until(lambda: queue.cluster.state(all_of_it) == "COMPLETED", 60, "what waits for both")
+    except AssertionError:
+        print(queue.output(), queue.cluster.run("squeue", "-t", "all", "-o", "%i %T %E %r"))
+        raise
+    lives = sorted(line for line in queue.lines() if line != "end")
+    assert lives == ["1 alpha beta"] * 2 + ["2 alpha beta"] * 2
+    assert after.read_text().split() == ["6"], "it began after the last of both"
+    assert {queue.cluster.state(job) for job in (f"{array}_1", f"{array}_2")} == {"COMPLETED"}
+    assert queue.cluster.state(one) == "PENDING", "no task has failed"
+    assert "the name same is taken: this is same-2" in queue.output()
+    keep(
+        "array of 2, `exec`, a fixed name", "2 tasks COMPLETED", "2 tasks COMPLETED over 2 starts each, same arguments"
+    )
+    keep("chain of `afterok`, `afternotok`", "begins after the last", "begins after the last successor")
+
+
+WINDOWS = {
+    "while it saves": ("", "", "saving", SAVES_LONG),
+    "while scontrol is slow": (
+        "scontrol",
+        '[ "$1" = write ] && touch {at} && sleep 4; exec $REAL "$@"',
+        "",
+        LEAVES,
+    ),
+    "before sbatch acts": ("sbatch", 'touch {at}; sleep 4; exec $REAL "$@"', "", LEAVES),
+    "before sbatch answers": ("sbatch", '$REAL "$@" > {at}.id; touch {at}; sleep 4; cat {at}.id', "", LEAVES),
+}
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+def test_a_job_that_its_user_cancels_has_no_successor(queue, window):
+    command, wrapper, word, script = WINDOWS[window]
+    at = queue.folder / "at"
+    if command:
+        queue.wrap(command, wrapper.format(at=at))
+    job = queue.submit(queue.run(script=script))
+    until(lambda: at.exists() if command else word in queue.lines(), 60, window)
+    queue.cluster.run("scancel", job)
+    assert queue.over(job) == "CANCELLED"
+    until(lambda: not [row for row in queue.rows() if row[2] in ("PENDING", "RUNNING")], 20, "no successor")
+    time.sleep(3.0)  # one that was on its way would be there now
+    assert [row for row in queue.rows() if row[2] != "CANCELLED"] == []
+    assert len(queue.lines()) == 1 + (not command), "nothing began again"
+    keep(f"scancel {window}", "CANCELLED", "CANCELLED, no successor ran")
+
+
+def test_a_successor_that_its_user_cancels_is_not_replaced(queue):
+    job = queue.submit(queue.run(script=LEAVES.replace("+ 3)", "+ 3600)")))
+    assert queue.over(job) == "COMPLETED"
+    ((id_, _, state, _),) = queue.rows()
+    assert state == "PENDING"
+    queue.cluster.run("scancel", id_)
+    assert queue.over(id_) == "CANCELLED" and len(queue.rows()) == 1
+    keep("scancel while the successor is pending", "CANCELLED", "CANCELLED, no other")
+
+
+def test_a_wrapped_command_returns_and_an_allocation_has_none_to_submit(queue):
+    asked = ("sbatch", "--parsable", f"--output={queue.folder}/out-%j", "--open-mode=append", "--wrap", queue.run())
+    queue.jobs.append(queue.cluster.run(*asked, env={**queue.house.env, "PYTHONPATH": ""}).strip())
+    until(lambda: "end" in queue.lines(), 90, "the end of its successor")
+    assert len(queue.lines()) == 3
+    keep("`--wrap`", "COMPLETED", "COMPLETED over 2 starts")
+    line = queue.run().splitlines()[-1]
+    done = subprocess.run(
+        ["salloc", "-N1", "bash", "-c", line],
+        env={**queue.cluster.env, **queue.house.env, "PYTHONPATH": ""},
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    assert done.returncode == 2 and "--resubmit: only in a Slurm batch script" in done.stderr, done.stderr
+    assert len(queue.lines()) == 3, "nothing began"
+    keep("`salloc`", "runs", "`--resubmit` refused before the start; without it as alone")
+
+
+def dirty_now(folder: Path) -> str:
+    """A grid that every day is dirty at this hour and for five more."""
+    now = datetime.now(timezone.utc).replace(minute=0, second=0, microsecond=0)
+    rows = [(now + timedelta(hours=h), 900 if h % 24 < 6 or h % 24 > 21 else 100) for h in range(-480, 48)]
+    text = "".join(f"{at:%Y-%m-%dT%H:%M:%SZ},{value}\n" for at, value in rows)
+    (folder / "grid.csv").write_text("time_utc,carbon_g_per_kwh\n" + text)
+    return f"--zone DE --grid {folder}/grid.csv --budget 24h"
+
+
+def test_a_start_that_waits_is_waited_for_in_the_queue(queue):
+    line = queue.run(f"{dirty_now(queue.folder)} --resubmit").replace("--intensity 300 ", "")
+    job = queue.submit(line.replace("--work 10h", "--work 1m"), "--time=2")
+    assert queue.over(job) == "COMPLETED"
+    ((id_, _, state, _),) = queue.rows()
+    shown = queue.cluster.run("scontrol", "-o", "show", "job", id_)
+    assert state == "PENDING" and "TimeLimit=00:02:00" in shown
+    assert int(re.search(r"starting in (\d+) s", queue.output())[1]) > 3600
+    assert not queue.lines(), "it has not begun"
+    keep("limit before the start, `--resubmit`", "runs at once", "back in the queue at once, until its clean hours")
+
+
+def test_without_a_successor_no_plan_begins_after_the_limit(queue):
+    line = queue.run(dirty_now(queue.folder)).replace("--intensity 300 ", "")
+    queue.submit(line.replace("--work 10h", "--work 1m"), "--time=2")
+    until(queue.lines, 60, "its start")
+    queue.said("its time limit ends it")
+    keep("limit before the start", "runs at once", "runs at once, and says so")
+
+
+def test_a_lowered_limit_is_seen_and_a_suspended_job_named(queue):
+    folder = queue.folder / "f"
+    folder.mkdir()
+    (queue.folder / "train.py").write_text(SCRIPT)
+    train = shlex.join([sys.executable, str(queue.folder / "train.py"), str(folder), "10000000", "none"])
+    run = f"{sys.executable} -m carbontui.cli run --intensity 300 --work 10h --resubmit -- {train}\n"
+    job = queue.submit(run, "--time=60")
+    got = folder / "got"
+    until(lambda: got.exists() and len(got.read_text().splitlines()) > 30, 60, "steps")
+    queue.cluster.run("scontrol", "suspend", job)
+    queue.house.env |= {"CARBONTUI_HOME": queue.house.env["CARBONTUI_HOME"]}
+    told = until(lambda: "SUSPENDED" in (s := queue.house.cli("status").stdout) and s, 30, "the word")
+    assert "paused" in told.lower()
+    queue.cluster.run("scontrol", "resume", job)
+    queue.cluster.run("scontrol", "update", f"JobId={job}", "TimeLimit=2")
+    lowered = time.monotonic()
+    queue.said("continues as Slurm job", 120)
+    assert time.monotonic() - lowered < 120, "before its lowered limit has ended it"
+    assert queue.over(job) == "COMPLETED" and "saved" in got.read_text()
+    keep("suspend and resume", "SUSPENDED, then RUNNING", "SUSPENDED by name, then RUNNING")
+    keep("limit lowered while it runs", "TIMEOUT, all since the last save lost", "saved before it, continues")
