@@ -57,6 +57,19 @@ def verdict(status: protocol.Status) -> str:
     return f"{told}, {figures.signed(-part, figures.percent)} (run now {figures.grams(status.run_now_g)})"
 
 
+def forecast_off(status: protocol.Status) -> str:
+    """'forecast off by 9 % these 7 days': a day ahead where that was judged; '' where nothing was."""
+    one = min(status.forecast_errors, key=lambda one: abs(one.lead_h - 24), default=None)
+    if one is None:
+        return ""
+    days = max(1, round(one.hours / 24))
+    return (
+        f"forecast off by {figures.percent(one.error)} these {figures.count(days)} days"
+        if days > 1
+        else (f"forecast off by {figures.percent(one.error)} this day")
+    )
+
+
 def in_time(status: protocol.Status) -> str:
     """'Wed 14:56, 64 min before the deadline' of a job that is done; when it ended of another."""
     ended = units.from_iso(status.ended_at)

@@ -72,9 +72,8 @@ def _show(first: Callable[[], Screen[str | None]], ascii: bool, mouse: bool = Tr
 
     terminal.load_first()
     terminal.prefer_still()
-    from carbontui.tui.app import CarbonApp
-
     from carbontui import paths
+    from carbontui.tui.app import CarbonApp
 
     kept = paths.state_dir() / "theme"
     CarbonApp(first, ascii=terminal.ascii_alone(ascii), kept_theme=kept).run(mouse=mouse)

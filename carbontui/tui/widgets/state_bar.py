@@ -4,6 +4,7 @@ the numbers are not real."""
 from __future__ import annotations
 
 import textwrap
+import time
 
 from rich.cells import set_cell_size
 
@@ -14,6 +15,8 @@ from carbontui.tui.picture import Picture
 from carbontui.tui.widgets.cells import CellRow, Cells, spread, width_of
 
 _NAME_LEAST = 8
+READ_S = 3.0
+"""A headline of a replay stands at least this long."""
 
 
 class StateBar(Cells):
@@ -21,14 +24,27 @@ class StateBar(Cells):
 
     picture: Picture | None = None
     connection = Connection("connecting")
+    _since_s = 0.0
     age = ""
     error = ""
     """Of a failed job, the last line of its traceback."""
     readonly = False
 
     def show(self, picture: Picture | None, connection: Connection, age_s: float) -> None:
-        self.picture, self.connection, self.age = picture, connection, words.age(age_s)
+        self.connection, self.age = connection, words.age(age_s)
+        now_s = time.monotonic()
+        if not self._still_read(picture, now_s):
+            self.picture, self._since_s = picture, now_s
         self.redraw()
+
+    def _still_read(self, picture: Picture | None, now_s: float) -> bool:
+        """Whether what stands there is to stay a while: a replay plans every second or two, faster than one reads."""
+        shown = self.picture
+        if shown is None or picture is None or picture.series.replay_speed is None or now_s - self._since_s >= READ_S:
+            return False
+        old, new = shown.status, picture.status
+        applied = (one.situation and one.situation.applied for one in (old, new))
+        return old.state == new.state and len(set(applied)) == 1 and old.override == new.override
 
     def draw(self, width: int, height: int) -> list[CellRow]:
         picture = self.picture

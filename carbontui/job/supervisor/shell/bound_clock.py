@@ -1,4 +1,4 @@
-"""Binds a replay's clock to the steps of its training, so that a busy machine slows the day down and nothing is late."""
+"""Binds a replay's clock to the steps of its training: a busy machine slows the day down, and nothing is late."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ def due(state: JobState, unheard_s: float | None) -> bool:
     """Whether the clock stands: the command has not come to its first step, has made its last one, or is not heard."""
     total, step = state.progress.steps_total, state.progress.step
     if (
-        state.decision.state not in ("starting", "running", "throttled")
+        state.decision.state not in ("starting", "running", "throttled", "pausing")
         or state.decision.state not in protocol.LIVE_STATES
     ):
         return False
-    return step == 0 or (total is not None and step >= total) or unheard_s is None or unheard_s > SILENT_S
+    if step == 0 or (total is not None and step >= total):
+        return True
+    return state.decision.state != "pausing" and (unheard_s is None or unheard_s > SILENT_S)
 
 
 def bind(state: JobState, unheard_s: float | None, wall_s: float) -> None:
