@@ -70,14 +70,17 @@ def forecast_off(status: protocol.Status) -> str:
     )
 
 
-def in_time(status: protocol.Status) -> str:
-    """'Wed 14:56, 64 min before the deadline' of a job that is done; when it ended of another."""
+def in_time(status: protocol.Status, *, brief: bool = False) -> str:
+    """'Wed 14:56, 64 min before the deadline (16:00)' of a job that is done, `brief` '64 min early'; else when it
+    ended."""
     ended = units.from_iso(status.ended_at)
     begun = units.from_iso(status.budget.start) if status.budget else ended
     when = figures.clock(ended, begun)
     if status.state == "done" and status.budget and status.budget.deadline:
         slack = units.from_iso(status.budget.deadline) - ended
-        return f"{when}, {figures.duration(abs(slack))} {'before' if slack >= 0 else 'after'} the deadline"
+        side = ("early", "late") if brief else ("before the deadline", "after the deadline")
+        told = f"{when}, {figures.duration(abs(slack))} {side[slack < 0]}"
+        return told if brief else f"{told} ({figures.clock(units.from_iso(status.budget.deadline), begun)})"
     return when
 
 

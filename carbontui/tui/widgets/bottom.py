@@ -77,8 +77,8 @@ class Summary(PictureCells):
             return words.marked("", words.mark(picture.status, field))
 
         status = picture.status
-        rows = [row for row in summary(status, of) if not self.brief or row[0] in _LEAST_OF_ALL]
-        rows += () if self.brief else self.added
+        least = () if self.added else _LEAST_OF_ALL
+        rows = [*(row for row in summary(status, of) if not self.brief or row[0] in least), *self.added]
         yours = "carbontui run ... -- python train.py"
         return [*rows, ("now yours", yours)] if status.replayed and status.state == "done" else rows
 

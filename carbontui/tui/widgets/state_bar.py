@@ -115,7 +115,7 @@ class StateBar(Cells):
         ink = "running" if "−" in said else "warning" if "+" in said else "strong"
         row += [(said, ink)] if said else []
         if picture.over:
-            later = [f"ended {account.in_time(status)}"]
+            later = [f"ended {account.in_time(status, brief=True)}"]
         else:
             coming = situation.next_change(status, picture.plan, picture.now_s)
             brief = coming.rpartition(", in ")[0] or coming  # cut short, 'in 4 h 36' would read as 'in 4 h'
