@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+from msgspec import structs
 from states import decided, spec
 
 from carbontui.job import budget as budgets
@@ -23,7 +24,7 @@ def job(file: Path) -> JobState:
 
 
 def stepped(state: JobState, step: int) -> JobState:
-    return replace(state, progress=replace(state.progress, step=step))
+    return replace(state, progress=structs.replace(state.progress, step=step))
 
 
 def test_the_clock_waits_for_the_first_step_and_stops_after_the_last(tmp_path: Path) -> None:
