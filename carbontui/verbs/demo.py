@@ -19,11 +19,11 @@ from carbontui.power.curves import public
 from carbontui.verbs import run
 from carbontui.verbs.support.command import Failure, Finite, refused
 
-WORK_S, DAY_S = 10 * 3600.0, 25 * 3600.0
+WORK_S, DAY_S = 10 * 3600.0, 24 * 3600.0
 SECONDS = 45.0
 """Wall seconds of the day; its clock goes with the steps of the training, so a busy machine takes longer."""
-START = "2020-04-14T15:00:00Z"
-"""A Tuesday afternoon in April 2020: the evening peak is ahead, then a night and a sunny noon. The forecast of then was
+START = "2020-04-14T16:00:00Z"
+"""A Tuesday evening in April 2020: the peak is ahead, then a night and a sunny noon. The forecast of then was
 off by 9 %, and inside its band throughout."""
 PACE_S = 0.06
 """A step takes this long. The models need a tenth of it on an idle core, so a busy machine keeps up."""
@@ -42,7 +42,7 @@ def has_nvidia() -> bool:
 @click.option("--seconds", type=Finite(20, 3600), default=SECONDS, help="About how long it takes.")
 @click.option("--detach", is_flag=True, help="Return at once and print the job's id.")
 def demo(seconds: float, detach: bool) -> None:
-    """Train a small model for 10 h within 25 h, on a recorded German day, replayed.
+    """Train a small model for 10 h within 24 h, on a recorded German day, replayed.
 
     Watts are real where an NVIDIA GPU is found, else of a simulated GPU that follows the training's own steps. The
     model is a small transformer where PyTorch is installed, else one in NumPy.
@@ -67,7 +67,7 @@ def demo(seconds: float, detach: bool) -> None:
             by=link.whoami(),
             zone="DE",
             grid=str(recorded.example_path()),
-            budget="25h",
+            budget="24h",
             work_s=WORK_S,
             steps=steps,
             ref_rate=steps / WORK_S,
@@ -78,7 +78,7 @@ def demo(seconds: float, detach: bool) -> None:
         )
         model = "a small PyTorch model" if torch else 'a small NumPy model (PyTorch: pip install "carbontui[demo]")'
         click.echo(
-            f"{steps} steps of {model} stand for 10 h of training; 25 h of recorded German grid data, replayed "
+            f"{steps} steps of {model} stand for 10 h of training; 24 h of recorded German grid data, replayed "
             f"{speed:.0f} times faster than real time, take about {seconds:.0f} s",
             err=True,
         )

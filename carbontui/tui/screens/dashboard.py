@@ -272,7 +272,7 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, Overruling):
         # a job without a journal has no series: its output is worth more than two empty charts
         self.set_class(picture.over and picture.series.watts is None, "-nocharts")
         summary = self.query_one(Summary)
-        summary.display, summary.brief = picture.over, height < 30
+        summary.display, summary.brief = picture.over, height < (30 if picture.status.state == "done" else 21)
         summary.styles.height = summary.wanted(picture, width)
 
     # --- the budget ---
