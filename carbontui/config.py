@@ -39,12 +39,6 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """ISO code of every price; never guessed."""
     price_per_kwh: float | None = None
     """A flat electricity price, used if no provider gives one."""
-    host_w: NonNegative = 0.0
-    """Watts of the machine besides GPU and CPU, counted while the job exists."""
-    pue: Annotated[float, msgspec.Meta(ge=1, le=10)] = 1.0
-    """Power usage effectiveness of the building: multiplies every joule."""
-    count_idle: bool = False
-    """Whether an idle GPU before a delayed start is charged to the job."""
 
 
 class Settings(Terms, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -57,6 +51,14 @@ class Settings(Terms, frozen=True, kw_only=True, forbid_unknown_fields=True):
     on_budget: str = "warn,cap,ask"
     """Actions, in this order, when a carbon, cost or energy budget will be exceeded: any of warn, cap, ask, pause,
     stop."""
+    boundary: Literal["held", "always-on", "given-back"] | None = None
+    """Who pays for boards and host that idle (account/boundary.py); if omitted: guessed, and said."""
+    idle_limit: str | None = None
+    """The longest stillness on boards that are held, like "30m", or "none"; if omitted: 30 min under a scheduler."""
+    host_w: Annotated[float, msgspec.Meta(ge=0, le=1e6)] | None = None
+    """Watts of the machine besides GPU, CPU and memory; if omitted: measured, else by the kind of machine."""
+    pue: Annotated[float, msgspec.Meta(ge=1, le=10)] | None = None
+    """Power usage effectiveness of the building: multiplies every joule. If omitted: by the kind of machine."""
     intensity: Annotated[float, msgspec.Meta(gt=0, le=5000)] | None = None
     """Your own carbon intensity for all hours, gCO2/kWh; no source is queried then."""
     gpu: str | None = None

@@ -411,7 +411,20 @@ class AllowanceStatus(Struct, frozen=True, kw_only=True):
     expected: float | None = None
     used_up_at: Time | None = None
     act: str | None = None
-    """The action in force: warn, cap, ask, pause or stop."""
+    """The action in force: warn, cap, ask, pause, stop or stop!."""
+
+
+class BoundaryStatus(Struct, frozen=True, kw_only=True):
+    """What the account counts: `why` and `counted` in words."""
+
+    kind: Literal["held", "always-on", "given-back"]
+    why: str = ""
+    counted: str = ""
+    idle_limit_s: float | None = None
+    """The longest stillness on boards that are held; null: unlimited."""
+    host_w: float = 0.0
+    """What counts besides boards, CPU and memory."""
+    pue: float = 1.0
 
 
 class Status(Struct, frozen=True, kw_only=True):
@@ -458,6 +471,7 @@ class Status(Struct, frozen=True, kw_only=True):
     """Null from versions that did not keep it."""
     excluded: tuple[Excluded, ...] = ()
     coverage: Coverage | None = None
+    boundary: BoundaryStatus | None = None
     at_end: AtEnd | None = None
     """Expected totals at the end of the work; null while unknown, and once the job is over."""
     estimate: Estimate | None = None
@@ -472,6 +486,8 @@ class Status(Struct, frozen=True, kw_only=True):
     certificate: Certificate | None = None
     notices: tuple[str, ...] = ()
     """Notices for the user, one line each (simulated device, lost feed, stale lease, unguarded...)."""
+    notice_keys: tuple[str, ...] = ()
+    """What each of them is about: with the same key, only figures are new."""
     provenance: dict[str, Provenance] = {}
 
     @property

@@ -88,15 +88,15 @@ class Lived:
         return seconds
 
     def drew(self, joules: float, state: str, *, gpu: bool) -> None:
-        """Joules booked in `state`; negative ones are taken back."""
+        """Joules booked in `state`; negative ones are taken back, or nobody's."""
         if state in EXCLUDED:
             apart = self.of(state)
             if gpu:
-                apart.gpu_j = max(0.0, apart.gpu_j + joules)
+                apart.gpu_j += joules
             else:
-                apart.rest_j = max(0.0, apart.rest_j + joules)
+                apart.rest_j += joules
         elif state in AT_SPEED:
-            self.at_speed_j = max(0.0, self.at_speed_j + joules)
+            self.at_speed_j += joules
 
     def of(self, reason: str) -> Apart:
         return self.excluded.setdefault(reason, Apart())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -15,6 +15,7 @@ from carbontui.grid.types import Series
 from carbontui.plan.planner import solve
 from carbontui.plan.problem import Problem, ProblemError, ProblemLevel, problem_from_dict
 from carbontui.plan.results import Schedule
+from carbontui.plan.rolling import replan
 
 PAUSE_S, RESUME_S, SWITCH_W = 20.0, 45.0, 300.0
 """Seconds to pause and to resume, and watts while switching (at 650 W at full speed); assumed, not measured."""
@@ -51,12 +52,24 @@ def on_hours(job: AssumedJob, grid: Hours, work_s: float, start_s: float, end_s:
 
 
 def planned(
-    job: AssumedJob, grid: Hours, work_s: float, start_s: float, deadline_s: float, *, tol: float
+    job: AssumedJob,
+    grid: Hours,
+    work_s: float,
+    start_s: float,
+    deadline_s: float,
+    *,
+    tol: float,
+    idle_limit_s: float = math.inf,
 ) -> tuple[Problem, Schedule]:
-    """The problem and its plan; work that does not fit is done after the deadline, on the intensity of those hours, not
-    on that of the last hour before it. Raises ValueError."""
+    """The problem and its plan, which stands still for `idle_limit_s` at a stretch at most; work that does not fit is
+    done after the deadline, on the intensity of those hours, not on that of the last hour before it. Raises
+    ValueError."""
     problem = on_hours(job, grid, work_s, start_s, deadline_s)
-    found = solve(problem, tol=tol)
+    found = (
+        solve(problem, tol=tol)
+        if idle_limit_s == math.inf
+        else replan(problem, None, tol=tol, max_pause_s=idle_limit_s)[0]
+    )
     if not found.late_s:
         return problem, found
     longer = on_hours(job, grid, work_s, start_s, deadline_s + found.late_s)
@@ -183,6 +196,18 @@ class Grid:
     @property
     def step_s(self) -> float:
         return self.series.rows[0].dur_s
+
+    def at(self, moment: float) -> float:
+        """The value of the row that contains `moment`."""
+        return self.values[max(0, bisect_right(self.starts, moment) - 1)]
+
+    def values_of(self, start_s: float, end_s: float) -> list[float]:
+        """The values of the rows that begin in the interval."""
+        return self.values[bisect_left(self.starts, start_s) : bisect_left(self.starts, end_s)]
+
+    def end_of_step(self, moment: float) -> float:
+        """The end of the data's step in which `moment` lies: its value is known from its start on, as when live."""
+        return (moment // self.step_s + 1) * self.step_s
 
     def covers(self, start_s: float, end_s: float) -> bool:
         """Whether the series covers the whole interval."""

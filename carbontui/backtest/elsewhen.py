@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
-
-from msgspec import structs
 
 from carbontui import units
 from carbontui.account.compare import Elsewhere, Work
 from carbontui.account.expected_end import Stretch, to_come
-from carbontui.backtest.assumed_job import AssumedJob, assumed, on_hours
+from carbontui.backtest.assumed_job import assumed, on_hours
+from carbontui.backtest.bounded import bounded
 from carbontui.backtest.signals import ExpectedSignal
 from carbontui.grid.types import GridForecast
 from carbontui.plan.planner import solve
@@ -66,20 +64,10 @@ def within_budgets(work: Work, outlook: GridForecast, factors: Iterable[float], 
     """The best plan of the work, started now or later, within each multiple of its time at full speed. Levels are those
     expected of any board from public measurements. Raises ProblemError where the forecast is too short."""
     grid = ExpectedSignal(outlook)
+    job = bounded(assumed(work.boards_w, caps=True, running=False), "given-back", host_w=work.rest_w)
     found = []
     for factor in factors:
-        plan = solve(on_hours(_job(work), grid, work.work_s, now_s, now_s + factor * work.work_s))
+        plan = solve(on_hours(job, grid, work.work_s, now_s, now_s + factor * work.work_s))
         how = f"certified within {figures.percent(plan.gap, 2)}; {outlook.how}: {outlook.source}"
         found.append(Elsewhere(f"{factor:g}x", work.work_s / plan.finish_s, plan.finish_s, plan.kwh, plan.gco2, how))
     return found
-
-
-def _job(work: Work) -> AssumedJob:
-    """The assumed job with the rest of the machine's watts added while the job exists (levels but off, switches)."""
-    shape = assumed(work.boards_w, caps=True, running=False).shape
-    levels = tuple(
-        level if level.name == "off" else structs.replace(level, power_w=level.power_w + work.rest_w)
-        for level in shape.levels
-    )
-    switch_w = tuple(tuple(watts + work.rest_w for watts in row) for row in shape.switch_w)
-    return AssumedJob(replace(shape, levels=levels, switch_w=switch_w))

@@ -1,14 +1,15 @@
 """Forecasts as known at a past time: published ones with their error at that hour, and our own.
 
-Nothing later than the first edge (now) is read, except that the value of the current slot counts as known, as in a
-live feed.
+Nothing that begins later than the first edge (now) is read: the value of the data's own step in which now lies counts
+as known, as in a live feed, and of a longer slot no more than that step.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter, itemgetter
 from pathlib import Path
@@ -20,10 +21,16 @@ from carbontui.grid.issues import Issue
 from carbontui.plan.problem import ProblemError
 from carbontui.units import from_iso
 
+PLAIN_ERROR = 0.1
+"""Standard error of a published forecast as a share of its value, where nothing is known of it."""
 NOWCAST_FADE = 0.9
 """Share of a published forecast's current error that remains an hour later, measured on the CarbonCast data set."""
 ISSUES_S = 28 * 86400.0
 """The forecaster gets the published issues of this long before now."""
+BAND = 2.563
+"""Standard deviations in an 80 % band."""
+PUBLISHED_AT_S = 18 * 3600.0
+"""Second of the UTC day from which tomorrow's day-ahead prices are known, everywhere."""
 REFIT_S = 28 * 86400.0
 """The forecaster is fitted again after this long."""
 LEAST_HISTORY_S = 60 * 86400.0
@@ -53,6 +60,9 @@ class Predictor(Protocol):
     """Expected gCO2/kWh of each slot between `edges` (epoch seconds; one value fewer), as known at `edges[0]`."""
 
     def __call__(self, edges: Sequence[float]) -> list[float]: ...
+
+    def spread(self, edges: Sequence[float]) -> list[float]:
+        """One standard deviation of each."""
 
 
 def load_issues(path: str | Path) -> list[ForecastIssue]:
@@ -91,43 +101,70 @@ class PublishedForecast:
     def __call__(self, edges: Sequence[float]) -> list[float]:
         now = edges[0]
         issue = self.issues[bisect_right(self.issues, now, key=ISSUED) - 1]
-        present = self.grid.mean(now, edges[1])
-        error = present - issue.at(now) if self.nowcast else 0.0
-        middles = [(a + b) / 2 for a, b in itertools.pairwise(edges)]
-        said = [max(0.0, issue.at(t) + error * NOWCAST_FADE ** ((t - now) / 3600)) for t in middles]
-        return [present, *said[1:]]
+        error = self.grid.at(now) - issue.at(now) if self.nowcast else 0.0
+
+        def ahead(a: float, b: float) -> float:
+            middle = (a + b) / 2
+            return max(0.0, issue.at(middle) + error * math.pow(NOWCAST_FADE, (middle - now) / 3600))
+
+        return _beside_known(self.grid, edges, ahead)
+
+    def spread(self, edges: Sequence[float]) -> list[float]:
+        """An issue says nothing of its error: `PLAIN_ERROR` of each value."""
+        return [PLAIN_ERROR * value for value in self(edges)]
+
+
+def _beside_known(grid: Grid, edges: Sequence[float], ahead: Callable[[float, float], float]) -> list[float]:
+    """Mean of each slot: the value of the step in which now lies as far as it reaches, beyond it `ahead(a, b)`."""
+    end = grid.end_of_step(edges[0])
+    present = grid.at(edges[0])
+    out = []
+    for a, b in itertools.pairwise(edges):
+        known = max(0.0, min(b, end) - a)
+        rest = ahead(max(a, end), b) * (b - a - known) if b > end else 0.0
+        out.append((present * known + rest) / (b - a))
+    return out
 
 
 class OwnForecast:
-    """carbontui's own forecaster, fitted on past values only, again every four weeks."""
+    """carbontui's own forecaster, fitted on past values only, again every four weeks. `signed`: values may be
+    negative, as prices are."""
 
-    def __init__(self, grid: Grid, issues: list[ForecastIssue]) -> None:
-        self.grid, self.issues = grid, issues
+    def __init__(self, grid: Grid, issues: Sequence[ForecastIssue] = (), *, signed: bool = False) -> None:
+        self.grid, self.issues, self.signed = grid, issues, signed
         self.model: Any = None
         self.fitted_s = float("-inf")
-        self.given: dict[float, tuple[float, list[float]]] = {}
+        self.given: dict[float, tuple[list[float], list[float]]] = {}
 
     def __call__(self, edges: Sequence[float]) -> list[float]:
-        step = self.grid.step_s
-        now = edges[0]
-        # the current step is known: the forecast begins with the next one
-        begin = (now // step + 1) * step
-        first, values = self._forecast(begin, edges[-1])
-        present = self.grid.mean(now, edges[1])
-        out = []
-        for a, b in itertools.pairwise(edges):
-            index = int(((a + b) / 2 - first) // step)
-            out.append(present if index < 0 else max(0.0, values[min(index, len(values) - 1)]))
-        return [present, *out[1:]]
+        begin = self.grid.end_of_step(edges[0])  # the current step is known: the forecast begins with the next one
+        return _beside_known(self.grid, edges, self.ahead(begin, edges[-1]))
 
-    def _forecast(self, begin: float, end: float) -> tuple[float, list[float]]:
-        if begin in self.given and begin + len(self.given[begin][1]) * self.grid.step_s >= end:
+    def spread(self, edges: Sequence[float]) -> list[float]:
+        """Half of the 80 % band, in standard deviations; none of what is known."""
+        begin = self.grid.end_of_step(edges[0])
+        width = self.ahead(begin, edges[-1], 1)
+        return [width(max(a, begin), b) if b > begin else 0.0 for a, b in itertools.pairwise(edges)]
+
+    def ahead(self, begin: float, end: float, row: int = 0) -> Callable[[float, float], float]:
+        """The mean forecast (row 1: its standard deviation) over an interval, as known at `begin`."""
+        step, values = self.grid.step_s, self._forecast(begin, end)[row]
+
+        def mean(a: float, b: float) -> float:
+            low = min(int((a - begin) // step), len(values) - 1)
+            steps = values[low : max(low + 1, math.ceil((b - begin) / step - 1e-9))]
+            return math.fsum(steps) / len(steps)
+
+        return mean
+
+    def _forecast(self, begin: float, end: float) -> tuple[list[float], list[float]]:
+        if begin in self.given and begin + len(self.given[begin][0]) * self.grid.step_s >= end:
             return self.given[begin]
         from carbontui.grid.forecast import Forecaster
 
         until = bisect_right(self.grid.starts, begin - 1.0)
         if self.model is None or not 0 <= begin - self.fitted_s < REFIT_S:
-            self.model = Forecaster.fit(self.grid.starts[:until], self.grid.values[:until])
+            self.model = Forecaster.fit(self.grid.starts[:until], self.grid.values[:until], signed=self.signed)
             self.fitted_s = begin
         since = max(0, until - int(5 * 7 * 86400 / self.grid.step_s))
         low, high = (bisect_right(self.issues, until_s, key=ISSUED) for until_s in (begin - ISSUES_S, begin))
@@ -141,5 +178,63 @@ class OwnForecast:
                 for one in self.issues[low:high]
             ],
         )
-        self.given = {begin: (begin, [float(value) for value in found.mean])}
+        least = -math.inf if self.signed else 0.0
+        mean = [max(least, float(value)) for value in found.mean]
+        self.given = {begin: (mean, [float(wide) for wide in (found.hi - found.lo) / BAND])}
         return self.given[begin]
+
+
+class Tariff:
+    """Prices that are known for all time."""
+
+    def __init__(self, grid: Grid) -> None:
+        self.grid = grid
+
+    def __call__(self, edges: Sequence[float]) -> list[float]:
+        return self.grid.slots(list(edges))
+
+    def spread(self, edges: Sequence[float]) -> list[float]:
+        return [0.0] * (len(edges) - 1)
+
+
+class DayAhead:
+    """Prices as a day-ahead market publishes them: all of today's, tomorrow's from 18:00 UTC, and beyond those our own
+    forecast, or the same time of the last known day where the history is too short to learn from."""
+
+    def __init__(self, grid: Grid) -> None:
+        self.grid = grid
+        self.own = OwnForecast(grid, signed=True)
+
+    def __call__(self, edges: Sequence[float]) -> list[float]:
+        end = self._published(edges[0])
+        ahead = self._ahead(end, edges[-1])
+        return [self._mean(a, b, end, ahead) for a, b in itertools.pairwise(edges)]
+
+    def spread(self, edges: Sequence[float]) -> list[float]:
+        """None of the published prices; beyond them the forecast's."""
+        end = self._published(edges[0])
+        width = self.own.ahead(end, edges[-1], 1) if self._learns(end) and edges[-1] > end else None
+        return [width(max(a, end), b) if width and b > end else 0.0 for a, b in itertools.pairwise(edges)]
+
+    def _published(self, now: float) -> float:
+        day = now // 86400
+        return min(self.grid.end_s, (day + (2 if now - day * 86400 >= PUBLISHED_AT_S else 1)) * 86400)
+
+    def _learns(self, end: float) -> bool:
+        return end - self.grid.start_s >= LEAST_HISTORY_S
+
+    def _ahead(self, end: float, until: float) -> Callable[[float, float], float]:
+        if self._learns(end) and until > end:
+            return self.own.ahead(end, until)
+
+        def day_before(a: float, b: float) -> float:
+            back = math.ceil((b - end) / 86400) * 86400
+            return self.grid.mean(a - back, b - back)
+
+        return day_before
+
+    def _mean(self, a: float, b: float, end: float, ahead: Callable[[float, float], float]) -> float:
+        known = max(0.0, min(b, end) - a)
+        published = self.grid.mean(a, a + known) * known if known else 0.0
+        rest = ahead(max(a, end), b) * (b - a - known) if b > end else 0.0
+        return (published + rest) / (b - a)

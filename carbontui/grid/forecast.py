@@ -59,7 +59,7 @@ class _Band:
                 continue
             for origin, (lo, hi) in self.given.items():
                 ahead = target - origin
-                if 0 <= ahead < lo.size:
+                if 0 <= ahead < min(lo.size, self.factor.size):
                     missed = not lo[ahead] <= value <= hi[ahead]
                     self.factor[ahead] *= np.exp(STEP_OF_ADAPTATION * (missed - MISS) / MISS)
         np.clip(self.factor, 0.5, 3.0, out=self.factor)

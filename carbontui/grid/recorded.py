@@ -54,12 +54,13 @@ def load(
 
 
 def load_price(path: str | Path, *, zone: str = "recorded") -> Series | None:
-    """The column `price_eur_per_kwh` (or `_per_mwh`, any ISO code) as a series in currency/kWh; None without one.
+    """The column `price_eur_per_kwh` (or `_per_mwh`, any ISO code) as a series in currency/kWh; None without. It may
+    be the only one: `time_utc,price_usd_per_mwh`.
 
     Negative prices are valid; an empty cell is a gap. Raises ValueError naming file, line and value.
     """
     path = Path(path)
-    header, lines = _cells(path)
+    header, lines = _cells(path, prices=True)
     column = next((n for n, name in enumerate(header) if PRICE_COLUMN.fullmatch(name)), None)
     if column is None:
         return None
@@ -68,7 +69,7 @@ def load_price(path: str | Path, *, zone: str = "recorded") -> Series | None:
     currency, kwh = named[1].upper(), 1000.0 if named[2] == "mwh" else 1.0
 
     def value(text: str, where: str) -> float:
-        return _number(text, where) / kwh
+        return number(text, where) / kwh
 
     priced = [(line, cells) for line, cells in lines if len(cells) > column and cells[column].strip()]
     rows = _rows(path, header, priced, column, value)
@@ -131,16 +132,18 @@ def lines_of(path: Path) -> list[list[str]]:
     return lines
 
 
-def _cells(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
-    """The column names, and the line number and cells of each data line."""
+def _cells(path: Path, *, prices: bool = False) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    """The column names, and the line number and cells of each data line. `prices`: the second may be a price."""
     lines = lines_of(path)
     header = [cell.strip() for cell in lines[0]] if lines else []
-    if header[:1] != ["time_utc"] or header[1:2] not in (["carbon_g_per_kwh"], ["value"]):
+    priced = prices and len(header) > 1 and PRICE_COLUMN.fullmatch(header[1])
+    if header[:1] != ["time_utc"] or (header[1:2] not in (["carbon_g_per_kwh"], ["value"]) and not priced):
         raise ValueError(f"{path}, line 1: expected 'time_utc,carbon_g_per_kwh', found {','.join(header)[:60]!r}")
     return header, [(number, cells) for number, cells in enumerate(lines[1:], start=2) if any(cells)]
 
 
-def _number(text: str, where: str) -> float:
+def number(text: str, where: str) -> float:
+    """A finite number. Raises ValueError naming `where`."""
     try:
         value = float(text)
     except ValueError:
@@ -151,7 +154,7 @@ def _number(text: str, where: str) -> float:
 
 
 def _intensity(text: str, where: str) -> float:
-    value = _number(text, where)
+    value = number(text, where)
     if not 0 <= value <= HIGHEST_G_PER_KWH:
         raise ValueError(f"{where}: {text!r} is not a carbon intensity in gCO2/kWh (0 to {HIGHEST_G_PER_KWH:g})")
     return value

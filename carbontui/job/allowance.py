@@ -10,9 +10,10 @@ from carbontui import units
 from carbontui.protocol import Statement, statement
 
 AllowanceKind = Literal["carbon", "cost", "energy"]
-OnBudget = Literal["warn", "cap", "ask", "pause", "stop"]
+OnBudget = Literal["warn", "cap", "ask", "pause", "stop", "stop!"]
 KINDS: tuple[AllowanceKind, ...] = ("carbon", "cost", "energy")
-ACTS: tuple[OnBudget, ...] = ("warn", "cap", "ask", "pause", "stop")
+ACTS: tuple[OnBudget, ...] = ("warn", "cap", "ask", "pause", "stop", "stop!")
+"""`stop` leaves with a checkpoint; `stop!` interrupts (INT, then TERM and KILL), whether or not one can be written."""
 DEFAULT_ORDER: tuple[OnBudget, ...] = ("warn", "cap", "ask")
 MOST = 1e12
 """Upper bound in grams, currency or kWh."""

@@ -40,6 +40,8 @@ class Child:
     """This start is a try: the real start is still to come."""
     budget: str = ""
     """The allowance that ended it, as text; '' if none did."""
+    interrupted: bool = False
+    """That allowance did not wait for a checkpoint."""
     freeze_why: str = ""
     """Why the keeper did not freeze it although asked to."""
 
@@ -76,6 +78,7 @@ def exited(record: Mapping[str, Any]) -> Child:
         stopped=bool(record.get("stopped")),
         unloaded=bool(record.get("unloaded")),
         budget=str(record.get("budget") or ""),
+        interrupted=bool(record.get("interrupted")),
     )
 
 
@@ -95,7 +98,8 @@ def ending(child: Child) -> Ending:
     if child.unloaded:
         return Ending("unloaded", Why("exited", statement("unloaded_for_scheduler")))
     if child.budget:
-        return Ending("stopped", Why("budget_stop", statement("stopped_by_budget", budget=child.budget)))
+        how = "interrupted_by_budget" if child.interrupted else "stopped_by_budget"
+        return Ending("stopped", Why("budget_stop", statement(how, budget=child.budget)))
     if child.stopped:
         return Ending("stopped", Why("stop", statement("stopped")))
     if child.signal is not None:

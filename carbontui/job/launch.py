@@ -249,16 +249,19 @@ def spawn_keeper(spec: Mapping[str, Any], descriptors: tuple[int, ...] = ()) -> 
     """Start a keeper with its spec, detached, with these descriptors under the same numbers."""
     directory = Path(spec["job_dir"])
     with (directory / "carbontui.log").open("ab") as log:
-        keeper = subprocess.Popen(
-            [sys.executable, "-m", "carbontui.job.keeper", spec["job"]],
-            cwd=directory,
-            env=isolation.environment(os.environ),
-            stdin=subprocess.PIPE,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-            pass_fds=descriptors,
-        )
+        try:
+            keeper = subprocess.Popen(
+                [sys.executable, "-m", "carbontui.job.keeper", spec["job"]],
+                cwd=directory,
+                env=isolation.environment(os.environ),
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                pass_fds=descriptors,
+            )
+        except BlockingIOError:
+            raise LaunchError(isolation.TOO_FEW) from None
     assert keeper.stdin is not None
     with contextlib.suppress(BrokenPipeError):  # a keeper that exits at once is reported below
         # in ASCII: a path or an argument may contain bytes that are not text, which Python escapes and msgspec refuses

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from carbontui import config, units
+from carbontui.account.boundary import Kind
 from carbontui.job.clock import Clock, Standstills
 from carbontui.power.backends.declared import DeclaredBoards
 from carbontui.power.backends.simulated import SimulatedSpec
@@ -77,6 +78,19 @@ class Options(config.Terms, frozen=True, kw_only=True):
     """Actions, in this order, when one of these three will not be enough: see job/allowance.py."""
     intensity_g_per_kwh: float | None = None
     """The user's own value for all hours, in place of every source."""
+    boundary: Kind = "given-back"
+    """What its account counts; the default is that of jobs started by versions that had no other."""
+    boundary_why: str = ""
+    """The sign by which it was guessed (job/surroundings.py); '': as given."""
+    gives_back: bool = False
+    """An unload releases what is held."""
+    idle_limit_s: float | None = None
+    """The longest stillness on boards that are held."""
+    host_w: float | None = 0.0
+    """Watts of the machine besides GPU, CPU and memory; None: as measured, else by the kind of machine."""
+    pue: float = 1.0
+    pue_why: str = ""
+    """Where it comes from (job/surroundings.py); '': as given."""
     declared: DeclaredBoards | None = None
     """The user's figures for boards whose power cannot be read."""
     not_above_g: float | None = None

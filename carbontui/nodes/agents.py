@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from msgspec import structs
 
@@ -140,5 +141,13 @@ def _hosts(hosts: list[HostReading]) -> HostReading:
         cpu_w=None if None in cpu else sum(watts for watts in cpu if watts is not None),
         dram_w=sum(dram) if dram else None,
         how="measured" if all(host.how == "measured" for host in hosts) else "estimated",
+        idle_w=_sum(host.idle_w for host in hosts),
+        beside_w=_sum(host.beside_w for host in hosts),
         source="; ".join(dict.fromkeys(host.source for host in hosts if host.source)),
     )
+
+
+def _sum(watts: Iterable[float | None]) -> float | None:
+    """None where one is not known: a part would pass for the whole."""
+    known = list(watts)
+    return None if None in known else math.fsum(one or 0.0 for one in known)

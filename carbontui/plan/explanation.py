@@ -3,11 +3,13 @@ kind."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from itertools import groupby
 
 from msgspec.structs import replace
 
+from carbontui.plan.evaluation import evaluate
 from carbontui.plan.level_windows import walk
 from carbontui.plan.problem import Problem
 from carbontui.plan.results import Explanation, PolicyResult, Runner, Schedule, Verdict
@@ -55,9 +57,29 @@ def explain(problem: Problem, plan: Schedule, currency: str | None = None) -> Ex
         parked=parked,
         switching=switching,
     )
+    if currency and now is not None:
+        found = _with_rent(found, problem, plan, now, currency)
     if now is None or shared:  # the next best by grams alone is not a runner-up
         return found
     return _with_runner_up(found, problem, plan, rivals, now, money)
+
+
+def _with_rent(
+    explanation: Explanation, problem: Problem, plan: Schedule, now: PolicyResult, currency: str
+) -> Explanation:
+    """With what standing still costs where rent is due meanwhile, and what it saves of power and CO2."""
+    rented_s = rent = 0.0
+    for slot in walk(problem, plan.levels):
+        level = problem.levels[slot.level]
+        if not level.running and level.rent_per_h > 0:
+            rented_s += slot.use_s
+            rent += level.rent_per_h * slot.use_s / 3600.0
+    if rented_s <= 0:
+        return explanation
+    unrented = dataclasses.replace(problem, levels=tuple(replace(level, rent_per_h=0.0) for level in problem.levels))
+    power = evaluate(unrented, now.levels).cost - evaluate(unrented, plan.levels).cost
+    grams = now.gco2 - plan.gco2
+    return replace(explanation, rented_s=rented_s, rent=rent, power=power, grams=grams, currency=currency)
 
 
 def _with_runner_up(

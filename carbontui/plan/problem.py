@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
@@ -223,6 +224,18 @@ def shortened(problem: Problem, until_s: float) -> Problem:
         price_per_kwh=None if price is None else price[:keep],
         shadow_per_h=None if shadow is None else shadow[:keep],
     )
+
+
+def with_weight_added(problem: Problem, added: Sequence[float]) -> Problem:
+    """The problem with `added` units of the objective (T entries) on every kWh of a slot: in its prices where it weighs
+    money alone, else in its grams."""
+    if problem.beta > 0:
+        ci = tuple(c + a / problem.beta for c, a in zip(problem.ci_g_per_kwh, added, strict=True))
+        return replace(problem, ci_g_per_kwh=ci)
+    if problem.alpha <= 0:
+        return problem
+    prices = problem.price_per_kwh or (0.0,) * len(problem.dur_s)
+    return replace(problem, price_per_kwh=tuple(p + a / problem.alpha for p, a in zip(prices, added, strict=True)))
 
 
 def problem_from_dict(data: Any) -> Problem:

@@ -163,3 +163,9 @@ class Explanation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     runner_value: float = 0.0
     runner_w: float = 0.0
     """Watts while parked."""
+    rented_s: float = 0.0
+    """Seconds that it stands still while rent is due, and below what they cost and save, against running now."""
+    rent: float = 0.0
+    power: float = 0.0
+    grams: float = 0.0
+    currency: str = ""

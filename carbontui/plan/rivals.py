@@ -21,8 +21,8 @@ SUSPEND_ABOVE, RESUME_BELOW = 0.7, 0.3
 
 
 def baselines(problem: Problem) -> tuple[PolicyResult, ...]:
-    """'run now', 'constant NAME' for each running level, 'best window', 'cheapest slots', 'threshold', each
-    evaluated."""
+    """'run now', 'constant NAME' for each running level, 'best window', 'best window with caps', 'cheapest slots',
+    'threshold', each evaluated."""
     if problem.work_s <= problem.finish_tolerance:
         return (policy_result("run now", (), evaluate(problem, ())),)
     return evaluated(problem, schedules(build(problem)))
@@ -39,9 +39,14 @@ def schedules(graph: Graph) -> list[tuple[str, Ints]]:
     named = steady(graph)
     rest = _resting_level(graph)
     if rest is not None:
-        window = _best_window(graph, rest)
+        window = _best_window(graph, rest, graph.problem.fastest)
         if window is not None:
             named.append(("best window", window))
+        capped = [j for j, speed in enumerate(graph.speed) if speed > 0 and j != graph.problem.fastest]
+        found = [held for j in capped if (held := _best_window(graph, rest, j)) is not None]
+        if found:
+            best = int(np.argmin(ends(graph, np.array(found)).objective))
+            named.append(("best window with caps", found[best]))
         named.append(("cheapest slots", _cheapest(graph, rest)))
         named.append(("threshold", _threshold(graph, rest)))
     return named
@@ -115,32 +120,33 @@ def _resting_level(graph: Graph) -> int | None:
     return min(reachable)[1] if reachable else None
 
 
-def _best_window(graph: Graph, rest: int) -> Ints | None:
-    """Wait, then run at full speed without a break: the best start, found from cumulative sums."""
-    problem, fastest, at = graph.problem, graph.problem.fastest, np.arange(graph.slots)
-    resting, running = graph.cls_of_level[rest], graph.cls_of_level[fastest]
+def _best_window(graph: Graph, rest: int, level: int) -> Ints | None:
+    """Wait, then run at `level` without a break: the best start, found from cumulative sums."""
+    problem, at = graph.problem, np.arange(graph.slots)
+    resting, running = graph.cls_of_level[rest], graph.cls_of_level[level]
     wait_cost = graph.cost[:, resting, rest].copy()
     wait_cost[0] = graph.cost[0, graph.cls_of_level[problem.initial_level], rest]
     waited = np.concatenate([[0.0], np.cumsum(wait_cost)])[:-1]
-    cost, work = graph.cost[:, running, fastest], graph.work[:, running, fastest]
+    cost, work = graph.cost[:, running, level], graph.work[:, running, level]
     costs, works = np.cumsum(cost), np.cumsum(work)
     first = np.where(at == 0, graph.cls_of_level[problem.initial_level], resting)
-    enter_cost, enter_work = graph.cost[at, first, fastest], graph.work[at, first, fastest]
+    enter_cost, enter_work = graph.cost[at, first, level], graph.work[at, first, level]
     goal = works + (problem.work_s - enter_work)
     end = np.searchsorted(works, goal - problem.finish_tolerance)
     end = np.where(enter_work >= problem.work_s - problem.finish_tolerance, at, end)
     ok = end < graph.slots
     end = np.minimum(end, graph.slots - 1)
     with np.errstate(invalid="ignore"):
-        total = waited + enter_cost + costs[end] - costs - (works[end] - goal) * graph.rate[end, fastest]
+        total = waited + enter_cost + costs[end] - costs - (works[end] - goal) * graph.rate[end, level]
     started = graph.speed[problem.initial_level] > 0
     aged = at if started else at + problem.initial_age_slots
     ok &= (aged >= problem.min_pause_slots) | ((at == 0) if started else np.zeros(graph.slots, dtype=np.bool_))
     total = np.where(ok & np.isfinite(total), total, np.inf)
-    start = int(np.argmin(total))
-    if not np.isfinite(total[start]):
+    least = float(total.min())
+    if not np.isfinite(least):
         return None
-    return np.where(at < start, rest, fastest)
+    start = int(np.argmax(total <= least + 1e-9 * abs(least)))  # of equal ones the earliest, whatever sums round to
+    return np.where(at < start, rest, level)
 
 
 def _smooth(run: np.ndarray[tuple[int], np.dtype[np.bool_]], least_run: int, least_pause: int) -> None:

@@ -23,7 +23,7 @@ SILENT_NODE_S = 5.0
 
 Support = Literal["yes", "no_permission", "not_supported", "no_effect", "unknown", "lost"]
 PowerKind = Literal["avg1s", "instant", "unspecified", "module", "model"]
-Method = Literal["counter", "integrated", "gap", "model"]
+Method = Literal["counter", "integrated", "gap", "model", "unmetered"]
 How = Literal["measured", "estimated", "simulated"]
 Code = Literal[
     "applied",  # the limit was written and read back
@@ -139,6 +139,12 @@ class HostReading(Struct, frozen=True, omit_defaults=True):
     caps: dict[str, Capability] = {}
     jobs: int = 1
     """How many jobs share this machine."""
+    idle_w: float | None = None
+    """What of these CPU and memory watts would be drawn without the job's work."""
+    beside_w: float | None = None
+    """The job's part of what the machine draws besides boards, CPU and memory, where its supply is metered."""
+    beside_by: str = ""
+    """The meter of the supply."""
 
 
 class Readings(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -17,15 +17,15 @@ from carbontui.text import figures
 WIDTH, LEFT, RIGHT = 920.0, 62.0, 130.0
 PLOT = WIDTH - LEFT - RIGHT
 STRIP = {
-    "running": ("#dcebdd", ""),
-    "throttled": ("#e4e0f2", "h-cap"),
-    "paused": ("#f6ead2", "h-pause"),
-    "pausing": ("#f6ead2", "h-pause"),
-    "unloaded": ("#eeeeee", "h-off"),
-    "waiting": ("#ffffff", "h-off"),
-    "starting": ("#ffffff", ""),
+    "running": ("var(--running)", ""),
+    "throttled": ("var(--throttled)", "h-cap"),
+    "paused": ("var(--paused)", "h-pause"),
+    "pausing": ("var(--paused)", "h-pause"),
+    "unloaded": ("var(--unloaded)", "h-off"),
+    "waiting": ("var(--waiting)", "h-off"),
+    "starting": ("var(--waiting)", ""),
 }
-"""Fill and hatch of each state."""
+"""Fill and hatch of each state; the page defines the colours, of light and of dark."""
 CROWDED, COLUMNS = 120, 75
 """More states than CROWDED are drawn as shares of COLUMNS equal spans of time."""
 STEPS_S = tuple(60 * minutes for minutes in (5, 10, 30, 60, 180, 360, 720))
@@ -35,11 +35,11 @@ VISIBLE = 2.0
 """A box narrower than this is a line."""
 HATCHES = (
     '<defs><pattern id="h-pause" width="7" height="7" patternUnits="userSpaceOnUse">'
-    '<path d="M0 7L7 0" stroke="#8a6d1d" stroke-width="1"/></pattern>'
+    '<path d="M0 7L7 0" stroke="var(--hatch-pause)" stroke-width="1"/></pattern>'
     '<pattern id="h-cap" width="6" height="6" patternUnits="userSpaceOnUse">'
-    '<path d="M0 3H6" stroke="#5a4b8a" stroke-width="1"/></pattern>'
+    '<path d="M0 3H6" stroke="var(--hatch-cap)" stroke-width="1"/></pattern>'
     '<pattern id="h-off" width="6" height="6" patternUnits="userSpaceOnUse">'
-    '<circle cx="3" cy="3" r="1" fill="#555"/></pattern></defs>'
+    '<circle cx="3" cy="3" r="1" fill="var(--soft)"/></pattern></defs>'
 )
 
 
@@ -54,10 +54,10 @@ def timeline(story: RunStory) -> str:
     grams = _Scale(chart.intensity, *middle)
     body = [
         watts.axis("W"),
-        _area(chart.watts, times, watts, "#2f6f4f"),
+        _area(chart.watts, times, watts, "var(--power)"),
         _end(times, watts, chart.watts, "power"),
         grams.axis("g/kWh"),
-        _line(chart.intensity, times, grams, "#333", "none"),
+        _line(chart.intensity, times, grams, "var(--line)", "none"),
         _end(times, grams, chart.intensity, "intensity"),
         _shares(story, times, bottom, low) if crowded else _strip(story, times, bottom),
         times.axis(low, [top[0], low]),
@@ -78,10 +78,10 @@ def cumulated(story: RunStory) -> str:
     scale = _Scale(both, 18.0, 170.0)
     largest = max(value for value in both if value is not None)
     unit, factor = ("kg", 1000.0) if largest >= 1000 else ("g", 1.0)
-    body = [scale.axis(f"{unit} CO2", factor), _line(chart.emitted_g, times, scale, "#2f6f4f", "none")]
+    body = [scale.axis(f"{unit} CO2", factor), _line(chart.emitted_g, times, scale, "var(--power)", "none")]
     ends = [("emitted", chart.emitted_g)]
     if chart.run_now_g:
-        body.append(_line(chart.run_now_g, times, scale, "#333", "5 4"))
+        body.append(_line(chart.run_now_g, times, scale, "var(--line)", "5 4"))
         ends.append(("run-now", chart.run_now_g))
     heights = _apart([scale.y(values[-1]) for _, values in ends])
     for (name, values), y in zip(ends, heights, strict=True):
@@ -97,7 +97,7 @@ def losses(story: RunStory) -> str:
     times = _Times(story)
     scale = _Scale([loss for _, loss in story.chart.loss], 18.0, 130.0, zero=False)
     points = " ".join(f"{times.x(at):.1f},{scale.y(loss):.1f}" for at, loss in story.chart.loss)
-    line = f'<polyline points="{points}" fill="none" stroke="#333" stroke-width="1.3"/>'
+    line = f'<polyline points="{points}" fill="none" stroke="var(--line)" stroke-width="1.3"/>'
     return _svg(156.0, "Loss over time", [scale.axis("loss"), line, times.axis(130.0, [18.0, 130.0])])
 
 
@@ -199,7 +199,7 @@ def _area(values: Sequence[float | None], times: _Times, scale: _Scale, stroke: 
         left, right = times.column(first)[0], times.column(first + len(run) - 1)[1]
         y0 = scale.y(scale.lo)
         points = f"{left:.1f},{y0:.1f} {_steps(first, run, times, scale)} {right:.1f},{y0:.1f}"
-        found.append(f'<polygon points="{points}" fill="#2f6f4f" fill-opacity="0.16" stroke="none"/>')
+        found.append(f'<polygon points="{points}" fill="var(--power)" fill-opacity="0.16" stroke="none"/>')
     return "".join(found) + _line(values, times, scale, stroke, "none")
 
 
@@ -245,7 +245,7 @@ def _legend(states: Iterable[str], y: float) -> str:
     found, left = list[str](), LEFT
     for state in states:
         words = _words(state)
-        found += _box(state, left, y, 14.0, 12.0, stroke="#999")
+        found += _box(state, left, y, 14.0, 12.0, stroke="var(--edge)")
         found.append(f'<text x="{left + 19:.1f}" y="{y + 10:.1f}">{escape(words)}</text>')
         left += 40.0 + 7.0 * len(words)
     return "".join(found)
@@ -284,7 +284,7 @@ def _strip(story: RunStory, times: _Times, y: float) -> str:
         if right - left < 0.3 or span.state not in STRIP:
             continue
         words = _words(span.state)
-        found += _box(span.state, left, y, right - left, 18.0, stroke="#999", title=words)
+        found += _box(span.state, left, y, right - left, 18.0, stroke="var(--edge)", title=words)
         if _named(span.state, right - left):
             middle = (left + right) / 2
             halo = 'class="halo" text-anchor="middle"'

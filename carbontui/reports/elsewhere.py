@@ -22,13 +22,13 @@ def work_of(run: RunStory, settings: config.Settings, *, given: bool) -> Work:
         raise NothingToCompare(f"job {run.status.job} has done no work yet: nothing can be compared")
     if tdp_w is not None and (given or watts is None):
         of_boards = count * tdp_w * (settings.utilisation or 1.0) * pue
-        of_rest, used = run.options.host_w * pue, None
+        of_rest, used = run.host_w * pue, None
     elif watts is None:
         why = "its watts are not known, so nothing can be compared"
         raise NothingToCompare(f"job {run.status.job}: {why}; give the TDP of a board with --board-w")
     else:
         wall, boards_kwh = run.energy_wall_kwh, run.energy_gpu_kwh * pue
-        share = boards_kwh / wall if wall > 0 else 1.0
+        share = min(1.0, boards_kwh / wall) if wall > 0 else 1.0
         of_boards, of_rest = watts * share, watts * (1 - share)
     memory = [gpu.memory_used_b for gpu in run.status.gpus if gpu.memory_used_b]
     grams = run.intensity_mean if settings.intensity is None else settings.intensity

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from carbontui import units
 from carbontui.account.split import Split
+from carbontui.reports import embodied
 from carbontui.reports.parts import DayPart, EpochPart
 from carbontui.reports.story import RunStory
 from carbontui.text import account as words
@@ -42,7 +43,8 @@ KIND_WORDS = {
 }
 HOW_WORDS = {
     "counter": "energy counters of the devices (their sensors are good to ±5 %)",
-    "integrated": "power readings, integrated",
+    "integrated": "power readings, integrated, or a counter in its first minute",
+    "unmetered": "not metered: a counter that the board's readings contradict",
     "split": "the job's share of shared devices",
     "model": "a model of the host",
     "gap": "gaps filled at the last power",
@@ -95,6 +97,9 @@ def figures(story: RunStory) -> tuple[Figure, ...]:
                 "; ".join(filter(None, (band, _how(story, "avoided_g")))),
             )
         )
+    if (made := embodied.of(story)) is not None:
+        rests = f"not in emitted; {form.grams(made.g_per_hour)} per hour held, for making boards and their servers"
+        found.append(Figure("embodied", f"{form.grams(made.grams)} CO2", rests))
     if story.revisions:
         by_source = f"by the source, {times(len(story.revisions))}: {story.revisions[-1]}"
         found.append(Figure("revised", form.change(story.revised_g), by_source))

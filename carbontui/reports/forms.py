@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from carbontui import units
 from carbontui.account.split import Split
-from carbontui.reports import charts, figures, prose
+from carbontui.reports import charts, clouds, embodied, figures, prose
 from carbontui.reports.parts import GRAM_DIGITS, KWH_DIGITS, DayPart, EpochPart, rounded
 from carbontui.reports.story import RunStory
 from carbontui.text import figures as form
@@ -95,6 +95,7 @@ def numbers(story: RunStory) -> dict[str, Any]:
         "energy_wall_kwh": story.energy_wall_kwh,
         "gco2_g": story.gco2_g,
         "avoided_g": story.avoided_g,
+        "embodied_g": None if (made := embodied.of(story)) is None else made.grams,
         "by_day": [_day(part) for part in story.days],
         "revised_g": story.revised_g,
         "revisions": list(story.revisions),
@@ -170,6 +171,7 @@ def html(story: RunStory) -> str:
     source = resources.files("carbontui.reports").joinpath("page.html.j2").read_text(encoding="utf-8")
     template = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True).from_string(source)
     account = figures.figures(story)
+    rented = clouds.table(story)
     return template.render(
         story=story,
         begun=figures.date_and_clock(story.start_s),
@@ -184,7 +186,8 @@ def html(story: RunStory) -> str:
         losses=Markup(charts.losses(story)),
         figures=account,
         parts=figures.parts(story),
-        tables=figures.tables(story),
+        tables=[*figures.tables(story), *([rented] if rented else ())],
+        caveats={clouds.TITLE: clouds.CAVEAT},
         decisions=[
             (
                 figures.clock(made.at_s, story),
@@ -209,7 +212,7 @@ def basis(story: RunStory) -> list[tuple[str, str]]:
         ("grid sources", "; ".join(story.sources) or "none"),
         ("watts at full speed", flat),
         ("work done", f"{form.duration(story.done_s)} at full speed"),
-        ("PUE, host", f"{story.options.pue:g}, {form.watts(story.options.host_w)} besides the metered devices"),
+        ("PUE, host", f"{story.options.pue:g}, {form.watts(story.host_w)} besides the metered devices"),
         ("plans", f"{story.plans} made{gap}"),
         ("bands (±)", _bands(story)),
         ("accuracy", figures.accuracy(story)),

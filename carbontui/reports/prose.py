@@ -142,7 +142,7 @@ def methods(story: RunStory) -> str:
     if story.unmetered:
         return f"Energy was not measured: {form.NOT_METERED}."
     pue = f", times a PUE of {story.options.pue:g}" if story.options.pue != 1.0 else ", without cooling (PUE 1)"
-    host = f", with {story.options.host_w:g} W for the rest of the host" if story.options.host_w else ""
+    host = f", with {story.host_w:g} W for the rest of the host" if story.host_w else ""
     of = "accelerators, CPU and memory" if story.energy_gpu_kwh else "CPU and memory"
     text = (
         f"Energy was {figures.metered_verb(story)} with carbontui {story.version} by"

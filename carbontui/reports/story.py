@@ -17,6 +17,7 @@ import msgspec
 from carbontui import protocol, units
 from carbontui.account import accounts
 from carbontui.account.accounts import BIN_S
+from carbontui.account.boundary import waits_count, without_device
 from carbontui.account.lived import EXCLUDED
 from carbontui.account.run_now import RunNow, kept
 from carbontui.account.split import EnergyBin, Split, StateSpan, intensity_of, split_avoided
@@ -70,6 +71,8 @@ class RunStory:
     end_s: float
     done_s: float
     full_wall_w: float | None
+    host_w: float
+    """What counts besides boards, CPU and memory."""
     run_now: RunNow | None
     """None where it is not known."""
     account: protocol.Account
@@ -98,6 +101,8 @@ class RunStory:
     """Of a run of more than two parts."""
     revisions: tuple[str, ...] = ()
     """Later corrections by grid sources to values already booked, as text."""
+    held_s: float | None = None
+    """For how long the job has held its boards."""
     revised_g: float = 0.0
     """Their total effect on the emitted grams."""
     first: FirstSaid | None = None
@@ -111,7 +116,7 @@ class RunStory:
     @property
     def unmetered(self) -> bool:
         """Whether it is over without metered energy: its consumption is unknown, not 0."""
-        return self.over and self.energy_wall_kwh <= 0 and not self.excluded
+        return self.over and not self.how and self.energy_wall_kwh <= 0 and not self.excluded
 
     @property
     def elapsed_s(self) -> float:
@@ -166,7 +171,7 @@ def _read(db: sqlite3.Connection, options: Options, status: protocol.Status, ver
         raise NoStory(f"job {options.job} has nothing to report yet: no energy was metered ({status.reason.text})")
     books = _state(db, "books")
     rows = _energy(db) + _open(books)
-    counted = [row for row in rows if row.state not in EXCLUDED and (options.count_idle or row.state != "waiting")]
+    counted = [row for row in rows if row.state not in EXCLUDED and (waits_count(said) or row.state != "waiting")]
     rows_of_grid = _grid(db)
     bins = accounts.mean_per_bin([row[:3] for row in rows_of_grid])
     nowcast = said.get("nowcast_g")
@@ -187,7 +192,7 @@ def _read(db: sqlite3.Connection, options: Options, status: protocol.Status, ver
     if grams_of is not None and run_now is not None and acted and said.get("avoided_g") is not None:
         found = split_avoided(
             cells, spans, [(at, step - before) for at, step, _ in steps], grams_of, start_s=start_s,
-            done_s=run_now.seconds, full_w=run_now.watts, parked_w=_parked_w(db, status, options),
+            done_s=run_now.seconds, full_w=run_now.watts, parked_w=_parked_w(db, status, options, said),
             before_g=float(said.get("before_g") or 0.0),
             doubt=doubt(db, status, rows_of_grid, _state(db, "progress"), status.step),
         )  # fmt: skip
@@ -201,6 +206,7 @@ def _read(db: sqlite3.Connection, options: Options, status: protocol.Status, ver
         end_s=end_s,
         done_s=done_s,
         full_wall_w=said.get("full_wall_w"),
+        host_w=float(said.get("host_w") or options.host_w or 0.0),
         run_now=run_now,
         account=msgspec.convert(said["account"], protocol.Account),
         excluded=msgspec.convert(said.get("excluded") or (), tuple[protocol.Excluded, ...]),
@@ -216,11 +222,11 @@ def _read(db: sqlite3.Connection, options: Options, status: protocol.Status, ver
             grams_of,
         ),
         by_device=parts.by_name(
-            [(row.device, row.bin_s, row.joules * options.pue) for row in counted],
-            summed((row.device, row.seconds) for row in counted),
+            [(without_device(row.device), row.bin_s, row.joules * options.pue) for row in counted],
+            summed((without_device(row.device), row.seconds) for row in counted),
             grams_of,
         ),
-        how=_shares([(row.how, row.joules) for row in counted]),
+        how=_shares([(row.how, row.joules) for row in counted if row.joules > 0]),
         grid_kinds=_grid_kinds(cells, rows_of_grid),
         sources=tuple(dict.fromkeys(str(row.source) for row in rows_of_grid)),
         spans=tuple(spans),
@@ -241,6 +247,7 @@ def _read(db: sqlite3.Connection, options: Options, status: protocol.Status, ver
             gco2_g=gco2_g,
         ),
         days=parts.by_day(cells, grams_of, spans, decisions, kwh=energy_kwh, gco2_g=gco2_g),
+        held_s=books.get("held_s"),
         revisions=tuple(text for text, _ in revisions),
         revised_g=math.fsum(grams for _, grams in revisions),
         first=_first_said(db),
@@ -372,14 +379,17 @@ def _steps(db: sqlite3.Connection) -> list[tuple[float, float, float | None]]:
     return found
 
 
-def _parked_w(db: sqlite3.Connection, status: protocol.Status, options: Options) -> float | None:
-    """Watts at the wall while parked; None until every board's parked watts were measured."""
+def _parked_w(db: sqlite3.Connection, status: protocol.Status, options: Options, facts: dict[str, Any]) -> float | None:
+    """Watts that count at the wall while parked; None until every board's parked watts were measured."""
+    if "parked_wall_w" in facts:
+        kept_w: float | None = facts["parked_wall_w"]
+        return kept_w
     learned = _state(db, "learned")
     boards = [mean[0] for mean in (learned.get("parked_w") or {}).values() if mean and mean[0] is not None]
     if not boards or len(boards) < len(status.gpus):
         return None
     rest = (learned.get("rest_parked_w") or [None])[0] or 0.0
-    return (math.fsum(boards) + float(rest) + options.host_w) * options.pue
+    return (math.fsum(boards) + float(rest) + (options.host_w or 0.0)) * options.pue
 
 
 def _state(db: sqlite3.Connection, key: str) -> dict[str, Any]:

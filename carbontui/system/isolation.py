@@ -11,6 +11,8 @@ import os
 import resource
 import sys
 from collections.abc import Mapping
+from importlib.machinery import PathFinder
+from types import TracebackType
 from typing import Any
 
 ROOT = os.path.abspath(__file__).rsplit(os.sep, 3)[0]  # noqa: PTH100 - the keeper has no pathlib
@@ -20,8 +22,11 @@ OF_THE_INSTALLATION = frozenset(
     | {"PYTHONPYCACHEPREFIX"}
 )
 """Python variables that locate the interpreter and its packages, valid for us as well as for the user."""
-OOM_SHARE = 500
-"""Added to the oom_score_adj of all our processes except the keeper: out of memory, they die before the training."""
+NEEDED = ("click", "httpx", "jinja2", "msgspec", "numpy", "platformdirs", "pynvml", "rich", "stamina", "textual")
+"""What carbontui imports; `pip install --target` may have put it into another folder than carbontui."""
+FIRST_TO_GO = 1000
+"""oom_score_adj of all our processes except the keeper: out of memory, they die before a training of any size."""
+TOO_FEW = "no more processes or threads may be started here; raise `ulimit -u`, or the container's limit of pids"
 DESCRIPTORS = 4096
 LIMITS = tuple(name for name in dir(resource) if name.startswith("RLIMIT_"))
 
@@ -29,20 +34,30 @@ LIMITS = tuple(name for name in dir(resource) if name.startswith("RLIMIT_"))
 def environment(base: Mapping[str, str]) -> dict[str, str]:
     """The environment of our own processes: `base` without what would change how their Python behaves."""
     ours = {name: value for name, value in base.items() if not name.startswith("PYTHON") or name in OF_THE_INSTALLATION}
-    if ROOT in _entries(base.get("PYTHONPATH", "")):
-        ours["PYTHONPATH"] = ROOT  # carbontui itself was found there
+    if found := _ours(base.get("PYTHONPATH", "")):
+        ours["PYTHONPATH"] = os.pathsep.join(found)
     # paths and names may be bytes of any encoding, regardless of the locale; the working directory is not searched
     return ours | {"PYTHONUTF8": "1", "PYTHONSAFEPATH": "1"}
 
 
 def forget_pythonpath() -> None:
-    """Import nothing from the user's PYTHONPATH or the working directory in this process from now on."""
-    theirs = {*_entries(os.environ.get("PYTHONPATH", "")), os.getcwd() if os.path.isdir(".") else ""} - {ROOT}  # noqa: PTH109, PTH112
+    """From now on import nothing from the working directory in this process, and from the user's PYTHONPATH only what
+    carbontui needs and has nowhere else."""
+    given = os.environ.get("PYTHONPATH", "")
+    theirs = {*_entries(given), os.getcwd() if os.path.isdir(".") else ""}.difference(_ours(given))  # noqa: PTH109, PTH112
     sys.path[:] = [entry for entry in sys.path if entry and os.path.abspath(entry) not in theirs]  # noqa: PTH100
 
 
-def _entries(path: str) -> set[str]:
-    return {os.path.abspath(entry) for entry in path.split(os.pathsep) if entry}  # noqa: PTH100
+def _ours(path: str) -> list[str]:
+    """The folders of a PYTHONPATH that this carbontui was imported from, or has what it needs from alone."""
+    entries = _entries(path)
+    others = [entry for entry in sys.path if (entry and os.path.abspath(entry) not in entries) or entry == ROOT]  # noqa: PTH100
+    missing = [name for name in NEEDED if entries and PathFinder.find_spec(name, others) is None]
+    return [entry for entry in entries if entry == ROOT or any(PathFinder.find_spec(name, [entry]) for name in missing)]
+
+
+def _entries(path: str) -> list[str]:
+    return [os.path.abspath(entry) for entry in path.split(os.pathsep) if entry]  # noqa: PTH100
 
 
 def surroundings() -> dict[str, Any]:
@@ -82,9 +97,22 @@ def relax() -> None:
 
 
 def first_to_go() -> None:
-    """Make this process (and all it starts) a preferred victim of the OOM killer."""
-    with contextlib.suppress(OSError, ValueError):
-        _set_oom_score_adj(min(1000, _oom_score_adj() + OOM_SHARE))
+    """Make this process (and all it starts) the OOM killer's first victim."""
+    with contextlib.suppress(OSError):
+        _set_oom_score_adj(FIRST_TO_GO)
+
+
+def tell_what_lacks(who: str) -> None:
+    """From now on an end of this process for want of threads or memory is one line of its log."""
+
+    def told(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        lacks = "out of memory" if kind is MemoryError else TOO_FEW if "start new thread" in str(error) else ""
+        if lacks:
+            os.write(2, f"{who}: {lacks}\n".encode())
+        else:
+            sys.__excepthook__(kind, error, trace)
+
+    sys.excepthook = told
 
 
 def keep_oom_score(data: Mapping[str, Any]) -> None:

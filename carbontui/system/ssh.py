@@ -30,7 +30,8 @@ ANSWER_B = 16 * 2**20
 """Upper bound of one answer in bytes; the table of a thousand jobs is a tenth of it."""
 LINGER_S = 60
 """How long the shared connection outlives a program that could not close it."""
-PLACE = re.compile(r"(?P<host>[^\s:/]+)(?::(?P<job>.+))?")
+PLACE = re.compile(r"(?P<host>[^\s:/'`\"$&;<>|(){}]+)(?::(?P<job>.+))?")
+"""A ProxyCommand of ~/.ssh/config may hand the name to a shell; OpenSSH refuses such names since 9.6."""
 
 
 class SshError(Exception):

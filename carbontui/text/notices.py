@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from carbontui.protocol import Status
 from carbontui.text import figures
 from carbontui.text.forms import Table
 
@@ -32,6 +33,23 @@ def _no_cap(*, why: str, now_s: float) -> str:
     return f"no cap: {because}"
 
 
+class NoticesTold:
+    """Which notices are news: each once, those of an allowance once per level."""
+
+    def __init__(self) -> None:
+        self._standing: frozenset[str] = frozenset()
+        self._told: frozenset[str] = frozenset()
+
+    def news(self, status: Status) -> list[str]:
+        keys = status.notice_keys if len(status.notice_keys) == len(status.notices) else status.notices
+        told = dict(zip(keys, status.notices, strict=True))
+        # one that went and came back is news again, unless only its figures crossed a line once more
+        found = [text for key, text in told.items() if key not in self._standing | self._told]
+        self._standing = frozenset(told)
+        self._told |= {key for key, text in told.items() if key != text}
+        return found
+
+
 NOTICES: Table = {
     "simulated": "SIMULATED GPU: watts are a model, not a measurement",
     "guess_withdrawn": "withdrawn: {steps:count} total steps, guessed from {source}; "
@@ -54,7 +72,8 @@ NOTICES: Table = {
     "board_unread": lambda *, board, why, now_s: (
         f"{board}: no watts can be read ({why or 'no reading'}); the energy counted is without them"
     ),
-    "board_in_slices": "{board}: its watts are those of the whole board, shared by its MIG slices",
+    "board_in_slices": "{board}: its watts are those of the whole board, shared by its MIG slices"
+    "; the job is booked its slices' part, {share:percent}",
     "board_of_user_too": "{board}: {user} uses it too: its limit is left alone, {whose}",
     "board_of_others_too": "{board}: another process (pid {pid}) uses it too: its limit is left alone, {whose}",
     "counted_here": "its watts are counted here",
@@ -70,6 +89,9 @@ NOTICES: Table = {
     "allowance_used_up": "the {kind} budget of {most} is used up ({used}): {then}",
     "allowance_pauses": "paused until it is raised",
     "allowance_ends": "it ends at its checkpoint",
+    "allowance_interrupts": "it is interrupted now",
+    "allowance_cannot_stop": "--on-budget stop will not stop this training: it has no checkpoint function "
+    "(carbontui.on_checkpoint(save)); start it with pause (it waits) or stop! (it is interrupted) instead",
     "allowance_goes_on": "the training goes on",
     "allowance_cannot_end": "the training goes on (it has no checkpoint function (carbontui.on_checkpoint): "
     "it is not stopped)",

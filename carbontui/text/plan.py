@@ -55,6 +55,11 @@ def explained(
     runner_name: str,
     runner_value: float,
     runner_w: float,
+    rented_s: float,
+    rent: float,
+    power: float,
+    grams: float,
+    currency: str,
 ) -> str:
     """The next stretches, what the plan saves, what waiting costs, and the runner-up; parts as `plan.Explanation`."""
     if verdict == "nothing_left":
@@ -73,6 +78,7 @@ def explained(
         told += f", after {amount(parked, unit)} ({figures.kwh(parked_kwh)}) drawn while parked"
         if switching > 0:
             told += f" and {amount(switching, unit)} for switching"
+    rented = "" if rented_s <= 0 else _rented(rented_s, rent, power, grams, currency)
     throughout = f"{runner_name} throughout" if runner_name else "running now"
     other = {
         "": "",
@@ -83,7 +89,18 @@ def explained(
         "would_save": f"{throughout} would have saved {amount(runner_value, unit)}",
         "would_cost": f"{throughout} would have cost {amount(runner_value, unit)} more",
     }[runner]
-    return f"{told}; {other}." if other else f"{told}."
+    return (f"{told}; {other}." if other else f"{told}.") + rented
+
+
+def _rented(rented_s: float, rent: float, power: float, grams: float, currency: str) -> str:
+    """' Waiting 4 h costs 9.60 EUR of rent, saves 0.31 EUR of power and 1.20 kg CO2.'"""
+    costs: list[str] = [f"{figures.money(rent, currency)} of rent"]
+    saves: list[str] = []
+    if power:
+        (saves if power > 0 else costs).append(f"{figures.money(abs(power), currency)} of power")
+    (saves if grams > 0 else costs).append(f"{figures.grams(abs(grams))} CO2")
+    told = f" Waiting {figures.duration(rented_s)} costs {' and '.join(costs)}"
+    return f"{told}, saves {' and '.join(saves)}." if saves else f"{told}."
 
 
 def late(*, now_s: float, late_s: float, finish_s: float) -> str:

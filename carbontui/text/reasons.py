@@ -73,6 +73,7 @@ REASONS: Table = {
     "stopped_unseen": "stopped by a user; its exit status is unknown",
     "unloaded_for_scheduler": "unloaded; the scheduler is to start it again",
     "stopped_by_budget": "{budget}: stopped at its checkpoint",
+    "interrupted_by_budget": "{budget}: interrupted",
     "stopped": "stopped by a user",
     "signalled": "the command was ended by signal {signal}",
     "exited": "the command ended with exit code {exit_code}",

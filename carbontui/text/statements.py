@@ -8,6 +8,7 @@ from typing import Any
 from carbontui import protocol
 from carbontui.protocol import Statement
 from carbontui.text import forms
+from carbontui.text.boundary import BOUNDARY
 from carbontui.text.log import LOG
 from carbontui.text.notices import NOTICES
 from carbontui.text.plan import PLAN
@@ -17,7 +18,7 @@ from carbontui.text.replies import REPLIES
 from carbontui.text.sources import SOURCES
 from carbontui.text.trials import TRIALS
 
-TABLES = (LOG, NOTICES, PLAN, REASONS, REFUSALS, REPLIES, SOURCES, TRIALS)
+TABLES = (BOUNDARY, LOG, NOTICES, PLAN, REASONS, REFUSALS, REPLIES, SOURCES, TRIALS)
 TABLE: forms.Table = {code: wording for table in TABLES for code, wording in table.items()}
 """The wording of every code of the package."""
 

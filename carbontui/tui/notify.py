@@ -65,7 +65,7 @@ def tell(notification: Notification, command: str, app: object) -> str:
     ''."""
     if command == OFF:
         return ""
-    if command:
+    if command.strip():
         return run(command, notification.text)
     if isinstance(app, TellsTerminal):
         app.tell_terminal(osc9(notification.text), bell=notification.urgent)

@@ -9,6 +9,7 @@ from typing import TextIO
 from carbontui import protocol
 from carbontui.text import figures, situation
 from carbontui.text.account import at_end, summary
+from carbontui.text.notices import NoticesTold
 from carbontui.tui import words
 from carbontui.tui.feed import Connection, JobFeed, News
 from carbontui.tui.picture import Picture, offline
@@ -21,7 +22,7 @@ class PlainNarrator:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._told: dict[str, str] = {}
-        self._notices: frozenset[str] = frozenset()
+        self._notices = NoticesTold()
         self._tenth = 0
         self._end_told = False
         self._finished = False
@@ -40,10 +41,8 @@ class PlainNarrator:
             factor = f"{budget.factor:.2f}x the time at full speed, " if budget.factor else ""
             self._changed("budget", f"{factor}deadline {words.clock_iso(budget.deadline, now)}", now)
         self._changed("note", words.banner(status, picture.series), now, first="")
-        for notice in status.notices:
-            if notice not in self._notices:
-                self._say(now, f"note: {notice}")
-        self._notices = frozenset(status.notices)
+        for notice in self._notices.news(status):
+            self._say(now, f"note: {notice}")
         if status.at_end is not None and not self._end_told:
             self._end_told = True
             self._say(now, f"at the end: {at_end(status.at_end)}")

@@ -14,9 +14,9 @@ from carbontui import __version__, config
 from carbontui.account import compare as comparing
 from carbontui.account.compare import BoardSpec, Elsewhere, PublishedPrecision, Rented, Work
 from carbontui.grid.types import GridForecast
-from carbontui.reports import elsewhere, story
+from carbontui.reports import elsewhere, story, tables
 from carbontui.text import figures
-from carbontui.verbs.support import grid_data, run_values, tables, talk
+from carbontui.verbs.support import grid_data, run_values, talk
 from carbontui.verbs.support.command import Failure, Finite, any_jobs, refused, zone_keys
 from carbontui.verbs.support.grid_data import looked, settings_of, sure_zone
 

@@ -23,8 +23,8 @@ WORK_S, DAY_S = 10 * 3600.0, 24 * 3600.0
 SECONDS = 45.0
 """Wall seconds of the day; its clock goes with the steps of the training, so a busy machine takes longer."""
 START = "2020-04-14T16:00:00Z"
-"""A Tuesday evening in April 2020: the peak is ahead, then a night and a sunny noon. The forecast of then was
-off by 9 %, and inside its band throughout."""
+"""A Tuesday evening in April 2020: the peak is ahead, then a night and a sunny noon; that evening's forecast was off
+by 9 %, inside its band throughout."""
 PACE_S = 0.06
 """A step takes this long. The models need a tenth of it on an idle core, so a busy machine keeps up."""
 

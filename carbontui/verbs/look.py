@@ -80,6 +80,8 @@ def report(status: protocol.Status, means: str = "") -> list[str]:
     covered = f", metered {metered}" if (metered := account_words.metered(status)) else ""
     energy = f"{figures.kwh(status.energy_wall_kwh)}{covered}{_how(status, 'energy_wall_kwh')}"
     rows.append(("energy", figures.NOT_METERED if unmetered else energy))
+    if status.boundary is not None and status.boundary.counted:
+        rows.append(("counted", f"{status.boundary.counted} [{status.boundary.kind}: {status.boundary.why}]"))
     rows += [("besides", account_words.excluded(apart)) for apart in status.excluded]
     so_far = " so far" if live else ""
     if status.estimate is not None:

@@ -9,7 +9,9 @@ import sqlite3
 import sys
 import time
 import webbrowser
+from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
 import click
 import msgspec
@@ -20,7 +22,7 @@ from carbontui.job import runlog, spec, store
 from carbontui.job.clock import Clock
 from carbontui.reports import against as comparing
 from carbontui.reports import card, figures, forms, prose, story, totals, wording
-from carbontui.reports.export import codecarbon, sacct
+from carbontui.reports.export import codecarbon, sacct, standards
 from carbontui.text import figures as form
 from carbontui.verbs.support import streams, talk
 from carbontui.verbs.support.command import Failure, any_jobs, refused
@@ -69,6 +71,15 @@ def _write(path: str, text: str) -> None:
 @click.option("--json", "as_json", is_flag=True, help="All figures as JSON.")
 @click.option("--codecarbon", "emissions", metavar="FILE", help="Add a row to an emissions.csv ('-': to stdout).")
 @click.option("--sacct", "slurm", metavar="FILE", help="A row that joins sacct's on JobIDRaw ('-': to stdout).")
+@click.option(
+    "--model-card", metavar="FILE", help="Its co2_eq_emissions for a Hugging Face model card ('-': to stdout)."
+)
+@click.option("--training-type", metavar="T", help="With --model-card, like pre-training or fine-tuning.")
+@click.option("--sci", metavar="FILE", help="Its Software Carbon Intensity, ISO/IEC 21031 ('-': to stdout).")
+@click.option(
+    "--per", type=click.Choice(get_args(standards.Per)), default="step", show_default=True, help="With --sci."
+)
+@click.option("--annex-xi", metavar="FILE", help="Time, energy and compute for the EU AI Act ('-': to stdout).")
 @click.option("--against", metavar="JOB", help="Compare with another run.")
 @click.option("--revise", is_flag=True, help="For a finished job: first apply the grid source's revised values.")
 def report(
@@ -80,6 +91,11 @@ def report(
     as_json: bool,
     emissions: str | None,
     slurm: str | None,
+    model_card: str | None,
+    training_type: str | None,
+    sci: str | None,
+    per: standards.Per,
+    annex_xi: str | None,
     against: str | None,
     revise: bool,
 ) -> None:
@@ -92,7 +108,17 @@ def report(
     if against is not None:
         _against(told, _told(against), as_json=as_json)
         return
-    for path, written in ((html, forms.html), (table, forms.table), (slurm, sacct.text)):
+    if training_type is not None and model_card is None:
+        raise Failure("--training-type belongs to --model-card FILE", 2)
+    exports: tuple[tuple[str | None, Callable[[story.RunStory], str]], ...] = (
+        (html, forms.html),
+        (table, forms.table),
+        (slurm, sacct.text),
+        (model_card, lambda run: standards.model_card(run, training_type)),
+        (sci, lambda run: standards.sci(run, per)),
+        (annex_xi, standards.annex_xi),
+    )
+    for path, written in exports:
         if path is not None:
             _write(path, written(told))
     if emissions is not None:
@@ -101,7 +127,7 @@ def report(
         click.echo(talk.as_json(forms.numbers(told)))
     elif as_md:
         click.echo(forms.markdown(told), nl=False)
-    elif not any((html, table, emissions, slurm)):
+    elif not emissions and not any(path for path, _ in exports):
         _print(told)
     if show and html is not None and not webbrowser.open(Path(html).resolve().as_uri()):
         click.echo(f"carbontui: no browser here; the page is {html}", err=True)

@@ -88,7 +88,7 @@ def at_home(job: str, directory: Path, name: str, *, every_node: bool = False) -
 @click.option("--cost-budget", help="The most it may cost, in --currency, like 12.")
 @click.option("--energy-budget", help="The most energy it may use at the wall, like 5kWh.")
 @click.option(
-    "--on-budget", help="What to do when such a budget will not suffice, in order: warn, cap, ask, pause, stop."
+    "--on-budget", help="What to do when such a budget will not suffice, in order: warn, cap, ask, pause, stop, stop!."
 )
 @click.option("--carbon-price", type=Finite(0), help="Currency per tonne of CO2 (with --objective cost).")
 @click.option("--gpu-price", type=Finite(0), help="Currency per GPU hour.")
@@ -97,6 +97,7 @@ def at_home(job: str, directory: Path, name: str, *, every_node: bool = False) -
 @click.option("--max-wait", help="With --not-above: the longest single wait (default 6h).")
 @overrides
 @click.option("--max-pause", help="The longest single pause, like 4h.")
+@click.option("--idle-limit", help="The longest stillness on held boards, like 30m or none (30m under a scheduler).")
 @click.option(
     "--log",
     "log_path",
@@ -200,7 +201,7 @@ def options_of(command: tuple[str, ...], given: dict[str, Any]) -> dict[str, Any
     budget = WAITING_BUDGET if may_wait else settings.budget
     with refused("--budget: "):
         budgets.parse(budget, time.time())
-    common_fields = common(loaded, command, given.get("grid_file"))
+    common_fields = common(loaded, command, given.get("grid_file"), resubmit=resubmit)
     work_s = duration(work, "--work") if work else None
     if work_s == 0:
         raise Failure("--work: must be longer than zero; leave it out when it is not known", 2)

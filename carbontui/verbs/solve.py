@@ -4,6 +4,7 @@ emitted on recorded grid data."""
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -13,28 +14,42 @@ import click
 from msgspec import structs
 
 from carbontui import units
-from carbontui.grid import opening, recorded
+from carbontui.grid import opening, recorded, tariff
 from carbontui.grid.settings import GridSettings
 from carbontui.job import budget as budgets
 from carbontui.text import figures
 from carbontui.verbs.support import streams
-from carbontui.verbs.support.command import Failure, Finite, refused, zone_keys
+from carbontui.verbs.support.command import F, Failure, Finite, boundary_option, refused, zone_keys
 from carbontui.verbs.support.grid_data import looked, sure_zone, zone_key
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from carbontui.account.boundary import Kind
     from carbontui.backtest.assumed_job import Grid, TypicalDays
-    from carbontui.backtest.run import BacktestReport
+    from carbontui.backtest.run import BacktestReport, PlannedPrices
     from carbontui.backtest.signals import ExpectedSignal
     from carbontui.plan.problem import Problem
     from carbontui.plan.results import Evaluation, PlanFrontier, Schedule
 
+PRICE_HELP = "Prices: CSV time_utc,price_usd_per_mwh, or a tariff: days,from_utc,to_utc,price_usd_per_kwh."
+WEIGHT_HELP = "Weigh grams and money, like carbon=0.7,cost=0.3 (each as a share of its mean)."
 LONGEST_S = 60 * 86400.0
 """Typical days say little about a job that takes longer."""
 MARGINAL_AHEAD_S = 4 * 86400.0
 DEFAULT_FULL_W = 300.0
 """Board watts at full speed where none are given; an assumption, named as such in the output."""
+
+
+def _assumptions(command: F) -> F:
+    """The options for what counts of an assumed machine."""
+    for option in (
+        click.option("--idle-w", type=Finite(0, 1e6), help="Watts of the board without a process (default: a tenth)."),
+        click.option("--host-w", type=Finite(0, 1e6), help="Watts of the machine besides the board (default 0)."),
+        boundary_option,
+    ):
+        command = option(command)
+    return command
 
 
 @click.command(short_help="Plan without running: --work on a --zone, or a problem file.")
@@ -55,6 +70,8 @@ DEFAULT_FULL_W = 300.0
 @click.option("--start", help="When it starts, like 2020-04-12T06:00:00Z (default: now, or the file's first slot).")
 @click.option("--watts", type=Finite(1, 1e6), default=DEFAULT_FULL_W, show_default=True, help="At full.")
 @click.option("--levels", "levels_file", help="Levels and switches as JSON (problem format without slots and work).")
+@_assumptions
+@click.option("--idle-limit", help="The longest stillness on held boards, like 30m.")
 @click.option("--tol", type=Finite(1e-6, 0.5), default=1e-3, show_default=True, help="Certificate wanted.")
 def solve(
     problem_file: str | None,
@@ -68,11 +85,16 @@ def solve(
     start: str | None,
     watts: float,
     levels_file: str | None,
+    boundary: Kind | None,
+    host_w: float | None,
+    idle_w: float | None,
+    idle_limit: str | None,
     tol: float,
 ) -> None:
     """Plan a problem file, or --work on a --zone; shows the frontier when no file is given."""
     from carbontui.backtest import signals
     from carbontui.backtest.assumed_job import Grid, assumed, load_job, planned
+    from carbontui.backtest.bounded import bounded
     from carbontui.plan import frontier_curve, planner
     from carbontui.plan.problem import Infeasible, load_problem
 
@@ -81,17 +103,21 @@ def solve(
         if problem_file:
             if zone or work or grid_file or signal != "average":
                 raise Failure("give a problem file or --work with --zone, not both", 2)
+            if boundary or host_w or idle_w or idle_limit:
+                raise Failure("a problem file holds all that counts: --boundary and its watts belong to --work", 2)
             problem, start_s, about = load_problem(problem_file), 0.0, problem_file
             found = planner.solve(problem, tol=tol)
         else:
             if not work or not (zone or grid_file):
                 raise Failure("nothing to plan: give a problem file, or --work 8h with --zone DE or --grid FILE", 2)
             job = load_job(levels_file) if levels_file else assumed(watts, caps=True, running=False)
+            job = bounded(job, boundary or "given-back", host_w=host_w or 0.0, idle_w=idle_w)
             speeds = f"speeds under caps of public measurements, {watts:.0f} W at full speed"
             begin_s = units.from_iso(start) if start else None
             grid = _grid_of(zone, grid_file, signal, begin_s)
             start_s = begin_s if begin_s is not None else grid.start_s if isinstance(grid, Grid) else time.time()
-            problem, found = planned(job, grid, *_budgeted(work, budget, start_s), tol=tol)
+            longest_s = units.parse_duration(idle_limit) if idle_limit else math.inf
+            problem, found = planned(job, grid, *_budgeted(work, budget, start_s), tol=tol, idle_limit_s=longest_s)
             about = f"{grid.source}; {f'levels of {levels_file}' if levels_file else speeds}"
             with_frontier = True
             if signal == "marginal" and zone and not found.late_s:
@@ -235,6 +261,12 @@ def draw(points: list[tuple[float, float]], width: int = 64, height: int = 12) -
 @click.option("--seed", type=int, default=1, show_default=True, help="Seed of the random starts.")
 @click.option("--levels", "levels_file", help="Levels and switches as JSON (problem format without slots and work).")
 @click.option("--watts", type=Finite(1, 1e6), default=650.0, show_default=True, help="At full.")
+@_assumptions
+@click.option("--price", "price_file", help=PRICE_HELP)
+@click.option(
+    "--objective", type=click.Choice(["carbon", "cost"]), default="carbon", show_default=True, help="Plan for."
+)
+@click.option("--weight", help=WEIGHT_HELP)
 @click.option("--own/--no-own", default=True, help="Roll on carbontui's own forecast too (needs 60 days of history).")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def backtest(
@@ -246,11 +278,18 @@ def backtest(
     seed: int,
     levels_file: str | None,
     watts: float,
+    boundary: Kind | None,
+    host_w: float | None,
+    idle_w: float | None,
+    price_file: str | None,
+    objective: str,
+    weight: str | None,
     own: bool,
     as_json: bool,
 ) -> None:
     """Compare run-now, threshold tools and rolling plans on recorded grid data, with the knowledge of the time."""
     from carbontui.backtest.assumed_job import Grid, assumed, load_job
+    from carbontui.backtest.bounded import bounded
     from carbontui.backtest.issued import load_issues
     from carbontui.backtest.run import run
 
@@ -262,14 +301,35 @@ def backtest(
     with refused():
         grid = Grid(recorded.load(actual))
         issues = load_issues(issued) if issued else None
+        prices = _prices(price_file, objective, weight, grid)
         job = load_job(levels_file) if levels_file else assumed(watts, caps=False, running=False)
-        report = run(
-            grid, job, units.parse_duration(work), slack, starts, seed=seed, issues=issues, own=own, progress=progress
-        )
+        job = bounded(job, boundary or "given-back", host_w=host_w or 0.0, idle_w=idle_w)
+        work_s = units.parse_duration(work)
+        report = run(grid, job, work_s, slack, starts, seed, issues=issues, own=own, prices=prices, progress=progress)
     if as_json:
         click.echo(json.dumps(report.to_dict(), allow_nan=False))
     else:
         _summary(report)
+
+
+def _prices(path: str | None, objective: str, weight: str | None, grid: Grid) -> PlannedPrices | None:
+    """The prices of a backtest, and how they count. Raises ValueError or Failure."""
+    from carbontui.backtest.assumed_job import Grid
+    from carbontui.backtest.run import PlannedPrices
+    from carbontui.plan import weights
+
+    if path is None:
+        if objective == "cost" or weight:
+            raise Failure("cost needs prices: add --price FILE (time_utc,price_usd_per_mwh, or a tariff)", 2)
+        return None
+    if objective == "cost" and weight:
+        raise Failure("--objective cost and --weight exclude each other: give one", 2)
+    asked = weights.parse(weight) if weight else None
+    known = tariff.is_one(path)
+    series = tariff.load(path, grid.start_s, grid.end_s) if known else recorded.load_price(path)
+    if series is None:
+        raise Failure(f"--price: {path} has no column like price_usd_per_mwh", 2)
+    return PlannedPrices(Grid(series), series.currency or "", objective == "cost", asked, known)
 
 
 def _summary(report: BacktestReport) -> None:
@@ -291,6 +351,7 @@ def _summary(report: BacktestReport) -> None:
         )
     title = f"{len(report.cases)} jobs of {figures.duration(about['work_s'])}, {about['slack']:g}x budget"
     console.print(streams.table(title, head, rows))
+    of = {"gco2": "CO2", "cost": f"cost ({about.get('currency')})", "objective": "weighed CO2 and cost"}[report.measure]
     console.print(
-        f"From: {about['grid']}; CO2 against running now, realised.", style="dim", markup=False, soft_wrap=True
+        f"From: {about['grid']}; {of} against running now, realised.", style="dim", markup=False, soft_wrap=True
     )

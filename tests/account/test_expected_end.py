@@ -17,6 +17,7 @@ from carbontui.job.supervisor.core.rules.observe import observe
 from carbontui.job.supervisor.core.state.job import Totals
 from carbontui.job.supervisor.core.state.measured import Mean, Measured
 from carbontui.text import account as account_words
+from carbontui.text.notices import NoticesTold
 from carbontui.verbs.look import report
 from carbontui.verbs.support.foreground import narrate
 
@@ -189,8 +190,8 @@ def test_the_end_is_told_first_by_status_and_by_plain_output_with_its_source():
     assert rows.index("at the end") < rows.index("CO2")
     (row,) = (row for row in report(one) if row.startswith("at the end"))
     assert "forecast: metered so far, then the plan in force on a test" in row and "44 % less than run-now" in row
-    assert any(line.startswith("at the end: 282 g CO2") for line in narrate(None, one))
-    assert not any(line.startswith("at the end") for line in narrate(one, one))
+    assert any(line.startswith("at the end: 282 g CO2") for line in narrate(None, one, NoticesTold()))
+    assert not any(line.startswith("at the end") for line in narrate(one, one, NoticesTold()))
 
 
 def test_a_job_that_is_over_expects_nothing():

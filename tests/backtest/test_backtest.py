@@ -12,7 +12,8 @@ from click.testing import CliRunner
 from carbontui import units
 from carbontui.backtest import run as backtest
 from carbontui.backtest.assumed_job import Grid, assumed
-from carbontui.backtest.issued import ForecastIssue, OwnForecast, PublishedForecast, load_issues
+from carbontui.backtest.issued import DayAhead, ForecastIssue, OwnForecast, PublishedForecast, load_issues
+from carbontui.backtest.policies import Case, Knowledge, rolling
 from carbontui.grid import recorded
 from carbontui.grid.types import Row, Series
 from carbontui.plan.evaluation import evaluate
@@ -195,3 +196,56 @@ def test_forecast_files_of_a_spreadsheet_are_read_and_broken_ones_named(tmp_path
             load_issues(at)
         with pytest.raises(ValueError, match="issued"):
             recorded.load(at)
+
+
+def test_a_decision_depends_on_nothing_that_was_not_known_yet():
+    fine = [Row(START + 900 * q, 900.0, value(q / 4)) for q in range(96 * 12)]
+    job = assumed(650.0, caps=False, running=False)
+
+    def levels(rows):
+        made = Grid(Series("XX", "average_direct", tuple(rows), "made"))
+        known = Knowledge(made, PublishedForecast(made, issues(24 * 12)))
+        edges = [START + 3600.0 * hour for hour in range(200, 216)]
+        return rolling(Case(tuple(edges), job.problem([3600.0] * 15, made.slots(edges), 5 * 3600.0)), known)
+
+    first = levels(fine)
+    for hour in (201, 204, 209):
+        known_until = START + 3600 * hour + 900
+        other = [row if row.start_s < known_until else Row(row.start_s, 900.0, 900 - row.value) for row in fine]
+        assert levels(other)[: hour - 199] == first[: hour - 199]
+
+
+def test_prices_are_known_a_day_ahead_from_the_evening_on():
+    price = Grid(Series("XX", "price", tuple(Row(START + 3600 * h, 3600.0, float(h)) for h in range(24 * 5)), "made"))
+    noon, evening = START + 86400 + 17 * 3600, START + 86400 + 18 * 3600
+    ahead = [3600.0 * h for h in range(12)]
+    seen = DayAhead(price)([noon + s for s in ahead])
+    assert seen[:7] == [41.0, 42.0, 43.0, 44.0, 45.0, 46.0, 47.0]
+    assert seen[7:] == [24.0, 25.0, 26.0, 27.0], "beyond what is published: the same hour of the last known day"
+    assert DayAhead(price)([evening + s for s in ahead]) == [float(42 + h) for h in range(11)]
+
+
+def test_a_backtest_by_price_saves_money_also_where_prices_are_negative(tmp_path):
+    actual, price, tariff = (tmp_path / name for name in ("actual.csv", "price.csv", "tariff.csv"))
+    hours = range(24 * 12)
+    actual.write_text("time_utc,value\n" + "\n".join(f"{units.iso(START + 3600 * h)},{value(h)}" for h in hours))
+    rows = (f"{units.iso(START + 3600 * h)},{50 - 100 * (h % 24 in (2, 3, 4, 5))}" for h in hours)
+    price.write_text("time_utc,price_usd_per_mwh\n" + "\n".join(rows))
+    tariff.write_text("days,from_utc,to_utc,price_eur_per_kwh\nall,00:00,24:00,0.30\nweekday,22:00,06:00,0.10\n")
+    asked = ["--actual", str(actual), "--work", "3h", "--starts", "3", "--slack", "8", "--no-own", "--json"]
+
+    def answer(*more):
+        return json.loads(CliRunner().invoke(verb, [*asked, *more], standalone_mode=False).stdout)
+
+    by_cost = answer("--price", str(price), "--objective", "cost")
+    assert by_cost["currency"] == "USD"
+    best = by_cost["starts"][0]["policies"]["perfect foresight"]
+    assert best["cost"] == pytest.approx(-0.05 * best["kwh"], rel=0.02), "in the hours that pay for use"
+    weighed = answer("--price", str(price), "--weight", "carbon=0.7,cost=0.3")
+    by_carbon = answer("--price", str(price))
+    total = lambda found, figure: sum(one["policies"]["perfect foresight"][figure] for one in found["starts"])  # noqa: E731
+    assert total(by_cost, "cost") <= total(weighed, "cost") <= total(by_carbon, "cost")
+    assert total(by_carbon, "gco2_g") <= total(weighed, "gco2_g") <= total(by_cost, "gco2_g")
+    assert answer("--price", str(tariff), "--objective", "cost")["currency"] == "EUR"
+    with pytest.raises(Failure, match="--price FILE"):
+        CliRunner().invoke(verb, [*asked, "--objective", "cost"], standalone_mode=False, catch_exceptions=False)

@@ -123,7 +123,7 @@ def one(seed: int, order: tuple[str, ...]) -> tuple[float, bool, str]:
             )
             state = replace(state, totals=Totals(gco2_g=used))
             state = allowance_rules.judged(state, at)
-            told = told or bool(allowance_rules.notices(state, at.now_s))
+            told = told or bool(allowance_rules.notices(state, at))
             asked, decision = control.decide(state.asked, observe(state, at))
             if asked.mode == "unload" and decision.reason.code == "budget_stop":
                 used += units.joules_to_kwh(600.0 * problem.DEFAULT_UNLOAD_S) * truth[slot]

@@ -1,20 +1,30 @@
-"""A wall clock that is set by ten years, there and back, under a job that trains and one that waits."""
+"""A wall clock that is set by ten years, or to a change of summer time or of an epoch's width, there and back, under a
+job that trains and one that waits."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
+import signal
 import struct
 import subprocess
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 import rest
-from house import House, until
-from kills import order
+from house import House, Job, until
+from kills import hit, order
 
 YEARS_10_S = 10 * 365.25 * 86400
 JUMPS_S = (YEARS_10_S, -YEARS_10_S, 86400.0, -3600.0)
+MOMENTS = ("2027-03-28T01:00:00", "2027-10-31T01:00:00", "2038-01-19T03:14:08", "2106-02-07T06:28:16")
+"""UTC: summer time of Europe/Berlin begins and ends; 2**31 and 2**32 seconds of the epoch."""
+BEFORE_S = 2.0
+"""So long before each the job is put."""
 
 
 @dataclass
@@ -25,6 +35,37 @@ class Found:
     slowest_answer_s: float = 0.0
     longest_standstill_s: float = 0.0
     faults: list[str] = field(default_factory=list)
+
+
+SUSPENDED_S = 15.0
+WOKE_S = 3600.0
+"""The wall clock goes on in a suspend; the others stand still, or (here) have stood for SUSPENDED_S."""
+
+
+def suspended(house: House, job: Job, move: Callable[[float], None], found: Found) -> None:
+    """All processes stop and go on an hour later by the wall clock: nobody is taken for silent, nothing is lost."""
+    before = until(job.until_connected, what="an answer")
+    pids = [int(entry.name) for entry in Path("/proc").glob("[0-9]*") if of_house(entry, house)]
+    for pid in pids:
+        hit(pid, signal.SIGSTOP)
+    time.sleep(SUSPENDED_S)
+    move(WOKE_S)
+    for pid in pids:
+        hit(pid, signal.SIGCONT)
+    found.jumps += 1
+    job.until_steps(300)
+    after = until(job.served, what="an answer")
+    if after.pids != before.pids:
+        found.faults.append(f"suspended: {before.pids} -> {after.pids}")
+    if after.coverage.gap_s < WOKE_S:
+        found.faults.append(f"suspended: {after.coverage}")
+    move(0.0)
+
+
+def of_house(entry: Path, house: House) -> bool:
+    with contextlib.suppress(OSError):
+        return os.fsencode(f"CARBONTUI_HOME={house.home}") in (entry / "environ").read_bytes().split(b"\0")
+    return False
 
 
 def run(house: House, found: Found) -> None:
@@ -41,13 +82,14 @@ def run(house: House, found: Found) -> None:
             file.write(struct.pack("d", seconds))
 
     clock.write_bytes(struct.pack("d", 0.0))
-    house.env |= {"LD_PRELOAD": str(library), "CAMPAIGN_CLOCK": str(clock)}
+    house.env |= {"LD_PRELOAD": str(library), "CAMPAIGN_CLOCK": str(clock), "TZ": "Europe/Berlin"}
+    moments = (datetime.fromisoformat(f"{at}+00:00").timestamp() - BEFORE_S - time.time() for at in MOMENTS)
     job = house.start("--zone", "DE", code=7, name="trains")
     waiting = rest.start(house, "waits", "waits")
     job.until_steps(100)
     until(lambda: (s := job.served()) and s.energy_wall_kwh, what="some energy")
     supervisors = [each.pids()["supervisor"] for each in (job, waiting)]
-    for jump_s in JUMPS_S:
+    for jump_s in (*JUMPS_S, *moments):
         for to_s in (jump_s, 0.0):
             before = job.served()
             assert before is not None
@@ -67,9 +109,10 @@ def run(house: House, found: Found) -> None:
             state = (s := waiting.served()) and s.state
             if state != "waiting":
                 found.faults.append(f"{to_s:+.0f} s: a job that a person holds is {state}")
+    suspended(house, job, move, found)
     if supervisors != [each.pids()["supervisor"] for each in (job, waiting)]:
         found.faults.append("a supervisor was replaced")
-    found.longest_standstill_s = max(job.gaps())
+    found.longest_standstill_s = max(gap for gap in job.gaps() if gap < SUSPENDED_S)
     order(waiting, "boost", {})
     (house.root / "waits.end").touch()
     job.let_end()

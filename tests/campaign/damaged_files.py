@@ -56,7 +56,7 @@ class Found:
 
 
 def _said(house: House, job: str, verb: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
-    return house.cli(*(job if word == "JOB" else word for word in verb), timeout=120)
+    return house.cli(*(job if word == "JOB" else word for word in verb), timeout=120, errors="replace")
 
 
 def run(house: House, job: str, damages: Iterable[str], files: Iterable[str], found: Found) -> None:

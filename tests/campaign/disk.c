@@ -1,5 +1,6 @@
-/* Preloaded: a disk that is slow, or knows no POSIX locks. Every write to a file below CAMPAIGN_DISK takes as many seconds
- * as the file named by CAMPAIGN_DISK_S holds (a double); with CAMPAIGN_NO_LOCKS locks on those files fail with ENOLCK. */
+/* Preloaded: a disk that is slow, or knows no locks. Every write to a file below CAMPAIGN_DISK takes as many seconds
+ * as the file named by CAMPAIGN_DISK_S holds (a double); with CAMPAIGN_NO_LOCKS locks on those files fail, POSIX ones with
+ * ENOLCK, those of flock with ENOSYS. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -86,4 +87,10 @@ int fcntl64(int fd, int what, ...) {
   va_end(rest);
   if (locks(fd, what)) return errno = ENOLCK, -1;
   return real(fd, what, argument);
+}
+
+int flock(int fd, int what) {
+  REAL(int (*real)(int, int), "flock");
+  if (locks(fd, F_SETLK)) return errno = ENOSYS, -1;
+  return real(fd, what);
 }

@@ -1,4 +1,4 @@
-"""A job whose disk is slow for a while, or knows no POSIX locks. Needs a C compiler."""
+"""A job whose disk is slow for a while, or knows no locks. Needs a C compiler."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _stored(job: lasting.Job) -> float:
 
 
 def without_locks(house: House, found: Found) -> None:
-    """A job on a file system without POSIX locks has a journal all the same, and every verb reads it."""
+    """A job on a file system without locks has a journal all the same, and every verb reads it."""
     if sick(house, locks=False) is None:
         return
     job = house.start(*lasting.KNOWN, name="nolocks")

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from carbontui import protocol
+from carbontui.job.spec import Options
 from carbontui.job.supervisor.core.advance import Command, Event, LastCount, RankChanged, Tick, advance
 from carbontui.job.supervisor.core.state import decision, job
 from carbontui.job.supervisor.core.state.boards import LeftAlone
@@ -264,6 +265,8 @@ def built(value: Any, kind: Any) -> Any:
         level = Level(value["level"], value["level"].split()[0], 0.0, 1.0)
         value = {"state": value["state"], "hold_until_s": value["hold_until_s"], "wanted": value["wanted"]}
         return decision.Decision(why=why, level=level, **{n: built(v, hints(kind)[n]) for n, v in value.items()})
+    if isinstance(value, dict) and kind is Options:
+        value = {name: one for name, one in value.items() if name != "count_idle"}  # boundary has replaced it
     if isinstance(value, dict) and kind is Unloading and "held" in value:
         value = {**{name: one for name, one in value.items() if name != "held"}, "resumes": value["held"]}
     if isinstance(value, dict) and kind is Rank and "timed_mono" not in value:

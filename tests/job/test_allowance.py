@@ -32,6 +32,19 @@ def test_a_budget_that_is_used_up_ends_the_job_at_a_checkpoint_with_exit_code_5(
     assert house.cli("restart", "bounded").returncode != 0
 
 
+def test_stop_at_once_interrupts_a_script_that_cannot_write_a_checkpoint(house):
+    script = house.root / "t.py"
+    script.write_text("\n".join(line for line in SCRIPT.splitlines() if "checkpoint" not in line))
+    run = house.cli(
+        "run", "--name", "bounded", "--energy-budget", "0.004Wh", "--on-budget", "stop!", "--", sys.executable,
+        str(script),
+    )  # fmt: skip
+    assert run.returncode == 5, run.stderr
+    assert "is used up" in run.stderr and "at its checkpoint" not in run.stderr
+    status = json.loads(house.cli("status", "bounded", "--json").stdout)
+    assert status["reason"]["code"] == "budget_stop" and status["allowances"][0]["act"] == "stop!"
+
+
 def test_what_cannot_be_a_budget_is_refused_before_anything_runs(house):
     for options, words in (
         (("--carbon-budget", "2"), "not a carbon budget; write it like 2kg"),

@@ -3,13 +3,20 @@
 import json
 import os
 import resource
+import subprocess
 import sys
 import time
+import venv
 from pathlib import Path
 
+import msgspec
 import pytest
 from house import House, until
 
+import carbontui
+from carbontui.system import isolation
+
+NO_THREAD = 'RuntimeError("can\'t start new thread")'
 BROKEN = "raise RuntimeError('a package for the training, and broken')\n"
 TELL = """\
 import json, os, resource, sys
@@ -77,9 +84,16 @@ def test_the_users_python_settings_and_limits_are_the_trainings_alone(house):
     keeper, supervisor = pids()["keeper"][0], pids()["supervisor"][0]
     assert b"PYTHONPATH" not in environ(supervisor) and b"PYTHONWARNINGS" not in environ(supervisor)
     assert environ(supervisor)[b"ENTSOE_TOKEN"] == b"secret"
-    assert oom(keeper) == oom(os.getpid()) and oom(supervisor) > oom(keeper)
+    assert oom(keeper) == oom(os.getpid()) and oom(supervisor) == 1000, "it dies before a training of any size"
     limits = Path(f"/proc/{supervisor}/limits").read_text()
     assert int(next(line for line in limits.splitlines() if line.startswith("Max open files")).split()[3]) > 200
+
+
+@pytest.mark.parametrize(("error", "line"), [("MemoryError()", "out of memory"), (NO_THREAD, isolation.TOO_FEW)])
+def test_a_process_of_ours_that_lacks_memory_or_threads_says_so_in_one_line(error, line):
+    code = f"from carbontui.system import isolation; isolation.tell_what_lacks('agent'); raise {error}"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (1, f"agent: {line}\n")
 
 
 @pytest.mark.parametrize("locale", ["C.UTF-8", "C"])
@@ -102,3 +116,22 @@ def test_folders_and_arguments_that_are_no_text_are_as_good_as_others(tmp_path, 
         assert "na" in house.cli("log", listed[0]["job"], check=True, errors="surrogateescape").stdout
     finally:
         house.end()
+
+
+@pytest.mark.parametrize("folders", [("code", "code"), ("code", "packages"), ("packages", "code")])
+def test_an_installation_by_target_folders_runs_whatever_their_order(house, folders):
+    bare = house.root / "bare"
+    venv.create(bare, with_pip=False, symlinks=True)
+    for name in folders:
+        (house.root / name).mkdir(exist_ok=True)
+    code, packages = house.root / "code", house.root / ("packages" if "packages" in folders else "code")
+    (code / "carbontui").symlink_to(Path(carbontui.__file__).parent)
+    for entry in Path(msgspec.__file__).parent.parent.iterdir():
+        if "carbontui" not in entry.name and entry.suffix != ".pth":
+            (packages / entry.name).symlink_to(entry)
+    house.env["PYTHONPATH"] = os.pathsep.join(str(house.root / name) for name in dict.fromkeys(folders))
+    told = [bare / "bin" / "python", "-m", "carbontui", "run", "--", bare / "bin" / "python", "-c", "print('trained')"]
+    done = subprocess.run(told, env=house.env, cwd=house.root, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, "trained\n"), done.stderr
+    (log,) = house.home.glob("jobs/*/carbontui.log")
+    assert "Error" not in log.read_text()

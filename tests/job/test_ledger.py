@@ -60,12 +60,15 @@ def test_a_row_ends_where_the_state_changes_and_where_a_bin_ends():
     assert rows[1][3] == pytest.approx(2.0)
 
 
-def test_an_idle_gpu_before_the_start_counts_only_when_asked():
-    for count_idle, kwh in ((False, 0.0), (True, 1.0)):
-        ledger = EnergyLedger(count_idle=count_idle)
-        ledger.add("g", 0.0, 60.0, 3.6e6, "counter", "waiting", 0.0, gpu=True)
-        assert ledger.gpu_kwh == pytest.approx(kwh)
-        assert len(ledger.drain(everything=True)) == 1
+def test_an_idle_gpu_counts_before_the_start_and_unloaded_only_where_it_is_held():
+    for kind, gives_back, counts in (
+        ("held", False, (1.0, 1.0)), ("held", True, (1.0, 0.0)), ("given-back", False, (0.0, 0.0)),
+        ("always-on", False, (0.0, 0.0)),
+    ):  # fmt: skip
+        for state, kwh in zip(("waiting", "unloaded"), counts, strict=True):
+            ledger = EnergyLedger(boundary=kind, gives_back=gives_back)
+            ledger.add("g", 0.0, 60.0, 3.6e6, "counter", state, 0.0, gpu=True)
+            assert ledger.gpu_kwh == pytest.approx(kwh) and len(ledger.drain(everything=True)) == kwh
 
 
 def running(weights, values):
@@ -223,15 +226,17 @@ def test_the_chart_shows_no_total_where_a_board_is_missing():
     assert alone.watts().total_w == (110.0, 110.0, 10.0)
 
 
-def test_the_host_constant_is_shared_by_the_jobs_of_a_machine(tmp_path) -> None:
+def test_the_hosts_watts_count_while_a_job_holds_the_machine(tmp_path) -> None:
     account = Accounting(
-        options.Options(job="b", name="b", dir="", argv=(), cwd="", log="", socket="", created_s=1e9, host_w=100.0),
+        options.Options(job="b", name="b", dir="", argv=(), cwd="", log="", socket="", created_s=1e9),
         Clock(),
         Journal(tmp_path / "j.db"),
         "boot",
     )
     for second in range(11):
-        account.pass_time(1e9 + second, 1.0, "running", jobs=2)
+        account.pass_time(1e9 + second, 1.0, "running", host_w=50.0)
+    for second in range(11, 21):
+        account.pass_time(1e9 + second, 1.0, "waiting", host_w=50.0)
     assert account.ledger.wall_kwh * units.J_PER_KWH == pytest.approx(500.0)
 
 

@@ -112,10 +112,11 @@ def test_a_verb_without_an_answer_leaves_its_order_for_the_next_supervisor(house
     os.kill(keeper, signal.SIGSTOP)
     try:
         os.kill(first, signal.SIGKILL)
-        done = house.cli("budget", "30h", job.id, check=True)
+        done = house.cli("budget", "30h", job.id)
     finally:
         os.kill(keeper, signal.SIGCONT)
-    assert done.stdout == "accepted, waiting for the supervisor\n"
+    assert done.returncode == 3 and done.stderr.startswith(f"carbontui: no supervisor of job {job.id} answers")
+    assert done.stderr.endswith("; accepted, waiting for the supervisor\n")
     status = until(lambda: (s := job.served()) and s.budget.deadline and s, 60, "a successor")
     told = until(lambda: "order taken from orders.log: budget" in (job.dir / "carbontui.log").read_text(), 20)
     assert told and status

@@ -90,7 +90,7 @@ def test_so_far_and_ahead_are_the_whole_to_the_printed_digit(tmp_path):
 
 def test_the_host_is_charged_for_a_time_without_a_supervisor_and_the_gap_is_named(tmp_path):
     """Forty seconds between two of them: nobody looked, and the machine ran on."""
-    given = job_state(host_w=1000.0).spec
+    given = job_state().spec
 
     def heir():
         account = Accounting(given, Clock(), Journal(tmp_path / "j.db"), "boot")
@@ -99,12 +99,12 @@ def test_the_host_is_charged_for_a_time_without_a_supervisor_and_the_gap_is_name
 
     first, at = heir(), given.created_s
     for second in range(1, 11):
-        first.pass_time(at + second, 1.0, "running")
+        first.pass_time(at + second, 1.0, "running", host_w=1000.0)
     first.write(everything=True)
     first.keep()
     first.journal.commit()
     second = heir()
-    second.pass_time(at + 50.0, 1.0, "running")
+    second.pass_time(at + 50.0, 1.0, "running", host_w=1000.0)
     assert second.ledger.wall_kwh * units.J_PER_KWH == pytest.approx(50_000.0)
     assert second.lived.gaps == {"no_supervisor": pytest.approx(40.0)} and second.lived.by_state == {"running": 10.0}
     assert second.held_s == pytest.approx(50.0), "the boards were rented meanwhile"

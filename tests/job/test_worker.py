@@ -1,6 +1,7 @@
 """What the worker offers beside a plan: other budgets that can be carried out, around what a person has said."""
 
 import json
+import socket
 
 import msgspec
 import pytest
@@ -115,3 +116,10 @@ def test_questions_of_another_version_are_read_by_name_and_refused_by_their_id()
     told = worker.answer(b'{"id": 8, "kind": "dream", "problem": {}}')
     assert (told.id, told.ok) == (8, False) and "dream" in told.error
     assert not worker.answer(b"[]").ok
+
+
+def test_a_supervisor_that_was_killed_leaves_no_traceback_of_its_worker():
+    ours, theirs = socket.socketpair()
+    ours.sendall(msgspec.json.encode(PreviewAsk(problem=problem())) + b"\n")
+    ours.close()
+    worker.serve(theirs)  # its answer finds nobody

@@ -22,7 +22,7 @@ from carbontui.power.curves.calibration import (
     Pause,
     TryLimit,
 )
-from carbontui.power.curves.curve import Curve, Point, fitted, isotonic, useful
+from carbontui.power.curves.curve import Curve, Point, before, combined, fitted, isotonic, useful
 from carbontui.power.curves.files import fingerprint, load, save
 from carbontui.power.curves.step_rate import RateEstimate, WindowRate, estimated, rate_at, window_rate
 from carbontui.power.messages import Outcome
@@ -79,6 +79,34 @@ def test_a_checkpoint_at_the_end_of_a_window_is_in_neither_its_watts_nor_its_pac
     _, watts, _ = job.steady(700.0)
     assert curve.points[-1].power_w == pytest.approx(watts, rel=0.03)
     assert curve.rate_steps_per_s == pytest.approx(job.rate, rel=0.03)
+
+
+def test_checkpoints_at_random_gaps_do_not_matter() -> None:
+    dice, at, stalls = random.Random(3), 15.0, []
+    while at < 1500:
+        stalls.append((at, at + 20))
+        at += 20 + dice.uniform(30, 150)
+    job = SimulatedJob(seed=4, stalls=tuple(stalls), drift_per_min=0.0)
+    full = job.steady(700.0)
+    for point in calibrate(job).points:
+        _, watts, speed = job.steady(point.cap_w or 700.0)
+        assert point.power_w == pytest.approx(watts, rel=0.02)
+        assert point.speed == pytest.approx(speed / full[2], rel=0.04)
+
+
+def test_what_is_known_better_already_is_kept() -> None:
+    job = SimulatedJob(seed=1)
+    known = tuple(Point(kind="cap", cap_w=w, power_w=w, power_se=1.0, speed=0.9, speed_se=1e-4) for w in (200.0, 650.0))
+    *_, last = drive(Calibration(spec(prior=known)), job)
+    assert isinstance(last, GivenUp) and "less well than before" in last.why
+
+
+def test_two_estimates_of_a_level_count_by_their_certainty() -> None:
+    one, other = level(300, 300, 0.5), msgspec.structs.replace(level(300, 290, 0.6), power_se=2.0, speed_se=0.01)
+    both = combined(one, other)
+    assert (both.power_w, both.speed) == (pytest.approx(298.0), pytest.approx(0.52))
+    assert both.power_se < 1.0 and both.speed_se < 0.005
+    assert before((one, other, level(None, 650, 1.0)), level(200, 200, 0.3)) is None, "nothing was known so low"
 
 
 def test_without_permission_full_and_parked_only() -> None:

@@ -80,9 +80,10 @@ def test_counter_within_1_percent(machine_with: Callable, load: str, part_time: 
     level, period_s, duty = LOADS[load]
     sim.load(level, period_s=period_s, duty=duty)
     sim.advance(2.03)
-    metered = Metered(sim).run(SECONDS)
+    metered = Metered(sim).run(2 * SECONDS)
     assert abs(metered.error()) < 0.01
-    assert metered.labels() == {"counter"}
+    if not part_time:
+        assert metered.labels() == {"integrated", "counter"}, "the first minute only agrees so far"
 
 
 def test_counter_reset_mid_run(machine_with: Callable) -> None:
@@ -94,7 +95,6 @@ def test_counter_reset_mid_run(machine_with: Callable) -> None:
     sim.set("reset_counter", 1)
     metered.run(40)
     assert abs(metered.error()) < 0.01
-    assert metered.labels() == {"counter", "integrated"}
     assert metered.meter.epochs(metered.uuid) == 1
 
 
@@ -171,7 +171,8 @@ def test_an_hour_without_a_look_is_exact_with_the_counter(machine_with: Callable
     sim = machine_with(frozen=True)
     sim.load(1.0, period_s=10, duty=0.2)
     sim.advance(2.0)
-    metered = Metered(sim, step_s=3600)
+    metered = Metered(sim).run(80)
+    metered.step_s = 3600
     metered.run(3600)
     assert abs(metered.error()) < 0.001
-    assert metered.labels() == {"counter"}
+    assert metered.meter.by_method()["counter"] / metered.meter.joules() > 0.95

@@ -209,4 +209,4 @@ def test_agents_of_other_jobs_are_counted_and_a_station_is_none(tmp_path: Path) 
     clock = CpuTime(lambda: (0, 0), str(tmp_path))
     assert clock.jobs(list(proc.processes(str(tmp_path)))) == {"a1", "b2"}
     clock.part((11,), 0.0)
-    assert clock.part((11,), 20.0) == (0.5, 2)
+    assert clock.part((11,), 20.0) == (0.5, 2, 0.5)

@@ -147,7 +147,7 @@ def test_a_month_of_short_states_is_drawn_as_shares_with_a_legend(tmp_path):
     for words in ("at full speed", "under a cap", "paused", "unloaded"):
         assert f">{words}</text>" in drawn
     columns = {}
-    for x, height in re.findall(r'<rect x="([0-9.]+)" y="[0-9.]+" width="9.7" height="([0-9.]+)" fill="#', drawn):
+    for x, height in re.findall(r'<rect x="([0-9.]+)" y="[0-9.]+" width="9.7" height="([0-9.]+)" fill="var', drawn):
         columns[x] = columns.get(x, 0.0) + float(height)
     assert len(columns) == charts.COLUMNS and all(height == pytest.approx(36, abs=0.3) for height in columns.values())
 

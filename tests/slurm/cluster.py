@@ -1,7 +1,7 @@
 """A Slurm for tests: its own munge, controller and node daemons, all below one temporary folder.
 
-Several nodes on one machine each have a host name of their own and, but for the first, a directory of sockets of their
-own (`unshare --mount --uts`): as on real nodes, a socket of one is not there on another.
+Several nodes on one machine each have a host name of their own and, but for the first, a folder of sockets and a boot
+of their own (`unshare --mount --uts`): as on real nodes, a socket of one is not there on another.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ import socket
 import subprocess
 import tempfile
 import time
+import uuid
 from pathlib import Path
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "scancel", "squeue", "scontrol")
+BOOT = "/proc/sys/kernel/random/boot_id"
 SOCKETS = f"/tmp/carbontui-{os.getuid()}"
 PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
 CONF = """\
@@ -116,10 +118,12 @@ class Cluster:
     def start_node(self, name: str) -> None:
         command = ["slurmd", "-D", "-N", name]
         if len(self.names) > 1:
-            # the first shares the directory of sockets with the test, which looks at the job there
-            apart = (
-                "" if name == self.names[0] else f"mkdir -p {SOCKETS} && mount -t tmpfs -o mode=700 tmpfs {SOCKETS} && "
-            )
+            boot = self.dir / f"boot-{name}"
+            boot.write_text(f"{uuid.uuid4()}\n")
+            own_sockets = f"mkdir -p {SOCKETS} && mount -t tmpfs -o mode=700 tmpfs {SOCKETS}"
+            apart = f"{own_sockets} && mount --bind {boot} {BOOT} && "
+            if name == self.names[0]:  # it shares sockets and boot with the test, which looks at the job there
+                apart = ""
             script = f"hostname {name} && {apart}exec {' '.join(command)}"
             command = ["unshare", "--mount", "--uts", "sh", "-c", script]
         self.node_daemons[name] = self._daemon(*command)

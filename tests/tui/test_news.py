@@ -53,6 +53,7 @@ def test_a_users_command_gets_the_text_and_one_that_is_missing_is_said(tmp_path:
     assert notify.run(f"{script} carbontui", "charlm: done; rm -rf") == ""
     until(lambda: (tmp_path / "told").exists())
     assert (tmp_path / "told").read_text() == "carbontui|charlm: done; rm -rf"
+    assert notify.tell(notify.Notification(str(script), False), " ", None) == "", "no words of ours are run"
     assert "cannot be run" in notify.run("/nowhere/at/all", "x") and "cannot be run" in notify.run("'", "x")
 
 

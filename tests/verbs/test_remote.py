@@ -82,7 +82,9 @@ def test_an_answer_without_an_end_is_given_up(tmp_path: Path) -> None:
         host.statuses()
 
 
-@pytest.mark.parametrize("text", ["-oProxyCommand=true@x", "u@-oProxyCommand=true", "-x:job", "a b", "", "u@h\x1b[2J"])
+@pytest.mark.parametrize(
+    "text", ["-oProxyCommand=true@x", "u@-oProxyCommand=true", "-x:job", "a b", "", "u@h\x1b[2J", "$(id)@x", "a;b"]
+)
 def test_an_option_is_no_host(text: str) -> None:
     with pytest.raises(ValueError):
         ssh.place(text)

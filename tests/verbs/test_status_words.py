@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from carbontui import protocol
+from carbontui.text.notices import NoticesTold
 from carbontui.verbs.look import report
 from carbontui.verbs.support.foreground import narrate
 
@@ -50,6 +51,6 @@ def test_the_kind_of_intensity_is_said_in_words() -> None:
 
 def test_what_holds_a_job_is_told_once_and_its_end_by_the_summary_alone() -> None:
     held = msgspec.structs.replace(status("paused", None), reason=protocol.Reason("person", "you paused it"))
-    assert list(narrate(status("running", None), held)) == ["paused: you paused it"]
-    assert list(narrate(held, msgspec.structs.replace(held, level="full"))) == []
-    assert list(narrate(held, status("done", None))) == []
+    assert list(narrate(status("running", None), held, NoticesTold())) == ["paused: you paused it"]
+    assert list(narrate(held, msgspec.structs.replace(held, level="full"), NoticesTold())) == []
+    assert list(narrate(held, status("done", None), NoticesTold())) == []

@@ -44,9 +44,10 @@ class Thaw(NamedTuple):
 
 
 class Stop(NamedTuple):
-    """Run the stop order; `now`: one second between its signals instead of thirty."""
+    """Run the stop order; `now`: one second between its signals instead of thirty; `why`: a used-up budget."""
 
     now: bool = False
+    why: str = ""
     t: str = "stop"
 
 
@@ -131,6 +132,7 @@ class ChildFacts(NamedTuple):
 _VALID: dict[type[Order], dict[str, Callable[[Any], bool]]] = {
     Hold: {"until": lambda value: value is None or _finite(value)},
     Freeze: {"lease_s": lambda value: _finite(value) and value >= 0},
+    Stop: {"why": lambda value: isinstance(value, str)},
     Last: {"why": lambda value: isinstance(value, str)},
     Retry: {"on": lambda value: isinstance(value, bool)},
     FallBack: {"on": lambda value: isinstance(value, bool)},

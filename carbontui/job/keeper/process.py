@@ -160,7 +160,7 @@ class Keeper:
             self.wait_again(None, again, unloaded=not self.trial.anew)
             return
         marker = resuming.not_before(self.marker) if code in (0, UNKNOWN) and not self.stopped_by_person else None
-        if marker is None:
+        if marker is None and not self.stopped_by_person:
             self.last_run = ""  # it has ended by itself
         elif self.last_run:
             marker = None  # it has exited for good, with its checkpoint
@@ -207,7 +207,7 @@ class Keeper:
             "at": time.time(),
             "stopped": self.stopped_by_person or bool(self.last_run),
             "unloaded": self.unloaded,
-            **({"budget": self.last_run} if self.last_run else {}),
+            **({"budget": self.last_run, "interrupted": self.stopped_by_person} if self.last_run else {}),
             **({"signals": sorted(self.signals)} if self.signals else {}),
         }
         self.stopping.end()
@@ -222,11 +222,11 @@ class Keeper:
         resuming.clear(self.marker, self.spec["job"], self.exit)
         self.publish()
 
-    def stop(self, now: bool) -> None:
+    def stop(self, now: bool, why: str = "") -> None:
         """INT, then TERM, then KILL, to the child's whole process group; a held child never starts."""
         if self.exit:
             return
-        self.stopped_by_person, self.last_run = True, ""
+        self.stopped_by_person, self.last_run = True, why
         if self.child is None:
             self.unloaded = False  # nobody is to start it again
             self.finish(None, int(signal.SIGTERM))
@@ -246,7 +246,7 @@ class Keeper:
         elif isinstance(order, messages.Thaw):
             self.freezer.let_go("the supervisor said so")
         elif isinstance(order, messages.Stop):
-            self.stop(order.now)
+            self.stop(order.now, order.why)
         elif isinstance(order, messages.Last):
             self.last_run = order.why
         elif isinstance(order, messages.Retry | messages.FallBack):

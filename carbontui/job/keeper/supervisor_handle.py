@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from carbontui.job.keeper import signals
 from carbontui.job.keeper.messages import ChildFacts, Order, decode_order, encode
-from carbontui.system import proc
+from carbontui.system import isolation, proc
 
 SILENT_S = 6.0
 FIRST_WORD_S = 30.0
@@ -103,7 +103,7 @@ class SupervisorHandle:
                 stdin=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,
-                preexec_fn=signals.unblock,
+                preexec_fn=_expendable,
             )
         except OSError as error:
             self._log(f"the supervisor could not be started: {error}")
@@ -167,3 +167,9 @@ class SupervisorHandle:
             self._log("CARBONTUI_NO_RESPAWN=1: no new supervisor")
         else:
             self.due = time.monotonic() + self._backoff_s
+
+
+def _expendable() -> None:
+    """Between fork and exec, for while it loads it may be the largest process after the training."""
+    signals.unblock()
+    isolation.first_to_go()

@@ -42,5 +42,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    isolation.first_to_go()
+    isolation.tell_what_lacks("supervisor")
     main()

@@ -6,6 +6,7 @@ no numpy.
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import sys
 from collections.abc import Mapping, Sequence
@@ -242,7 +243,8 @@ def _work(ask: Ask) -> PlanAnswer | GridData:
 
 def serve(connection: socket.socket) -> None:
     """Answer requests one by one until the supervisor closes its end."""
-    with connection, connection.makefile("rb") as lines:
+    # a supervisor that is killed takes no answer any more
+    with contextlib.suppress(ConnectionError), connection, connection.makefile("rb") as lines:
         for line in lines:
             connection.sendall(msgspec.json.encode(answer(line)) + b"\n")
 

@@ -30,7 +30,7 @@ from carbontui.power.backends.simulated import SimulatedBackend, SimulatedSpec
 from carbontui.power.limit.leases import LeaseStore, stale_leases
 from carbontui.power.messages import Bye, DesiredPower, Gone, Outcome, ToAgent, encode
 from carbontui.power.metering.rapl import Host
-from carbontui.system import untrusted
+from carbontui.system import isolation, untrusted
 
 BUFFER_MAX = 1024 * 1024
 RETRY_S = 2.0
@@ -186,6 +186,7 @@ def main(argv: list[str] | None = None) -> int:
     host.cpu_time.apart = options.apart
     store = None if simulated else LeaseStore()
     agent = Agent(wire.send, backend, host, store, options.job, monitor=options.monitor, probing=options.probing)
+    isolation.tell_what_lacks("agent")
     threading.Thread(target=agent.keep_sampling, name="sampler", daemon=True).start()
     return serve(agent, wire, link)
 

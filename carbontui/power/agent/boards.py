@@ -8,7 +8,7 @@ memory or kernels in use and no visible process of ours stays a candidate as lon
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from carbontui.power.backends.base import DeviceInfo, Look
 from carbontui.system import proc
@@ -113,6 +113,21 @@ def board_of(name: str, infos: tuple[DeviceInfo, ...]) -> str | None:
         part = f"MIG-{name.removeprefix('GPU-')}".lower()
         hits = [info.uuid for info in infos for uuid in info.mig_uuids if uuid.lower() == part]
     return hits[0] if len(hits) == 1 else None
+
+
+def slices_share(names: Iterable[str], info: DeviceInfo) -> float | None:
+    """The part of a board's slices that these names stand for; of a board in slices CUDA takes the first one where
+    none is named. None: it is not in slices. The driver does not tell what each slice draws."""
+    total = sum(info.mig_sizes)
+    if not info.mig or not total:
+        return None
+    named = [name.strip().removeprefix("GPU-").removeprefix("MIG-").lower() for name in names]
+    own = [
+        size
+        for uuid, size in zip(info.mig_uuids, info.mig_sizes, strict=True)
+        if any(name and uuid.removeprefix("MIG-").lower().startswith(name) for name in named)
+    ]
+    return (sum(own) or info.mig_sizes[0]) / total
 
 
 def boards_of(names: tuple[str, ...], infos: tuple[DeviceInfo, ...]) -> tuple[str, ...]:

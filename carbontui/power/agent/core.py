@@ -23,7 +23,8 @@ from carbontui.power.limit.leases import LeaseStore
 from carbontui.power.limit.limiter import Limiter
 from carbontui.power.messages import AgentLine, Code, DesiredPower, Done, HostReading, Outcome, Readings, Report, Sample
 from carbontui.power.metering.rapl import Host
-from carbontui.power.metering.shares import BoardUse
+from carbontui.power.metering.shares import NO_JOBS, BoardUse
+from carbontui.power.metering.supply import Supply
 
 FAST_S = 0.1
 SLOW_S = 1.0
@@ -35,7 +36,10 @@ RETRY_S: dict[Code, float] = {"held": 1.0, "foreign": PROCESSES_S}
 """When to retry a wish blocked by another job or process."""
 OPEN_S = 2.0
 """How long the exit waits for a driver that is still being opened, if limits are to be restored."""
-REOPEN_S = (1.0, 2.0, 5.0, 15.0)
+REOPEN_S = (1.0, 2.0, 3.5)
+"""A driver that is being reloaded is back within seconds."""
+NO_LIBRARY, NO_LIBRARY_S = 12, 15.0
+"""The code where no driver is installed, and how often to look for one."""
 
 
 @dataclass(eq=False)
@@ -56,6 +60,7 @@ class Agent:
     def __post_init__(self) -> None:
         modes = {"monitor": self.monitor, "probing": self.probing}
         self._limiter = Limiter(self.backend, self.store, self.job, self.say, tell=self._tell, **modes)
+        self._supply = None if self.backend.name == "simulated" or self.monitor else Supply()
         self._guard = threading.RLock()
         self._wish: DesiredPower | None = None
         self._opened = False
@@ -113,8 +118,9 @@ class Agent:
             self.backend.open()
             self._trouble, self._reopen_at, self._reopen_tries = "", None, 0
         except DeviceError as error:
-            self._trouble = "" if error.code == 12 else f"{self.backend.name}: {error}"
-            wait = REOPEN_S[min(self._reopen_tries, len(REOPEN_S) - 1)]
+            none = error.code == NO_LIBRARY
+            self._trouble = "" if none else f"{self.backend.name}: {error}"
+            wait = NO_LIBRARY_S if none else REOPEN_S[min(self._reopen_tries, len(REOPEN_S) - 1)]
             self._reopen_tries += 1
             self._reopen_at = self.clock() + wait
         with self._guard:
@@ -169,7 +175,7 @@ class Agent:
                 how="simulated" if info.simulated else "estimated" if look.kind == "model" else "measured",
                 **view.shared(look, Sample),
                 max_w=None if info.limit_max_mw is None else info.limit_max_mw / 1000,
-                share=self._use.shares.get(info.uuid),
+                share=self._share(info),
             )
         )
         with self._guard:
@@ -182,6 +188,14 @@ class Agent:
             happened = self._limiter.observe(info.uuid, look, mono)
             if happened is not None:
                 self._tell(happened)
+
+    def _share(self, info: DeviceInfo) -> float | None:
+        """The job's part of a board's watts; None: all of them."""
+        if info.uuid in self._use.shares or not info.mig:
+            return self._use.shares.get(info.uuid)
+        named = self._wish.watch if self._wish is not None else None
+        names = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if named is None else named
+        return boards.slices_share(names, info)
 
     def _find_foreign(self, uuid: str) -> None:
         self._pids[uuid] = self._use.list(uuid, self._looks.get(uuid))
@@ -210,10 +224,18 @@ class Agent:
 
     def _report(self) -> None:
         mono, wall = self.clock(), self.wall()
-        own = self._wish.own_pids if self._wish else ()
+        own = self._wish.own_pids if self._wish and self.job not in NO_JOBS else None
         host_samples, host = self.host.sample(mono, wall, own)
+        if self._supply is not None:
+            host = self._supply.beside(host, self.host.whole_w, self._boards_w, mono)
         samples, self._samples = (*self._samples, *host_samples), []
         self.send(Report(self._readings(mono, wall, host), samples))
+
+    def _boards_w(self) -> float | None:
+        """Watts of all the machine's boards; None unless each is known."""
+        looks = [self._looks.get(info.uuid) for info in self._infos]
+        watts = [look.power_w for look in looks if look is not None and look.power_w is not None]
+        return sum(watts) if len(watts) == len(looks) else None
 
     def _readings(self, mono: float, wall: float, host: HostReading) -> Readings:
         several = {info.uuid: f"GPU {info.index}: " for info in self._infos} if len(self._infos) > 1 else {}
@@ -238,7 +260,7 @@ class Agent:
                     watched=info.uuid in self._boards.uuids,
                     pids=self._pids.get(info.uuid),
                     foreign=self._foreign.get(info.uuid, ()),
-                    share=self._use.shares.get(info.uuid),
+                    share=self._share(info),
                     users=self._users.get(info.uuid, ""),
                 )
                 for info in self._infos

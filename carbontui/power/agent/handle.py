@@ -282,9 +282,12 @@ class AgentHandle:
     async def _beat(self) -> None:
         """Repeat the wish, and check that the agent still reports."""
         while True:
+            begun = time.monotonic()
             await asyncio.sleep(messages.BEAT_S)
             self._send(self._wish)
             now = time.monotonic()
+            if now - begun > messages.HUNG_S:
+                continue  # we were stopped, or had no core: what it has said meanwhile is heard first
             limit = FIRST_REPORT_S if self._heard_s is None else messages.HUNG_S
             silent = now - (self._started_s if self._heard_s is None else self._heard_s)
             process = self._process

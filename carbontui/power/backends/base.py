@@ -30,6 +30,8 @@ class DeviceInfo(Struct, frozen=True, kw_only=True):
     """Set if clocks can be locked."""
     mig: bool = False
     mig_uuids: tuple[str, ...] = ()
+    mig_sizes: tuple[int, ...] = ()
+    """The compute slices of each of these instances."""
 
 
 class Look(Struct, frozen=True, kw_only=True):

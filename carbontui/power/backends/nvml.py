@@ -22,10 +22,11 @@ _GA100 = ("A100", "A800", "A30", "GA100")
 _FUNCTION_NOT_FOUND = 13
 _NONE, _NOT_FOUND = 0, 6
 """Answers of the binding and the driver if no process has run anything."""
-SEEK_S = 5.0
-"""How often to look for a lost board."""
-REINIT_S = (60.0, 120.0, 300.0, 600.0)
-"""After a reset NVML may need re-initialisation to see a board, which can take seconds: increasing intervals."""
+SEEK_S = 3.5
+"""How often to look for a lost board: with a sampling period of a second it is found within five."""
+SHARE = 0.05
+"""Most of the time spent on re-initialising NVML, without which it may not see a board that came back: it takes
+milliseconds, or seconds beside a dead board."""
 
 
 class NvmlBackend(Backend):
@@ -44,7 +45,6 @@ class NvmlBackend(Backend):
         self._seek_at: dict[str, float] = {}
         self._utilised_us: dict[str, int] = {}
         self._reinit_at = 0.0
-        self._reinits = 0
         self._open = False
 
     # --- opening ----------------------------------------------------------------------------------------------
@@ -57,12 +57,12 @@ class NvmlBackend(Backend):
         self._nvml = pynvml
         if self._open:
             self.close()
+        began = self._clock()
         self._call(pynvml.nvmlInit)
         self._open = True
         self.broken = False
-        self._lost.clear()
-        self._reinit_at = self._clock() + REINIT_S[min(self._reinits, len(REINIT_S) - 1)]
         self.absent = ()
+        found: set[str] = set()
         self.driver = str(self._try(pynvml.nvmlSystemGetDriverVersion) or "")
         for index in range(int(self._call(pynvml.nvmlDeviceGetCount))):
             try:
@@ -72,9 +72,13 @@ class NvmlBackend(Backend):
                 # a lost board has no handle; boards known before keep theirs
                 self.absent += ((index, str(error)),)
                 continue
+            found.add(uuid)
             self._handles[uuid] = handle
             self._infos[uuid] = self._describe(uuid, handle, index)
-        self._reinits = self._reinits + 1 if self.absent else 0
+        # the handle of a board that was there before the driver was reloaded is worth nothing: it is sought by its name
+        self._lost = set(self._infos) - found
+        now = self._clock()
+        self._reinit_at = now + max(SEEK_S, (now - began) / SHARE)
 
     def _describe(self, uuid: str, handle: Any, index: int) -> DeviceInfo:
         nvml = self._nvml
@@ -83,6 +87,7 @@ class NvmlBackend(Backend):
         memory = self._try(nvml.nvmlDeviceGetMemoryInfo, handle)
         mode = self._try(nvml.nvmlDeviceGetMigMode, handle)
         mig = bool(mode and mode[0] == 1)
+        slices = self._slices(handle) if mig else {}
         architecture = self._try(nvml.nvmlDeviceGetArchitecture, handle)
         if architecture is None:
             self._usage_kind[uuid] = "unspecified"
@@ -100,18 +105,21 @@ class NvmlBackend(Backend):
             memory_total_b=int(memory.total) if memory is not None else None,
             clock_max_mhz=self._try(nvml.nvmlDeviceGetMaxClockInfo, handle, nvml.NVML_CLOCK_SM),
             mig=mig,
-            mig_uuids=self._slices(handle) if mig else (),
+            mig_uuids=tuple(slices),
+            mig_sizes=tuple(slices.values()),
         )
 
-    def _slices(self, handle: Any) -> tuple[str, ...]:
+    def _slices(self, handle: Any) -> dict[str, int]:
+        """The size of each instance, in compute slices."""
         nvml = self._nvml
-        found = []
+        found: dict[str, int] = {}
         for i in range(int(self._try(nvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0)):
             part = self._try(nvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, i)
             uuid = self._try(nvml.nvmlDeviceGetUUID, part) if part is not None else None
             if uuid:
-                found.append(str(uuid))
-        return tuple(found)
+                size = self._try(nvml.nvmlDeviceGetAttributes_v2, part)
+                found[str(uuid)] = int(size.gpuInstanceSliceCount) if size is not None else 1
+        return found
 
     def devices(self) -> tuple[DeviceInfo, ...]:
         return tuple(self._infos.values())

@@ -5,7 +5,8 @@
 
 Five caps below the watts that the job draws, each settled and measured, with a visit to full between any two of them:
 a job whose speed drifts (longer batches, a warming board) is compared with itself at about the same time. A window is
-extended until its rate is known well enough, at most to `measure_max_s`. A final pause gives the parked watts.
+extended until its rate is known well enough, at most to `measure_max_s` without stalls. A final pause gives the parked
+watts. What was known before is combined with it by inverse variance; where that was known better, nothing is learned.
 """
 
 from __future__ import annotations
@@ -15,19 +16,26 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
+import msgspec
 from msgspec import Struct
 
-from carbontui.power.curves.curve import Curve, Point, fitted, useful
+from carbontui.power.curves.curve import Curve, Point, before, combined, fitted, useful
 from carbontui.power.curves.step_rate import RateEstimate, WindowRate, estimated, rate_at, window_rate
 
 SHARES = (0.86, 0.72, 0.60, 0.48, 0.38)
 """Caps as shares of the watts drawn at full."""
 CAP_SE, FULL_SE = 0.006, 0.0095
 """Target relative standard errors of a window's rate: visits to full serve all caps, so less precision suffices."""
+WATTS_SE = 0.01
+"""Target for its watts: a board that has cooled in a stall draws less for a while."""
 SYSTEMATIC_SE = 0.004
 """Systematic error not visible in a window: temperature, and leakage with it, lags power by tens of seconds."""
 LIMIT_TOLERANCE_W = 2.0
 NO_WATTS = "watts could not be read"
+STALLS_S = 300.0
+"""An evaluation may last this long within a window."""
+LEAST_CERTAIN = 0.05
+"""Relative standard error of a speed that nothing was known of; at more, the level is not planned with."""
 PATIENCE_S = 30.0
 """For a pause to be acknowledged, or for the first step after it."""
 
@@ -42,6 +50,8 @@ class CalibrationSpec(Struct, frozen=True, kw_only=True):
     limit_min_w: float | None = None
     limit_found_w: float | None = None
     can_pause: bool = True
+    prior: tuple[Point, ...] = ()
+    """What is known of the levels so far."""
     simulated: bool = False
     settle_s: float = 6.0
     measure_s: float = 15.0
@@ -170,24 +180,26 @@ class Calibration:
 
     def _measure(self, now: CalibrationInput) -> Action:
         self._window.append(now)
-        length = now.mono_s - self._since_s
+        lived = now.mono_s - self._since_s
         # the first window also measures how much this job's step times vary
-        if length < self.spec.measure_s * (1 if self._visits else 2):
+        least = self.spec.measure_s * (1 if self._visits else 2)
+        if lived < least:
             return self._wait("measuring")
         found = window_rate([o.timed for o in self._window if o.timed is not None and o.timed[0] >= self._since_s])
-        if length < self.spec.measure_max_s:
+        length = 0.0 if found is None else found.length_s
+        if lived < self.spec.measure_max_s or (length < 0.8 * least and lived < STALLS_S):
             ends = not self._visits or len(self._todo) == 1
             wanted_se = FULL_SE if self._todo[0] is None and not ends else CAP_SE
             if found is None or self._rate(found, found).se > wanted_se * found.rate:
                 return self._wait("measuring")
+            watts, watts_se = self._watts(found.spans)
+            if watts_se > WATTS_SE * watts:
+                return self._wait("measuring")
         if found is None:
-            return GivenUp(f"no step in {length:.0f} s, or too few to time them")
+            return GivenUp(f"no step in {lived:.0f} s, or too few to time them")
         if self._blind():
             return GivenUp(NO_WATTS)
-        # watts over exactly the timed steps: a checkpoint at either end of the window counts in neither
-        half_s = found.length_s / 2
-        watts = self._watts(found.middle_s - half_s, found.middle_s + half_s)
-        self._visits.append(_Visit(self._todo.pop(0), found, *watts))
+        self._visits.append(_Visit(self._todo.pop(0), found, *self._watts(found.spans)))
         if not self._caps_chosen:
             self._choose_caps()
         self._phase = "ask"
@@ -201,12 +213,16 @@ class Calibration:
         first, last = self._window[0], self._window[-1]
         return last.energy_mono_s - first.energy_mono_s < 0.5 * (last.mono_s - first.mono_s)
 
-    def _watts(self, start_s: float = -math.inf, end_s: float = math.inf) -> tuple[float, float]:
-        """Mean watts of the window, or of a part of it, and their standard error."""
-        counts = counted(self._window, start_s, end_s)
+    def _watts(self, spans: Sequence[tuple[float, float]] = ()) -> tuple[float, float]:
+        """Mean watts of the window, or over exactly the steps timed without stalls, and their standard error."""
+        # beside a stall a count between two looks is half of the stall: only whole looks are taken there
+        inside = [counted(self._window, *span, whole=len(spans) > 1) for span in spans]
+        counts = joined([part for part in inside if len(part) > 1])
         if len(counts) < 2:
             counts = counted(self._window, -math.inf, math.inf)
         first, last = counts[0], counts[-1]
+        if last.mono_s <= first.mono_s:
+            return 0.0, math.inf
         return (last.joules - first.joules) / (last.mono_s - first.mono_s), spread(counts)
 
     def _choose_caps(self) -> None:
@@ -228,7 +244,7 @@ class Calibration:
 
     def _end_of_levels(self, now: CalibrationInput) -> Action:
         if not self.spec.can_pause:
-            return Finished(self._curve(now))
+            return self._learned(now)
         self._enter("pausing", now)
         return Pause()
 
@@ -253,12 +269,28 @@ class Calibration:
             return Resume()
         if now.step > self._step_at_pause:
             self._resume_s = waited
-            return Finished(self._curve(now))
+            return self._learned(now)
         if waited > PATIENCE_S:
             return GivenUp("no step after the pause")
         return self._wait("resuming")
 
     # --- the result -------------------------------------------------------------------------------------------
+
+    def _learned(self, now: CalibrationInput) -> Finished | GivenUp:
+        """The curve, if it is better than what was known."""
+        curve = self._curve(now)
+        caps = [point for point in curve.points if point.kind == "cap"]
+        known = [(point, prior) for point in caps if (prior := before(self.spec.prior, point)) is not None]
+        worse = [pair for pair in known if pair[0].speed_se > pair[1].speed_se]
+        if worse and 2 * len(worse) >= len(known):
+            point, prior = max(worse, key=lambda pair: pair[0].speed_se)
+            told = f"to {100 * point.speed_se:.0f} %, less well than before ({100 * prior.speed_se:.0f} %)"
+            return GivenUp(f"this job's pace varies too much: the speed of a level was measured {told}")
+        unknown = {p.cap_w for p in caps if before(self.spec.prior, p) is None and p.speed_se > LEAST_CERTAIN * p.speed}
+        better = [p if (prior := before(self.spec.prior, p)) is None else combined(p, prior) for p in curve.points]
+        points = fitted([point for point in better if point.cap_w not in unknown or point.kind == "full"])
+        levels = useful(points, curve.parked_w)
+        return Finished(msgspec.structs.replace(curve, points=points, levels=levels))
 
     def _curve(self, now: CalibrationInput) -> Curve:
         fulls = [visit for visit in self._visits if visit.cap_w is None]
@@ -322,16 +354,26 @@ class Counted(NamedTuple):
     joules: float
 
 
-def counted(window: Sequence[CalibrationInput], start_s: float, end_s: float) -> list[Counted]:
-    """The meter's counts from `start_s` to `end_s`, as far as sampled: both ends are interpolated."""
+def counted(window: Sequence[CalibrationInput], start_s: float, end_s: float, *, whole: bool = False) -> list[Counted]:
+    """The meter's counts from `start_s` to `end_s`, as far as sampled: both ends are interpolated, unless `whole`."""
     looks = sorted({o.energy_mono_s: o.energy_j for o in window}.items())
     inside = [Counted(at_s, joules) for at_s, joules in looks if start_s < at_s < end_s]
-    for edge_s in (start_s, end_s):
+    for edge_s in () if whole else (start_s, end_s):
         for (at_s, joules), (later_s, later) in pairwise(looks):
             if at_s <= edge_s <= later_s:
                 inside.append(Counted(edge_s, joules + (later - joules) * (edge_s - at_s) / (later_s - at_s)))
                 break
     return sorted(set(inside))
+
+
+def joined(parts: Sequence[Sequence[Counted]]) -> list[Counted]:
+    """Parts of a count as one: the time and the joules between them are left out."""
+    found: list[Counted] = []
+    for part in parts:
+        late_s = part[0].mono_s - found[-1].mono_s if found else 0.0
+        spent = part[0].joules - found[-1].joules if found else 0.0
+        found += [Counted(each.mono_s - late_s, each.joules - spent) for each in part[1 if found else 0 :]]
+    return found
 
 
 def spread(counts: Sequence[Counted]) -> float:

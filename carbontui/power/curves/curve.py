@@ -56,6 +56,9 @@ class Curve(Struct, frozen=True, kw_only=True):
     basis: Basis = "measured"
 
 
+FIGURES = ("power_w", "power_se", "speed", "speed_se")
+
+
 def isotonic(values: Sequence[float], weights: Sequence[float]) -> list[float]:
     """The non-decreasing sequence nearest to `values` in weighted least squares (pool adjacent violators)."""
     blocks: list[tuple[float, float, int]] = []
@@ -144,6 +147,30 @@ def rescaled(curve: Curve, full_w: float) -> Curve:
 
     points, levels = (tuple(map(scaled, found)) for found in (curve.points, curve.levels))
     return msgspec.structs.replace(curve, points=points, levels=levels)
+
+
+def before(prior: Sequence[Point], point: Point) -> Point | None:
+    """What was known of a cap: its own level, else between the two around it; None outside, and of full speed."""
+    caps = sorted((p for p in prior if p.kind == "cap" and p.cap_w is not None), key=lambda p: p.cap_w or 0.0)
+    if point.cap_w is None or len(caps) < 2 or not (caps[0].cap_w or 0.0) <= point.cap_w <= (caps[-1].cap_w or 0.0):
+        return None
+    rows = [(p.cap_w or 0.0, p.power_w, p.power_se, p.speed, p.speed_se) for p in caps]
+    _, *known = units.between(rows, point.cap_w)
+    return msgspec.structs.replace(point, **dict(zip(FIGURES, known, strict=True)))
+
+
+def combined(one: Point, other: Point) -> Point:
+    """Two estimates of one level by inverse variance."""
+
+    def mean(a: float, a_se: float, b: float, b_se: float) -> tuple[float, float]:
+        weight, more = 1 / max(a_se, 1e-6) ** 2, 1 / max(b_se, 1e-6) ** 2
+        return (weight * a + more * b) / (weight + more), 1 / math.sqrt(weight + more)
+
+    power_w, power_se = mean(one.power_w, one.power_se, other.power_w, other.power_se)
+    speed, speed_se = mean(one.speed, one.speed_se, other.speed, other.speed_se)
+    each = one.j_per_step and one.j_per_step * power_w / one.power_w * one.speed / speed
+    known = dict(zip(FIGURES, (power_w, power_se, speed, speed_se), strict=True))
+    return msgspec.structs.replace(one, j_per_step=each, **known)
 
 
 def at_cap(curve: Curve, cap_w: float) -> tuple[float, float] | None:

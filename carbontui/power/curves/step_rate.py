@@ -3,12 +3,17 @@
 Whole counts sampled once a second are not enough: with steps of about a second they alias, undetectably. Between the
 ends of two steps there is no rounding; what remains is the variation of step times. That is estimated over all windows
 of a job together: one short window alone may look steady by chance.
+
+A checkpoint, an evaluation or an empty loader is not the pace of a level. A stretch between two timed steps that took
+far longer than the window's steps usually do is left out, of the rate as of the watts.
 """
 
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
+from itertools import pairwise
 
 from msgspec import Struct
 
@@ -22,6 +27,15 @@ MISFIT = 4.0
 """Above this mean squared misfit (in standard errors) the drift was not linear."""
 
 
+STALL_PACE, STALL_SPREADS, STALL_S = 1.5, 9.0, 0.5
+"""A stretch is a stall above this multiple of the median pace, plus this many median deviations (six standard ones),
+if that makes this many seconds."""
+STRETCHES = 4
+"""Of fewer, the median tells nothing."""
+Mark = tuple[float, int]
+"""The time of a step's end, and its count."""
+
+
 class WindowRate(Struct, frozen=True):
     """Steps per second over a window."""
 
@@ -32,6 +46,8 @@ class WindowRate(Struct, frozen=True):
     """Relative variance of one second's steps."""
     blocks: float
     """The number of independent blocks behind it."""
+    spans: tuple[tuple[float, float], ...]
+    """The stretches without stalls, from and to."""
 
 
 class RateEstimate(Struct, frozen=True):
@@ -42,31 +58,55 @@ class RateEstimate(Struct, frozen=True):
     se: float
 
 
-def window_rate(timed: Sequence[tuple[float, int]]) -> WindowRate | None:
-    """The rate of steps timed in a window, given as (seconds, count); None while too few to show their variation."""
-    marks = sorted({count: at_s for at_s, count in reversed(timed)}.items())
-    if len(marks) < 3:
+def without_stalls(marks: Sequence[Mark]) -> list[tuple[Mark, Mark]]:
+    """The stretches between neighbouring marks in which steps were made at the window's usual pace."""
+    stretches = list(pairwise(marks))
+    paces = [(end_s - start_s) / (count1 - count0) for (start_s, count0), (end_s, count1) in stretches]
+    if len(paces) < STRETCHES:
+        return stretches
+    usual = statistics.median(paces)
+    spread = statistics.median(abs(pace - usual) for pace in paces)
+    most = STALL_PACE * usual + STALL_SPREADS * spread
+    steps = [stretch[1][1] - stretch[0][1] for stretch in stretches]
+    stalled = [pace > most and (pace - usual) * n > STALL_S for pace, n in zip(paces, steps, strict=True)]
+    return [stretch for stretch, out in zip(stretches, stalled, strict=True) if not out]
+
+
+def window_rate(timed: Sequence[Mark]) -> WindowRate | None:
+    """The rate of steps timed in a window, stalls left out; None while too few to show their variation."""
+    ordered = sorted({count: at_s for at_s, count in reversed(timed)}.items())
+    kept = without_stalls([(at_s, count) for count, at_s in ordered])
+    if len(kept) < 2:
         return None
+    # what is left is moved together, as if the stalls had not been
+    marks = [(0, 0.0)]
+    for (since_s, before), (until_s, after) in kept:
+        marks.append((marks[-1][0] + after - before, marks[-1][1] + until_s - since_s))
     (count0, start_s), (count1, end_s) = marks[0], marks[-1]
     length_s = end_s - start_s
     if length_s <= 0:
         return None
     rate = (count1 - count0) / length_s
-    spans: list[tuple[float, float]] = []
+    overlapping: list[tuple[float, float]] = []
     """Overlapping blocks: their seconds, and the seconds their steps would take at the mean rate."""
     for count, at_s in marks:
         later = next((mark for mark in marks if mark[1] - at_s >= BLOCK_S), None)
         if later is not None:
-            spans.append((later[1] - at_s, (later[0] - count) / rate))
-    if not spans:
+            overlapping.append((later[1] - at_s, (later[0] - count) / rate))
+    if not overlapping:
         return None
-    block_s = sum(seconds for seconds, _ in spans) / len(spans)
+    block_s = sum(seconds for seconds, _ in overlapping) / len(overlapping)
     # the rate is fitted to the same steps, so their scatter about it is smaller: one degree of freedom is lost
     blocks = length_s / block_s - 1
     if blocks < 0.5:
         return None
-    off = sum((steps_s - seconds) ** 2 / seconds for seconds, steps_s in spans) / len(spans)
-    return WindowRate(rate, (start_s + end_s) / 2, length_s, off * (blocks + 1) / blocks, blocks)
+    off = sum((steps_s - seconds) ** 2 / seconds for seconds, steps_s in overlapping) / len(overlapping)
+    middle_s = sum((until - since) * (since + until) / 2 for (since, _), (until, _) in kept) / length_s
+    spans: list[tuple[float, float]] = []
+    for (since, _), (until, _) in kept:
+        joined = spans and spans[-1][1] == since
+        spans[-1:] = [(spans[-1][0], until)] if joined else [*spans[-1:], (since, until)]
+    return WindowRate(rate, middle_s, length_s, off * (blocks + 1) / blocks, blocks, tuple(spans))
 
 
 def estimated(window: WindowRate, windows: Sequence[WindowRate]) -> RateEstimate:

@@ -5,12 +5,14 @@ Every joule carries a label of how it was obtained:
 - ``counter``     difference of the device's own energy counter (exact over any gap)
 - ``integrated``  power readings over time, where there is no usable counter
 - ``gap``         no reading for more than GAP_S: the last power, extrapolated
+- ``unmetered``   a counter that the board's momentary readings contradict: nobody can say which is right
 - ``model``       an estimate from utilisation, not a measurement
 
-A counter delta is trusted when 0 <= delta <= 1.5 * max power * time (plus one tick of the counter); anything else (a
-reset, a driver reload, an absurd jump) starts a new epoch and that interval is counted from power. A counter that shows
-a tenth of what power shows, or less, counts something else and is ignored from then on. The sensor behind
-NVML's numbers is accurate to about +-5 %, regardless of the label.
+A counter's step is possible when 0 <= delta <= 1.5 * max power * time (plus one tick of the counter); anything else (a
+reset, a driver reload, an absurd jump) starts a new epoch and that interval is counted from power. Whether the counter
+is believed at all is `checked_counter`'s verdict: until it has agreed with the power for a minute its joules are
+labelled ``integrated``, and what it miscounted until it was found out is made up for. The sensor behind NVML's numbers
+is accurate to about +-5 %, regardless of the label.
 
 Integrated from instantaneous readings, joules are only unbiased: a sensor active for 25 of each 100 ms samples bursts
 in phase with it at the same few points for ever. In simulation bursts of 250 ms are up to 20 % off, those of 1.7 s 4 %
@@ -28,6 +30,7 @@ import msgspec
 from msgspec import Struct
 
 from carbontui.power.messages import Method, Sample
+from carbontui.power.metering.checked_counter import CheckedCounter
 
 GAP_S = 5.0
 BELIEVABLE = 1.5
@@ -35,10 +38,6 @@ TICK_S = 0.25
 """Tolerance for the counter's own tick (20..100 ms on known boards) and the jitter of our reading."""
 STUCK_S = 5.0
 """A counter that does not move for this long while power is drawn is not used."""
-CHECK_S = 10.0
-TENTH = 0.1
-"""A counter below this share of the power's joules over CHECK_S counts another unit. Part-time sensors, which
-overestimate bursts by up to six times, stay far above it."""
 DEFAULT_MAX_W = 1500.0
 
 
@@ -62,18 +61,8 @@ class _Anchor(Struct):
     seen_s: float
     """Monotonic time of the last reading, later than mono_s while the counter does not move."""
     pending_j: float = 0.0
-    stuck: bool = False
     absent: bool = False
     """The board has been lost since."""
-
-
-class _Check(Struct):
-    """Joules by counter and by power since `since_s`, for comparison."""
-
-    since_s: float
-    counter_j: float = 0.0
-    power_j: float = 0.0
-    wrong: bool = False
 
 
 class _State(Struct):
@@ -81,6 +70,7 @@ class _State(Struct):
     anchors: dict[str, _Anchor]
     joules: dict[str, dict[Method, float]]
     epochs: dict[str, int]
+    checks: dict[str, CheckedCounter] = {}
 
 
 class Meter:
@@ -90,7 +80,7 @@ class Meter:
         self._anchors: dict[str, _Anchor] = {}
         self._joules: dict[str, dict[Method, float]] = {}
         self._epochs: dict[str, int] = {}
-        self._checks: dict[str, _Check] = {}
+        self._checks: dict[str, CheckedCounter] = {}
 
     def add(self, sample: Sample) -> tuple[Increment, ...]:
         """The joules between this sample and the last one of the same device; none for the first."""
@@ -114,8 +104,10 @@ class Meter:
         dt = sample.mono_s - last.mono_s
         # a stepped wall clock or a suspended host must not place energy at times that were not measured
         t0 = last.wall_s if abs((sample.wall_s - last.wall_s) - dt) <= 2.0 else sample.wall_s - dt
+        if (check := self._checks.get(sample.uuid)) is not None:
+            joules = check.settled(joules, _bound_j(sample, dt))
         increment = Increment(sample.uuid, joules, method, t0, sample.wall_s)
-        self._anchor(sample, stuck=last.stuck)
+        self._anchor(sample)
         ledger = self._joules.setdefault(sample.uuid, {})
         ledger[method] = ledger.get(method, 0.0) + joules
         return (increment,)
@@ -131,60 +123,56 @@ class Meter:
         return tuple(made)
 
     def _between(self, last: _Anchor, sample: Sample) -> tuple[float, Method] | None:
-        """Joules since `last` and their label; None while a stuck counter may still move."""
-        dt = sample.mono_s - last.mono_s
-        usable = sample.how != "estimated" and not self._wrong(sample.uuid)
-        if sample.energy_uj is not None and last.energy_uj is not None and usable:
-            delta = sample.energy_uj - last.energy_uj
-            bound = BELIEVABLE * (sample.max_w or DEFAULT_MAX_W) * (dt + TICK_S) * 1e6
-            drawing = (sample.power_w or 0.0) > 1.0
-            if delta == 0 and drawing:
-                return self._standing(last, sample)
-            if 0 <= delta <= bound:
-                last.stuck = False
-                missed_j = self._check(last, sample, delta / 1e6)
-                return (delta / 1e6, "counter") if missed_j is None else (delta / 1e6 + missed_j, "integrated")
-            self._epochs[sample.uuid] = self._epochs.get(sample.uuid, 0) + 1
-        return self._from_power(last, sample)
+        """Joules since `last` and their label; None while a counter that stands still may move yet."""
+        if sample.energy_uj is None or last.energy_uj is None or sample.how == "estimated":
+            return self._from_power(last, sample)
+        dt, delta_j = sample.mono_s - last.mono_s, (sample.energy_uj - last.energy_uj) / 1e6
+        check = self._check(sample)
+        if not 0 <= delta_j <= _bound_j(sample, dt):
+            self._new_epoch(sample.uuid)
+            if check is not None:
+                check.jumped(ahead=delta_j > 0)
+            return self._from_power(last, sample)
+        if delta_j == 0 and (sample.power_w or 0.0) > 1.0 and (check is None or not check.doubted):
+            return self._standing(last, sample, check)
+        by_power = self._from_power(last, sample)
+        if check is None or by_power is None:
+            return delta_j, "counter"
+        if dt > GAP_S or sample.power_w is None:
+            check.interrupted()
+        elif check.contradicted(sample, dt, delta_j, by_power[0]):
+            self._new_epoch(sample.uuid)
+        method = check.method
+        if method == "integrated":
+            return (by_power[0] if check.doubted else delta_j), by_power[1]
+        return delta_j, method
+
+    def _check(self, sample: Sample) -> CheckedCounter | None:
+        """What the counter is held to; None where nothing else can be read (RAPL), or the board is a model of ours."""
+        if sample.how == "simulated":
+            return None
+        if sample.kind is not None and sample.uuid not in self._checks:
+            self._checks[sample.uuid] = CheckedCounter()
+        return self._checks.get(sample.uuid)
 
     def _counted_through(self, last: _Anchor, sample: Sample) -> bool:
         """Whether the counter kept counting while the board was lost, instead of restarting or stopping."""
-        if sample.energy_uj is None or last.energy_uj is None or self._wrong(sample.uuid):
+        check = self._checks.get(sample.uuid)
+        if sample.energy_uj is None or last.energy_uj is None or (check is not None and check.doubted):
             return False
-        bound = BELIEVABLE * (sample.max_w or DEFAULT_MAX_W) * (sample.mono_s - last.mono_s + TICK_S) * 1e6
-        return 0 < sample.energy_uj - last.energy_uj <= bound
+        return 0 < (sample.energy_uj - last.energy_uj) / 1e6 <= _bound_j(sample, sample.mono_s - last.mono_s)
 
-    def _wrong(self, uuid: str) -> bool:
-        """Whether this device's counter was found to count something else."""
-        return uuid in self._checks and self._checks[uuid].wrong
+    def _new_epoch(self, uuid: str) -> None:
+        self._epochs[uuid] = self._epochs.get(uuid, 0) + 1
 
-    def _check(self, last: _Anchor, sample: Sample, counter_j: float) -> float | None:
-        """Compare the counter with the power; returns the joules it missed once it is found to count something else."""
-        check = self._checks.setdefault(sample.uuid, _Check(last.mono_s))
-        dt = sample.mono_s - last.mono_s
-        if sample.power_w is None or last.power_w is None or dt > GAP_S:
-            self._checks[sample.uuid] = _Check(sample.mono_s)
-            return None
-        check.counter_j += counter_j
-        check.power_j += 0.5 * (last.power_w + sample.power_w) * dt
-        if sample.mono_s - check.since_s < CHECK_S:
-            return None
-        check.wrong = check.counter_j < TENTH * check.power_j
-        if check.wrong:
-            self._epochs[sample.uuid] = self._epochs.get(sample.uuid, 0) + 1
-            return check.power_j - check.counter_j
-        self._checks[sample.uuid] = _Check(sample.mono_s)
-        return None
-
-    def _standing(self, last: _Anchor, sample: Sample) -> tuple[float, Method] | None:
-        if last.stuck:
-            return self._from_power(last, sample)
+    def _standing(self, last: _Anchor, sample: Sample, check: CheckedCounter | None) -> tuple[float, Method] | None:
         step = sample.mono_s - last.seen_s
         last.pending_j += (sample.power_w or 0.0) * step
         last.seen_s = sample.mono_s
         if sample.mono_s - last.mono_s < STUCK_S:
             return None
-        last.stuck = True
+        if check is not None:
+            check.jumped(ahead=True)
         return last.pending_j, "integrated" if step <= GAP_S else "gap"
 
     def _from_power(self, last: _Anchor, sample: Sample) -> tuple[float, Method] | None:
@@ -202,9 +190,9 @@ class Meter:
             joules = 0.5 * (before + now) * dt
         return joules, "model" if sample.how == "estimated" else "integrated"
 
-    def _anchor(self, sample: Sample, *, stuck: bool = False) -> None:
+    def _anchor(self, sample: Sample) -> None:
         self._anchors[sample.uuid] = _Anchor(
-            sample.mono_s, sample.wall_s, sample.energy_uj, sample.power_w, sample.mono_s, stuck=stuck
+            sample.mono_s, sample.wall_s, sample.energy_uj, sample.power_w, sample.mono_s
         )
 
     # --- totals ----------------------------------------------------------------------------------------------
@@ -246,7 +234,7 @@ class Meter:
 
     def to_dict(self, boot_id: str) -> dict[str, Any]:
         """Plain data for the journal."""
-        state = _State(boot_id, self._anchors, self._joules, self._epochs)
+        state = _State(boot_id, self._anchors, self._joules, self._epochs, self._checks)
         return dict(msgspec.to_builtins(state))
 
     @classmethod
@@ -259,5 +247,10 @@ class Meter:
         meter = cls()
         meter._joules, meter._epochs = state.joules, state.epochs
         if state.boot_id == boot_id:
-            meter._anchors = state.anchors
+            meter._anchors, meter._checks = state.anchors, state.checks
         return meter
+
+
+def _bound_j(sample: Sample, dt_s: float) -> float:
+    """The most that a board can have drawn."""
+    return BELIEVABLE * (sample.max_w or DEFAULT_MAX_W) * (dt_s + TICK_S)

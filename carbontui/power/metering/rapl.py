@@ -31,16 +31,15 @@ SOON_S = 0.2
 ZONE_MAX_W = 2000.0
 """More than any package draws over a second."""
 RAPL_ROOT = Path("/sys/class/powercap")
+HWMON = Path("/sys/class/hwmon")
 FIX = "sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj"
 
 
 class RaplZone:
-    """One RAPL counter."""
+    """One RAPL counter, in microjoules."""
 
-    def __init__(self, path: Path, kind: str) -> None:
-        self.path = path / "energy_uj"
-        self.kind = kind
-        self.wrap_uj = int((path / "max_energy_range_uj").read_text())
+    def __init__(self, path: Path, kind: str, wrap_uj: int) -> None:
+        self.path, self.kind, self.wrap_uj = path, kind, wrap_uj
         self.total_uj = 0
         self.last_uj = self.read()
 
@@ -59,12 +58,28 @@ class RaplZone:
         return True
 
 
+def amd_zones(root: Path) -> list[RaplZone]:
+    """The sockets of the amd_energy driver: 64-bit counters in hwmon, labelled Esocket0 and so on."""
+    try:
+        drivers = [folder for folder in sorted(root.glob("hwmon*")) if (folder / "name").read_text() == "amd_energy\n"]
+        labels = [one for folder in drivers for one in sorted(folder.glob("energy*_label"))]
+        return [
+            RaplZone(label.with_name(label.name.replace("_label", "_input")), "cpu", 2**64)
+            for label in labels
+            if label.read_text().startswith("Esocket")
+        ]
+    except (OSError, ValueError):
+        return []
+
+
 def find_zones(root: Path) -> tuple[list[RaplZone], str]:
-    """Package and dram zones if all of the kind are readable, and why there are none."""
-    zones: list[RaplZone] = []
+    """Package and dram zones if all of the kind are readable, and why there are none.
+
+    AMD's packages are there too since Linux 5.8; before, the amd_energy driver gave them."""
+    zones = amd_zones(HWMON if root == RAPL_ROOT else root)
     broken: set[str] = set()
     why = "no RAPL on this machine"
-    if not root.is_dir():
+    if zones or not root.is_dir():
         return zones, why
     for path in sorted(root.glob("intel-rapl:*")):
         kind = ""
@@ -72,7 +87,7 @@ def find_zones(root: Path) -> tuple[list[RaplZone], str]:
             name = (path / "name").read_text().strip()
             kind = "cpu" if name.startswith("package") else "dram" if name == "dram" else ""
             if kind:
-                zones.append(RaplZone(path, kind))
+                zones.append(RaplZone(path / "energy_uj", kind, int((path / "max_energy_range_uj").read_text())))
         except PermissionError:
             why = f"{path / 'energy_uj'} is readable by root only (CVE-2020-8694)"
             broken.add(kind)
@@ -95,9 +110,13 @@ class Host:
         self._last_uj: dict[str, int] = {}
         self._last_w: dict[str, float | None] = {}
         self._reading: HostReading | None = None
+        self.whole_w: float | None = None
+        """CPU and memory of the machine, at the last sample."""
         self._dimm_w = DIMM_W * max(1, math.ceil(_memory_b() / DIMM_B))
 
-    def sample(self, mono_s: float, wall_s: float, own: tuple[int, ...] = ()) -> tuple[tuple[Sample, ...], HostReading]:
+    def sample(
+        self, mono_s: float, wall_s: float, own: tuple[int, ...] | None = None
+    ) -> tuple[tuple[Sample, ...], HostReading]:
         """Samples "cpu" and "dram" for the meter, and the watts since the last call; if too soon, the last ones again.
 
         With the processes `own` of a job both are the job's share: CPU by CPU time, memory equally among all jobs.
@@ -149,7 +168,12 @@ class Host:
             many = f"{part.jobs} {'job' if part.jobs == 1 else 'jobs'}"
             rules.append(f"the job's part: {figures.percent(part.share)} by CPU time, {many} here")
         own_w = {kind: w if w is None or (s := share[kind]) is None else w * s for kind, w in watts.items()}
-        self._reading = HostReading(own_w["cpu"], own_w["dram"], how, "; ".join(rules), caps, part.jobs)
+        idle_w = (
+            None if watts["cpu"] is None or part.share is None else watts["cpu"] * part.idle + (own_w["dram"] or 0.0)
+        )
+        self.whole_w = None if watts["cpu"] is None else watts["cpu"] + (watts["dram"] or 0.0)
+        said = "; ".join(rules)
+        self._reading = HostReading(own_w["cpu"], own_w["dram"], how, said, caps, part.jobs, idle_w)
         return tuple(samples), self._reading
 
     def _why_estimated(self, kind: str, *, anything: bool) -> Capability:

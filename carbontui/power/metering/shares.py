@@ -130,10 +130,12 @@ BATCH = re.compile(r"^(.*/job_\d+)(/.*)?$")
 
 
 class CpuPart(NamedTuple):
-    """The job's share of the CPUs' watts (None: not a job, or not known yet), and how many jobs run."""
+    """The job's share of the CPUs' watts (None: not a job, or not known yet), how many jobs run, and the part of that
+    share which idle threads draw."""
 
     share: float | None
     jobs: int
+    idle: float = 0.0
 
 
 @dataclass(eq=False)
@@ -152,16 +154,17 @@ class CpuTime:
         self._before: tuple[int, int, float] | None = None
         self._part = CpuPart(None, 1)
 
-    def part(self, own: tuple[int, ...], mono_s: float) -> CpuPart:
-        """The job's current share; `own` are processes of the job, from which the others descend."""
-        if not own:
+    def part(self, own: tuple[int, ...] | None, mono_s: float) -> CpuPart:
+        """The job's current share; `own` are processes of the job, from which the others descend: without any it has
+        its part of the idling alone. None: not a job."""
+        if own is None:
             return CpuPart(None, 1)
         due = FIRST_S if self._part.share is None else LIST_S
         if self._at_s is not None and mono_s - self._at_s < due:
             return self._part
         self._at_s = mono_s
         listed = list(proc.processes(self.root))
-        spent_s = self._cgroup_s(own[0])
+        spent_s = self._cgroup_s(own[0]) if own else 0.0
         if spent_s is None:
             spent_s = sum(one.ticks for one in members(listed, own)) / TICKS_PER_S
         jobs = max(1, len(self.jobs(listed)))
@@ -170,7 +173,7 @@ class CpuTime:
         if self._before is not None:
             past = [(new - old) for new, old in zip(now, self._before, strict=True)]
             passed = CpuSeconds(past[0] / TICKS_PER_S, past[1] / TICKS_PER_S, max(0.0, past[2]))
-            self._part = CpuPart(cpu_share(passed, jobs), jobs)
+            self._part = CpuPart(cpu_share(passed, jobs), jobs, cpu_share(passed._replace(own=0.0), jobs))
         self._before = now
         return self._part
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from carbontui import protocol, units
 from carbontui.text import account, situation
 from carbontui.text import figures as form
+from carbontui.text.boundary import COUNTS
 from carbontui.tui import words
 from carbontui.tui.loglines import LogFigures, LogRow, figures, text_of
 from carbontui.tui.picture import Picture
@@ -87,7 +88,8 @@ class Numbers(PictureCells):
             ink = "running" if (avoided or 0) > 0 else "text"
             shown = "" if status.run_now_g is None else m(status, "avoided_g")
             rows.append(self._line("avoided", form.grams(avoided), shown, share, ink))
-        rows.append(self._line("energy", form.kwh(status.energy_wall_kwh), m(status, "energy_wall_kwh")))
+        counts = "" if status.boundary is None else COUNTS[status.boundary.kind]
+        rows.append(self._line("energy", form.kwh(status.energy_wall_kwh), m(status, "energy_wall_kwh"), counts))
         if status.cost is not None:
             rows.append(self._line("cost", form.money(status.cost.value, status.cost.currency), m(status, "cost")))
         rows += [self._allowance(entry, status) for entry in status.allowances]

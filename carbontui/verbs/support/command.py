@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from carbontui.account import boundary
+
 SAFE_WORD = re.compile(r"[\w.,:@%+][\w.,:@%+/-]*")
 """A shell takes it as it stands."""
 
@@ -85,6 +87,12 @@ class Finite(click.FloatRange):
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+boundary_option = click.option(
+    "--boundary",
+    type=click.Choice(boundary.KINDS),
+    help="Who pays for an idle machine: held until released, always-on anyway, or given-back.",
+)
+
 _OPTIONS = (
     click.option("--intensity", type=Finite(0), help="Your own carbon intensity at all hours, gCO2/kWh."),
     click.option("--price-per-kwh", type=Finite(0), help="A flat electricity price, where no source gives one."),
@@ -92,8 +100,11 @@ _OPTIONS = (
     click.option("--boards", type=int, help="Number of boards, if no driver reports any (default 1)."),
     click.option("--board-w", type=Finite(0), help="TDP of one board, if its power cannot be read."),
     click.option("--utilisation", type=Finite(0), help="Share of the TDP that it draws under load, like 0.8."),
-    click.option("--pue", type=Finite(1), help="Power usage effectiveness of the data centre (default 1)."),
-    click.option("--host-w", type=Finite(0), help="Watts of the machine besides GPU and CPU."),
+    click.option("--pue", type=Finite(1), help="Power usage effectiveness (default: 1 for a workstation, else 1.2)."),
+    click.option(
+        "--host-w", type=Finite(0), help="Watts besides GPU, CPU and memory (default: measured, or a typical)."
+    ),
+    boundary_option,
 )
 
 

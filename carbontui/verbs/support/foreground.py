@@ -26,6 +26,7 @@ from carbontui.reports.figures import gave
 from carbontui.system import proc
 from carbontui.text import account as account_words
 from carbontui.text import figures, situation
+from carbontui.text.notices import NoticesTold
 from carbontui.tui.loglines import LogLines
 from carbontui.verbs.support import streams
 
@@ -97,15 +98,13 @@ class Narration:
         self.joined(*texts)
 
 
-def narrate(old: protocol.Status | None, new: protocol.Status) -> Iterator[str]:
+def narrate(old: protocol.Status | None, new: protocol.Status, notices: NoticesTold) -> Iterator[str]:
     """What a reader of the output would ask about: why nothing comes, and what the supervisor has to say."""
     if new.state in HELD and (old is None or (old.state, old.reason.text) != (new.state, new.reason.text)):
         yield situation.stated(new)
     if new.at_end is not None and (old is None or old.at_end is None):
         yield f"at the end: {account_words.at_end(new.at_end)}"
-    for notice in new.notices:
-        if old is None or notice not in old.notices:
-            yield notice
+    yield from notices.news(new)
 
 
 def summary(status: protocol.Status, means: str = "") -> str:
@@ -164,6 +163,7 @@ class Foreground:
         self.directory = directory
         self._says = says
         self._status: protocol.Status | None = None
+        self._notices = NoticesTold()
         self._copies = [Copy(path, out, from_end=from_end) for out, path in enumerate(files, start=1) if path]
         self._unread_s: float | None = None
         self._end_told = False
@@ -199,7 +199,7 @@ class Foreground:
             self.forward(job)
             self.copy(job)
             status = job.status()
-            for line in narrate(self._status, status):
+            for line in narrate(self._status, status, self._notices):
                 self._says.news(line)
             self._status = status
         return job

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import shlex
 from pathlib import Path
@@ -10,10 +11,10 @@ from typing import Any
 
 from carbontui import config, link, units
 from carbontui.grid import recorded
-from carbontui.job import allowance, store
+from carbontui.job import allowance, store, surroundings
 from carbontui.job.allowance import AllowanceKind
 from carbontui.power.backends.declared import DeclaredBoards
-from carbontui.verbs.support import tables
+from carbontui.reports import tables
 from carbontui.verbs.support.command import Failure, refused
 
 NAME_MAX = 80
@@ -73,7 +74,9 @@ def place(loaded: config.Loaded, grid_file: str | None) -> tuple[str | None, str
     return (zone.key if zone else None), "" if settings.intensity is not None else why
 
 
-def common(loaded: config.Loaded, command: tuple[str, ...], grid_file: str | None) -> dict[str, Any]:
+def common(
+    loaded: config.Loaded, command: tuple[str, ...], grid_file: str | None, *, resubmit: bool = False
+) -> dict[str, Any]:
     """The fields of a job's options that `run` and `estimate` fill alike. Raises Failure."""
     settings = loaded.settings
     prices = (settings.carbon_price, settings.gpu_price, settings.price_per_kwh)
@@ -82,12 +85,15 @@ def common(loaded: config.Loaded, command: tuple[str, ...], grid_file: str | Non
     if settings.objective == "cost" and not settings.currency:
         raise Failure("--objective cost needs --currency, like EUR", 2)
     key, why = place(loaded, grid_file)
+    with refused():
+        counted = surroundings.terms(settings, os.environ, resubmit=resubmit)
     try:
         here = str(Path.cwd())
     except OSError:
         raise Failure("the current folder no longer exists; cd somewhere else", 2) from None
     return {
         **config.terms(settings),
+        **counted,
         "argv": command,
         "cwd": here,
         "by": link.whoami(),

@@ -53,14 +53,15 @@ def ask(job: store.Job, message: Any, kind: type[T]) -> T:
 
 
 def order(job: store.Job, verb: protocol.Verb, args: dict[str, Any] | None = None) -> protocol.Result:
-    """Send a command; the supervisor's answer. If none answers while the keeper lives, which brings one, the order is
-    stored for it. Raises Failure with its reason and exit code where it is refused."""
+    """Send a command; the supervisor's answer. Raises Failure with its reason and exit code where it is refused, and
+    (3) where none answers; while the keeper lives, which brings one, the order is then stored for it."""
     try:
         return accepted(ask(job, protocol.Cmd(1, verb, args or {}), protocol.Result))
-    except Unanswered:
+    except Unanswered as error:
         if not leave_order(job, verb, args or {}):
             raise
-        return protocol.Result(1, True, text=words(protocol.statement("order_waits", who="supervisor"), time.time()))
+        waits = words(protocol.statement("order_waits", who="supervisor"), time.time())
+        raise Unanswered(f"{error.message}; {waits}", error.code) from None
 
 
 def leave_order(job: store.Job, verb: protocol.Verb, args: dict[str, Any]) -> bool:

@@ -21,8 +21,10 @@ from carbontui.job.supervisor.core.state.job import Totals
 from carbontui.job.supervisor.core.state.measured import Mean, Measured
 from carbontui.job.supervisor.core.state.override import Overrides
 from carbontui.job.supervisor.core.state.progress import Progress
+from carbontui.job.supervisor.core.view.notices import key
 from carbontui.job.worker.process import solve_plan
 from carbontui.power.curves.curve import Curve, Point
+from carbontui.text.notices import NoticesTold
 
 # 600 W at full speed, 2 h of work, 300 g/kWh: 1.2 kWh and 360 g in all
 SEEN = inputs(NOW_S, boards=(board(),), ranks=(rank(),))
@@ -94,14 +96,14 @@ def test_what_will_do_is_only_counted():
     state = judged(job(Allowance("carbon", 400.0)))
     (told,) = allowance_rules.on_wire(state)
     assert told.expected == pytest.approx(360.0) and told.used_up_at is None and told.act is None
-    assert allowance_rules.notices(state, NOW_S) == []
+    assert allowance_rules.notices(state, SEEN) == []
 
 
 def test_what_will_not_do_is_said_with_the_moment_it_is_used_up_and_asked_about():
     state = judged(job(Allowance("carbon", 180.0)))
     (told,) = allowance_rules.on_wire(state)
     assert told.used_up_at == "2027-01-15T09:00:00.000Z" and told.act == "ask"
-    (line,) = allowance_rules.notices(state, NOW_S)
+    (line,) = allowance_rules.notices(state, SEEN)
     assert "180 g CO2 is not enough: 360 g CO2 expected" in drawn(line) and "carbontui stop" in drawn(line)
     assert "no cap: the boards take no limit" in drawn(line)
 
@@ -110,7 +112,7 @@ def test_a_question_nobody_answers_stands_and_the_training_goes_on():
     state = judged(job(Allowance("carbon", 180.0)))
     later = inputs(NOW_S + 700.0, boards=(board(),), ranks=(rank(),))
     state = judged(state, later)
-    (line,) = allowance_rules.notices(state, later.now_s)
+    (line,) = allowance_rules.notices(state, later)
     assert "no answer: the training goes on" in drawn(line, later.now_s)
     assert decided(state, later)[0].mode == "run"
 
@@ -154,7 +156,7 @@ def test_a_person_stands_above_the_cap_and_the_pause_of_a_budget():
 
 def test_used_up_it_is_said_though_nobody_asked_to_be_warned():
     state = judged(job(Allowance("carbon", 210.0), order=("cap",), used_g=211.0))
-    (line,) = allowance_rules.notices(state, NOW_S)
+    (line,) = allowance_rules.notices(state, SEEN)
     assert "is used up (211 g CO2)" in drawn(line) and "the training goes on" in drawn(line)
     assert decided(state)[0].mode == "run"
 
@@ -181,9 +183,41 @@ def test_a_stop_writes_a_checkpoint_leaves_and_does_not_come_back():
 def test_without_a_checkpoint_function_nothing_is_stopped():
     state = judged(job(Allowance("carbon", 210.0), order=("stop",), used_g=211.0))
     assert decided(state)[0].mode == "run"
-    assert "no checkpoint function" in drawn(allowance_rules.notices(state, NOW_S)[0])
+    assert "no checkpoint function" in drawn(allowance_rules.notices(state, SEEN)[0])
     state = judged(job(Allowance("carbon", 210.0), order=("stop", "pause"), used_g=211.0))
     assert decided(state)[0].mode == "pause"
+
+
+def test_that_stop_will_not_stop_it_is_said_with_the_choices_from_its_first_steps():
+    state = replace(job(Allowance("carbon", 1000.0), order=("warn", "stop")), progress=Progress(step=1, work_s=7200.0))
+    (line,) = allowance_rules.notices(judged(state), SEEN)
+    assert "will not stop this training" in drawn(line) and "pause (it waits) or stop! (it is int" in drawn(line)
+    can = inputs(NOW_S, boards=(board(),), ranks=(rank(can_unload=True),))
+    assert not allowance_rules.notices(judged(state, can), can)
+    surely = replace(state, allowances=replace(state.allowances, order=("stop", "stop!")))
+    assert not allowance_rules.notices(judged(surely), SEEN)
+
+
+def test_stop_at_once_interrupts_without_a_checkpoint_and_for_good():
+    before = job(Allowance("carbon", 210.0), order=("stop", "stop!"), used_g=150.0)
+    state = judged(replace(before, totals=Totals(gco2_g=211.0)))
+    assert state.allowances.act == "stop!" and decided(state)[0].mode == "run"
+    done = effects(before, state, SEEN, renew=False)
+    assert [effect.ends for effect in done if isinstance(effect, LastRun)] == [True]
+
+
+def test_a_warning_is_told_once_for_each_level_however_its_figures_change():
+    told, texts = NoticesTold(), []
+    for total, used in ((180.0, 0.0), (180.0, 5.0), (500.0, 6.0), (180.0, 7.0), (180.0, 181.0), (180.0, 190.0)):
+        state = judged(job(Allowance("carbon", total), order=("warn",), used_g=used))
+        lines = allowance_rules.notices(state, SEEN)
+        keys = tuple(key(line, drawn(line)) for line in lines)
+        now = protocol.Status(
+            job="j", name="n", host="h", measured_at="2026-11-23T16:00:00Z", state="running",
+            reason=protocol.Reason("plan", ""), notices=tuple(map(drawn, lines)), notice_keys=keys,
+        )  # fmt: skip
+        texts += told.news(now)
+    assert len(texts) == 2 and "is not enough" in texts[0] and "is used up" in texts[1]
 
 
 def test_where_the_end_is_unknown_the_moment_it_is_used_up_is_known_all_the_same():

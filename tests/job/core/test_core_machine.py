@@ -51,10 +51,10 @@ def test_no_board_draws_more_parked_than_flat_out():
 
 def test_without_a_gpu_the_cpu_is_the_machine():
     found = machine.machine(job_state(host_w=10.0), inputs())
-    assert (found.full_w, found.parked_w, found.rest_w) == (65.0, 26.0, 10.0)
+    assert (found.full_w, found.parked_w, found.host_w) == (65.0, 26.0, 10.0)
     known = job_state(measured=Measured(rest_w=Mean(120.0, 5), rest_parked_w=Mean(30.0, 5)))
     found = machine.machine(known, inputs())
-    assert (found.full_w, found.parked_w, found.rest_w) == (120.0, 30.0, 0.0)
+    assert (found.full_w, found.parked_w, found.host_w) == (120.0, 30.0, 0.0)
 
 
 CURVE = Curve(

@@ -56,7 +56,7 @@ def test_a_lost_board_teaches_nothing():
 
 @pytest.mark.parametrize(
     ("observed", "table"),
-    [("paused", "parked_w"), ("waiting", "idle_w"), ("pausing", None), ("throttled", None), ("unloaded", None)],
+    [("paused", "parked_w"), ("waiting", "idle_w"), ("pausing", None), ("throttled", None), ("unloaded", "idle_w")],
 )
 def test_what_a_board_draws_is_learned_under_the_name_of_what_the_job_did(observed, table):
     seen = inputs(boards=(board(power_w=90.0),), ranks=(rank(),))

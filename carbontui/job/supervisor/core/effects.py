@@ -86,9 +86,11 @@ class Keep:
 
 @dataclass(frozen=True, slots=True)
 class LastRun:
-    """The command is not resumed after its next exit, even with a checkpoint. None revokes that."""
+    """The command is not resumed after its next exit, even with a checkpoint; `ends`: it is interrupted now. None
+    revokes that."""
 
     why: Statement | None
+    ends: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +173,8 @@ def _last(before: JobState, after: JobState, inputs: Inputs, *, renew: bool) -> 
     was, why = allowance_rules.why_last(before), allowance_rules.why_last(after)
     if not why:
         return (LastRun(None),) if was else ()
-    told: tuple[Effect, ...] = (LastRun(why),) if renew or why != was else ()
+    interrupts = after.allowances.act == "stop!"
+    told: tuple[Effect, ...] = (LastRun(why, interrupts),) if renew or why != was else ()
     # an older keeper has no `last run` message: it is stopped once the command has exited
     return (*told, Stop(now=True)) if inputs.child.state == "unloaded" and renew else told
 
@@ -238,9 +241,11 @@ def _told_allowances(before: JobState, after: JobState, inputs: Inputs) -> list[
     now = after.allowances
     figures = [(p.allowance.kind, p.allowance.most, p.used, p.expected) for p in now.prospects]
     facts = {"over": now.over, "spent": now.spent, "act": now.act, "cap_w": now.cap_w, "asked": now.asked_s is not None}
-    told = next(iter(allowance_rules.notices(after, inputs.now_s)), statement("allowances_suffice"))
-    why = statement("cause_allowances")
-    return [Record("allowance", {**facts, "figures": figures}), LogLine(told), Replan(why), Keep()]
+    why, told = statement("cause_allowances"), list[Effect]()
+    if before.allowances.level != now.level:  # not each time that the watts of a cap change
+        said = next(iter(allowance_rules.notices(after, inputs)), statement("allowances_suffice"))
+        told = [LogLine(said)]
+    return [Record("allowance", {**facts, "figures": figures}), *told, Replan(why), Keep()]
 
 
 def _key(decision: Decision) -> tuple[object, ...]:

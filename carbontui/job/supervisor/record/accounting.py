@@ -12,6 +12,7 @@ from typing import NamedTuple
 from carbontui import protocol, units
 from carbontui.account import accounts
 from carbontui.account import lived as living
+from carbontui.account.boundary import IDLE
 from carbontui.account.lived import EXCLUDED, Gap, Lived
 from carbontui.account.revision import Revision, revision
 from carbontui.account.run_now import RunNow
@@ -29,7 +30,7 @@ from carbontui.power.metering.meter import Increment, Meter
 HOST = "host"
 """The device name of the host constant in the journal's energy rows."""
 PRICE = "price"
-ESTIMATED = frozenset({"cpu", "dram", HOST})
+ESTIMATED = frozenset({"cpu", "dram", HOST, IDLE})
 CLOCK_S = 30.0
 """A wall clock that is off by more than this, beside the monotonic one, has been set (or the machine slept)."""
 SPLIT = "split"
@@ -37,7 +38,8 @@ SPLIT = "split"
 
 
 def is_board(device: str) -> bool:
-    """Whether `device` is a board, not a part of a host. Those of other machines carry their name, like 'cpu@n2'."""
+    """Whether `device` is a board, not a part of a host or what idles ('idle@GPU-a'). Those of other machines carry
+    their name, like 'cpu@n2'."""
     return device.partition("@")[0] not in ESTIMATED
 
 
@@ -78,6 +80,8 @@ class Accounting:
     carried_over: CarriedOver = CarriedOver()
     revision: Revision | None = None
     """The newest revision that this process has booked."""
+    idle_w: Mapping[str, float] = field(default_factory=dict)
+    """The job's part of what each device, boards and "cpu", draws without work, as of now."""
     _booked: dict[float, BookedRow] = field(default_factory=dict)
     """The intensity rows of the journal, by start."""
     _share: dict[str, float | None] = field(default_factory=dict)
@@ -94,8 +98,8 @@ class Accounting:
         self.watts = WattHistory(start, 60.0 if not self.clock.replay else 900.0)
         self.lived = Lived(start)
         self.ledger.pue = self.options.pue
-        self.ledger.count_idle = self.options.count_idle
-        self.first_counts = FirstCounts(Path(self.options.dir))
+        self.ledger.boundary, self.ledger.gives_back = self.options.boundary, self.options.gives_back
+        self.first_counts = FirstCounts(Path(self.options.dir), self.options.created_s)
 
     def restore(self) -> None:
         """Continue where a predecessor stopped: the boards' energy counters fill the gap, unless the scheduler has
@@ -136,8 +140,8 @@ class Accounting:
         """Start from the last reported energy, if nothing else is left of it."""
         ledger = self.ledger
         ledger.gpu_j = gpu_kwh * units.J_PER_KWH
-        ledger.rest_j = max(0.0, wall_kwh * units.J_PER_KWH / ledger.pue - ledger.gpu_j)
-        ledger.by_how["snapshot"] = ledger.gpu_j + ledger.rest_j
+        ledger.rest_j = wall_kwh * units.J_PER_KWH / ledger.pue - ledger.gpu_j
+        ledger.by_how["snapshot"] = ledger.gpu_j + max(0.0, ledger.rest_j)
         ledger.gpu_by_how["snapshot"] = ledger.gpu_j
 
     # --- joules ---
@@ -158,7 +162,8 @@ class Accounting:
         the next call.
         """
         self.write(everything=True)
-        return sum(self.take_back(device, self.journal.disown(device)) for device in devices)
+        both = [name for device in devices for name in (device, f"{IDLE}@{device}")]
+        return sum(self.take_back(name, self.journal.disown(name)) for name in both)
 
     def take_back(self, device: str, rows: list[tuple[float, float, str, str]] | None) -> float:
         """Subtract the rows of a device that the journal has given back; the joules."""
@@ -166,7 +171,7 @@ class Accounting:
             return 0.0
         for t0, joules, how, state in rows:
             self.ledger.take_back(device, t0, joules, how, state)
-            self.lived.drew(-joules, state, gpu=True)
+            self.lived.drew(-joules, state, gpu=is_board(device))
         self.watts.forget(device)
         self.meter.drop([device])
         return sum(joules for _, joules, *_ in rows)
@@ -196,6 +201,10 @@ class Accounting:
             self.ledger.add(got.uuid, t0, t1, joules, how, state, wall, gpu=is_board(got.uuid))
             self.lived.drew(joules, state, gpu=is_board(got.uuid))
             self.watts.add(got.uuid, t0, t1, joules)
+            if self.ledger.counted(state) == "above_idle" and (idle_w := self.idle_w.get(got.uuid)):
+                idle_j = -idle_w * (t1 - t0)
+                self.ledger.add(f"{IDLE}@{got.uuid}", t0, t1, idle_j, "model", state, wall, gpu=False)
+                self.lived.drew(idle_j, state, gpu=False)
 
     def pass_time(
         self,
@@ -207,11 +216,12 @@ class Accounting:
         work_s: float = 0.0,
         paused: bool = False,
         unread: bool = False,
-        jobs: int = 1,
+        host_w: float = 0.0,
+        host_how: str = "model",
     ) -> None:
-        """Book the time up to now, which was spent in `state`, and the host constant for it, split equally among the
-        `jobs` on this machine. `dt_s` passed since the last look by the monotonic clock; `steps`, `work_s` and `paused`
-        as in `Lived.advance`; `unread`: the boards do not answer."""
+        """Book the time up to now, which was spent in `state`, and the job's part of the host's watts. `dt_s` passed
+        since the last look by the monotonic clock; `steps`, `work_s` and `paused` as in `Lived.advance`; `unread`: the
+        boards do not answer."""
         long_s = living.GAP_S * self.clock.speed
         known, gap = self.lived, None
         if self._fresh is not None:
@@ -221,15 +231,15 @@ class Accounting:
             known.advance(known.until_s + jump_s, state, steps=known.steps_done, gap="clock")
         elif dt_s > long_s or unread:
             gap = "stalled" if dt_s > long_s else "unread"
-        since, absent = known.until_s, state in ("waiting", "unloaded") or self._fresh == "queue"
-        self._fresh = None
-        seconds = known.advance(now_s, state, steps=steps, work_s=work_s, paused=paused, gap=gap)
-        if seconds > 0 and not absent and state not in EXCLUDED:
+        since, how = known.until_s, self.ledger.counted(state)
+        away, self._fresh = self._fresh == "queue" or how == "nothing", None
+        if (seconds := known.advance(now_s, state, steps=steps, work_s=work_s, paused=paused, gap=gap)) <= 0 or away:
+            return
+        if state not in EXCLUDED:
             self.held_s += seconds
-        if self.options.host_w and state != "unloaded" and seconds > 0:
-            joules = self.options.host_w / max(1, jobs) * seconds
-            self.ledger.add(HOST, since, now_s, joules, "model", state, time.time(), gpu=False)
-            known.drew(joules, state, gpu=False)
+        if host_w and how == "whole":
+            self.ledger.add(HOST, since, now_s, host_w * seconds, host_how, state, time.time(), gpu=False)
+            known.drew(host_w * seconds, state, gpu=False)
 
     # --- grid ---
 
@@ -347,8 +357,7 @@ class Accounting:
         for reason, apart in sorted(self.lived.excluded.items()):
             joules = self.ledger.apart[reason]
             values = [(j, self.intensity.get(at, nowcast)) for at, j in joules.items()]
-            known = [(j, value) for j, value in values if value is not None]
-            pue = self.options.pue
+            known, pue = [(j, value) for j, value in values if value is not None], self.options.pue
             yield protocol.Excluded(
                 reason=reason,
                 elapsed_s=round(apart.elapsed_s, 3),

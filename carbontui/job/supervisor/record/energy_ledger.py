@@ -14,6 +14,7 @@ from typing import Any
 
 from carbontui import units
 from carbontui.account import accounts
+from carbontui.account.boundary import Counted, Kind, counted, place_of
 from carbontui.account.lived import EXCLUDED
 
 ROW_WALL_S = 10.0
@@ -34,7 +35,8 @@ class EnergyLedger:
     """Joules by device and bin. `gpu_j` is what the boards drew, `rest_j` CPU and host; PUE is applied on reading."""
 
     pue: float = 1.0
-    count_idle: bool = False
+    boundary: Kind = "given-back"
+    gives_back: bool = False
     gpu_j: float = 0.0
     rest_j: float = 0.0
     by_how: dict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -50,8 +52,10 @@ class EnergyLedger:
     def add(
         self, device: str, t0: float, t1: float, joules: float, how: str, state: str, wall_s: float, *, gpu: bool
     ) -> None:
-        """Book `joules` of `device` over [t0, t1) of the job's clock."""
+        """Book `joules` of `device` over [t0, t1) of the job's clock, where they count."""
         bins = self._bins_of(state)
+        if bins is None:
+            return
         if bins is self.bins:
             if gpu:
                 self.gpu_j += joules
@@ -59,30 +63,37 @@ class EnergyLedger:
                 self.by_board[device] += joules
             else:
                 self.rest_j += joules
-            self.by_how[how] += joules
+            if joules > 0:  # what is nobody's was not metered less
+                self.by_how[how] += joules
         for start, share in accounts.split(t0, t1):
-            if bins is not None:
-                bins[start] += joules * share
+            bins[start] += joules * share
             a, b = max(t0, start), min(t1, start + accounts.BIN_S)
             self._row(device, a, b, joules * share, how, state, wall_s)
 
     def take_back(self, device: str, t0: float, joules: float, how: str, state: str) -> None:
-        """Subtract one journal row of a board that turned out not to be the job's."""
+        """Subtract one journal row of a board that turned out not to be the job's, or of its idle watts."""
         self.by_board.pop(device, None)
-        bins = self._bins_of(state)
+        bins, idle = self._bins_of(state), joules < 0
         if bins is self.bins:
-            self.gpu_j = max(0.0, self.gpu_j - joules)
-            for table in (self.by_how, self.gpu_by_how):
-                table[how] = max(0.0, table[how] - joules)
+            if idle:
+                self.rest_j -= joules
+            else:
+                self.gpu_j = max(0.0, self.gpu_j - joules)
+                for table in (self.by_how, self.gpu_by_how):
+                    table[how] = max(0.0, table[how] - joules)
         if bins is not None:
             start = t0 // accounts.BIN_S * accounts.BIN_S
-            bins[start] = max(0.0, bins[start] - joules)
+            bins[start] -= joules
+
+    def counted(self, state: str) -> Counted:
+        """What counts of the watts drawn in `state`."""
+        return counted(self.boundary, place_of(state), gives_back=self.gives_back)
 
     def _bins_of(self, state: str) -> accounts.Bins | None:
         """Where joules booked in `state` belong; None: nowhere."""
         if state in EXCLUDED:
             return self.apart[state]
-        return self.bins if self.count_idle or state != "waiting" else None
+        return None if self.counted(state) == "nothing" else self.bins
 
     def _row(self, device: str, t0: float, t1: float, joules: float, how: str, state: str, wall_s: float) -> None:
         held = self._open.get(device)

@@ -227,7 +227,10 @@ def basis(
         "avoided_g": state.totals.avoided_g,
         "before_g": before_g,
         "nowcast_g": state.outlook.value_at(inputs.now_s) if state.outlook else None,
-        "count_idle": state.spec.count_idle,
+        "boundary": state.spec.boundary,
+        "count_idle": state.spec.boundary == "held",
+        "parked_wall_w": machine.parked_wall_w(state, inputs),
+        "host_w": machine.host(state, inputs).watts,
     }
 
 

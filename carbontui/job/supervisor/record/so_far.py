@@ -33,7 +33,8 @@ def of_the_job(samples: Iterable[Sample], ended_wall_s: float | None) -> Iterato
 
 def pass_time(accounting: Accounting, before: JobState, after: JobState, inputs: Inputs) -> None:
     """Book the time since the last look, which was spent as `before` says; a job that has ended, up to its end."""
-    ended_s = inputs.child.ended_s(after.clock)
+    ended_s, host = inputs.child.ended_s(after.clock), machine.host(before, inputs)
+    accounting.idle_w = {**machine.idle_w(before, inputs), "cpu": inputs.readings.host.idle_w or 0.0}
     accounting.pass_time(
         inputs.now_s if ended_s is None else min(inputs.now_s, ended_s),
         inputs.dt_s,
@@ -43,7 +44,8 @@ def pass_time(accounting: Accounting, before: JobState, after: JobState, inputs:
         work_s=max(0.0, after.progress.plain_done_s - before.progress.plain_done_s),
         paused=held_back(before),
         unread=GAP_S < inputs.readings_age_s < math.inf and bool(inputs.devices),
-        jobs=inputs.readings.host.jobs,
+        host_w=host.watts,
+        host_how="integrated" if host.how == "measured" else "model",
     )
 
 

@@ -82,6 +82,8 @@ class Actuators:
                 self.keep()
             case Stop(now):
                 self.keeper.stop(now=now)
+            case LastRun(why, ends) if ends and why is not None:
+                self.keeper.stop(now=False, why=self.recorder.words(why))
             case LastRun(why):
                 self.keeper.send(Last("" if why is None else self.recorder.words(why)))
             case StartCalibration(by):

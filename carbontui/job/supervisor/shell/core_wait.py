@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 
 from carbontui import protocol
 from carbontui.system import proc
@@ -13,7 +12,6 @@ class CoreWait:
     """Of one process at a time, on this machine."""
 
     def __init__(self) -> None:
-        self._host = socket.gethostname()
         self._of: protocol.Hello | None = None
         self._told: int | None = None
         self._before_s: float | None = None
@@ -31,9 +29,9 @@ class CoreWait:
         if self._told is not None:
             os.close(self._told)
         self._of, self._told, self._before_s = training, None, None
-        if training is None or training.host != self._host:
+        if training is None:
             return
         self._told = proc.open_core_wait(training.pid)
         if self._told is not None and not proc.same_process(training.pid, training.start_time):
-            os.close(self._told)  # of another process, which has the pid by now
+            os.close(self._told)  # it is a process of another machine or namespace, or another has the pid by now
             self._told = None

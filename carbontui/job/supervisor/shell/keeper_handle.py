@@ -159,10 +159,10 @@ class KeeperHandle:
         age_s = proc.age_s(facts.start_time)
         return Child(state, age_s=age_s, stopped=asked, frozen=facts.frozen and self.guarded, **same)
 
-    def stop(self, *, now: bool) -> None:
+    def stop(self, *, now: bool, why: str = "") -> None:
         """Stop the child through the keeper, or directly when it is gone."""
         if self.guarded:
-            self._stop = Stop(now)
+            self._stop = Stop(now, why)
             self.send(self._stop)
         elif self._stop_task is None or now:
             if self._stop_task:

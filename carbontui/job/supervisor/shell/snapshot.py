@@ -19,7 +19,8 @@ from carbontui.job.spec import Options
 from carbontui.job.supervisor.core.state import forbidden
 from carbontui.job.supervisor.core.state.inputs import FRESH_S, Inputs
 from carbontui.job.supervisor.core.state.job import JobState
-from carbontui.job.supervisor.core.view import notices, provenance, status
+from carbontui.job.supervisor.core.view import notices, provenance
+from carbontui.job.supervisor.core.view import status as view
 from carbontui.job.supervisor.record.disk import Disk
 from carbontui.job.supervisor.shell import metrics
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
@@ -62,7 +63,7 @@ class Snapshots:
     def describe(self, state: JobState, inputs: Inputs) -> protocol.Status:
         pids = protocol.Pids(self.keeper.keeper_pid, os.getpid(), self.agent.pid, self.keeper.pid)
         found = [*self.faults(), *self._metrics_fault, *self._low]
-        told = described(status.status(state, inputs, host=self._host, pids=pids), state, inputs, found)
+        told = described(view.status(state, inputs, host=self._host, pids=pids), state, inputs, found)
         return msgspec.structs.replace(self._shown.shown(told, inputs.uptime_s), events=self.recent())
 
     @property
@@ -98,13 +99,17 @@ def described(
     hours = zip(status.forbidden, forbidden.current(state.forbidden, now_s), strict=True)
     boards = zip(status.gpus, inputs.devices, strict=True)
     fresh = inputs.readings_age_s < FRESH_S
+    told = {words(line, now_s): line for line in notices.notices(state, inputs, list(ours))}
     sources = provenance.sources(state, inputs, status).items()
+    why, counted = (words(said, now_s) for said in view.boundary(state, inputs))
     return replace(
         status,
+        boundary=replace(status.boundary, why=why, counted=counted) if status.boundary else None,
         reason=statements.reason(state.decision.why, now_s),
         forbidden=tuple(replace(one, text=words(its.said, now_s)) for one, its in hours),
         gpus=tuple(replace(gpu, slowed=slowed(reading.reasons)) if fresh else gpu for gpu, reading in boards),
-        notices=tuple(dict.fromkeys(words(line, now_s) for line in notices.notices(state, inputs, list(ours)))),
+        notices=tuple(told),
+        notice_keys=tuple(notices.key(line, text) for text, line in told.items()),
         provenance={name: protocol.Provenance(x.how, words(x.said, now_s), x.age_s, x.ahead) for name, x in sources},
     )
 

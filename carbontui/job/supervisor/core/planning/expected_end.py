@@ -76,9 +76,9 @@ def statement(state: JobState, inputs: Inputs, ahead: CourseAhead) -> tuple[prot
     if rest is None or end is None:
         return protocol.Account(so_far=used), end
     total, step = state.progress.steps_total, state.progress.step
-    # of the watts at the wall, the boards' part is what is left without the rest of the machine and its PUE
     known, boards = machine.machine(state, inputs), bool(inputs.devices)
-    gpu_j = sum((part.watts / known.pue - known.rest_w) * (part.end_s - part.start_s) for part in rest if part.watts)
+    counted = [one for one in ahead.segments if known.counted(one.level) != "nothing"]
+    gpu_j = math.fsum(one.level.power_w * (one.end_s - one.start_s) for one in counted)
     whole = protocol.Amounts(
         elapsed_s=round(used.elapsed_s + max(0.0, (ahead.finish_s or inputs.now_s) - inputs.now_s), 3),
         steps=None if total is None or used.steps is None else used.steps + max(0, total - step),
@@ -129,8 +129,8 @@ def at_the_wall(state: JobState, inputs: Inputs, ahead: CourseAhead) -> tuple[St
         Stretch(
             one.start_s,
             one.end_s,
-            0.0 if one.level.kind == "off" else (one.level.power_w + known.rest_w) * known.pue,
-            gpus_kept=one.level.kind not in ("off", "unload"),
+            known.charged_w(one.level) * known.pue,
+            gpus_kept=known.counted(one.level) != "nothing",
             error=curves.energy_error(state.curve, one.level.cap_w),
         )
         for one in ahead.segments

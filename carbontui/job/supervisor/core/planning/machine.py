@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from typing import Literal, NamedTuple
+
 from carbontui.job.supervisor.core.planning import problem
 from carbontui.job.supervisor.core.state import measured
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
+from carbontui.job.supervisor.core.state.levels import Level
 from carbontui.power.curves import curve as curves
 
 PAUSE_PLAN_MAX_S, RESUME_PLAN_MAX_S = 120.0, 600.0
@@ -19,14 +23,16 @@ def machine(state: JobState, inputs: Inputs) -> problem.Machine:
     guess = _guessed_full_w(inputs)
     full, full_measured = _full_w(state, uuids, guess)
     parked, parked_measured = measured.total_w(known, "parked", uuids, min(problem.DEFAULT_PARKED_W, guess / 3))
-    idle, _ = measured.total_w(known, "idle", uuids, min(problem.DEFAULT_IDLE_W, guess / 6))
-    host_w = spec.host_w / max(1, inputs.readings.host.jobs)
-    rest = (known.rest_w.value or 0.0) + host_w
+    idle = math.fsum(idle_w(state, inputs).values())
+    rest = known.rest_w.value or 0.0
+    rest_idle = inputs.readings.host.idle_w or 0.0
+    rest_parked = rest if known.rest_parked_w.value is None else known.rest_parked_w.value
     if not uuids:
         # no board: use the CPU's watts when busy and idle instead
-        rest = host_w
         full = known.rest_w.value or problem.DEFAULT_CPU_W
-        parked = idle = known.rest_parked_w.value or problem.DEFAULT_CPU_IDLE_SHARE * full
+        parked = known.rest_parked_w.value or problem.DEFAULT_CPU_IDLE_SHARE * full
+        idle = parked if inputs.readings.host.idle_w is None else rest_idle
+        rest = rest_idle = rest_parked = 0.0
     # levels must be ordered by watts, even if two means taken at different times are not
     parked = min(parked, full) if full else parked
     return problem.Machine(
@@ -36,6 +42,12 @@ def machine(state: JobState, inputs: Inputs) -> problem.Machine:
         parked_measured=parked_measured,
         idle_w=min(idle, parked),
         rest_w=rest,
+        # means taken at different times: what idles is no more than what is parked, that no more than what works
+        rest_parked_w=min(rest, max(rest_parked, rest_idle)),
+        rest_idle_w=min(rest, rest_idle),
+        host_w=host(state, inputs).watts,
+        boundary=spec.boundary,
+        gives_back=spec.gives_back,
         pue=spec.pue,
         caps=caps(state) + _asked_cap(state),
         # in a replay one period of a duty cycle would be an hour
@@ -111,18 +123,67 @@ def resume_s(state: JobState) -> float:
 
 def likely_wall_w(state: JobState, inputs: Inputs) -> float:
     """As `full_wall_w`, with the watts that a plan assumes until they were measured."""
-    known_w = full_wall_w(state, inputs)
-    if known_w is not None:
-        return known_w
     assumed = machine(state, inputs)
-    return (assumed.full_w + assumed.rest_w) * assumed.pue
+    return assumed.full_charged_w * assumed.pue
 
 
 def full_wall_w(state: JobState, inputs: Inputs) -> float | None:
-    """Full-speed watts at the wall, PUE included; None until the boards have been measured at full speed."""
+    """Full-speed watts that count at the wall, PUE included; None until the boards have been measured at full speed."""
     uuids = tuple(reading.uuid for reading in inputs.devices)
-    watts, known = _full_w(state, uuids, 0.0)
-    rest = state.measured.rest_w.value
-    if not known if uuids else rest is None:
+    known = _full_w(state, uuids, 0.0)[1] if uuids else state.measured.rest_w.value is not None
+    return likely_wall_w(state, inputs) if known else None
+
+
+def parked_wall_w(state: JobState, inputs: Inputs) -> float | None:
+    """Likewise while paused in memory; None until every board has been measured so."""
+    known = machine(state, inputs)
+    if not known.parked_measured:
         return None
-    return (watts + (rest or 0.0) + state.spec.host_w / max(1, inputs.readings.host.jobs)) * state.spec.pue
+    return known.charged_w(Level("pause", "pause", known.parked_w, 0.0)) * known.pue
+
+
+# --- what idles, and the host --------------------------------------------------------------------------------------
+
+
+def idle_w(state: JobState, inputs: Inputs) -> dict[str, float]:
+    """The job's part of the watts that each of its boards draws without any process: measured, else a default."""
+    simulated = state.spec.simulated
+    otherwise = simulated.idle_w if simulated else min(problem.DEFAULT_IDLE_W, _guessed_full_w(inputs) / 6)
+    known = state.measured.idle_w
+    return {
+        one.uuid: (known.get(one.uuid, measured.NO_MEAN).value or otherwise) * (1.0 if one.share is None else one.share)
+        for one in inputs.devices
+    }
+
+
+HOST_OF_LIMIT, HOST_LEAST, HOST_MOST = 0.4, 0.27, 0.53
+"""Watts of a server besides boards, CPU and memory, as a share of its boards' limits, and the band: nodes of 8 H100 of
+700 W leave 270-450 W per board besides the boards (Latif et al. 2025; arXiv 2506.14551), of which CPU and memory are
+about 80."""
+
+
+class HostWatts(NamedTuple):
+    """The job's part of the watts besides boards, CPU and memory: `how` is given, measured, default (with its band), or
+    none where nothing else counts or is known."""
+
+    watts: float
+    how: Literal["given", "measured", "default", "none"]
+    by: str = ""
+    band_w: tuple[float, float] | None = None
+
+
+def host(state: JobState, inputs: Inputs) -> HostWatts:
+    """As given, else as measured, else a server's default by its boards; of a machine that is on anyway none count."""
+    spec, reading = state.spec, inputs.readings.host
+    if spec.boundary == "always-on":
+        return HostWatts(0.0, "none")
+    if spec.host_w is not None:
+        return HostWatts(spec.host_w / max(1, reading.jobs), "given")
+    if spec.simulated is not None:
+        return HostWatts(0.0, "none")
+    if reading.beside_w is not None:
+        return HostWatts(reading.beside_w, "measured", reading.beside_by)
+    limit_w = math.fsum(one.limit_default_w or one.limit_max_w or problem.DEFAULT_FULL_W for one in inputs.devices)
+    if not limit_w:
+        return HostWatts(0.0, "none")
+    return HostWatts(HOST_OF_LIMIT * limit_w, "default", band_w=(HOST_LEAST * limit_w, HOST_MOST * limit_w))

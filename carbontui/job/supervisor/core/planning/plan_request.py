@@ -219,10 +219,14 @@ def _closed(state: JobState, inputs: Inputs, setup: problem.PlanningProblem, lef
 
 
 def _pauses(state: JobState, setup: problem.PlanningProblem, now_s: float) -> Pauses:
-    """The longest pause allowed, and how much of the current one is over; a delayed start is not a pause."""
-    since = state.asked.still_since_s
+    """The longest pause allowed, and how much of the current one is over. A delayed start is no pause, unless boards
+    are held meanwhile; where an unload gives them back, only what keeps them is limited."""
+    spec, since = state.spec, state.asked.still_since_s
+    kinds, longest_s = STILL - {"off"}, spec.max_pause_s
+    if spec.idle_limit_s is not None:
+        kinds, longest_s = STILL - ({"unload"} if spec.gives_back else frozenset()), min(longest_s, spec.idle_limit_s)
     return Pauses(
-        max_pause_s=state.spec.max_pause_s,
+        max_pause_s=longest_s,
         still_s=0.0 if since is None else now_s - since,
-        pausing=tuple(i for i, level in enumerate(setup.levels) if level.kind in STILL - {"off"}),
+        pausing=tuple(i for i, level in enumerate(setup.levels) if level.kind in kinds),
     )

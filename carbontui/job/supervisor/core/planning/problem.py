@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from carbontui.account import boundary
+from carbontui.account.boundary import Counted, Draw, Kind, Place
 from carbontui.grid.types import GridForecast
 from carbontui.job.supervisor.core.state import levels
 from carbontui.job.supervisor.core.state.levels import STILL, Level
@@ -59,7 +61,15 @@ class Machine:
     parked_measured: bool = False
     idle_w: float = DEFAULT_IDLE_W
     rest_w: float = 0.0
-    """CPU, DRAM and host, without the boards."""
+    """CPU and memory at full speed."""
+    rest_parked_w: float = 0.0
+    """CPU and memory while the training is paused."""
+    rest_idle_w: float = 0.0
+    """CPU and memory without the job's work."""
+    host_w: float = 0.0
+    """All else in the machine."""
+    boundary: Kind = "given-back"
+    gives_back: bool = False
     pue: float = 1.0
     caps: tuple[PowerCap, ...] = ()
     can_duty: bool = False
@@ -71,7 +81,22 @@ class Machine:
     reload_s: float = DEFAULT_RELOAD_S
     unload_w: float | None = None
     reload_w: float | None = None
-    """Mean watts while it unloads and resumes, if a rehearsal measured them."""
+    """Mean watts counted while it unloads and resumes, if a rehearsal measured them."""
+
+    def counted(self, level: Level) -> Counted:
+        """What the account counts at a level."""
+        place: Place = "off" if level.kind == "off" else "unload" if level.kind == "unload" else "here"
+        return boundary.counted(self.boundary, place, gives_back=self.gives_back)
+
+    def charged_w(self, level: Level) -> float:
+        """The watts that count at a level, before PUE; `power_w` of a level are its boards' alone."""
+        rest = {"off": self.rest_idle_w, "unload": self.rest_idle_w, "pause": self.rest_parked_w}
+        drawn = Draw(level.power_w, rest.get(level.kind, self.rest_w), self.host_w)
+        return boundary.charged_w(self.counted(level), drawn, Draw(self.idle_w, self.rest_idle_w))
+
+    @property
+    def full_charged_w(self) -> float:
+        return self.charged_w(Level("full", "full", self.full_w, 1.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +125,7 @@ def levels_of(machine: Machine, *, started: bool) -> tuple[Level, ...]:
     """The available levels by rising watts: off (only before the start), unload, pause, caps or else duty, full."""
     found: list[Level] = []
     if not started:
-        found.append(levels.OFF)
+        found.append(Level("off", "off", machine.idle_w if machine.boundary == "held" else 0.0, 0.0))
     if started and machine.can_unload:
         found.append(Level("unload", "unload", machine.idle_w, 0.0))
     found.append(Level("pause", "pause", machine.parked_w, 0.0))
@@ -222,10 +247,8 @@ def build(
 
 
 def _level(level: Level, aim: Objective, machine: Machine) -> dict[str, Any]:
-    # before the start the job draws nothing; afterwards CPU and host add to the boards
-    rest = 0.0 if level.kind == "off" else machine.rest_w
-    entry: dict[str, Any] = {"name": level.name, "power_w": level.power_w + rest, "speed": level.speed}
-    if aim.rent_per_h and level.kind not in ("off", "unload"):
+    entry: dict[str, Any] = {"name": level.name, "power_w": machine.charged_w(level), "speed": level.speed}
+    if aim.rent_per_h and machine.counted(level) != "nothing":
         entry["rent_per_h"] = aim.rent_per_h
     return entry
 
@@ -248,7 +271,8 @@ def switching(levels: tuple[Level, ...], machine: Machine, shortest_full_slot: f
             return machine.resume_s
         return machine.pause_s if b.kind == "pause" else 0.0
 
-    watts = 0.5 * (machine.full_w + machine.parked_w) + machine.rest_w
+    # half at work, half parked, with the host at work
+    watts = machine.charged_w(Level("", "full", 0.5 * (machine.full_w + machine.parked_w), 1.0))
     limit: Callable[[float | None], float | None] = lambda s: None if s is None else min(s, shortest_full_slot)  # noqa: E731
     times = [[limit(seconds(a, b)) for b in levels] for a in levels]
 

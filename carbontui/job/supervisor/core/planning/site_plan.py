@@ -32,7 +32,7 @@ def ahead(state: JobState, inputs: Inputs, boards: SiteBoards) -> Ahead | None:
         levels=tuple(
             LevelAhead(
                 claimed_w=watts[level.name],
-                drawn_w=(level.power_w + (0.0 if level.kind == "off" else known.rest_w)) * known.pue,
+                drawn_w=known.charged_w(level) * known.pue,
                 speed=level.speed,
             )
             for level in plan.table.values()

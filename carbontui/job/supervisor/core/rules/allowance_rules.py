@@ -1,8 +1,8 @@
 """When an allowance will be used up, and which actions that triggers.
 
 Actions are tried in the user's order. `warn`, `cap` and `ask` respond to the forecast: each only if the ones before
-it leave the expected total above the allowance. `pause` and `stop` wait until it is used up. Training that cannot
-be stopped goes on, and reports what it uses.
+it leave the expected total above the allowance. `pause`, `stop` and `stop!` wait until it is used up. Training that
+cannot be stopped goes on, and reports what it uses.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _look_ahead(state: JobState, inputs: Inputs) -> Allowances:
     share = _forecast_share(state, inputs)
     held = replace(state.allowances, judged_mono_s=inputs.mono_s, no_cap="", forecast_share=share)
     freely = _prospects(state, inputs, None)
-    fits = _fits(freely, RELIEF if held.cap_w is not None or held.asked_s is not None else 1.0)
+    fits = _fits(freely, RELIEF if held.cap_w is not None or held.asked_s is not None or held.over else 1.0)
     if fits:
         return replace(held, prospects=freely, over=(), cap_w=None, asked_s=None)
     cap_w: float | None = None
@@ -103,7 +103,7 @@ def _used_up(state: JobState, inputs: Inputs, allowances: Allowances) -> Allowan
         if step == "stop" and allowances.act != "stop" and not _can_stop(state, inputs):
             unable = True  # without a checkpoint function
             continue
-        if step in ("pause", "stop"):
+        if step in ("pause", "stop", "stop!"):
             act = step
             break
     return replace(allowances, spent=spent, act=act, no_stop=unable)
@@ -112,6 +112,13 @@ def _used_up(state: JobState, inputs: Inputs, allowances: Allowances) -> Allowan
 def _can_stop(state: JobState, inputs: Inputs) -> bool:
     leader = inputs.leader
     return inputs.child.state == "unloaded" or (leader is not None and leader.can_unload)
+
+
+def _will_not_stop(state: JobState, inputs: Inputs) -> bool:
+    """Whether the action `stop` would not stop this training, as its first steps show: while it can be chosen anew."""
+    held = state.allowances
+    needed = held.given and "stop" in held.order and not {"pause", "stop!"} & set(held.order) and held.spent is None
+    return bool(needed) and inputs.leader is not None and state.progress.step > 0 and not _can_stop(state, inputs)
 
 
 def _reserve(state: JobState, inputs: Inputs) -> dict[AllowanceKind, float]:
@@ -198,7 +205,7 @@ def _forecast_share(state: JobState, inputs: Inputs) -> float:
 def holds(state: JobState) -> Chosen | None:
     """The level that a used-up allowance holds the job at, and why; None if none is used up."""
     held = state.allowances
-    if held.act is None or held.spent is None:
+    if held.act is None or held.act == "stop!" or held.spent is None:
         return None
     spent = next(entry for entry in held.given if entry.kind == held.spent)
     amount, stop = spent.amount(state.spec.currency), held.act == "stop"
@@ -212,19 +219,21 @@ def holds(state: JobState) -> Chosen | None:
 def why_last(state: JobState) -> Statement | None:
     """For the keeper: why the command must not be restarted after its next exit; None if it may be."""
     held = state.allowances
-    if held.act != "stop" or held.spent is None:
+    if held.act not in ("stop", "stop!") or held.spent is None:
         return None
     spent = next(entry for entry in held.given if entry.kind == held.spent)
     return statement("used_up", kind=spent.kind, amount=spent.amount(state.spec.currency))
 
 
-def notices(state: JobState, now_s: float) -> list[Statement]:
-    """One per allowance that is, or will be, exceeded, with the action taken."""
-    held = state.allowances
+def notices(state: JobState, inputs: Inputs) -> list[Statement]:
+    """One per allowance that is, or will be, exceeded, with the action taken; and that `stop` will not be able to."""
+    held, now_s = state.allowances, inputs.now_s
     found = [one for prospect in held.prospects if (one := _notice(state, prospect, now_s))]
     if held.cap_w is not None and not held.over:
         kinds = tuple(entry.kind for entry in held.given)
         found.append(statement("capped_for_allowances", watts=held.cap_w, kinds=kinds))
+    if _will_not_stop(state, inputs):
+        found.append(statement("allowance_cannot_stop"))
     return found
 
 
@@ -237,8 +246,8 @@ def _notice(state: JobState, prospect: Prospect, now_s: float) -> Statement | No
         # an exceeded allowance is reported whether or not `warn` was requested
         if held.act == "pause":
             then = statement("allowance_pauses")
-        elif held.act == "stop":
-            then = statement("allowance_ends")
+        elif held.act is not None:
+            then = statement("allowance_ends" if held.act == "stop" else "allowance_interrupts")
         else:
             goes_on = statement("allowance_cannot_end") if held.no_stop else statement("allowance_goes_on")
             then = statement("with_question", said=goes_on, question=question)

@@ -121,6 +121,7 @@ def spec_of(state: JobState, inputs: Inputs, fingerprint: str) -> CalibrationSpe
         gpu=devices[0].name,
         gpus=len(devices),
         fingerprint=fingerprint,
+        prior=state.curve.points if state.curve is not None and state.curve.basis != "measured" else (),
         can_cap=state.spec.cap and bad is None and len(lows) == len(founds) == len(devices),
         limit_min_w=max(lows, default=None),
         limit_found_w=min(founds, default=None),

@@ -7,6 +7,7 @@ plan. An allowance expected to be exceeded caps the result.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -48,6 +49,9 @@ class Observation:
     must_run: bool = False
     late: bool = False
     max_pause_s: float = 12 * 3600.0
+    idle_limit_s: float = math.inf
+    """The longest stillness on boards that are held, before the start too: at any level but those of `given_back`."""
+    given_back: frozenset[str] = frozenset()
     can_cap: bool = False
     refused_w: float | None = None
     refused_code: str | None = None
@@ -164,9 +168,12 @@ def _choose(before: Desired, observation: Observation) -> Chosen:
         if observation.must_run:
             return Chosen(FULL, Why("deadline", statement("no_slack")))
         still_s = 0.0 if before.still_since_s is None else observation.now_s - before.still_since_s
-        # a delayed start does not count as a pause: it draws nothing, and the deadline ends it
-        if planned.kind != "off" and (before.spent_pause or still_s > observation.max_pause_s):
-            return Chosen(FULL, Why("max_pause", statement("longest_pause_over", max_pause_s=observation.max_pause_s)))
+        # a delayed start does not count as a pause, as long as it keeps nothing from others: the deadline ends it
+        longest_s = math.inf if planned.kind == "off" else observation.max_pause_s
+        if planned.kind not in observation.given_back:
+            longest_s = min(longest_s, observation.idle_limit_s)
+        if longest_s < math.inf and (before.spent_pause or still_s > longest_s):
+            return Chosen(FULL, Why("max_pause", statement("longest_pause_over", max_pause_s=longest_s)))
     if observation.late and planned.kind == "full":
         return Chosen(planned, Why("late", statement("late")), "plan", observation.next_at_s)
     code: protocol.ReasonCode = "plan_wait" if planned.kind == "off" else "plan"

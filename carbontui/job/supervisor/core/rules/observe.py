@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from carbontui.job.supervisor.core.planning import finish
 from carbontui.job.supervisor.core.rules import allowance_rules, capabilities, site_claim, trying, unload_rules
 from carbontui.job.supervisor.core.rules.control import Observation
@@ -38,6 +40,8 @@ def observe(state: JobState, inputs: Inputs) -> Observation:
         must_run=finish.must_run(state, inputs),
         late=finish.late(state),
         max_pause_s=state.spec.max_pause_s,
+        idle_limit_s=math.inf if state.spec.idle_limit_s is None else state.spec.idle_limit_s,
+        given_back=frozenset({"unload"} if state.spec.gives_back else ()),
         can_cap=state.spec.cap and bool(inputs.devices),
         refused_w=refused.watts,
         refused_code=refused.code,

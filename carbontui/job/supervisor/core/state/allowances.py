@@ -53,6 +53,11 @@ class Allowances:
         """The parts whose change is worth reporting to the user."""
         return self.over, self.spent, self.act, self.cap_w, self.asked_s
 
+    @property
+    def level(self) -> tuple[object, ...]:
+        """How far it has come: what is warned of once."""
+        return self.over, self.spent, self.act, self.cap_w is not None, self.asked_s is not None
+
     def with_(self, new: Allowance) -> Allowances:
         """With one allowance changed by the user; actions are chosen anew."""
         others = tuple(held for held in self.given if held.kind != new.kind)

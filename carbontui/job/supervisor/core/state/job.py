@@ -241,8 +241,10 @@ def _learn_watts(state: JobState, inputs: Inputs, *, plain_full: bool) -> Measur
         return measured.saw_rest(known, host.cpu_w + (host.dram_w or 0.0), parked=False)
     if plain_full and inputs.ranks:
         kind = "full"
-    elif state.decision.state in ("paused", "waiting"):
-        kind = "parked" if state.decision.state == "paused" else "idle"
+    elif state.decision.state == "paused":
+        kind = "parked"
+    elif state.decision.state in ("waiting", "unloaded") or _bare(state, inputs):
+        kind = "idle"
     else:
         return known
     read = [(r.uuid, r.own_w) for r in inputs.devices if r.own_w is not None and not r.lost]
@@ -250,6 +252,11 @@ def _learn_watts(state: JobState, inputs: Inputs, *, plain_full: bool) -> Measur
     if host.cpu_w is not None and kind in ("full", "parked"):
         known = measured.saw_rest(known, host.cpu_w + (host.dram_w or 0.0), parked=kind == "parked")
     return known
+
+
+def _bare(state: JobState, inputs: Inputs) -> bool:
+    """Whether no process is on the boards yet."""
+    return not inputs.ranks and state.progress.step == 0 and all(one.pids == () for one in inputs.devices)
 
 
 def _see_boards(state: JobState, inputs: Inputs) -> Boards:

@@ -30,7 +30,7 @@ def notices(state: JobState, inputs: Inputs, ours: Iterable[Statement]) -> list[
         found.append(late)
     if (gone := state.progress.withdrawn) is not None:
         found.append(statement("guess_withdrawn", steps=gone[0], source=gone[1]))
-    found += allowance_rules.notices(state, inputs.now_s)
+    found += allowance_rules.notices(state, inputs)
     if not inputs.guarded:
         found.append(statement("unguarded"))
     if state.spec.nodes is not None and state.spec.nodes.fault:
@@ -73,6 +73,19 @@ def _whose(reading: Reading) -> Statement:
     return statement("split_as", own=reading.own_w, all=reading.power_w)
 
 
+BY_LEVEL = frozenset({"allowance_not_enough", "allowance_question", "allowance_used_up", "capped_for_allowances"})
+"""Warnings whose figures change all the time: one is enough per allowance and level."""
+
+
+def key(said: Statement, text: str) -> str:
+    """What a notice is about, for whoever tells each one once."""
+    if said.code not in BY_LEVEL:
+        return text
+    then = said.parts.get("then")
+    level = then.code if isinstance(then, Statement) else "capped" if said.parts.get("cap_w") else ""
+    return f"{said.code} {said.parts.get('kind', '')} {level}".rstrip()
+
+
 def board_notices(devices: Sequence[Reading], age_s: float, unread: Collection[str] = ()) -> list[Statement]:
     """Why the watts of these boards are not simply this job's: no answer, no reading, other users.
 
@@ -90,7 +103,9 @@ def board_notices(devices: Sequence[Reading], age_s: float, unread: Collection[s
         if reading.power_w is None and not counts and reading.node not in unread:
             found.append(statement("board_unread", board=board, why=reading.why.get("power_w")))
         if reading.mig:
-            found.append(statement("board_in_slices", board=board))
+            found.append(
+                statement("board_in_slices", board=board, share=1.0 if reading.share is None else reading.share)
+            )
         if reading.foreign_pids:
             whose = _whose(reading)
             if reading.foreign_user:

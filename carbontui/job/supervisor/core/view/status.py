@@ -8,7 +8,7 @@ import math
 from carbontui import protocol, units
 from carbontui.grid.types import GridForecast
 from carbontui.job import situation
-from carbontui.job.supervisor.core.planning import expected_end
+from carbontui.job.supervisor.core.planning import expected_end, machine
 from carbontui.job.supervisor.core.planning.course import CourseAhead, course
 from carbontui.job.supervisor.core.rules import allowance_rules
 from carbontui.job.supervisor.core.state import forbidden
@@ -66,6 +66,12 @@ def status(state: JobState, inputs: Inputs, *, host: str, pids: protocol.Pids) -
         account=account,
         excluded=totals.excluded,
         coverage=totals.coverage,
+        boundary=protocol.BoundaryStatus(
+            kind=state.spec.boundary,
+            idle_limit_s=state.spec.idle_limit_s,
+            host_w=round(machine.host(state, inputs).watts, 1),
+            pue=state.spec.pue,
+        ),
         at_end=at_end,
         estimate=estimate,
         allowances=allowance_rules.on_wire(state),
@@ -211,3 +217,20 @@ def changes(ahead: CourseAhead) -> tuple[protocol.Next, ...]:
     pairs = itertools.pairwise(ahead.segments)
     found = (protocol.Next(units.iso(b.start_s), b.level.name) for a, b in pairs if a.level.name != b.level.name)
     return tuple(itertools.islice(found, protocol.MOST_AHEAD))
+
+
+def boundary(state: JobState, inputs: Inputs) -> tuple[protocol.Statement, protocol.Statement]:
+    """Why the boundary is what it is, and what counts."""
+    spec, host = state.spec, machine.host(state, inputs)
+    counts = protocol.statement(
+        "boundary_counts",
+        kind=spec.boundary,
+        gives_back=spec.gives_back,
+        host_w=host.watts,
+        how=host.how,
+        by=host.by,
+        band_w=host.band_w,
+        pue=spec.pue,
+        pue_why=spec.pue_why,
+    )
+    return protocol.statement("boundary_why", sign=spec.boundary_why), counts

@@ -1,0 +1,33 @@
+"""An assumed job within a stated boundary: what its levels and switches draw of what counts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from msgspec import structs
+
+from carbontui.account.boundary import Draw, Kind, Place, charged_w, counted
+from carbontui.backtest.assumed_job import AssumedJob
+from carbontui.plan.problem import ProblemLevel
+
+IDLE = 0.1
+"""Share of the full watts that a board without a process draws; assumed (70 W of 700 W)."""
+
+
+def bounded(job: AssumedJob, kind: Kind, *, host_w: float = 0.0, idle_w: float | None = None) -> AssumedJob:
+    """The job, whose levels are watts of boards, with all that counts: `host_w` beside them, and `idle_w` of the boards
+    without a process (None: a tenth of the highest level), which levels named off or unload stand for."""
+    shape = job.shape
+    bare_w = IDLE * max(level.power_w for level in shape.levels) if idle_w is None else idle_w
+
+    def level_of(level: ProblemLevel) -> ProblemLevel:
+        place: Place = "off" if level.name == "off" else "unload" if level.name == "unload" else "here"
+        how, drawn_w = counted(kind, place), bare_w if place != "here" else level.power_w
+        rent = 0.0 if how == "nothing" else level.rent_per_h
+        return structs.replace(level, power_w=charged_w(how, Draw(drawn_w, 0.0, host_w), Draw(bare_w)), rent_per_h=rent)
+
+    def switch(watts: float) -> float:
+        return charged_w(counted(kind, "here"), Draw(watts, 0.0, host_w), Draw(bare_w))
+
+    levels = tuple(map(level_of, shape.levels))
+    return AssumedJob(replace(shape, levels=levels, switch_w=tuple(tuple(map(switch, row)) for row in shape.switch_w)))

@@ -1,0 +1,138 @@
+"""What decides in a backtest: carbontui's rolling plan and the simple rules, each on what is known at the time."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from carbontui.backtest.assumed_job import Grid
+from carbontui.backtest.issued import Predictor
+from carbontui.plan.graph import build
+from carbontui.plan.problem import Problem
+from carbontui.plan.rivals import baselines, evaluated, steady
+from carbontui.plan.rolling import replan
+
+WEEK_S = 7 * 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One job: slot edges in epoch seconds and its problem on the realised grid."""
+
+    edges: tuple[float, ...]
+    problem: Problem
+
+
+Policy = Callable[[Case], Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """What is known at a time: expected intensities of the slots from then on, and prices where there are any."""
+
+    grid: Grid
+    intensity: Predictor
+    price: Predictor | None = None
+
+    def expected(self, rest: Problem, edges: Sequence[float]) -> tuple[Problem, list[float]]:
+        """The problem as it is expected at `edges[0]`, and one standard deviation of its objective per kWh by slot."""
+        seen = replace(rest, ci_g_per_kwh=tuple(self.intensity(edges)))
+        spread = [rest.beta * sd for sd in self.intensity.spread(edges)]
+        if self.price is not None:
+            seen = replace(seen, price_per_kwh=tuple(self.price(edges)))
+            money = [rest.alpha * sd for sd in self.price.spread(edges)]
+            spread = [math.hypot(a, b) for a, b in zip(spread, money, strict=True)]
+        return seen, spread
+
+
+def rolling(case: Case, known: Knowledge) -> list[int]:
+    """As a job does it: plan the rest whenever a new value of the grid is known, keep the plan in force unless another
+    gains more than noise, and execute the first slot."""
+    whole = case.problem
+    levels: list[int] = []
+    current, age, done, resumes = whole.initial_level, whole.initial_age_slots, 0.0, 0
+    plan: tuple[int, ...] = ()
+    looked_s = -math.inf
+    for k, duration in enumerate(whole.dur_s):
+        if case.edges[k] >= looked_s:
+            looked_s = known.grid.end_of_step(case.edges[k])
+            left = None if whole.max_resumes is None else whole.max_resumes - resumes
+            rest = replace(
+                whole,
+                dur_s=whole.dur_s[k:],
+                ci_g_per_kwh=whole.ci_g_per_kwh[k:],
+                price_per_kwh=whole.price_per_kwh and whole.price_per_kwh[k:],
+                work_s=whole.work_s - done,
+                initial_level=current,
+                initial_age_slots=age,
+                max_resumes=left,
+            )
+            seen, spread = known.expected(rest, case.edges[k:])
+            plan = replan(seen, plan or None, spread)[0].levels
+        level, plan = plan[0], plan[1:]
+        if level < 0:
+            break
+        levels.append(level)
+        running = whole.levels[level].running
+        lost = 0.0 if level == current else min(whole.switch_s[current][level] or 0.0, duration)
+        if running != whole.levels[current].running:
+            age, resumes = 0, resumes + running
+        current, age = level, age + 1
+        done += whole.levels[level].speed * (duration - lost)
+        if done >= whole.work_s - whole.finish_tolerance:
+            break
+    return levels
+
+
+def best_constant(case: Case) -> tuple[int, ...]:
+    """The best level to hold throughout, chosen in hindsight."""
+    _, *constant = evaluated(case.problem, steady(build(case.problem)))
+    held = [b for b in constant if b.feasible]
+    return min(held, key=lambda b: b.objective).levels if held else ()
+
+
+def window(case: Case, known: Knowledge, name: str = "best window") -> tuple[int, ...]:
+    """The best start by the forecast at the beginning; runs without a break from there."""
+    expected, _ = known.expected(case.problem, case.edges)
+    found = [b for b in baselines(expected) if b.name == name and b.feasible]
+    return found[0].levels if found else ()
+
+
+def quantile(grid: Grid, case: Case, q: float) -> float:
+    """The q-quantile of the values of the week before the start."""
+    end = bisect_right(grid.starts, case.edges[0] - 1.0)
+    start = bisect_right(grid.starts, case.edges[0] - WEEK_S)
+    week = sorted(grid.values[start:end])
+    return week[min(len(week) - 1, int(q * len(week)))] if week else 0.0
+
+
+def threshold(grid: Grid, case: Case, resume: float, suspend: float | None, max_wait_s: float = math.inf) -> list[int]:
+    """Start at or below `resume`, or after `max_wait_s`; stop above `suspend` (None: never); run when the remaining
+    work no longer fits."""
+    problem = case.problem
+    fast = problem.fastest
+    rests = [
+        (time, j)
+        for j, level in enumerate(problem.levels)
+        if not level.running and problem.switch_s[fast][j] is not None
+        for time in [problem.switch_s[j][fast]]
+        if time is not None
+    ]
+    current, done = problem.initial_level, 0.0
+    running = problem.levels[current].running
+    levels = []
+    for k, duration in enumerate(problem.dur_s):
+        value = grid.at(case.edges[k])
+        want = value <= resume if not running else suspend is None or value <= suspend
+        waited = case.edges[k] - case.edges[0] >= max_wait_s
+        rest = current if not running else min(rests)[1] if rests else fast
+        back = problem.switch_s[rest][fast] or 0.0
+        fits = (problem.work_s - done) / problem.levels[fast].speed + back <= case.edges[-1] - case.edges[k + 1] + 1e-6
+        level = fast if want or waited or not fits else rest
+        lost = 0.0 if level == current else min(problem.switch_s[current][level] or 0.0, duration)
+        done += problem.levels[level].speed * (duration - lost)
+        current, running = level, problem.levels[level].running
+        levels.append(level)
+    return levels
