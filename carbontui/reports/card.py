@@ -36,7 +36,8 @@ def _missed(story: RunStory) -> list[tuple[str, str]]:
     """How far the first forecast was off."""
     if story.first is None or story.gco2_g is None or story.first.gco2_g <= 0:
         return []
-    return [("missed by", form.signed(story.gco2_g / story.first.gco2_g - 1.0, form.percent))]
+    off = story.gco2_g / story.first.gco2_g - 1.0
+    return [("missed by", form.signed(off, form.percent) if abs(off) >= 0.005 else form.percent(0.0))]
 
 
 def ending(story: RunStory) -> tuple[tuple[str, str], ...]:

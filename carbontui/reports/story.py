@@ -341,8 +341,7 @@ def _first_said(db: sqlite3.Connection) -> FirstSaid | None:
     for at, text in rows:
         with contextlib.suppress(ValueError, KeyError, TypeError):
             facts = json.loads(text)
-            low, high = facts.get("whole_lo_g"), facts.get("whole_hi_g")
-            band = None if low is None or high is None else (float(low), float(high))
+            band = (float(facts["whole_lo_g"]), float(facts["whole_hi_g"])) if facts.get("whole_lo_g") else None
             return FirstSaid(float(at), units.from_iso(str(facts["finish"])), float(facts["whole_g"]), band)
     return None
 

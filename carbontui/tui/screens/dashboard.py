@@ -223,8 +223,10 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, Overruling):
                 self.refresh_bindings()
             self._show_state()
             self._show_charts()
-            for widget in (PriceStrip, PlanBrief, Numbers, WattRows):
+            for widget in (PriceStrip, WattRows):
                 self.query_one(widget).show(picture)
+            for told in (PlanBrief, Numbers):
+                self.query_one(told).show(self._headed(picture))
             self.query_one(StatusLine).show(picture.status.notices, words.last_event(picture))
             if picture.over:
                 self.query_one(Summary).show(picture)
@@ -250,7 +252,11 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, Overruling):
         for chart in self.query(TimeChart):
             chart.show_levels(picture, self.past, preview)
         for budgets in self.query(FrontierChart):
-            budgets.show_choice(picture, self.choice)
+            budgets.show_choice(self._headed(picture), self.choice)
+
+    def _headed(self, picture: Picture) -> Picture:
+        """What the headline says: one saving and one end on the whole page, also while that is held to be read."""
+        return picture if self.choice is not None else self.query_one(StateBar).picture or picture
 
     def _lay_out(self) -> None:
         """Set the heights that depend on the content; the rest is in the sheet."""
