@@ -30,7 +30,7 @@ GROUPS = {
     "Look": ("attach", "ls", "status", "plan", "log", "line", "rm"),
     "Overrule": ("pause", "boost", "cap", "resume", "auto", "budget", "forbid", "allow", "guess", "stop"),
     "Results": ("report", "receipt", "explain", "history", "compare"),
-    "Grid and plans": ("grid", "zones", "solve", "backtest"),
+    "Grid and plans": ("grid", "zones", "solve", "backtest", "evaluate"),
     "Machine and cluster": ("doctor", "hook", "calibrate", "capd", "site", "fleet", "completion", "serve"),
 }
 """The verbs under each heading of the help."""

@@ -33,6 +33,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """What a plan minimises; time: within a carbon, cost or energy budget."""
     carbon_price: NonNegative | None = None
     """Currency per tonne of CO2; with objective cost it weighs CO2 against money."""
+    weight: str | None = None
+    """Weighs grams against money instead, like "carbon=0.7,cost=0.3": each as a share of its mean."""
     gpu_price: NonNegative | None = None
     """Currency per GPU hour held (rent); added to cost."""
     currency: str | None = None

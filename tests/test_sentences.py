@@ -52,7 +52,6 @@ LAID_OUT = {
     "carbontui.reports.forms": "a text on one line of a table",
     "carbontui.tui.glyphs": "its characters, where a terminal has few",
     "carbontui.tui.widgets.state_bar": "whether a line was cut short",
-    "carbontui.verbs.support.foreground": "which notices are new",
 }
 """Modules that fold a text to fit, or print it once: nothing depends on what it says."""
 

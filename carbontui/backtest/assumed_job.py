@@ -16,6 +16,7 @@ from carbontui.plan.planner import solve
 from carbontui.plan.problem import Problem, ProblemError, ProblemLevel, problem_from_dict
 from carbontui.plan.results import Schedule
 from carbontui.plan.rolling import replan
+from carbontui.plan.weights import Weight, weighed
 
 PAUSE_S, RESUME_S, SWITCH_W = 20.0, 45.0, 300.0
 """Seconds to pause and to resume, and watts while switching (at 650 W at full speed); assumed, not measured."""
@@ -32,6 +33,9 @@ class AssumedJob:
     """A problem without its slots and its work: levels, switches, dwell times, initial level, weights."""
 
     shape: Problem
+    prices: Hours | None = None
+    """Prices instead of intensities, currency per kWh; None: money is not counted."""
+    weight: Weight | None = None
 
     def problem(self, dur_s: list[float], ci_g_per_kwh: list[float], work_s: float) -> Problem:
         """The problem of `work_s` seconds of full-speed work on these slots (seconds and gCO2/kWh of each)."""
@@ -48,7 +52,10 @@ class Hours(Protocol):
 def on_hours(job: AssumedJob, grid: Hours, work_s: float, start_s: float, end_s: float) -> Problem:
     """The problem of `work_s` seconds of full-speed work from `start_s` to `end_s`. Raises ValueError."""
     edges = boundaries(start_s, end_s, slot_length_s(start_s, end_s))
-    return job.problem([b - a for a, b in pairwise(edges)], grid.slots(edges), work_s)
+    problem = job.problem([b - a for a, b in pairwise(edges)], grid.slots(edges), work_s)
+    if job.prices is None:
+        return problem
+    return weighed(replace(problem, price_per_kwh=tuple(job.prices.slots(edges))), job.weight)
 
 
 def planned(

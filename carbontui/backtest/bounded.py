@@ -30,4 +30,5 @@ def bounded(job: AssumedJob, kind: Kind, *, host_w: float = 0.0, idle_w: float |
         return charged_w(counted(kind, "here"), Draw(watts, 0.0, host_w), Draw(bare_w))
 
     levels = tuple(map(level_of, shape.levels))
-    return AssumedJob(replace(shape, levels=levels, switch_w=tuple(tuple(map(switch, row)) for row in shape.switch_w)))
+    switch_w = tuple(tuple(map(switch, row)) for row in shape.switch_w)
+    return replace(job, shape=replace(shape, levels=levels, switch_w=switch_w))

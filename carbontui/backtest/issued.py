@@ -33,6 +33,8 @@ PUBLISHED_AT_S = 18 * 3600.0
 """Second of the UTC day from which tomorrow's day-ahead prices are known, everywhere."""
 REFIT_S = 28 * 86400.0
 """The forecaster is fitted again after this long."""
+GIVEN_MOST = 4096
+"""Forecasts kept: several policies look from the same hour."""
 LEAST_HISTORY_S = 60 * 86400.0
 """The least history on which the forecaster is fitted."""
 
@@ -180,7 +182,9 @@ class OwnForecast:
         )
         least = -math.inf if self.signed else 0.0
         mean = [max(least, float(value)) for value in found.mean]
-        self.given = {begin: (mean, [float(wide) for wide in (found.hi - found.lo) / BAND])}
+        if len(self.given) >= GIVEN_MOST:
+            self.given.clear()
+        self.given[begin] = mean, [float(wide) for wide in (found.hi - found.lo) / BAND]
         return self.given[begin]
 
 

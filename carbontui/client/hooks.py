@@ -36,7 +36,7 @@ class Leader:
         self._ref: Callable[[], Any] = lambda: None
         self._companions: List[Callable[[], Any]] = []
         self._strangers: List[Callable[[], Any]] = []
-        self._lent = 0
+        self.lent = 0
         """Strangers' steps counted since the leader's last."""
         self._owed = 0
         """Steps to be compensated by the leader, counted for strangers that were companions."""
@@ -61,15 +61,15 @@ class Leader:
             return 0
         if not _among(stepper, self._strangers):
             self._strangers.append(weakref.ref(stepper))
-        self._lent += 1
+        self.lent += 1
         return 1
 
     def _returned(self) -> int:
         if self._others:
             self._companions = [ref for ref in self._companions + self._strangers if ref() is not None]
             self._strangers = []
-            self._owed += self._lent
-            self._lent = self._held_back = self._others = 0
+            self._owed += self.lent
+            self.lent = self._held_back = self._others = 0
         if self._owed:
             self._owed -= 1
             return 0
@@ -96,12 +96,9 @@ def _boundary(stepper: Any, *_args: Any) -> None:
             gate.facts["captured"] = True  # this step is recorded, not executed; its replay runs no Python
             return
         worth = leader.worth(stepper)
-        if worth != 1:
-            gate.asides += 1 - worth
-            watch.aside = not worth
+        gate.asides += 1 - worth
+        watch.aside, watch.unsure = not worth, leader.lent > 0
         gate.hooked.step(worth)
-        if worth != 1:
-            watch.aside = False
     except Exception:  # SystemExit and KeyboardInterrupt pass: they are intended
         return
 
@@ -118,6 +115,14 @@ def on_optimizer(module: Any) -> None:
         evidence.note(evidence.OPTIMIZER)
         return around(plain(func), _boundary)
 
+    loads = module.Optimizer.load_state_dict
+
+    @functools.wraps(loads)
+    def load_state_dict(*args: Any, **kwargs: Any) -> Any:
+        watch.resumed = True
+        return loads(*args, **kwargs)
+
+    module.Optimizer.load_state_dict = load_state_dict
     profile_hook_step._carbontui = True  # type: ignore[attr-defined]
     module.Optimizer.profile_hook_step = staticmethod(profile_hook_step)
     evidence.on_gradients()

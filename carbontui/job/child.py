@@ -98,8 +98,9 @@ def ending(child: Child) -> Ending:
     if child.unloaded:
         return Ending("unloaded", Why("exited", statement("unloaded_for_scheduler")))
     if child.budget:
-        how = "interrupted_by_budget" if child.interrupted else "stopped_by_budget"
-        return Ending("stopped", Why("budget_stop", statement(how, budget=child.budget)))
+        if child.interrupted:
+            return Ending("stopped", Why("budget_stop", statement("interrupted_by_budget", budget=child.budget)))
+        return Ending("stopped", Why("budget_stop", statement("stopped_by_budget", budget=child.budget)))
     if child.stopped:
         return Ending("stopped", Why("stop", statement("stopped")))
     if child.signal is not None:

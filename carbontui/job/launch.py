@@ -42,6 +42,7 @@ class NameTaken(LaunchError):
     """A live job has this name."""
 
 
+OF_THE_BOARDS = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 NO_INPUT = "CARBONTUI_NO_INPUT"
 """Set for a command that was started on a terminal, whose input it does not get."""
 ROOM_B = 16e6
@@ -247,13 +248,16 @@ def run_keeper(spec: Mapping[str, Any], descriptors: tuple[int, ...] = ()) -> in
 
 def spawn_keeper(spec: Mapping[str, Any], descriptors: tuple[int, ...] = ()) -> subprocess.Popen[bytes]:
     """Start a keeper with its spec, detached, with these descriptors under the same numbers."""
-    directory = Path(spec["job_dir"])
+    directory, theirs = Path(spec["job_dir"]), spec.get("environment") or {}
+    # another shell may restart it: the boards are those that its command sees
+    ours = {name: value for name, value in isolation.environment(os.environ).items() if name not in OF_THE_BOARDS}
+    ours |= {name: theirs[name] for name in OF_THE_BOARDS if name in theirs}
     with (directory / "carbontui.log").open("ab") as log:
         try:
             keeper = subprocess.Popen(
                 [sys.executable, "-m", "carbontui.job.keeper", spec["job"]],
                 cwd=directory,
-                env=isolation.environment(os.environ),
+                env=ours,
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,

@@ -1,8 +1,9 @@
 """Re-planning: every slot, on a new forecast, when progress drifts, on a user's command.
 
-Dwell carries over through `initial.age_slots` of the new problem. A plan better by less than its own uncertainty only
-follows noise, so the kept schedule stays, and then a simple rule, unless the new one is better by more. Where the
-forecast's error is known by slot, no plan is followed that may well end far above running now.
+Dwell carries over through `initial.age_slots` of the new problem. Every simple rule is a rival of each new plan. A plan
+better than the one in force by less than its own uncertainty only follows noise, so the kept schedule stays unless the
+new one is better by more. Where the forecast's error is known by slot, no plan is followed that may well end far above
+running now.
 """
 
 from __future__ import annotations
@@ -29,14 +30,12 @@ SURE = 0.3
 is known by slot. Measured, pauses alone, share of perfect foresight at 0, 0.3, 1 and 2: DE 8 h 93, 96, 96, 95 %."""
 REGRET = 0.1
 """The most that a plan may end above running now, as a share of that, when the forecast errs by `ERR`."""
-SIMPLE = ("run now", "best window", "best window with caps")
-"""The rules that stay unless a plan is better by more than noise; the constant levels are windows that begin now."""
 FEARS = (0.3, 1.0)
 """Shares of an error of `ERR` that a plan is made to fear for every hour in which running now draws nothing."""
 ALIKE_S = 6 * 3600.0
 """Forecast errors this far apart correlate by a half."""
 ERR = 1.28
-"""Standard deviations: one in ten errors is larger. Measured on DE, 8 h, slack 3: the same saving, the worst of 24 jobs
+"""Standard deviations: one in ten errors is larger. Measured on DE, 8 h, slack 3: the same saving, the worst of 16 jobs
 1 % above running now instead of 19 %."""
 
 
@@ -55,9 +54,8 @@ def replan(
     `kept` is the rest of the current schedule, from this problem's slot 0 on (None: there is none). `uncertainty` is
     either the relative standard error of a forecast difference (0.05 = 5 %) or one standard deviation per slot, in
     units of the objective per kWh; the kept schedule stays while it is on time, breaks no rule, obeys `fixed`, and the
-    new one is better by no more than that error of the two plans' difference. By slot, that error also decides between
-    the new plan and the simple rules (at a share of it, `SURE`), and whether the plan may end too far above running
-    now (`REGRET`).
+    new one is better by no more than that error of the two plans' difference (by slot: a share of it, `SURE`). An error
+    by slot also says whether the plan may end too far above running now (`REGRET`).
 
     No pause is longer than `max_pause_s` (`still_s` of the current one have already passed; a pause is a slot at one of
     the levels `pausing`, by default any that does not run): a longer one is broken by running in its cleanest slot, and
@@ -160,11 +158,12 @@ def _replan(
 ) -> tuple[Schedule, bool]:
     plan = solve(problem, tol=tol, fixed=fixed or None)
     before = None if kept is None else _in_force(problem, kept, plan, fixed)
-    chosen = _unless_better(problem, [] if before is None else [before], plan, uncertainty, tol)
+    chosen = plan
+    if before is not None:
+        least = _noise(problem, before.levels, plan.levels, uncertainty) + 1e-12 * abs(before.objective)
+        if before.objective - plan.objective <= least:
+            chosen = plan_of(before.levels, before, plan.lower_bound, plan.stage, tol, plan.baselines)
     if not isinstance(uncertainty, int | float) and not fixed and not plan.late_s:
-        if chosen is plan:
-            simple = [rival for rival in plan.baselines if rival.feasible and rival.name in SIMPLE]
-            chosen = _unless_better(problem, simple, plan, uncertainty, tol)
         chosen = _bounded(problem, chosen, uncertainty, tol)
     return chosen, before is None or chosen.levels != before.levels
 
@@ -184,22 +183,6 @@ def _in_force(
     if not obeys or figures.violations != plan.violations or figures.late_s > plan.late_s:
         return None
     return policy_result("kept", schedule, figures)
-
-
-def _unless_better(
-    problem: Problem,
-    options: Sequence[PolicyResult],
-    plan: Schedule,
-    uncertainty: float | Sequence[float],
-    tol: float,
-) -> Schedule:
-    """The first of the options that `plan` does not beat by more than its uncertainty, else `plan`."""
-    for option in options:
-        levels = spelled_out(problem, option.levels, option.finish_s)
-        least = _noise(problem, levels, plan.levels, uncertainty) + 1e-12 * abs(option.objective)
-        if option.objective - plan.objective <= least:
-            return plan_of(levels, option, plan.lower_bound, plan.stage, tol, plan.baselines)
-    return plan
 
 
 def _bounded(problem: Problem, plan: Schedule, spread: Sequence[float], tol: float) -> Schedule:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
+
+from carbontui.plan.problem import Problem
 
 
 class Weight(NamedTuple):
@@ -24,11 +27,19 @@ class Weight(NamedTuple):
         return self.cost * grams / money, self.carbon
 
 
-def parse(text: str) -> Weight:
+def weighed(problem: Problem, weight: Weight | None) -> Problem:
+    """The problem with the weights of its own slots; unchanged for None."""
+    if weight is None:
+        return problem
+    alpha, beta = weight.scaled(problem.ci_g_per_kwh, problem.price_per_kwh or ())
+    return replace(problem, alpha=alpha, beta=beta)
+
+
+def parse(weighting: str) -> Weight:
     """`carbon=0.7,cost=0.3`, in any order and of any sum above zero. Raises ValueError naming the repair."""
-    repair = f"{text[:40]!r} is no weighting; write it like carbon=0.7,cost=0.3"
+    repair = f"{weighting[:40]!r} is no weighting; write it like carbon=0.7,cost=0.3"
     given: dict[str, float] = {}
-    for part in text.split(","):
+    for part in weighting.split(","):
         name, _, value = (piece.strip() for piece in part.partition("="))
         try:
             number = float(value)

@@ -205,6 +205,8 @@ class DesiredPower(Struct, tag_field="t", tag="wish", frozen=True, kw_only=True,
     """UUIDs (or prefixes, MIG forms) of the child's GPUs; None: all visible ones."""
     own_pids: tuple[int, ...] = ()
     """Processes of the child; every other compute process on a watched GPU is foreign."""
+    known: tuple[str, ...] = ()
+    """Boards on which a predecessor has seen a process of the child, which may have ended since."""
     activity: float | None = None
     """Activity that a simulated GPU follows: None no process, 0 parked, 1 training."""
     duty: float = 1.0

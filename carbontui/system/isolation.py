@@ -44,7 +44,7 @@ def forget_pythonpath() -> None:
     """From now on import nothing from the working directory in this process, and from the user's PYTHONPATH only what
     carbontui needs and has nowhere else."""
     given = os.environ.get("PYTHONPATH", "")
-    theirs = {*_entries(given), os.getcwd() if os.path.isdir(".") else ""}.difference(_ours(given))  # noqa: PTH109, PTH112
+    theirs = {*_entries(given), os.getcwd() if os.path.isdir(".") else ""}.difference((ROOT, *_ours(given)))  # noqa: PTH109, PTH112
     sys.path[:] = [entry for entry in sys.path if entry and os.path.abspath(entry) not in theirs]  # noqa: PTH100
 
 

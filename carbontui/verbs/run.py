@@ -91,6 +91,7 @@ def at_home(job: str, directory: Path, name: str, *, every_node: bool = False) -
     "--on-budget", help="What to do when such a budget will not suffice, in order: warn, cap, ask, pause, stop, stop!."
 )
 @click.option("--carbon-price", type=Finite(0), help="Currency per tonne of CO2 (with --objective cost).")
+@click.option("--weight", help="Weigh CO2 and money, like carbon=0.7,cost=0.3 (each as a share of its mean).")
 @click.option("--gpu-price", type=Finite(0), help="Currency per GPU hour.")
 @click.option("--currency", help="ISO code of every price, like EUR.")
 @click.option("--not-above", help="Wait while the grid is above this intensity, like 300g (per kWh).")

@@ -16,6 +16,7 @@ from msgspec import structs
 from carbontui import units
 from carbontui.grid import opening, recorded, tariff
 from carbontui.grid.settings import GridSettings
+from carbontui.grid.types import Series
 from carbontui.job import budget as budgets
 from carbontui.text import figures
 from carbontui.verbs.support import streams
@@ -72,6 +73,8 @@ def _assumptions(command: F) -> F:
 @click.option("--levels", "levels_file", help="Levels and switches as JSON (problem format without slots and work).")
 @_assumptions
 @click.option("--idle-limit", help="The longest stillness on held boards, like 30m.")
+@click.option("--price", "price_file", help=PRICE_HELP)
+@click.option("--weight", help=WEIGHT_HELP)
 @click.option("--tol", type=Finite(1e-6, 0.5), default=1e-3, show_default=True, help="Certificate wanted.")
 def solve(
     problem_file: str | None,
@@ -89,23 +92,27 @@ def solve(
     host_w: float | None,
     idle_w: float | None,
     idle_limit: str | None,
+    price_file: str | None,
+    weight: str | None,
     tol: float,
 ) -> None:
     """Plan a problem file, or --work on a --zone; shows the frontier when no file is given."""
     from carbontui.backtest import signals
-    from carbontui.backtest.assumed_job import Grid, assumed, load_job, planned
+    from carbontui.backtest.assumed_job import AssumedJob, Grid, assumed, load_job, planned
     from carbontui.backtest.bounded import bounded
-    from carbontui.plan import frontier_curve, planner
+    from carbontui.plan import frontier_curve, planner, weights
     from carbontui.plan.problem import Infeasible, load_problem
 
     beside = None
+    with refused("--weight: "):
+        asked = weights.parse(weight) if weight else None
     with refused(f"{problem_file}: ", OSError), refused(), refused("infeasible: ", Infeasible):
         if problem_file:
-            if zone or work or grid_file or signal != "average":
+            if zone or work or grid_file or price_file or signal != "average":
                 raise Failure("give a problem file or --work with --zone, not both", 2)
             if boundary or host_w or idle_w or idle_limit:
                 raise Failure("a problem file holds all that counts: --boundary and its watts belong to --work", 2)
-            problem, start_s, about = load_problem(problem_file), 0.0, problem_file
+            problem, start_s, about = weights.weighed(load_problem(problem_file), asked), 0.0, problem_file
             found = planner.solve(problem, tol=tol)
         else:
             if not work or not (zone or grid_file):
@@ -116,8 +123,15 @@ def solve(
             begin_s = units.from_iso(start) if start else None
             grid = _grid_of(zone, grid_file, signal, begin_s)
             start_s = begin_s if begin_s is not None else grid.start_s if isinstance(grid, Grid) else time.time()
+            work_s, start_s, deadline_s = _budgeted(work, budget, start_s)
+            if price_file:
+                until_s = max(deadline_s, start_s + 2 * work_s)  # work that does not fit goes on after the deadline
+                prices, _ = _price_series(price_file, start_s, until_s)
+                job = AssumedJob(job.shape, Grid(prices), asked)
+            elif asked:
+                raise Failure("--weight needs prices: add --price FILE", 2)
             longest_s = units.parse_duration(idle_limit) if idle_limit else math.inf
-            problem, found = planned(job, grid, *_budgeted(work, budget, start_s), tol=tol, idle_limit_s=longest_s)
+            problem, found = planned(job, grid, work_s, start_s, deadline_s, tol=tol, idle_limit_s=longest_s)
             about = f"{grid.source}; {f'levels of {levels_file}' if levels_file else speeds}"
             with_frontier = True
             if signal == "marginal" and zone and not found.late_s:
@@ -325,11 +339,18 @@ def _prices(path: str | None, objective: str, weight: str | None, grid: Grid) ->
     if objective == "cost" and weight:
         raise Failure("--objective cost and --weight exclude each other: give one", 2)
     asked = weights.parse(weight) if weight else None
-    known = tariff.is_one(path)
-    series = tariff.load(path, grid.start_s, grid.end_s) if known else recorded.load_price(path)
+    series, known = _price_series(path, grid.start_s, grid.end_s)
+    return PlannedPrices(Grid(series), series.currency or "", objective == "cost", asked, known)
+
+
+def _price_series(path: str, start_s: float, end_s: float) -> tuple[Series, bool]:
+    """The prices of a file, and whether it is a tariff, known for all time. Raises ValueError or Failure."""
+    if tariff.is_one(path):
+        return tariff.load(path, start_s, end_s), True
+    series = recorded.load_price(path)
     if series is None:
         raise Failure(f"--price: {path} has no column like price_usd_per_mwh", 2)
-    return PlannedPrices(Grid(series), series.currency or "", objective == "cost", asked, known)
+    return series, False
 
 
 def _summary(report: BacktestReport) -> None:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 import time
 from dataclasses import dataclass, field
 
 from house import House, Job, until
-from kills import order, simulated_boards
-
-from carbontui.job import store
+from kills import order, orphan, simulated_boards
 
 TAKEN_UP_S = 5.0
 LIVES = 10
@@ -30,16 +26,6 @@ class Found:
     """Joules booked for one true joule of the board, per job."""
     steps: int = 0
     faults: list[str] = field(default_factory=list)
-
-
-def orphan(job: Job) -> None:
-    """Kill keeper and supervisor; neither can replace the other in between."""
-    pids = job.pids()
-    for number in (signal.SIGSTOP, signal.SIGKILL):
-        for role in ("keeper", "supervisor"):
-            if pids[role]:
-                os.kill(pids[role], number)
-    until(lambda: not store.load(job.dir).kept, what="the keeper's end")
 
 
 def run(house: House, rounds: int, seed: int, found: Found) -> None:

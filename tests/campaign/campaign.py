@@ -78,7 +78,9 @@ def killed(seconds: float, seed: int, faults: int = 40) -> tuple[kills.Found, Ro
     in_a_house(lambda house: kills.orphaned(house, max(1, faults // 50), seed, found))
     wrong = f"{found.wrong_steps} of {found.steps:,} steps"
     return found, [
-        ("faults injected, amid so many orders", f"{FAULTS:,}", f"{found.faults:,}; {found.orders:,}"),
+        ("faults injected, amid so many answered orders", f"{FAULTS:,}", f"{found.faults:,}; {found.orders:,}"),
+        ("answered orders lost; totals fallen", "0; 0", f"{found.lost_orders}; {found.fallen}"),
+        ("booked of a true joule of a board, per job", "0.98-1.02", span(found.booked)),
         ("steps lost or repeated", "0", wrong),
         ("longest standstill without a person's pause", "18 s", f"{found.longest_standstill_s:.1f} s"),
         ("jobs lost; exit status lost", "0; 0", f"{found.lost_jobs}; {found.wrong_exits}"),
@@ -86,11 +88,14 @@ def killed(seconds: float, seed: int, faults: int = 40) -> tuple[kills.Found, Ro
     ]
 
 
+def span(some: list[float]) -> str:
+    return f"{min(some):.4f}-{max(some):.4f}" if some else "-"
+
+
 def adopted(rounds: int, seed: int) -> tuple[adoption.Found, Rows]:
     found = adoption.Found()
     in_a_house(lambda house: adoption.run(house, rounds, seed, found))
-    account = f"{min(found.account):.4f}-{max(found.account):.4f}" if found.account else "-"
-    seen = f"{found.rounds}; {len(found.faults)}; {found.slowest_s:.1f} s; {account}"
+    seen = f"{found.rounds}; {len(found.faults)}; {found.slowest_s:.1f} s; {span(found.account)}"
     what = "keeper and supervisor killed, then restart; faults; slowest; booked of a true joule"
     return found, [(what, "50; 0; 5 s; 0.99-1.01", seen)]
 

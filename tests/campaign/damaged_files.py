@@ -39,7 +39,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "wrong types": lambda path: path.write_text(
         '{"id": 7, "name": [], "host": {}, "pids": "x", "code": "y", "v": null}'
     ),
-    "huge": lambda path: os.truncate(path, 1 << 31),
+    "huge": lambda path: os.truncate(path, 1 << (24 if path.suffix == ".log" else 31)),  # a log is printed as it is
     "a directory": _directory,
     "unreadable": lambda path: path.chmod(0),
     "missing": lambda path: path.unlink(),

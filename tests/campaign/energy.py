@@ -15,6 +15,7 @@ from datetime import datetime
 
 from house import House, Job, until
 from kills import hit, simulated_boards
+from watched import watch
 
 from carbontui.system import proc
 
@@ -46,22 +47,6 @@ def load(processes: int) -> Iterator[None]:
         for one in busy:
             one.kill()
             one.wait()
-
-
-def watch(job: Job, over: threading.Event, fallen: list[str]) -> None:
-    """What `status` shows, again and again: a total that falls is noted."""
-    most: dict[str, float] = {}
-    while not over.is_set():
-        with contextlib.suppress(Exception):
-            told = job.status()
-            for name in ("energy_gpu_kwh", "energy_wall_kwh", "gco2_g"):
-                value = told.get(name)
-                if value is None:
-                    continue
-                if value < most.get(name, 0.0) - 1e-9:
-                    fallen.append(f"{name} {most[name]:.6g} -> {value:.6g}")
-                most[name] = value
-        time.sleep(0.05)
 
 
 def hurt(job: Job, kind: str) -> None:

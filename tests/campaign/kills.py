@@ -9,11 +9,13 @@ import shutil
 import signal
 import sys
 import tempfile
+import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from house import House, Job, until
+from watched import Watched
 
 from carbontui import link, protocol
 from carbontui.job import store
@@ -25,11 +27,15 @@ from nvmlsim import Sim, built
 STANDSTILL_S = 18.0
 FOUND_MW = 700_000
 """Every simulated board's limit before a job comes."""
+ASLEEP_S = 8.0
+"""Longer than a keeper waits for the beat of its supervisor."""
 FAULTS: dict[str, tuple[signal.Signals, ...]] = {
     "supervisor": (signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM),
     "agent": (signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM),
     # one that is killed while it has a child takes the exit status along: `orphaned` does that
     "keeper": (signal.SIGHUP, signal.SIGSTOP),
+    "keeper, for seconds": (signal.SIGSTOP,),
+    "keeper and supervisor, taken up": (signal.SIGKILL,),
     "agent that hangs, then supervisor": (signal.SIGKILL,),
 }
 ORDERS = (
@@ -48,6 +54,11 @@ class Found:
     faults: int = 0
     by_fault: dict[str, int] = field(default_factory=dict)
     orders: int = 0
+    lost_orders: int = 0
+    fallen: int = 0
+    """Totals that were less than a moment before."""
+    booked: list[float] = field(default_factory=list)
+    """Of a true joule of a job's board."""
     steps: int = 0
     wrong_steps: int = 0
     longest_standstill_s: float = 0.0
@@ -92,6 +103,13 @@ def inject(job: Job, role: str, number: signal.Signals) -> bool:
             time.sleep(0.5)
             hit(pids["keeper"], signal.SIGCONT)
         return True
+    if role == "keeper, for seconds":
+        threading.Timer(ASLEEP_S, hit, (pids["keeper"], signal.SIGCONT)).start()
+        return hit(pids["keeper"], number)
+    if role == "keeper and supervisor, taken up":
+        orphan(job)
+        job.house.cli("restart", job.id)  # refused where a supervisor was just replaced: it starts a keeper by itself
+        return True
     if role == "supervisor":
         return hit(pids["supervisor"], number)
     status = job.served()
@@ -100,6 +118,15 @@ def inject(job: Job, role: str, number: signal.Signals) -> bool:
     if role == "agent":
         return hit(status.pids.agent, number)
     return hit(status.pids.agent, signal.SIGSTOP) and hit(status.pids.supervisor, number)
+
+
+def orphan(job: Job) -> None:
+    """Kill keeper and supervisor; neither can replace the other in between."""
+    pids = job.pids()
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for role in ("keeper", "supervisor"):
+            hit(pids[role], number)
+    until(lambda: not store.load(job.dir).kept, what="the keeper's end")
 
 
 def simulated_boards(house: House, count: int) -> Sim | None:
@@ -123,39 +150,50 @@ def running(
     if site:
         house.cli("site", "--cap", site, "--ramp", "5kW", check=True)
     most += found.faults
-    some: list[Job] = []
+    some: list[Watched] = []
     for n in range(jobs):
         house.env["CUDA_VISIBLE_DEVICES"] = str(n)
-        some.append(house.start(steps=10**7, pause=0.02, code=7, name=f"k{n}"))
-    for n, job in enumerate(some):
-        job.until_steps()
+        some.append(Watched(house.start(steps=10**7, pause=0.02, code=7, name=f"k{n}"), sim, n))
         if sim is not None:
-            sim.process(job.pids()["child"], device=n, level=0.9)
+            sim.process(some[n].job.pids()["child"], device=n, level=0.9)
+    for one in some:
+        one.job.until_steps()
     due = time.monotonic() + seconds
     while time.monotonic() < due and found.faults < most:
         n = dice.randrange(jobs)
         if dice.random() < 0.5:
-            found.orders += order(some[n], *dice.choice(ORDERS + (PAUSES if n % 2 else ())))
+            some[n].order(*dice.choice(ORDERS + (PAUSES if n % 2 else ())))
         role = dice.choice(sorted(FAULTS))
         number = dice.choice(FAULTS[role])
-        if inject(some[n], role, number):
+        if inject(some[n].job, role, number):
             found.fault(f"{role} {number.name}{', under a site budget' if site else ''}")
         time.sleep(dice.uniform(0.05, 0.8))
-    for n, job in enumerate(some):
-        _end(job, found, paused=bool(n % 2))
+    for n, one in enumerate(some):
+        _end(one, found, paused=bool(n % 2))
+        booked = one.end()
+        found.orders += one.orders
+        found.lost_orders += len(one.lost)
+        found.fallen += len(one.fallen)
+        found.notes += [*one.lost, *one.fallen]
+        if booked is not None:
+            found.booked.append(booked)
+            found.notes += [f"{one.job.id}: booked {booked:.4f}"] if abs(booked - 1) > 0.02 else []
     _left(house, sim, jobs, found)
 
 
-def _end(job: Job, found: Found, *, paused: bool) -> None:
+def _end(one: Watched, found: Found, *, paused: bool) -> None:
     """Let a job end in its own way, and count what it lost."""
+    job = one.job
     if until(job.served, 90, "a supervisor") is None:  # the back-off of one that was killed often is a minute
         return
+    one.kept()
     order(job, "boost", {})  # no pause outlives the campaign
     job.until_steps(timeout=STANDSTILL_S + 20)
     if not paused:
         found.longest_standstill_s = max(found.longest_standstill_s, *job.gaps())
     job.let_end()
     record = job.until_exit(60)
+    one.ended()
     if record["code"] != 7:
         found.wrong_exits += 1
         found.wrong(f"{job.id}: exit {record}")
@@ -163,6 +201,8 @@ def _end(job: Job, found: Found, *, paused: bool) -> None:
     found.steps += len(counted)
     with contextlib.suppress(AssertionError):
         job.until_over(60)
+    if "Traceback" in (log := (job.dir / "carbontui.log").read_text()):
+        found.wrong(f"{job.id}: {log[log.index('Traceback') :].splitlines()[-1][:200]}")
     told = job.status()["step"]
     repeated = counted != list(range(1, len(counted) + 1))
     if repeated or told != len(counted):

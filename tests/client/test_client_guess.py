@@ -73,6 +73,23 @@ def whole(script, tmp_path, monkeypatch, length=None):
          "            done += 1\n            if done == 12: return\nmain()", 12),
         ("def main(flag=False):\n    for _ in range(9):\n        step()\n        if flag: break\nmain()", 9),
         ("import itertools\nfor a, b in itertools.product([1, 2, 3], (4, 5)):\n    step()", 6),
+        ("def main(n=30):\n    seen = 0\n    while True:\n        step()\n        seen += 4\n"
+         "        done = seen >= n\n        if done: break\nmain()", 8),
+        ("def main(to):\n    done = 0\n    while not to or done < to:\n        step()\n        done += 1\nmain(7)", 7),
+        ("def main(n):\n    epoch = 0\n    while True:\n        step()\n        if epoch + 1 >= n: break\n"
+         "        epoch += 1\nmain(6)", 6),
+        ("def two(): return 3, 4\ndef main():\n    a, b = two()\n    for _ in range(b): step()\nmain()", 4),
+        ("class C:\n    k = 2\n    def __init__(self, n): self.n = n\n    def both(self): return self.n * self.k\n"
+         "def main(c):\n    for _ in range(c.both()): step()\nmain(C(5))", 10),
+        ("def parts(n):\n    for i in range(0, n, 8): yield i\ndef main():\n    for e in range(2):\n"
+         "        for i in parts(32): step()\nmain()", 8),
+        ("class P:\n    def __init__(self, n): self.n, self.seen = n, 0\n    def roll(self):\n"
+         "        for _ in range(self.n): self.seen += 2\n    def learn(self, most):\n"
+         "        while self.seen < most:\n            self.roll()\n            step()\nP(5).learn(55)", 6),
+        ("def main():\n    start = 1\n    if len(''): start += 1\n    for i in range(start, 9):\n"
+         "        if i < 8: step()\nmain()", 7),
+        ("import itertools\nfor e in range(3):\n    n = len(str(e)) + 4\n    for t in itertools.count():\n"
+         "        step()\n        if t >= n: break", None),
         ("def main():\n    going = True\n    while going:\n        step()\n        going = False\nmain()", None),
     ],
 )  # fmt: skip
@@ -108,8 +125,8 @@ def test_epochs_without_progress_are_not_taken_for_a_limit(tmp_path, monkeypatch
 def test_a_step_on_a_condition_makes_the_loop_an_upper_bound(tmp_path, monkeypatch):
     script = "for i in range(100):\n    if len(str(i)) > 1 and (lambda: i % 4)() == 0:\n        step()"
     assert nest_of(script, tmp_path, monkeypatch).sometimes
-    every = nest_of("for i in range(100):\n    if i % 4 == 0:\n        step()", tmp_path / "..", monkeypatch)
-    assert (every.sometimes, every.share) == (False, 4)
+    every = nest_of("for i in range(100):\n    if i > 19 and i % 4 == 0:\n        step()", tmp_path / "..", monkeypatch)
+    assert (every.sometimes, loops.reached(every, 1)) == (False, 20)
 
 
 def test_a_counter_of_the_script_says_where_a_resumed_training_is(tmp_path, monkeypatch):

@@ -50,8 +50,10 @@ def test_restart_takes_a_training_up_and_everything_is_as_before(house, orphan):
     refused = house.cli("pause", job.id)
     assert refused.returncode == 3 and f"carbontui restart {job.id}" in refused.stderr
     began = time.monotonic()
+    house.env["CUDA_VISIBLE_DEVICES"] = "7"  # of another shell: the boards are those of the job
     house.cli("restart", job.id, check=True)
     taken_up(job, child)
+    assert "CUDA_VISIBLE_DEVICES" not in proc.environment(job.pids()["supervisor"])
     assert time.monotonic() - began < 15  # on a busy machine; 2 s on an idle one
     assert "paused at step" in house.cli("pause", job.id, check=True).stdout
     house.cli("boost", job.id, check=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import msgspec
 from drawn import drawn
 from msgspec.structs import replace
 from states import inputs, job_state
@@ -32,6 +33,8 @@ def test_boards_counted_before_a_training_was_found_on_its_own_are_taken_back() 
     seen = dataclasses.replace(seen, metered=frozenset({"GPU-a", "GPU-b"}))
     state = absorb(job_state(), seen)
     assert boards.strangers(state.boards, seen) == (), "not at once: the training may open more of them"
+    kept = msgspec.to_builtins(boards.to_kept(state.boards, None, ()))
+    assert boards.restored(kept, 1100.0).shown == ("GPU-a",), "a successor knows them"
     later = dataclasses.replace(seen, mono_s=1140.0)
     assert boards.strangers(absorb(state, later).boards, later) == ("GPU-b",)
 

@@ -103,6 +103,7 @@ def test_an_answered_order_is_in_the_log_and_in_force_with_the_next_supervisor(h
     assert json.loads((job.dir / orders.NAME).read_text())["verb"] == "pause"
     status = until(lambda: (s := job.served()) and s.pids.supervisor != first and s, 60, "a successor")
     assert status.override.mode == "pause"
+    assert [event.kind for event in status.events] == ["override"], "who said it is told on"
 
 
 def test_a_verb_without_an_answer_leaves_its_order_for_the_next_supervisor(house):

@@ -50,10 +50,12 @@ class Bench:
         elif isinstance(message, Done):
             self.outcomes += message.outcomes
 
-    def seconds(self, count: int, own: tuple[int, ...], watts: float | None = None) -> None:
+    def seconds(
+        self, count: int, own: tuple[int, ...], watts: float | None = None, known: tuple[str, ...] = ()
+    ) -> None:
         for _ in range(count):
             self.sim.advance(1)
-            self.agent.wish(DesiredPower(gen=1 if watts is None else 2, limit_w=watts, own_pids=own))
+            self.agent.wish(DesiredPower(gen=1 if watts is None else 2, limit_w=watts, own_pids=own, known=known))
             self.agent.sample()
             self.agent.tick()
 
@@ -103,6 +105,19 @@ def test_a_job_that_is_unloaded_keeps_its_boards(machine_with: Callable, tmp_pat
     sim.process(again, device=0, level=1.0)
     board.seconds(15, (again,))
     assert board.watched == [0]
+
+
+def test_a_training_that_ended_unseen_had_the_boards_of_the_predecessor(
+    machine_with: Callable, tmp_path: Path, process: Callable
+) -> None:
+    sim, own = machine_with(2, frozen=True), process()
+    sim.process(own, device=1, level=1.0)
+    board = Bench(sim, tmp_path)
+    board.seconds(15, (own,))
+    (mine,) = (reading.uuid for reading in board.readings.devices if reading.watched)
+    heir = Bench(sim, tmp_path / "heir")
+    heir.seconds(3, (), known=(mine,))
+    assert heir.watched == [1] and heir.readings.by_process
 
 
 def test_a_job_that_opens_no_board_counts_none_after_a_while(

@@ -59,7 +59,16 @@ def over(chain: Chain) -> bool:
     stack = scopes(chain)
     while stack and getattr(stack[-1].function, "name", "") == "__iter__" and not _heads(stack[-1]):
         stack.pop()
-    return bool(stack) and bool(_heads(stack[-1]))
+    return bool(stack) and bool(_heads(stack[-1]) or _set_before(stack[-1]))
+
+
+def _set_before(scope: Scope) -> bool:
+    """Whether `bar = enumerate(loader)` is here, and a for statement runs over it."""
+    nodes = list(own(scope.body))
+    here = [node for node in nodes if isinstance(node, ast.Assign) and lines([node], scope.line)]
+    names = {last(target) for node in here for target in node.targets}
+    heads = [node.iter for node in nodes if isinstance(node, ast.For) and node.lineno > scope.line]
+    return any(isinstance(one, ast.Name) and one.id in names for head in heads for one in ast.walk(head))
 
 
 def _heads(scope: Scope) -> List[ast.AST]:
@@ -132,7 +141,7 @@ def timed(chain: Chain) -> bool:
     for number, scope in enumerate(stack):
         for node in around(scope, stack[number + 1].function if number + 1 < len(stack) else None):
             tests = [*stops(node), *([node.test] if isinstance(node, ast.While) else [])]
-            names = {last(one).lower() for test in tests for one in ast.walk(test)}
+            names = {last(one).lower().replace("timestep", "") for test in tests for one in ast.walk(test)}
             if any(word in name for name in names for word in _TIME if name):
                 return True
     return False

@@ -15,6 +15,7 @@ import weakref
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from carbontui.client.detection import ahead, loops, settings
+from carbontui.client.detection.conditions import ENDLESS
 from carbontui.client.detection.places import Chain, Stream, watch
 from carbontui.client.detection.values import Reader
 
@@ -167,6 +168,8 @@ class Detector:
     def __init__(self) -> None:
         self.wrong: Set[Tuple[str, str]] = set()
         self.stage: Tuple[Any, ...] = ()
+        self.led: Tuple[Any, ...] = ()
+        """The stage of the last step that was one for sure."""
         self.stage_from = 0
         self.stages = 0
         self.clocked = False
@@ -200,6 +203,8 @@ class Detector:
         self.clocked = clocked
         if nest.key != self.stage:
             self.stage, self.stage_from, self.stages = nest.key, counted if self.stages else 0, self.stages + 1
+        unsure = watch.unsure and self.led == nest.key
+        self.led = self.led if watch.unsure else nest.key
         known = values if [one.name for one in nest.counters] == [name for _, name in watch.globals] else ()
         watch.globals = tuple((one.space, one.name) for one in nest.counters)
         self.passes = None
@@ -230,8 +235,9 @@ class Detector:
             totals.append(claim if exact else claim._replace(low=steps, at_most=True))
         if totals:
             best = min(totals, key=lambda one: one.steps)
-            if best.steps < loops.ENDLESS or not best.at_most:
-                yield best._replace(high=None, sure=False, at_most=False, more=True) if nest.ahead else best
+            if best.steps < ENDLESS or not best.at_most:
+                open_ = nest.ahead or unsure
+                yield best._replace(high=None, sure=False, at_most=False, more=True, low=steps) if open_ else best
 
     def _nest(self, chain: Chain, length: Optional[int], steps: int) -> Tuple[loops.Nest, bool]:
         """The loops around a place; thought about again when half as many steps more are done."""

@@ -8,18 +8,24 @@ from __future__ import annotations
 
 import ast
 import math
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from carbontui.client.detection.ahead import around, follows, stops
-from carbontui.client.detection.places import Chain
-from carbontui.client.detection.source import Scope, last, lines, own, scopes
+from carbontui.client.detection.conditions import (
+    ENDLESS,
+    WRAPPERS,
+    chosen,
+    each_step,
+    every_of,
+    every_so_many,
+    is_count,
+    on_condition,
+    parts_of,
+    span_of,
+)
+from carbontui.client.detection.places import Chain, watch
+from carbontui.client.detection.source import Scope, dotted, last, lines, own, scopes
 from carbontui.client.detection.values import UNKNOWN, MadeOf, Reader
-
-ENDLESS = 10**7
-"""As many iterations or more are no end: scripts write it where something else ends the loop."""
-_WRAPPERS = ("tqdm", "enumerate", "track", "list", "reversed", "sorted", "iter", "prange", "progress_bar", "master_bar")
-_EACH_STEP = ("sync", "accum", "main_process", "rank", "master")
-"""Parts of the names of conditions that hold at each optimizer step, or in the process that counts."""
 
 
 class LoopAround(NamedTuple):
@@ -58,7 +64,7 @@ class Nest(NamedTuple):
     loops: Tuple[LoopAround, ...] = ()
     bounds: Tuple[LoopBound, ...] = ()
     ahead: bool = False
-    """Other training follows behind the loops."""
+    """There is more training than that of these loops, or may be."""
     key: Tuple[Any, ...] = ()
     """The stage of the command: changes where the training goes on in another place."""
     counters: Tuple[StepCounter, ...] = ()
@@ -75,7 +81,11 @@ class _Level(NamedTuple):
 
 def nest(chain: Chain, reader: Reader) -> Nest:
     """The loops around the innermost frame of this chain."""
-    stack = scopes(chain)
+    return nest_of(scopes(chain), reader)
+
+
+def nest_of(stack: List[Scope], reader: Reader) -> Nest:
+    """The loops around the present line of the last of these functions, which have called each other."""
     levels: List[_Level] = []
     depths: Dict[int, int] = {}
     for number, scope in enumerate(stack):
@@ -85,19 +95,24 @@ def nest(chain: Chain, reader: Reader) -> Nest:
     bounds: List[LoopBound] = []
     counters: List[StepCounter] = []
     loops = []
-    share = _share(stack, reader)
-    for depth, level in enumerate(levels):
-        found = _Ends(stack, levels, depths, reader, share)
-        loops.append(found.loop(depth, level))
-        bounds += found.bounds
-        counters += found.counters
+    picked = [chosen(scope, node, reader) for scope, node in levels]
+    followed = [test for found in picked if found is not None for test in found[1]]
+    share = every_so_many(stack, reader, followed)
+    more = False
+    for depth, (level, found) in enumerate(zip(levels, picked)):
+        ends = _Ends(stack, levels, depths, reader, share)
+        loop = ends.loop(depth, level)
+        loops.append(loop if found is None else loop._replace(times=found[0]))
+        more = more or ends.more
+        bounds += ends.bounds
+        counters += ends.counters
     first = levels[0] if levels else None
     outside = stack[: stack.index(first.scope)] if first else stack
     key = tuple((id(scope.body), scope.line) for scope in outside)
     key += ((id(first.scope.body), getattr(first.node, "lineno", 0)),) if first else ()
-    ahead = any(follows(scope) for scope in ([*outside, first.scope] if first else outside))
+    ahead = more or any(follows(scope) for scope in ([*outside, first.scope] if first else outside))
     inside = stack[stack.index(first.scope) :] if first else []
-    sometimes = any(_on_condition(scope, reader) for scope in inside)
+    sometimes = any(on_condition(scope, reader, followed) for scope in inside)
     return Nest(tuple(loops), tuple(bounds), ahead, key, tuple(counters), share, sometimes)
 
 
@@ -120,60 +135,6 @@ def reached(
     return times[depth] if math.isfinite(times[depth]) and times[depth] < ENDLESS * 100 else None
 
 
-def _on_condition(scope: Scope, reader: Reader) -> bool:
-    """Whether the present line of a function is reached on a condition that may not hold."""
-    changing = {
-        last(one)
-        for node in own(scope.body)
-        if isinstance(node, (ast.For, ast.AugAssign))
-        for one in ast.walk(node.target)
-    }
-    for node in own(scope.body):
-        if isinstance(node, ast.If) and lines([*node.body, *node.orelse], scope.line):
-            names = {one.id for one in ast.walk(node.test) if isinstance(one, ast.Name)}
-            held = UNKNOWN if names & changing else reader.value(scope, node.test)
-            main = any(isinstance(one, ast.Name) and one.id == "__name__" for one in ast.walk(node.test))
-            known = held is not UNKNOWN and bool(held) == lines(node.body, scope.line)
-            if not (main or known or _each_step(scope, node.test, reader)):
-                return True
-    return False
-
-
-def _each_step(scope: Scope, test: ast.AST, reader: Reader) -> bool:
-    """Whether a condition holds at each optimizer step, or in the process that counts."""
-    for part in _parts(test, ast.And):
-        words = " ".join(last(one).lower() for one in ast.walk(part))
-        if not (_every(scope, part, reader) or any(word in words for word in _EACH_STEP)):
-            return False
-    return True
-
-
-def _share(stack: Sequence[Scope], reader: Reader) -> int:
-    """Of `if (i + 1) % n == 0: optimizer.step()` the n, of `if i % n: continue` before it too."""
-    for scope in reversed(stack):
-        for node in own(scope.body):
-            if isinstance(node, ast.If) and (n := _every(scope, node.test, reader)):
-                if lines(node.body, scope.line):
-                    return n
-                skips = any(isinstance(one, ast.Continue) for one in node.body)
-                if skips and any(lines(getattr(loop, "body", []), node.lineno) for loop in around(scope, None)):
-                    return n
-    return 1
-
-
-def _every(scope: Scope, test: ast.AST, reader: Reader) -> int:
-    for node in ast.walk(test):
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
-            n = reader.value(scope, node.right)
-            if _count(n) and n > 1:
-                return int(n)
-    return 0
-
-
-def _count(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < ENDLESS
-
-
 class _Ends:
     """What ends one loop."""
 
@@ -184,6 +145,8 @@ class _Ends:
         self.bounds: List[LoopBound] = []
         self.counters: List[StepCounter] = []
         self.at_most = False
+        self.more = False
+        """Of the optimizers some are stepped on a condition, perhaps one of them twice."""
         self.text = ""
 
     def loop(self, depth: int, level: _Level) -> LoopAround:
@@ -191,20 +154,24 @@ class _Ends:
         times: Optional[float] = None
         line = getattr(node, "lineno", 0)
         if isinstance(node, ast.While):
-            for part in _parts(node.test, ast.And):
-                if not self._compared(scope, part, stops=False) and self.reader.value(scope, part) is UNKNOWN:
+            for part in parts_of(node.test, ast.And):
+                ways = [one for one in parts_of(part, ast.Or) if not self._known_false(scope, one)]
+                if len(ways) == 1 and self._compared(scope, ways[0], stops=False):
+                    continue
+                if self.reader.value(scope, part) is UNKNOWN:
                     self.at_most = True
         elif isinstance(node, (ast.For, ast.AsyncFor)):
             times = self.times(scope, node.iter)
             if depth == len(self.levels) - 1 and self._of_optimizers(scope, node):
                 times = 1
+                self.more = any(isinstance(one, ast.Continue) for one in own(node))
         else:
             generators = node.generators  # type: ignore[attr-defined]
             times = math.prod(self.times(scope, one.iter) or math.inf for one in generators)
             self.at_most = any(one.ifs for one in generators)
         for test in stops(node):
-            for part in _parts(test, ast.Or):
-                every = _parts(part, ast.And)
+            for part in parts_of(test, ast.Or):
+                every = parts_of(part, ast.And)
                 if any(not isinstance(one, ast.Compare) and self.reader.value(scope, one) is False for one in every):
                     continue  # an option that is off
                 known = [self._compared(scope, one, stops=True) for one in every]
@@ -213,6 +180,10 @@ class _Ends:
         heads = [getattr(node, "iter", None), *(one.iter for one in getattr(node, "generators", ()))]
         text = " x ".join(ast.unparse(one) for one in heads if one is not None)
         return LoopAround(line, int(times) if times is not None and times < ENDLESS else None, self.at_most, text)
+
+    def _known_false(self, scope: Scope, test: ast.AST) -> bool:
+        value = self.reader.value(scope, test)
+        return value is not UNKNOWN and not value
 
     def _of_optimizers(self, scope: Scope, node: ast.AST) -> bool:
         """`for one in optimizers: one.step()`: of several the first counts."""
@@ -225,7 +196,7 @@ class _Ends:
         """How many times a for statement runs over this."""
         if isinstance(node, ast.Call) and depth < 8:
             name = last(node.func)
-            if name in _WRAPPERS and node.args:
+            if name in WRAPPERS and node.args:
                 return self.times(scope, node.args[0], depth + 1)
             if name == "zip":
                 known = [times for one in node.args if (times := self.times(scope, one, depth + 1)) is not None]
@@ -244,15 +215,31 @@ class _Ends:
             return len(value)
         if value is not UNKNOWN and type(value).__module__ in ("numpy", "torch") and hasattr(value, "shape"):
             return len(value)
-        if isinstance(node, ast.Call) and last(node.func) in ("range", "trange") and len(node.args) >= 2:
-            end = self.reader.value(scope, node.args[1])
-            if _count(end):
-                self.at_most = True  # it begins where a checkpoint says
-                return float(end)
-        return None
+        if (span := span_of(scope, node, self.reader)) is not None:
+            self.at_most = watch.resumed  # it begins where a checkpoint says
+            return float(len(span))
+        return self._yields(scope, node) if isinstance(node, ast.Call) else None
+
+    def _yields(self, scope: Scope, call: ast.Call) -> Optional[float]:
+        """How much a generator of the file gives, by the loops around its only yield."""
+        made = [
+            (one, node) for one in scope.file.named(last(call.func)) for node in own(one) if isinstance(node, ast.Yield)
+        ]
+        return self._made_in(scope, call, *made[0]) if len(made) == 1 else None
+
+    def _made_in(self, scope: Scope, call: Optional[ast.Call], function: ast.AST, node: ast.AST) -> Optional[float]:
+        """How often a function comes to this node of it in one call."""
+        inside = Scope(scope.file, function, scope.space, node.lineno, scope, call)  # type: ignore[attr-defined]
+        found = nest_of([inside], self.reader)
+        return reached(found, len(found.loops))
 
     def _compared(self, scope: Scope, test: ast.AST, *, stops: bool) -> bool:
         """Of `counter >= n` or `while counter < n`, a bound. Whether it is one."""
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            return self._compared(scope, test.operand, stops=not stops)
+        if isinstance(test, ast.Name):  # done = counter >= n
+            given = scope.file.assigned(scope.body).get(test.id, [])
+            test = next((one for one in reversed(given) if isinstance(one, ast.Compare)), test)
         if not isinstance(test, ast.Compare) or len(test.ops) != 1:
             return False
         left, right, op = test.left, test.comparators[0], type(test.ops[0])
@@ -269,6 +256,9 @@ class _Ends:
                 counter = counter.left
                 if extra is UNKNOWN:
                     continue
+            if isinstance(counter, ast.BinOp) and isinstance(counter.op, ast.FloorDiv) and is_count(n):  # i // k >= n
+                by = self.reader.value(scope, counter.right)
+                n, counter = n * by if is_count(by) else UNKNOWN, counter.left
             self.text = ast.unparse(test)
             if self._counted(scope, counter, n, extra, more):
                 return True
@@ -280,7 +270,7 @@ class _Ends:
             return False
         if isinstance(n, float) and n == math.inf:
             return True
-        known = _count(n)
+        known = is_count(n)
         for depth, (where, node) in enumerate(self.levels):
             own_name = isinstance(node, ast.For) and name in {last(one) for one in ast.walk(node.target)}
             if own_name and where.function is scope.function and known:  # the loop's own variable
@@ -304,10 +294,30 @@ class _Ends:
                     end = int(n) - extra + (grows if more else 0)
                     self.counters.append(StepCounter(where.space, name, end, by, self.text))
                     return True
-                times = math.ceil((n - extra - (begins or 0) + (grows if more else 0)) / by)
+                # looked at after the step, and before it goes up: there is one round more
+                late = where is scope and where.line < counter.lineno < node.lineno  # type: ignore[attr-defined]
+                times = math.ceil((n - extra - (begins or 0) + (grows if more else 0)) / by) + late
                 self.bounds.append(LoopBound(reset, to, max(1, times), begins is not None, self.text))
                 return True
-        return False
+        return known and self._grown_elsewhere(scope, counter, n - extra, more)
+
+    def _grown_elsewhere(self, scope: Scope, counter: ast.AST, n: float, more: bool) -> bool:
+        """Of a counter that goes up in a method that the loop calls, a bound of the loop."""
+        depth, level = next((one for one in enumerate(self.levels) if one[1].scope is scope), (0, None))
+        if level is None or not dotted(counter).startswith("self."):
+            return False
+        grown = 0.0
+        for call in (one for one in ast.walk(level.node) if isinstance(one, ast.Call)):
+            for function, node in ((one, node) for one in scope.file.named(last(call.func)) for node in own(one)):
+                inside = Scope(scope.file, function, scope.space, 0, scope, call)
+                if by := _grows(inside, node, last(counter), self.reader):
+                    grown += by * (self._made_in(scope, call, function, node) or 0)
+        if grown <= 0:
+            return False
+        _, begins = self._reset(scope, scope, last(counter), depth + 1)
+        times = math.ceil((n - (begins or 0) + more) / grown)
+        self.bounds.append(LoopBound(depth, depth + 1, max(1, times), begins is not None, self.text))
+        return True
 
     def _sometimes(self, where: Scope, node: ast.AST, name: str, to: int) -> bool:
         """Whether a counter does not go up each time, or is set back: it counts the epochs without progress, say."""
@@ -315,10 +325,11 @@ class _Ends:
             if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)):
                 break
             beside = isinstance(one, ast.If) and not lines([*one.body, *one.orelse], where.line)
-            if beside and not _each_step(where, one.test, self.reader):  # type: ignore[attr-defined]
+            if beside and not each_step(where, one.test, self.reader):  # type: ignore[attr-defined]
                 return True
         given = (one for one in own(where.body) if isinstance(one, ast.Assign) and one is not node)
-        back = [one for one in given if any(last(target) == name for target in one.targets)]
+        whole = dotted(getattr(node, "target", None) or node.targets[0])  # type: ignore[attr-defined]
+        back = [one for one in given if any(last(to_) == name and dotted(to_) == whole for to_ in one.targets)]
         return any(self._depth(where, one.lineno) >= to for one in back)
 
     def _start_of(self, scope: Scope, iterated: ast.AST, name: str) -> int:
@@ -336,7 +347,7 @@ class _Ends:
 
     def _beside(self, where: Scope, node: ast.AST) -> bool:
         """Whether this line is run with each step, where a step is made of several batches."""
-        every = [one for one in own(where.body) if isinstance(one, ast.If) and _every(where, one.test, self.reader)]
+        every = [one for one in own(where.body) if isinstance(one, ast.If) and every_of(where, one.test, self.reader)]
         around = [one for one in every if lines(one.body, where.line)]
         return all(lines(one.body, node.lineno) for one in around)  # type: ignore[attr-defined]
 
@@ -356,9 +367,8 @@ class _Ends:
                     targets = node.targets if isinstance(node, ast.Assign) else [node.target]
                     for target in targets:
                         value: Optional[ast.AST] = node.value
-                        if isinstance(target, ast.Tuple) and name in {last(part) for part in target.elts}:
-                            at = [last(part) for part in target.elts].index(name)
-                            parts = value.elts if isinstance(value, ast.Tuple) else []
+                        if isinstance(target, ast.Tuple) and name in (names := [last(part) for part in target.elts]):
+                            parts, at = value.elts if isinstance(value, ast.Tuple) else [], names.index(name)
                             value = parts[at] if at < len(parts) else None
                         elif last(target) != name:
                             continue
@@ -387,9 +397,4 @@ def _grows(scope: Scope, node: ast.AST, name: str, reader: Reader) -> Optional[i
         by = reader.value(scope, node.value.right)
     else:
         return None
-    return int(by) if _count(by) else None
-
-
-def _parts(test: ast.AST, kind: Any) -> List[ast.AST]:
-    """The parts of `a and b`, or of `a or b`."""
-    return list(test.values) if isinstance(test, ast.BoolOp) and isinstance(test.op, kind) else [test]
+    return int(by) if is_count(by) else None

@@ -80,6 +80,10 @@ class Watch:
         """The last step looked at: its number, its place, and the values of `globals` then."""
         self.aside = False
         """The boundary at hand is no step: another optimizer's."""
+        self.unsure = False
+        """The step at hand is another optimizer's, which may turn out to be no step."""
+        self.resumed = False
+        """An optimizer has been given an earlier one's state."""
         self.leading: Optional[Stream] = None
         """The passes in which the steps are made: at work when one ends, the innermost of several."""
         self.globals: Tuple[Tuple[Dict[str, Any], str], ...] = ()

@@ -36,6 +36,7 @@ class File:
             elif isinstance(node, ast.ClassDef):
                 self.classes[node.name] = node
         self._assigned: Dict[ast.AST, Dict[str, List[Any]]] = {}
+        self._in_loops: Optional[Dict[str, List[Any]]] = None
 
     def named(self, name: str) -> Iterator[Function]:
         return (one for one in self.functions if one.name == name)
@@ -60,6 +61,17 @@ class File:
                 for name, value in _assignments(node):
                     known.setdefault(name, []).append(value)
         return known
+
+    def set_in_loops(self) -> Dict[str, List[Any]]:
+        """What loops of the module itself assign to its names, as in `assigned`."""
+        if self._in_loops is None:
+            self._in_loops = {}
+            for loop in own(self.tree):
+                if isinstance(loop, (ast.For, ast.While)):
+                    for node in (loop, *own(loop)):
+                        for name, value in _assignments(node):
+                            self._in_loops.setdefault(name, []).append(value)
+        return self._in_loops
 
 
 _files: Dict[str, Optional[File]] = {}
@@ -130,7 +142,10 @@ def _unpacked(target: ast.AST, value: Optional[ast.AST]) -> Iterator[Tuple[str, 
             isinstance(one, ast.Starred) for one in [*parts, *target.elts]
         )
         for number, one in enumerate(target.elts):
-            yield from _unpacked(one, parts[number] if same else None)
+            part = parts[number] if same else None
+            if isinstance(value, (ast.Name, ast.Attribute, ast.Call)) and not isinstance(one, ast.Starred):
+                part = ast.Subscript(value, ast.Constant(number), ast.Load())
+            yield from _unpacked(one, part)
     elif dotted(target):
         yield dotted(target), value
 

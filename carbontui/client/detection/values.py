@@ -34,13 +34,18 @@ _CALLS: Dict[str, Callable[..., Any]] = {
     "tuple": tuple,
     "list": list,
     "trange": range,
+    "arange": range,
+    "randperm": range,
+    "permutation": range,
 }
+_AT_WORK = ("__call__", "step", "update")
+"""Methods of objects that turn their own switches, as those for early stopping do; a dict of options is none."""
 _ELSEWHERE = ("val", "test", "eval", "dev")
 """Parts of the names of loaders that no training goes over."""
 
 
 class MadeOf(NamedTuple):
-    """What calling an unknown class with keywords makes: it has them as attributes, most likely."""
+    """What calling a class makes: it has its keywords as attributes, most likely."""
 
     call: ast.Call
     scope: Scope
@@ -145,14 +150,14 @@ class Reader:
     def _name(self, scope: Scope, node: ast.Name, depth: int) -> Any:
         name = node.id
         if scope.function is None:
-            return self._of_module(scope, name)
+            return self._of_module(scope, name, depth)
         given = scope.file.assigned(scope.function).get(name, [])
         args = getattr(scope.function, "args", None)
         is_param = args is not None and name in _params(args)
         if not given and not is_param:
             outer = next((one for one in scope.file.above(scope.function) if isinstance(one, ast.FunctionDef)), None)
             if outer is None:
-                return self._of_module(scope, name)
+                return self._of_module(scope, name, depth)
             at_work = scope.caller
             while at_work is not None and at_work.function is not outer:
                 at_work = at_work.caller
@@ -167,10 +172,12 @@ class Reader:
                 value = self.value(scope, given[-1], depth)
         return value
 
-    def _of_module(self, scope: Scope, name: str) -> Any:
-        if name in scope.space:
-            return scope.space[name]
-        return getattr(builtins, name, UNKNOWN)
+    def _of_module(self, scope: Scope, name: str, depth: int) -> Any:
+        """Its present value; not of what a loop sets anew each time."""
+        changed = scope.file.set_in_loops().get(name)
+        if changed is not None:
+            return UNKNOWN if None in changed else self.value(Scope(scope.file, None, scope.space), changed[-1], depth)
+        return scope.space[name] if name in scope.space else getattr(builtins, name, UNKNOWN)
 
     def _param(self, scope: Scope, name: str, depth: int) -> Any:
         """What the caller passed for a parameter, or its default."""
@@ -192,6 +199,8 @@ class Reader:
             return UNKNOWN
         names = [one.arg for one in [*args.posonlyargs, *args.args]]
         method = scope.file.owner(function) is not None and names[:1] in (["self"], ["cls"])  # type: ignore[arg-type]
+        if method and name == names[0]:
+            return self.value(caller, call.func.value, depth) if isinstance(call.func, ast.Attribute) else UNKNOWN
         at = names.index(name) - method if name in names else -1
         for keyword in call.keywords:
             if keyword.arg == name:
@@ -201,9 +210,9 @@ class Reader:
         for keyword in call.keywords:
             if keyword.arg is None:
                 value = self._part(self.value(caller, keyword.value, depth), name, depth)
-                if value is not UNKNOWN:
+                value = self._setting((*_path(keyword.value), name)) if value is UNKNOWN else value
+                if value is not UNKNOWN or self.value(caller, keyword.value, depth) is UNKNOWN:
                     return value
-                return self._setting((*_path(keyword.value), name))
         if any(isinstance(one, ast.Starred) for one in call.args):
             return UNKNOWN
         defaults = dict(zip(reversed(names), reversed(args.defaults)))
@@ -251,7 +260,9 @@ class Reader:
                 elif isinstance(method, ast.Assign) and any(last(target) == name for target in method.targets):
                     values.append(self.value(Scope(scope.file, None, scope.space), method.value, depth))
         known = [value for value in values if value is not UNKNOWN and value is not None]
-        return known[-1] if known and len(known) == len([one for one in values if one is not None]) else UNKNOWN
+        if known and len(known) == len([one for one in values if one is not None]):
+            return known[-1]
+        return self._part(self._name(scope, ast.Name("self", ast.Load()), depth), name, depth)
 
     def _subscript(self, scope: Scope, node: ast.Subscript, depth: int) -> Any:
         base, key = self.value(scope, node.value, depth), self.value(scope, node.slice, depth)
@@ -276,8 +287,15 @@ class Reader:
                 return base.get(*(self.value(scope, one, depth) for one in node.args))
             if name in ("items", "keys", "values") and isinstance(base, dict):
                 return tuple(base)
+            methods = [one for one in scope.file.named(name) if scope.file.owner(one) is not None]
+            returns = [one for method in methods for one in own(method) if isinstance(one, ast.Return)]
+            if len(methods) == len(returns) == 1:
+                inside = Scope(scope.file, methods[0], scope.space, 0, scope, node)
+                return self.value(inside, returns[0].value, depth)
         if name in _CALLS and not (
-            name in scope.space and callable(scope.space[name]) and name not in ("ceil", "floor", "trange")
+            name in scope.space
+            and callable(scope.space[name])
+            and name not in ("ceil", "floor", "trange", "arange", "randperm", "permutation")
         ):
             args = [self.value(scope, one, depth) for one in node.args]
             return UNKNOWN if any(one is UNKNOWN for one in args) else _CALLS[name](*args)
@@ -286,7 +304,7 @@ class Reader:
                 returns = [one for one in own(function) if isinstance(one, ast.Return)]
                 if len(returns) == 1 and scope.file.owner(function) is None:
                     return self.value(Scope(scope.file, function, scope.space, 0, scope, node), returns[0].value, depth)
-            if name == "dict" or (name[:1].isupper() and node.keywords):
+            if name == "dict" or name[:1].isupper():
                 return MadeOf(node, scope)
         return UNKNOWN
 
@@ -310,10 +328,7 @@ class Reader:
         if base is UNKNOWN or base is None:
             return UNKNOWN
         if isinstance(base, MadeOf):
-            for keyword in base.call.keywords:
-                if keyword.arg == name:
-                    return self.value(base.scope, keyword.value, depth)
-            return UNKNOWN
+            return self._of_made(base, name, depth)
         if isinstance(base, dict) and name in base:
             return base[name]
         if type(base).__module__.split(".")[0] in ("omegaconf", "absl", "ml_collections"):
@@ -321,7 +336,28 @@ class Reader:
         if name == "shape" and type(base).__module__.split(".")[0] in ("torch", "numpy"):
             return tuple(base.shape)
         value = inspect.getattr_static(base, name, UNKNOWN)
+        if isinstance(value, bool) and any(hasattr(type(base), one) for one in _AT_WORK):
+            return UNKNOWN
         return UNKNOWN if hasattr(type(value), "__get__") and not isinstance(value, type) else value
+
+    def _of_made(self, made: MadeOf, name: str, depth: int) -> Any:
+        """An attribute of a new object: passed by name, set by its __init__, or its class's default."""
+        scope, kind = made.scope, last(made.call.func)
+        for keyword in made.call.keywords:
+            if keyword.arg in (name, None):
+                value = self.value(scope, keyword.value, depth)
+                if keyword.arg is None:
+                    value = self._part(value, name, depth)
+                if value is not UNKNOWN:
+                    return value
+        methods = [one for one in getattr(scope.file.classes.get(kind), "body", ()) if isinstance(one, ast.FunctionDef)]
+        set_in = [one for one in methods if f"self.{name}" in scope.file.assigned(one)]
+        if set_in:
+            value = scope.file.assigned(set_in[0])[f"self.{name}"][-1]
+            if value is None or [one.name for one in set_in] != ["__init__"]:
+                return UNKNOWN  # it changes
+            return self.value(Scope(scope.file, set_in[0], scope.space, 0, scope, made.call), value, depth)
+        return inspect.getattr_static(scope.space.get(kind), name, UNKNOWN) if kind != "dict" else UNKNOWN
 
     def _setting(self, path: Tuple[str, ...]) -> Any:
         for start in range(len(path)):

@@ -92,9 +92,8 @@ class Supervisor:
         self.site = SiteClaim(self.door, self.keeper, Ledger())
         self.agent = agent_of(spec, clock)
         self.worker = WorkerHandle(directory, say)
-        self.grid = GridReader(
-            self.door, open_feed(spec, clock, say), self.accounting, self.worker, self._replan_at_once
-        )
+        feed = open_feed(spec, clock, say)
+        self.grid = GridReader(self.door, feed, self.accounting, self.worker, self._replan_at_once)
         self.last_counts = LastCounts(directory)
         self.ticks = Ticks()
         self.replanner = Replanner(self.door, self.worker, self.grid, self.journal, self.recorder, self.look, self.wake)
@@ -122,7 +121,7 @@ class Supervisor:
             book=self._book_now,
             wake=self.wake,
             rank_left=self._hear_last_counts,
-            feed=self.grid.feed,
+            feed=feed,
             orders=self.orders,
             deaf=lambda: self.keeper.deaf,
         )
@@ -241,8 +240,9 @@ class Supervisor:
     def _take_over(self, restored: JobState) -> None:
         """The boards that a predecessor knew are watched before any rank reconnects."""
         self.door.begin(restored)
-        if self.door.state.boards.named:
-            self.agent.watch(self.door.state.boards.named)
+        if named := self.door.state.boards.named:
+            self.agent.watch(named)
+        self.agent.change(known=self.door.state.boards.shown)
         with self.faults.confined("last_counts"):
             self._hear_last_counts()
         if self.handover.missing:

@@ -66,6 +66,9 @@ class PlanAsk(PreviewAsk, frozen=True, kw_only=True, omit_defaults=True, tag="pl
     """`fixed` for the slots of `curve` (None: the same)."""
     uncertainty: float = 0.0
     """Relative standard error of the difference between two slots' forecasts."""
+    spread: tuple[float, ...] = ()
+    """One standard deviation of the objective per kWh by slot, where the forecast tells; it comes before
+    `uncertainty`."""
     currency: str | None = None
 
 

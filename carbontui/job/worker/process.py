@@ -50,7 +50,7 @@ def solve_plan(ask: PlanAsk) -> PlanAnswer:
         whole = replace(whole, shadow_per_h=shadow[: len(whole.dur_s)])
         longer = replace(longer, shadow_per_h=shadow)
     fixed = {**ask.closed, **ask.fixed}
-    problem, chosen, changed = _chosen(whole, ask, fixed, ask.kept, ask.uncertainty)
+    problem, chosen, changed = _chosen(whole, ask, fixed, ask.kept, ask.spread or ask.uncertainty)
     points = curve(longer, {**fixed, **(ask.curve_fixed or {})}, ask.pauses)
     free = _chosen(whole, ask, ask.closed)[1].gco2 if ask.fixed else None
     return PlanAnswer(
@@ -72,7 +72,7 @@ def _chosen(
     ask: PreviewAsk,
     fixed: Mapping[int, int],
     kept: tuple[int, ...] | None = None,
-    uncertainty: float = 0.0,
+    uncertainty: float | Sequence[float] = 0.0,
 ) -> tuple[Problem, Schedule, bool]:
     """The problem that was solved, its plan, and whether that differs from the kept one."""
     if ask.soonest is None:
@@ -192,7 +192,7 @@ def _replan(
     ask: PreviewAsk,
     fixed: Mapping[int, int],
     kept: tuple[int, ...] | None = None,
-    uncertainty: float = 0.0,
+    uncertainty: float | Sequence[float] = 0.0,
 ) -> tuple[Schedule, bool]:
     limits, slots = ask.pauses, len(problem.dur_s)
     return replan(

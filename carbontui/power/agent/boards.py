@@ -53,10 +53,12 @@ class JobBoards:
         pids: Mapping[str, BoardPids],
         looks: Mapping[str, Look],
         now_s: float,
+        known: tuple[str, ...] = (),
     ) -> None:
         """No boards were named: use those visible to CUDA by `environment`, then those with a process of `own`.
 
-        Boards once seen with one stay the job's while it is on none: it is unloaded, or restarts.
+        Boards once seen with one, or `known` to a predecessor, stay the job's while it is on none: it is unloaded,
+        restarts, or has ended.
         """
         order = environment.get("CUDA_DEVICE_ORDER", "")
         self.visible, self.certain = visible(environment.get("CUDA_VISIBLE_DEVICES"), infos, order)
@@ -65,7 +67,7 @@ class JobBoards:
         elif self._since_s is None:
             self._since_s = now_s
         used = tuple(uuid for uuid in self.visible if _uses(pids.get(uuid), own))
-        self._seen = used or tuple(uuid for uuid in self._seen if uuid in self.visible)
+        self._seen = used or tuple(uuid for uuid in self._seen or known if uuid in self.visible)
         self.by_process = bool(self._seen)
         self.certain = self.certain or self.by_process
         self.uuids = self._seen or self.visible

@@ -312,7 +312,8 @@ class Agent:
             self._boards.given(tuple(info.uuid for info in self._infos))
         else:
             now, sought = self.clock(), self._boards.seeking
-            self._boards.find(self._infos, os.environ, wish.own_pids, self._pids, self._looks, now)
+            looks = self._pids, self._looks
+            self._boards.find(self._infos, os.environ, wish.own_pids, *looks, now, wish.known)
             if self._boards.seeking and not sought:
                 self._slow_at = now  # its processes may already be on the boards
         for uuid in self._boards.uuids:

@@ -13,6 +13,7 @@ from carbontui import config, link, units
 from carbontui.grid import recorded
 from carbontui.job import allowance, store, surroundings
 from carbontui.job.allowance import AllowanceKind
+from carbontui.plan import weights
 from carbontui.power.backends.declared import DeclaredBoards
 from carbontui.reports import tables
 from carbontui.verbs.support.command import Failure, refused
@@ -84,6 +85,13 @@ def common(
         raise Failure("a price needs its currency: add --currency EUR (or set currency in the settings)", 2)
     if settings.objective == "cost" and not settings.currency:
         raise Failure("--objective cost needs --currency, like EUR", 2)
+    if settings.weight is not None:
+        with refused("--weight: "):
+            weights.parse(settings.weight)
+        if settings.objective != "carbon" or settings.carbon_price is not None:
+            raise Failure("--weight is an objective of its own: leave out --objective and --carbon-price", 2)
+        if not settings.currency:
+            raise Failure("--weight needs --currency, like EUR", 2)
     key, why = place(loaded, grid_file)
     with refused():
         counted = surroundings.terms(settings, os.environ, resubmit=resubmit)

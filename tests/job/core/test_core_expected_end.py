@@ -14,6 +14,8 @@ from carbontui.job.supervisor.core.planning.course import course
 from carbontui.job.supervisor.core.state.forbidden import ForbiddenHours
 from carbontui.job.supervisor.core.state.job import Totals
 from carbontui.job.supervisor.core.state.measured import Mean, Measured
+from carbontui.job.supervisor.core.view import notices
+from carbontui.power.messages import Readings
 
 SEEN = inputs(NOW_S + 4000.0, boards=(board(),))
 
@@ -61,6 +63,13 @@ def test_no_end_is_told_of_a_job_that_is_over_or_whose_grid_nobody_knows():
     assert expected_end.source(assumed, SEEN).parts["full_assumed"]
     assert expected_end.at_end(replace(known, outlook=None), SEEN) is None
     assert expected_end.at_end(replace(known, decision=decided("done", "full", "exited", "x")), SEEN) is None
+
+
+def test_before_a_successor_has_read_the_boards_no_end_is_told_and_none_is_missed():
+    known, seen = job(outlook()), inputs(readings=Readings(), metered=frozenset({"GPU-a"}))
+    told, end = expected_end.statement(known, seen, course(known, seen))
+    assert end is None and told.whole is None and told.so_far.gco2_g == 100.0
+    assert notices.notices(known, seen, []) == []
 
 
 @pytest.mark.parametrize("from_h, parked_h", [(1.5, 1.0), (1.0, 1.0 - 400 / 3600), (20.0, 0.0)])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from carbontui import protocol, units
+from carbontui.job import history
 from carbontui.job.clock import Clock
 from carbontui.job.journal import Journal
 from carbontui.job.supervisor.record.disk import to_stderr
@@ -15,6 +17,8 @@ from carbontui.text import events
 from carbontui.text.statements import in_words, words
 
 RECENT = 4
+LOOKED_AT = 40
+"""Events among which a successor looks for them."""
 
 
 _write: Callable[[bytes], None] = to_stderr
@@ -40,6 +44,12 @@ class Recorder:
     clock: Clock
     recent: tuple[protocol.Event, ...] = ()
     """The latest user commands, oldest first."""
+
+    def resume(self) -> None:
+        """Take over the latest user commands that a predecessor has recorded, if they can be read."""
+        with contextlib.suppress(history.HistoryError):
+            told = history.events(self.journal.path, 0.0, LOOKED_AT, plans=False)
+            self.recent = tuple(one for one in told if one.kind in events.PERSONAL)[-RECENT:]
 
     def event(self, kind: str, at_s: float | None = None, /, **facts: object) -> None:
         """Record an event, its statements as words; `at_s` on the job's clock if not now."""

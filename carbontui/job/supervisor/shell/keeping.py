@@ -63,6 +63,7 @@ class Keeping:
         deaths = os.environ.get("CARBONTUI_SILENT_DEATHS", "")
         silent = int(deaths) if deaths.isdecimal() else 0
         restored = self.handover.restore(state, state.clock.at_wall(time.time()), time.monotonic(), silent)
+        self.handover.recorder.resume()
         if not self.journal.locked:
             self.handover.recorder.say(statement("no_locks"))
         taken = self.journal.recall("orders", 0)

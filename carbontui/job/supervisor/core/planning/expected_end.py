@@ -11,6 +11,7 @@ from carbontui.account.expected_end import Stretch
 from carbontui.grid.types import GridForecast
 from carbontui.job.supervisor.core.planning import machine
 from carbontui.job.supervisor.core.planning.course import CourseAhead, course, if_planned
+from carbontui.job.supervisor.core.state import boards
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.power.curves import curve as curves
@@ -70,19 +71,21 @@ def so_far(state: JobState) -> protocol.Amounts:
 
 def statement(state: JobState, inputs: Inputs, ahead: CourseAhead) -> tuple[protocol.Account, protocol.AtEnd | None]:
     """The account at this moment, and the expected totals at its end."""
-    rest = at_the_wall(state, inputs, ahead)
+    # a successor has not read the boards yet: without them the rest would draw what the host draws
+    blind = not inputs.devices and boards.unseen(state.boards, inputs)
+    rest = None if blind else at_the_wall(state, inputs, ahead)
     end = None if rest is None else _at_end(state, inputs, ahead, rest)
     used = so_far(state)
     if rest is None or end is None:
         return protocol.Account(so_far=used), end
     total, step = state.progress.steps_total, state.progress.step
-    known, boards = machine.machine(state, inputs), bool(inputs.devices)
+    known = machine.machine(state, inputs)
     counted = [one for one in ahead.segments if known.counted(one.level) != "nothing"]
     gpu_j = math.fsum(one.level.power_w * (one.end_s - one.start_s) for one in counted)
     whole = protocol.Amounts(
         elapsed_s=round(used.elapsed_s + max(0.0, (ahead.finish_s or inputs.now_s) - inputs.now_s), 3),
         steps=None if total is None or used.steps is None else used.steps + max(0, total - step),
-        energy_gpu_kwh=round(used.energy_gpu_kwh + (units.joules_to_kwh(gpu_j) if boards else 0.0), 9),
+        energy_gpu_kwh=round(used.energy_gpu_kwh + (units.joules_to_kwh(gpu_j) if inputs.devices else 0.0), 9),
         energy_wall_kwh=end.energy_wall_kwh,
         gco2_g=end.gco2_g,
         run_now_g=end.run_now_g,

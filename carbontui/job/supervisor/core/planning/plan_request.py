@@ -13,6 +13,7 @@ from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.core.state.levels import STILL
 from carbontui.job.worker.messages import Limits, Pauses, PlanAsk, PreviewAsk
+from carbontui.plan import weights
 from carbontui.plan.problem import STANDS_STILL
 from carbontui.site.sharing import GivenPrices
 
@@ -80,6 +81,7 @@ def plan_request(state: JobState, inputs: Inputs, given: GivenPrices | None = No
         curve_fixed=_fixed(state, curve) if state.forbidden else None,
         currency=state.spec.currency,
         uncertainty=noise(state),
+        spread=setup.spread,
         shared=site_plan.shared(state, inputs, curve, given),
     )
     return PlanRequest(ask, setup, deadline, left)
@@ -160,9 +162,14 @@ def _otherwise(state: JobState, setup: problem.PlanningProblem, slot_s: float) -
 
 
 def aim(state: JobState, gpus: int) -> problem.Objective:
-    """The objective: grams, money, or money with a price on grams; for least time, the quantity with an allowance."""
+    """The objective: grams, money, money with a price on grams, or both by weight; for least time, the quantity with
+    an allowance."""
     spec = state.spec
     rent = (spec.gpu_price or 0.0) * max(1, gpus)
+    if spec.weight is not None and state.outlook is not None:
+        grams, money = ([v for v in values if v is not None] for values in (state.outlook.mean, state.outlook.price))
+        flat = [] if spec.price_per_kwh is None else [spec.price_per_kwh]
+        return problem.Objective(*weights.parse(spec.weight).scaled(grams, money or flat), rent)
     kinds = {entry.kind for entry in state.allowances.given}
     if spec.objective == "cost" or (spec.objective == "time" and kinds == {"cost"}):
         return problem.Objective(1.0, (spec.carbon_price or 0.0) / 1e6, rent)

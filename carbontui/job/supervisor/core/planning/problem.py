@@ -21,6 +21,8 @@ from carbontui.job.supervisor.core.state.levels import STILL, Level
 SLOT_S = 900.0
 SLOTS_MAX = 400
 MERGE_BELOW_S = 30.0
+BAND = 2.563
+"""Standard deviations in an 80 % band."""
 DEFAULT_FULL_W = 300.0
 """Board watts at full speed before anything was measured and where the limit is unknown."""
 DEFAULT_PARKED_W = 90.0
@@ -119,6 +121,8 @@ class PlanningProblem:
     slot_s: float
     deadline_s: float
     durations: tuple[float, ...] = field(repr=False, default=())
+    spread: tuple[float, ...] = field(repr=False, default=())
+    """One standard deviation of the objective per kWh by slot, where a forecast has a band; () where nothing has."""
 
 
 def levels_of(machine: Machine, *, started: bool) -> tuple[Level, ...]:
@@ -243,7 +247,17 @@ def build(
         "alpha": aim.alpha,
         "beta": aim.beta,
     }
-    return PlanningProblem(problem, levels, now_s, durations[0], slot_s, deadline_s, tuple(durations))
+    spread: tuple[float, ...] = ()
+    if outlook.how == "forecast":
+        grams = _deviations(sample(outlook.lo), sample(outlook.hi))
+        money = _deviations(sample(outlook.price_lo), sample(outlook.price_hi))
+        spread = tuple(math.hypot(aim.beta * a, aim.alpha * b) for a, b in zip(grams, money, strict=True))
+    return PlanningProblem(problem, levels, now_s, durations[0], slot_s, deadline_s, tuple(durations), spread)
+
+
+def _deviations(low: Sequence[float | None], high: Sequence[float | None]) -> list[float]:
+    """Standard deviations of an 80 % band by slot; 0 where it is not known."""
+    return [0.0 if a is None or b is None else (b - a) / BAND for a, b in zip(low, high, strict=True)]
 
 
 def _level(level: Level, aim: Objective, machine: Machine) -> dict[str, Any]:

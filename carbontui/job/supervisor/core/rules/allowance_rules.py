@@ -247,7 +247,7 @@ def _notice(state: JobState, prospect: Prospect, now_s: float) -> Statement | No
         if held.act == "pause":
             then = statement("allowance_pauses")
         elif held.act is not None:
-            then = statement("allowance_ends" if held.act == "stop" else "allowance_interrupts")
+            then = statement("allowance_ends") if held.act == "stop" else statement("allowance_interrupts")
         else:
             goes_on = statement("allowance_cannot_end") if held.no_stop else statement("allowance_goes_on")
             then = statement("with_question", said=goes_on, question=question)

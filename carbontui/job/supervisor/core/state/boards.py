@@ -111,16 +111,16 @@ def refused_cap(limit_w: float | None, inputs: Inputs) -> RefusedCap:
 
 def to_kept(boards: Boards, limit_w: float | None, left: tuple[str, ...]) -> dict[str, Any]:
     """For the journal's `state` table; `left` are the boards excluded from the cap `limit_w` now."""
-    return {"named": boards.named, "own": sorted(boards.own), "left": LeftAlone(limit_w, left)}
+    return {"named": boards.named, "shown": boards.shown, "own": sorted(boards.own), "left": LeftAlone(limit_w, left)}
 
 
 def restored(kept: Any, mono_s: float) -> Boards:
-    """Boards named to a predecessor: others are not counted even while the ranks reconnect.
+    """Boards named or shown to a predecessor: others are not counted even while the ranks reconnect.
 
     Raises msgspec.ValidationError on an invalid field.
     """
     was = msgspec.convert(kept or {}, Boards)
     left = was.left if was.left.boards else NONE_LEFT
     if not was.named:
-        return Boards(left=left)
+        return Boards(shown=was.shown, shown_mono_s=mono_s, left=left)
     return Boards(was.named, mono_s, own=was.own, left=left)

@@ -44,7 +44,7 @@ def notices(state: JobState, inputs: Inputs, ours: Iterable[Statement]) -> list[
         found.append(beyond)
     # the screen has room for the first only: wrong watts come before the source of the grid data
     found += board_notices(inputs.devices, inputs.readings_age_s, unread)
-    if missing := boards.unseen(state.boards, inputs):
+    if inputs.readings.mono_s and (missing := boards.unseen(state.boards, inputs)):
         found.append(statement("boards_unseen", count=len(missing)))
     if state.tried.result is not None and (inputs.child.state != "running" or inputs.child.age_s < TRIED_S):
         found.append(state.tried.result)

@@ -1,0 +1,146 @@
+"""The conditions under which a loop comes to a place: at every n-th time, from some number on, in one process only."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+from carbontui.client.detection.ahead import around
+from carbontui.client.detection.places import watch
+from carbontui.client.detection.source import Scope, last, lines, own
+from carbontui.client.detection.values import UNKNOWN, Reader
+
+ENDLESS = 10**7
+"""As many iterations or more are no end: scripts write it where something else ends the loop."""
+WRAPPERS = ("tqdm", "enumerate", "track", "list", "reversed", "sorted", "iter", "prange", "progress_bar", "master_bar")
+_EACH_STEP = ("sync", "accum", "main_process", "rank", "master")
+"""Parts of the names of conditions that hold at each optimizer step, or in the process that counts."""
+LOOKED_AT_MAX = 100_000
+BLOCK = 1000
+"""Of a longer range so many numbers are looked at, in blocks of consecutive ones."""
+
+
+def chosen(scope: Scope, loop: ast.AST, reader: Reader) -> Optional[Tuple[int, List[ast.AST]]]:
+    """Of `for i in range(...)` with the present line on conditions of i (i > start, i % n == 0): how often these hold,
+    and their if statements. None without such."""
+    if not isinstance(loop, ast.For) or not isinstance(loop.target, ast.Name):
+        return None
+    span: ast.AST = loop.iter
+    while isinstance(span, ast.Call) and last(span.func) in WRAPPERS and span.args:
+        span = span.args[0]
+    name, ways = loop.target.id, []
+    tests: List[ast.AST] = []
+    for node in own(loop):
+        if isinstance(node, ast.If):
+            inside = lines(node.body, scope.line)
+            skips = node in loop.body and node.lineno < scope.line and isinstance(node.body[-1], ast.Continue)
+            test = _filled(scope, node.test, name, reader) if inside or skips else None
+            if test is not None:
+                tests.append(node)
+                ways.append(test if inside else ast.UnaryOp(ast.Not(), test))
+    over = span_of(scope, span, reader) if tests else None
+    if not over:
+        return None
+    held = ast.parse(f"lambda {name}: 0", mode="eval")
+    held.body.body = ast.BoolOp(ast.And(), [ast.Constant(True), *ways])  # type: ignore[attr-defined]
+    holds = eval(compile(ast.fix_missing_locations(held), "<conditions>", "eval"), {"__builtins__": {}})
+    apart = max(1, len(over) // LOOKED_AT_MAX) * BLOCK
+    looked_at = [over[start : start + BLOCK] for start in range(0, len(over), apart)]
+    made = sum(1 for block in looked_at for number in block if holds(number))
+    return round(made * len(over) / sum(map(len, looked_at))), tests
+
+
+def span_of(scope: Scope, node: ast.AST, reader: Reader) -> Optional[range]:
+    """The numbers of a range(); where a checkpoint would say from where, from the number that is given first."""
+    value = reader.value(scope, node)
+    if isinstance(value, range):
+        return value
+    if not (isinstance(node, ast.Call) and last(node.func) in ("range", "trange") and len(node.args) >= 2):
+        return None
+    start, end = node.args[0], reader.value(scope, node.args[1])
+    given = scope.file.assigned(scope.body).get(last(start), []) if isinstance(start, ast.Name) else []
+    known: List[Any] = [one.value for one in given if isinstance(one, ast.Constant) and is_count(one.value)]
+    return range(int(known[0]) if known and not watch.resumed else 0, int(end)) if is_count(end) else None
+
+
+def _filled(scope: Scope, test: ast.AST, name: str, reader: Reader) -> Any:
+    """The condition with numbers for all but this name; None where it depends on more."""
+    if isinstance(test, ast.Name) and test.id == name:
+        return ast.Name(name, ast.Load())
+    if not any(isinstance(one, ast.Name) and one.id == name for one in ast.walk(test)):
+        value = reader.value(scope, test)
+        return ast.Constant(value) if isinstance(value, (int, float)) else None
+    if not isinstance(test, (ast.Compare, ast.BinOp, ast.BoolOp, ast.UnaryOp)):
+        return None
+    made: Dict[str, Any] = {}
+    for field, part in ast.iter_fields(test):
+        if isinstance(part, ast.expr):
+            part = _filled(scope, part, name, reader)
+        elif isinstance(part, list) and isinstance(part[0], ast.expr):
+            part = [_filled(scope, one, name, reader) for one in part]
+        if part is None or (isinstance(part, list) and None in part):
+            return None
+        made[field] = part
+    return type(test)(**made)
+
+
+def on_condition(scope: Scope, reader: Reader, followed: Sequence[ast.AST]) -> bool:
+    """Whether the present line of a function is reached on a condition that may not hold."""
+    changing = {
+        last(one)
+        for node in own(scope.body)
+        if isinstance(node, (ast.For, ast.AugAssign))
+        for one in ast.walk(node.target)
+    }
+    for node in own(scope.body):
+        if isinstance(node, ast.If) and node not in followed and lines([*node.body, *node.orelse], scope.line):
+            names = {one.id for one in ast.walk(node.test) if isinstance(one, ast.Name)}
+            held = UNKNOWN if names & changing else reader.value(scope, node.test)
+            main = any(isinstance(one, ast.Name) and one.id == "__name__" for one in ast.walk(node.test))
+            known = held is not UNKNOWN and bool(held) == lines(node.body, scope.line)
+            if not (main or known or each_step(scope, node.test, reader)):
+                return True
+    return False
+
+
+def each_step(scope: Scope, test: ast.AST, reader: Reader) -> bool:
+    """Whether a condition holds at each optimizer step, or in the process that counts."""
+    for part in parts_of(test, ast.And):
+        words = " ".join(last(one).lower() for one in ast.walk(part))
+        if not (every_of(scope, part, reader) or any(word in words for word in _EACH_STEP)):
+            return False
+    return True
+
+
+def every_so_many(stack: Sequence[Scope], reader: Reader, followed: Sequence[ast.AST]) -> int:
+    """Of `if (i + 1) % n == 0: optimizer.step()` the n, of `if i % n: continue` before it too."""
+    for scope in reversed(stack):
+        for node in own(scope.body):
+            if isinstance(node, ast.If) and node not in followed and (n := every_of(scope, node.test, reader)):
+                if lines(node.body, scope.line):
+                    return n
+                skips = any(isinstance(one, ast.Continue) for one in node.body)
+                if skips and any(lines(getattr(loop, "body", []), node.lineno) for loop in around(scope, None)):
+                    return n
+    return 1
+
+
+def every_of(scope: Scope, test: ast.AST, reader: Reader) -> int:
+    given = scope.file.assigned(scope.body)
+    names = [one.id for one in ast.walk(test) if isinstance(one, ast.Name)]
+    for part in (test, *(value for name in names for value in given.get(name, [])[-1:] if value is not None)):
+        for node in ast.walk(part):
+            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+                n = reader.value(scope, node.right)
+                if is_count(n) and n > 1:
+                    return int(n)
+    return 0
+
+
+def is_count(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < ENDLESS
+
+
+def parts_of(test: ast.AST, kind: Any) -> List[ast.AST]:
+    """The parts of `a and b`, or of `a or b`."""
+    return list(test.values) if isinstance(test, ast.BoolOp) and isinstance(test.op, kind) else [test]
