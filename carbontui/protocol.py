@@ -384,6 +384,18 @@ class Estimate(Struct, frozen=True, kw_only=True):
     the other programs leave, and that they double."""
 
 
+class UnitEstimate(Struct, frozen=True, kw_only=True):
+    """An amount of the work at full speed, whatever its total: of 1,000 steps, or of an hour. `s_lo` and `s_hi` are a
+    95 % interval of its time; null where watts or grid are not known."""
+
+    s: float
+    s_lo: float
+    s_hi: float
+    steps: float
+    kwh: float | None = None
+    gco2_g: float | None = None
+
+
 class Guess(Struct, frozen=True):
     """Guessed total number of steps: planned with once two sources agree on it, an epoch bore it out, or the user
     accepts it."""
@@ -476,6 +488,9 @@ class Status(Struct, frozen=True, kw_only=True):
     """Expected totals at the end of the work; null while unknown, and once the job is over."""
     estimate: Estimate | None = None
     """Null while the number of steps is unknown, or too few were timed."""
+    per_1000_steps: UnitEstimate | None = None
+    """Null while too few steps were timed."""
+    per_hour: UnitEstimate | None = None
     allowances: tuple[AllowanceStatus, ...] = ()
     intensity: Intensity | None = None
     forecast_errors: tuple[ForecastError, ...] = ()

@@ -60,6 +60,15 @@ class Blocks:
         pairs = tuple(a + b for a, b in zip(times[::2], times[1::2], strict=True))
         return Blocks(2 * self.size, pairs, held_steps, held_s)
 
+    def next(self, steps: int, core_wait: float = 0.0) -> Prediction | None:
+        """The time of `steps` steps from now on; `core_wait` as in `whole`."""
+        found = remaining(self.times, steps / self.size)
+        if found is None:
+            return None
+        others = core_wait * found.value
+        down, up = math.hypot(found.value - found.lo, others), math.hypot(found.hi - found.value, others)
+        return replace(found, lo=max(0.0, found.value - down), hi=found.value + up)
+
     def whole(self, steps: int, core_wait: float = 0.0) -> Prediction | None:
         """The time of `steps` steps, as an interval; the steps already made count as measured.
 
@@ -67,16 +76,20 @@ class Blocks:
         programs will do, no timing tells. Were they gone, the rest would take 1 - core_wait of what is expected; were
         they twice as many, 1 + core_wait of it: the interval holds both."""
         seen = len(self.times) * self.size
-        left = max(0, steps - seen) / self.size
-        found = remaining(self.times, left)
+        found = self.next(max(0, steps - seen), core_wait)
         if found is None:
             return None
-        spent = math.fsum(self.times)
-        others = core_wait * found.value
-        down, up = math.hypot(found.value - found.lo, others), math.hypot(found.hi - found.value, others)
         # the warm-up is not repeated, so it counts as measured
-        whole = spent + found.value
-        return replace(found, value=whole, lo=max(spent, whole - down), hi=whole + up)
+        spent = math.fsum(self.times)
+        return replace(found, value=spent + found.value, lo=spent + found.lo, hi=spent + found.hi)
+
+
+def of_steps(pace: protocol.UnitEstimate, steps: float) -> protocol.UnitEstimate:
+    """What another number of steps takes at that pace."""
+    times = steps / pace.steps
+    kwh, grams = (None if value is None else value * times for value in (pace.kwh, pace.gco2_g))
+    lo, hi = pace.s_lo * times, pace.s_hi * times
+    return protocol.UnitEstimate(s=pace.s * times, s_lo=lo, s_hi=hi, steps=steps, kwh=kwh, gco2_g=grams)
 
 
 NARROW = 0.02

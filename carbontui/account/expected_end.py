@@ -14,10 +14,9 @@ from typing import NamedTuple
 from carbontui.protocol import Account, Amounts
 from carbontui.units import joules_to_kwh
 
-BAND_SHARE = 0.8
-"""The band holds the truth in this share of cases, as the forecast's own band does."""
 BAND_SIGMAS = 1.2815515655446004
-"""Half the width of an 80 % interval of a normal distribution, in standard deviations."""
+"""Half the width of an 80 % interval of a normal distribution, in standard deviations: the band holds the truth in this
+share of cases, as the forecast's own band does."""
 ERROR_MEMORY_S = 6 * 3600.0
 """How fast the errors of two slots of one forecast decorrelate (e-folding): the time in which the departures of
 intensity from a typical day fade. Assuming independent errors would give a band far too narrow."""

@@ -51,7 +51,7 @@ class EvaluationScope:
     slacks: tuple[float, ...] = (1.2, 1.5, 2.0, 3.0)
     held_w: tuple[float | None, ...] = (None, 60.0, 250.0)
     """None: the machine is given back while the job waits."""
-    starts: int = 3
+    starts: int = 4
     zones: tuple[str, ...] = (*ZONES, RECORDED)
 
 

@@ -210,32 +210,16 @@ def undone(directory: Path) -> Iterator[None]:
 
 def keeper_spec(options: opts.Options, environment: Mapping[str, str]) -> dict[str, Any]:
     """What a keeper needs to know of its job; `environment` is that of the command."""
-    public = _public(options)
+    told = ("job", "name", "socket", "log", "err", "argv", "cwd", "scheduler")
+    public = {name: getattr(options, name) for name in told}  # the fields of job.json besides the pids
+    public |= {"door": opts.stop_socket(options.socket), "started": options.created_s}
     return {
-        **{name: public[name] for name in ("job", "argv", "cwd", "log", "err", "socket", "door")},
+        **public,
+        **{name: getattr(options, name) for name in ("requeue", "resume_args", "estimate")},
         "job_dir": options.dir,
         "input": descriptors.NOTHING.spec(None),
-        "requeue": options.requeue,
-        "resume_args": options.resume_args,
-        "estimate": options.estimate,
         "public": public,
         "environment": environment,
-    }
-
-
-def _public(options: opts.Options) -> dict[str, Any]:
-    """The fields of job.json besides the pids."""
-    return {
-        "job": options.job,
-        "name": options.name,
-        "socket": options.socket,
-        "door": opts.stop_socket(options.socket),
-        "log": options.log,
-        "err": options.err,
-        "started": options.created_s,
-        "argv": options.argv,
-        "cwd": options.cwd,
-        "scheduler": options.scheduler,
     }
 
 

@@ -148,7 +148,7 @@ def build(job: store.Job, *, status: protocol.Status | None = None, version: str
                 raise NoStory(f"job {job.id}: its journal has schema {found}, newer than this carbontui ({SCHEMA})")
             return _read(db, options, status or job.status(), version)
     except FileNotFoundError:
-        raise NoStory(f"job {job.id} has no journal yet") from None
+        raise NoStory(f"job {job.id} has no journal yet: no journal.db in {job.dir}") from None
     except sqlite3.DatabaseError as error:
         raise NoStory(f"job {job.id}: journal.db: {journal.why_not(error)}") from None
     except (ArithmeticError, AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError) as error:

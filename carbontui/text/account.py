@@ -164,6 +164,15 @@ def _busy(estimate: protocol.Estimate) -> str:
     return f"busy machine: it waited {figures.percent(estimate.core_wait)} of the time for a core"
 
 
+def pace_row(pace: protocol.UnitEstimate) -> str:
+    """'12 min (11 min to 13 min), 105 Wh, 32 g CO2', of an amount of steps."""
+    between = _interval(figures.duration, pace.s_lo, pace.s_hi)
+    parts = [f"{figures.duration(pace.s)}{between}"]
+    parts += [] if pace.kwh is None else [figures.kwh(pace.kwh)]
+    parts += [] if pace.gco2_g is None else [f"{figures.grams(pace.gco2_g)} CO2"]
+    return ", ".join(parts)
+
+
 def estimate_rows(estimate: protocol.Estimate) -> list[tuple[str, str]]:
     """(label, text) for the whole work at full speed: time, energy, CO2 and money, each with its interval."""
 

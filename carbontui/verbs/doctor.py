@@ -16,12 +16,15 @@ import click
 from carbontui import __version__, config, paths
 from carbontui.client.detection import probe
 from carbontui.grid import zones
-from carbontui.job import journal, launch, store
+from carbontui.job import journal, launch, store, surroundings
 from carbontui.job import restart as restarting
 from carbontui.power.agent import processes, view
 from carbontui.power.agent.handle import AgentHandle
 from carbontui.power.limit import leases
+from carbontui.power.metering.supply import Supply
 from carbontui.system import systemd
+from carbontui.text import figures
+from carbontui.text.boundary import COUNTS, PUES, SIGNS
 from carbontui.verbs import restart
 from carbontui.verbs.hook import installed
 from carbontui.verbs.support import streams, talk
@@ -152,6 +155,19 @@ def grid_findings() -> list[Finding]:
     return [Finding("grid", "ok", f"zone {zone.key}; to see its sources: carbontui grid --zone {zone.key}")]
 
 
+def boundary_findings() -> list[Finding]:
+    """What the account of a job started here would count, and how long boards may stand still."""
+    try:
+        found = surroundings.terms(settings_for().settings, os.environ, resubmit=False)
+    except (Failure, ValueError) as error:
+        return [Finding("counted", "missing", str(error))]
+    limit_s, by = found["idle_limit_s"], Supply().by
+    host = "as given" if found["host_w"] is not None else by or "no meter of the machine's supply"
+    still = "" if limit_s is None else f"; boards stand still for {figures.duration(limit_s)} at most (--idle-limit)"
+    text = f"{found['boundary']}: {SIGNS[found['boundary_why']]}; {COUNTS[found['boundary']]}{still}"
+    return [Finding("counted", "ok", f"{text}; host watts: {host}; PUE {found['pue']:g} ({PUES[found['pue_why']]})")]
+
+
 async def power_findings(mend: bool) -> list[Finding]:
     """GPUs, CPU and what may be set, as the agent finds them; stale limits, restored with --mend."""
     found: list[Finding] = []
@@ -218,6 +234,7 @@ def doctor(mend: bool, as_json: bool, install: bool, uninstall: bool, dry_run: b
         findings += command_findings(command)
     else:
         findings += state_findings() + socket_findings() + logout_findings() + settings_findings() + grid_findings()
+        findings += boundary_findings()
         findings += hook_findings() + job_findings(mend) + asyncio.run(power_findings(mend))
     if as_json:
         click.echo(talk.as_json([asdict(finding) for finding in findings]))

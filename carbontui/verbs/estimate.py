@@ -14,13 +14,14 @@ import click
 import msgspec
 
 from carbontui import protocol
-from carbontui.account.estimate import is_narrow
+from carbontui.account.estimate import is_narrow, of_steps
 from carbontui.job import launch, store
 from carbontui.job import spec as job_spec
 from carbontui.text import account as account_words
 from carbontui.verbs import overrule, run
 from carbontui.verbs.support import run_values, streams, talk
 from carbontui.verbs.support.command import Failure, Finite, overrides, refused
+from carbontui.verbs.support.foreground import Held
 
 LONGEST_S = 90.0
 LEAST_S = 20.0
@@ -78,23 +79,53 @@ def estimate(
         click.confirm(streams.folded(text), abort=True)
     status = _tried(_claimed(options))
     if as_json:
-        click.echo(talk.as_json(status))
+        click.echo(talk.as_json(in_full(status)))
     else:
         for line in told(status):
             click.echo(line)
-    if status.estimate is None:
+    if status.estimate is None and status.per_1000_steps is None:
         raise Failure(why_none(status), 3)
+    if tty and not yes and not as_json and status.estimate is None:
+        steps = _total(status)
     if tty and not yes and not as_json and click.confirm("Run it now as a job?", default=False):
         os.environ.pop(VARIABLE, None)
         ctx.invoke(run.run, command=command, grid_file=grid_file, steps=steps, **given)
+
+
+def in_full(status: protocol.Status) -> dict[str, Any]:
+    """As JSON has it: `estimate` holds what a thousand steps and an hour take, also where the total is not known."""
+    found: dict[str, Any] = msgspec.to_builtins(status)
+    paces = {name: found.get(name) for name in ("per_1000_steps", "per_hour")}
+    if status.estimate is not None or status.per_1000_steps is not None:
+        found["estimate"] = (found.get("estimate") or {}) | paces
+    return found
+
+
+def _total(status: protocol.Status) -> int | None:
+    """The steps of the whole run as the user says, and what they take; None where that is not known."""
+    text = f"{asked(status)} Steps of the whole run (Enter: not known)"
+    answer = click.prompt(text, default="", show_default=False)
+    pace = status.per_1000_steps
+    steps = int(answer) if answer.isascii() and answer.isdigit() and int(answer) > 0 else None
+    if steps is not None and pace is not None:
+        click.echo(f"{'whole run':<10} {account_words.pace_row(of_steps(pace, steps))}")
+    return steps
+
+
+def asked(status: protocol.Status) -> str:
+    """What only the user knows."""
+    guess = status.guess
+    if guess is None:
+        return "How many steps is the whole run?"
+    return f"{guess.steps:,} steps by {guess.source}: is that the whole run, or one epoch?"
 
 
 def options_for(command: tuple[str, ...], grid_file: str | None, steps: int | None, **given: Any) -> job_spec.Options:
     common = run_values.common(run_values.settings_for(**given), command, grid_file)
     with refused("", launch.LaunchError):
         launch.executable(command)
-    # nothing is planned by it: a guess with its source beside it tells more than 90 s for nothing
-    planned: dict[str, Any] = {"steps": steps, "guess": steps is None, "cap": False, "spool": False, "estimate": True}
+    # a total that is not sure may be one epoch's: what a thousand steps take is told instead, and the user asked
+    planned: dict[str, Any] = {"steps": steps, "cap": False, "spool": False, "estimate": True}
     name = f"estimate-{run_values.job_name(command).removesuffix('.py')}.py"
     return job_spec.Options(job="", name=name, dir="", log="", socket="", created_s=0.0, **common, **planned)
 
@@ -112,7 +143,7 @@ def _tried(options: job_spec.Options) -> protocol.Status:
         launch.start(options, hold=False)
     found = store.load(Path(options.dir))
     assert found is not None
-    status, began = talk.live_status(found), time.monotonic()
+    status, began, held = talk.live_status(found), time.monotonic(), Held()
     try:
         while (passed := time.monotonic() - began) < LONGEST_S:
             time.sleep(1.0)
@@ -123,6 +154,7 @@ def _tried(options: job_spec.Options) -> protocol.Status:
                 return status if status.estimate is not None else now
             status = now
             streams.over_itself(progress(status, passed))
+            held.look(status)
             if passed >= LEAST_S and status.estimate is not None and is_narrow(status.estimate):
                 break
     finally:
@@ -154,9 +186,15 @@ def progress(status: protocol.Status, passed_s: float) -> str:
 def told(status: protocol.Status) -> list[str]:
     """The estimate in aligned rows, each with its basis."""
     found = status.estimate
-    if found is None:
+    if found is None and status.per_1000_steps is None:
         return []
-    rows = account_words.estimate_rows(found)
+    rows = [] if found is None else account_words.estimate_rows(found)
+    if found is None and status.per_1000_steps is not None and (hour := status.per_hour) is not None:
+        rows.append(("per 1,000", f"steps: {account_words.pace_row(status.per_1000_steps)}"))
+        an_hour = account_words.pace_row(msgspec.structs.replace(hour, s_lo=hour.s, s_hi=hour.s))
+        rows.append(("per hour", f"{hour.steps:,.0f} steps: {an_hour}"))
+        if not sys.stdin.isatty():
+            rows.append(("total", f"{asked(status)} Say --steps N (all epochs), and it tells the whole"))
     total = status.provenance.get("steps_total")
     if status.steps_total:
         whence = f", {total.source}; say --steps N where it is another" if total is not None else ""
@@ -175,6 +213,5 @@ def why_none(status: protocol.Status) -> str:
     if not status.step:
         return "no estimate: no training step was seen; call carbontui.step() in the loop, or see carbontui hook"
     if status.steps_total is None:
-        rate = f" ({status.rate_steps_per_s:.3g} steps/s)" if status.rate_steps_per_s else ""
-        return f"no estimate: the number of steps of the whole run is not known{rate}; add --steps N"
+        return "no estimate: too few steps were seen, and how many the whole run has is not known; add --steps N"
     return f"no estimate: only {status.step} steps were seen, too few"

@@ -215,7 +215,7 @@ def _opened(job: store.Job, path: Path, wait: bool) -> BinaryIO:
         except FileNotFoundError:
             now = talk.live_status(store.load(job.dir) or job)
             if now.state not in protocol.LIVE_STATES:
-                raise Failure(f"job {job.id} has written nothing: {now.reason.text}", 3) from None
+                raise Failure(f"job {job.id} has written nothing, or {path} was removed", 3) from None
             if not wait:
                 raise Failure(f"job {job.id} has written nothing yet: {now.reason.text}", 3) from None
         except OSError as error:

@@ -188,6 +188,7 @@ def test_epochs_of_a_loader_inside_a_function_are_found_and_sure_after_one(super
     assert last.guess[0] == 100 and last.guess_range[3] is True
     assert last.guess_range[0] <= 100 <= last.guess_range[1] <= 110
     assert last.total is None and supervisor.ranks[0].bad == []
+    assert last.epoch == 4, "passes over the training's data are epochs where the script reports none"
 
 
 @pytest.mark.parametrize(("told", "found"), [("", (60, None)), ("carbontui.report(total=77)", (None, 77))])

@@ -24,6 +24,7 @@ FOLDER = Path(__file__).parent / "recordings"
 RECORDINGS = sorted(path.name for path in FOLDER.glob("*.jsonl.gz"))
 INTENDED = {
     "site": "a hold or cap by the site budget has a reason code of its own, so it begins and ends as a change of state",
+    "warned once": "that a budget will not suffice is told once per level, not again as the watts of its cap change",
 }
 """Differences that are meant, by name, and the reason."""
 
@@ -48,6 +49,9 @@ def differences(name: str) -> list[str]:
         if (before or held_by_site) and without_reasons(now) == without_reasons(one.outcome):
             found.append("site")
             continue
+        if any(effect.get("kind") == "allowance" for effect in now.get("effects", ())) and now == unsaid(one.outcome):
+            found.append("warned once")
+            continue
         parts = {part: (one.outcome[part], now[part]) for part in now if now[part] != one.outcome[part]}
         found.append(f"{name}:{one.line} {type(one.event).__name__}: {parts}")
     return found
@@ -58,6 +62,11 @@ def without_reasons(outcome):
     decision = {name: value for name, value in outcome["decision"].items() if name != "reason"}
     effects = [one for one in outcome.get("effects", ()) if one["effect"] != "LogLine" and one.get("kind") != "state"]
     return {**outcome, "decision": decision, "effects": effects}
+
+
+def unsaid(outcome):
+    """Without the entries of the log."""
+    return {**outcome, "effects": [one for one in outcome["effects"] if one["effect"] != "LogLine"]}
 
 
 def like(recorded, now):

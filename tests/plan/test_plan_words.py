@@ -11,7 +11,7 @@ from test_plan_traps import CAPS, daily, job
 from carbontui.plan import explanation
 from carbontui.plan.evaluation import evaluate
 from carbontui.plan.planner import solve
-from carbontui.plan.problem import ProblemLevel, problem_from_dict
+from carbontui.plan.problem import Problem, ProblemLevel, problem_from_dict
 from carbontui.plan.rolling import replan
 from carbontui.text.plan import explained
 
@@ -138,3 +138,17 @@ def test_start_times_far_away_carry_their_weekday(in_zone):
     problem = job([600] * 96 + [50] * 20, levels=(ProblemLevel("unload", 5, 0.0), CAPS[1]), work_s=900.0 * 8)
     text = explain(problem, solve(problem), start_s=1_893_456_000.0)
     assert "Wed 01:00" in text
+
+
+def test_what_waiting_costs_in_rent_is_said_beside_what_it_saves() -> None:
+    off, full = ProblemLevel("off", 70.0, 0.0, 2.4), ProblemLevel("full", 670.0, 1.0, 2.4)
+    problem = Problem(
+        (3600.0,) * 8, (800.0,) * 4 + (100.0,) * 4, (off, full), ((0.0, 0.0), (None, 0.0)), ((0.0, 0.0),) * 2,
+        4 * 3600.0, 0, price_per_kwh=(0.3,) * 4 + (0.1,) * 4,
+    )  # fmt: skip
+    plan = solve(problem)
+    found = explanation.explain(problem, plan, currency="EUR")
+    assert (found.rented_s, found.rent) == (4 * 3600.0, pytest.approx(9.6))
+    assert found.power == pytest.approx(2.68 * 0.3 - 0.28 * 0.3 - 2.68 * 0.1) and found.grams > 0
+    said = explain(problem, plan, currency="EUR")
+    assert said.endswith("Waiting 4 h 00 costs 9.60 EUR of rent, saves 0.45 EUR of power and 1.65 kg CO2.")

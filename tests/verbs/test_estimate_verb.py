@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from carbontui import protocol
+from carbontui.account.estimate import of_steps
 from carbontui.verbs import estimate
 
 NOW = "2026-11-22T12:00:00.000Z"
@@ -40,11 +41,31 @@ def test_nobody_is_started_unasked_and_what_shows_no_step_says_why(house):
     assert silent.returncode == 3 and "no estimate" in silent.stderr and "Traceback" not in silent.stderr
 
 
-def test_a_total_that_the_script_lets_guess_is_taken_and_said_with_its_source(house, monkeypatch):
-    """Ninety seconds for 'how many steps is not known' beside a bar that says it are ninety seconds for nothing."""
-    monkeypatch.setenv("CARBONTUI_HOME", str(house.home))
-    command = (sys.executable, "-c", "print(1)")
-    assert estimate.options_for(command, None, None).guess and not estimate.options_for(command, None, 500).guess
+def test_without_a_total_a_thousand_steps_and_an_hour_are_told(house):
+    script = house.root / "t.py"
+    script.write_text(SCRIPT.replace("for i in range(900)", "import itertools\nfor i in itertools.count()"))
+    tried = house.cli("estimate", "--yes", "--json", "--", sys.executable, str(script))
+    assert tried.returncode == 0, tried.stderr
+    told = json.loads(tried.stdout)
+    thousand, hour = told["estimate"]["per_1000_steps"], told["estimate"]["per_hour"]
+    assert told["steps_total"] is None and 38 < thousand["s"] < 400 and hour["s"] == pytest.approx(3600)
+    assert thousand["kwh"] / thousand["s"] == pytest.approx(hour["kwh"] / 3600, rel=1e-3)
+
+
+def test_a_total_that_may_be_one_epochs_is_asked_about():
+    reason = protocol.Reason("plan", "")
+    pace = protocol.UnitEstimate(s=20.0, s_lo=19.0, s_hi=21.0, steps=1000.0, kwh=0.5)
+    status = protocol.Status(
+        job="j", name="t.py", host="h", measured_at=NOW, state="running", reason=reason, per_1000_steps=pace,
+        per_hour=of_steps(pace, 180_000), guess=protocol.Guess(500, "tqdm(total=)"),
+    )  # fmt: skip
+    lines = estimate.told(status)
+    assert any("500 steps by tqdm(total=): is that the whole run, or one epoch?" in line for line in lines)
+    assert any(line.startswith("per 1,000") and "500 Wh" in line for line in lines)
+    assert any("180,000 steps" in line for line in lines)
+
+
+def test_a_known_total_is_said_with_its_source():
     came = protocol.Provenance("estimated", "guessed from tqdm(total=)", None)
     found = protocol.Estimate(work_s=360.0, work_lo_s=300.0, work_hi_s=420.0)
     reason = protocol.Reason("plan", "at full speed by the plan")

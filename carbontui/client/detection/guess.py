@@ -388,3 +388,8 @@ detector = Detector()
 def total(steps: int) -> Optional[FoundTotal]:
     """The total steps as far as anything tells; None without a clue. `steps` are done so far."""
     return detector.total(steps)
+
+
+def epoch() -> Optional[int]:
+    """The present pass over the training's data, from 0, as the last `total` saw it; None where none is seen."""
+    return None if detector.passes is None else detector.passes.begun - 1

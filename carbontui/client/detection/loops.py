@@ -221,11 +221,10 @@ class _Ends:
         return self._yields(scope, node) if isinstance(node, ast.Call) else None
 
     def _yields(self, scope: Scope, call: ast.Call) -> Optional[float]:
-        """How much a generator of the file gives, by the loops around its only yield."""
-        made = [
-            (one, node) for one in scope.file.named(last(call.func)) for node in own(one) if isinstance(node, ast.Yield)
-        ]
-        return self._made_in(scope, call, *made[0]) if len(made) == 1 else None
+        """How much a generator of the file gives."""
+        functions = list(scope.file.named(last(call.func)))
+        made = [node for one in functions for node in own(one) if isinstance(node, ast.Yield)]
+        return self._made_in(scope, call, functions[0], made[0]) if len(functions) == len(made) == 1 else None
 
     def _made_in(self, scope: Scope, call: Optional[ast.Call], function: ast.AST, node: ast.AST) -> Optional[float]:
         """How often a function comes to this node of it in one call."""
@@ -256,9 +255,9 @@ class _Ends:
                 counter = counter.left
                 if extra is UNKNOWN:
                     continue
-            if isinstance(counter, ast.BinOp) and isinstance(counter.op, ast.FloorDiv) and is_count(n):  # i // k >= n
-                by = self.reader.value(scope, counter.right)
-                n, counter = n * by if is_count(by) else UNKNOWN, counter.left
+            if isinstance(counter, ast.BinOp) and isinstance(counter.op, ast.FloorDiv):  # i // k >= n
+                by, counter = self.reader.value(scope, counter.right), counter.left
+                n = n * by if is_count(n) and is_count(by) else UNKNOWN
             self.text = ast.unparse(test)
             if self._counted(scope, counter, n, extra, more):
                 return True
@@ -303,8 +302,8 @@ class _Ends:
 
     def _grown_elsewhere(self, scope: Scope, counter: ast.AST, n: float, more: bool) -> bool:
         """Of a counter that goes up in a method that the loop calls, a bound of the loop."""
-        depth, level = next((one for one in enumerate(self.levels) if one[1].scope is scope), (0, None))
-        if level is None or not dotted(counter).startswith("self."):
+        depth, level = next(one for one in enumerate(self.levels) if one[1].scope is scope)
+        if not dotted(counter).startswith("self."):
             return False
         grown = 0.0
         for call in (one for one in ast.walk(level.node) if isinstance(one, ast.Call)):

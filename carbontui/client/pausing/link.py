@@ -273,16 +273,17 @@ class Link:
         }
 
     def _guess(self, done: int) -> Dict[str, Any]:
-        """The guess of the total, where nothing states it: absent once it no longer holds."""
+        """The guess of the total, where nothing states it: absent once it no longer holds; and the epoch likewise."""
         if self.gate.facts.get("total") is not None or self.gate.framework:
             return {}
-        found = guess.total(done)
+        found, epoch = guess.total(done), guess.epoch()
+        passes = {} if epoch is None or "epoch" in self.gate.facts else {"epoch": epoch}
         if found is None:
-            return {}
+            return passes
         start = self.gate.step_total() - self.gate.counter.done()
         high = None if found.high is None else start + found.high
         told = [start + found.low, high, found.at_most, found.sure]
-        return {"guess": (start + found.steps, found.source[: guess.SOURCE_MAX]), "guess_range": told}
+        return {**passes, "guess": (start + found.steps, found.source[: guess.SOURCE_MAX]), "guess_range": told}
 
     def count(self, done: int) -> None:
         """So many steps are done now: the newest point of the rate."""

@@ -20,7 +20,6 @@ from carbontui.job.journal import Journal
 from carbontui.job.keeper.messages import AccountsClosed
 from carbontui.job.spec import Options, clock_of
 from carbontui.job.supervisor.core.advance import Booked, LastCount, Tick
-from carbontui.job.supervisor.core.rules.booking import booked_as
 from carbontui.job.supervisor.core.state import allowances, boards, progress
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
@@ -29,7 +28,7 @@ from carbontui.job.supervisor.record.disk import Disk, to_stderr
 from carbontui.job.supervisor.record.handover import Handover
 from carbontui.job.supervisor.record.last_count import LastCounts
 from carbontui.job.supervisor.record.recorder import Recorder, say, write_by
-from carbontui.job.supervisor.record.so_far import of_the_job, pass_time, totals_so_far
+from carbontui.job.supervisor.record.so_far import meter, pass_time, totals_so_far
 from carbontui.job.supervisor.shell.actuators import Actuators
 from carbontui.job.supervisor.shell.agent import agent_of, keep_starting
 from carbontui.job.supervisor.shell.calibrator import Calibrator
@@ -54,7 +53,6 @@ from carbontui.system import proc
 from carbontui.text.statements import words
 
 T = TypeVar("T")
-
 TICK_S = 1.0
 REPLAY_TICK_S = 0.1
 BEAT_S = 0.8
@@ -354,9 +352,7 @@ class Supervisor:
 
     def _count(self, inputs: Inputs) -> None:
         """Convert new samples to joules."""
-        watched = frozenset(reading.uuid for reading in inputs.devices)
-        samples = of_the_job(self.agent.drain(), inputs.child.ended_wall_s)
-        self.accounting.meter_samples(samples, booked_as(self.door.state, inputs), watched)
+        meter(self.accounting, self.door.state, inputs, self.agent.drain())
 
     def _book_now(self) -> None:
         """Book the newest samples now: they are about to be reported as current."""

@@ -234,6 +234,30 @@ TOLD_S = 10.0
 LINES = 20
 
 
+HELD_TELL_S = 5.0
+
+
+class Held:
+    """Says every few seconds that a try or an estimate is held, and by what: it would look like a slow training."""
+
+    def __init__(self) -> None:
+        self._since_s: float | None = None
+        self._told_s = 0.0
+
+    def look(self, status: protocol.Status) -> None:
+        now_s = time.monotonic()
+        if status.state not in HELD or status.state == "throttled":
+            self._since_s = None
+            return
+        if self._since_s is None:
+            self._since_s = self._told_s = now_s
+        if now_s - self._told_s >= HELD_TELL_S:
+            self._told_s = now_s
+            streams.over_itself("")
+            held_for = figures.duration(now_s - self._since_s)
+            click.echo(f"carbontui: held for {held_for}: {situation.stated(status)}", err=True)
+
+
 def try_wanted(asked: bool, job: options.Options, *, offer: bool) -> bool:
     """Whether to try first: by --try, or by the answer to the offer, which is made where the start may be delayed."""
     if asked or not offer or not launch.waits(job):
@@ -253,7 +277,9 @@ def try_wanted(asked: bool, job: options.Options, *, offer: bool) -> bool:
 def follow_try(directory: Path) -> None:
     """Wait until the trial is over, and print its outcome. Exits with the command's code where it has ended."""
     click.echo("carbontui: trying the command before its start (at least 20 steps, two minutes at most)", err=True)
+    held = Held()
     while (job := store.load(directory)) is not None and job.exit is None and job.trying and job.live:
+        held.look(job.status())
         time.sleep(TRY_POLL_S)
     job = store.load(directory)
     if job is not None and job.exit is not None:

@@ -31,10 +31,16 @@ def of_the_job(samples: Iterable[Sample], ended_wall_s: float | None) -> Iterato
             yield sample
 
 
+def meter(accounting: Accounting, now: JobState, inputs: Inputs, samples: Iterable[Sample]) -> None:
+    """Convert new samples to joules, in the state of this moment."""
+    accounting.idle_w = {**machine.idle_w(now, inputs), "cpu": inputs.readings.host.idle_w or 0.0}
+    watched = frozenset(reading.uuid for reading in inputs.devices)
+    accounting.meter_samples(of_the_job(samples, inputs.child.ended_wall_s), booked_as(now, inputs), watched)
+
+
 def pass_time(accounting: Accounting, before: JobState, after: JobState, inputs: Inputs) -> None:
     """Book the time since the last look, which was spent as `before` says; a job that has ended, up to its end."""
     ended_s, host = inputs.child.ended_s(after.clock), machine.host(before, inputs)
-    accounting.idle_w = {**machine.idle_w(before, inputs), "cpu": inputs.readings.host.idle_w or 0.0}
     accounting.pass_time(
         inputs.now_s if ended_s is None else min(inputs.now_s, ended_s),
         inputs.dt_s,

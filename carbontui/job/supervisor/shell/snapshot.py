@@ -62,13 +62,10 @@ class Snapshots:
 
     def describe(self, state: JobState, inputs: Inputs) -> protocol.Status:
         pids = protocol.Pids(self.keeper.keeper_pid, os.getpid(), self.agent.pid, self.keeper.pid)
-        found = [*self.faults(), *self._metrics_fault, *self._low]
+        fault = self._metrics.fault if self._metrics else ""
+        found = [*self.faults(), *([written(fault)] if fault else []), *self._low]
         told = described(view.status(state, inputs, host=self._host, pids=pids), state, inputs, found)
         return msgspec.structs.replace(self._shown.shown(told, inputs.uptime_s), events=self.recent())
-
-    @property
-    def _metrics_fault(self) -> list[Statement]:
-        return [written(self._metrics.fault)] if self._metrics and self._metrics.fault else []
 
     def write(self, status: protocol.Status) -> asyncio.Future[None]:
         """Write to disk; Prometheus metrics at their own interval, and once the job is over."""

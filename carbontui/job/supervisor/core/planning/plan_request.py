@@ -142,7 +142,7 @@ def _asked(state: JobState, inputs: Inputs, setup: problem.PlanningProblem, left
     return {
         "problem": setup.problem,
         "fixed": _fixed(state, setup),
-        "pauses": _pauses(state, setup, inputs.now_s),
+        "pauses": pauses(state, setup, inputs.now_s),
         "closed": _closed(state, inputs, setup, left_s),
         "soonest": most(state),
     }
@@ -225,7 +225,7 @@ def _closed(state: JobState, inputs: Inputs, setup: problem.PlanningProblem, lef
     )
 
 
-def _pauses(state: JobState, setup: problem.PlanningProblem, now_s: float) -> Pauses:
+def pauses(state: JobState, setup: problem.PlanningProblem, now_s: float) -> Pauses:
     """The longest pause allowed, and how much of the current one is over. A delayed start is no pause, unless boards
     are held meanwhile; where an unload gives them back, only what keeps them is limited."""
     spec, since = state.spec, state.asked.still_since_s

@@ -122,5 +122,5 @@ def restored(kept: Any, mono_s: float) -> Boards:
     was = msgspec.convert(kept or {}, Boards)
     left = was.left if was.left.boards else NONE_LEFT
     if not was.named:
-        return Boards(shown=was.shown, shown_mono_s=mono_s, left=left)
+        return Boards(shown=was.shown, shown_mono_s=mono_s if was.shown else 0.0, left=left)
     return Boards(was.named, mono_s, own=was.own, left=left)

@@ -156,12 +156,6 @@ class Progress(Struct, frozen=True):
         return self.work_s if self.work_s is not None else self._by_steps
 
     @property
-    def whole_s(self) -> float | None:
-        """The whole work in reference-speed seconds as measured, by steps where they are known: the time the same work
-        takes at full speed. None while unknown."""
-        return self.work_s if self._by_steps is None else self._by_steps
-
-    @property
     def _by_steps(self) -> float | None:
         if self.steps_total is None or not self.ref_rate:
             return None

@@ -6,6 +6,7 @@ import itertools
 import math
 
 from carbontui import protocol, units
+from carbontui.account.estimate import of_steps
 from carbontui.grid.types import GridForecast
 from carbontui.job import situation
 from carbontui.job.supervisor.core.planning import expected_end, machine
@@ -29,7 +30,7 @@ def status(state: JobState, inputs: Inputs, *, host: str, pids: protocol.Pids) -
     power_w = _power_w(state, inputs, gpus if fresh else ())
     now = situation_of(state, inputs, ahead, power_w)
     (account, at_end), estimate = expected_end.statement(state, inputs, ahead), work_estimate.estimate(state, inputs)
-    used = account.so_far
+    used, pace = account.so_far, work_estimate.per_1000_steps(state, inputs)
     return protocol.Status(
         job=state.spec.job,
         name=state.spec.name,
@@ -74,6 +75,8 @@ def status(state: JobState, inputs: Inputs, *, host: str, pids: protocol.Pids) -
         ),
         at_end=at_end,
         estimate=estimate,
+        per_1000_steps=pace,
+        per_hour=of_steps(pace, 3.6e6 / pace.s) if pace is not None else None,
         allowances=allowance_rules.on_wire(state),
         intensity=_intensity(state.outlook, inputs.now_s),
         forecast_errors=_forecast_errors(state.outlook),

@@ -44,6 +44,20 @@ def estimate(state: JobState, inputs: Inputs) -> protocol.Estimate | None:
     )
 
 
+def per_1000_steps(state: JobState, inputs: Inputs) -> protocol.UnitEstimate | None:
+    """What the next thousand steps take at full speed: known without a total."""
+    work = state.progress
+    found = work.blocks.next(1000, work.core_wait) if state.live or state.spec.estimate else None
+    if found is None or found.value <= 0:
+        return None
+    full_w, outlook = machine.full_wall_w(state, inputs), state.outlook
+    kwh = None if full_w is None else units.joules_to_kwh(found.value * full_w)
+    intensity = None if outlook is None else outlook.value_at(inputs.now_s)
+    grams = None if kwh is None or intensity is None else round(kwh * intensity, 6)
+    times = {"s": round(found.value, 3), "s_lo": round(found.lo, 3), "s_hi": round(found.hi, 3)}
+    return protocol.UnitEstimate(**times, steps=1000.0, kwh=None if kwh is None else round(kwh, 9), gco2_g=grams)
+
+
 TO_95 = 1.96 / BAND_SIGMAS
 """Factor from the half-width of an 80 % band to that of a 95 % band."""
 
