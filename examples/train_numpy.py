@@ -13,6 +13,10 @@ import os
 import time
 from pathlib import Path
 
+# a model this small gains nothing from more threads
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import numpy as np
 
 try:
@@ -20,13 +24,13 @@ try:
 except ImportError:
     carbontui = None
 
-SYMBOLS, CONTEXT, WIDTH, BATCH, RATE = 128, 16, 64, 64, 0.5
+SYMBOLS, CONTEXT, WIDTH, BATCH, RATE = 128, 8, 32, 32, 0.5
 
 
 def corpus(limit: int = 500_000) -> np.ndarray:
     """Bytes of the standard library's top-level modules, in order of their names."""
     files = sorted(Path(os.__file__).parent.glob("*.py"))
-    text = b"\n".join(file.read_bytes() for file in files[:40])[:limit]
+    text = b"\n".join(file.read_bytes() for file in files[:12])[:limit]
     return np.frombuffer(bytes(byte & 127 for byte in text), dtype=np.uint8).astype(np.int64)
 
 
@@ -63,8 +67,9 @@ def main() -> None:
         late_s = max(0.0, late_s + time.monotonic() - began - args.pace) if args.pace else 0.0
         if step % 10 == 0 or step == args.steps:
             print(f"\r{100 * step // args.steps:3d}% {step}/{args.steps} loss {loss:.3f} ", end="", flush=True)
+            if carbontui:
+                carbontui.report(loss=loss)
         if carbontui:
-            carbontui.report(loss=loss)
             carbontui.step()
     print(f"\ndone: loss {loss:.3f} after {args.steps} steps", flush=True)
 

@@ -2,7 +2,7 @@
 
     python screenshots/cast.py [screenshots/demo.cast]
 
-Needs the `demo` extra and about two minutes; play it with `asciinema play`. Nothing is edited: what the terminal was
+About a minute; play it with `asciinema play`. Nothing is edited: what the terminal was
 sent, and when. The format: https://docs.asciinema.org/manual/asciicast/v2/
 """
 
@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 
 COLUMNS, ROWS = 120, 40
-OVER, READ_S = "the job is over", 10.0
+OVER, READ_S = "the job is over", 6.0
 """What stands on the screen at the end, and how long it is left there before `q`."""
 LONGEST_S = 300.0
 

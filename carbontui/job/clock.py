@@ -17,9 +17,10 @@ class Standstills:
     """When a replay's clock stood still, in wall time: closed spans, the last one perhaps open. Only the present is
     ever changed, so a time that was read stays what it was. Kept in a file, which a successor reads."""
 
-    def __init__(self, file: Path | None = None) -> None:
+    def __init__(self, file: Path | None = None, from_s: float | None = None) -> None:
+        """`from_s`: without a file it stands from then on, until the training comes to its first step."""
         self._file = file
-        self.spans: list[tuple[float, float | None]] = []
+        self.spans: list[tuple[float, float | None]] = [] if from_s is None else [(from_s, None)]
         with suppress(OSError, ValueError, TypeError):
             if file is not None:
                 self.spans = [(float(a), None if b is None else float(b)) for a, b in json.loads(file.read_bytes())]

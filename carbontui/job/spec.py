@@ -153,7 +153,7 @@ def clock_of(options: Options) -> Clock:
     replay = options.replay
     if replay is None:
         return Clock()
-    stood = Standstills(Path(options.dir) / "clock.json") if replay.bound else None
+    stood = Standstills(Path(options.dir) / "clock.json", replay.wall_origin_s) if replay.bound else None
     return Clock(replay.speed, replay.wall_origin_s, replay.start_s, stood)
 
 

@@ -10,7 +10,7 @@ import json
 import math
 import sqlite3
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -50,6 +50,15 @@ class PastDecision:
     state: str
     code: str
     text: str
+
+
+class FirstSaid(NamedTuple):
+    """What the first plan expected of the whole job: when it would be done, grams and their 80 % band."""
+
+    at_s: float
+    finish_s: float
+    gco2_g: float
+    band_g: tuple[float, float] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +105,7 @@ class RunStory:
     """For how long the job has held its boards."""
     revised_g: float = 0.0
     """Their total effect on the emitted grams."""
+    first: FirstSaid | None = None
     version: str = ""
     notes: tuple[str, ...] = field(default=())
 
@@ -240,6 +250,7 @@ def _read(db: sqlite3.Connection, options: Options, status: protocol.Status, ver
         held_s=books.get("held_s"),
         revisions=tuple(text for text, _ in revisions),
         revised_g=math.fsum(grams for _, grams in revisions),
+        first=_first_said(db),
         version=version,
         notes=tuple(filter(None, (str(_state(db, "missing") or ""),))),
     )
@@ -322,6 +333,17 @@ def _events(
         spans.append(StateSpan(since, max(since, now_s), state))
         last = max(last, now_s)
     return spans, decisions, plans, worst, last
+
+
+def _first_said(db: sqlite3.Connection) -> FirstSaid | None:
+    """What the first plan that knew its whole said."""
+    rows = db.execute(f"select at, data from event where kind='plan' and {journal.AT_SOUND} order by rowid limit 20")
+    for at, text in rows:
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            facts = json.loads(text)
+            band = (float(facts["whole_lo_g"]), float(facts["whole_hi_g"])) if facts.get("whole_lo_g") else None
+            return FirstSaid(float(at), units.from_iso(str(facts["finish"])), float(facts["whole_g"]), band)
+    return None
 
 
 def _revisions(db: sqlite3.Connection) -> list[tuple[str, float]]:

@@ -57,14 +57,30 @@ def verdict(status: protocol.Status) -> str:
     return f"{told}, {figures.signed(-part, figures.percent)} (run now {figures.grams(status.run_now_g)})"
 
 
-def in_time(status: protocol.Status) -> str:
-    """'Wed 14:56, 64 min before the deadline' of a job that is done; when it ended of another."""
+def forecast_off(status: protocol.Status) -> str:
+    """'forecast off by 9 % these 7 days': a day ahead where that was judged; '' where nothing was."""
+    one = min(status.forecast_errors, key=lambda one: abs(one.lead_h - 24), default=None)
+    if one is None:
+        return ""
+    days = max(1, round(one.hours / 24))
+    return (
+        f"forecast off by {figures.percent(one.error)} these {figures.count(days)} days"
+        if days > 1
+        else (f"forecast off by {figures.percent(one.error)} this day")
+    )
+
+
+def in_time(status: protocol.Status, *, brief: bool = False) -> str:
+    """'Wed 14:56, 64 min before the deadline (16:00)' of a job that is done, `brief` '64 min early'; else when it
+    ended."""
     ended = units.from_iso(status.ended_at)
     begun = units.from_iso(status.budget.start) if status.budget else ended
     when = figures.clock(ended, begun)
     if status.state == "done" and status.budget and status.budget.deadline:
         slack = units.from_iso(status.budget.deadline) - ended
-        return f"{when}, {figures.duration(abs(slack))} {'before' if slack >= 0 else 'after'} the deadline"
+        side = ("early", "late") if brief else ("before the deadline", "after the deadline")
+        told = f"{when}, {figures.duration(abs(slack))} {side[slack < 0]}"
+        return told if brief else f"{told} ({figures.clock(units.from_iso(status.budget.deadline), begun)})"
     return when
 
 

@@ -94,6 +94,11 @@ class BudgetChoice:
         at, held_s = position(picture) or 0, in_force(picture)
         if choice is not None and choice.index is not None:
             at, held_s = choice.index, choice.deadline_s
+        if steps < 0 and (end := picture.status.finish_expected):
+            # a point made before the plan in force may end later than it: tighter is sooner than what is expected
+            sooner = [i for i, p in enumerate(picture.frontier.points if picture.frontier else ()) if
+                      picture.start_s + p.finish_s < units.from_iso(end)]  # fmt: skip
+            due, at = due[: len(sooner)], min(at, len(sooner))
         index = None if held_s is None else moved(due, at, held_s, steps)
         if index is not None:
             self.look_at(picture, index)

@@ -13,7 +13,8 @@ PART = ("", *"▏▎▍▌▋▊▉")
 HATCH, DENSE, STIPPLE = "░", "▓", "·"
 RULE, NOW, DASH, DOTTED, TICK, TRACK = "─", "│", "╌", "┊", "│", "━"
 POINTER, LEAST, KNOB, MARK, POINT = "▲", "▼", "●", "◇", "◆"
-ELLIPSIS = "…"
+ELLIPSIS, BROKEN = "…", "≈"
+"""`BROKEN`: an axis that does not begin at zero."""
 BRAILLE = 0x2800
 """The first of 256 characters, one for each set of eight dots."""
 
@@ -24,7 +25,7 @@ _PLAIN = str.maketrans(
     # what other programs draw their progress bars with
     | dict.fromkeys("▉▊▋▌", "#")
     | dict.fromkeys("▍▎▏▒", ":")
-    | dict(zip("░▓·─│┃╌┊━▲▼●◇◆…–—×→←↑↓₂Δ−°", "/%'-||-:=^vO+*~--x><^v2d-o", strict=True))
+    | dict(zip("░▓·─│┃╌┊━▲▼●◇◆…–—×→←↑↓₂Δ−°≈", "/%'-||-:=^vO+*~--x><^v2d-o=", strict=True))
 )
 
 

@@ -55,6 +55,10 @@ BINDINGS: list[BindingType] = [
     ),
     Binding("G", "grid", "grid", id="grid", show=False, tooltip="The grid: sources, history, price, forecast accuracy"),
     Binding("S", "stop", "stop", id="stop", tooltip="Stop the training (asks first)"),
+    Binding("z", "zoom", "zoom", id="zoom", show=False, tooltip="The work alone, or the whole time to the deadline"),
+    Binding("y", "receipt('text')", "copy receipt", id="receipt", tooltip="Copy the receipt of a finished job"),
+    Binding("m", "receipt('markdown')", "Markdown", id="receipt_md", tooltip="Copy the receipt as Markdown"),
+    Binding("v", "receipt('svg')", "SVG", id="receipt_svg", tooltip="Write the receipt as a picture into this folder"),
 ]
 
 

@@ -18,6 +18,8 @@ class Picture:
     series: protocol.ChartSeries
     plan: protocol.PlanView | None
     frontier: protocol.Frontier | None
+    zoomed: bool = False
+    """Whether charts show the work alone, not the time to the deadline."""
 
     @property
     def now_s(self) -> float:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from carbontui import protocol
+
+Form = Literal["text", "markdown", "svg"]
 
 
 class JobRecord(Protocol):
@@ -46,6 +48,10 @@ class Target:
     host: str = ""
     """Another machine, as it was named to ssh; '' for this one."""
     whole_run: Callable[[int], protocol.HistoryAnswer | None] | None = None
+    receipt: Callable[[Form], str] | None = None
+    """Of a finished job; may block. Raises RuntimeError with a line to show."""
+    ending: Callable[[], tuple[tuple[str, str], ...]] | None = None
+    """(label, text) to add to the summary of a finished job; may block."""
     last_look: Path | None = None
     """Where the screen records the job's state when it was last shown."""
 

@@ -16,6 +16,7 @@ from carbontui.tui import terminal
 from carbontui.tui.target import Target
 from carbontui.verbs.support import remote, talk
 from carbontui.verbs.support.command import Failure, any_jobs
+from carbontui.verbs.support.endings import target_of
 
 RESTART_WAIT_S = 20.0
 """Seconds the keeper has to start a supervisor of the new version."""
@@ -78,7 +79,7 @@ def open_screen(job: str | None, *, readonly: bool = False, **screen: bool) -> i
         take_up(found)
     elif not readonly and found.live:
         offer_restart(found)
-    return _shown(Target.of(found), readonly=readonly, **screen)
+    return _shown(target_of(found), readonly=readonly, **screen)
 
 
 def open_remote(wanted: str, there: str, **screen: bool) -> int:

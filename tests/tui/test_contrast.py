@@ -34,3 +34,12 @@ def test_words_and_marks_stand_out_from_the_ground(theme) -> None:
     assert contrast(colours["banner"], colours["banner-back"]) >= 4.5
     for name in MARKS:
         assert contrast(colours[name], theme.background) >= 3.0, name
+
+
+def test_a_theme_is_the_one_named_else_the_one_last_chosen(tmp_path) -> None:
+    kept, known = tmp_path / "theme", {"carbon-dark", "carbon-light", "nord"}
+    assert inks.first_theme(known, kept, {}) == ""
+    inks.keep_theme("nord", kept)
+    assert inks.first_theme(known, kept, {}) == "nord"
+    assert inks.first_theme(known, kept, {"TEXTUAL_THEME": "none-such, carbon-light"}) == "carbon-light"
+    inks.keep_theme("nord", tmp_path / "none" / "there")  # a place that cannot be written keeps nothing

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from fake import NOW, START, WORK_S, FakeSupervisor, scene
 from msgspec import structs
+from textual.events import Key
 
 from carbontui import protocol, units
 from carbontui.text import situation
@@ -92,7 +93,7 @@ async def test_every_gpu_has_a_row_where_there_is_room(stage: Any) -> None:
     async with stage(gpus=8) as s:
         assert all(f" {i} H100 80GB" in s.text() for i in range(8))
     async with stage(gpus=8, size=(80, 24)) as s:
-        assert "8 × H100 80GB" in s.text() and "243–249 W each" in s.text()
+        assert "0-7 H100  246 249 243 246 249 243 246 249 / 250 W" in s.text()
 
 
 async def test_a_terminal_too_small_is_told_so(stage: Any) -> None:
@@ -548,7 +549,7 @@ async def test_the_sentence_of_a_pause_is_whole_and_so_is_the_key_that_ends_it(
         held = protocol.Override("pause", None, None, "anna@pts/2")
         s.fake.push(plan=plan, status=s.fake.status(override=held, reason=protocol.Reason("override", "paused")))
         await s.until(lambda: "Paused by anna" in s.text())
-        shown = " ".join(" ".join(s.text().splitlines()[:4]).split())
+        shown = " ".join(" ".join(s.text().splitlines()[:5]).split())
         assert "becomes unreachable." in shown and "r: resume the plan" in shown, shown
 
 
@@ -577,9 +578,10 @@ async def test_whether_the_screen_is_in_touch_is_seen_at_every_width(stage: Any)
     [
         ({"state": "waiting", "override": None}, "b: start it now"),
         ({"state": "paused", "override": None}, "b: run it now"),
+        ({"state": "running", "override": None}, "p: pause it"),
         ({"next": None}, "r: resume the plan"),
         ({"state": "running", "override": None, "guess": GUESS, "steps_total": None}, "g: plan with 5,000 steps"),
-        ({"next": protocol.Next(units.iso(NOW), "full")}, "next: full speed at 21:24, in 3 h 00 · r: resume the plan"),
+        ({"next": protocol.Next(units.iso(NOW), "full")}, "next: full speed at 21:24 · r: resume the plan"),
     ],
 )
 async def test_the_key_that_leads_on_is_named(stage: Any, fields: dict[str, Any], said: str) -> None:
@@ -656,3 +658,42 @@ async def test_boards_of_others_in_one_line_are_not_this_jobs_watts(stage: Any) 
         s.fake.push(status=s.fake.status(gpus=others, power_w=12.0))
         await s.until(lambda: "0 W of 5120 W this job's ~" in s.text() and "the rest other programs'" in s.text())
         assert any("the rest other programs'" in row for row in look.report(s.fake.snap.status))
+
+
+async def test_escape_and_a_letter_in_one_packet_both_arrive(stage: Any) -> None:
+    async with stage() as s:
+        await s.pilot.press("question_mark")
+        await s.until(lambda: "marks in charts" in s.text())
+        s.app.post_message(Key("alt+p", "p"))
+        await s.until(lambda: s.fake.commands and s.fake.commands[0].verb == "pause")
+
+
+async def test_the_work_alone_fills_the_charts_and_the_whole_comes_back(stage: Any) -> None:
+    def hours(s: Any) -> str:
+        return next(line for line in s.text().splitlines() if line.startswith("  UTC"))
+
+    async with stage() as s:
+        whole = hours(s)
+        await s.pilot.press("z")
+        await s.until(lambda: "zoom: the work" in s.text() and hours(s) != whole)
+        await s.pilot.press("z")
+        await s.until(lambda: "zoom: the whole" in s.text() and hours(s) == whole)
+
+
+async def test_a_tighter_budget_never_previews_a_later_end(stage: Any) -> None:
+    async with stage() as s:
+        early = units.iso(START + 1.2 * WORK_S)
+        s.fake.push(status=s.fake.status(finish_expected=early))
+        await s.until(lambda: s.dashboard.picture.status.finish_expected == early)
+        await s.pilot.press("left")
+        await s.until(lambda: s.dashboard.choice)
+        assert s.dashboard.choice.finish_s(START) < units.from_iso(early)
+
+
+async def test_a_headline_of_a_replay_can_be_read_before_the_next(stage: Any) -> None:
+    async with stage("demo") as s:
+        s.fake.push(status=s.fake.status(reason=protocol.Reason("no_zone", "another plan"), step=8888))
+        await s.until(lambda: s.dashboard.picture.status.step == 8888)
+        assert "another plan" not in s.text() and "8,888" not in s.text(), "a page is of one moment"
+        s.fake.push(status=s.fake.status(reason=protocol.Reason("no_zone", "it is held"), state="paused"))
+        await s.until(lambda: "it is held" in s.text())

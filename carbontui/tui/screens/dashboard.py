@@ -9,6 +9,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -20,7 +21,7 @@ from textual.events import Key, ScreenResume, ScreenSuspend
 from textual.screen import Screen
 from textual.widgets import Static
 
-from carbontui import link, protocol, units
+from carbontui import link, protocol
 from carbontui.tui import away, keys, notify, words
 from carbontui.tui.budget import BudgetChoice
 from carbontui.tui.feed import Connection, JobFeed, LogPiece, News
@@ -29,6 +30,7 @@ from carbontui.tui.screens import layout
 from carbontui.tui.screens.first_paint import Arrived, PaintsOnce
 from carbontui.tui.screens.overruling import Overruling, PendingOverride
 from carbontui.tui.screens.pages import OpensPages
+from carbontui.tui.screens.past import LearnsPast
 from carbontui.tui.target import Target
 from carbontui.tui.widgets.bottom import LogTail, PlanBrief, Summary
 from carbontui.tui.widgets.budget_slider import BudgetSlider
@@ -46,10 +48,9 @@ AGE_EVERY_S = 2.0
 NOTE_EVERY_S = 60.0
 PRINTED_ROWS = 20
 AWAY_SHOWN_S = 60.0
-PAST_BUCKETS = 240
 
 
-class Dashboard(PaintsOnce, OpensPages, Overruling):
+class Dashboard(PaintsOnce, OpensPages, LearnsPast, Overruling):
     """Draws the newest picture; sends what a key asks for; owns nothing."""
 
     AUTO_FOCUS = None
@@ -80,10 +81,9 @@ class Dashboard(PaintsOnce, OpensPages, Overruling):
         self.budget = BudgetChoice(self.feed.request, self._choice_changed)
         self.past: PastLevels | None = None
         self._overrides = PendingOverride(link.whoami())
-        self._covered = False
+        self._covered = self._zoomed = False
         self._monotonic = monotonic
         self._arrived_s = monotonic()
-        self._asked_past: tuple[object, ...] | None = ()
 
     @property
     def choice(self) -> Choice | None:
@@ -145,7 +145,7 @@ class Dashboard(PaintsOnce, OpensPages, Overruling):
             self._connected(news)
         else:
             self._arrived_s = self._monotonic()
-            self._show(news)
+            self._show(replace(news, zoomed=self._zoomed) if self._zoomed else news)
             self.call_after_refresh(self.first_look)
 
     def _connected(self, connection: Connection) -> None:
@@ -158,6 +158,8 @@ class Dashboard(PaintsOnce, OpensPages, Overruling):
             self.query_one(StatusLine).clear()
         elif connection.kind == "over" and self._until_over:
             self.app.exit(message=self.farewell())
+        elif connection.kind == "over":
+            self.run_worker(self._learn_ending(), group="ending", exclusive=True)
         self._show_state()
 
     def _hear(self, piece: LogPiece) -> None:
@@ -221,8 +223,10 @@ class Dashboard(PaintsOnce, OpensPages, Overruling):
                 self.refresh_bindings()
             self._show_state()
             self._show_charts()
-            for widget in (PriceStrip, PlanBrief, Numbers, WattRows):
+            for widget in (PriceStrip, WattRows):
                 self.query_one(widget).show(picture)
+            for told in (PlanBrief, Numbers):
+                self.query_one(told).show(self._headed(picture))
             self.query_one(StatusLine).show(picture.status.notices, words.last_event(picture))
             if picture.over:
                 self.query_one(Summary).show(picture)
@@ -248,7 +252,11 @@ class Dashboard(PaintsOnce, OpensPages, Overruling):
         for chart in self.query(TimeChart):
             chart.show_levels(picture, self.past, preview)
         for budgets in self.query(FrontierChart):
-            budgets.show_choice(picture, self.choice)
+            budgets.show_choice(self._headed(picture), self.choice)
+
+    def _headed(self, picture: Picture) -> Picture:
+        """What the headline says: one saving and one end on the whole page, also while that is held to be read."""
+        return picture if self.choice is not None else self.query_one(StateBar).picture or picture
 
     def _lay_out(self) -> None:
         """Set the heights that depend on the content; the rest is in the sheet."""
@@ -257,7 +265,7 @@ class Dashboard(PaintsOnce, OpensPages, Overruling):
             return
         width, height = self.size
         banner = bool(words.banner(picture.status, picture.series))
-        self.query_one(StateBar).styles.height = layout.state_rows(width, height) + banner - picture.over
+        self.query_one(StateBar).styles.height = layout.state_rows(width, height) + banner
         most = layout.boards_most(height)
         boards = self.query_one(WattRows)
         boards.with_heading = height >= 34
@@ -266,10 +274,11 @@ class Dashboard(PaintsOnce, OpensPages, Overruling):
         forecast.with_axis, forecast.with_legend = width < 64 or height < 21, height >= layout.LEGEND_FROM
         self.query_one(PriceStrip).display = picture.series.price is not None and height >= layout.LEGEND_FROM
         self.set_class(picture.over, "-over")
+        self.set_class(picture.status.state in ("failed", "lost"), "-failed")
         # a job without a journal has no series: its output is worth more than two empty charts
         self.set_class(picture.over and picture.series.watts is None, "-nocharts")
         summary = self.query_one(Summary)
-        summary.display, summary.brief = picture.over, height < 21
+        summary.display, summary.brief = picture.over, height < (30 if picture.status.state == "done" else 21)
         summary.styles.height = summary.wanted(picture, width)
 
     # --- the budget ---
@@ -329,6 +338,12 @@ class Dashboard(PaintsOnce, OpensPages, Overruling):
             self.budget.let_go()
             self.send("budget", {"budget": choice.budget})
 
+    def action_zoom(self) -> None:
+        self._zoomed = not self._zoomed
+        if self.picture is not None:
+            self._show(replace(self.picture, zoomed=self._zoomed))
+            self.answer("zoom: the work" if self._zoomed else "zoom: the whole time to the deadline")
+
     # --- leaving ---
 
     def action_detach(self) -> None:
@@ -363,37 +378,8 @@ class Dashboard(PaintsOnce, OpensPages, Overruling):
             return self.choice is not None
         if action == "table":
             return self.from_table or self._table is not None
-        if action in ("budget", "type_budget", "abilities", "plan"):
+        if action == "receipt":
+            return over and self.target.receipt is not None
+        if action in ("budget", "type_budget", "abilities", "plan", "zoom"):
             return not over
         return True
-
-    # --- the past ---
-
-    def _ask_past(self, picture: Picture) -> None:
-        """Request past levels: at the start and whenever the level has changed."""
-        status = picture.status
-        key = (status.level, status.state)
-        if self._asked_past is None or key == self._asked_past or picture.over:
-            return
-        self._asked_past = key
-        start = status.budget.start if status.budget else picture.series.watts.start if picture.series.watts else None
-        span = picture.now_s - units.from_iso(start) if start else 0.0
-        if span > 1.0:
-            self.run_worker(self._learn_past(span), group="past", exclusive=True)
-
-    async def _learn_past(self, span_s: float) -> None:
-        try:
-            answer = await self.feed.request(protocol.HistoryAsk(0, span_s, PAST_BUCKETS))
-        except link.RequestRefused as error:
-            self.answer(str(error), ok=False)  # an empty past must not pass for a job that did nothing
-            return
-        except link.LinkError:
-            return
-        assert isinstance(answer, protocol.HistoryAnswer)
-        if any(answer.kind):
-            self.past = PastLevels.of(answer)
-        else:
-            self._asked_past = None  # this supervisor keeps no levels: do not ask again
-        if self.target.over and self.target.status is not None:
-            self._show(offline(self.target.status, answer))
-        self._show_charts()

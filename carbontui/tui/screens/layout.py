@@ -27,7 +27,9 @@ def state_rows(width: int, height: int) -> int:
     """Rows of the state bar: a narrow one needs more of them for the same words, a tall one has them to spare."""
     if height >= ROOMY_FROM:
         return 4
-    return 3 if width >= 64 else 4
+    if width >= 64:
+        return 3 if width >= 104 or height < 21 else 4
+    return 5 if height >= 18 else 4
 
 
 def boards_most(height: int) -> int:

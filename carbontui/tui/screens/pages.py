@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual.screen import Screen
@@ -11,7 +13,8 @@ from textual.screen import Screen
 from carbontui import link, protocol
 from carbontui.tui.feed import JobFeed
 from carbontui.tui.picture import Picture
-from carbontui.tui.target import Target
+from carbontui.tui.screens.overruling import Answers
+from carbontui.tui.target import Form, Target
 from carbontui.tui.widgets.levels import PastLevels
 
 if TYPE_CHECKING:
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
     from carbontui.tui.widgets.cells import CellRow
 
 
-class OpensPages(Screen[str | None]):
+class OpensPages(Answers):
     """Names what the pages need of the dashboard."""
 
     target: Target
@@ -94,6 +97,26 @@ class OpensPages(Screen[str | None]):
         if self.picture is not None:
             request = None if question is None else partial(self.feed.request, question)
             self.app.push_screen(Read(title, rows, request, wide=wide))
+
+    def action_receipt(self, form: Form) -> None:
+        self.run_worker(self._receipt(form), group="receipt", exclusive=True)
+
+    async def _receipt(self, form: Form) -> None:
+        make, file = self.target.receipt, Path(f"carbontui-{self.target.job}.svg")
+        if make is None:
+            return
+        try:
+            text = await asyncio.to_thread(make, form)
+            if form == "svg":
+                await asyncio.to_thread(file.write_text, text, encoding="utf-8")
+        except (RuntimeError, OSError) as error:
+            self.answer(str(error), ok=False)
+            return
+        if form == "svg":
+            self.answer(f"written: {file}")
+        else:
+            self.app.copy_to_clipboard(text)
+            self.answer(f"the receipt was sent to the terminal's clipboard; else: carbontui receipt {self.target.job}")
 
     def action_table(self) -> None:
         if self.from_table:

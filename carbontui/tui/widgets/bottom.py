@@ -55,7 +55,7 @@ class PlanBrief(PictureCells):
         return [self.heading(width, self.TITLE, "w: all of it"), *rows[:room], *told][:height]
 
 
-_LABEL = 11
+_LABEL = 12
 _LEAST_OF_ALL = ("emitted", "avoided", "finish", "at")
 """Rows kept where space is scarce: how it ended is shown above, its last output below."""
 
@@ -64,6 +64,9 @@ class Summary(PictureCells):
     """Shown once the job is over; `brief`: only the most important rows."""
 
     brief = False
+    added: tuple[tuple[str, str], ...] = ()
+    """(label, text) that the job's report adds."""
+    has_receipt = False
 
     def wanted(self, picture: Picture, width: int) -> int:
         """Rows that it needs, heading included."""
@@ -73,18 +76,23 @@ class Summary(PictureCells):
         def of(field: str) -> str:
             return words.marked("", words.mark(picture.status, field))
 
-        return [row for row in summary(picture.status, of) if not self.brief or row[0] in _LEAST_OF_ALL]
+        status = picture.status
+        least = () if self.added else _LEAST_OF_ALL
+        rows = [*(row for row in summary(status, of) if not self.brief or row[0] in least), *self.added]
+        yours = "carbontui run ... -- python train.py"
+        return [*rows, ("now yours", yours)] if status.replayed and status.state == "done" else rows
 
     @staticmethod
     def _folded(text: str, width: int) -> list[str]:
         return textwrap.wrap(text, max(8, width - _LABEL)) or [""]
 
     def draw_picture(self, picture: Picture, width: int, height: int) -> list[CellRow]:
-        rows: list[CellRow] = [self.heading(width, "the job is over", "q leaves")]
+        keys = "y copies the receipt · m Markdown · v SVG" if self.has_receipt else ""
+        rows: list[CellRow] = [self.heading(width, "the job is over", keys)]
         saved = (picture.status.avoided_g or 0.0) > 0
         inks = {"avoided": "running"} if saved else {}
         for label, told in self._said(picture):
             for index, line in enumerate(self._folded(told, width)):
                 shown = label if index == 0 else ""
-                rows.append([(f" {shown:<9} ", "dim"), (line, inks.get(label, "text"))])
+                rows.append([(f" {shown:<10} ", "dim"), (line, inks.get(label, "text"))])
         return rows

@@ -1,7 +1,7 @@
 """Carbon intensity: the realised past, now, and the forecast with its band, each column in the colour of its level.
 
-Eighth blocks, because a slot is a step, up to the mean: solid below the band, dense within it, and dots above up to its
-upper end. A pause is hatched as well as coloured, so that it shows without colour.
+Eighth blocks, because a slot is a step: the mean is an edge, softly filled below, the band above it dots. A level shows
+without colour: full speed is solid, a cap dense, a pause hatched.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 
 from carbontui import protocol, units
+from carbontui.text import account
 from carbontui.tui import glyphs, words
 from carbontui.tui.picture import Picture
 from carbontui.tui.widgets.cells import CellRow, Ink, width_of
 from carbontui.tui.widgets.levels import held, planned, table
 from carbontui.tui.widgets.scale import GUTTER, TimeScale, eighths, means, window
-from carbontui.tui.widgets.timeline import Column, TimeChart, axis, plot, top_of, with_scale
+from carbontui.tui.widgets.timeline import FILL, Column, TimeChart, axis, base_of, plot, top_of, with_scale
 
 KIND_WORDS = {"full": "full", "cap": "capped", "duty": "part of the time", "pause": "stands still"}
 
@@ -33,14 +34,16 @@ class ForecastChart(TimeChart):
             told = "no grid data" if picture.over else "no grid data, so no shifting"
             return [*rows, [], [(" " * GUTTER + told, "dim")]]
         view = window(picture, width - GUTTER)
-        space = height - 1 - self.with_axis - self.with_legend
+        strip = picture.over and height >= 6
+        space = height - 1 - self.with_axis - self.with_legend - strip
         if space < 1:
             return rows
         now = view.column(picture.now_s)
-        columns, top = self._columns(picture, band, view, space)
+        columns, top, base = self._columns(picture, band, view, space)
         plotted = plot(columns, space, now)
         self._deadline(picture, plotted, view)
-        rows += with_scale(plotted, top)
+        rows += with_scale(plotted, top, base)
+        rows += [self._strip(picture, view)] if strip else []
         rows += [axis(view, now, over=picture.over)] if self.with_axis else []
         return [*rows, self._legend(picture, width)] if self.with_legend else rows
 
@@ -54,11 +57,12 @@ class ForecastChart(TimeChart):
         parts: list[tuple[str, Ink, str]] = [(block, "past", "so far")] if self.past or picture.over else []
         for kind in ("full", "cap", "duty"):
             shown = was if picture.over else ahead  # of a finished job, the watts are in these colours
-            parts += [(block, words.KIND_STYLE[kind], KIND_WORDS[kind])] if kind in shown else []
+            style = words.KIND_STYLE[kind]
+            parts += [(FILL[style], style, KIND_WORDS[kind])] if kind in shown else []
         parts += [] if plan or picture.over else [(block, "running", KIND_WORDS["full"])]
         parts += [(glyphs.HATCH, "hatch", KIND_WORDS["pause"])] if words.STILL & (ahead | was) else []
         if band is not None and band.lo_g != band.hi_g and not picture.over:
-            parts.append((f"{glyphs.DENSE}{glyphs.STIPPLE}", "past", "80 % band"))
+            parts.append((glyphs.STIPPLE, "past", "80 % band"))
         parts += [(glyphs.DOTTED, "dim", "deadline")] if plan else []
         if plan and units.from_iso(plan.finish) < window(picture, width - GUTTER).end_s:
             parts.append((block, "beyond", "after the end"))
@@ -70,28 +74,43 @@ class ForecastChart(TimeChart):
 
     def _columns(
         self, picture: Picture, band: protocol.Band, view: TimeScale, space: int
-    ) -> tuple[list[Column], float]:
+    ) -> tuple[list[Column], float, float]:
         start = units.from_iso(band.start)
-        low, mean, high = (means(v, start, band.step_s, view) for v in (band.lo_g, band.mean_g, band.hi_g))
+        mean, high = (means(v, start, band.step_s, view) for v in (band.mean_g, band.hi_g))
         now = view.column(picture.now_s)
         future_high = [h for h in high[now:] if h is not None] if now >= 0 else []
-        top = top_of([m for m in mean if m is not None] + future_high)
+        known = [m for m in mean if m is not None]
+        top = top_of(known + future_high)
+        base = base_of(known, top)
         ahead = planned(self.preview or picture.plan, view, picture.now_s)
         # without a plan nothing is held back: the job runs throughout
         unplanned = "running" if picture.plan is None and not picture.over else "beyond"
         columns = []
         for x, value in enumerate(mean):
-            tall = eighths(value, top, space)
-            if x < now:
-                kind = held(picture, self.past, view.time(x) + view.span_s / 2)
-                columns.append(Column(tall, tall, 0, "past", kind in words.STILL))
+            tall = eighths(value, top, space, base)
+            if x < now or picture.over:
+                kind = held(picture, self.past, view.time(x) + view.span_s / 2) if x <= now else None
+                columns.append(Column(tall, 0, "past", kind in words.STILL, metered=True))
                 continue
             info = ahead[x]
             ink = words.KIND_STYLE[info.kind] if info else unplanned
             still = info is not None and info.kind in words.STILL
-            least = tall if low[x] is None else eighths(low[x], top, space)
-            columns.append(Column(tall, tall, eighths(high[x], top, space), ink, still, least))
-        return columns, top
+            columns.append(Column(tall, eighths(high[x], top, space, base), ink, still))
+        return columns, top, base
+
+    def _strip(self, picture: Picture, view: TimeScale) -> CellRow:
+        """What it did, beneath the grid as it was."""
+        cells: CellRow = [(f"{'ran':>{GUTTER - 1}} ", "dim")]
+        end = view.column(picture.now_s)
+        for x in range(view.columns):
+            kind = held(picture, self.past, view.time(x) + view.span_s / 2) if x <= end else None
+            if kind is None:
+                cells.append((" ", "text"))
+            elif kind in words.STILL:
+                cells.append((glyphs.HATCH, "hatch"))
+            else:
+                cells.append((FILL[words.KIND_STYLE[kind]], words.KIND_STYLE[kind]))
+        return cells
 
     def _deadline(self, picture: Picture, plotted: list[list[tuple[str, Ink]]], view: TimeScale) -> None:
         """A dotted line where the budget ends, behind the columns."""
@@ -109,6 +128,8 @@ class ForecastChart(TimeChart):
             right = f"{band.zone} · {words.SIGNALS.get(band.signal, band.signal)}"
             if band.how != "forecast":
                 right += f" · {band.how}"
+            if (off := account.forecast_off(picture.status)) and len(right) + len(off) + 40 <= width:
+                right += f" · {off}"
         left = "carbon intensity" if width >= 44 else "carbon"
         if now is not None and math.isfinite(now.value_g_per_kwh):
             left += f"  {words.marked(f'{now.value_g_per_kwh:.0f} g/kWh', words.mark(picture.status, 'intensity'))}"

@@ -63,17 +63,20 @@ class FrontierChart(PictureCells):
         high = max(grams)
         # a smaller scale would show a negligible difference as a cliff
         low = min(*grams, high * (1 - _LEAST_SPAN))
+        ends = figures.grams(high), figures.grams(low)
+        if ends[0] == ends[1]:
+            ends = ends[0], figures.signed(low - high, figures.grams)  # what sets them apart
         dots = _dots(frontier, columns, lines, low, high)
         plotted = _curve(dots, columns, lines)
         for index, glyph, ink in self._marks(frontier):
             x, y = dots[index]
             plotted[round(y) // 4][round(x) // 2] = (glyph, ink)
         for y, cells in enumerate(plotted):
-            label = figures.grams(high) if y == 0 else figures.grams(low) if y == lines - 1 else ""
+            label = ends[0] if y == 0 else ends[1] if y == lines - 1 else ""
             rows.append([(f"{label:>{_GUTTER - 1}} ", "dim"), *cells])
         gap = columns - len(first) - len(last)
-        ends = f"{first}{' ' * gap}{last}" if gap > 1 else first
-        return [*rows, [(f"{'done':>{_GUTTER - 1}} ", "dim"), (ends, "dim")]]
+        times = f"{first}{' ' * gap}{last}" if gap > 1 else first
+        return [*rows, [(f"{'done':>{_GUTTER - 1}} ", "dim"), (times, "dim")]]
 
     def _marks(self, frontier: protocol.Frontier) -> list[tuple[int, str, str]]:
         marks, picked = [], self.choice.index if self.choice else None

@@ -35,7 +35,8 @@ class TimeScale:
 
 
 def window(picture: Picture, columns: int) -> TimeScale:
-    """The whole job from its start to its deadline; without a plan, the span of the grid data."""
+    """The whole job from its start to its deadline, or where the picture is zoomed the work alone; without a plan, the
+    span of the grid data."""
     now = picture.now_s
     band, plan, budget, watts = (
         picture.series.intensity,
@@ -57,7 +58,11 @@ def window(picture: Picture, columns: int) -> TimeScale:
     elif band is not None:
         end = max(end, min(units.from_iso(band.start) + len(band.mean_g) * band.step_s, now + 24 * 3600))
     frontier = picture.frontier
-    if frontier and frontier.points and budget is not None and not picture.over:
+    if picture.zoomed and plan is not None:
+        # the work with a margin, in coarse steps so that the axis stays
+        done = units.from_iso(plan.finish)
+        end = now + math.ceil(max(1800.0, (done - now) * 1.15) / 900.0) * 900.0
+    elif frontier and frontier.points and budget is not None and not picture.over:
         # room for every budget on the slider, so that moving it never moves the axis
         end = max(end, units.from_iso(budget.start) + frontier.points[-1].finish_s)
     whole = max(end - start, 60.0)
@@ -107,6 +112,12 @@ def nice_top(value: float) -> float:
     return next(m * power for m in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if m * power >= value * 0.9999)
 
 
+def nice_base(value: float) -> float:
+    """The next multiple of 50 at or below, or of 10 for less."""
+    step = 50.0 if value >= 100.0 else 10.0
+    return math.floor(value / step) * step
+
+
 def hours(view: TimeScale) -> list[tuple[int, str]]:
     """(column, label) of the time axis in local time, at least a dozen cells apart; midnight carries the day."""
     every = next((s for s in _LABEL_EVERY_S if s / view.span_s >= 9), _LABEL_EVERY_S[-1])
@@ -122,8 +133,8 @@ def hours(view: TimeScale) -> list[tuple[int, str]]:
     return labels
 
 
-def eighths(value: float | None, top: float, rows: int) -> int:
+def eighths(value: float | None, top: float, rows: int, base: float = 0.0) -> int:
     """Height of a column in eighths of a cell; anything above zero shows."""
-    if value is None or value <= 0 or top <= 0:
+    if value is None or value <= 0 or top <= base:
         return 0
-    return max(1, min(rows * 8, round(value / top * rows * 8)))
+    return max(1, min(rows * 8, round((value - base) / (top - base) * rows * 8)))

@@ -35,7 +35,7 @@ class SiteChart(Cells):
         for drawn, most in zip(kilo, cap, strict=True):
             tall = eighths(drawn, top, space)
             over = most is not None and drawn is not None and drawn * 1e3 > most * (1 + 1e-6)
-            bars.append(Column(tall, tall, 0, "warning" if over else "running"))
+            bars.append(Column(tall, 0, "warning" if over else "running", metered=True))
         plotted = plot(bars, space, None)
         for x, most in enumerate(cap):
             if most:

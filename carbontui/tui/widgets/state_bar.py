@@ -4,6 +4,7 @@ the numbers are not real."""
 from __future__ import annotations
 
 import textwrap
+import time
 
 from rich.cells import set_cell_size
 
@@ -14,6 +15,8 @@ from carbontui.tui.picture import Picture
 from carbontui.tui.widgets.cells import CellRow, Cells, spread, width_of
 
 _NAME_LEAST = 8
+READ_S = 3.0
+"""A headline of a replay stands at least this long."""
 
 
 class StateBar(Cells):
@@ -21,14 +24,27 @@ class StateBar(Cells):
 
     picture: Picture | None = None
     connection = Connection("connecting")
+    _since_s = 0.0
     age = ""
     error = ""
     """Of a failed job, the last line of its traceback."""
     readonly = False
 
     def show(self, picture: Picture | None, connection: Connection, age_s: float) -> None:
-        self.picture, self.connection, self.age = picture, connection, words.age(age_s)
+        self.connection, self.age = connection, words.age(age_s)
+        now_s = time.monotonic()
+        if not self._still_read(picture, now_s):
+            self.picture, self._since_s = picture, now_s
         self.redraw()
+
+    def _still_read(self, picture: Picture | None, now_s: float) -> bool:
+        """Whether what stands there is to stay a while: a replay plans every second or two, faster than one reads."""
+        shown = self.picture
+        if shown is None or picture is None or picture.series.replay_speed is None or now_s - self._since_s >= READ_S:
+            return False
+        old, new = shown.status, picture.status
+        applied = (one.situation and one.situation.applied for one in (old, new))
+        return old.state == new.state and len(set(applied)) == 1 and old.override == new.override
 
     def draw(self, width: int, height: int) -> list[CellRow]:
         picture = self.picture
@@ -80,40 +96,41 @@ class StateBar(Cells):
         return ("read only" if self.readonly else "live"), "dim"
 
     def _rest(self, width: int, rows: int) -> list[CellRow]:
-        """What it saves, until when, and one key; then the reason in what is left."""
-        told = self.why()
-        if rows < 2:
-            return [self._verdict(width)]
-        return [self._verdict(width), *(self._sentence(line) for line in _wrapped(told, width - 4, rows - 1))]
+        """What it saves, until when, and one key, on two rows where one is too narrow; then the reason in what is
+        left."""
+        first, second = self._verdict(width)
+        head: list[CellRow] = [first, [(f"   {second}", "text")]] if second and rows > 2 else [first]
+        space = rows - len(head)
+        return [*head, *(self._sentence(line) for line in _wrapped(self.why(), width - 4, space))]
 
     def why(self) -> str:
         assert self.picture is not None
         return self.error or situation.why(self.picture.status, self.picture.plan)
 
-    def _verdict(self, width: int) -> CellRow:
+    def _verdict(self, width: int) -> tuple[CellRow, str]:
+        """The row; and when the next change comes, where that did not fit."""
         picture = self.picture
         assert picture is not None
-        status = picture.status
-        said = account.verdict(status)
+        status, said = picture.status, account.verdict(picture.status)
         row: CellRow = [("   ", "text")]
         ink = "running" if "−" in said else "warning" if "+" in said else "strong"
         row += [(said, ink)] if said else []
+        coming = brief = done = ""
         if picture.over:
-            later = [f"ended {account.in_time(status)}"]
+            choices: tuple[tuple[str, ...], ...] = ((f"ended {account.in_time(status, brief=True)}",),)
         else:
             coming = situation.next_change(status, picture.plan, picture.now_s)
             brief = coming.rpartition(", in ")[0] or coming  # cut short, 'in 4 h 36' would read as 'in 4 h'
             done = f"done {situation.finish(status, picture.now_s)}" if status.finish_expected else ""
             key = "" if self.readonly or self.connection.kind != "live" else words.way_on(status)
-            kept = next(
-                (some for some in ((done, coming, key), (done, brief, key), (brief, key), (done, key), (key,))
-                 if width_of(row) + sum(len(one) + 3 for one in some if one) <= width),
-                (),
-            )  # fmt: skip
-            later = list(kept)
-        for one in filter(None, later):
+            choices = (done, coming, key), (coming, key), (done, brief, key), (brief, key), (done, key), (key,), ()
+        kept = next(
+            (some for some in choices if width_of(row) + sum(len(one) + 3 for one in some if one) <= width), choices[-1]
+        )
+        for one in filter(None, kept):
             row.append((f" · {one}" if len(row) > 1 else one, "text"))
-        return row
+        told = picture.over or any(one and one in kept for one in (coming, brief, done))
+        return row, "" if told else brief or done
 
     @staticmethod
     def _sentence(line: str) -> CellRow:
@@ -123,7 +140,7 @@ class StateBar(Cells):
 def _wrapped(text: str, width: int, rows: int) -> list[str]:
     """In that many rows at most. What is too long for them ends with a clause where one ends in the last row's second
     half: 'after 275 ...' makes a reader guess at the unit."""
-    lines = textwrap.wrap(text, width, max_lines=rows, placeholder=" …")
+    lines = textwrap.wrap(text, width, max_lines=rows, placeholder=" …") if rows > 0 else []
     if lines and lines[-1].endswith(" …"):
         end = max(lines[-1].rfind(mark) for mark in (", ", "; "))
         if end >= width // 2:

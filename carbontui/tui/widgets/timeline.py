@@ -11,20 +11,22 @@ from carbontui.tui import glyphs
 from carbontui.tui.picture import Picture
 from carbontui.tui.widgets.cells import CellRow, Ink, PictureCells
 from carbontui.tui.widgets.levels import PastLevels
-from carbontui.tui.widgets.scale import GUTTER, TimeScale, hours, means, nice_top, window
+from carbontui.tui.widgets.scale import GUTTER, TimeScale, hours, means, nice_base, nice_top, window
+
+FILL = {"running": glyphs.BAR[8], "capped": glyphs.DENSE}
+"""What fills a column below its edge: a level shows by its shape as well."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column, heights in eighths of a cell: `solid` and `soft` make the bar. A band reaches from `low` within the
-    bar to `band` above it."""
+    """One column, heights in eighths of a cell: its `edge` at `tall`, filled below; a band reaches up to `band`. Only
+    what is `metered` is filled in full colour."""
 
-    solid: int = 0
-    soft: int = 0
+    tall: int = 0
     band: int = 0
     ink: str = "past"
     hatched: bool = False
-    low: int = 1 << 30
+    metered: bool = False
 
 
 class TimeChart(PictureCells):
@@ -45,27 +47,18 @@ def plot(columns: list[Column], rows: int, now: int | None) -> list[list[tuple[s
 
 def _cell(column: Column, row: int, is_now: bool) -> tuple[str, Ink]:
     base = row * 8
-    soft_ink = f"{column.ink}-soft"
-    if column.solid >= base + 8:
-        char, ink = glyphs.DENSE if column.low <= base else glyphs.BAR[8], column.ink
-    elif column.soft >= base + 8:
-        # the lower edge of the band runs through a cell that the mean fills
-        char, ink = (
-            (glyphs.BAR[column.solid - base], f"{column.ink}/{soft_ink}")
-            if column.solid > base
-            else (glyphs.BAR[8], soft_ink)
-        )
-    elif column.soft > base:
-        whole = column.soft if column.solid <= base else max(column.solid, column.soft)
-        char = glyphs.BAR[whole - base]
-        ink = column.ink if column.solid > base else soft_ink
-        if column.hatched:
-            ink = f"{ink}/hatch-back"
+    ink = column.ink if column.metered else f"{column.ink}-soft"
+    if column.tall >= base + 8:
+        char = FILL.get(column.ink, glyphs.BAR[8])
+        # the uppermost full cell is the edge where nothing stands above it
+        ink = column.ink if column.tall == base + 8 else ink
+    elif column.tall > base:
+        char, ink = glyphs.BAR[column.tall - base], column.ink
+        ink = f"{ink}/hatch-back" if column.hatched else ink
     elif column.hatched:
         char, ink = glyphs.HATCH, "hatch"
-    elif column.band > base:
-        # dots, so that the visible height is that of the mean
-        char, ink = (glyphs.STIPPLE, "past") if column.band >= base + 4 else (" ", "text")
+    elif column.band >= base + 4:
+        char, ink = glyphs.STIPPLE, "past"
     else:
         char, ink = " ", "text"
     if is_now:
@@ -74,20 +67,26 @@ def _cell(column: Column, row: int, is_now: bool) -> tuple[str, Ink]:
     return char, ink
 
 
-def with_scale(plotted: list[list[tuple[str, Ink]]], top: float) -> list[CellRow]:
-    """The plot with its scale in the gutter, round values only."""
+def with_scale(plotted: list[list[tuple[str, Ink]]], top: float, base: float = 0.0) -> list[CellRow]:
+    """The plot with its scale in the gutter: its top, a middle, and where it begins if that is not at zero."""
     rows = len(plotted)
-    labels = {0: top}
-    # one more label where a row's upper edge is a round number, as near to the middle as possible
-    middle = sorted(range(2, rows - 1), key=lambda y: abs(2 * y - rows))
-    round_one = next((y for y in middle if (top * (rows - y) / rows) % 10 == 0), None)
-    if round_one is not None:
-        labels[round_one] = top * (rows - round_one) / rows
-    framed: list[CellRow] = []
-    for y, cells in enumerate(plotted):
-        label = f"{labels[y]:.0f}" if y in labels else ""
-        framed.append([(f"{label:>{GUTTER - 1}} ", "dim"), *cells])
-    return framed
+    form = ".0f" if top >= 20 else ".1f"
+    labels = {0: f"{top:{form}}"}
+    # the middle: where a row's upper edge is the roundest number, else halfway
+    inner = sorted(range(1, rows), key=lambda y: abs(2 * y - rows))
+    values = {y: base + (top - base) * (rows - y) / rows for y in inner[: max(0, rows - 2)]}
+    if values:
+        middle = next((y for y in values if values[y] % 10 == 0), inner[0])
+        labels[middle] = f"{values[middle]:{form}}"
+    if base and rows > 2:
+        labels[rows - 1] = f"{base:{form}}{glyphs.BROKEN}"
+    return [[(f"{labels.get(y, ''):>{GUTTER - 1}} ", "dim"), *cells] for y, cells in enumerate(plotted)]
+
+
+def base_of(values: list[float], top: float) -> float:
+    """Where the axis begins: at zero, unless all values lie in its upper part and would look flat."""
+    low = min(values, default=0.0)
+    return nice_base(low * 0.9) if low > 0.4 * top else 0.0
 
 
 def axis(view: TimeScale, now: int | None, *, over: bool = False) -> CellRow:

@@ -47,10 +47,10 @@ class WattChart(TimeChart):
                 tall = eighths(metered[x], top, space)
                 at_s = picture.now_s if x == now else view.time(x) + view.span_s / 2
                 kind = held(picture, self.past, at_s)
-                columns.append(Column(tall, tall, 0, words.KIND_STYLE[kind] if kind else "running"))
+                columns.append(Column(tall, 0, words.KIND_STYLE[kind] if kind else "running", metered=True))
             elif info is not None and x >= now:
                 tall = eighths(info.power_w, top, space)
-                columns.append(Column(0, tall, 0, words.KIND_STYLE[info.kind]))
+                columns.append(Column(tall, 0, words.KIND_STYLE[info.kind]))
             else:
                 columns.append(Column())
         plotted = plot(columns, space, now)

@@ -7,6 +7,7 @@ from carbontui.text import figures, marks
 from carbontui.text.situation import OTHERS
 from carbontui.tui import glyphs, words
 from carbontui.tui.picture import Picture
+from carbontui.tui.widgets import boards
 from carbontui.tui.widgets.cells import CellRow, PictureCells, spread
 
 
@@ -51,7 +52,8 @@ class WattRows(PictureCells):
                         row += [*_padded(self._board(status, index, gpus[index], half, top), half), ("  ", "text")]
                 rows.append(row)
             return rows
-        return [self._together(gpus, width)]
+        shared = any(gpu.own_w is not None for gpu in gpus)
+        return [self._shared(gpus, width) if shared else boards.line(gpus, width)]
 
     def _host(self, status: protocol.Status) -> str:
         return f"{words.marked(figures.watts(status.power_w), words.mark(status, 'power_w'))} for CPU and memory"
@@ -67,7 +69,7 @@ class WattRows(PictureCells):
         numbers = f" {watts:>4} / {limit:>4} W {mark}"
         if gpu.own_w is not None:  # others use it too: how much of its draw is this job's
             numbers = f" {gpu.own_w:>4.0f} of {watts:>4} W {marks.ESTIMATED}"
-        busy = "" if gpu.util is None or width < 66 else f" {figures.percent(gpu.util):>5}"
+        busy = "" if gpu.util is None or width < 58 else f" {figures.percent(gpu.util):>5}"
         memory = "" if gpu.memory_used_b is None or width < 76 else f" {gpu.memory_used_b / 2**30:>5.1f} GiB"
         space = width - len(label) - len(numbers) - len(busy) - len(memory)
         still = status.state in ("paused", "unloaded", "waiting")
@@ -93,19 +95,12 @@ class WattRows(PictureCells):
                 cells[min(width - 1, max(0, round(watts / top * width) - 1))] = (glyphs.TICK, tick_ink)
         return cells
 
-    def _together(self, gpus: tuple[protocol.Gpu, ...], width: int) -> CellRow:
-        powers = [g.power_w if g.own_w is None else g.own_w for g in gpus if g.power_w is not None]
-        limits = [g.limit_w for g in gpus if g.limit_w is not None]
-        blind, lead = len(gpus) - len(powers), (f" {len(gpus)} × {_short(gpus[0].name)}  ", "dim")
-        each = f"{min(powers):.0f}–{max(powers):.0f} W each" if powers else "watts unknown"
-        each += f", {blind} unknown" if powers and blind else ""
-        if any(gpu.own_w is not None for gpu in gpus) and not blind:
-            drawn = figures.watts(sum(gpu.power_w or 0.0 for gpu in gpus))
-            told = words.marked(f"{figures.watts(sum(powers))} of {drawn} this job's", marks.ESTIMATED)
-            return spread(width, [lead, (told, "text")], [(OTHERS, "dim")])
-        limit = f" / {figures.watts(sum(limits))}" if limits and len(limits) == len(gpus) else ""
-        total = figures.watts(sum(powers)) if powers and not blind else "–"
-        return spread(width, [lead, (f"{total}{limit}", "text")], [(each, "dim")])
+    def _shared(self, gpus: tuple[protocol.Gpu, ...], width: int) -> CellRow:
+        own = sum((gpu.power_w if gpu.own_w is None else gpu.own_w) or 0.0 for gpu in gpus)
+        drawn = figures.watts(sum(gpu.power_w or 0.0 for gpu in gpus))
+        told = words.marked(f"{figures.watts(own)} of {drawn} this job's", marks.ESTIMATED)
+        lead = (f" {len(gpus)} × {_short(gpus[0].name)}  ", "dim")
+        return spread(width, [lead, (told, "text")], [(OTHERS, "dim")])
 
 
 def _short(name: str) -> str:

@@ -30,6 +30,7 @@ from carbontui.text import figures
 from carbontui.tui.jobs_feed import Seen
 from carbontui.tui.target import Target
 from carbontui.verbs.support.command import Failure
+from carbontui.verbs.support.endings import target_of
 from carbontui.verbs.support.grid_data import settings_of, sure_zone
 from carbontui.verbs.support.remote import RemoteJobs
 
@@ -89,7 +90,7 @@ class StationWatch:
         job = store.named(name)
         if job is None or job.foreign:
             return None
-        target = Target.of(job)
+        target = target_of(job)
         if target.over and not job.live:
             self._over[name] = target
         return target

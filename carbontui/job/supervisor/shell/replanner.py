@@ -17,7 +17,16 @@ from carbontui import protocol, units
 from carbontui.job import budget as budgets
 from carbontui.job.journal import Journal
 from carbontui.job.supervisor.core.advance import PlanFailed, PlanMade
-from carbontui.job.supervisor.core.planning import answers, finish, machine, plan_request, problem, site_plan
+from carbontui.job.supervisor.core.planning import (
+    answers,
+    expected_end,
+    finish,
+    machine,
+    plan_request,
+    problem,
+    site_plan,
+)
+from carbontui.job.supervisor.core.planning.course import if_planned
 from carbontui.job.supervisor.core.planning.plan_request import PlanRequest
 from carbontui.job.supervisor.core.state import forbidden, plan
 from carbontui.job.supervisor.core.state.inputs import Inputs
@@ -182,8 +191,12 @@ class Replanner:
         self.journal.keep("plan", plan.to_kept(new))
         view = new.view
         gap = view.certificate.gap if view.certificate else None
-        used_g = state.totals.gco2_g if state.totals.wall_kwh > 0 else 0.0
-        grams = {"gco2_g": view.gco2_g, "whole_g": None if used_g is None else used_g + view.gco2_g}
+        grams: dict[str, float | None] = {"gco2_g": view.gco2_g}
+        state, inputs = self.door.state, self.look()
+        if (
+            end := expected_end.statement(state, inputs, if_planned(state, inputs, state.allowances.cap_w))[1]
+        ) is not None:
+            grams |= {"whole_g": end.gco2_g, "whole_lo_g": end.gco2_lo_g, "whole_hi_g": end.gco2_hi_g}
         facts = {"levels": view.levels, "start": view.start, **grams, "finish": view.finish, "gap": gap}
         self.recorder.event("plan", why=why, **facts)
 

@@ -13,8 +13,8 @@ from carbontui import protocol, units
 from carbontui.grid.feed import Feed
 from carbontui.job.supervisor.core.state.inputs import Inputs, Rank
 from carbontui.job.supervisor.record.accounting import Accounting
-from carbontui.job.supervisor.shell import bound_clock
 from carbontui.job.supervisor.shell.actuators import Actuators
+from carbontui.job.supervisor.shell.bound_clock import BoundClock
 from carbontui.job.supervisor.shell.core_wait import CoreWait
 from carbontui.job.supervisor.shell.door import Door
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
@@ -44,6 +44,7 @@ class Sensors:
     _core_wait: CoreWait = field(default_factory=CoreWait)
     _core_wait_s: float = 0.0
     _scheduler_watch: SchedulerWatch = field(init=False)
+    _bound_clock: BoundClock = field(default_factory=BoundClock)
 
     def __post_init__(self) -> None:
         state = self.door.state
@@ -54,7 +55,7 @@ class Sensors:
         """Start a new tick: measure the time since the last one."""
         wall, mono, clock = time.time(), time.monotonic(), self.door.state.clock
         heard = [mono - peer.heard_mono_s for peer in self.server.ranks]
-        bound_clock.bind(self.door.state, min(heard, default=None), wall)
+        self._bound_clock.look(self.door.state, min(heard, default=None), wall)
         now = clock.at_wall(wall)
         dt_wall = mono - self._last_mono
         # elapsed time, unaffected by a clock that was set

@@ -70,8 +70,12 @@ def known_levels(state: JobState, inputs: Inputs) -> Known:
 
 
 def in_force(state: JobState) -> Level:
-    """What is in force; of a pause that is still to take hold, the pause."""
-    return state.decision.level if state.decision.state == "pausing" else state.decision.applied
+    """What is in force; of a pause that is still to take hold, the pause; of a command that has yet to come to its
+    first step, the level that is ready for it."""
+    decided = state.decision
+    ready = decided.state == "running" and decided.refused is None and state.clock.stood is not None
+    coming = decided.state == "pausing" or (ready and state.progress.step == 0)
+    return decided.level if coming else decided.applied
 
 
 def follows_plan(state: JobState, inputs: Inputs) -> bool:

@@ -1,0 +1,79 @@
+"""What a dashboard asks for besides the present: the levels that held, and the ending of a job that is over."""
+
+from __future__ import annotations
+
+import asyncio
+
+from carbontui import link, protocol, units
+from carbontui.tui.feed import JobFeed
+from carbontui.tui.loglines import error_in
+from carbontui.tui.picture import Picture, offline
+from carbontui.tui.screens.overruling import Answers
+from carbontui.tui.target import Target
+from carbontui.tui.widgets.bottom import Summary
+from carbontui.tui.widgets.levels import PastLevels
+from carbontui.tui.widgets.state_bar import StateBar
+
+PAST_BUCKETS = 240
+
+
+class LearnsPast(Answers):
+    """Names what it needs of the dashboard."""
+
+    target: Target
+    feed: JobFeed
+    picture: Picture | None
+    past: PastLevels | None
+    _covered: bool
+    _asked_past: tuple[object, ...] | None = ()
+
+    def _show(self, picture: Picture) -> None:
+        raise NotImplementedError
+
+    def _draw(self, picture: Picture, *, anew: bool) -> None:
+        raise NotImplementedError
+
+    def _show_charts(self) -> None:
+        raise NotImplementedError
+
+    async def _learn_ending(self) -> None:
+        """What its report and its output say of a job that is over."""
+        summary, read = self.query_one(Summary), self.target.read_log
+        summary.has_receipt = self.target.receipt is not None
+        if self.picture is not None and self.picture.status.state == "failed" and read is not None:
+            self.query_one(StateBar).error = await asyncio.to_thread(error_in, read)
+        if not self.target.over:
+            await self._learn_past(1.0)
+        if self.target.ending is not None:
+            summary.added = await asyncio.to_thread(self.target.ending)
+        if self.picture is not None and not self._covered:
+            self._draw(self.picture, anew=True)
+
+    def _ask_past(self, picture: Picture) -> None:
+        """Request past levels: at the start and whenever the level has changed."""
+        status = picture.status
+        key = (status.level, status.state)
+        if self._asked_past is None or key == self._asked_past or picture.over:
+            return
+        self._asked_past = key
+        start = status.budget.start if status.budget else picture.series.watts.start if picture.series.watts else None
+        span = picture.now_s - units.from_iso(start) if start else 0.0
+        if span > 1.0:
+            self.run_worker(self._learn_past(span), group="past", exclusive=True)
+
+    async def _learn_past(self, span_s: float) -> None:
+        try:
+            answer = await self.feed.request(protocol.HistoryAsk(0, span_s, PAST_BUCKETS))
+        except link.RequestRefused as error:
+            self.answer(str(error), ok=False)  # an empty past must not pass for a job that did nothing
+            return
+        except link.LinkError:
+            return
+        assert isinstance(answer, protocol.HistoryAnswer)
+        if any(answer.kind):
+            self.past = PastLevels.of(answer)
+        else:
+            self._asked_past = None  # this supervisor keeps no levels: do not ask again
+        if self.target.over and self.target.status is not None:
+            self._show(offline(self.target.status, answer))
+        self._show_charts()
