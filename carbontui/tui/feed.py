@@ -150,8 +150,6 @@ class JobFeed:
         while True:
             try:
                 answer = await wire.request(protocol.LogRead(0, offset, err=err))
-            except link.RequestRefused:
-                return
             except link.NoAnswer:
                 continue
             except link.LinkError:
