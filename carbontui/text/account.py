@@ -187,6 +187,8 @@ def estimate_rows(estimate: protocol.Estimate) -> list[tuple[str, str]]:
         rows.append(("drifting", f"{_drift(estimate)}: no further drift is covered"))
     if estimate.core_wait >= BUSY:
         rows.append(("busy", f"{_busy(estimate)}; the interval covers from none to twice as many other programs"))
+    else:
+        rows.append(("load", "a core was free while it was timed, which is assumed of the rest: a crowd takes longer"))
     return rows
 
 

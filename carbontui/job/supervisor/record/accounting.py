@@ -30,6 +30,8 @@ from carbontui.power.metering.meter import Increment, Meter
 HOST = "host"
 """The device name of the host constant in the journal's energy rows."""
 PRICE = "price"
+REVISED_MOST_S = 60 * 86400.0
+"""No grid value is revised later than this; also bounds the request after a clock was set by years."""
 ESTIMATED = frozenset({"cpu", "dram", HOST, IDLE})
 CLOCK_S = 30.0
 """A wall clock that is off by more than this, beside the monotonic one, has been set (or the machine slept)."""
@@ -43,8 +45,7 @@ def is_board(device: str) -> bool:
     return device.partition("@")[0] not in ESTIMATED
 
 
-@dataclass(frozen=True, slots=True)
-class CarriedOver:
+class CarriedOver(NamedTuple):
     """Sums of the rows of a lost journal; None: unknown. `energy_cost` is without rent."""
 
     gco2_g: float | None = 0.0
@@ -77,7 +78,7 @@ class Accounting:
     price: accounts.Bins = field(default_factory=accounts.Bins)
     held_s: float = 0.0
     """Job seconds during which GPUs were held, for rent."""
-    carried_over: CarriedOver = CarriedOver()
+    carried_over: CarriedOver = field(default_factory=CarriedOver)
     revision: Revision | None = None
     """The newest revision that this process has booked."""
     idle_w: Mapping[str, float] = field(default_factory=dict)
@@ -127,9 +128,8 @@ class Accounting:
     def keep(self) -> None:
         """Write what a successor cannot read from the rows into the journal, in one transaction with them."""
         facts = {"ledger": self.ledger.to_dict(), "meter": self.meter.to_dict(self.boot_id), "held_s": self.held_s}
-        facts |= {"attempt": self.options.attempt, "lived": asdict(self.lived)}
-        before = (self.carried_over.gco2_g, self.carried_over.energy_cost)
-        self.journal.keep("books", {**facts, "before": before})
+        facts |= {"attempt": self.options.attempt, "lived": asdict(self.lived), "before": self.carried_over}
+        self.journal.keep("books", facts)
 
     def carry(self, gco2_g: float | None, cost: float | None, gpus: int) -> None:
         """The journal's rows are lost: continue from their sums. `cost` includes rent."""
@@ -147,26 +147,19 @@ class Accounting:
     # --- joules ---
 
     def meter_samples(self, samples: Iterable[Sample], state: str, watched: frozenset[str]) -> None:
-        """Convert samples of the agent to joules, without boards that the job does not use."""
+        """Convert samples of the agent to joules, without boards that the job does not use. What CPU and memory drew
+        until the job's share was known is split by it afterwards."""
         for sample in samples:
-            if sample.uuid in watched or not is_board(sample.uuid):
+            known = sample.share is not None or sample.uuid not in self.meter.devices
+            if sample.uuid in watched or (known and not is_board(sample.uuid)):
                 self._share[sample.uuid] = sample.share
                 if sample.uuid not in self.meter.devices and (first := self.first_counts.before(sample)) is not None:
                     self.meter.add(first)
                 self._book(self.meter.add(sample), state)
 
-    def disown(self, devices: Iterable[str]) -> float:
-        """Subtract what was booked for boards that turned out not to be the job's; returns the joules.
-
-        Before the training has named its boards all visible ones are counted. What a full disk prevents is retried by
-        the next call.
-        """
-        self.write(everything=True)
-        both = [name for device in devices for name in (device, f"{IDLE}@{device}")]
-        return sum(self.take_back(name, self.journal.disown(name)) for name in both)
-
     def take_back(self, device: str, rows: list[tuple[float, float, str, str]] | None) -> float:
-        """Subtract the rows of a device that the journal has given back; the joules."""
+        """Subtract the rows that the journal has given back, of a board that turned out not to be the job's or of what
+        it idles; the joules. Before the training has named its boards all visible ones are counted."""
         if rows is None:
             return 0.0
         for t0, joules, how, state in rows:
@@ -184,8 +177,8 @@ class Accounting:
     def carry_on(self, watched: frozenset[str], ended_wall_s: float | None) -> None:
         """The job is over: count devices not read for a while (a hanging driver) up to its end, as a gap. Without any
         `watched` one (no agent of ours has looked yet) all that have been metered."""
-        hosts, wall_s = self.meter.devices - self.metered_boards, time.time()
-        end_s = wall_s if ended_wall_s is None else min(ended_wall_s, wall_s)
+        hosts = {name for name, share in self._share.items() if share is not None and not is_board(name)}
+        end_s = min(wall_s := time.time(), math.inf if ended_wall_s is None else ended_wall_s)
         devices = (watched or self.metered_boards) | hosts
         self._book(self.meter.carry_on(devices, time.monotonic() - (wall_s - end_s), end_s), "running")
 
