@@ -76,7 +76,7 @@ def expect(
     None where no slot of the forecast has a value. Grams of both share the forecast's errors, so the band of the
     difference is that of the difference in kWh per slot.
     """
-    means = _held(slots.mean)
+    means = held(slots.mean)
     if not means:
         return None
     size = (slots.start_s, slots.step_s, len(means))
@@ -133,7 +133,7 @@ def to_come(
 ) -> float | None:
     """The total of the `rest` at a value per kWh of each slot (a price, gCO2/kWh, 1 for kWh), plus rent while boards
     are held; None where no slot has a value."""
-    known = _held(per_kwh)
+    known = held(per_kwh)
     if not known:
         return None
     held_s = math.fsum(part.end_s - part.start_s for part in rest if part.gpus_kept)
@@ -150,7 +150,7 @@ def used_up_at(
     rent_per_h: float = 0.0,
 ) -> float | None:
     """When the `rest` has used up `left` of the total of `to_come`, epoch seconds; None if it lasts to the end."""
-    known = _held(per_kwh)
+    known = held(per_kwh)
     if not known:
         return None
     for part in rest:
@@ -167,16 +167,17 @@ def used_up_at(
     return None
 
 
-def _held(values: Sequence[float | None]) -> list[float]:
-    """Gaps hold the last known value (a gap must not look clean); empty where nothing is known."""
+def held(values: Sequence[float | None]) -> list[float]:
+    """Gaps hold the last known value (a gap must not look clean), those at the start the first one; empty where nothing
+    is known."""
     known = next((value for value in values if value is not None), None)
     if known is None:
         return []
-    held = []
+    filled = []
     for value in values:
         known = known if value is None else value
-        held.append(known)
-    return held
+        filled.append(known)
+    return filled
 
 
 def _kwh(stretches: Iterable[Stretch], start_s: float, step_s: float, slots: int) -> list[float]:
@@ -207,8 +208,8 @@ def _sum(kwh: Sequence[float], means: Sequence[float]) -> float:
 def _spread(slots: Slots) -> list[float] | None:
     """Standard deviation per slot, from the band; None where no slot has one."""
     widths = [None if lo is None or hi is None else hi - lo for lo, hi in zip(slots.lo, slots.hi, strict=True)]
-    held = _held(widths)
-    return [width / (2 * BAND_SIGMAS) for width in held] if any(held) else None
+    filled = held(widths)
+    return [width / (2 * BAND_SIGMAS) for width in filled] if any(filled) else None
 
 
 def _with_band(

@@ -8,7 +8,7 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from carbontui.grid import typical
 from carbontui.grid.types import Series
@@ -37,9 +37,11 @@ class AssumedJob:
     """Prices instead of intensities, currency per kWh; None: money is not counted."""
     weight: Weight | None = None
 
-    def problem(self, dur_s: list[float], ci_g_per_kwh: list[float], work_s: float) -> Problem:
-        """The problem of `work_s` seconds of full-speed work on these slots (seconds and gCO2/kWh of each)."""
-        return replace(self.shape, dur_s=tuple(dur_s), ci_g_per_kwh=tuple(ci_g_per_kwh), work_s=work_s)
+    def problem(self, edges: list[float], grid: Hours, work_s: float) -> Problem:
+        """The problem of `work_s` seconds of full-speed work on the slots between the edges (epoch seconds). Raises
+        ProblemError or ValueError where the grid does not cover them."""
+        dur_s = tuple(b - a for a, b in pairwise(edges))
+        return replace(self.shape, dur_s=dur_s, ci_g_per_kwh=tuple(grid.slots(edges)), work_s=work_s)
 
 
 class Hours(Protocol):
@@ -52,7 +54,7 @@ class Hours(Protocol):
 def on_hours(job: AssumedJob, grid: Hours, work_s: float, start_s: float, end_s: float) -> Problem:
     """The problem of `work_s` seconds of full-speed work from `start_s` to `end_s`. Raises ValueError."""
     edges = boundaries(start_s, end_s, slot_length_s(start_s, end_s))
-    problem = job.problem([b - a for a, b in pairwise(edges)], grid.slots(edges), work_s)
+    problem = job.problem(edges, grid, work_s)
     if job.prices is None:
         return problem
     return weighed(replace(problem, price_per_kwh=tuple(job.prices.slots(edges))), job.weight)
@@ -99,11 +101,6 @@ def load_job(path: str | Path) -> AssumedJob:
         raise ProblemError("levels", f"{path} is not JSON ({error})") from None
     if not isinstance(data, dict):
         raise ProblemError("levels", f"{path} is not a JSON object")
-    return job_from_dict(data)
-
-
-def job_from_dict(data: dict[str, Any]) -> AssumedJob:
-    """The job from decoded JSON. Raises ProblemError naming the field."""
     placeholder = {"slots": {"dur_s": [1.0], "ci_g_per_kwh": [0.0]}, "work_s": 0.0}
     return AssumedJob(problem_from_dict(data | placeholder))
 

@@ -14,17 +14,15 @@ import statistics
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any, TypeAlias
 
 from carbontui.backtest.assumed_job import AssumedJob, Grid, assumed, boundaries
 from carbontui.backtest.generated import generated
 from carbontui.backtest.issued import ForecastIssue, OwnForecast
-from carbontui.backtest.policies import Case, Knowledge, Policy, best_constant, rolling
+from carbontui.backtest.policies import Case, Knowledge, Policy, best_constant, outcome, rolling
 from carbontui.backtest.published_rules import rules
 from carbontui.grid import recorded
 from carbontui.grid.types import Series
-from carbontui.plan.evaluation import evaluate, spelled_out
 from carbontui.plan.planner import solve
 from carbontui.plan.results import run_lengths
 from carbontui.system import isolation
@@ -147,7 +145,7 @@ def held(job: AssumedJob, held_w: float | None) -> AssumedJob:
 
 def _case(grid: Grid, job: AssumedJob, hours: int, slack: float, start: float) -> Case:
     edges = boundaries(start, start + hours * 3600 * slack, SLOT_S[hours])
-    return Case(tuple(edges), job.problem([b - a for a, b in pairwise(edges)], grid.slots(edges), hours * 3600.0))
+    return Case(tuple(edges), job.problem(edges, grid, hours * 3600.0))
 
 
 def _policies(grid: Grid, known: Knowledge) -> dict[str, Policy]:
@@ -163,9 +161,8 @@ def _policies(grid: Grid, known: Knowledge) -> dict[str, Policy]:
 def _judged(case: Case, policies: dict[str, Policy]) -> dict[str, Any]:
     told = {}
     for name, policy in policies.items():
-        levels = tuple(policy(case))
-        did = evaluate(case.problem, levels)
-        runs = run_lengths(spelled_out(case.problem, levels, did.finish_s))
+        levels, did = outcome(case, policy)
+        runs = run_lengths(levels)
         told[name] = {
             "gco2_g": round(did.gco2, 3),
             "kwh": round(did.kwh, 5),

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from carbontui.backtest.assumed_job import Grid
-from carbontui.grid import recorded
+from carbontui.grid import prices, recorded
 from carbontui.grid.issues import Issue
 from carbontui.plan.problem import ProblemError
 from carbontui.units import from_iso
@@ -109,23 +109,32 @@ class PublishedForecast:
             middle = (a + b) / 2
             return max(0.0, issue.at(middle) + error * math.pow(NOWCAST_FADE, (middle - now) / 3600))
 
-        return _beside_known(self.grid, edges, ahead)
+        return _beside_present(self.grid, edges, ahead)
 
     def spread(self, edges: Sequence[float]) -> list[float]:
         """An issue says nothing of its error: `PLAIN_ERROR` of each value."""
         return [PLAIN_ERROR * value for value in self(edges)]
 
 
-def _beside_known(grid: Grid, edges: Sequence[float], ahead: Callable[[float, float], float]) -> list[float]:
-    """Mean of each slot: the value of the step in which now lies as far as it reaches, beyond it `ahead(a, b)`."""
-    end = grid.end_of_step(edges[0])
-    present = grid.at(edges[0])
+Mean = Callable[[float, float], float]
+"""Of an interval, epoch seconds."""
+
+
+def _beside_known(edges: Sequence[float], end: float, known: Mean, ahead: Mean) -> list[float]:
+    """Mean of each slot: `known` up to `end`, beyond it `ahead`."""
     out = []
     for a, b in itertools.pairwise(edges):
-        known = max(0.0, min(b, end) - a)
-        rest = ahead(max(a, end), b) * (b - a - known) if b > end else 0.0
-        out.append((present * known + rest) / (b - a))
+        known_s = max(0.0, min(b, end) - a)
+        past = known(a, a + known_s) * known_s if known_s else 0.0
+        rest = ahead(max(a, end), b) * (b - a - known_s) if b > end else 0.0
+        out.append((past + rest) / (b - a))
     return out
+
+
+def _beside_present(grid: Grid, edges: Sequence[float], ahead: Mean) -> list[float]:
+    """The same with the value of the step in which now lies, as far as it reaches."""
+    present = grid.at(edges[0])
+    return _beside_known(edges, grid.end_of_step(edges[0]), lambda a, b: present, ahead)
 
 
 class OwnForecast:
@@ -140,7 +149,7 @@ class OwnForecast:
 
     def __call__(self, edges: Sequence[float]) -> list[float]:
         begin = self.grid.end_of_step(edges[0])  # the current step is known: the forecast begins with the next one
-        return _beside_known(self.grid, edges, self.ahead(begin, edges[-1]))
+        return _beside_present(self.grid, edges, self.ahead(begin, edges[-1]))
 
     def spread(self, edges: Sequence[float]) -> list[float]:
         """Half of the 80 % band, in standard deviations; none of what is known."""
@@ -148,7 +157,7 @@ class OwnForecast:
         width = self.ahead(begin, edges[-1], 1)
         return [width(max(a, begin), b) if b > begin else 0.0 for a, b in itertools.pairwise(edges)]
 
-    def ahead(self, begin: float, end: float, row: int = 0) -> Callable[[float, float], float]:
+    def ahead(self, begin: float, end: float, row: int = 0) -> Mean:
         """The mean forecast (row 1: its standard deviation) over an interval, as known at `begin`."""
         step, values = self.grid.step_s, self._forecast(begin, end)[row]
 
@@ -211,8 +220,7 @@ class DayAhead:
 
     def __call__(self, edges: Sequence[float]) -> list[float]:
         end = self._published(edges[0])
-        ahead = self._ahead(end, edges[-1])
-        return [self._mean(a, b, end, ahead) for a, b in itertools.pairwise(edges)]
+        return _beside_known(edges, end, self.grid.mean, self._ahead(end, edges[-1]))
 
     def spread(self, edges: Sequence[float]) -> list[float]:
         """None of the published prices; beyond them the forecast's."""
@@ -221,13 +229,12 @@ class DayAhead:
         return [width(max(a, end), b) if width and b > end else 0.0 for a, b in itertools.pairwise(edges)]
 
     def _published(self, now: float) -> float:
-        day = now // 86400
-        return min(self.grid.end_s, (day + (2 if now - day * 86400 >= PUBLISHED_AT_S else 1)) * 86400)
+        return min(self.grid.end_s, prices.published_until_s(now, PUBLISHED_AT_S))
 
     def _learns(self, end: float) -> bool:
         return end - self.grid.start_s >= LEAST_HISTORY_S
 
-    def _ahead(self, end: float, until: float) -> Callable[[float, float], float]:
+    def _ahead(self, end: float, until: float) -> Mean:
         if self._learns(end) and until > end:
             return self.own.ahead(end, until)
 
@@ -236,9 +243,3 @@ class DayAhead:
             return self.grid.mean(a - back, b - back)
 
         return day_before
-
-    def _mean(self, a: float, b: float, end: float, ahead: Callable[[float, float], float]) -> float:
-        known = max(0.0, min(b, end) - a)
-        published = self.grid.mean(a, a + known) * known if known else 0.0
-        rest = ahead(max(a, end), b) * (b - a - known) if b > end else 0.0
-        return (published + rest) / (b - a)

@@ -6,11 +6,14 @@ import math
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from carbontui.backtest.assumed_job import Grid
 from carbontui.backtest.issued import Predictor
+from carbontui.plan.evaluation import evaluate, spelled_out
 from carbontui.plan.graph import build
 from carbontui.plan.problem import Problem
+from carbontui.plan.results import Evaluation
 from carbontui.plan.rivals import baselines, evaluated, steady
 from carbontui.plan.rolling import replan
 
@@ -26,6 +29,20 @@ class Case:
 
 
 Policy = Callable[[Case], Sequence[int]]
+
+
+class PolicyOutcome(NamedTuple):
+    """The schedule of a policy in one case: the level index of each slot, and the figures of `evaluate`."""
+
+    levels: tuple[int, ...]
+    figures: Evaluation
+
+
+def outcome(case: Case, policy: Policy) -> PolicyOutcome:
+    """What a policy does in a case, on the realised grid."""
+    levels = tuple(policy(case))
+    figures = evaluate(case.problem, levels)
+    return PolicyOutcome(spelled_out(case.problem, levels, figures.finish_s), figures)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ and are forced to run when the remaining work no longer fits. No policy is late 
 
 from __future__ import annotations
 
-import itertools
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -20,30 +19,23 @@ from carbontui.backtest.policies import (
     Case,
     Knowledge,
     Policy,
+    PolicyOutcome,
     best_constant,
+    outcome,
     quantile,
     rolling,
     threshold,
     window,
 )
-from carbontui.plan.evaluation import evaluate, spelled_out
 from carbontui.plan.planner import solve
 from carbontui.plan.problem import ProblemError
-from carbontui.plan.results import Evaluation, run_lengths
+from carbontui.plan.results import run_lengths
 from carbontui.plan.weights import Weight
 from carbontui.units import iso
 
 Measure = Literal["gco2", "cost", "objective"]
 WORSE = 0.005
 """A job counts as worse when it emits more than running now by over this share."""
-
-
-@dataclass(frozen=True, slots=True)
-class PolicyOutcome:
-    """The schedule of a policy in one case: the level index of each slot, and the figures of `evaluate`."""
-
-    levels: tuple[int, ...]
-    figures: Evaluation
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,15 +132,14 @@ def run(
 ) -> BacktestReport:
     """Run every policy on a job of `work_s` (seconds at full speed) from `starts` random starts, with `slack` times the
     work as budget. Raises ProblemError when the data do not cover enough time."""
-    slot = slot_s or default_slot(work_s)
+    # 15 min for jobs up to 2 h, 30 min up to 8 h, else an hour
+    slot = slot_s or (900.0 if work_s <= 2 * 3600 else 1800.0 if work_s <= 8 * 3600 else 3600.0)
     cases = _cases(grid, job, work_s, slack, starts, seed, issues, slot, own, prices)
     policies, product = _policies(grid, issues or [], own, prices)
     outcomes: dict[str, list[PolicyOutcome]] = {name: [] for name in policies}
     for done, case in enumerate(cases):
         for name, policy in policies.items():
-            levels = tuple(policy(case))
-            figures = evaluate(case.problem, levels)
-            outcomes[name].append(PolicyOutcome(spelled_out(case.problem, levels, figures.finish_s), figures))
+            outcomes[name].append(outcome(case, policy))
         progress(done + 1)
     about = {
         "grid": grid.series.source,
@@ -164,11 +155,6 @@ def run(
     return BacktestReport(cases, outcomes, about, prices.measure if prices else "gco2")
 
 
-def default_slot(work_s: float) -> float:
-    """15 min for jobs up to 2 h, 30 min up to 8 h, else an hour."""
-    return 900.0 if work_s <= 2 * 3600 else 1800.0 if work_s <= 8 * 3600 else 3600.0
-
-
 def _cases(
     grid: Grid,
     job: AssumedJob,
@@ -179,7 +165,7 @@ def _cases(
     issues: list[ForecastIssue] | None,
     slot_s: float,
     own: bool,
-    prices: PlannedPrices | None = None,
+    prices: PlannedPrices | None,
 ) -> list[Case]:
     """Random starts on the data's own steps, sorted; each with enough history and its whole horizon covered."""
     horizon = work_s * slack
@@ -193,8 +179,7 @@ def _cases(
     for start in candidates:
         edges = boundaries(start, start + horizon, slot_s)
         if grid.covers(start, edges[-1]) and (prices is None or prices.grid.covers(start - WEEK_S, edges[-1])):
-            durations = [b - a for a, b in itertools.pairwise(edges)]
-            problem = job.problem(durations, grid.slots(edges), work_s)
+            problem = job.problem(edges, grid, work_s)
             if prices is not None:
                 alpha, beta = prices.scales(grid, start)
                 problem = replace(problem, price_per_kwh=tuple(prices.grid.slots(edges)), alpha=alpha, beta=beta)

@@ -28,10 +28,11 @@ class PriceOutlook:
     source: str = ""
 
 
-def published_until_s(now_s: float) -> float:
-    """The end of the last day whose prices a day-ahead market has published by now; epoch seconds."""
+def published_until_s(now_s: float, at_s: float = PUBLISHED_AT_S) -> float:
+    """The end of the last day whose prices a day-ahead market has published by now, epoch seconds; tomorrow's are
+    known from the second `at_s` of the UTC day on."""
     day = math.floor(now_s / DAY_S)
-    return (day + (2 if now_s - day * DAY_S >= PUBLISHED_AT_S else 1)) * DAY_S
+    return (day + (2 if now_s - day * DAY_S >= at_s else 1)) * DAY_S
 
 
 def request(known: Series | None, until_s: float, key: str) -> dict[str, Any] | None:

@@ -7,12 +7,10 @@ rise at the same moment the second sees the first. A claim outlives its supervis
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import getpass
 import math
 import os
 import stat
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
@@ -22,7 +20,7 @@ from msgspec import Struct, structs
 
 from carbontui import config, paths, units
 from carbontui.site.sharing import Claim, Ramp, Share, SiteBudget, settle
-from carbontui.system import proc, untrusted
+from carbontui.system import life, proc, untrusted
 
 LOCK_S = 0.5
 """How long to wait for the lock; a holder is done within milliseconds."""
@@ -214,25 +212,13 @@ class Ledger:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        fd = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        # a process stopped while holding it must not block all others
+        if (fd := life.locked(self.directory / "lock", LOCK_S)) is None:
+            raise LedgerError(f"the site's ledger has been locked by another process for {LOCK_S:g} s")
         try:
-            _take(fd)
             yield
         finally:
             os.close(fd)
-
-
-def _take(fd: int) -> None:
-    """Take the lock. Raises LedgerError on timeout: a process stopped while holding it must not block all others."""
-    due = time.monotonic() + LOCK_S
-    while True:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            if time.monotonic() > due:
-                raise LedgerError(f"the site's ledger has been locked by another process for {LOCK_S:g} s") from None
-            time.sleep(0.005)
 
 
 def _read_private(path: Path) -> bytes:

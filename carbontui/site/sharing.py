@@ -43,7 +43,7 @@ class Ahead(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Remaining work, in seconds at full speed."""
     deadline_s: float
     planned: tuple[tuple[float, float], ...] = ()
-    """Its plan as successive (watts claimed, until); no watts after the last."""
+    """Its plan as successive (until, watts claimed); no watts after the last."""
 
 
 class GivenPrices(Struct, frozen=True, kw_only=True):

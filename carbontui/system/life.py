@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import socket
+import time
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -84,6 +85,33 @@ def judge(
     if locked or trains or there or any(map(answers, sockets)):
         return Life("alive", unseen)
     return Life("unknown", unseen) if unseen and not (locked is trains is False) else Life("dead")
+
+
+LOOK_S = 1.0
+"""How long others may look at a lock, one after another."""
+PAUSE_S = 0.005
+
+
+def locked(path: str | Path, within_s: float = LOOK_S) -> int | None:
+    """A descriptor that holds the lock as long as a process has it open; None if another one holds the lock for so
+    long. Whoever only looks has it for a moment.
+
+    Raises OSError if locking is not possible.
+    """
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    due = time.monotonic() + within_s
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return fd
+        except BlockingIOError:
+            if time.monotonic() >= due:
+                os.close(fd)
+                return None
+        except OSError:
+            os.close(fd)
+            raise
+        time.sleep(PAUSE_S)
 
 
 def is_locked(path: Path) -> bool | None:

@@ -206,7 +206,7 @@ def test_a_decision_depends_on_nothing_that_was_not_known_yet():
         made = Grid(Series("XX", "average_direct", tuple(rows), "made"))
         known = Knowledge(made, PublishedForecast(made, issues(24 * 12)))
         edges = [START + 3600.0 * hour for hour in range(200, 216)]
-        return rolling(Case(tuple(edges), job.problem([3600.0] * 15, made.slots(edges), 5 * 3600.0)), known)
+        return rolling(Case(tuple(edges), job.problem(edges, made, 5 * 3600.0)), known)
 
     first = levels(fine)
     for hour in (201, 204, 209):

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from itertools import pairwise
 
 import pytest
 from click.testing import CliRunner
@@ -49,7 +48,7 @@ def test_every_figure_is_that_of_the_schedule_on_the_grid_beside_it(zone, tmp_pa
         for job in group["jobs"]:
             start = from_iso(job["start"])
             edges = boundaries(start, start + group["hours"] * 3600 * group["slack"], group["slot_s"])
-            problem = shape.problem([b - a for a, b in pairwise(edges)], grid.slots(edges), group["hours"] * 3600.0)
+            problem = shape.problem(edges, grid, group["hours"] * 3600.0)
             for name, row in job["policies"].items():
                 did = evaluate(problem, [level for level, count in row["levels"] for _ in range(count)])
                 assert did.gco2 == pytest.approx(row["gco2_g"], abs=1e-3), name

@@ -175,7 +175,7 @@ def group(zone: str, caps: bool, host_w: float, starts: int) -> dict[str, object
     for start in sorted(random.Random(f"{zone} 7").sample([t for t in own.at if first <= t <= last], starts)):
         edges = [start + SLOT_S * k for k in range(slots + 1)]
         ci = [own.mean(a, b) for a, b in zip(edges, edges[1:], strict=False)]
-        case = Case(tuple(edges), job.problem([SLOT_S] * slots, grid.slots(edges), WORK_S))
+        case = Case(tuple(edges), job.problem(edges, grid, WORK_S))
         plans = {
             "foresight": solve(case.problem).levels,
             "rolling": rolling(case, known),

@@ -14,7 +14,6 @@ import pytest
 from house import until
 
 from carbontui.job import store
-from carbontui.job.keeper import files
 from carbontui.system import life, proc
 from carbontui.system.life import HostIdentity, Life
 
@@ -96,9 +95,9 @@ def test_any_proof_of_life_suffices(tmp_path, gone, proof):
 def test_a_keeper_is_not_refused_because_somebody_looks_at_its_lock(tmp_path):
     with open(tmp_path / "lock", "w") as looker:
         fcntl.flock(looker, fcntl.LOCK_SH)
-        assert files.locked(str(tmp_path / "lock")) is None
+        assert life.locked(str(tmp_path / "lock")) is None
         fcntl.flock(looker, fcntl.LOCK_UN)
-        taken = files.locked(str(tmp_path / "lock"))
+        taken = life.locked(str(tmp_path / "lock"))
         assert taken is not None and life.is_locked(tmp_path / "lock")
         os.close(taken)
 

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 
-from carbontui.job.keeper import files, orders
+from carbontui.job.keeper import orders
 from carbontui.job.keeper.files import log
 from carbontui.job.keeper.process import Keeper
 from carbontui.system import isolation, life
@@ -20,7 +20,7 @@ def main() -> None:
     isolation.relax()
     isolation.keep_oom_score(surroundings)
     try:
-        lock = files.locked(f"{spec['job_dir']}/{life.LOCK}")
+        lock = life.locked(f"{spec['job_dir']}/{life.LOCK}")
     except OSError as error:
         log(f"no lock can be had, two keepers would not see each other: {error}")
     else:

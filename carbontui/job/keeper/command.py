@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from carbontui.client import inject
-from carbontui.job.keeper import files, signals
+from carbontui.job.keeper import signals
 from carbontui.system import isolation, life
 
 ONE_OUTPUT: dict[str, Any] = {"err": "", "input": {"stdin": None, "path": None, "others": (), "closes": ()}}
@@ -70,7 +70,7 @@ def start(
     errors = _open_log(spec["err"], log) if spec["err"] else os.dup(output)
     stdin = open_input(spec, log, again=again)
     with contextlib.suppress(OSError):
-        lock = files.locked(f"{spec['job_dir']}/{life.TRAINING_LOCK}")
+        lock = life.locked(f"{spec['job_dir']}/{life.TRAINING_LOCK}")
     try:
         try:
             return started(argv)

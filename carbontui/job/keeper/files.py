@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import time
 from typing import Any
 
 EXIT_ROOM_B = 512
-LOOK_S = 1.0
-"""How long others may look at the lock, one after another."""
 
 
 def log(text: str) -> None:
@@ -59,22 +56,3 @@ def write_exit(directory: str, record: dict[str, Any]) -> None:
     finally:
         os.close(room)
     os.replace(f"{directory}/exit.room", f"{directory}/exit.json")  # noqa: PTH105
-
-
-def locked(path: str) -> int | None:
-    """A descriptor that holds the lock as long as a process has it open; None if another one holds the lock. Whoever
-    only looks (`system/life.py`) has it for a moment.
-
-    Raises OSError if locking is not possible.
-    """
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    due = time.monotonic() + LOOK_S
-    while True:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return fd
-        except BlockingIOError:
-            if time.monotonic() >= due:
-                os.close(fd)
-                return None
-        time.sleep(0.02)

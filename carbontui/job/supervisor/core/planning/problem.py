@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from carbontui.account import boundary
 from carbontui.account.boundary import Counted, Draw, Kind, Place
+from carbontui.account.expected_end import held
 from carbontui.grid.types import GridForecast
 from carbontui.job.supervisor.core.state import levels
 from carbontui.job.supervisor.core.state.levels import STILL, Level
@@ -183,16 +184,6 @@ def mean_over(values: Sequence[float | None], start_s: float, step_s: float, t0:
     return total / weight if weight else None
 
 
-def _fill(values: list[float | None], default: float) -> list[float]:
-    """Hold the last known value over gaps (a gap must not look clean), backwards at the start."""
-    known = next((v for v in values if v is not None), default)
-    filled: list[float] = []
-    for value in values:
-        known = known if value is None else value
-        filled.append(known)
-    return filled
-
-
 def build(
     *,
     now_s: float,
@@ -226,10 +217,10 @@ def build(
             return means
         return [m + risk * max(0.0, (h if h is not None else m) - m) for m, h in zip(means, sample(upper), strict=True)]
 
-    mean = cautious(_fill(sample(outlook.mean), 0.0), outlook.hi)
+    mean = cautious(held(sample(outlook.mean)) or [0.0] * len(spans), outlook.hi)
     price: list[float] | None = None
     if any(value is not None for value in outlook.price):
-        price = cautious(_fill(sample(outlook.price), flat_price or 0.0), outlook.price_hi)
+        price = cautious(held(sample(outlook.price)) or [flat_price or 0.0] * len(spans), outlook.price_hi)
     elif flat_price is not None:
         price = [flat_price] * len(durations)
     names = [level.name for level in levels]

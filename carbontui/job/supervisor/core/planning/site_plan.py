@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from carbontui import units
@@ -142,17 +141,11 @@ def _told(share: Share) -> tuple[tuple[Ahead, ...], float]:
 
 def _mean_w(one: Ahead, begin_s: float, end_s: float) -> float:
     """Mean watts planned over a span."""
-    return sum(watts * seconds for watts, seconds in _parts(one, begin_s, end_s)) / (end_s - begin_s)
-
-
-def _parts(one: Ahead, begin_s: float, end_s: float) -> Iterator[tuple[float, float]]:
-    at = begin_s
+    at, joules = begin_s, 0.0
     for until, watts in one.planned:
-        if until > at:
-            yield watts, min(until, end_s) - at
-            at = min(until, end_s)
-        if at >= end_s:
-            return
+        end = max(at, min(until, end_s))
+        joules, at = joules + watts * (end - at), end
+    return joules / (end_s - begin_s)
 
 
 PARKED_MOST_W = 130.0

@@ -175,25 +175,20 @@ def _back(state: JobState, inputs: Inputs, leader: Rank) -> JobState:
         measured = replace(measured, unload_s=measured.unload_s.plus(known.save_s))
     if known.save_j is not None:
         measured = replace(measured, unload_j=measured.unload_j.plus(known.save_j))
+    same = {"step": known.step, "data_order": leader.data_order, "loss_before": known.loss, "loss_after": leader.loss}
     result = statement(
         "unload_works",
-        step=known.step,
+        **same,
         step_stated=leader.start_known,
-        data_order=leader.data_order,
-        loss_before=known.loss,
-        loss_after=leader.loss,
         save_s=known.save_s,
         saved_b=known.saved_b,
         restart_s=took_s,
     )
     facts = {
+        **same,
         "held": True,
-        "step": known.step,
         "resumed_step": began,
         "resumed_step_told": leader.start_known,
-        "data_order": leader.data_order,
-        "loss_before": known.loss,
-        "loss_after": leader.loss,
         "checkpoint_s": known.save_s,
         "checkpoint_bytes": known.saved_b,
         "checkpoint_j": known.save_j,

@@ -139,21 +139,16 @@ def _exit(state: JobState, inputs: Inputs) -> protocol.Exit | None:
     return protocol.Exit(child.code, child.signal, None if at_s is None else units.iso(at_s))
 
 
+AS_READ = ("uuid", "name", "memory_used_b", "memory_total_b", "users", "util", "index", "temp_c", "sm_mhz")
+
+
 def gpu_of(reading: Reading, parked_w: float | None) -> protocol.Gpu:
     """A board as viewers see it."""
     return protocol.Gpu(
-        uuid=reading.uuid,
-        name=reading.name,
+        **{name: getattr(reading, name) for name in AS_READ},
         power_w=None if reading.power_w is None else round(reading.power_w, 2),
         limit_w=reading.limit_w if reading.clocks_w is None else reading.clocks_w,
         parked_w=None if parked_w is None else round(parked_w, 1),
-        memory_used_b=reading.memory_used_b,
-        memory_total_b=reading.memory_total_b,
-        users=reading.users,
-        util=reading.util,
-        index=reading.index,
-        temp_c=reading.temp_c,
-        sm_mhz=reading.sm_mhz,
         own_w=None if reading.share is None or reading.own_w is None else round(reading.own_w, 2),
         node=reading.node or None,
     )
