@@ -15,14 +15,12 @@ GAIN_LEAST = 0.01
 
 
 class StartWindow(NamedTuple):
-    """The chosen start. Intensities are means in g/kWh over the whole work; `known_s` is how much of the time up to the
-    deadline the forecast covers."""
+    """The chosen start. Intensities are means in g/kWh over the whole work."""
 
     begin_s: float
     mean_g: float
     now_g: float
     latest_s: float
-    known_s: float
 
     @property
     def saved(self) -> float:
@@ -53,8 +51,7 @@ def best_start(
     chosen_g, begin_s = min((round(mean(at), 6), at) for at in starts)
     if chosen_g > (1.0 - GAIN_LEAST) * now_g:
         chosen_g, begin_s = now_g, now_s
-    reach = min(deadline_s, start_s + len(mean_g) * step_s) - now_s
-    return StartWindow(begin_s, chosen_g, now_g, latest, max(0.0, reach))
+    return StartWindow(begin_s, chosen_g, now_g, latest)
 
 
 def gains(

@@ -102,11 +102,6 @@ class Lived:
         return self.excluded.setdefault(reason, Apart())
 
     @property
-    def steps(self) -> int:
-        """Steps of the account: those of excluded times are not in it."""
-        return self.steps_done - self.steps_apart
-
-    @property
     def metered_s(self) -> float:
         return sum(self.by_state.values())
 

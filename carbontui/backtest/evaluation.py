@@ -27,6 +27,7 @@ from carbontui.grid.types import Series
 from carbontui.plan.evaluation import evaluate, spelled_out
 from carbontui.plan.planner import solve
 from carbontui.plan.results import run_lengths
+from carbontui.system import isolation
 from carbontui.units import iso
 
 SCHEMA = "carbontui.evaluation/1"
@@ -37,7 +38,6 @@ SLOT_S = {4: 1800.0, 8: 1800.0, 24: 3600.0, 72: 7200.0}
 """Seconds of a plan's slot by hours of work."""
 HISTORY_S = {False: 90 * 86400.0, True: 7 * 86400.0}
 """Grid before the first start, of a generated year and of the recorded fortnight."""
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 _Key: TypeAlias = tuple[int, float, float | None, bool]
@@ -66,8 +66,7 @@ def evaluation(
     scope: EvaluationScope, seed: int, progress: Callable[[int, int], None] = lambda done, of: None
 ) -> dict[str, Any]:
     """Everything of `evaluation.json` but who ran it: the same for a seed on every machine."""
-    for name in THREADS:  # each zone has a process of its own; set before numpy is loaded there
-        os.environ[name] = "1"
+    os.environ.update(isolation.ONE_THREAD)  # each zone has a process of its own; set before numpy is loaded there
     found: dict[str, dict[str, Any]] = {}
     with ProcessPoolExecutor(max_workers=os.cpu_count(), mp_context=multiprocessing.get_context("spawn")) as pool:
         waiting = {pool.submit(zone_evaluated, zone, scope, seed): zone for zone in scope.zones}

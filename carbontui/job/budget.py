@@ -15,8 +15,6 @@ FACTOR_MAX = 1000.0
 LONGEST_S = 366 * 86400.0
 """Latest end of a budget after it is given: more than a year is a typing error, and every slot up to the deadline
 costs memory and time."""
-LAST_S = 32_503_680_000.0
-"""The year 3000."""
 PAST_S = 60.0
 """Tolerance for a deadline that was in the future when it was typed."""
 DEFAULT = "1.0x"

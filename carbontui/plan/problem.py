@@ -192,9 +192,6 @@ class Problem:
             data["meta"] = self.meta
         return data
 
-    def to_json(self) -> str:
-        return json.dumps(self.to_dict(), allow_nan=False)
-
 
 FILE_MOST = 2**26
 """Characters; a year of quarter hours with a hundred levels is a tenth of this, and a device never ends."""

@@ -131,10 +131,6 @@ class PlanFrontier:
     def __len__(self) -> int:
         return len(self.points)
 
-    def objective_by(self, slot: int) -> float | None:
-        """The best objective when the deadline is the end of `slot`; None when nothing finishes by then."""
-        return self.points[self.at[slot]].objective if self.at[slot] >= 0 else None
-
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 

@@ -166,13 +166,6 @@ class Ledger:
             raise self._unusable(error) from None
         return share
 
-    def held_w(self, job: str) -> float:
-        """The watts a job holds, as last written by its supervisor (or a predecessor)."""
-        try:
-            return untrusted.decode(_read_private(self._file(job)), LedgerEntry).claim.held_w
-        except (OSError, ValueError):
-            return 0.0
-
     def forget(self, job: str) -> None:
         """Remove a claim: the job is over, or there is no budget any more."""
         with contextlib.suppress(OSError):

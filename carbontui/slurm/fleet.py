@@ -114,7 +114,7 @@ class QueueProblem(NamedTuple):
 
 def watts(job: QueuedJob, assumed: Assumed) -> float:
     """A job's draw while it runs: from its comment, else as assumed."""
-    if job.asked is not None and job.asked.watts is not None:
+    if job.asked.watts is not None:
         return job.asked.watts
     return job.gpus * assumed.gpu_w + job.nodes * assumed.node_w
 
@@ -137,30 +137,31 @@ def problem(
     slots = len(cap_w)
     by_gpu = pool.size.gpus > 0
     room = np.full(slots, float(pool.size.gpus if by_gpu else pool.size.cpus))
-    power = np.array(cap_w, dtype=float)
+    cap = np.array(cap_w, dtype=float)
     weight = np.array(intensity, dtype=float) * slot_s / J_PER_KWH * (1.0 + EARLIER * np.arange(slots))
     fixed = np.zeros(slots)
     mine, running, faults = [], [], []
     left = defaultdict(list)
     for job in queue:
-        if job.runs and job.asked is not None and job.asked.levels:
+        if job.runs and job.asked.levels:
             running.append(job)
         elif job.runs or job.id in due:
             n = min(slots, math.ceil(max(1.0, _end_s(job, start_s) - start_s) / slot_s))
             fixed[:n] += watts(job, assumed)
             room[:n] -= (job.gpus if by_gpu else job.cpus) * pool.may_have(job)
-        elif job.asked is not None and job.asked.fault:
+        elif job.asked.fault:
             faults.append(f"job {job.id} is left as it is: {job.asked.fault}")
         elif why := why_left(job, pool, throttled):
             left[why].append(job.id)
-        elif job.asked is not None and job.asked.movable:
+        elif job.asked.movable:
             if watts(job, assumed) > 0:
                 mine.append(job)
             else:
                 faults.append(f"job {job.id} is left as it is: nothing says what it draws (--gpu-w, --node-w)")
     rows = [_LevelRow(watts(job, assumed), _work_s(job) / slot_s) for job in mine]
     levels = [
-        [_LevelRow(drawn, _left_s(job, start_s) / speed / slot_s) for drawn, speed in _levels(job)] for job in running
+        [_LevelRow(drawn, _left_s(job, start_s) / speed / slot_s) for drawn, speed in job.asked.levels]
+        for job in running
     ]
     rows_of = [[row] for row in rows] + levels
     drawn, length = _table(rows_of, slots)
@@ -181,11 +182,10 @@ def problem(
         undone_g=np.concatenate([undone, np.full(len(running), np.inf)]),
         last=np.where(waits, slots, 0),
     )
-    power = np.minimum(power, fixed + drawn.max(axis=1, initial=0.0).sum() + 1.0)  # an hour without a budget
+    power = np.minimum(cap, fixed + drawn.max(axis=1, initial=0.0).sum() + 1.0)  # an hour without a budget
     site = FleetSite(weight, np.maximum(power - fixed, 0.0), np.maximum(room, 0.0))
-    others = sum(not job.runs and job.id not in due and (job.asked is None or not job.asked.movable) for job in queue)
+    others = sum(not job.runs and job.id not in due and not job.asked.movable for job in queue)
     made = FleetProblem(site, jobs)
-    cap = np.array(cap_w, dtype=float)
     return QueueProblem(
         made, tuple(mine), tuple(running), start_s, slot_s, cap, fixed, others, (*faults, *listed(left))
     )
@@ -211,30 +211,25 @@ def _table(levels: Sequence[Sequence[_LevelRow]], slots: int) -> tuple[Floats, F
     return drawn, length
 
 
-def _levels(job: QueuedJob) -> tuple[tuple[float, float], ...]:
-    return job.asked.levels if job.asked is not None else ()
-
-
 def _left_s(job: QueuedJob, now_s: float) -> float:
     """A running job's remaining work, assuming full speed since its last statement; at least a second."""
-    assert job.asked is not None
     return max(1.0, job.asked.left_s - max(0.0, now_s - job.asked.left_at_s))
 
 
 def _deadline_s(job: QueuedJob, slots: int, start_s: float, slot_s: float) -> float:
-    deadline = job.asked.deadline_s if job.asked is not None else None
+    deadline = job.asked.deadline_s
     return start_s + slots * slot_s if deadline is None else deadline
 
 
 def _work_s(job: QueuedJob) -> float:
-    work = (job.asked.work_s if job.asked else None) or 0.0
+    work = job.asked.work_s or 0.0
     return work if job.limit_s is None else min(work, job.limit_s)
 
 
 def _end_s(job: QueuedJob, now_s: float) -> float:
     """When a running job ends: as it stated, else at its time limit."""
     end = math.inf if job.end_s is None else job.end_s
-    if job.asked is not None and job.asked.work_s is not None:
+    if job.asked.work_s is not None:
         begun = job.start_s if job.runs and job.start_s is not None else now_s
         end = min(end, begun + job.asked.work_s)
     return now_s + SLOTS * SLOT_S if math.isinf(end) else end
@@ -286,7 +281,7 @@ def planned_jobs(made: QueueProblem, plan: FleetPlan) -> list[dict[str, object]]
     for row, (job, start, level) in enumerate(zip(every, plan.start.tolist(), plan.level.tolist(), strict=True)):
         placed, jobs = start != NEVER, made.problem.jobs
         begin_s = made.start_s + start * made.slot_s
-        deadline = job.asked.deadline_s if job.asked is not None else None
+        deadline = job.asked.deadline_s
         found.append(
             {
                 "job": job.id,
@@ -338,7 +333,9 @@ def told(made: QueueProblem, plan: FleetPlan, least_w: float | None = None) -> l
     room = "" if np.isinf(made.cap_w[fullest]) else f" of {figures.watts(float(made.cap_w[fullest]))}"
     many = "1 job waits" if jobs == 1 else f"{jobs} jobs wait"
     begin = "starts" if begun == 1 else "start"
-    lines = [f"{many} and may be moved; {begun} {begin} within {figures.duration(_span_s(made))}"]
+    lines = [
+        f"{many} and may be moved; {begun} {begin} within {figures.duration(made.problem.site.slots * made.slot_s)}"
+    ]
     if begun:
         grams = float(made.problem.grams(start, plan.level).sum())
         at_once_g = float(made.problem.grams(np.where(start == NEVER, NEVER, 0), plan.level).sum())
@@ -349,7 +346,7 @@ def told(made: QueueProblem, plan: FleetPlan, least_w: float | None = None) -> l
     if begun and begun == jobs:
         lines.append(f"certificate: no plan of these is better by more than {figures.percent(plan.gap, 2)}")
     if made.running:
-        now_w, most_w = sum(running_w(made, plan).values()), sum(max(_levels(job))[0] for job in made.running)
+        now_w, most_w = sum(running_w(made, plan).values()), sum(max(job.asked.levels)[0] for job in made.running)
         many = f"{len(made.running)} jobs run and follow" if len(made.running) > 1 else "1 job runs and follows"
         lines.append(f"{many} the prices: {figures.watts(now_w)} of {figures.watts(most_w)} are planned")
     if begun < jobs:
@@ -365,7 +362,3 @@ def told(made: QueueProblem, plan: FleetPlan, least_w: float | None = None) -> l
     if np.any(made.fixed_w > made.cap_w + 1e-6) or np.any(made.problem.site.power_w <= 0):
         lines.append("what runs already draws more than the budget: it cannot be kept until that ends")
     return [*lines, *made.faults]
-
-
-def _span_s(made: QueueProblem) -> float:
-    return made.problem.site.slots * made.slot_s

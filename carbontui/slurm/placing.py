@@ -87,10 +87,6 @@ class FleetPlan(NamedTuple):
         """Optimality gap: the largest share of the total that a better plan could save."""
         return max(0.0, 1.0 - self.prices.bound_g / self.total_g) if self.total_g > 0 else 0.0
 
-    def _with_loads(self, problem: FleetProblem) -> FleetPlan:
-        watts, gpus = problem.loads(self.start, self.level)
-        return self._replace(watts=watts, gpus=gpus)
-
 
 def planned(problem: FleetProblem) -> FleetPlan:
     """A plan of all jobs. Deterministic; small sets of jobs are placed in several orders, then improved. Running jobs
@@ -143,7 +139,7 @@ def _put_again(problem: FleetProblem, plan: FleetPlan) -> FleetPlan:
             total = found
         else:
             placed.start, placed.level, placed.room_w, placed.room_gpus = before
-    return plan._replace(start=placed.start, level=placed.level, total_g=total)._with_loads(problem)
+    return placed.plan(plan.prices)
 
 
 def _in_order(problem: FleetProblem, whole: Priced, left: Ints, size: Floats, least: Ints) -> FleetPlan:
@@ -164,8 +160,7 @@ def _in_order(problem: FleetProblem, whole: Priced, left: Ints, size: Floats, le
         for row in range(many):
             placed.place(int(left[row]), starts[row], levels[row], costs[row], price)
         left = left[many:]
-    total = problem.total_g(placed.start, placed.level)
-    return FleetPlan(placed.start, placed.level, whole, total, *problem.loads(placed.start, placed.level))
+    return placed.plan(whole)
 
 
 def _rest(problem: FleetProblem, placed: _Placed, left: Ints) -> FleetProblem:
@@ -187,6 +182,10 @@ class _Placed:
         self.room_gpus = problem.site.gpus.copy()
         self.start = np.full(len(problem.jobs), NEVER)
         self.level = np.zeros(len(problem.jobs), dtype=np.int64)
+
+    def plan(self, prices: Priced) -> FleetPlan:
+        problem, at = self._problem, (self.start, self.level)
+        return FleetPlan(*at, prices, problem.total_g(*at), *problem.loads(*at))
 
     def put(self, job: int, start: int, level: int) -> None:
         self._occupy(job, start, level, 1.0)

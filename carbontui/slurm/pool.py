@@ -49,7 +49,7 @@ def pool_of(jobs: Iterable[QueuedJob], nodes: Sequence[NodeState]) -> Pool:
         for partition in node.partitions:
             named[partition].add(node.name)
     stock = {partition: frozenset(names) for partition, names in named.items()}
-    movable = [job for job in jobs if not job.runs and job.asked is not None and job.asked.movable]
+    movable = [job for job in jobs if not job.runs and job.asked.movable]
     asked = Counter(stock[name] for job in movable for name in job.partition.split(",")[:1] if name in stock)
     most = max(asked.items(), key=lambda one: (one[1], len(one[0])))[0] if asked else frozenset(n.name for n in nodes)
     return Pool(
@@ -62,7 +62,7 @@ def pool_of(jobs: Iterable[QueuedJob], nodes: Sequence[NodeState]) -> Pool:
 def why_left(job: QueuedJob, pool: Pool, throttled: frozenset[str] = frozenset()) -> str:
     """Why a job that asked to be moved is not; '' if it is. `throttled`: arrays that run only some tasks at a time."""
     asked = job.asked
-    if asked is None or not asked.movable:
+    if not asked.movable:
         return ""
     if job.reason in HELD:
         return HELD[job.reason]

@@ -54,7 +54,7 @@ class JobNote(NamedTuple):
     deadline_s: float | None = None
     watts: float | None = None
     """Total of its boards and nodes while it runs."""
-    chain: str | None = None
+    chain: str = ""
     levels: tuple[tuple[float, float], ...] = ()
     """For a running job that follows the fleet's prices: watts and speed of each of its levels."""
     left_s: float = 0.0
@@ -72,6 +72,10 @@ class JobNote(NamedTuple):
     def movable(self) -> bool:
         """Whether it asked to be started when that is best."""
         return self.work_s is not None and self.deadline_s is not None
+
+
+NOT_OURS = JobNote()
+"""Of a job that carbontui has not submitted."""
 
 
 class QueuedJob(NamedTuple):
@@ -93,8 +97,7 @@ class QueuedJob(NamedTuple):
     name: str
     partition: str
     """One, or several with commas."""
-    asked: JobNote | None
-    """None: not submitted by carbontui."""
+    asked: JobNote
 
     @property
     def runs(self) -> bool:
@@ -103,7 +106,7 @@ class QueuedJob(NamedTuple):
     @property
     def chain(self) -> str:
         """The id of the first job of its chain, its own where it continues none."""
-        return self.asked.chain if self.asked is not None and self.asked.chain else self.id
+        return self.asked.chain or self.id
 
 
 class ClusterSize(NamedTuple):
@@ -162,20 +165,20 @@ def rows(text: str, mark: str) -> list[QueuedJob]:
 
 
 @functools.lru_cache(maxsize=4096)  # the tasks of an array have one comment
-def asked(comment: str) -> JobNote | None:
+def asked(comment: str) -> JobNote:
     """Parse a comment, which its owner may have edited."""
     if not comment.startswith(MARK):
-        return None
+        return NOT_OURS
     try:
         noted = json.loads(comment[len(MARK) :])
         work, watts, deadline = noted.get("work_s"), noted.get("watts"), noted.get("deadline")
-        chain, left = noted.get("chain"), noted.get("left")
+        left = noted.get("left")
         levels = tuple((_above_zero(w, WATTS_MOST), _above_zero(s, SPEED_MOST)) for w, s in noted.get("levels", ()))
-        found = JobNote(
+        return JobNote(
             work_s=None if work is None else _above_zero(work, units.LONGEST_S),
             deadline_s=None if deadline is None else units.from_iso(str(deadline)),
             watts=None if watts is None else _above_zero(watts, WATTS_MOST),
-            chain=None if chain is None else str(chain),
+            chain=str(noted.get("chain") or ""),
             begin_s=units.from_iso(str(noted["begin"])) if "begin" in noted else None,
             text=comment,
             after=str(noted.get("after", "")),
@@ -185,7 +188,6 @@ def asked(comment: str) -> JobNote | None:
         )
     except (ValueError, TypeError, AttributeError, LookupError, OverflowError, RecursionError):
         return JobNote(fault=f"its comment cannot be read: {units.printable(comment)[:80]}")
-    return found
 
 
 def _above_zero(value: object, most: float) -> float:
@@ -277,7 +279,7 @@ def move(starts: Iterable[tuple[QueuedJob, float]]) -> list[str]:
 
 def _with_begin(job: QueuedJob, at_s: float) -> str:
     """The comment with this start, as scontrol reads it from a line, which it splits at spaces outside of quotes."""
-    if job.asked is None or not job.asked.text:
+    if not job.asked.text:
         return ""
     noted = json.loads(job.asked.text.removeprefix(MARK)) | {"begin": units.iso(at_s)}
     told = json.dumps(noted, separators=(",", ":")).replace(" ", "\\u0020").replace("'", "\\u0027")

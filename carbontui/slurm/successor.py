@@ -176,7 +176,7 @@ def _after(name: str) -> list[str]:
     """The waiting jobs that were submitted to succeed `name`. Raises SlurmError."""
     told = commands.ask("squeue", "--noheader", "--me", "--states=PENDING,RUNNING", "--format=%F|%k")
     rows = [row.partition("|") for row in told.splitlines()]
-    return [job for job, _, comment in rows if (note := queue.asked(comment)) is not None and note.after == name]
+    return [job for job, _, comment in rows if queue.asked(comment).after == name]
 
 
 def _arguments(shown: Mapping[str, str]) -> list[str]:

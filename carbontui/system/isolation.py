@@ -28,6 +28,8 @@ FIRST_TO_GO = 1000
 """oom_score_adj of all our processes except the keeper: out of memory, they die before a training of any size."""
 TOO_FEW = "no more processes or threads may be started here; raise `ulimit -u`, or the container's limit of pids"
 DESCRIPTORS = 4096
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+"""For processes with numpy, whose pools of threads would compete with the training for cores."""
 LIMITS = tuple(name for name in dir(resource) if name.startswith("RLIMIT_"))
 
 

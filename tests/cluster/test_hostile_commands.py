@@ -108,8 +108,8 @@ def test_no_name_or_comment_passes_for_the_row_of_another_job():
     forged = "\n" + row(id="8", user="bob", comment=f"carbontui:{note}").replace(MARK, "\x1f")
     told = row(comment=f"x{forged}", name=f"evil{forged}") + row(id="8", user="bob")
     first, second = slurm_queue.rows(told, MARK)
-    assert (first.id, first.asked) == ("7", None) and first.name.isprintable()
-    assert (second.id, second.user, second.asked) == ("8", "bob", None)
+    assert (first.id, first.asked) == ("7", slurm_queue.NOT_OURS) and first.name.isprintable()
+    assert (second.id, second.user, second.asked) == ("8", "bob", slurm_queue.NOT_OURS)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_no_name_or_comment_passes_for_the_row_of_another_job():
 )
 def test_a_comment_that_its_owner_has_spoilt_is_said_and_that_job_alone_left(comment):
     found = slurm_queue.asked(f"carbontui:{comment}")
-    assert found is not None and found.fault.isprintable() and not found.movable
+    assert found.fault.isprintable() and not found.movable
 
 
 @pytest.mark.parametrize("text", ["²", "9" * 400, "-1", "1e5", "", "N/A", "٣"])

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 from test_plan_schema_examples import EXAMPLE_1
 
-from carbontui.plan.problem import Problem, ProblemError, problem_from_dict
+from carbontui.plan.problem import ProblemError, problem_from_dict
 from carbontui.verbs.solve import solve as verb
 from carbontui.verbs.support.command import Failure
 
@@ -89,7 +89,7 @@ def test_the_command_says_it_in_one_line_with_exit_2(tmp_path):
 
 def test_the_command_plans_a_file(tmp_path):
     path = tmp_path / "problem.json"
-    path.write_text(Problem.to_json(problem_from_dict(EXAMPLE_1)))
+    path.write_text(json.dumps(problem_from_dict(EXAMPLE_1).to_dict()))
     result = CliRunner().invoke(verb, [str(path), "--json", "--frontier"])
     answer = json.loads(result.stdout)
     assert answer["levels"] == [1, 0, 1]

@@ -104,7 +104,7 @@ def test_a_job_that_runs_follows_the_prices_and_tells_the_fleet_what_it_can_do(c
     line = f"{sys.executable} -m carbontui.cli run --work 2h --zone DE -- {sys.executable} {train}\n"
     job = cluster.submit(line, '--comment=carbontui:{"work_s": 7200}', env=env)
 
-    def noted() -> JobNote | None:
+    def noted() -> JobNote:
         told = cluster.run("squeue", "-h", "-j", job, "-o", "%k").strip()
         return slurm_queue.asked(told)
 

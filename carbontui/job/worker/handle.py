@@ -107,13 +107,11 @@ class WorkerHandle:
     async def _start(self) -> None:
         ours, theirs = socket.socketpair()
         command = [sys.executable, "-m", "carbontui.job.worker", "--fd", str(theirs.fileno())]
-        # numpy's thread pools would compete with the training for cores
-        threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
         try:
             self._process = subprocess.Popen(
                 command,
                 cwd=self.cwd,
-                env=isolation.environment(os.environ) | threads,
+                env=isolation.environment(os.environ) | isolation.ONE_THREAD,
                 stdin=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,

@@ -123,7 +123,7 @@ class Jobs(ListPage[JobList]):
     VERTICAL_BREAKPOINTS = [(0, "-short"), (18, "-medium")]
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("question_mark", "help", "help", id="jobs_help", key_display="?", tooltip="Every key of this page"),
-        Binding("q", "leave", "leave", id="jobs_leave", tooltip="Leave; every job goes on"),
+        Binding("q", "dismiss", "leave", id="jobs_leave", tooltip="Leave; every job goes on"),
         Binding("enter", "open", "open", id="open", tooltip="Open the job under the cursor; q or esc comes back"),
         Binding("space", "mark", "mark", id="mark", tooltip="Mark the job: p, b, r and S mean all marked jobs"),
         Binding(

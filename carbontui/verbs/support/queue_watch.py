@@ -21,6 +21,7 @@ from carbontui.tui.lists import QueueRow, QueueSeen
 from carbontui.tui.target import Target
 from carbontui.verbs.support import grid_data
 from carbontui.verbs.support.command import Failure
+from carbontui.verbs.support.endings import without_reports
 
 SLOTS, SLOT_S = 48, 1800.0
 GRID_EVERY_S = 900.0
@@ -57,7 +58,7 @@ class QueueWatch:
         ours = self._ours()
         rows = tuple(self._row(job, ours.get(job.chain), now) for job in queue)
         cap = fleet_queue.per_slot(self._budget, start, SLOT_S, SLOTS) if self._budget else []
-        faults = tuple(f"job {job.id}: {job.asked.fault}" for job in queue if job.asked and job.asked.fault)
+        faults = tuple(f"job {job.id}: {job.asked.fault}" for job in queue if job.asked.fault)
         return QueueSeen(
             jobs=rows,
             nodes=tuple(node_row(*node[:4], queue, ours) for node in nodes),
@@ -95,11 +96,11 @@ class QueueWatch:
             state, told = status.state, status.reason.text
         if status is not None and fresh and status.power_w is not None:
             watts = status.power_w
-        elif job.asked is not None and job.asked.watts is not None:
+        elif job.asked.watts is not None:
             watts, mark = job.asked.watts, marks.ESTIMATED
-        begins, work = job.start_s, job.asked.work_s if job.asked else None
+        begins, work = job.start_s, job.asked.work_s
         ends = begins + work if begins is not None and work is not None else job.end_s
-        deadline = job.asked.deadline_s if job.asked else None
+        deadline = job.asked.deadline_s
         if status is not None and status.finish_expected:
             ends = units.from_iso(status.finish_expected)
         if status is not None and status.budget is not None and status.budget.deadline:
@@ -113,7 +114,7 @@ class QueueWatch:
             message=told,
             watts=watts,
             mark=mark,
-            ours=known is not None or job.asked is not None,
+            ours=known is not None or job.asked is not slurm_queue.NOT_OURS,
             grams=None if status is None else status.gco2_g,
             ends_s=ends,
             deadline_s=deadline,
@@ -123,7 +124,7 @@ class QueueWatch:
     def _target(self, job: QueuedJob, known: store.Job) -> Target:
         """A job of this machine by its socket; of another through srun, which its owner may use. Raises OSError."""
         if not known.foreign:
-            return Target.of(known)
+            return without_reports(known)
         if known.host not in self._hosts:
             step = commands.on_node(job.id, known.host)
             host = ssh.SlurmNode(known.host, step, carbontui=(sys.executable, "-m", "carbontui.cli"))

@@ -30,6 +30,8 @@ from carbontui.power.metering.meter import Increment, Meter
 HOST = "host"
 """The device name of the host constant in the journal's energy rows."""
 PRICE = "price"
+REVISED_MOST_S = 60 * 86400.0
+"""No grid value is revised later than this; also bounds the request after a clock was set by years."""
 ESTIMATED = frozenset({"cpu", "dram", HOST, IDLE})
 CLOCK_S = 30.0
 """A wall clock that is off by more than this, beside the monotonic one, has been set (or the machine slept)."""
@@ -155,18 +157,9 @@ class Accounting:
                     self.meter.add(first)
                 self._book(self.meter.add(sample), state)
 
-    def disown(self, devices: Iterable[str]) -> float:
-        """Subtract what was booked for boards that turned out not to be the job's; returns the joules.
-
-        Before the training has named its boards all visible ones are counted. What a full disk prevents is retried by
-        the next call.
-        """
-        self.write(everything=True)
-        both = [name for device in devices for name in (device, f"{IDLE}@{device}")]
-        return sum(self.take_back(name, self.journal.disown(name)) for name in both)
-
     def take_back(self, device: str, rows: list[tuple[float, float, str, str]] | None) -> float:
-        """Subtract the rows of a device that the journal has given back; the joules."""
+        """Subtract the rows that the journal has given back, of a board that turned out not to be the job's or of what
+        it idles; the joules. Before the training has named its boards all visible ones are counted."""
         if rows is None:
             return 0.0
         for t0, joules, how, state in rows:

@@ -23,16 +23,15 @@ from carbontui.grid.types import Row
 from carbontui.job import journal, store
 from carbontui.job.clock import Clock
 from carbontui.job.spec import Options
+from carbontui.job.supervisor.core.planning.expected_end import rounded_g
 from carbontui.job.supervisor.core.state.job import Totals
-from carbontui.job.supervisor.record.accounting import PRICE, Accounting
+from carbontui.job.supervisor.record.accounting import PRICE, REVISED_MOST_S, Accounting
 from carbontui.system import proc
 from carbontui.text import figures
 
 ASKED_MOST_S = 60.0
 SAME = 1e-3
 """The journal's sums and the reported figures must agree within this share, or nothing is changed."""
-REVISED_MOST_S = 60 * 86400.0
-"""A source is asked at most for a job's last sixty days."""
 
 
 class Rebooked(NamedTuple):
@@ -103,9 +102,9 @@ def _booked(job: store.Job, account: Accounting, rows: Sequence[Row], signal: st
     sums = _totals(account, told)
     new = (sums.gco2_g, sums.avoided_g) if account.intensity != before else old
     if new != old:
-        grams = {"gco2_g": _rounded(sums.gco2_g), "avoided_g": _rounded(sums.avoided_g)}
+        grams = {"gco2_g": rounded_g(sums.gco2_g), "avoided_g": rounded_g(sums.avoided_g)}
         run_now_g = None if sums.run_now_g is None else (grams["gco2_g"] or 0.0) + (grams["avoided_g"] or 0.0)
-        used = {**grams, "run_now_g": _rounded(run_now_g)}
+        used = {**grams, "run_now_g": rounded_g(run_now_g)}
         known = told.get("account")
         revised = {"account": {**known, "so_far": {**known["so_far"], **used}}} if known else {}
         excluded = msgspec.to_builtins(sums.excluded)
@@ -130,10 +129,6 @@ def _totals(account: Accounting, data: dict[str, Any]) -> Totals:
         nowcast=data.get("nowcast_g"),
         gpus=0,
     )
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 6)
 
 
 def _tell(job: store.Job, changes: dict[str, Any]) -> None:

@@ -106,8 +106,7 @@ class EnergyLedger:
             self._shut(device, held)
         self._open[device] = _Open(t0, t1, joules, how, state, wall_s)
 
-    def _shut(self, device: str, open_row: _Open) -> None:
-        row = open_row
+    def _shut(self, device: str, row: _Open) -> None:
         self.rows.append((row.t0, row.t1, device, row.joules, row.how, row.state))
 
     def drain(self, *, everything: bool = False) -> list[tuple[float, float, str, float, str, str]]:

@@ -41,6 +41,9 @@ Confined = Callable[[str], AbstractContextManager[bool | None]]
 DOUBT_FROM = 3
 SETTINGS = ("overrides", "forbidden", "budget", "allowances")
 """What people have set: never overwritten by a default because it could not be read."""
+WHOLE = {"overrides": "override", "forbidden": "forbidden", "budget": "budget", "progress": "progress"}
+WHOLE |= {"learned": "measured", "control": "asked", "unloading": "unloading", "tried": "tried"}
+"""Fields of the state that are kept as they are, by key of the journal."""
 READ_TRIES = 3
 READ_AGAIN_S = 1.0
 IN_DOUBT = ("plan", "learned", "boards", "budget", "control", "progress", "forbidden", "overrides")
@@ -79,27 +82,26 @@ class Handover:
         def kept_as(kind: type[Any]) -> Callable[[Any], Any]:
             return lambda kept: msgspec.convert(kept or {}, kind)
 
-        # by key of the journal: the part that a fault is reported as, the field of the state, and its value
-        restorers: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
-            "progress": ("stored_progress", "progress", lambda kept: progress.restored(state.progress, kept)),
-            "learned": ("stored_measurements", "measured", kept_as(Measured)),
-            "overrides": ("stored_override", "override", kept_as(Overrides)),
-            "forbidden": ("stored_hours", "forbidden", lambda kept: forbidden.restored(kept, now_s)),
-            "control": ("stored_state", "asked", lambda kept: replace(kept_as(Desired)(kept), asked_mono_s=mono_s)),
-            "boards": ("stored_boards", "boards", lambda kept: boards.restored(kept, mono_s)),
+        # by key of the journal: the part that a fault is reported as, and the value of its field of the state
+        restorers: dict[str, tuple[str, Callable[[Any], Any]]] = {
+            "progress": ("stored_progress", lambda kept: progress.restored(state.progress, kept)),
+            "learned": ("stored_measurements", kept_as(Measured)),
+            "overrides": ("stored_override", kept_as(Overrides)),
+            "forbidden": ("stored_hours", lambda kept: forbidden.restored(kept, now_s)),
+            "control": ("stored_state", lambda kept: replace(kept_as(Desired)(kept), asked_mono_s=mono_s)),
+            "boards": ("stored_boards", lambda kept: boards.restored(kept, mono_s)),
             "budget": (
                 "stored_budget",
-                "budget",
                 lambda kept: budgets.restored(kept, state.start_s, now_s) if kept else state.budget,
             ),
-            "unloading": ("stored_unload", "unloading", lambda kept: _worded(kept_as(Unloading)(kept))),
-            "tried": ("stored_try", "tried", lambda kept: _worded(kept_as(Tried)(kept))),
-            "allowances": ("stored_allowances", "allowances", lambda kept: allowances.restored(state.allowances, kept)),
-            "plan": ("stored_plan", "plan", plan.restored),
+            "unloading": ("stored_unload", lambda kept: _worded(kept_as(Unloading)(kept))),
+            "tried": ("stored_try", lambda kept: _worded(kept_as(Tried)(kept))),
+            "allowances": ("stored_allowances", lambda kept: allowances.restored(state.allowances, kept)),
+            "plan": ("stored_plan", plan.restored),
         }
         with self.confined("stored_account"):
             self.accounting.restore()
-        for key, (part, name, restored) in restorers.items():
+        for key, (part, restored) in restorers.items():
             if key in doubted:
                 self.recorder.say(words(statement("stored_left_out", deaths=silent_deaths, part=part), now_s))
                 self.recorder.event("left_out", part=key)
@@ -107,7 +109,7 @@ class Handover:
                 continue
             before = state
             with self.confined(part):
-                state = replace(state, **{name: restored(_checked(self.journal.recall(key)))})
+                state = replace(state, **{WHOLE.get(key, key): restored(_checked(self.journal.recall(key)))})
             if state is before:
                 unread.append(key)
         self.left_out = tuple(restorers[key][0] for key in unread if key in SETTINGS)
@@ -164,13 +166,8 @@ class Handover:
         self.accounting.write()
         self.accounting.keep()
         keep = self.journal.keep
-        keep("progress", state.progress)
-        keep("learned", state.measured)
-        keep("control", state.asked)
-        for key in SETTINGS:
+        for key in (*WHOLE, "allowances"):
             keep(key, _kept(state, key))
-        keep("unloading", state.unloading)
-        keep("tried", state.tried)
         keep("boards", boards.to_kept(state.boards, state.asked.limit_w, inputs.limits.left))
         run_now = baseline(self.accounting, state, inputs)
         if account is None:
@@ -179,10 +176,8 @@ class Handover:
 
 
 def _kept(state: JobState, key: str) -> object:
-    """A setting as the journal keeps it."""
-    if key == "allowances":
-        return allowances.to_kept(state.allowances)
-    return {"overrides": state.override, "forbidden": state.forbidden, "budget": state.budget}[key]
+    """A part of the state as the journal keeps it."""
+    return allowances.to_kept(state.allowances) if key == "allowances" else getattr(state, WHOLE[key])
 
 
 def _checked(kept: Any) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
+from carbontui.account.boundary import IDLE
 from carbontui.job.keeper.messages import Last, Stop
 from carbontui.job.supervisor.core.effects import (
     Effect,
@@ -95,9 +96,9 @@ class Actuators:
         """Take back what was booked for these boards; what a disk prevents is tried again by the next tick."""
         self.accounting.write(everything=True)
         joules = 0.0
-        for board in boards:
-            rows = await self.disk.do(partial(self.accounting.journal.disown, board))
-            joules += self.accounting.take_back(board, rows)
+        for device in (name for board in boards for name in (board, f"{IDLE}@{board}")):
+            rows = await self.disk.do(partial(self.accounting.journal.disown, device))
+            joules += self.accounting.take_back(device, rows)
         self.recorder.event("disowned", boards=list(boards), joules=joules)
         self.recorder.say(statement("boards_disowned", joules=joules, boards=boards))
 

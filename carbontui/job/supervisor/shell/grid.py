@@ -18,7 +18,7 @@ from carbontui.job.spec import Options
 from carbontui.job.supervisor.core.advance import ForecastRead
 from carbontui.job.supervisor.core.planning import plan_request
 from carbontui.job.supervisor.core.planning.problem import SLOT_S
-from carbontui.job.supervisor.record.accounting import Accounting
+from carbontui.job.supervisor.record.accounting import REVISED_MOST_S, Accounting
 from carbontui.job.supervisor.shell.door import Door
 from carbontui.job.worker.handle import WorkerHandle, WorkFailed
 from carbontui.job.worker.messages import ForecastAsk
@@ -28,8 +28,6 @@ BACK_LEAST_S, BACK_MOST_S = 6 * 3600.0, 36 * 3600.0
 """How much of the past an outlook covers while the job lives."""
 WHOLE_MOST_S = 7 * 86400.0
 """How much of the past the outlook of a finished job covers: all of it, up to this."""
-REALISED_MOST_S = 60 * 86400.0
-"""No grid value is revised later than this; also bounds the request after a clock was set by years."""
 FORECAST_EVERY_S = 900.0
 REVISED_NEWS_S = 900.0
 """How long a revision stays among the notices; the report lists all of them."""
@@ -103,7 +101,7 @@ class GridReader:
         outlook = self.feed.outlook(now_s, back, plan_request.ahead_s(state, now_s), SLOT_S)
         self.door.take(ForecastRead(outlook))
         if outlook is not None:
-            since = max(min(state.start_s, self.accounting.ledger.first_s) - SLOT_S, now_s - REALISED_MOST_S)
+            since = max(min(state.start_s, self.accounting.ledger.first_s) - SLOT_S, now_s - REVISED_MOST_S)
             rows = self.feed.realised(since, now_s, closing=closing)
             self.accounting.realised(rows, outlook.signal, self.feed.past_source)
             self.accounting.prices(outlook)

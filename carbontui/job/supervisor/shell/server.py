@@ -298,18 +298,14 @@ class Server:
             peer.shown = sections
 
 
+AS_SHOWN = ("measured_at", "state", "level", "power_w", "energy_gpu_kwh", "energy_wall_kwh", "gco2_g", "avoided_g")
+
+
 def figures(status: protocol.Status) -> protocol.Figures:
     """What a training script receives about its own job."""
     intensity, cost = status.intensity, status.cost
     return protocol.Figures(
-        measured_at=status.measured_at,
-        state=status.state,
-        level=status.level,
-        power_w=status.power_w,
-        energy_gpu_kwh=status.energy_gpu_kwh,
-        energy_wall_kwh=status.energy_wall_kwh,
-        gco2_g=status.gco2_g,
-        avoided_g=status.avoided_g,
+        **{name: getattr(status, name) for name in AS_SHOWN},
         intensity_g_per_kwh=None if intensity is None else intensity.value_g_per_kwh,
         cost=None if cost is None else cost.value,
         currency=None if cost is None else cost.currency,

@@ -43,11 +43,11 @@ def _at_end(state: JobState, inputs: Inputs, ahead: CourseAhead, rest: tuple[Str
         energy_wall_kwh=round(totals.wall_kwh + found.rest_kwh, 9),
         gco2_g=round(grams.value, 6),
         gco2_lo_g=None if grams.lo is None else round(max(min(0.0, grams.value), grams.lo), 6),
-        gco2_hi_g=_rounded(grams.hi),
-        run_now_g=_rounded(found.run_now_g),
+        gco2_hi_g=rounded_g(grams.hi),
+        run_now_g=rounded_g(found.run_now_g),
         avoided_g=None if avoided is None else round(avoided.value, 6),
-        avoided_lo_g=None if avoided is None else _rounded(avoided.lo),
-        avoided_hi_g=None if avoided is None else _rounded(avoided.hi),
+        avoided_lo_g=None if avoided is None else rounded_g(avoided.lo),
+        avoided_hi_g=None if avoided is None else rounded_g(avoided.hi),
         cost=_cost(state, inputs, rest),
     )
 
@@ -55,7 +55,7 @@ def _at_end(state: JobState, inputs: Inputs, ahead: CourseAhead, rest: tuple[Str
 def so_far(state: JobState) -> protocol.Amounts:
     """What the work has used, as it is printed."""
     totals = state.totals
-    grams, avoided = _rounded(totals.gco2_g), _rounded(totals.avoided_g)
+    grams, avoided = rounded_g(totals.gco2_g), rounded_g(totals.avoided_g)
     known = grams is not None and avoided is not None and totals.run_now_g is not None
     return protocol.Amounts(
         elapsed_s=round(totals.elapsed_s, 3),
@@ -64,7 +64,7 @@ def so_far(state: JobState) -> protocol.Amounts:
         energy_wall_kwh=round(totals.wall_kwh, 9),
         gco2_g=grams,
         # as printed, the difference of the two is what is avoided
-        run_now_g=_rounded((grams or 0.0) + (avoided or 0.0)) if known else None,
+        run_now_g=rounded_g((grams or 0.0) + (avoided or 0.0)) if known else None,
         avoided_g=avoided,
     )
 
@@ -175,5 +175,6 @@ def prices(state: JobState) -> tuple[float, float, Sequence[float | None]] | Non
     return 0.0, 900.0, (flat or 0.0,)
 
 
-def _rounded(value: float | None) -> float | None:
+def rounded_g(value: float | None) -> float | None:
+    """Grams as they are printed and kept."""
     return None if value is None else round(value, 6)

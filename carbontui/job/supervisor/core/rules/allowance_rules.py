@@ -42,9 +42,10 @@ def judged(state: JobState, inputs: Inputs) -> JobState:
         return state
     every = JUDGED_EVERY_REPLAY_S if state.clock.replay else JUDGED_EVERY_S
     if inputs.mono_s - held.judged_mono_s >= every:
-        held = _look_ahead(replace(state, allowances=held), inputs)
+        held = _look_ahead(state, inputs)
     else:
-        held = replace(held, prospects=tuple(_refreshed(state, entry) for entry in held.prospects))
+        used = state.totals.of
+        held = replace(held, prospects=tuple(p._replace(used=used(p.allowance.kind)) for p in held.prospects))
     return replace(state, allowances=_used_up(state, inputs, held))
 
 
@@ -132,10 +133,6 @@ def _reserve(state: JobState, inputs: Inputs) -> dict[AllowanceKind, float]:
 
 
 # --- the figures -------------------------------------------------------------------------------------------------
-
-
-def _refreshed(state: JobState, entry: Prospect) -> Prospect:
-    return entry._replace(used=state.totals.of(entry.allowance.kind))
 
 
 def _prospects(state: JobState, inputs: Inputs, cap_w: float | None) -> tuple[Prospect, ...]:

@@ -278,10 +278,8 @@ def _hold(observation: Observation, level: Level) -> float | None:
         return None
     if observation.override is None and observation.forbidden_until_s is not None:
         return min(observation.forbidden_until_s, observation.now_s + HOLD_S)
-    candidates = [
-        t for t in (observation.override_until_s if observation.override else observation.next_at_s,) if t is not None
-    ]
-    return min(candidates) if candidates else observation.now_s + HOLD_S
+    at_s = observation.override_until_s if observation.override else observation.next_at_s
+    return observation.now_s + HOLD_S if at_s is None else at_s
 
 
 def _observe(asked: Desired, observation: Observation, level: Level, why: Why) -> tuple[protocol.State, Why]:

@@ -6,7 +6,6 @@ import math
 from typing import NamedTuple
 
 from carbontui.job.supervisor.core.planning import finish, site_plan
-from carbontui.job.supervisor.core.planning import site_plan as site_boards
 from carbontui.job.supervisor.core.planning.site_plan import watts_at
 from carbontui.job.supervisor.core.state import levels
 from carbontui.job.supervisor.core.state.inputs import Inputs
@@ -18,7 +17,7 @@ from carbontui.site.sharing import TOLERANCE_W, Claim, Share
 
 def claim(state: JobState, inputs: Inputs) -> Claim | None:
     """The current claim; None for a job without boards, which draws nothing that a limit governs."""
-    boards = site_boards.site_boards(state, inputs)
+    boards = site_plan.site_boards(state, inputs)
     if boards is None or inputs.child.over:
         return None
     number, full, least, parked = boards
@@ -30,7 +29,7 @@ def claim(state: JobState, inputs: Inputs) -> Claim | None:
         if absent
         else parked
         if state.decision.state == "paused"
-        else site_boards.bound_w(state, site_boards.here(state, inputs))
+        else site_plan.bound_w(state, site_plan.here(state, inputs))
     )
     given = 0.0 if state.site is None else state.site.allowed_w
     boost = state.override.current is not None and state.override.current.mode == "boost"
@@ -58,7 +57,7 @@ def can_pause(state: JobState, inputs: Inputs) -> bool:
 
 def room(state: JobState, inputs: Inputs) -> Room | None:
     """For the decision; None if there is no budget, or no part of this job is in it."""
-    boards = site_boards.site_boards(state, inputs)
+    boards = site_plan.site_boards(state, inputs)
     if state.site is None or boards is None:
         return None
     absent = inputs.child.state in ("waiting", "unloaded")

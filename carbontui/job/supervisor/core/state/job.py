@@ -17,7 +17,6 @@ from carbontui.job.child import Child
 from carbontui.job.clock import Clock
 from carbontui.job.spec import Options, continued
 from carbontui.job.supervisor.core.state import attendance, boards, measured, override, progress, unloading
-from carbontui.job.supervisor.core.state import unloading as tried
 from carbontui.job.supervisor.core.state.allowances import Allowances
 from carbontui.job.supervisor.core.state.attendance import Attendance
 from carbontui.job.supervisor.core.state.boards import Boards
@@ -29,7 +28,7 @@ from carbontui.job.supervisor.core.state.measured import PAUSE_MAX_S, RESUME_MAX
 from carbontui.job.supervisor.core.state.override import Overrides
 from carbontui.job.supervisor.core.state.plan import Plan
 from carbontui.job.supervisor.core.state.progress import Progress
-from carbontui.job.supervisor.core.state.unloading import Tried, Unloading
+from carbontui.job.supervisor.core.state.unloading import NOT_TRIED, Tried, Unloading
 from carbontui.power.curves.curve import Curve
 from carbontui.site.sharing import Share
 
@@ -122,7 +121,7 @@ class JobState:
     last_metrics: Mapping[str, float] = field(default_factory=dict)
     """The script's last reported metrics, by name."""
     unloading: Unloading = unloading.NEVER
-    tried: Tried = tried.NOT_TRIED
+    tried: Tried = NOT_TRIED
     trial: str = ""
     """Of a sweep: the last reported current trial."""
     site: Share | None = None
