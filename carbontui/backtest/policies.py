@@ -64,12 +64,12 @@ class Knowledge:
         return seen, spread
 
 
-def rolling(case: Case, known: Knowledge) -> list[int]:
+def rolling(case: Case, known: Knowledge, idle_limit_s: float = math.inf) -> list[int]:
     """As a job does it: plan the rest whenever a new value of the grid is known, keep the plan in force unless another
-    gains more than noise, and execute the first slot."""
+    gains more than noise, and execute the first slot. It stands still for `idle_limit_s` at a stretch at most."""
     whole = case.problem
     levels: list[int] = []
-    current, age, done, resumes = whole.initial_level, whole.initial_age_slots, 0.0, 0
+    current, age, done, resumes, still_s = whole.initial_level, whole.initial_age_slots, 0.0, 0, 0.0
     plan: tuple[int, ...] = ()
     looked_s = -math.inf
     for k, duration in enumerate(whole.dur_s):
@@ -87,7 +87,7 @@ def rolling(case: Case, known: Knowledge) -> list[int]:
                 max_resumes=left,
             )
             seen, spread = known.expected(rest, case.edges[k:])
-            plan = replan(seen, plan or None, spread)[0].levels
+            plan = replan(seen, plan or None, spread, max_pause_s=idle_limit_s, still_s=still_s)[0].levels
         level, plan = plan[0], plan[1:]
         if level < 0:
             break
@@ -97,6 +97,7 @@ def rolling(case: Case, known: Knowledge) -> list[int]:
         if running != whole.levels[current].running:
             age, resumes = 0, resumes + running
         current, age = level, age + 1
+        still_s = 0.0 if running else still_s + duration
         done += whole.levels[level].speed * (duration - lost)
         if done >= whole.work_s - whole.finish_tolerance:
             break

@@ -12,8 +12,7 @@ def loaded_torch() -> Optional[Any]:
 
 
 def _cuda() -> Optional[Any]:
-    torch = loaded_torch()
-    cuda = getattr(torch, "cuda", None)
+    cuda = getattr(loaded_torch(), "cuda", None)
     return cuda if cuda is not None and cuda.is_initialized() else None
 
 

@@ -69,6 +69,8 @@ def figures(story: RunStory) -> tuple[Figure, ...]:
     found = [Figure("energy at the wall", form.kwh(story.energy_wall_kwh), _how(story, "energy_wall_kwh"))]
     if story.unmetered:
         found = [Figure("energy at the wall", "not known", form.NOT_METERED)]
+    if status.boundary is not None and status.boundary.counted:
+        found.append(Figure("counted", status.boundary.kind, f"{status.boundary.counted} ({status.boundary.why})"))
     if metered_for := words.metered(status):
         found.append(Figure("metered", metered_for, "of the time that the account covers"))
     if story.energy_gpu_kwh:

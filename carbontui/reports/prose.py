@@ -40,7 +40,7 @@ def _how(story: RunStory) -> str:
     said = []
     if story.plans:
         gap = "" if story.worst_gap is None else f", {'each ' * (story.plans > 1)}{certificate(story.worst_gap)}"
-        said.append(f"{_count(story.plans, 'plan')} {'was' if story.plans == 1 else 'were'} made{gap}.")
+        said.append(f"{story.plans} {'plan was' if story.plans == 1 else 'plans were'} made{gap}.")
     if pauses:
         most = f", the longest for {form.duration(max(pauses))}" if len(pauses) > 1 else ""
         said.append(
@@ -166,10 +166,6 @@ def methods(story: RunStory) -> str:
             " is included."
         )
     return f"{text} {figures.accuracy(story)}"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" + ("" if number == 1 else "s")
 
 
 def _listed(parts: list[str]) -> str:

@@ -196,7 +196,8 @@ def _read(db: sqlite3.Connection, options: Options, status: protocol.Status, ver
             before_g=float(said.get("before_g") or 0.0),
             doubt=doubt(db, status, rows_of_grid, _state(db, "progress"), status.step),
         )  # fmt: skip
-    shown = _thinned(decisions)
+    ends = [*decisions[: DECISIONS // 2], *decisions[-DECISIONS // 2 :]]
+    shown = tuple(decisions if len(decisions) <= DECISIONS else ends)
     revisions = _revisions(db)
     energy_kwh, gco2_g = float(said["energy_wall_kwh"]), said.get("gco2_g")
     return RunStory(
@@ -356,13 +357,6 @@ def _revisions(db: sqlite3.Connection) -> list[tuple[str, float]]:
         except (ValueError, KeyError, TypeError):
             continue
     return found
-
-
-def _thinned(decisions: list[PastDecision]) -> tuple[PastDecision, ...]:
-    if len(decisions) <= DECISIONS:
-        return tuple(decisions)
-    half = DECISIONS // 2
-    return (*decisions[:half], *decisions[-half:])
 
 
 def _steps(db: sqlite3.Connection) -> list[tuple[float, float, float | None]]:

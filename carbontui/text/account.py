@@ -63,11 +63,8 @@ def forecast_off(status: protocol.Status) -> str:
     if one is None:
         return ""
     days = max(1, round(one.hours / 24))
-    return (
-        f"forecast off by {figures.percent(one.error)} these {figures.count(days)} days"
-        if days > 1
-        else (f"forecast off by {figures.percent(one.error)} this day")
-    )
+    span = f"these {figures.count(days)} days" if days > 1 else "this day"
+    return f"forecast off by {figures.percent(one.error)} {span}"
 
 
 def in_time(status: protocol.Status, *, brief: bool = False) -> str:
@@ -111,9 +108,8 @@ def worth(grams: float) -> bool:
 
 def with_band(grams: float, half: float | None) -> str:
     """'+12.3 g ± 0.4 g'; without a band where none is known, or where it would round to nothing."""
-    return (
-        figures.change(grams) if half is None or not worth(half) else f"{figures.change(grams)} ± {figures.grams(half)}"
-    )
+    band = "" if half is None or not worth(half) else f" ± {figures.grams(half)}"
+    return f"{figures.change(grams)}{band}"
 
 
 def gave(parts: Iterable[tuple[str, float, float | None]]) -> str:
@@ -191,6 +187,8 @@ def estimate_rows(estimate: protocol.Estimate) -> list[tuple[str, str]]:
         rows.append(("drifting", f"{_drift(estimate)}: no further drift is covered"))
     if estimate.core_wait >= BUSY:
         rows.append(("busy", f"{_busy(estimate)}; the interval covers from none to twice as many other programs"))
+    else:
+        rows.append(("load", "a core was free while it was timed, which is assumed of the rest: a crowd takes longer"))
     return rows
 
 

@@ -56,12 +56,13 @@ def _counted(
     band_w: tuple[float, float] | None,
     pue: float,
     pue_why: str,
+    boards: bool = True,
     now_s: float,
 ) -> str:
     if kind == "always-on":
         said = "watts above idle: this machine is on with or without the job"
     else:
-        parts = f"boards, CPU and memory, {_host(host_w, how, by, band_w)}"
+        parts = f"{'boards, ' if boards else ''}CPU and memory, {_host(host_w, how, by, band_w)}"
         until = "in every pause and wait, until the machine is released"
         if kind == "given-back":
             until = "not before the start, nor while it is unloaded"

@@ -35,6 +35,11 @@ def until(at_s: float | None, now_s: float) -> str:
     return "" if at_s is None else f" until {figures.clock(at_s, now_s)}"
 
 
+def state_word(state: str) -> str:
+    """To GPU users a throttled board is one in thermal trouble: under a cap it is capped."""
+    return "capped" if state == "throttled" else state
+
+
 PARTS = {
     "last_counts": "the last step counts",
     "restoring": "restoring limits",
@@ -69,7 +74,6 @@ PARTS = {
 _OF_TIME: Mapping[str, Callable[[Any, float], str]] = {
     "budget": figures.budget,
     "clock": figures.clock,
-    "named_clock": figures.named_clock,
     "time_of_day": lambda at_s, now_s: f"{datetime.fromtimestamp(at_s):%H:%M}",
     "until": until,
     "until_named": _until_named,  # ', until 18:00 CET', or nothing without an end
@@ -85,7 +89,7 @@ _OF_VALUE: Mapping[str, Callable[[Any], str]] = {
     "part": lambda part: PARTS.get(part, part),
     "list": ", ".join,
     "and": " and ".join,
-    "state": lambda state: "capped" if state == "throttled" else state,
+    "state": state_word,
     "also": _also,  # '; this; that', or nothing
 }
 

@@ -40,11 +40,12 @@ REASONS: Table = {
     "plan_full": "at full speed by the plan{until_s:until}",
     "time_limit": "unloaded before its time limit ends it at {ends_s:clock}",
     # what a plan may not do, and why
-    "cannot_hold_ranks": "at full speed: its ranks do not reach a common step, so no pause can hold; p tries again",
-    "cannot_hold_apart": "at full speed: these ranks cannot be held together: they share no torch.distributed store",
-    "cannot_hold_descriptors": "at full speed: these ranks cannot be held together: {count} of them need more "
-    "descriptors than `ulimit -n` leaves the training; raise it",
-    "cannot_hold_captured": "at full speed: no step seen since {step}: {cause}",
+    "cannot_hold": "at full speed: {why}",
+    "ranks": "its ranks do not reach a common step, so no pause can hold; p tries again",
+    "apart": "these ranks cannot be held together: they share no torch.distributed store",
+    "descriptors": "these ranks cannot be held together: {count} of them need more descriptors than `ulimit -n` leaves "
+    "the training; raise it",
+    "captured": "no step seen since {step}: {cause}",
     "work_guessed": "at full speed: {steps} total steps are a guess, from {source}, not borne out yet; "
     "accept it: g, or carbontui guess --accept",
     "work_unknown": "at full speed: the amount of work is not known yet; "
@@ -64,13 +65,7 @@ REASONS: Table = {
     "no_step_because": "no step seen yet: {cause}",
     "no_step": "no training step has been seen yet: watts are counted, nothing is steered",
     "no_boundary": "requested to pause; no step has ended for {quiet_s:.0f} s",
-    "no_boundary_ranks": "requested to pause, but its ranks do not reach a common step, so no pause can hold; "
-    "p tries again",
-    "no_boundary_apart": "requested to pause, but these ranks cannot be held together: "
-    "they share no torch.distributed store",
-    "no_boundary_descriptors": "requested to pause, but these ranks cannot be held together: {count} of them need more "
-    "descriptors than `ulimit -n` leaves the training; raise it",
-    "no_boundary_captured": "requested to pause, but no step seen since {step}: {cause}",
+    "no_boundary_because": "requested to pause, but {why}",
     "sigstop_refused": "requested to pause, but it has shown no training step and SIGSTOP is refused: {why}",
     "sigstop_under_way": "requested to pause; stopping its processes (SIGSTOP)",
     "sigstop_waits": "requested to pause; no training step has been seen yet",

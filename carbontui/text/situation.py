@@ -5,28 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from carbontui import units
-from carbontui.protocol import LIVE_STATES, Exit, Gpu, Level, PlanView, State, Status
+from carbontui.protocol import LIVE_STATES, Exit, Gpu, Level, PlanView, Status
 from carbontui.text import figures, marks
-
-STATES: dict[State, str] = {
-    "starting": "starting",
-    "waiting": "waiting",
-    "running": "running",
-    "throttled": "capped",
-    "pausing": "pausing",
-    "paused": "paused",
-    "unloaded": "unloaded",
-    "done": "done",
-    "failed": "failed",
-    "stopped": "stopped",
-    "lost": "lost",
-}
-"""To GPU users a throttled board is one in thermal trouble: under a cap it is capped."""
+from carbontui.text.forms import state_word
 
 
 def state(status: Status) -> str:
     """'capped'."""
-    return STATES[status.state]
+    return state_word(status.state)
 
 
 def stated(status: Status) -> str:

@@ -60,7 +60,7 @@ def _energy(*, shares: Sequence[tuple[str, float]], sensed: bool, blind: bool, n
 
 def _wall(*, shares: Sequence[tuple[str, float]], sensed: bool, blind: bool, now_s: float) -> str:
     parts = _energy(shares=shares, sensed=sensed, blind=blind, now_s=now_s)
-    return f"boards, CPU, host constant and PUE: {parts}"
+    return f"all that counts, with PUE: {parts}"
 
 
 def _avoided(*, watts: str, signal: str, now_s: float) -> str:

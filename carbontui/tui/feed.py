@@ -54,7 +54,6 @@ class JobFeed:
         post: Callable[[News], object],
         read_log: ReadLog | None = None,
         whole_run: WholeRun | None = None,
-        rate_hz: float = 1.0,
         *,
         with_log: bool = True,
     ) -> None:
@@ -64,7 +63,7 @@ class JobFeed:
         self._post = post
         self.read_log = read_log
         self._whole_run = whole_run
-        self._rate_hz = rate_hz
+        self._rate_hz = 1.0
         self._with_log = with_log
         self._link: link.ViewerLink | None = None
         self.picture: Picture | None = None
@@ -150,8 +149,6 @@ class JobFeed:
         while True:
             try:
                 answer = await wire.request(protocol.LogRead(0, offset, err=err))
-            except link.RequestRefused:
-                return
             except link.NoAnswer:
                 continue
             except link.LinkError:

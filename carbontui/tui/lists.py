@@ -8,26 +8,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from carbontui import protocol, units
 from carbontui.text import account, situation
 from carbontui.tui import words
 from carbontui.tui.target import Target
 
-
-class ListedRow(Protocol):
-    """What a row must provide."""
-
-    @property
-    def id(self) -> str: ...
-
-    @property
-    def sought(self) -> str:
-        """The text that a filter searches."""
-
-
-Row = TypeVar("Row", bound=ListedRow)
+Row = TypeVar("Row", bound="ListedJob | QueueRow")
+"""A row has an `id`, and `sought`, the text that a filter searches."""
 List = TypeVar("List", bound="RowList[Any]")
 Orders = Mapping[str, Callable[[Any], tuple[object, ...]]]
 

@@ -34,11 +34,9 @@ def news(before: Picture | None, after: Picture) -> Notification | None:
         return None
     was, now = before.status, after.status
     name = "".join(char for char in now.name if char.isprintable())
-    if was.state != now.state:
-        if now.state not in protocol.LIVE_STATES:
-            return Notification(f"{name}: {situation.state(now)} ({now.reason.text})", True)
-        if now.state in STILL and was.state not in STILL:
-            return Notification(f"{name}: {situation.state(now)} ({now.reason.text})", False)
+    over = now.state not in protocol.LIVE_STATES
+    if was.state != now.state and (over or (now.state in STILL and was.state not in STILL)):
+        return Notification(f"{name}: {situation.state(now)} ({now.reason.text})", over)
     if at_risk(after) and not at_risk(before):
         return Notification(f"{name}: {at_risk(after)}", True)
     return None

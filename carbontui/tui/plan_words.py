@@ -33,6 +33,12 @@ def running_mean(plan: protocol.PlanView) -> float | None:
     return sum(one.g_per_kwh * one.kwh for one in running) / kwh if kwh > 0 else None
 
 
+def stretch_at(plan: protocol.PlanView | None, at_s: float) -> protocol.PlanWindow | None:
+    """The plan's stretch at a time; None without a plan, and after its end."""
+    windows = plan.windows if plan else ()
+    return next((one for one in windows if units.from_iso(one.start) <= at_s < units.from_iso(one.end)), None)
+
+
 def why(one: protocol.PlanWindow, picture: Picture) -> str:
     """Why the plan chose this level for a stretch, in a few words."""
     plan = picture.plan
@@ -158,10 +164,7 @@ def slot_row(at_s: float, end_s: float, picture: Picture) -> CellRow:
         index = int(((at_s + end_s) / 2 - units.from_iso(band.start)) // band.step_s)
         value = band.mean_g[index] if 0 <= index < len(band.mean_g) else None
         grams = "" if value is None else f"{value:.0f} g/kWh"
-    stretch = None
-    for one in plan.windows if plan else ():
-        if units.from_iso(one.start) <= (at_s + end_s) / 2 < units.from_iso(one.end):
-            stretch = one
+    stretch = stretch_at(plan, (at_s + end_s) / 2)
     level = "after the end" if stretch is None else situation.level(stretch.level, plan.table if plan else ())
     when = f"{words.clock(at_s, picture.now_s)} to {words.clock(end_s, picture.now_s)}"
     reason = "" if stretch is None else why(stretch, picture)

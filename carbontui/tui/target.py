@@ -5,31 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 from carbontui import protocol
 
 Form = Literal["text", "markdown", "svg"]
-
-
-class JobRecord(Protocol):
-    """What `Target.of` reads of a job on disk."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def socket(self) -> Path: ...
-    @property
-    def dir(self) -> Path: ...
-    @property
-    def started_s(self) -> float: ...
-    @property
-    def owner(self) -> str: ...
-    def status(self) -> protocol.Status: ...
-    def read_log(self, ask: protocol.LogRead) -> protocol.LogAnswer: ...
-    def whole_run(self, columns: int) -> protocol.HistoryAnswer | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,21 +34,6 @@ class Target:
     """(label, text) to add to the summary of a finished job; may block."""
     last_look: Path | None = None
     """Where the screen records the job's state when it was last shown."""
-
-    @classmethod
-    def of(cls, job: JobRecord) -> Target:
-        look = job.dir / "last-look.json"
-        return cls(
-            job.id,
-            job.name,
-            job.socket,
-            job.status(),
-            job.read_log,
-            job.started_s,
-            job.owner,
-            whole_run=job.whole_run,
-            last_look=look,
-        )
 
     @property
     def over(self) -> bool:

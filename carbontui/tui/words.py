@@ -6,7 +6,7 @@ from carbontui import protocol, units
 from carbontui.text import figures, marks
 from carbontui.tui.picture import Picture
 
-count = figures.count
+clock, count = figures.clock, figures.count
 mark, marked = marks.mark, marks.marked
 STATE_STYLE = {
     "starting": "dim",
@@ -37,11 +37,6 @@ SIGNALS = {
     "marginal": "marginal",
     "given": "as given",
 }
-
-
-def clock(at_s: float, now_s: float) -> str:
-    """'17:30' today, 'Fri 17:30' within the week, '24 Dec 17:30' later: local time."""
-    return figures.clock(at_s, now_s)
 
 
 def clock_iso(text: str, now_s: float) -> str:

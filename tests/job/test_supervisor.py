@@ -202,11 +202,11 @@ async def test_a_clock_that_is_set_is_no_time_that_passed(job, monkeypatch):
 
 def test_the_host_is_not_charged_for_a_clock_that_was_set(tmp_path):
     spec = options.Options(
-        job="t", name="t", dir="", argv=(), cwd="", log="", socket="", created_s=999.0, host_w=100.0
+        job="t", name="t", dir="", argv=(), cwd="", log="", socket="", created_s=999.0, boundary="held"
     )  # fmt: skip
     account = Accounting(spec, Clock(), Journal(tmp_path / "j.db"), "boot")
     for now in (1000.0, 1001.0, 4601.0, 4602.0, 1002.0, 1003.0):
-        account.pass_time(now, 1.0, "running")
+        account.pass_time(now, 1.0, "running", host_w=100.0)
     assert account.ledger.rest_j == pytest.approx(600.0) and account.held_s == pytest.approx(6.0)
     assert account.lived.gaps == {"clock": pytest.approx(3599.0 - 3601.0)} and account.lived.lived_s == 4.0
 

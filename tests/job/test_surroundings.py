@@ -68,7 +68,7 @@ def test_a_plan_limits_every_stillness_that_keeps_held_boards() -> None:
     for spec, kinds, longest in (
         ({}, {"pause", "unload"}, 12 * 3600.0),
         ({"boundary": "held", "idle_limit_s": 1800.0}, {"pause", "unload", "off"}, 1800.0),
-        ({"boundary": "held", "idle_limit_s": 1800.0, "gives_back": True}, {"pause", "off"}, 1800.0),
+        ({"boundary": "held", "idle_limit_s": 1800.0, "gives_back": True}, {"pause"}, 1800.0),
     ):
         for started in (False, True):
             levels = problem.levels_of(known, started=started)
@@ -102,3 +102,13 @@ def test_one_line_says_what_is_counted(kind) -> None:
     why, counted = (statements.words(said, 0.0) for said in status.boundary(job, inputs()))
     assert why == "in a Slurm allocation" and "PUE 1.2" in counted and "\n" not in counted
     assert ("250 W" in counted) == (kind != "always-on")
+
+
+def test_a_machine_without_boards_counts_no_host_in_plan_and_words() -> None:
+    from carbontui.job.supervisor.core.view import status
+
+    job, bare = job_state(boundary="held", host_w=None), inputs(boards=())
+    bare = replace(bare, readings=structs.replace(bare.readings, host=HostReading(cpu_w=40.0, dram_w=5.0, idle_w=9.0)))
+    assert machine.machine(job, bare).host_w == machine.host(job, bare).watts == 0.0
+    _, counted = (statements.words(said, 0.0) for said in status.boundary(job, bare))
+    assert counted.startswith("CPU and memory, the rest of the machine is not known and not counted")

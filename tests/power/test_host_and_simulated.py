@@ -148,9 +148,9 @@ def test_the_table_says_why_and_what_mends_it() -> None:
     readings = Readings(devices=(gpu,), host=HostReading(caps={"cpu": Capability("no_permission", "root only", fix)}))
     rows = view.table(readings)
     by_aspect = {row.aspect: row for row in rows}
-    assert by_aspect["power limit"].support == "no_permission"
-    said = by_aspect["power limit"].text()
-    assert "no permission  only root; left alone while other processes use it (pid 77)" in said
-    assert said.endswith(f"; fix: {fix}") and by_aspect["CPU packages"].fix == fix
+    limit = by_aspect["power limit"]
+    assert view.SAYS[limit.support] == "no permission"
+    assert limit.why == "only root; left alone while other processes use it (pid 77)"
+    assert limit.fix == fix and by_aspect["CPU packages"].fix == fix
     none = view.table(Readings(notices=("the NVIDIA driver is not loaded",)))
     assert none[0].support == "not_supported" and "not loaded" in none[0].why

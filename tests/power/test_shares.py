@@ -185,11 +185,14 @@ def test_under_a_batch_system_the_cpu_time_is_that_of_its_cgroup(tmp_path: Path)
     (tmp_path / "11" / "cgroup").write_text("0::/system.slice/slurmstepd.scope/job_7/step_0/user/task_0\n")
     ticks = [0]
     clock = CpuTime(lambda: (1000 * ticks[0], 400 * ticks[0]), str(tmp_path), tmp_path / "cgroups")
+    clock.part((), -20.0)
+    shares = []
     for spent in (5_000_000, 6_000_000):  # one of the four busy seconds
         (place / "cpu.stat").write_text(f"usage_usec {spent}\nuser_usec 1\n")
-        found = clock.part((11,), 20.0 * ticks[0])
+        shares.append(clock.part((11,), 20.0 * ticks[0]).share)
         ticks[0] += 1
-    assert found.share == pytest.approx(cpu_share(CpuSeconds(10, 4, 1), 1))
+    assert shares[0] is None  # what it had spent before is not of that time
+    assert shares[1] == pytest.approx(cpu_share(CpuSeconds(10, 4, 1), 1))
 
 
 def test_agents_of_other_jobs_are_counted_and_a_station_is_none(tmp_path: Path) -> None:

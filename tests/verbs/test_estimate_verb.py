@@ -24,7 +24,7 @@ for i in range(900):
 def test_a_trial_tells_time_and_energy_and_the_script_knows_that_it_is_one(house):
     script = house.root / "t.py"
     script.write_text(SCRIPT)
-    tried = house.cli("estimate", "--yes", "--json", "--steps", "1000", "--", sys.executable, str(script))
+    tried = house.cli("estimate", "--yes", "--json", "--steps", "1000", "--", sys.executable, str(script), timeout=200)
     assert tried.returncode == 0, tried.stderr
     told = json.loads(tried.stdout)
     found = told["estimate"]
@@ -41,10 +41,11 @@ def test_nobody_is_started_unasked_and_what_shows_no_step_says_why(house):
     assert silent.returncode == 3 and "no estimate" in silent.stderr and "Traceback" not in silent.stderr
 
 
+@pytest.mark.long
 def test_without_a_total_a_thousand_steps_and_an_hour_are_told(house):
     script = house.root / "t.py"
     script.write_text(SCRIPT.replace("for i in range(900)", "import itertools\nfor i in itertools.count()"))
-    tried = house.cli("estimate", "--yes", "--json", "--", sys.executable, str(script))
+    tried = house.cli("estimate", "--yes", "--json", "--", sys.executable, str(script), timeout=200)
     assert tried.returncode == 0, tried.stderr
     told = json.loads(tried.stdout)
     thousand, hour = told["estimate"]["per_1000_steps"], told["estimate"]["per_hour"]

@@ -30,7 +30,7 @@ def hostile(value):
     """A JSON value with text of others in every free field."""
     if isinstance(value, dict):
         kept = ("job", "state", "measured_at", "code", "how", "signal", "at", "deadline", "start", "mode", "until")
-        kept += ("since", "held_by")
+        kept += ("since", "held_by", "kind")
         return {name: inner if name in kept else hostile(inner) for name, inner in value.items()}
     if isinstance(value, list):
         return [hostile(inner) for inner in value]

@@ -213,7 +213,8 @@ class Checkpoint:
 
         Raises what torch.load raises for an invalid file, ValueError for a checkpoint with other parts.
         """
-        _sweep(self.kept.path)
+        for part in glob.glob(glob.escape(self.kept.path) + ".*.part"):  # left by a killed save
+            marker.remove(part)
         step = self.kept.load(self._read)
         # a fresh start here is one even if another script of the command was resumed
         api.gate.starts_at(api.gate.counter.done() if step is None else step)
@@ -310,12 +311,6 @@ def _write(path: str, state: Dict[str, Any]) -> None:
     buffer = io.BytesIO()
     _torch().save(state, buffer)
     marker.write_atomic(path, buffer.getvalue())
-
-
-def _sweep(path: str) -> None:
-    """Remove files left by a killed save."""
-    for part in glob.glob(glob.escape(path) + ".*.part"):
-        marker.remove(part)
 
 
 def random_states() -> Dict[str, Any]:

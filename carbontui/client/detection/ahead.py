@@ -43,12 +43,8 @@ def _trains(scope: Scope, node: ast.AST, visited: Set[str]) -> bool:
             continue
         visited = visited | {name}
         called: List[Function] = list(scope.file.named(name))
-        if name in scope.file.classes:
-            called += [
-                one
-                for one in scope.file.classes[name].body
-                if isinstance(one, ast.FunctionDef) and one.name == "__init__"
-            ]
+        made = scope.file.classes.get(name)
+        called += [one for one in scope.file.named("__init__") if made is not None and scope.file.owner(one) is made]
         if any(_trains(scope, statement, visited) for function in called for statement in function.body):
             return True
     return False

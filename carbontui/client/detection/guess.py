@@ -179,7 +179,7 @@ class Detector:
         """By place: its loops, after how many steps that was found, and whether a clock ends one of them."""
 
     def total(self, steps: int) -> Optional[FoundTotal]:
-        """The guess after `steps`; None without a clue."""
+        """The total steps as far as anything tells; None without a clue. `steps` are done so far."""
         if steps < FROM_STEPS or watch.look is None:
             return None
         claims: List[TotalClaim] = []
@@ -383,11 +383,6 @@ def _count(value: Any) -> bool:
 
 
 detector = Detector()
-
-
-def total(steps: int) -> Optional[FoundTotal]:
-    """The total steps as far as anything tells; None without a clue. `steps` are done so far."""
-    return detector.total(steps)
 
 
 def epoch() -> Optional[int]:

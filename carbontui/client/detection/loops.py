@@ -116,18 +116,12 @@ def nest_of(stack: List[Scope], reader: Reader) -> Nest:
     return Nest(tuple(loops), tuple(bounds), ahead, key, tuple(counters), share, sometimes)
 
 
-def reached(
-    nest_: Nest, depth: int, pass_at: Optional[int] = None, per_pass: Optional[float] = None
-) -> Optional[float]:
-    """How often this depth is reached in all; None if that is not known. Depth `pass_at` reaches the innermost one
-    `per_pass` times, as measured."""
+def reached(nest_: Nest, depth: int) -> Optional[float]:
+    """How often this depth is reached in all; None if that is not known."""
     times: List[float] = [1.0]
-    full = len(nest_.loops)
     for d in range(1, depth + 1):
         own_ = nest_.loops[d - 1].times
         most = times[d - 1] * own_ if own_ is not None else math.inf
-        if d == full and pass_at is not None and per_pass is not None:
-            most = times[pass_at] * per_pass
         for bound in nest_.bounds:
             if bound.to == d and bound.of < d:
                 most = min(most, times[bound.of] * bound.times)
@@ -155,7 +149,8 @@ class _Ends:
         line = getattr(node, "lineno", 0)
         if isinstance(node, ast.While):
             for part in parts_of(node.test, ast.And):
-                ways = [one for one in parts_of(part, ast.Or) if not self._known_false(scope, one)]
+                read = [(one, self.reader.value(scope, one)) for one in parts_of(part, ast.Or)]
+                ways = [one for one, value in read if value is UNKNOWN or value]
                 if len(ways) == 1 and self._compared(scope, ways[0], stops=False):
                     continue
                 if self.reader.value(scope, part) is UNKNOWN:
@@ -180,10 +175,6 @@ class _Ends:
         heads = [getattr(node, "iter", None), *(one.iter for one in getattr(node, "generators", ()))]
         text = " x ".join(ast.unparse(one) for one in heads if one is not None)
         return LoopAround(line, int(times) if times is not None and times < ENDLESS else None, self.at_most, text)
-
-    def _known_false(self, scope: Scope, test: ast.AST) -> bool:
-        value = self.reader.value(scope, test)
-        return value is not UNKNOWN and not value
 
     def _of_optimizers(self, scope: Scope, node: ast.AST) -> bool:
         """`for one in optimizers: one.step()`: of several the first counts."""
@@ -333,14 +324,13 @@ class _Ends:
 
     def _start_of(self, scope: Scope, iterated: ast.AST, name: str) -> int:
         """The first value of a loop's variable."""
-        if isinstance(iterated, ast.Call) and last(iterated.func) == "enumerate":
-            given = iterated.args[1:2] + [one.value for one in iterated.keywords if one.arg == "start"]
-        elif (isinstance(iterated, ast.Call) and last(iterated.func) == "count") or (
-            isinstance(iterated, ast.Call) and last(iterated.func) == "range" and len(iterated.args) > 1
-        ):
-            given = iterated.args[:1]
-        else:
-            given = []
+        given: List[ast.expr] = []
+        if isinstance(iterated, ast.Call):
+            called = last(iterated.func)
+            if called == "enumerate":
+                given = iterated.args[1:2] + [one.value for one in iterated.keywords if one.arg == "start"]
+            elif called == "count" or (called == "range" and len(iterated.args) > 1):
+                given = iterated.args[:1]
         value = self.reader.value(scope, given[0]) if given else 0
         return int(value) if isinstance(value, (int, float)) else 0
 

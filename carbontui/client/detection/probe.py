@@ -97,13 +97,15 @@ def look(command: Sequence[str], base: Mapping[str, str], folder: str) -> List[P
     if name in SHELLS:
         return _shell(words[at + 1 :], base, folder)
     if name in LAUNCHERS:
-        python = next(iter(_starter_of(program)), sys.executable)
-        return _launched(words[:at], python, words[at + 1 :], base, folder)
-    if not name.startswith(("python", "pypy")):
+        # torchrun and the like: the Python of the same environment, and the first script on the command line
+        answer = ask(words[:at], next(iter(_starter_of(program)), sys.executable), frozenset(), base)
+        script = next((word for word in words[at + 1 :] if word.endswith(".py")), None)
+    elif name.startswith(("python", "pypy")):
+        flags, script = unseen.flags_and_script(words[at:])
+        answer = ask(words[:at], words[at], flags, base)
+    else:
         text = f"{name} is not Python: what it starts cannot be checked in advance; the job reports it after a minute"
         return [ProbeLine(False, text)]
-    flags, script = unseen.flags_and_script(words[at:])
-    answer = ask(words[:at], words[at], flags, base)
     return [_arrival(answer), *lines_of(script, answer, folder)]
 
 
@@ -206,15 +208,6 @@ def _shell(words: Sequence[str], base: Mapping[str, str], folder: str) -> List[P
     codes = dict.fromkeys(code for trap, code in _SHELL_TRAPS if trap.search(text))
     found = [ProbeLine(False, f"{what}: {_TRAPS[code]}") for code in codes]
     return found or [ProbeLine(True, f"{what or 'the shell'} is not run, only read: nothing in it keeps the hook out")]
-
-
-def _launched(
-    before: Sequence[str], python: str, words: Sequence[str], base: Mapping[str, str], folder: str
-) -> List[ProbeLine]:
-    """torchrun and the like: the Python of the same environment, and the first script on the command line."""
-    answer = ask(before, python, frozenset(), base)
-    script = next((word for word in words if word.endswith(".py")), None)
-    return [_arrival(answer), *lines_of(script, answer, folder)]
 
 
 def _starter_of(program: str) -> List[str]:

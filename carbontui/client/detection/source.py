@@ -6,6 +6,7 @@ import ast
 import linecache
 import os
 import time
+from dataclasses import dataclass
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 from carbontui.client.detection.places import Chain
@@ -150,22 +151,16 @@ def _unpacked(target: ast.AST, value: Optional[ast.AST]) -> Iterator[Tuple[str, 
         yield dotted(target), value
 
 
+@dataclass(eq=False)
 class Scope:
     """A function at work, or a module: what its names mean."""
 
-    def __init__(
-        self,
-        file: File,
-        function: Optional[ast.AST],
-        space: Dict[str, Any],
-        line: int = 0,
-        caller: Optional[Scope] = None,
-        call: Optional[ast.Call] = None,
-    ) -> None:
-        self.file, self.function, self.space, self.line, self.caller, self.call = (
-            *(file, function, space),
-            *(line, caller, call),
-        )
+    file: File
+    function: Optional[ast.AST]
+    space: Dict[str, Any]
+    line: int = 0
+    caller: Optional[Scope] = None
+    call: Optional[ast.Call] = None
 
     @property
     def body(self) -> ast.AST:
@@ -204,14 +199,8 @@ def _call(caller: Scope, file: File, function: Function) -> Optional[ast.Call]:
     owner = file.owner(function)
     if owner is not None and function.name in ("__init__", "__call__"):
         names.add(owner.name)
-    found = [
-        node
-        for node in own(caller.body)
-        if isinstance(node, ast.Call)
-        and node.lineno <= caller.line <= (node.end_lineno or node.lineno)
-        and last(node.func) in names
-    ]
-    return found[0] if found else None
+    calls = (node for node in own(caller.body) if isinstance(node, ast.Call) and last(node.func) in names)
+    return next((node for node in calls if node.lineno <= caller.line <= (node.end_lineno or node.lineno)), None)
 
 
 def lines(body: Sequence[ast.stmt], line: int) -> bool:

@@ -56,8 +56,6 @@ class Reader:
 
     def __init__(self, length: Optional[int] = None) -> None:
         self.length = length
-        self.used: List[str] = []
-        """Names of the settings that were used."""
 
     def value(self, scope: Scope, node: Optional[ast.AST], depth: int = 0) -> Any:
         """The value of an expression, UNKNOWN where it cannot be said."""
@@ -181,20 +179,10 @@ class Reader:
 
     def _param(self, scope: Scope, name: str, depth: int) -> Any:
         """What the caller passed for a parameter, or its default."""
-        function, call = scope.function, scope.call
+        function, call, caller = scope.function, scope.call, scope.caller
         args: ast.arguments = function.args  # type: ignore[union-attr]
-        if (
-            call is None
-            and scope.caller is None
-            and function is not None
-            and getattr(function, "name", "") == "__init__"
-        ):
-            call, made_in = self._made(scope)
-            if call is None:
-                return UNKNOWN
-            caller: Optional[Scope] = made_in
-        else:
-            caller = scope.caller
+        if call is None and caller is None and getattr(function, "name", "") == "__init__":
+            call, caller = self._made(scope)
         if call is None or caller is None:
             return UNKNOWN
         names = [one.arg for one in [*args.posonlyargs, *args.args]]
@@ -363,7 +351,6 @@ class Reader:
         for start in range(len(path)):
             value = settings.find(path[start:])
             if value is not None:
-                self.used.append(".".join(path[start:]))
                 return value
         return UNKNOWN
 

@@ -276,7 +276,7 @@ class Link:
         """The guess of the total, where nothing states it: absent once it no longer holds; and the epoch likewise."""
         if self.gate.facts.get("total") is not None or self.gate.framework:
             return {}
-        found, epoch = guess.total(done), guess.epoch()
+        found, epoch = guess.detector.total(done), guess.epoch()
         passes = {} if epoch is None or "epoch" in self.gate.facts else {"epoch": epoch}
         if found is None:
             return passes

@@ -66,7 +66,7 @@ class JobBoards:
             self._since_s = None
         elif self._since_s is None:
             self._since_s = now_s
-        used = tuple(uuid for uuid in self.visible if _uses(pids.get(uuid), own))
+        used = tuple(uuid for uuid in self.visible if any(proc.belongs(pid, own) for pid in pids.get(uuid) or ()))
         self._seen = used or tuple(uuid for uuid in self._seen or known if uuid in self.visible)
         self.by_process = bool(self._seen)
         self.certain = self.certain or self.by_process
@@ -80,10 +80,6 @@ class JobBoards:
 def hidden(pids: Mapping[str, BoardPids]) -> frozenset[int]:
     """Processes that the driver lists with pids unknown here: those of a host, seen from a container."""
     return frozenset(pid for listed in pids.values() for pid in listed or () if not proc.exists(pid))
-
-
-def _uses(listed: BoardPids, own: tuple[int, ...]) -> bool:
-    return any(proc.belongs(pid, own) for pid in listed or ())
 
 
 def _bare(info: DeviceInfo, pids: Mapping[str, BoardPids], looks: Mapping[str, Look]) -> bool:

@@ -224,7 +224,7 @@ class Agent:
 
     def _report(self) -> None:
         mono, wall = self.clock(), self.wall()
-        own = self._wish.own_pids if self._wish and self.job not in NO_JOBS else None
+        own = None if self.job in NO_JOBS else self._wish.own_pids if self._wish else ()
         host_samples, host = self.host.sample(mono, wall, own)
         if self._supply is not None:
             host = self._supply.beside(host, self.host.whole_w, self._boards_w, mono)

@@ -130,10 +130,6 @@ class CapabilityRow(Struct, frozen=True):
     why: str
     fix: str
 
-    def text(self) -> str:
-        fix = f"; fix: {self.fix}" if self.fix else ""
-        return f"{self.device}  {self.aspect:<16} {SAYS[self.support]:<14} {self.why}{fix}"
-
 
 def table(readings: Readings) -> tuple[CapabilityRow, ...]:
     """All rows: each GPU, then CPU and memory. Without a GPU the first row says so."""

@@ -22,8 +22,8 @@ AGAIN_S = 0.05
 class CapdBackend(NvmlBackend):
     """Reads from the driver; writes to it, or through zeusd or capd once the driver has refused."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(clock)
+    def __init__(self) -> None:
+        super().__init__()
         self.through_capd = False
         """The driver refuses our writes and capd accepts them."""
         self._zeusd: Zeusd | None = None

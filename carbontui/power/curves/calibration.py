@@ -156,8 +156,11 @@ class Calibration:
     # --- running levels ---------------------------------------------------------------------------------------
 
     def _ask(self, now: CalibrationInput) -> Action:
+        if not self._todo and not self.spec.can_pause:
+            return self._learned(now)
         if not self._todo:
-            return self._end_of_levels(now)
+            self._enter("pausing", now)
+            return Pause()
         self._enter("settle", now)
         return TryLimit(self._todo[0])
 
@@ -241,12 +244,6 @@ class Calibration:
             self._todo += [cap, None]
 
     # --- parked -----------------------------------------------------------------------------------------------
-
-    def _end_of_levels(self, now: CalibrationInput) -> Action:
-        if not self.spec.can_pause:
-            return self._learned(now)
-        self._enter("pausing", now)
-        return Pause()
 
     def _park(self, now: CalibrationInput) -> Action:
         waited = now.mono_s - self._since_s

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import os
@@ -56,24 +57,21 @@ def save(curve: Curve, directory: Path | None = None) -> Path:
 
 def load(gpu: str, gpus: int, mark: str, directory: Path | None = None) -> Curve | None:
     """The curve of this job on this GPU model, or None; an invalid file counts as none."""
-    try:
-        found = untrusted.decode(path(gpu, gpus, mark, directory).read_bytes(), Curve)
-    except (OSError, ValueError):
-        return None
-    return found if found.schema == SCHEMA else None
+    return _stored(path(gpu, gpus, mark, directory))
 
 
 def of_script(mark: str, directory: Path | None = None) -> Curve | None:
     """The newest curve measured here for this script, on any boards; None if there is none."""
-    found = []
-    for file in sorted((directory or paths.state_dir() / "curves").glob("*.json")):
-        try:
-            one = untrusted.decode(file.read_bytes(), Curve)
-        except (OSError, ValueError):
-            continue
-        if one.fingerprint == mark and one.schema == SCHEMA and one.basis == "measured":
-            found.append(one)
+    every = map(_stored, sorted((directory or paths.state_dir() / "curves").glob("*.json")))
+    found = [one for one in every if one is not None and one.fingerprint == mark and one.basis == "measured"]
     return max(found, key=lambda one: one.measured_s, default=None)
+
+
+def _stored(file: Path) -> Curve | None:
+    with contextlib.suppress(OSError, ValueError):
+        found = untrusted.decode(file.read_bytes(), Curve)
+        return found if found.schema == SCHEMA else None
+    return None
 
 
 def read(file: Path) -> Curve:

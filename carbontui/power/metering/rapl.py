@@ -119,7 +119,8 @@ class Host:
     ) -> tuple[tuple[Sample, ...], HostReading]:
         """Samples "cpu" and "dram" for the meter, and the watts since the last call; if too soon, the last ones again.
 
-        With the processes `own` of a job both are the job's share: CPU by CPU time, memory equally among all jobs.
+        With the processes `own` of a job both are the job's share (unknown at first): CPU by CPU time, memory equally
+        among all jobs.
         """
         if self._reading is not None and self._at is not None and mono_s - self._at < SOON_S:
             return (), self._reading
@@ -167,7 +168,9 @@ class Host:
         if part.share is not None:
             many = f"{part.jobs} {'job' if part.jobs == 1 else 'jobs'}"
             rules.append(f"the job's part: {figures.percent(part.share)} by CPU time, {many} here")
-        own_w = {kind: w if w is None or (s := share[kind]) is None else w * s for kind, w in watts.items()}
+        own_w: dict[str, float | None] = dict.fromkeys(watts) if own is not None else watts
+        if part.share is not None:
+            own_w = {kind: None if w is None else w * (share[kind] or 0.0) for kind, w in watts.items()}
         idle_w = (
             None if watts["cpu"] is None or part.share is None else watts["cpu"] * part.idle + (own_w["dram"] or 0.0)
         )

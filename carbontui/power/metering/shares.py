@@ -153,12 +153,17 @@ class CpuTime:
         self._at_s: float | None = None
         self._before: tuple[int, int, float] | None = None
         self._part = CpuPart(None, 1)
+        self._working = False
 
     def part(self, own: tuple[int, ...] | None, mono_s: float) -> CpuPart:
         """The job's current share; `own` are processes of the job, from which the others descend: without any it has
         its part of the idling alone. None: not a job."""
         if own is None:
             return CpuPart(None, 1)
+        if own and not self._working:
+            # what they have spent so far is not of this interval
+            self._at_s, self._before, self._part = None, None, CpuPart(None, self._part.jobs)
+        self._working = bool(own)
         due = FIRST_S if self._part.share is None else LIST_S
         if self._at_s is not None and mono_s - self._at_s < due:
             return self._part

@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from msgspec import structs
@@ -33,7 +33,7 @@ with this time constant."""
 WATTS_MOST = 1e5
 
 
-def acpi_meter(root: Path = HWMON) -> Path | None:
+def acpi_meter(root: Path) -> Path | None:
     """The file of an ACPI power meter that can be read; None without one."""
     for folder in sorted(root.glob("hwmon*")):
         try:
@@ -56,10 +56,10 @@ def dcmi_w(said: str) -> float | None:
 class Supply:
     """The machine's supply; `beside` never raises and never waits."""
 
-    def __init__(self, root: Path = HWMON, ipmi: Sequence[str] | None = None) -> None:
+    def __init__(self, root: Path = HWMON) -> None:
         self._file = acpi_meter(root)
-        known = ipmi is not None or (shutil.which(IPMI[0]) and any(map(os.path.exists, IPMI_DEVICES)))
-        self._command = tuple(ipmi or IPMI) if self._file is None and known else ()
+        known = shutil.which(IPMI[0]) and any(map(os.path.exists, IPMI_DEVICES))
+        self._command: tuple[str, ...] = IPMI if self._file is None and known else ()
         self._told_w: float | None = None
         self._mean: tuple[float, float] | None = None
         if self._command:

@@ -50,7 +50,6 @@ def row(story: RunStory) -> dict[str, str]:
         "gpu_model": _text(" + ".join(names)),
         "region": _text(story.options.zone or ""),
         "tracking_mode": "process",
-        "on_cloud": "",
         "pue": f"{story.options.pue:g}",
         **_device("cpu", kinds["cpu"]),
         **_device("ram", kinds["dram"]),

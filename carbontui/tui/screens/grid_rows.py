@@ -123,12 +123,8 @@ def _source_rows(answer: protocol.GridAnswer | None, fault: str, now_s: float) -
     states = [_source_state(one, now_s) for one in answer.sources]
     longest = max(map(len, states), default=0)
     for one, state in zip(answer.sources, states, strict=True):
-        rows.append(
-            [
-                (f"{set_cell_size(one.title, min(widest, TITLE_MOST))}  ", "text"),
-                (f"{state:<{longest}}", STATE_INK.get(one.state, "warning")),
-            ]
-        )
+        title = set_cell_size(one.title, min(widest, TITLE_MOST))
+        rows.append([(f"{title}  ", "text"), (f"{state:<{longest}}", STATE_INK.get(one.state, "warning"))])
         rows[-1].append((f"  {one.note}" if one.note else "", "dim"))
     if answer.note:
         rows.append([("! ", "warning"), (answer.note, "text")])

@@ -123,7 +123,7 @@ class Jobs(ListPage[JobList]):
     VERTICAL_BREAKPOINTS = [(0, "-short"), (18, "-medium")]
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("question_mark", "help", "help", id="jobs_help", key_display="?", tooltip="Every key of this page"),
-        Binding("q", "leave", "leave", id="jobs_leave", tooltip="Leave; every job goes on"),
+        Binding("q", "dismiss", "leave", id="jobs_leave", tooltip="Leave; every job goes on"),
         Binding("enter", "open", "open", id="open", tooltip="Open the job under the cursor; q or esc comes back"),
         Binding("space", "mark", "mark", id="mark", tooltip="Mark the job: p, b, r and S mean all marked jobs"),
         Binding(
@@ -174,11 +174,6 @@ class Jobs(ListPage[JobList]):
 
     def follow(self) -> Coroutine[Any, Any, None]:
         return self.feed.run()
-
-    @property
-    def ready(self) -> bool:
-        """Whether the jobs are known yet."""
-        return self.feed.listing is not None
 
     async def settle(self) -> None:
         """Wait until the jobs are known: the next key moves among them."""
@@ -291,16 +286,11 @@ class Jobs(ListPage[JobList]):
         self.run_worker(self._ask(verb, args, asked), group="command")
 
     async def _ask(self, verb: protocol.Verb, args: dict[str, Any], asked: list[tuple[ListedJob, int | None]]) -> None:
-        answers = await asyncio.gather(*(self._one(verb, args, job, gen) for job, gen in asked))
+        sent = (self._said(job).send(partial(self.feed.request, job.id), verb, args, gen) for job, gen in asked)
+        told = zip(asked, await asyncio.gather(*sent), strict=True)
+        answers = [(ok, f"{job.status.name}: {text}") for (job, _), (ok, text) in told]
         refused = [text for ok, text in answers if not ok]
         if refused:
             self.answer("; ".join(refused), ok=False)
         else:
             self.answer(answers[0][1] if len(answers) == 1 else f"{verb}: {len(answers)} jobs")
-
-    async def _one(
-        self, verb: protocol.Verb, args: dict[str, Any], job: ListedJob, gen: int | None
-    ) -> tuple[bool, str]:
-        """Whether one job accepted the command, and a line about it."""
-        ok, told = await self._said(job).send(partial(self.feed.request, job.id), verb, args, gen)
-        return ok, f"{job.status.name}: {told}"

@@ -14,7 +14,6 @@ from textual.screen import Screen
 from carbontui.tui import keys
 from carbontui.tui.lists import RowList
 from carbontui.tui.screens.overruling import Answers
-from carbontui.tui.screens.pages import open_help
 from carbontui.tui.target import Target
 from carbontui.tui.widgets.tables import RowTable
 
@@ -96,12 +95,6 @@ class ListPage(Answers, Generic[Listed]):
     def action_back(self) -> None:
         unmarked = replace(self.listed, marked=frozenset())
         self.change(unmarked if self.listed.marked else self.listed.filtered(""))
-
-    def action_help(self) -> None:
-        open_help(self)
-
-    def action_leave(self) -> None:
-        self.dismiss(None)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         return not keys.asking(self)  # an open prompt takes the keys

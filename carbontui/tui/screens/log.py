@@ -62,7 +62,7 @@ class LogScreen(Screen[None]):
         Binding("exclamation_mark", "error", "first error", id="log_error", key_display="!", tooltip="The first error"),
         Binding("e", "errors", "stderr", id="log_errors", show=False, tooltip="Its stderr, where that is apart; back"),
         Binding("y", "copy", "copy", id="log_copy", show=False, tooltip="Copy the rows shown (OSC 52)"),
-        Binding("escape,q,l", "leave", "back", id="log_back", key_display="q", tooltip="Return to the dashboard"),
+        Binding("escape,q,l", "dismiss", "back", id="log_back", key_display="q", tooltip="Return to the dashboard"),
     ]
 
     def __init__(self, feed: JobFeed, title: str) -> None:
@@ -294,9 +294,6 @@ class LogScreen(Screen[None]):
         shown = page.rows[page.top : page.top + self._height]
         self.app.copy_to_clipboard("\n".join(text_of(row) for row in shown))
         self._say(f"{len(shown)} rows sent to the terminal to copy (OSC 52)")
-
-    def action_leave(self) -> None:
-        self.dismiss(None)
 
 
 def _lines_of(answer: protocol.LogAnswer) -> LogLines:

@@ -16,6 +16,7 @@ from carbontui.tui import keys
 from carbontui.tui.feed import JobFeed
 from carbontui.tui.picture import Picture
 from carbontui.tui.target import Target
+from carbontui.tui.widgets.levels import PastLevels
 from carbontui.tui.widgets.lines import StatusLine
 
 ANSWER_SHOWN_S = 10.0
@@ -88,6 +89,23 @@ class Answers(Screen[str | None]):
         """Say something in the status line for a while."""
         self.query_one(StatusLine).answer(text, ok, self._monotonic() + ANSWER_SHOWN_S)
 
+    def action_help(self) -> None:
+        """The keys of this screen and the marks."""
+        from carbontui.tui.screens.page_rows import help_rows
+        from carbontui.tui.screens.read import Read
+
+        rows = help_rows(self)
+        self.app.push_screen(Read("keys and marks", lambda page: rows))
+
+
+class JobPage(Answers):
+    """A page of one job: what its parts need of it."""
+
+    target: Target
+    feed: JobFeed
+    picture: Picture | None
+    past: PastLevels | None
+
 
 class Commands(Answers):
     """A page of one job that sends commands."""
@@ -105,11 +123,8 @@ class Commands(Answers):
         self.answer(told, ok)
 
 
-class Overruling(Commands):
-    """The dashboard's commands; what they need of it is named here."""
-
-    target: Target
-    picture: Picture | None
+class Overruling(Commands, JobPage):
+    """The dashboard's commands."""
 
     def action_send(self, verb: protocol.Verb) -> None:
         self.send(verb)

@@ -11,24 +11,18 @@ from typing import TYPE_CHECKING
 from textual.screen import Screen
 
 from carbontui import link, protocol
-from carbontui.tui.feed import JobFeed
 from carbontui.tui.picture import Picture
-from carbontui.tui.screens.overruling import Answers
-from carbontui.tui.target import Form, Target
-from carbontui.tui.widgets.levels import PastLevels
+from carbontui.tui.screens.overruling import JobPage
+from carbontui.tui.target import Form
 
 if TYPE_CHECKING:
     from carbontui.tui.screens.read import Read
     from carbontui.tui.widgets.cells import CellRow
 
 
-class OpensPages(Answers):
-    """Names what the pages need of the dashboard."""
+class OpensPages(JobPage):
+    """Names what the pages need of the dashboard besides."""
 
-    target: Target
-    feed: JobFeed
-    picture: Picture | None
-    past: PastLevels | None
     readonly: bool
     from_table: bool
     _table: Callable[[], Screen[str | None]] | None
@@ -52,9 +46,6 @@ class OpensPages(Answers):
     def _newest(self) -> Picture:
         assert self.picture is not None
         return self.picture
-
-    def action_help(self) -> None:
-        open_help(self)
 
     def action_sources(self) -> None:
         from carbontui.tui.screens.page_rows import source_rows
@@ -123,12 +114,3 @@ class OpensPages(Answers):
             self.dismiss(None)
         elif self._table is not None:
             self.app.push_screen(self._table())
-
-
-def open_help(screen: Screen[str | None]) -> None:
-    """The keys of this screen and the marks."""
-    from carbontui.tui.screens.page_rows import help_rows
-    from carbontui.tui.screens.read import Read
-
-    rows = help_rows(screen)
-    screen.app.push_screen(Read("keys and marks", lambda page: rows))

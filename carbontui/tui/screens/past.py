@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from carbontui import link, protocol, units
-from carbontui.tui.feed import JobFeed
 from carbontui.tui.loglines import error_in
 from carbontui.tui.picture import Picture, offline
-from carbontui.tui.screens.overruling import Answers
-from carbontui.tui.target import Target
+from carbontui.tui.screens.overruling import JobPage
 from carbontui.tui.widgets.bottom import Summary
 from carbontui.tui.widgets.levels import PastLevels
 from carbontui.tui.widgets.state_bar import StateBar
@@ -17,13 +15,9 @@ from carbontui.tui.widgets.state_bar import StateBar
 PAST_BUCKETS = 240
 
 
-class LearnsPast(Answers):
-    """Names what it needs of the dashboard."""
+class LearnsPast(JobPage):
+    """Names what it needs of the dashboard besides."""
 
-    target: Target
-    feed: JobFeed
-    picture: Picture | None
-    past: PastLevels | None
     _covered: bool
     _asked_past: tuple[object, ...] | None = ()
 

@@ -240,13 +240,8 @@ class PlanPage(Commands):
 
     def _otherwise(self) -> str:
         pointed, plan = self._pointed(), self._picture().plan
-        infos = table(plan)
-        runs = any(
-            pointed is not None
-            and units.from_iso(one.start) <= sum(pointed) / 2 < units.from_iso(one.end)
-            and infos[one.level].kind not in words.STILL
-            for one in (plan.windows if plan else ())
-        )
+        one = plan_words.stretch_at(plan, sum(pointed) / 2) if pointed else None
+        runs = one is not None and table(plan)[one.level].kind not in words.STILL
         return "standing still" if runs else "running at full speed"
 
     async def _learn_events(self) -> None:

@@ -29,7 +29,7 @@ class Queue(ListPage[QueueList]):
     VERTICAL_BREAKPOINTS = [(0, "-short"), (18, "-medium")]
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("question_mark", "help", "help", id="queue_help", key_display="?", tooltip="Every key of this page"),
-        Binding("q", "leave", "leave", id="queue_leave", tooltip="Leave; every job goes on"),
+        Binding("q", "dismiss", "leave", id="queue_leave", tooltip="Leave; every job goes on"),
         Binding("enter", "open", "open", id="queue_open", tooltip="The dashboard of the job, on its node"),
         Binding("n", "nodes", "nodes", id="queue_nodes", tooltip="Nodes instead of jobs, or jobs again"),
         keys.FILTER,

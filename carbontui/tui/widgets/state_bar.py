@@ -101,7 +101,8 @@ class StateBar(Cells):
         first, second = self._verdict(width)
         head: list[CellRow] = [first, [(f"   {second}", "text")]] if second and rows > 2 else [first]
         space = rows - len(head)
-        return [*head, *(self._sentence(line) for line in _wrapped(self.why(), width - 4, space))]
+        rest: list[CellRow] = [[(f"   {line}", "text")] for line in _wrapped(self.why(), width - 4, space)]
+        return [*head, *rest]
 
     def why(self) -> str:
         assert self.picture is not None
@@ -131,10 +132,6 @@ class StateBar(Cells):
             row.append((f" · {one}" if len(row) > 1 else one, "text"))
         told = picture.over or any(one and one in kept for one in (coming, brief, done))
         return row, "" if told else brief or done
-
-    @staticmethod
-    def _sentence(line: str) -> CellRow:
-        return [(f"   {line}", "text")]
 
 
 def _wrapped(text: str, width: int, rows: int) -> list[str]:

@@ -39,8 +39,6 @@ class RowTable(Cells):
     listed: RowList[Any] = RowList()
     now_s = 0.0
     wide = 0
-    has_messages = True
-    """Whether there was room for the rows' messages."""
     _top = 0
 
     def why_empty(self) -> str:
@@ -71,12 +69,12 @@ class RowTable(Cells):
         left = width - MARKED - sum(column.cells for column in columns)
         title, named = self.names(left)
         room = left - cell_len(title) - 2
-        self.has_messages = room >= MESSAGE_LEAST
+        has_messages = room >= MESSAGE_LEAST
         head: CellRow = [(" " * MARKED, "dim"), (title, "dim")]
         for column in columns:
             # the column the rows are sorted by is highlighted
             head.append((f"{column.title:>{column.cells}}", "strong" if column.order == listed.sort else "dim"))
-        rows = [[*head, (f"  {self.MESSAGE}" if self.has_messages else "", "dim")]]
+        rows = [[*head, (f"  {self.MESSAGE}" if has_messages else "", "dim")]]
         for at in self.visible_rows(height - 1):
             row, pointed = listed.shown[at], at == listed.place
             mark = glyphs.POINT if row.id in listed.marked else glyphs.NOW if pointed else " "
@@ -85,7 +83,7 @@ class RowTable(Cells):
             for column in columns:
                 text, ink = self.value(column.title, row)
                 cells.append((" " + cut(text, column.cells - 1, right=True), "dim" if text == "–" else ink))
-            if self.has_messages:
+            if has_messages:
                 text, ink = self.message(row)
                 cells.append((f"  {cut(text, room)}", ink))
             rows.append(under_cursor(cells, width) if pointed else cells)

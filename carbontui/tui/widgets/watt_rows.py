@@ -8,7 +8,7 @@ from carbontui.text.situation import OTHERS
 from carbontui.tui import glyphs, words
 from carbontui.tui.picture import Picture
 from carbontui.tui.widgets import boards
-from carbontui.tui.widgets.cells import CellRow, PictureCells, spread
+from carbontui.tui.widgets.cells import CellRow, PictureCells, fit, spread
 
 
 class WattRows(PictureCells):
@@ -49,7 +49,7 @@ class WattRows(PictureCells):
                 row: CellRow = []
                 for index in (i, i + (len(gpus) + 1) // 2):
                     if index < len(gpus):
-                        row += [*_padded(self._board(status, index, gpus[index], half, top), half), ("  ", "text")]
+                        row += [*fit(self._board(status, index, gpus[index], half, top), half), ("  ", "text")]
                 rows.append(row)
             return rows
         shared = any(gpu.own_w is not None for gpu in gpus)
@@ -60,8 +60,7 @@ class WattRows(PictureCells):
 
     def _board(self, status: protocol.Status, index: int, gpu: protocol.Gpu, width: int, top: float) -> CellRow:
         name = _short(gpu.name)
-        number = str(index if gpu.index is None else gpu.index)
-        number = f"{gpu.node}:{number}" if gpu.node else number
+        number = boards.number(gpu, index)
         label = f" {number} {name:<12} " if width >= 56 else f" {number} "
         watts = "–" if gpu.power_w is None else f"{gpu.power_w:.0f}"
         limit = "–" if gpu.limit_w is None else f"{gpu.limit_w:.0f}"
@@ -109,8 +108,3 @@ def _short(name: str) -> str:
     while len(short) > 12 and " " in short:
         short = short.rpartition(" ")[0]
     return short[:12]
-
-
-def _padded(row: CellRow, width: int) -> CellRow:
-    used = sum(len(text) for text, _ in row)
-    return [*row, (" " * max(0, width - used), "text")]

@@ -29,4 +29,10 @@ def target_of(job: store.Job) -> Target:
         except story.NoStory:
             return ()
 
-    return replace(Target.of(job), receipt=receipt, ending=ending)
+    return replace(without_reports(job), receipt=receipt, ending=ending)
+
+
+def without_reports(job: store.Job) -> Target:
+    """The job with what its files say, which are its only source once it is over."""
+    told = Target(job.id, job.name, job.socket, job.status(), job.read_log, job.started_s, job.owner)
+    return replace(told, whole_run=job.whole_run, last_look=job.dir / "last-look.json")

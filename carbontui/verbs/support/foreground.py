@@ -27,7 +27,7 @@ from carbontui.system import proc
 from carbontui.text import account as account_words
 from carbontui.text import figures, situation
 from carbontui.text.notices import NoticesTold
-from carbontui.tui.loglines import LogLines
+from carbontui.tui.loglines import LogLines, text_of
 from carbontui.verbs.support import streams
 
 POLL_S = 0.1
@@ -295,20 +295,15 @@ def follow_try(directory: Path) -> None:
         sys.exit(code)
     due = time.monotonic() + TOLD_S
     while job is not None and time.monotonic() < due:
-        tried = [one.text for one in _events(job) if one.kind == "tried"]
+        tried: list[str] = []
+        with contextlib.suppress(history.HistoryError):
+            events = history.events(job.dir / "journal.db", 0.0, 500, False)
+            tried = [one.text for one in events if one.kind == "tried"]
         if tried:
             click.echo(f"carbontui: {tried[-1]}", err=True)
             return
         time.sleep(TRY_POLL_S)
         job = store.load(directory)
-
-
-def _events(job: store.Job) -> tuple[protocol.Event, ...]:
-
-    try:
-        return history.events(job.dir / "journal.db", 0.0, 500, False)
-    except history.HistoryError:
-        return ()
 
 
 def tail(log: Path) -> list[str]:
@@ -321,5 +316,5 @@ def tail(log: Path) -> list[str]:
         return []
     shown = LogLines(LINES + 1)
     shown.feed(text)
-    rows = ("".join(run for run, _ in row) for row in shown.rows(LINES + 1))
+    rows = map(text_of, shown.rows(LINES + 1))
     return [row for row in rows if row.strip()]

@@ -21,6 +21,7 @@ from carbontui.tui.lists import QueueRow, QueueSeen
 from carbontui.tui.target import Target
 from carbontui.verbs.support import grid_data
 from carbontui.verbs.support.command import Failure
+from carbontui.verbs.support.endings import without_reports
 
 SLOTS, SLOT_S = 48, 1800.0
 GRID_EVERY_S = 900.0
@@ -123,7 +124,7 @@ class QueueWatch:
     def _target(self, job: QueuedJob, known: store.Job) -> Target:
         """A job of this machine by its socket; of another through srun, which its owner may use. Raises OSError."""
         if not known.foreign:
-            return Target.of(known)
+            return without_reports(known)
         if known.host not in self._hosts:
             step = commands.on_node(job.id, known.host)
             host = ssh.SlurmNode(known.host, step, carbontui=(sys.executable, "-m", "carbontui.cli"))

@@ -38,6 +38,6 @@ def test_grams_and_money_have_intervals_too_that_hold_the_forecasts_error():
 def test_what_is_not_known_is_left_out():
     bare = estimate(outlook=None)
     assert bare.gco2_g is None and bare.cost is None and bare.energy_wall_kwh is not None
-    assert [label for label, _ in account_words.estimate_rows(bare)] == ["time", "energy"]
+    assert [label for label, _ in account_words.estimate_rows(bare)] == ["time", "energy", "load"]
     plain = protocol.Estimate(work_s=80160.0, work_lo_s=79500.0, work_hi_s=80820.0)
     assert account_words.estimate(plain) == "22 h 16 at full speed (22 h 05 to 22 h 27)"

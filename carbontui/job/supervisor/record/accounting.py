@@ -45,8 +45,7 @@ def is_board(device: str) -> bool:
     return device.partition("@")[0] not in ESTIMATED
 
 
-@dataclass(frozen=True, slots=True)
-class CarriedOver:
+class CarriedOver(NamedTuple):
     """Sums of the rows of a lost journal; None: unknown. `energy_cost` is without rent."""
 
     gco2_g: float | None = 0.0
@@ -79,7 +78,7 @@ class Accounting:
     price: accounts.Bins = field(default_factory=accounts.Bins)
     held_s: float = 0.0
     """Job seconds during which GPUs were held, for rent."""
-    carried_over: CarriedOver = CarriedOver()
+    carried_over: CarriedOver = field(default_factory=CarriedOver)
     revision: Revision | None = None
     """The newest revision that this process has booked."""
     idle_w: Mapping[str, float] = field(default_factory=dict)
@@ -129,9 +128,8 @@ class Accounting:
     def keep(self) -> None:
         """Write what a successor cannot read from the rows into the journal, in one transaction with them."""
         facts = {"ledger": self.ledger.to_dict(), "meter": self.meter.to_dict(self.boot_id), "held_s": self.held_s}
-        facts |= {"attempt": self.options.attempt, "lived": asdict(self.lived)}
-        before = (self.carried_over.gco2_g, self.carried_over.energy_cost)
-        self.journal.keep("books", {**facts, "before": before})
+        facts |= {"attempt": self.options.attempt, "lived": asdict(self.lived), "before": self.carried_over}
+        self.journal.keep("books", facts)
 
     def carry(self, gco2_g: float | None, cost: float | None, gpus: int) -> None:
         """The journal's rows are lost: continue from their sums. `cost` includes rent."""
@@ -149,9 +147,11 @@ class Accounting:
     # --- joules ---
 
     def meter_samples(self, samples: Iterable[Sample], state: str, watched: frozenset[str]) -> None:
-        """Convert samples of the agent to joules, without boards that the job does not use."""
+        """Convert samples of the agent to joules, without boards that the job does not use. What CPU and memory drew
+        until the job's share was known is split by it afterwards."""
         for sample in samples:
-            if sample.uuid in watched or not is_board(sample.uuid):
+            known = sample.share is not None or sample.uuid not in self.meter.devices
+            if sample.uuid in watched or (known and not is_board(sample.uuid)):
                 self._share[sample.uuid] = sample.share
                 if sample.uuid not in self.meter.devices and (first := self.first_counts.before(sample)) is not None:
                     self.meter.add(first)
@@ -177,8 +177,8 @@ class Accounting:
     def carry_on(self, watched: frozenset[str], ended_wall_s: float | None) -> None:
         """The job is over: count devices not read for a while (a hanging driver) up to its end, as a gap. Without any
         `watched` one (no agent of ours has looked yet) all that have been metered."""
-        hosts, wall_s = self.meter.devices - self.metered_boards, time.time()
-        end_s = wall_s if ended_wall_s is None else min(ended_wall_s, wall_s)
+        hosts = {name for name, share in self._share.items() if share is not None and not is_board(name)}
+        end_s = min(wall_s := time.time(), math.inf if ended_wall_s is None else ended_wall_s)
         devices = (watched or self.metered_boards) | hosts
         self._book(self.meter.carry_on(devices, time.monotonic() - (wall_s - end_s), end_s), "running")
 

@@ -29,7 +29,7 @@ def why_no_shifting(state: JobState, inputs: Inputs) -> Why | None:
     """Why no plan may pause or delay; None if it may."""
     spec, outlook = state.spec, state.outlook
     if (deaf := why_deaf(inputs)) is not None:
-        return Why("no_client", protocol.Statement(f"cannot_hold_{deaf.code}", deaf.parts))
+        return Why("no_client", statement("cannot_hold", why=deaf))
     if state.progress.total_s is None:
         return Why("no_work", _work_unknown(state.progress))
     if inputs.zone is None:

@@ -317,7 +317,7 @@ def _observe(asked: Desired, observation: Observation, level: Level, why: Why) -
             quiet_s = max(rank.quiet_s for rank in observation.ranks)
             said = statement("no_boundary", quiet_s=quiet_s)
             if observation.deaf is not None:
-                said = protocol.Statement(f"no_boundary_{observation.deaf.code}", observation.deaf.parts)
+                said = statement("no_boundary_because", why=observation.deaf)
             return "pausing", Why("no_boundary", said)
         return "pausing", why
     if _refused(asked, observation):

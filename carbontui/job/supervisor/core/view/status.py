@@ -230,5 +230,6 @@ def boundary(state: JobState, inputs: Inputs) -> tuple[protocol.Statement, proto
         band_w=host.band_w,
         pue=spec.pue,
         pue_why=spec.pue_why,
+        boards=bool(inputs.devices),
     )
     return protocol.statement("boundary_why", sign=spec.boundary_why), counts
