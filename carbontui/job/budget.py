@@ -49,8 +49,9 @@ def parse(text: str, now_s: float) -> Budget:
     if re.fullmatch(r"\d+(\.\d+)?x", cleaned, re.ASCII):
         factor = float(cleaned[:-1])
         return checked(Budget("factor", factor, text.strip()), now_s)
-    if (clock_s := _next(text, now_s)) is not None:
-        return Budget("deadline", clock_s, text.strip())
+    clock = _CLOCK.fullmatch(cleaned)
+    if clock:
+        return Budget("deadline", _next(clock[1], int(clock[2]), int(clock[3]), now_s, text), text.strip())
     try:
         seconds = units.parse_duration(cleaned)
     except ValueError:
@@ -96,12 +97,7 @@ def restored(kept: object, start_s: float, now_s: float) -> Budget:
     return checked(budget, early if budget.value <= now_s else now_s)
 
 
-def _next(text: str, now_s: float) -> float | None:
-    """The next moment at a clock time, of a day of the week if it names one; None if it is no clock time."""
-    clock = _CLOCK.fullmatch(text.strip().lower())
-    if not clock:
-        return None
-    day, hour, minute = clock[1], int(clock[2]), int(clock[3])
+def _next(day: str | None, hour: int, minute: int, now_s: float, text: str) -> float:
     if hour > 23 or minute > 59:
         raise ValueError(f"{text!r}: {hour:02d}:{minute:02d} is not a time of day")
     now = units.local(now_s)
@@ -120,8 +116,9 @@ def parse_until(text: str, now_s: float) -> float | Literal["next"]:
     cleaned = text.strip().lower()
     if cleaned == "next":
         return "next"
-    if (clock_s := _next(text, now_s)) is not None:
-        return clock_s
+    clock = _CLOCK.fullmatch(cleaned)
+    if clock:
+        return _next(clock[1], int(clock[2]), int(clock[3]), now_s, text)
     try:
         moment = units.from_iso(text)
     except ValueError:

@@ -270,13 +270,8 @@ def next_plan_s(start_s: float, slot_s: float) -> float:
 
 def starts_s(made: QueueProblem, plan: FleetPlan) -> dict[str, float]:
     """The start of each job that has a place in the plan."""
-    return {job.id: at_s for job, at_s in _waiting(made, plan) if at_s is not None}
-
-
-def _waiting(made: QueueProblem, plan: FleetPlan) -> list[tuple[QueuedJob, float | None]]:
-    """The waiting jobs and their starts; None: no room before its deadline."""
     placed = zip(made.jobs, plan.start.tolist(), strict=False)  # the running ones come after these
-    return [(job, None if start == NEVER else made.start_s + start * made.slot_s) for job, start in placed]
+    return {job.id: made.start_s + start * made.slot_s for job, start in placed if start != NEVER}
 
 
 def planned_jobs(made: QueueProblem, plan: FleetPlan) -> list[dict[str, object]]:
@@ -303,10 +298,11 @@ def planned_jobs(made: QueueProblem, plan: FleetPlan) -> list[dict[str, object]]
 def moves(made: QueueProblem, plan: FleetPlan) -> list[Move]:
     """The starts that differ from Slurm's. A job without room within the slots is put after them."""
     found = []
-    for job, at_s in _waiting(made, plan):
-        wanted = made.start_s + made.problem.site.slots * made.slot_s if at_s is None else at_s
+    for job, start in zip(made.jobs, plan.start.tolist(), strict=False):
+        slot = made.problem.site.slots if start == NEVER else start
+        wanted = made.start_s + slot * made.slot_s
         held = job.reason == "BeginTime" and job.start_s is not None
-        if abs(job.start_s - wanted) >= 1.0 if held and job.start_s is not None else wanted > made.start_s:
+        if abs(job.start_s - wanted) >= 1.0 if held and job.start_s is not None else slot > 0:
             found.append(Move(job, wanted))
     return found
 
@@ -323,7 +319,7 @@ def running_w(made: QueueProblem, plan: FleetPlan) -> dict[str, float]:
 
 def undone(made: QueueProblem, plan: FleetPlan) -> list[str]:
     """The ids of the jobs without room before their deadlines."""
-    return [job.id for job, at_s in _waiting(made, plan) if at_s is None]
+    return [job.id for job, start in zip(made.jobs, plan.start.tolist(), strict=False) if start == NEVER]
 
 
 def told(made: QueueProblem, plan: FleetPlan, least_w: float | None = None) -> list[str]:
