@@ -90,7 +90,7 @@ LEAST_G = 0.005
 """Less than this is shown as zero."""
 
 
-NOT_METERED = "nothing was metered: it ended before the second reading"
+NOT_METERED = "nothing was metered: it ended too soon, or drew no more than the machine does idle"
 """Shown instead of the energy of a job too short to be metered: not 0."""
 
 

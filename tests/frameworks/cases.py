@@ -26,12 +26,15 @@ class Case:
     unload: str = ""
     """Why it cannot be unloaded; empty where it can."""
     unload_args: tuple[str, ...] = ()
+    total: str = ""
+    """Why nothing is said of the total; empty where it is known."""
 
 
 LOOPS = HERE / "loops.py"
 GUESSED = "guessed, with its source, and planned with once a person agrees"
 NOTEBOOK = "the framework cannot: a kernel that its notebook holds does not leave, nor run the cells again"
 ORDER = "the framework cannot: tensorflow draws the order of the data from states that cannot be set"
+TRIALS = "nothing is said: its code does not tell how often Optuna runs the loop"
 TRIAL = "the framework cannot: Optuna starts a trial that was interrupted over"
 
 
@@ -98,7 +101,7 @@ CASES = (
         unload_args=("--checkpoint", "saved"),
     ),
     Case("notebook", HERE / "notebook.py", needs=("torch", "nbclient", "ipykernel"), unload=NOTEBOOK),
-    loop("Optuna study", "study", needs=("torch", "optuna"), leave_at=(), unload=TRIAL),
+    loop("Optuna study", "study", needs=("torch", "optuna"), leave_at=(), unload=TRIAL, total=TRIALS),
     loop("k-fold", "folds"),
     loop("ensemble", "ensemble", leave_at=(30,)),
     example(

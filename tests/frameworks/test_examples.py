@@ -9,6 +9,7 @@ from harness import Training
 PLAIN = EXAMPLES.parent
 RUN = {
     "train_charlm.py": ("--steps", "40", "--d-model", "32", "--batch", "4"),
+    "train_numpy.py": ("--steps", "40"),
     "train_efficient.py": ("--steps", "10", "--batch", "32", "--micro", "8"),
 }
 
