@@ -19,6 +19,8 @@ MOST = 1e12
 """Upper bound in grams, currency or kWh."""
 _GRAMS = {"mg": 1e-3, "g": 1.0, "kg": 1e3, "t": 1e6}
 _KWH = {"wh": 1e-3, "kwh": 1.0, "mwh": 1e3, "j": 1 / units.J_PER_KWH, "kj": 1e3 / units.J_PER_KWH}
+_AMOUNT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)(?:\s*CO2e?)?\s*", re.ASCII)
+_CURRENCY = re.compile("[A-Z]{3}")
 _FORMS = {"carbon": "2kg or 350g", "cost": "12 (in --currency) or 12EUR", "energy": "5kWh or 300Wh"}
 
 
@@ -58,16 +60,14 @@ def checked(allowance: Allowance) -> Allowance:
 
 def is_amount(text: str) -> bool:
     """Whether a budget text is an amount of CO2, energy or money, not a time."""
-    unit = re.fullmatch(r"\s*\d+(?:\.\d+)?\s*([A-Za-z]+)(?:\s*CO2e?)?\s*", text, re.ASCII)
-    if not unit:
-        return False
-    return unit[1].lower() in (_GRAMS | _KWH) or re.fullmatch("[A-Z]{3}", unit[1]) is not None
+    match = _AMOUNT.fullmatch(text)
+    return match is not None and (match[2].lower() in (_GRAMS | _KWH) or bool(_CURRENCY.fullmatch(match[2])))
 
 
 def recognised(text: str, currency: str | None) -> Allowance | None:
     """The allowance given by a number with a unit; None for anything else. Raises ValueError for an amount in another
     currency than the job's."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)(?:\s*CO2e?)?\s*", text, re.ASCII)
+    match = _AMOUNT.fullmatch(text)
     if not match:
         return None
     value, unit = float(match[1]), match[2]
@@ -75,7 +75,7 @@ def recognised(text: str, currency: str | None) -> Allowance | None:
         return Allowance("carbon", value * factor)
     if (factor := _KWH.get(unit.lower())) is not None:
         return Allowance("energy", value * factor)
-    if re.fullmatch(r"[A-Z]{3}", unit):
+    if _CURRENCY.fullmatch(unit):
         if unit != currency:
             raise ValueError(f"{text!r}: the job counts in {currency or 'no currency; start it with --currency'}")
         return Allowance("cost", value)

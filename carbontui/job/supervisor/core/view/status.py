@@ -165,17 +165,13 @@ def _short(values: tuple[float | None, ...], digits: int) -> tuple[float | None,
 
 def band(outlook: GridForecast) -> protocol.Band:
     """The outlook as charts draw it."""
+    same = ("step_s", "realised", "zone", "signal", "source", "how")
     return protocol.Band(
+        **{name: getattr(outlook, name) for name in same},
         start=units.iso(outlook.start_s),
-        step_s=outlook.step_s,
         mean_g=_short(outlook.mean, 1),
         lo_g=_short(outlook.lo, 1),
         hi_g=_short(outlook.hi, 1),
-        realised=outlook.realised,
-        zone=outlook.zone,
-        signal=outlook.signal,
-        source=outlook.source,
-        how=outlook.how,
     )
 
 
