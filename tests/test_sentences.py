@@ -120,7 +120,8 @@ def made(tree):
             continue
         code = node.args[0]
         known = isinstance(code, ast.Constant) and named(node.func) == "statement"
-        parts = {keyword.arg for keyword in node.keywords} if known and None not in node.keywords else None
+        literal = {keyword.arg for keyword in node.keywords}
+        parts = literal if known and None not in literal else None
         if isinstance(code, ast.Constant):
             yield code.value, parts, node.lineno
         elif isinstance(code, ast.JoinedStr) and isinstance(code.values[0], ast.Constant):

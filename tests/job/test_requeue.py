@@ -55,6 +55,7 @@ class Batch:
 
 def test_one_job_over_its_restarts(house):
     """Unloaded, it goes on with resume, step, account, budget, a person's word, name and id of its first start."""
+    house.env["CARBONTUI_HOST_W"] = "10"
     batch = Batch(house)
     first = batch.run(0, "--name", "big", "--budget", "30h", "--resume-args", "--init_from='a b'")
     assert first.returncode == 85, first.stderr
