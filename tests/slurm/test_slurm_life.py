@@ -214,10 +214,11 @@ def test_a_start_that_waits_is_waited_for_in_the_queue(queue):
 
 
 def test_without_a_successor_no_plan_begins_after_the_limit(queue):
-    line = queue.run(dirty_now(queue.folder)).replace("--intensity 300 ", "")
+    line = queue.run(dirty_now(queue.folder)).replace("--intensity 300 ", "--boundary given-back ")
     queue.submit(line.replace("--work 10h", "--work 1m"), "--time=2")
     until(queue.lines, 60, "its start")
-    queue.said("its time limit ends it")
+    logs = lambda: "".join(log.read_text() for log in queue.house.home.glob("jobs/*/carbontui.log"))  # noqa: E731
+    until(lambda: "its time limit ends it" in logs(), 60, "why it began at once")
     keep("limit before the start", "runs at once", "runs at once, and says so")
 
 

@@ -24,8 +24,9 @@ def test_two_nodes_stop_at_one_step_whatever_of_ours_dies_and_a_lost_node_is_sai
     assert "paused at step" in job.tell("pause") or until(lambda: job.served().state == "paused", 10)
     held = job.steps()
     assert held[0] == held[1] > 0
-    status = job.served()
-    assert status.power_w is not None and {"n1", "n2"} >= {gpu.node for gpu in status.gpus}
+    # until the job's part of its machines is known, its watts are not
+    status = until(lambda: (s := job.served()) and s.power_w is not None and s, 20, "the watts of both nodes")
+    assert {"n1", "n2"} >= {gpu.node for gpu in status.gpus}
 
     # a supervisor that is killed while they stand: its successor takes the pause over, no step in between
     before = job.pid("supervisor")

@@ -34,7 +34,7 @@ if os.environ.get("CARBONTUI_RESUME") != "1":
 
 
 def submitted(cluster, house, line: str, *options: str) -> str:
-    env = {**house.env, "PYTHONPATH": ""}
+    env = {**house.env, "PYTHONPATH": "", "CARBONTUI_PUE": "1"}  # rows are joules before it
     return cluster.submit(f"{sys.executable} -m carbontui.cli run --work 10h --resubmit -- {line}\n", *options, env=env)
 
 
