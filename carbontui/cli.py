@@ -23,20 +23,26 @@ import click  # noqa: E402
 from click.shell_completion import CompletionItem  # noqa: E402
 
 from carbontui.verbs.support import streams  # noqa: E402
-from carbontui.verbs.support.command import Failure  # noqa: E402
+from carbontui.verbs.support.command import WHOLE_HELP, Failure, whole_help  # noqa: E402
 
-GROUPS = {
-    "Start": ("run", "submit", "demo", "estimate", "rehearse", "restart"),
-    "Look": ("attach", "ls", "status", "plan", "log", "line", "rm"),
-    "Overrule": ("pause", "boost", "cap", "resume", "auto", "budget", "forbid", "allow", "guess", "stop"),
-    "Results": ("report", "receipt", "explain", "history", "compare"),
-    "Grid and plans": ("grid", "zones", "solve", "backtest", "evaluate"),
-    "Machine and cluster": ("doctor", "hook", "calibrate", "capd", "site", "fleet", "completion", "serve"),
+DAY = {
+    "Start": ("demo", "doctor", "estimate", "run", "submit"),
+    "Look": ("attach", "ls", "status", "log"),
+    "Overrule": ("pause", "boost", "cap", "resume", "budget", "stop"),
+    "Afterwards": ("report",),
 }
-"""The verbs under each heading of the help."""
+"""The verbs of a day, under the headings of the help."""
+MORE = {
+    "Jobs": ("plan", "line", "rm", "forbid", "guess", "rehearse", "restart", "calibrate"),
+    "Grid and plans": ("grid", "zones", "solve", "backtest", "evaluate", "compare"),
+    "Machine and cluster": ("hook", "capd", "site", "fleet", "completion", "serve"),
+}
+"""What `--help --all` shows besides."""
+ALIASES = ("auto", "allow", "receipt", "explain", "history")
+"""Older names: of resume, forbid --clear, and forms of report."""
 TOGETHER = {
     "look": ("ls", "status", "plan", "log", "line", "rm"),
-    "overrule": GROUPS["Overrule"],
+    "overrule": (*DAY["Overrule"], "auto", "forbid", "allow", "guess"),
     "report": ("receipt", "explain", "history"),
     "grid": ("zones",),
     "solve": ("backtest",),
@@ -46,7 +52,7 @@ TOGETHER = {
 }
 """Modules of carbontui.verbs with several verbs; every other verb has the module of its name. Each is a click command
 of the verb's name there."""
-VERBS = {verb: verb for verbs in GROUPS.values() for verb in verbs}
+VERBS = {verb: verb for verbs in (*DAY.values(), *MORE.values(), ALIASES) for verb in verbs}
 VERBS |= {verb: module for module, verbs in TOGETHER.items() for verb in verbs}
 
 
@@ -56,13 +62,20 @@ class Verbs(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, whole_help(ctx, args) if args[:1] and args[0].startswith("-") else args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        for heading, verbs in GROUPS.items():
+        whole = ctx.meta.get(WHOLE_HELP, False)
+        for heading, verbs in (DAY | MORE if whole else DAY).items():
             commands = [(verb, command) for verb in verbs if (command := self.get_command(ctx, verb)) is not None]
-            commands = [(verb, command) for verb, command in commands if command.name == verb]  # auto is resume
             with formatter.section(heading):
                 room = formatter.width - 6 - max(map(len, VERBS))
                 formatter.write_dl([(verb, command.get_short_help_str(room)) for verb, command in commands])
+        if not whole:
+            more = ", ".join(verb for verbs in MORE.values() for verb in verbs)
+            formatter.write_paragraph()
+            formatter.write_text(f"More (--help --all): {more}.")
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         module = VERBS.get(cmd_name)
@@ -76,7 +89,8 @@ class Verbs(click.Group):
         """Verbs by name, without importing any."""
         if incomplete.startswith("-"):
             return super().shell_complete(ctx, incomplete)
-        return [CompletionItem(verb) for verb in sorted(VERBS) if verb.startswith(incomplete)]
+        verbs = sorted(set(VERBS) - set(ALIASES))
+        return [CompletionItem(verb) for verb in verbs if verb.startswith(incomplete)]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import math
 import os
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
 
-from carbontui import paths
+from carbontui import paths, units
 
 NonNegative = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 
@@ -98,6 +100,13 @@ def terms(settings: Settings) -> dict[str, Any]:
     return {name: getattr(settings, name) for name in Terms.__struct_fields__}
 
 
+_WITH_UNIT: dict[str, Callable[[str], float]] = {
+    "board_w": units.parse_watts,
+    "host_w": units.parse_idle_power,
+    "intensity": units.parse_intensity,
+}
+"""What may be written with its unit; so may each price, with a currency that then must be the job's."""
+PRICES = ("carbon_price", "gpu_price", "price_per_kwh")
 _ENV = {name: f"CARBONTUI_{name.upper()}" for name in Settings.__struct_fields__}
 
 
@@ -128,6 +137,12 @@ def load(overrides: dict[str, Any] | None = None, path: Path | None = None) -> L
     for field, value in (overrides or {}).items():
         if value is not None:
             merged[field], origin[field] = value, "command line"
+    for field, value in merged.items():
+        try:
+            merged[field] = _WITH_UNIT[field](value) if field in _WITH_UNIT and isinstance(value, str) else value
+        except ValueError as error:
+            raise ConfigError(_explain(f"{error} - at `$.{field}`", origin, source)) from None
+    _read_prices(merged, origin, source)
     try:
         settings = msgspec.convert(merged, Settings, strict=False)
     except msgspec.ValidationError as error:
@@ -139,11 +154,29 @@ def load(overrides: dict[str, Any] | None = None, path: Path | None = None) -> L
     return Loaded(settings, origin)
 
 
+def _read_prices(merged: dict[str, Any], origin: dict[str, str], source: Path) -> None:
+    """Prices as numbers; the currency that one names is the job's. Raises ConfigError where two differ."""
+    for field in ("currency", *PRICES):
+        if not isinstance(text := merged.get(field), str):
+            continue
+        try:
+            if field == "currency":
+                merged[field] = text.strip().upper()
+                if not re.fullmatch("[A-Z]{3}", merged[field]):
+                    raise ValueError(f"{text[:40]!r} is not a currency; write its ISO code, like EUR")
+                continue
+            merged[field], named = units.parse_price(text)
+            if named and merged.setdefault("currency", named) != named:
+                raise ValueError(f"{text[:40]!r}: the job counts in {merged['currency']}")
+        except ValueError as error:
+            raise ConfigError(_explain(f"{error} - at `$.{field}`", origin, source)) from None
+
+
 def _explain(message: str, origin: dict[str, str], source: Path) -> str:
     """One line that names where the bad value was set."""
     for field, where in origin.items():
         if f"$.{field}`" in message or f"`{field}`" in message:
             option = f"--{field.replace('_', '-')}"
-            place = {"config.toml": str(source), "environment": _ENV.get(field, field)}.get(where, option)
-            return f"{place}: {field}: {message.split(' - at ')[0]}"
+            place = {"config.toml": f"{source}: {field}", "environment": _ENV.get(field, field)}.get(where, option)
+            return f"{place}: {message.split(' - at ')[0]}"
     return f"{source}: {message}"

@@ -11,7 +11,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Sequence
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 
 J_PER_KWH = 3.6e6
 
@@ -23,6 +23,12 @@ LATEST_S = 2.5e11
 """In the year 9892: times up to here can be formatted in every time zone."""
 
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(d|h|min|m|s)", re.IGNORECASE | re.ASCII)
+_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_CLOCK = re.compile(
+    r"(?:(?P<day>today|tomorrow|mon(?:day)?|tue(?:s(?:day)?)?|wed(?:nesday)?|thu(?:rs(?:day)?)?|fri(?:day)?|sat(?:urday)?"
+    r"|sun(?:day)?)\s+)?(?P<hour>\d{1,2})(?::(?P<minute>\d{2}))?",
+    re.ASCII,
+)
 _SECONDS = {"d": 86400.0, "h": 3600.0, "min": 60.0, "m": 60.0, "s": 1.0}
 
 
@@ -76,20 +82,71 @@ def parse_duration(text: str) -> float:
 
 
 def parse_watts(text: str) -> float:
-    """Watts of '300W' or '300'. Raises ValueError naming the value and the form."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*w?", text.strip(), re.IGNORECASE | re.ASCII)
-    if not match or not 0 < float(match[1]) < 1e5:
-        raise ValueError(f"{text!r} is not a power; write it like 300W (watts per GPU)")
-    return float(match[1])
+    """Watts of one board: '300W', '0.3kW' or '300'. Raises ValueError naming the value and the form."""
+    return _power(text, 1e-9, 1e5, "300W (watts per GPU)")
 
 
 def parse_power(text: str) -> float:
     """Watts of '1200W', '1.2kW' or '1200', for a machine or a site. Raises ValueError naming the value and the form."""
+    return _power(text, 1e-9, POWER_MAX_W, "1200W or 1.2kW")
+
+
+def parse_idle_power(text: str) -> float:
+    """Watts of what idles, which may be none: '0', '60W'. Raises ValueError naming the value and the form."""
+    return _power(text, 0.0, 1e6, "60W or 0.25kW")
+
+
+def _power(text: str, least_w: float, most_w: float, form: str) -> float:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(k|m)?w?", text.strip(), re.IGNORECASE | re.ASCII)
-    watts = float(match[1]) * {"": 1.0, "k": 1e3, "m": 1e6}[(match[2] or "").lower()] if match else 0.0
-    if not 0 < watts <= POWER_MAX_W:
-        raise ValueError(f"{text[:40]!r} is not a power; write it like 1200W or 1.2kW")
+    watts = float(match[1]) * {"": 1.0, "k": 1e3, "m": 1e6}[(match[2] or "").lower()] if match else -1.0
+    if not least_w <= watts <= most_w:
+        raise ValueError(f"{text[:40]!r} is not a power; write it like {form}")
     return watts
+
+
+def parse_intensity(text: str) -> float:
+    """gCO2 per kWh of '300', '300g', '300g/kWh' or '0.3kg'. Raises ValueError naming the value and the form."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(k?g)?(?:\s*/\s*kwh)?", text.strip(), re.IGNORECASE | re.ASCII)
+    grams = float(match[1]) * (1e3 if (match[2] or "").lower() == "kg" else 1.0) if match else 0.0
+    if not 0 < grams <= 5000:
+        raise ValueError(f"{text[:40]!r} is not an intensity; write it like 300g (gCO2 per kWh)")
+    return grams
+
+
+def parse_price(text: str) -> tuple[float, str | None]:
+    """'0.3', '0.3EUR', '80 EUR/t' as (value, ISO code of the currency, if one is named). Raises ValueError."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]{3})?(?:\s*/\s*(?:kwh|h|t))?", text.strip(), re.ASCII)
+    if not match or not float(match[1]) <= 1e9:
+        raise ValueError(f"{text[:40]!r} is not a price; write it like 0.3 or 0.3EUR")
+    return float(match[1]), match[2].upper() if match[2] else None
+
+
+def parse_moment(text: str, now_s: float) -> float:
+    """Epoch seconds of '18:00', 'fri 09:00', 'mon 9', 'tomorrow 09:00', '2026-11-24 09:00' or RFC 3339; without a zone
+    local time, without a day its next occurrence. Raises ValueError naming the value."""
+    cleaned = text.strip().lower()
+    found = _CLOCK.fullmatch(cleaned)
+    if found is None or (found["minute"] is None and found["day"] is None):
+        try:
+            moment = datetime.fromisoformat(cleaned.upper().replace("Z", "+00:00")) if len(cleaned) > 12 else None
+            if moment is not None and cleaned.isascii():
+                return moment.timestamp()
+        except (ValueError, OverflowError):
+            pass  # overflow: the first and last hours of the calendar, in some time zones
+        raise ValueError(f"{text[:40]!r} is not a time; write it like 18:00, fri 09:00, tomorrow 9 or 2030-02-11 09:00")
+    hour, minute, day = int(found["hour"]), int(found["minute"] or 0), found["day"] or ""
+    if hour > 23 or minute > 59:
+        raise ValueError(f"{text!r}: {hour:02d}:{minute:02d} is not a time of day")
+    # wall-clock arithmetic on naive local time: 18:00 stays 18:00 across a daylight-saving change
+    at = local(now_s).replace(hour=hour, minute=minute, second=0, microsecond=0, tzinfo=None)
+    if day in ("today", "tomorrow"):
+        return (at + timedelta(days=day == "tomorrow")).timestamp()
+    if day:
+        at += timedelta(days=(_DAYS.index(day[:3]) - at.weekday()) % 7)
+    step = timedelta(days=7 if day else 1)
+    while at.timestamp() <= now_s:
+        at += step
+    return at.timestamp()
 
 
 def local_offset_s(epoch_s: float) -> float:

@@ -30,12 +30,12 @@ def test_a_time_without_a_zone_is_refused():
         units.from_iso("2030-02-11T08:00:00")
 
 
-@pytest.mark.parametrize(("text", "watts"), [("300W", 300), ("300", 300), (" 250.5w ", 250.5)])
+@pytest.mark.parametrize(("text", "watts"), [("300W", 300), ("300", 300), (" 250.5w ", 250.5), ("0.25kW", 250)])
 def test_watts(text, watts):
     assert units.parse_watts(text) == watts
 
 
-@pytest.mark.parametrize("text", ["0", "-5W", "3kW", "abc", "1e9"])
+@pytest.mark.parametrize("text", ["0", "-5W", "300kW", "abc", "1e9"])
 def test_bad_watts(text):
     with pytest.raises(ValueError, match="not a power"):
         units.parse_watts(text)
@@ -58,3 +58,20 @@ def test_a_clock_time_is_never_two_days(monkeypatch):
         said = [figures.clock(now + hours * 3600, now) for hours in (1, 9, 24 * 5, 24 * 7)]
     time.tzset()
     assert said == ["17:00", "Tue 01:00", "Sat 16:00", "18 Feb 16:00"]
+
+
+def test_an_intensity_and_a_price_take_their_units():
+    assert [units.parse_intensity(text) for text in ("300", "300g", "300 g/kWh", "0.3kg")] == [300.0] * 4
+    assert units.parse_price("80 EUR/t") == (80.0, "EUR") and units.parse_price("0.3") == (0.3, None)
+
+
+@pytest.mark.parametrize("text", ["", "g", "0", "-3g", "6kg", "３００", "300 W"])
+def test_what_is_no_intensity_is_refused(text):
+    with pytest.raises(ValueError, match="is not an intensity"):
+        units.parse_intensity(text)
+
+
+@pytest.mark.parametrize("text", ["", "EUR", "-1EUR", "3 EU", "３EUR", "1e12", "3EUR/week"])
+def test_what_is_no_price_is_refused(text):
+    with pytest.raises(ValueError, match="is not a price"):
+        units.parse_price(text)

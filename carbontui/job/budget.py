@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Literal
 
 import msgspec
@@ -18,8 +17,6 @@ costs memory and time."""
 PAST_S = 60.0
 """Tolerance for a deadline that was in the future when it was typed."""
 DEFAULT = "1.0x"
-_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-_CLOCK = re.compile(r"(?:(mon|tue|wed|thu|fri|sat|sun)[a-z]*\s+)?(\d{1,2}):(\d{2})", re.IGNORECASE | re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +46,13 @@ def parse(text: str, now_s: float) -> Budget:
     if re.fullmatch(r"\d+(\.\d+)?x", cleaned, re.ASCII):
         factor = float(cleaned[:-1])
         return checked(Budget("factor", factor, text.strip()), now_s)
-    clock = _CLOCK.fullmatch(cleaned)
-    if clock:
-        return Budget("deadline", _next(clock[1], int(clock[2]), int(clock[3]), now_s, text), text.strip())
     try:
         seconds = units.parse_duration(cleaned)
     except ValueError:
         try:
-            moment = units.from_iso(text)
-        except ValueError:
-            raise ValueError(f'budget {text!r} is not understood; write 1.8x, 18h or "fri 09:00"') from None
+            moment = units.parse_moment(text, now_s)
+        except ValueError as error:
+            raise ValueError(f'budget {text!r} is not understood; write 1.8x, 18h or "fri 09:00"') from error
         return checked(Budget("deadline", moment, text.strip()), now_s)
     return checked(Budget("duration", seconds, text.strip()), now_s)
 
@@ -97,32 +91,12 @@ def restored(kept: object, start_s: float, now_s: float) -> Budget:
     return checked(budget, early if budget.value <= now_s else now_s)
 
 
-def _next(day: str | None, hour: int, minute: int, now_s: float, text: str) -> float:
-    if hour > 23 or minute > 59:
-        raise ValueError(f"{text!r}: {hour:02d}:{minute:02d} is not a time of day")
-    now = units.local(now_s)
-    # wall-clock arithmetic on naive local time: 18:00 stays 18:00 across a daylight-saving change
-    moment = now.replace(hour=hour, minute=minute, second=0, microsecond=0, tzinfo=None)
-    if day is not None:
-        moment += timedelta(days=(_DAYS.index(day) - moment.weekday()) % 7)
-    step = timedelta(days=7 if day is not None else 1)
-    while moment.timestamp() <= now_s:
-        moment += step
-    return moment.timestamp()
-
-
 def parse_until(text: str, now_s: float) -> float | Literal["next"]:
     """An override's end: 'next', 'HH:MM', 'fri 09:00' or RFC 3339, as epoch seconds. Raises ValueError."""
     cleaned = text.strip().lower()
     if cleaned == "next":
         return "next"
-    clock = _CLOCK.fullmatch(cleaned)
-    if clock:
-        return _next(clock[1], int(clock[2]), int(clock[3]), now_s, text)
-    try:
-        moment = units.from_iso(text)
-    except ValueError:
-        raise ValueError(f'{text!r} is not understood; write 18:00, "fri 09:00" or next') from None
+    moment = units.parse_moment(text, now_s)
     if not moment <= now_s + LONGEST_S:
         raise ValueError(f"{text!r} is more than 366 days away")
     return moment

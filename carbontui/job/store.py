@@ -312,11 +312,16 @@ def jobs() -> list[Job]:
 
 
 class NoSuchJob(LookupError):
-    """No job, or more than one, fits; the text lists them."""
+    """No job fits; the text lists those that are there."""
+
+
+class NameOne(NoSuchJob):
+    """None was named, and not exactly one fits."""
 
 
 def find(wanted: str | None, *, live_only: bool = False) -> Job:
-    """A job by id or name; None: $CARBONTUI_JOB, else the only live one. Raises NoSuchJob with the list."""
+    """A job by id or name; None: $CARBONTUI_JOB, else the only live one. Raises NoSuchJob, or NameOne with the
+    list."""
     wanted = wanted or os.environ.get("CARBONTUI_JOB") or None
     every = jobs()
     if wanted:
@@ -331,10 +336,10 @@ def find(wanted: str | None, *, live_only: bool = False) -> Job:
     if len(alive) == 1:
         return alive[0]
     if not alive and every and not live_only:
-        raise NoSuchJob(f"no job is running; name one: {listing(every)}")
+        raise NameOne(f"no job is running; name one: {listing(every)}")
     if not alive:
         raise NoSuchJob("no job is running")
-    raise NoSuchJob(f"several jobs are running; name one: {listing(alive)}")
+    raise NameOne(f"several jobs are running; name one: {listing(alive)}")
 
 
 def listing(some: list[Job]) -> str:

@@ -70,17 +70,12 @@ def until_args(text: str) -> dict[str, Any]:
         return {"until": text.strip()}
 
 
-_CLOCK = re.compile(r"(?:(?:mon|tue|wed|thu|fri|sat|sun)[a-z]*\s+)?([01]?\d|2[0-3]):[0-5]\d", re.IGNORECASE)
-
-
-_BUDGET = re.compile(r"\d+(\.\d+)?x", re.IGNORECASE)
+_BUDGET = re.compile(r"\d+(\.\d+)?x", re.IGNORECASE | re.ASCII)
 
 
 def _is_time(said: str) -> bool:
     """Whether it is a time of day, a duration or a moment."""
-    if _CLOCK.fullmatch(said):
-        return True
-    for read in (units.parse_duration, units.from_iso):
+    for read in (units.parse_duration, lambda text: units.parse_moment(text, 0.0)):
         with contextlib.suppress(ValueError):
             read(said)
             return True
@@ -126,7 +121,7 @@ def farewell(target: Target, picture: Picture | None) -> str:
         how = f"{status.name} is over ({situation.state(status)}, {situation.exit_words(status.exit)})"
         if status.state == "failed":
             return f"{how}; what it wrote: carbontui log {target.job}"
-        return f"{how}; what it took: carbontui receipt {target.job}"
+        return f"{how}; what it took: carbontui report --receipt {target.job}"
     if picture.status.reason.code == "stop":
         return f"{picture.status.name} is being stopped; look with: carbontui attach {target.job}"
     return f"{picture.status.name} continues; return to it with: carbontui attach {target.job}"

@@ -131,8 +131,8 @@ def print_rows(rows: Sequence[Elsewhere], own: Elsewhere | None, *, every_row: b
 @click.option("--hours", is_flag=True, help="The same work started now, in 3 h, tonight ...")
 @click.option("--budgets", is_flag=True, help="The best plans within 1x, 1.5x, 2x and 3x of its time.")
 @click.option("--zone", shell_complete=zone_keys, help="The zone of --hours and --budgets (default: the job's).")
-@click.option("--intensity", type=Finite(0), help="Your own carbon intensity at all hours, gCO2/kWh.")
-@click.option("--board-w", type=Finite(0), help="TDP of one board, where its power was not measured.")
+@click.option("--intensity", help="Your own carbon intensity at all hours, gCO2/kWh.")
+@click.option("--board-w", help="TDP of one board, where its power was not measured.")
 @click.option("--utilisation", type=Finite(0), help="Share of the TDP that it draws under load, like 0.8.")
 @click.option(
     "--sort", type=click.Choice(list(SORTS)), help="Sort by this, lowest first (default: the figure compared)."

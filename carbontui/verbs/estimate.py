@@ -20,7 +20,7 @@ from carbontui.job import spec as job_spec
 from carbontui.text import account as account_words
 from carbontui.verbs import overrule, run
 from carbontui.verbs.support import run_values, streams, talk
-from carbontui.verbs.support.command import Failure, Finite, overrides, refused
+from carbontui.verbs.support.command import Count, Failure, overrides, refused
 from carbontui.verbs.support.foreground import Held
 
 LONGEST_S = 90.0
@@ -40,10 +40,8 @@ VARIABLE = "CARBONTUI_ESTIMATE"
 @click.option(
     "--grid", "grid_file", type=click.Path(exists=True, dir_okay=False), help="Recorded grid CSV for the CO2."
 )
-@click.option(
-    "--steps", type=click.IntRange(1), help="Optimizer steps of the whole run, if the script does not report them."
-)
-@click.option("--gpu-price", type=Finite(0), help="Currency per GPU hour.")
+@click.option("--steps", type=Count(1), help="Optimizer steps of the whole run, if the script does not report them.")
+@click.option("--gpu-price", help="Currency per GPU hour.")
 @click.option("--currency", help="ISO code of every price, like EUR.")
 @overrides
 @click.option("--yes", is_flag=True, help="Do not ask before the command is started.")

@@ -27,7 +27,7 @@ from carbontui.text import figures, marks, situation
 from carbontui.text.plan import certificate, level_ends_s
 from carbontui.tui import words
 from carbontui.verbs.support import streams, talk
-from carbontui.verbs.support.command import Failure, any_jobs
+from carbontui.verbs.support.command import Count, Failure, any_jobs
 
 FOLLOW_S = 0.3
 LOG_LINE_MAX = 1 << 20
@@ -173,7 +173,7 @@ def status(job: str | None, as_json: bool) -> None:
 @click.command()
 @click.argument("job", required=False, shell_complete=any_jobs)
 @click.option("-f", "--follow", is_flag=True, help="Go on until the job ends.")
-@click.option("-n", "--lines", type=click.IntRange(0), help="Only the last lines.")
+@click.option("-n", "--lines", type=Count(0), help="Only the last lines.")
 @click.option("--json", "as_json", is_flag=True, help="One object per line: {offset: its first byte, text}.")
 @click.option("--err", is_flag=True, help="Only its stderr, where that is apart, to stdout.")
 def log(job: str | None, follow: bool, lines: int | None, as_json: bool, err: bool) -> None:
@@ -312,11 +312,16 @@ def line(job: str | None, as_json: bool) -> None:
 @click.command()
 @click.argument("jobs", nargs=-1, shell_complete=any_jobs)
 @click.option("--all", "every", is_flag=True, help="Every finished job.")
-def rm(jobs: tuple[str, ...], every: bool) -> None:
+@click.option("--yes", is_flag=True, help="With --all: do not ask.")
+def rm(jobs: tuple[str, ...], every: bool, yes: bool) -> None:
     """Forget finished jobs; a live one is refused."""
     if not jobs and not every:
         raise Failure("rm needs a job, or --all for every finished one", 2)
     chosen = [job for job in store.jobs() if job.dead] if every else []
+    if chosen and not yes:
+        if not sys.stdin.isatty():
+            raise Failure(f"rm --all forgets {len(chosen)} jobs and their accounts: add --yes", 2)
+        click.confirm(f"Forget {len(chosen)} finished jobs and their accounts?", abort=True)
     for wanted in jobs:
         found = talk.find(wanted)
         if found.foreign:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from typing import Any
@@ -17,7 +18,7 @@ from carbontui.text import figures
 from carbontui.text.plan import difference
 from carbontui.text.statements import words
 from carbontui.verbs.support import talk
-from carbontui.verbs.support.command import Failure, live_jobs, refused
+from carbontui.verbs.support.command import Also, Failure, live_jobs, refused
 
 STOP_WAIT_S = 90.0
 """Seconds until `stop` gives up waiting: INT, TERM and KILL are 30 s apart, and the account is completed after."""
@@ -121,26 +122,35 @@ def guess(job: str | None, accept: bool | None) -> None:
     click.echo(f"{total}, guessed from {found.source}; {asked}")
 
 
-@click.command(short_help="Set hours in which the training must not run.")
-@click.argument("hours")
+@click.command(short_help="Set hours in which the training must not run, or clear them.")
+@click.argument("hours", required=False)
 @_job
-@click.option("--preview", is_flag=True, help="Only show what it would cost.")
-def forbid(hours: str, job: str | None, preview: bool) -> None:
+@click.option("--dry-run", cls=Also, also="--preview", is_flag=True, help="Only show what it would cost.")
+@click.option("--clear", is_flag=True, help="Let it run in these hours again, or in all.")
+@click.pass_context
+def forbid(ctx: click.Context, hours: str | None, job: str | None, dry_run: bool, clear: bool) -> None:
     """Set hours in which the training must not run: 22:00-06:00, "fri 09:00-12:00" or "daily 17:00-20:00".
 
-    Shows what they cost in CO2, time and money, and plans around them; `carbontui allow` removes them.
+    Shows what they cost in CO2, time and money, and plans around them; `forbid --clear` removes them.
     """
+    if clear:
+        if hours is not None and job is None and not re.search(r"\d\s*[-–/]", hours):
+            hours, job = None, hours  # forbid --clear JOB
+        ctx.invoke(allow, hours=hours, job=job)
+        return
+    if hours is None:
+        raise Failure('forbid needs hours, like 22:00-06:00 or "daily 17:00-20:00"; --clear removes them', 2)
     found = talk.find(job)
     click.echo(price(found, hours))
-    if not preview:
+    if not dry_run:
         command(found.id, "forbid", {"hours": hours})
 
 
-@click.command(short_help="Let the training run in forbidden hours again.")
+@click.command(hidden=True)
 @click.argument("hours", required=False)
 @click.option("--job", "job", help="Which job; by default the only one.")
 def allow(hours: str | None, job: str | None) -> None:
-    """Let the training run in forbidden hours again: the given ones, or all of them."""
+    """Let the training run in forbidden hours again: the given ones, or all of them. Like forbid --clear."""
     command(job, "allow", {} if hours is None else {"hours": hours})
 
 

@@ -27,6 +27,10 @@ from carbontui.text import figures as form
 from carbontui.verbs.support import streams, talk
 from carbontui.verbs.support.command import Failure, any_jobs, refused
 
+LLM_S = 20.0
+LLM_B = 2**20
+MODEL = "gpt-4o-mini"
+
 
 def _told(wanted: str | None) -> story.RunStory:
     """The story of the job meant. Raises Failure."""
@@ -82,7 +86,19 @@ def _write(path: str, text: str) -> None:
 @click.option("--annex-xi", metavar="FILE", help="Time, energy and compute for the EU AI Act ('-': to stdout).")
 @click.option("--against", metavar="JOB", help="Compare with another run.")
 @click.option("--revise", is_flag=True, help="For a finished job: first apply the grid source's revised values.")
+@click.option("--receipt", "on_card", is_flag=True, help="On one card; --md, --svg FILE: as Markdown, as a picture.")
+@click.option("--svg", metavar="FILE", help="With --receipt ('-': to stdout).")
+@click.option("--explain", "told_why", is_flag=True, help="What it did, and why, in a few sentences.")
+@click.option(
+    "--llm", is_flag=True, help="With --explain: a language model's wording too (OPENAI_BASE_URL, HTTPS or local)."
+)
+@click.option("--model", default=MODEL, show_default=True, help="The model's name, with --llm.")
+@click.option("--dry-run", is_flag=True, help="With --llm: show what would be sent, and send nothing.")
+@click.option("--all", "every", is_flag=True, help="All jobs of this machine, summed up.")
+@click.option("--by", type=click.Choice(get_args(totals.By)), default="month", show_default=True, help="With --all.")
+@click.pass_context
 def report(
+    ctx: click.Context,
     job: str | None,
     html: str | None,
     show: bool,
@@ -98,8 +114,29 @@ def report(
     annex_xi: str | None,
     against: str | None,
     revise: bool,
+    on_card: bool,
+    svg: str | None,
+    told_why: bool,
+    llm: bool,
+    model: str,
+    dry_run: bool,
+    every: bool,
+    by: totals.By,
 ) -> None:
     """Report a run: energy, CO2, and what each lever avoided."""
+    if on_card + told_why + every > 1:
+        raise Failure("--receipt, --explain and --all exclude each other: give one", 2)
+    for option, given, fits in (("--svg", svg, on_card), ("--llm", llm, told_why)):
+        if given and not fits:
+            raise Failure(f"{option} belongs to {'--receipt' if option == '--svg' else '--explain'}", 2)
+    if on_card:
+        ctx.invoke(receipt, job=job, svg=svg, as_md=as_md)
+    if told_why:
+        ctx.invoke(explain, job=job, llm=llm, model=model, dry_run=dry_run)
+    if every:
+        ctx.invoke(history, by=by, as_json=as_json)
+    if on_card or told_why or every:
+        return
     if show and html in (None, "-"):
         raise Failure("--open needs a page to show: --html FILE --open", 2)
     if revise:
@@ -170,16 +207,12 @@ def _against(this: story.RunStory, other: story.RunStory, *, as_json: bool) -> N
         click.echo(f"{line.what:<32} {line.this:>14} {line.other:>14}  {line.change}")
 
 
-LLM_S = 20.0
-LLM_B = 2**20
-
-
-@click.command()
+@click.command(hidden=True)
 @click.argument("job", required=False, shell_complete=any_jobs)
 @click.option(
     "--llm", is_flag=True, help="Add a language model's wording, from OPENAI_BASE_URL (HTTPS or this machine)."
 )
-@click.option("--model", default="gpt-4o-mini", show_default=True, help="The model's name, with --llm.")
+@click.option("--model", default=MODEL, show_default=True, help="The model's name, with --llm.")
 @click.option("--dry-run", is_flag=True, help="With --llm: show what would be sent, and send nothing.")
 def explain(job: str | None, llm: bool, model: str, dry_run: bool) -> None:
     """Say in a few sentences what a run did, and why."""
@@ -246,7 +279,7 @@ def _model_wording(run: story.RunStory, model: str, *, dry_run: bool) -> None:
     click.echo(f"[{wording.LABEL}] {answer.text}")
 
 
-@click.command()
+@click.command(hidden=True)
 @click.argument("job", required=False, shell_complete=any_jobs)
 @click.option("--svg", metavar="FILE", help="As a picture ('-': to stdout).")
 @click.option("--md", "as_md", is_flag=True, help="As Markdown.")
@@ -262,7 +295,7 @@ def receipt(job: str | None, svg: str | None, as_md: bool) -> None:
         click.echo(card.terminal(told, ascii=not encoding.startswith("utf")))
 
 
-@click.command()
+@click.command(hidden=True)
 @click.option("--by", type=click.Choice(["month", "project", "board"]), default="month", show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def history(by: totals.By, as_json: bool) -> None:

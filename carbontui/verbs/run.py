@@ -16,7 +16,7 @@ from carbontui.job import budget as budgets
 from carbontui.job import descriptors, launch, requeue, spec, spool, store
 from carbontui.job import restart as restarting
 from carbontui.job.spec import slurm_job
-from carbontui.verbs.support.command import Failure, Finite, overrides, refused, zone_keys
+from carbontui.verbs.support.command import Brief, Count, Failure, overrides, refused, zone_keys
 from carbontui.verbs.support.run_values import (
     allowances,
     check_log,
@@ -66,7 +66,24 @@ def at_home(job: str, directory: Path, name: str, *, every_node: bool = False) -
     return {"job": job, "name": name, "dir": str(directory), "log": str(directory / "run.log"), "socket": str(socket)}
 
 
+USUAL = (
+    "name",
+    "zone",
+    "budget",
+    "work",
+    "steps",
+    "carbon_budget",
+    "max_pause",
+    "no_cap",
+    "try_first",
+    "detach",
+    "help",
+)
+
+
 @click.command(
+    cls=Brief,
+    usual=USUAL,
     context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
     short_help="Start a training command under a plan.",
 )
@@ -80,7 +97,7 @@ def at_home(job: str, directory: Path, name: str, *, every_node: bool = False) -
 )
 @click.option("--budget", help='How long it may take: 1.8x, 18h or "fri 09:00" (default 1.0x: no waiting).')
 @click.option("--work", help="Work of the whole run at full speed, like 8h.")
-@click.option("--steps", type=click.IntRange(1), help="Optimizer steps of the whole run.")
+@click.option("--steps", type=Count(1), help="Optimizer steps of the whole run.")
 @click.option("--guess", is_flag=True, help="Plan with a guessed total, if none is given or reported.")
 @click.option("--objective", type=click.Choice(["carbon", "cost", "time"]), help="What a plan minimises.")
 @click.option("--carbon-budget", help="The most CO2 the whole job may emit, like 2kg.")
@@ -89,9 +106,9 @@ def at_home(job: str, directory: Path, name: str, *, every_node: bool = False) -
 @click.option(
     "--on-budget", help="What to do when such a budget will not suffice, in order: warn, cap, ask, pause, stop, stop!."
 )
-@click.option("--carbon-price", type=Finite(0), help="Currency per tonne of CO2 (with --objective cost).")
+@click.option("--carbon-price", help="Currency per tonne of CO2 (with --objective cost).")
 @click.option("--weight", help="Weigh CO2 and money, like carbon=0.7,cost=0.3 (each as a share of its mean).")
-@click.option("--gpu-price", type=Finite(0), help="Currency per GPU hour.")
+@click.option("--gpu-price", help="Currency per GPU hour.")
 @click.option("--currency", help="ISO code of every price, like EUR.")
 @click.option("--not-above", help="Wait while the grid is above this intensity, like 300g (per kWh).")
 @click.option("--max-wait", help="With --not-above: the longest single wait (default 6h).")

@@ -20,7 +20,16 @@ from carbontui.grid.types import Series
 from carbontui.job import budget as budgets
 from carbontui.text import figures
 from carbontui.verbs.support import streams
-from carbontui.verbs.support.command import F, Failure, Finite, boundary_option, refused, zone_keys
+from carbontui.verbs.support.command import (
+    Also,
+    Count,
+    Failure,
+    Finite,
+    WithUnit,
+    assumptions,
+    refused,
+    zone_keys,
+)
 from carbontui.verbs.support.grid_data import looked, sure_zone, zone_key
 
 if TYPE_CHECKING:
@@ -42,17 +51,6 @@ DEFAULT_FULL_W = 300.0
 """Board watts at full speed where none are given; an assumption, named as such in the output."""
 
 
-def _assumptions(command: F) -> F:
-    """The options for what counts of an assumed machine."""
-    for option in (
-        click.option("--idle-w", type=Finite(0, 1e6), help="Watts of the board without a process (default: a tenth)."),
-        click.option("--host-w", type=Finite(0, 1e6), help="Watts of the machine besides the board (default 0)."),
-        boundary_option,
-    ):
-        command = option(command)
-    return command
-
-
 @click.command(short_help="Plan without running: --work on a --zone, or a problem file.")
 @click.argument("problem_file", required=False, metavar="[F.json]")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
@@ -68,10 +66,10 @@ def _assumptions(command: F) -> F:
 )
 @click.option("--work", help="Work at full speed, like 8h.")
 @click.option("--budget", default="2x", show_default=True, help='How long it may take: 1.8x, 18h or "fri 09:00".')
-@click.option("--start", help="When it starts, like 2020-04-12T06:00:00Z (default: now, or the file's first slot).")
-@click.option("--watts", type=Finite(1, 1e6), default=DEFAULT_FULL_W, show_default=True, help="At full.")
+@click.option("--start", help="When it starts: 2020-04-12 06:00, tomorrow 9 (default: now, or the file's first slot).")
+@click.option("--watts", type=WithUnit(units.parse_watts), default=DEFAULT_FULL_W, show_default=True, help="At full.")
 @click.option("--levels", "levels_file", help="Levels and switches as JSON (problem format without slots and work).")
-@_assumptions
+@assumptions
 @click.option("--idle-limit", help="The longest stillness on held boards, like 30m.")
 @click.option("--price", "price_file", help=PRICE_HELP)
 @click.option("--weight", help=WEIGHT_HELP)
@@ -120,7 +118,7 @@ def solve(
             job = load_job(levels_file) if levels_file else assumed(watts, caps=True, running=False)
             job = bounded(job, boundary or "given-back", host_w=host_w or 0.0, idle_w=idle_w)
             speeds = f"speeds under caps of public measurements, {watts:.0f} W at full speed"
-            begin_s = units.from_iso(start) if start else None
+            begin_s = units.parse_moment(start, time.time()) if start else None
             grid = _grid_of(zone, grid_file, signal, begin_s)
             start_s = begin_s if begin_s is not None else grid.start_s if isinstance(grid, Grid) else time.time()
             work_s, start_s, deadline_s = _budgeted(work, budget, start_s)
@@ -266,16 +264,32 @@ def draw(points: list[tuple[float, float]], width: int = 64, height: int = 12) -
     return "\n".join([*lines, " " * (margin + 2) + ends])
 
 
+def _factor(text: str) -> float:
+    """'2x' or '2'."""
+    given = budgets.parse(f"{text.strip().rstrip('xX')}x", 0.0).value
+    if given > 100:
+        raise ValueError(f"{text!r} is more than 100x")
+    return given
+
+
 @click.command(short_help="What plans would have saved on recorded grid data.")
 @click.option("--actual", required=True, help="Realised intensity: CSV time_utc,carbon_g_per_kwh (or value).")
 @click.option("--issued", help="Published forecasts: CSV issue_utc,target_utc,forecast.")
 @click.option("--work", default="8h", show_default=True, help="Work of each job at full speed.")
-@click.option("--slack", type=Finite(1, 100), default=2.0, show_default=True, help="Budget divided by work.")
-@click.option("--starts", type=click.IntRange(1, 100_000), default=200, show_default=True, help="Random starts.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the random starts.")
+@click.option(
+    "--budget",
+    "slack",
+    cls=Also,
+    also="--slack",
+    type=WithUnit(_factor),
+    default=2.0,
+    help="Each job's budget (default 2x).",
+)
+@click.option("--starts", type=Count(1, 100_000), default=200, show_default=True, help="Random starts.")
+@click.option("--seed", type=Count(), default=1, show_default=True, help="Seed of the random starts.")
 @click.option("--levels", "levels_file", help="Levels and switches as JSON (problem format without slots and work).")
-@click.option("--watts", type=Finite(1, 1e6), default=650.0, show_default=True, help="At full.")
-@_assumptions
+@click.option("--watts", type=WithUnit(units.parse_watts), default=650.0, show_default=True, help="At full.")
+@assumptions
 @click.option("--price", "price_file", help=PRICE_HELP)
 @click.option(
     "--objective", type=click.Choice(["carbon", "cost"]), default="carbon", show_default=True, help="Plan for."

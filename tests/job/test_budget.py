@@ -34,6 +34,25 @@ def test_a_clock_time_is_the_next_one_to_come(berlin):
     assert units.iso(budget.parse("09:00", NOW).value) == "2026-11-19T08:00:00.000Z"
 
 
+MOMENTS = {
+    "mon 9": "2026-11-23T08:00",
+    "monday 9:30": "2026-11-23T08:30",
+    "tomorrow 09:00": "2026-11-19T08:00",
+    "today 18:00": "2026-11-18T17:00",
+    "2026-11-24 09:00": "2026-11-24T08:00",
+    "2026-11-24T09:00": "2026-11-24T08:00",
+    "2026-11-24T09:00Z": "2026-11-24T09:00",
+    "2026-11-24 09:00+05:00": "2026-11-24T04:00",
+}
+
+
+@pytest.mark.parametrize("text", MOMENTS)
+def test_a_deadline_may_be_a_day_and_an_hour_or_a_date_with_or_without_its_zone(berlin, text):
+    for said in (text, text.upper()):
+        assert units.iso(budget.parse(said, NOW).value) == f"{MOMENTS[text]}:00.000Z"
+        assert budget.parse_until(said, NOW) == budget.parse(said, NOW).value
+
+
 def test_a_clock_time_keeps_its_hour_across_the_change_to_summer_time(berlin):
     saturday = units.from_iso("2026-03-28T12:00:00Z")
     assert units.iso(budget.parse("sun 09:00", saturday).value) == "2026-03-29T07:00:00.000Z"
@@ -52,7 +71,10 @@ def test_what_is_no_budget_is_refused_by_name(text):
 
 REFUSED = [
     ("0001-01-01T00:00:00Z", "over already"),
-    ("0001-01-01T00:00:00", "not understood"),
+    ("0001-01-01T00:00:00", "over already|not understood"),
+    ("today 08:00", "over already"),
+    ("mon", "not understood"),
+    ("9", "not understood"),
     ("1970-01-01T00:00:00Z", "over already"),
     ("2027-11-30T00:00:00Z", "366 days"),
     ("2300-01-01T00:00:00Z", "366 days"),
@@ -92,7 +114,7 @@ def test_a_day_more_than_half_a_year_away_is_said_with_its_year(berlin):
 def test_until(berlin):
     assert budget.parse_until("next", NOW) == "next"
     assert units.iso(budget.parse_until("18:00", NOW)) == "2026-11-18T17:00:00.000Z"
-    with pytest.raises(ValueError, match="not understood"):
+    with pytest.raises(ValueError, match="'later' is not a time"):
         budget.parse_until("later", NOW)
     with pytest.raises(ValueError, match="366 days"):
         budget.parse_until("9999-12-31T23:59:59Z", NOW)

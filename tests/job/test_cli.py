@@ -1,6 +1,7 @@
 """The command line from outside: documented exit codes, one clear line, never a traceback."""
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -9,7 +10,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from house import until
 
-from carbontui.cli import VERBS
+from carbontui.cli import ALIASES, VERBS
 
 WRONG = [
     (["run"], 2, "needs a command"),
@@ -23,8 +24,8 @@ WRONG = [
     (["run", "--nonsense", "--", "true"], 2, "--nonsense"),
     (["status"], 3, "no job is running"),
     (["pause"], 3, "no job is running"),
-    (["status", "nobody"], 2, "no job 'nobody'"),
-    (["stop", "nobody"], 2, "no job 'nobody'"),
+    (["status", "nobody"], 3, "no job 'nobody'"),
+    (["stop", "nobody"], 3, "no job 'nobody'"),
     (["cap", "lots"], 2, "not a power"),
     (["budget", "later"], 2, "not understood"),
     (["pause", "--for", "soon"], 2, "--for"),
@@ -46,10 +47,18 @@ def test_wrong_use_is_one_line_and_its_exit_code(house, arguments, code, word):
 
 
 def test_help_says_what_every_verb_does_in_words_that_are_not_cut_off(house):
-    text = house.cli("--help", check=True).stdout
+    text = house.cli("--help", "--all", check=True).stdout
     assert "carbontui demo" in text
     assert not [line for line in text.splitlines()[1:] if line.endswith(("...", "…"))]
-    assert [verb for verb in VERBS if f"\n  {verb} " not in text] == ["auto"]  # which is resume
+    assert [verb for verb in VERBS if f"\n  {verb} " not in text] == list(ALIASES)
+
+
+def test_the_first_help_shows_sixteen_verbs_and_ten_options_of_run(house):
+    text = house.cli("--help", check=True).stdout
+    assert len(re.findall(r"(?m)^  [a-z]+  +[A-Z]", text)) == 16 and "--help --all" in text
+    usual, whole = (house.cli("run", "--help", *more, check=True).stdout for more in ([], ["--all"]))
+    assert len(re.findall("(?m)^  --[a-z]", usual)) == 10 and len(re.findall("(?m)^  (-q, )?--", whole)) > 40
+    assert house.cli("run", "--help", "--", "--all", check=True).stdout == usual
 
 
 def test_settings_that_cannot_be_used_name_their_place(house):

@@ -9,13 +9,13 @@ import sys
 import pytest
 
 REFUSED = [
-    (["run", "--carbon-price", "nan", "--objective", "cost", "--currency", "EUR", "--", "true"], "finite"),
+    (["run", "--carbon-price", "nan", "--objective", "cost", "--currency", "EUR", "--", "true"], "is not a price"),
     (["run", "--work", "9" * 400 + "d", "--", "true"], "longer than ten years"),
     (["run", "--work", "0h", "--", "true"], "must be longer than zero"),
     (["run", "--max-pause", "soon", "--", "true"], "--max-pause"),
     (["run", "--name", "two\nlines", "--", "true"], "--name"),
     (["run", "--log", "/no/such/folder/run.log", "--", "true"], "--log"),
-    (["solve", "--zone", "DE", "--work", "8h", "--watts", "nan"], "finite"),
+    (["solve", "--zone", "DE", "--work", "8h", "--watts", "nan"], "is not a power"),
     (["solve", "/dev/zero"], "more than"),
     (["backtest", "--actual", "/dev/zero", "--work", "8h"], "more than"),
     (["pause", "--for", "0s"], "is not longer than zero"),

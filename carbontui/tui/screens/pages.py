@@ -107,7 +107,8 @@ class OpensPages(JobPage):
             self.answer(f"written: {file}")
         else:
             self.app.copy_to_clipboard(text)
-            self.answer(f"the receipt was sent to the terminal's clipboard; else: carbontui receipt {self.target.job}")
+            otherwise = f"carbontui report --receipt {self.target.job}"
+            self.answer(f"the receipt was sent to the terminal's clipboard; else: {otherwise}")
 
     def action_table(self) -> None:
         if self.from_table:

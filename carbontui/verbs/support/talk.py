@@ -29,11 +29,11 @@ class Unanswered(Failure):
 
 
 def find(wanted: str | None) -> store.Job:
-    """The job meant. Raises Failure: 2 with the list for an unknown or ambiguous name, 3 when none runs."""
+    """The job meant. Raises Failure: 3 for one that is not there, 2 with the list where one has to be named."""
     try:
         return store.find(wanted)
     except store.NoSuchJob as error:
-        raise Failure(str(error), 3 if str(error) == "no job is running" else 2) from None
+        raise Failure(str(error), 2 if isinstance(error, store.NameOne) else 3) from None
 
 
 def live_or_last(wanted: str | None) -> store.Job:
