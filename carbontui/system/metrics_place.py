@@ -34,7 +34,7 @@ class MetricsPlace:
         self._name = name
         self._path = Path(where.replace("{job}", name))
         self._socket = where.endswith(".sock")
-        self._text = b"# EOF\n"
+        self._text = b""
         self._written_s: float | None = None
         self._listener: socket.socket | None = None
 
@@ -42,6 +42,11 @@ class MetricsPlace:
     def file(self) -> Path:
         """The file that is written, or the socket."""
         return self._path if self._socket else self._path / f"carbontui-{self._name}.prom"
+
+    @property
+    def classic(self) -> bool:
+        """Whether its reader is node-exporter, which takes the classic format alone."""
+        return not self._socket
 
     def before(self) -> str:
         """What an earlier process left in the file, or ''."""

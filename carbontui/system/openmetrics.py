@@ -1,8 +1,8 @@
-"""Families of metrics as OpenMetrics text. Pure.
+"""Families of metrics as text: OpenMetrics for a socket, the classic format for node-exporter's textfiles. Pure.
 
-A file of it is also what node-exporter's textfile collector reads: no timestamps and no types that it does not know;
-`# UNIT` and `# EOF` are comments to it.
-Form: https://github.com/prometheus/OpenMetrics/blob/main/specification/OpenMetrics.md
+The classic format has HELP and TYPE under each sample's full name, and neither `# UNIT` nor `# EOF`.
+Forms: https://github.com/prometheus/OpenMetrics/blob/main/specification/OpenMetrics.md,
+https://prometheus.io/docs/instrumenting/exposition_formats/
 """
 
 from __future__ import annotations
@@ -31,21 +31,22 @@ class Family(NamedTuple):
 SUFFIX = {"gauge": "", "counter": "_total"}
 
 
-def render(families: Iterable[Family]) -> str:
-    """The whole exposition, `# EOF` included. A family without a known sample is left out."""
+def render(families: Iterable[Family], *, classic: bool = False) -> str:
+    """The whole exposition. A family without a known sample is left out."""
     lines = []
     for family in families:
         known = [(labels, value) for labels, value in family.samples if value is not None and math.isfinite(value)]
         if not known:
             continue
-        lines.append(f"# TYPE {family.name} {family.kind}")
-        if family.unit:
-            lines.append(f"# UNIT {family.name} {family.unit}")
-        lines.append(f"# HELP {family.name} {_escaped(family.help)}")
+        full = family.name + SUFFIX[family.kind]
+        title = full if classic else family.name
+        lines += [f"# HELP {title} {_escaped(family.help)}", f"# TYPE {title} {family.kind}"]
+        if family.unit and not classic:
+            lines.append(f"# UNIT {title} {family.unit}")
         for labels, value in known:
             told = ",".join(f'{key}="{_escaped(units.printable(text))}"' for key, text in labels.items())
-            lines.append(f"{family.name}{SUFFIX[family.kind]}{f'{{{told}}}' if told else ''} {float(value)!r}")
-    return "\n".join([*lines, "# EOF"]) + "\n"
+            lines.append(f"{full}{f'{{{told}}}' if told else ''} {float(value)!r}")
+    return "\n".join([*lines, *([] if classic else ["# EOF"])]) + "\n"
 
 
 def _escaped(text: str) -> str:

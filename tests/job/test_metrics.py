@@ -2,6 +2,8 @@
 
 import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
@@ -71,7 +73,20 @@ def test_names_types_and_units_are_what_dashboards_are_built_on():
     assert {name: family.type for name, family in parsed(station).items()} == STATION
     capd = render(capd_core.families([Board("GPU-a", "H100", 400_000, 1000)], {"GPU-a": 700.0}, 3, 2, 1))
     assert {name: family.type for name, family in parsed(capd).items()} == CAPD
-    assert list(parse_textfile(exposition())), "the collector of node-exporter reads the older form"
+
+
+def test_a_textfile_is_classic_format_and_promtool_finds_nothing_to_say():
+    text = render(metrics.families(told(), {"GPU-a": 9e5}, MonotonicCounter()), classic=True)
+    samples = {sample.name for family in parse_textfile(text) for sample in family.samples}
+    assert samples == {sample.name for family in parsed(exposition()).values() for sample in family.samples}
+    heads = re.findall(r"# (?:HELP|TYPE) (\S+)", text)
+    assert set(heads) == samples and "# UNIT" not in text and "# EOF" not in text
+    if (promtool := shutil.which("promtool")) is not None:
+        done = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout + done.stderr) == (0, "")
+    successor = MonotonicCounter()
+    metrics.resume(successor, text)
+    assert successor.at_least(f"{metrics.JOULES} wall", 0.0) == 1.8e6
 
 
 def test_the_values_are_those_of_the_status_and_shares_are_the_jobs():

@@ -64,7 +64,8 @@ class CapdServer:
             while not stopped.is_set():
                 self._capd.tick()
                 if self._metrics is not None and self._metrics.due():
-                    self._metrics.tell(render(self._capd.metrics(len(self._callers))))
+                    told = self._capd.metrics(len(self._callers))
+                    self._metrics.tell(render(told, classic=self._metrics.classic))
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(stopped.wait(), TICK_S)
         finally:

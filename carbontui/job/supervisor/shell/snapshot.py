@@ -70,8 +70,9 @@ class Snapshots:
     def write(self, status: protocol.Status) -> asyncio.Future[None]:
         """Write to disk; Prometheus metrics at their own interval, and once the job is over."""
         over = status.state not in protocol.LIVE_STATES
-        due = self._metrics is not None and (over or self._metrics.due())
-        text = render(metrics.families(status, self.joules(), self._totals)) if due else ""
+        text, place = "", self._metrics
+        if place is not None and (over or place.due()):
+            text = render(metrics.families(status, self.joules(), self._totals), classic=place.classic)
         return self.disk.do(partial(self._write, status, text))
 
     def _write(self, status: protocol.Status, exposition: str) -> None:
