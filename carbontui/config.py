@@ -172,6 +172,14 @@ def _read_prices(merged: dict[str, Any], origin: dict[str, str], source: Path) -
             raise ConfigError(_explain(f"{error} - at `$.{field}`", origin, source)) from None
 
 
+def keep(field: str, value: str) -> None:
+    """Write a setting into config.toml, in front of what is there. Raises OSError."""
+    path = paths.config_file()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    before = path.read_bytes() if path.exists() else b""
+    paths.write_whole(path, f'{field} = "{value}"\n'.encode() + before)
+
+
 def _explain(message: str, origin: dict[str, str], source: Path) -> str:
     """One line that names where the bad value was set."""
     for field, where in origin.items():

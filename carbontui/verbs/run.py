@@ -16,6 +16,7 @@ from carbontui.job import budget as budgets
 from carbontui.job import descriptors, launch, requeue, spec, spool, store
 from carbontui.job import restart as restarting
 from carbontui.job.spec import slurm_job
+from carbontui.text import first_run
 from carbontui.verbs.support.command import Brief, Count, Failure, overrides, refused, zone_keys
 from carbontui.verbs.support.run_values import (
     allowances,
@@ -149,6 +150,11 @@ def run(command: tuple[str, ...], name: str | None = None, detach: bool = False,
         raise Failure("run needs a command: carbontui run [options] -- python train.py ...", 2)
     if detach and given.get("wait"):
         raise Failure("--detach and --wait exclude each other: give one", 2)
+    unattended = any(given.get(name) for name in ("take_input", "quiet", "wait"))
+    if not detach and not unattended and has_a_screen():
+        from carbontui.verbs.support import asking
+
+        given = asking.answers(given, settings_of(given))
     # all checks come before anything of the job exists
     chosen, log_path = options_of(command, given), given.get("log_path")
     title = checked_name(name) if name else ""
@@ -192,6 +198,7 @@ def run(command: tuple[str, ...], name: str | None = None, detach: bool = False,
             handed=handed,
             screen=not given.get("take_input"),
             wait=bool(given.get("wait")),
+            assumes=assumed(given, chosen) if before is None else "",
             says=says,
         )
     except launch.LaunchError as error:
@@ -208,11 +215,24 @@ def note_of_input(handed: descriptors.Handed, once: bool) -> str:
     return ""
 
 
+def assumed(given: dict[str, Any], chosen: dict[str, Any]) -> str:
+    """What nobody has said of zone and budget, in words; '' where both were."""
+    origin = settings_of(given).origin
+    own_zone = "default" not in origin["zone"] or not chosen["zone"]
+    if given.get("grid_file") or chosen["intensity_g_per_kwh"] is not None or "default" not in origin["budget"]:
+        return ""
+    return first_run.assumed(chosen["zone"], own_zone, chosen["budget"])
+
+
+def settings_of(given: dict[str, Any]) -> config.Loaded:
+    return settings_for(**{name: value for name, value in given.items() if name in config.Settings.__struct_fields__})
+
+
 def options_of(command: tuple[str, ...], given: dict[str, Any]) -> dict[str, Any]:
     """The fields of a job's options that the command line and the settings decide. Raises Failure."""
     from carbontui.verbs.support import machines
 
-    loaded = settings_for(**{name: value for name, value in given.items() if name in config.Settings.__struct_fields__})
+    loaded = settings_of(given)
     settings, resubmit, work = loaded.settings, bool(given.get("resubmit")), given.get("work")
     wanted = allowances(given, settings)
     limit = hour_limit(given.get("not_above"), given.get("max_wait"))
@@ -279,6 +299,7 @@ def start_and_follow(
     handed: descriptors.Handed = descriptors.NOTHING,
     screen: bool = True,
     wait: bool = False,
+    assumes: str = "",
     says: foreground.Narration | None = None,
     left_code: int = LEFT_RUNNING_EXIT,
 ) -> None:
@@ -331,7 +352,12 @@ def start_and_follow(
     lost = "" if on_screen else start()
     start_of = f" (start {job.attempt + 1} of the scheduler's job)" if job.scheduler else ""
     goes_on = "" if before is None else f" goes on{start_of}"
-    says.joined(f"job {job.job} ({job.name}){goes_on}", f"look with: carbontui attach {job.job}", lost)
+    says.joined(
+        f"job {job.job} ({job.name}){goes_on}",
+        assumes if before is None else "",
+        f"look with: carbontui attach {job.job}",
+        lost,
+    )
     code = front.follow()
     told = ""
     if resubmit:

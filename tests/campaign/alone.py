@@ -113,7 +113,8 @@ class Place:
     def __init__(self, house: House, run: str) -> None:
         self.house = house
         self.folder = Path(tempfile.mkdtemp(prefix="alone-", dir=house.root))
-        self.env = house.env | {"RUN": run, "TERM": "xterm-256color", "PATH": os.pathsep.join(_path())}
+        said = {"CARBONTUI_ZONE": "DE", "CARBONTUI_BUDGET": "1x"}  # else a terminal is asked for them
+        self.env = house.env | said | {"RUN": run, "TERM": "xterm-256color", "PATH": os.pathsep.join(_path())}
         (self.folder / "lines").write_text("one\ntwo\nthree\n")
         (self.folder / "data").write_bytes(bytes(range(256)) * 4000)
         (self.folder / "sub").mkdir()

@@ -222,8 +222,8 @@ def test_verbs_write_files_and_refuse_in_one_line(home, job, tmp_path):
     assert carbontui(home, "receipt", job.id, "--svg", "-").output.startswith("<svg ")
     assert "| emitted |" in carbontui(home, "receipt", job.id, "--md").output
     assert json.loads(carbontui(home, "history", "--json").output)[0]["jobs"] >= 1
-    for form, alias in ((("--receipt", "--md"), ("receipt", "--md")), (("--explain",), ("explain",))):
-        told = carbontui(home, "report", job.id, *form).output
+    for shown, alias in ((("--receipt", "--md"), ("receipt", "--md")), (("--explain",), ("explain",))):
+        told = carbontui(home, "report", job.id, *shown).output
         assert told == carbontui(home, alias[0], job.id, *alias[1:]).output
     assert carbontui(home, "report", "--all", "--json").output == carbontui(home, "history", "--json").output
     for words in (("report", job.id, "--open"), ("report", "nobody")):

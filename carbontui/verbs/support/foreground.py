@@ -25,7 +25,7 @@ from carbontui.reports import story
 from carbontui.reports.figures import gave
 from carbontui.system import proc
 from carbontui.text import account as account_words
-from carbontui.text import figures, situation
+from carbontui.text import figures, first_run, situation
 from carbontui.text.notices import NoticesTold
 from carbontui.tui.loglines import LogLines, text_of
 from carbontui.verbs.support import streams
@@ -117,6 +117,7 @@ def summary(status: protocol.Status, means: str = "") -> str:
         parts.append(f"{figures.grams(status.gco2_g)} CO2")
     if said := account_words.avoided(status):
         parts.append(said + (f" ({means})" if means else ""))
+    parts += [first_run.more(status)] if not status.avoided_g and first_run.more(status) else []
     parts += [account_words.excluded(apart) for apart in status.excluded]
     if status.cost is not None:
         parts.append(figures.money(status.cost.value, status.cost.currency))

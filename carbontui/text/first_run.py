@@ -1,0 +1,59 @@
+"""The words of a first run: what is asked, what budgets give, what was assumed, and what would save more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from carbontui import protocol
+from carbontui.text import figures
+
+BUDGET = "How long may it take, like 2x, 18h or tomorrow 9"
+
+NO_ANSWER = "no answer for a minute: it starts without, and nothing waits"
+
+
+class Offer(NamedTuple):
+    """A budget as a multiple of the work, the share of CO2 it saves against run-now, and when it ends."""
+
+    factor: float
+    saved: float
+    finish_s: float
+
+
+def zone(candidates: Sequence[str], likely: str) -> str:
+    if likely:
+        return "Grid zone, for its carbon intensity (kept in the settings)"
+    hint = f"perhaps {', '.join(candidates)}" if candidates else "like DE or US-CAL-CISO"
+    return f"Grid zone, for its carbon intensity ({hint}; Enter: none, it will not wait)"
+
+
+def offers(zone: str, work_s: float, given: Sequence[Offer], *, known: bool) -> Iterator[str]:
+    """What each budget gives, a line each; nothing where that is not known."""
+    if not given:
+        return
+    work = figures.duration(work_s)
+    of = f"{work} of work" if known else f"work of, say, {work} (its own total is looked for while it runs)"
+    yield f"On typical days of {zone}, {of}:"
+    for offer in given:
+        less = f"−{figures.percent(offer.saved)} CO2" if offer.saved >= 0.005 else "saves nothing"
+        ends = f", ends {figures.clock(offer.finish_s, offer.finish_s - work_s)}" if known else ""
+        wait = " (no waiting)" if offer.factor == 1 else ""
+        yield f"  {offer.factor:g}x{wait}  {less}{ends}"
+
+
+def assumed(zone: str | None, own: bool, budget: str) -> str:
+    """'zone DE by the time zone, budget 1.0x: nothing waits (--budget 2x may)': what nobody has said."""
+    of = f"zone {zone}{'' if own else ' by the time zone'}" if zone else "zone not known (--zone)"
+    return f"{of}, budget {budget}" + (": nothing waits (--budget 2x may)" if budget == "1.0x" else "")
+
+
+def more(status: protocol.Status) -> str:
+    """The one thing that would have saved more; '' where none stands out."""
+    if status.intensity is None or not status.intensity.zone:
+        return "with --zone it can be planned by the grid"
+    if status.budget is None or not status.budget.work_known:
+        return "with --work or --steps it can be planned"
+    if status.budget.factor is not None and status.budget.factor < 1.05:
+        return "with --budget 2x it may wait for cleaner hours"
+    return ""
