@@ -17,7 +17,7 @@ from carbontui.verbs.support.command import Count, refused
 
 @click.command(short_help="Plans against simple rules, on shipped and generated grids; repeatable.")
 @click.option("--quick", is_flag=True, help="Fewer jobs: three minutes on two cores instead of thirty.")
-@click.option("--seed", type=Count(), default=1, show_default=True, help="Seed of the grids and starts.")
+@click.option("--seed", type=Count(0), default=1, show_default=True, help="Seed of the grids and starts.")
 @click.option(
     "--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder for what is written."
 )

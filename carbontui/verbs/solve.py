@@ -286,7 +286,7 @@ def _factor(text: str) -> float:
     help="Each job's budget (default 2x).",
 )
 @click.option("--starts", type=Count(1, 100_000), default=200, show_default=True, help="Random starts.")
-@click.option("--seed", type=Count(), default=1, show_default=True, help="Seed of the random starts.")
+@click.option("--seed", type=Count(0), default=1, show_default=True, help="Seed of the random starts.")
 @click.option("--levels", "levels_file", help="Levels and switches as JSON (problem format without slots and work).")
 @click.option("--watts", type=WithUnit(units.parse_watts), default=650.0, show_default=True, help="At full.")
 @assumptions

@@ -169,7 +169,7 @@ _OPTIONS = (
     click.option("--intensity", help="Your own carbon intensity at all hours, gCO2/kWh."),
     click.option("--price-per-kwh", help="A flat electricity price, where no source gives one."),
     click.option("--gpu", metavar="NAME", help="Name of the board, if its power cannot be read: its TDP is used."),
-    click.option("--boards", type=Count(), help="Number of boards, if no driver reports any (default 1)."),
+    click.option("--boards", type=Count(1, 1024), help="Number of boards, if no driver reports any (default 1)."),
     click.option("--board-w", help="TDP of one board, like 250W, if its power cannot be read."),
     click.option("--utilisation", type=Finite(0), help="Share of the TDP that it draws under load, like 0.8."),
     click.option("--pue", type=Finite(1), help="Power usage effectiveness (default: 1 for a workstation, else 1.2)."),
