@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -98,3 +100,8 @@ def test_every_file_that_a_page_for_contributors_names_exists(page: Path) -> Non
     folders = set(re.findall(r"`((?:[a-z_]+/)+)`", text))
     held = {str(path.parent) + "/" for path in map(Path, files)}
     assert [name for name in sorted(folders) if not any(file.endswith(f"/{name}") for file in held)] == []
+
+
+def test_the_man_page_is_what_the_command_line_declares() -> None:
+    made = subprocess.run([sys.executable, ROOT / "docs" / "man.py"], capture_output=True, text=True, check=True).stdout
+    assert made == (ROOT / "docs" / "carbontui.1").read_text(), "run: python docs/man.py > docs/carbontui.1"
