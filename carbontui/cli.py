@@ -8,7 +8,6 @@ or 127 where it cannot be started.
 from __future__ import annotations
 
 import contextlib
-import difflib
 import importlib
 import os
 import sys
@@ -26,16 +25,59 @@ from carbontui.verbs.support import streams  # noqa: E402
 from carbontui.verbs.support.command import WHOLE_HELP, Failure, whole_help  # noqa: E402
 
 DAY = {
-    "Start": ("demo", "doctor", "estimate", "run", "submit"),
-    "Look": ("attach", "ls", "status", "log"),
-    "Overrule": ("pause", "boost", "cap", "resume", "budget", "stop"),
-    "Afterwards": ("report",),
+    "Start": {
+        "demo": "Train a small model under a plan, in 45 s, to see it work.",
+        "doctor": "What was found here, and the command that fixes what is missing.",
+        "estimate": "Run a training for up to 90 s and estimate the whole run.",
+        "run": "Start a training command under a plan.",
+        "submit": "Submit a Slurm script to start in clean hours.",
+    },
+    "Look": {
+        "attach": "Open the screen of a job, here or on another machine.",
+        "ls": "List jobs.",
+        "status": "Show one job, sampled now.",
+        "log": "Print the command's output.",
+    },
+    "Overrule": {
+        "pause": "Hold the training at its next step; the model stays in memory.",
+        "boost": "Run at full speed, whatever the plan says.",
+        "cap": "Cap every GPU of the job: carbontui cap 300W",
+        "resume": "Back to the plan: clear the override.",
+        "budget": "Change the budget of a running job.",
+        "stop": "End the training: INT, TERM after 30 s, KILL after 30 s more.",
+    },
+    "Afterwards": {
+        "report": "Report a run: energy, CO2, and what each lever avoided.",
+    },
 }
-"""The verbs of a day, under the headings of the help."""
+"""The verbs of a day and what each does, under the headings of the help."""
 MORE = {
-    "Jobs": ("plan", "line", "rm", "forbid", "guess", "rehearse", "restart", "calibrate"),
-    "Grid and plans": ("grid", "zones", "solve", "backtest", "evaluate", "compare"),
-    "Machine and cluster": ("hook", "capd", "site", "fleet", "completion", "serve"),
+    "Jobs": {
+        "plan": "Show the plan in force.",
+        "line": "Print one job in a few words, for a status bar.",
+        "rm": "Forget finished jobs; a live one is refused.",
+        "forbid": "Set hours in which the training must not run, or clear them.",
+        "guess": "Show a job's guessed total, and accept it for planning.",
+        "rehearse": "Unload and resume the running job once, to check that it works.",
+        "restart": "Resume a job whose keeper or processes are gone.",
+        "calibrate": "Measure speed against watts on the running job.",
+    },
+    "Grid and plans": {
+        "grid": "The grid's carbon intensity now, and which source answers.",
+        "zones": "List the known grid zones, and the data available for each.",
+        "solve": "Plan without running: --work on a --zone, or a problem file.",
+        "backtest": "What plans would have saved on recorded grid data.",
+        "evaluate": "Plans against simple rules on many grids; repeatable.",
+        "compare": "Show what the same work would take elsewhere, or later.",
+    },
+    "Machine and cluster": {
+        "hook": "Install the hook into a Python environment, or remove it.",
+        "capd": "Power limits for users without root.",
+        "site": "One power budget for all jobs of this machine.",
+        "fleet": "Start a cluster's jobs in clean hours, within a power budget.",
+        "completion": "Print the script that completes verbs and jobs in your shell.",
+        "serve": "The socket's protocol on stdin and stdout, for ssh.",
+    },
 }
 """What `--help --all` shows besides."""
 ALIASES = ("auto", "allow", "receipt", "explain", "history")
@@ -68,10 +110,8 @@ class Verbs(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         whole = ctx.meta.get(WHOLE_HELP, False)
         for heading, verbs in (DAY | MORE if whole else DAY).items():
-            commands = [(verb, command) for verb in verbs if (command := self.get_command(ctx, verb)) is not None]
             with formatter.section(heading):
-                room = formatter.width - 6 - max(map(len, VERBS))
-                formatter.write_dl([(verb, command.get_short_help_str(room)) for verb, command in commands])
+                formatter.write_dl(list(verbs.items()))
         if not whole:
             more = ", ".join(verb for verbs in MORE.values() for verb in verbs)
             formatter.write_paragraph()
@@ -96,6 +136,8 @@ class Verbs(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in VERBS and not args[0].startswith("-"):
+            import difflib
+
             near = difflib.get_close_matches(args[0], VERBS, 1)
             raise click.UsageError(f"no verb {args[0]!r}; {f'perhaps {near[0]}' if near else 'see carbontui --help'}")
         return super().resolve_command(ctx, args)

@@ -1,6 +1,6 @@
 """How long a whole training takes, predicted from the steps made so far in blocks.
 
-The statistics are client/train/prediction.py's, which serves training scripts as well.
+The statistics are client/prediction.py's, which serves training scripts as well.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from carbontui import protocol
-from carbontui.client.train.prediction import Prediction, mean_error, remaining, warmup
+from carbontui.client.prediction import Prediction, mean_error, remaining, warmup
 
 BLOCKS_MOST = 200
 """Most blocks kept; beyond that, pairs are merged."""

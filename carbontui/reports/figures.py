@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import PurePath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from carbontui import units
 from carbontui.account.split import Split
 from carbontui.reports import embodied
-from carbontui.reports.parts import DayPart, EpochPart
+from carbontui.reports.parts import GRAM_DIGITS, KWH_DIGITS, DayPart, EpochPart
 from carbontui.reports.story import RunStory
 from carbontui.text import account as words
 from carbontui.text import figures as form
@@ -305,3 +306,24 @@ def accuracy(story: RunStory) -> str:
     if dict(story.how).get("model", 0.0) > 0.5:
         return "A model of CPU and memory is not a measurement; its error scales all of these figures alike."
     return "The processor's energy counters are its maker's model; their error scales all of these figures alike."
+
+
+DIGITS = {"s": 3, "seconds": 3, "kwh": KWH_DIGITS, "g": GRAM_DIGITS}
+"""Of a figure in JSON, by the unit that its name ends with."""
+
+
+def at_digits(figures: dict[str, Any]) -> dict[str, Any]:
+    """The figures, rounded by their units."""
+
+    def at(name: str, value: Any) -> Any:
+        digits = DIGITS.get(name.rpartition("_")[2])
+        return value if digits is None or not isinstance(value, float) else round(value, digits)
+
+    return {name: at(name, value) for name, value in figures.items()}
+
+
+def split_numbers(split: Split) -> dict[str, Any]:
+    """The parts in grams; `halves` is half the width of each 80 % band, null where unknown."""
+    halves = split.halves and at_digits(split.halves._asdict())
+    parts = {**asdict(split), "shifting_g": split.shifting_g, "avoided_g": split.avoided_g}
+    return at_digits({**parts, "halves": halves})

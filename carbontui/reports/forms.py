@@ -11,12 +11,10 @@ from itertools import pairwise
 from typing import Any
 
 import msgspec
-from jinja2 import Environment, StrictUndefined
-from markupsafe import Markup
 
 from carbontui import units
-from carbontui.account.split import Split
 from carbontui.reports import charts, clouds, embodied, figures, prose
+from carbontui.reports.figures import at_digits, split_numbers
 from carbontui.reports.parts import GRAM_DIGITS, KWH_DIGITS, DayPart, EpochPart, rounded
 from carbontui.reports.story import RunStory
 from carbontui.text import figures as form
@@ -39,27 +37,6 @@ def markdown(story: RunStory) -> str:
     lines += ["", "## Sources and methods", "", *_table(("what", "where it comes from"), basis(story))]
     lines += ["", "## For a methods section", "", _cell(prose.methods(story)), ""]
     return "\n".join(lines)
-
-
-DIGITS = {"s": 3, "seconds": 3, "kwh": KWH_DIGITS, "g": GRAM_DIGITS}
-"""Of a figure in JSON, by the unit that its name ends with."""
-
-
-def at_digits(figures: dict[str, Any]) -> dict[str, Any]:
-    """The figures, rounded by their units."""
-
-    def at(name: str, value: Any) -> Any:
-        digits = DIGITS.get(name.rpartition("_")[2])
-        return value if digits is None or not isinstance(value, float) else round(value, digits)
-
-    return {name: at(name, value) for name, value in figures.items()}
-
-
-def split_numbers(split: Split) -> dict[str, Any]:
-    """The parts in grams; `halves` is half the width of each 80 % band, null where unknown."""
-    halves = split.halves and at_digits(split.halves._asdict())
-    parts = {**asdict(split), "shifting_g": split.shifting_g, "avoided_g": split.avoided_g}
-    return at_digits({**parts, "halves": halves})
 
 
 def _table(head: tuple[str, ...], rows: Any) -> list[str]:
@@ -168,6 +145,9 @@ HEADS = ("energy at the wall", "emitted", "run-now", "avoided", "elapsed")
 
 def html(story: RunStory) -> str:
     """The page. Untrusted text (names, reasons) is escaped by the template."""
+    from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup
+
     source = resources.files("carbontui.reports").joinpath("page.html.j2").read_text(encoding="utf-8")
     template = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True).from_string(source)
     account = figures.figures(story)

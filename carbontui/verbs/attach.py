@@ -90,7 +90,7 @@ def open_remote(wanted: str, there: str, **screen: bool) -> int:
             return _shown(remote.target_of(host, status), jobs, **screen)
 
 
-@click.command(short_help="Open the screen of a job, here or on another machine.")
+@click.command()
 @click.argument("job", required=False, shell_complete=any_jobs, metavar="[JOB | USER@HOST[:JOB]]")
 @remote.there_option
 @click.option("--readonly", is_flag=True, help="Look only: no key can change anything.")

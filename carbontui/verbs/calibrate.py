@@ -17,7 +17,7 @@ from carbontui.verbs.support import talk
 from carbontui.verbs.support.command import Failure, live_jobs, refused
 
 
-@click.command(short_help="Measure speed against watts on the running job.")
+@click.command()
 @click.argument("job", required=False, shell_complete=live_jobs)
 @click.option("--show", is_flag=True, help="Print the curve in use; start nothing.")
 @click.option("--json", "as_json", is_flag=True, help="With --show: the curve as one JSON object.")
@@ -73,7 +73,7 @@ def _import(source: Path) -> str:
 POLL_S = 0.5
 
 
-@click.command(short_help="Unload and resume the running job once, to check that it works.")
+@click.command()
 @click.argument("job", required=False)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--json", "as_json", is_flag=True, help="The verdict as one JSON object.")

@@ -38,7 +38,7 @@ def has_nvidia() -> bool:
     return False
 
 
-@click.command(short_help="Train a small model under a plan, in 45 s, to see it work.")
+@click.command()
 @click.option("--seconds", type=Finite(20, 3600), default=SECONDS, help="About how long it takes.")
 @click.option("--detach", is_flag=True, help="Return at once and print the job's id.")
 def demo(seconds: float, detach: bool) -> None:

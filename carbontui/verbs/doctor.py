@@ -209,7 +209,7 @@ async def power_findings(mend: bool) -> list[Finding]:
     return found
 
 
-@click.command(short_help="What was found here, and the command that fixes what is missing.")
+@click.command()
 @click.option("--mend", is_flag=True, help="Take up trainings without a keeper; restore limits that a dead job left.")
 @click.option("--json", "as_json", is_flag=True, help="The findings as a list.")
 @click.option("--install", is_flag=True, help="Install a systemd user unit that resumes jobs after a reboot.")

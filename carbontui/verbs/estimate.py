@@ -34,7 +34,6 @@ VARIABLE = "CARBONTUI_ESTIMATE"
 
 @click.command(
     context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
-    short_help="Run a training for up to 90 s and estimate the whole run.",
 )
 @click.option("--zone", help="Grid zone, like DE.")
 @click.option(

@@ -15,7 +15,7 @@ from carbontui.verbs.support import streams
 from carbontui.verbs.support.command import Count, refused
 
 
-@click.command(short_help="Plans against simple rules, on shipped and generated grids; repeatable.")
+@click.command()
 @click.option("--quick", is_flag=True, help="Fewer jobs: three minutes on two cores instead of thirty.")
 @click.option("--seed", type=Count(0), default=1, show_default=True, help="Seed of the grids and starts.")
 @click.option(

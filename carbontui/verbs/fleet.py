@@ -36,7 +36,7 @@ CLOCK_S = 30.0
 """Clocks that differ by less than this are taken for the same."""
 
 
-@click.command(short_help="Start a cluster's jobs in clean hours, within a power budget.")
+@click.command()
 @click.option("--cap", "caps", multiple=True, help="The budget, like 120kW; again for certain hours: 80kW 17:00-20:00.")
 @click.option("--zone", help="Grid zone of the cluster, like DE.")
 @click.option("--grid", "grid_file", type=click.Path(exists=True, dir_okay=False), help="Recorded grid CSV instead.")
@@ -184,7 +184,6 @@ AT_ONCE_S = 60.0
 
 @click.command(
     context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
-    short_help="Submit a Slurm script to start in clean hours.",
 )
 @click.option("--work", required=True, help="How long it runs, like 8h.")
 @click.option("--budget", default="2x", show_default=True, help='When it must be done: 1.8x, 18h or "fri 09:00".')

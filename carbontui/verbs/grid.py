@@ -37,7 +37,6 @@ UNRECORDED = frozenset(kind.name for kind in choose.EVERY if not kind.recorded)
 
 @click.command(
     help="The grid now: its intensity, which source answers, how fresh it is, what a key would add.",
-    short_help="The grid's carbon intensity now, and which source answers.",
 )
 @click.option("--zone", shell_complete=zone_keys, help="Zone key, country or common name; see `carbontui zones`.")
 @click.option("--signal", type=click.Choice(["average", "marginal"]), help="Which signal comes first; both are shown.")

@@ -35,7 +35,7 @@ def _remember(where: pth.PackagePlace) -> None:
         _list().write_text(json.dumps(list(found)))
 
 
-@click.command(short_help="Install the hook into a Python environment, or remove it.")
+@click.command()
 @click.option("--install", "what", flag_value="install", help="Install or update it.")
 @click.option("--remove", "what", flag_value="remove", help="Remove it.")
 @click.option("--python", default="python3", show_default=True, help="The Python that the training is started with.")
@@ -67,7 +67,7 @@ USE = {
 }
 
 
-@click.command(short_help="Print the script that completes verbs and jobs in your shell.")
+@click.command()
 @click.argument("shell", type=click.Choice(list(USE)))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:

@@ -17,11 +17,7 @@ from rich.cells import set_cell_size
 
 from carbontui import line as status_bar
 from carbontui import protocol, units
-from carbontui.grid.types import YOURS
 from carbontui.job import runlog, store
-from carbontui.reports import story
-from carbontui.reports.figures import gave
-from carbontui.reports.forms import split_numbers
 from carbontui.text import account as account_words
 from carbontui.text import figures, marks, situation
 from carbontui.text.plan import certificate, level_ends_s
@@ -100,6 +96,8 @@ def report(status: protocol.Status, means: str = "") -> list[str]:
     rows += [(f"{entry.kind} max", account_words.allowance(entry, now)) for entry in status.allowances]
     if status.intensity and live:
         signal = words.SIGNALS.get(status.intensity.signal, status.intensity.signal)
+        from carbontui.grid.types import YOURS
+
         where = "yours" if status.intensity.zone == YOURS else f"in {status.intensity.zone} ({signal})"
         value = f"{status.intensity.value_g_per_kwh:.0f} gCO2/kWh {where}"
         rows.append(("intensity", f"{value}{_how(status, 'intensity')}"))
@@ -160,12 +158,19 @@ def status(job: str | None, as_json: bool) -> None:
     """
     found = talk.live_or_last(job)
     current = talk.live_status(found)
-    split = story.split_at_a_look(found, current)
+    split, means = None, ""
+    if current.avoided_g is not None:
+        from carbontui.reports import figures as reported
+        from carbontui.reports import story
+
+        split = story.split_at_a_look(found, current)
+        means = reported.gave(split) if split else ""
     if as_json:
-        click.echo(talk.as_json({**msgspec.to_builtins(current), "avoided_split": split and split_numbers(split)}))
+        numbers = split and reported.split_numbers(split)
+        click.echo(talk.as_json({**msgspec.to_builtins(current), "avoided_split": numbers}))
     else:
         click.echo(f"{current.job}  {current.name}  on {current.host}")
-        for row in report(current, gave(split) if split else ""):
+        for row in report(current, means):
             click.echo(row)
     warn_stale()
 

@@ -94,7 +94,7 @@ def resume(job: str | None) -> None:
 auto = resume
 
 
-@click.command(short_help="Change the budget of a running job.")
+@click.command()
 @click.argument("value")
 @_job
 def budget(value: str, job: str | None) -> None:
@@ -105,7 +105,7 @@ def budget(value: str, job: str | None) -> None:
     command(job, "budget", {"budget": value})
 
 
-@click.command(short_help="Show a job's guessed total, and accept it for planning.")
+@click.command()
 @_job
 @click.option("--accept/--refuse", "accept", default=None, help="Plan with it from now on, or stop doing so.")
 def guess(job: str | None, accept: bool | None) -> None:
@@ -122,7 +122,7 @@ def guess(job: str | None, accept: bool | None) -> None:
     click.echo(f"{total}, guessed from {found.source}; {asked}")
 
 
-@click.command(short_help="Set hours in which the training must not run, or clear them.")
+@click.command()
 @click.argument("hours", required=False)
 @_job
 @click.option("--dry-run", cls=Also, also="--preview", is_flag=True, help="Only show what it would cost.")

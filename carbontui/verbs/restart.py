@@ -14,7 +14,7 @@ from carbontui.verbs.support import talk
 from carbontui.verbs.support.command import Failure, any_jobs, refused
 
 
-@click.command(short_help="Resume a job whose keeper or processes are gone.")
+@click.command()
 @click.argument("job", required=False, shell_complete=any_jobs)
 @click.option("--after-reboot", "every", is_flag=True, help="Every job on this machine that a reboot has ended.")
 def restart(job: str | None, every: bool) -> None:

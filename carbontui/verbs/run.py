@@ -86,7 +86,6 @@ USUAL = (
     cls=Brief,
     usual=USUAL,
     context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
-    short_help="Start a training command under a plan.",
 )
 @click.option("--name", help="Name of the job (default: the script's, numbered where it runs).")
 @click.option("--zone", shell_complete=zone_keys, help="Grid zone, like DE or US-CAL-CISO; see `carbontui zones`.")

@@ -96,7 +96,7 @@ async def bridge(path: str, *, readonly: bool) -> None:
     os._exit(0)
 
 
-@click.command(short_help="The socket's protocol on stdin and stdout, for ssh.")
+@click.command()
 @click.option("--stdio", is_flag=True, required=True, help="Speak on stdin and stdout.")
 @click.option("--readonly", is_flag=True, help="Answer questions, refuse every order: for a restricted ssh key.")
 @click.argument("job", required=False, shell_complete=any_jobs)

@@ -17,7 +17,7 @@ from carbontui.verbs.support.command import Failure, refused
 from carbontui.verbs.support.run_values import power
 
 
-@click.command(short_help="One power budget for all jobs of this machine.")
+@click.command()
 @click.option("--cap", "cap", help="Watts that the boards of all jobs together may draw, like 1200W.")
 @click.option("--until", "until", help='When it ends, like 18:00 or "fri 09:00" (default: until cleared).')
 @click.option("--ramp", "ramp", help="How fast they may rise together, in watts per second, like 100W.")

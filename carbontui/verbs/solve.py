@@ -51,7 +51,7 @@ DEFAULT_FULL_W = 300.0
 """Board watts at full speed where none are given; an assumption, named as such in the output."""
 
 
-@click.command(short_help="Plan without running: --work on a --zone, or a problem file.")
+@click.command()
 @click.argument("problem_file", required=False, metavar="[F.json]")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 @click.option("--frontier", "with_frontier", is_flag=True, help="The best plan for every deadline as well.")
@@ -272,7 +272,7 @@ def _factor(text: str) -> float:
     return given
 
 
-@click.command(short_help="What plans would have saved on recorded grid data.")
+@click.command()
 @click.option("--actual", required=True, help="Realised intensity: CSV time_utc,carbon_g_per_kwh (or value).")
 @click.option("--issued", help="Published forecasts: CSV issue_utc,target_utc,forecast.")
 @click.option("--work", default="8h", show_default=True, help="Work of each job at full speed.")

@@ -17,7 +17,7 @@ from later import Later
 from states import NOW_S, board, inputs, job_state, shown
 
 from carbontui.account.estimate import BLOCKS_MOST, Blocks
-from carbontui.client.train import prediction as estimate
+from carbontui.client import prediction as estimate
 from carbontui.job.supervisor.core.state import progress
 from carbontui.job.supervisor.core.state.measured import Mean, Measured
 from carbontui.system import proc

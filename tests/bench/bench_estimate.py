@@ -23,7 +23,7 @@ import time
 import numpy as np
 from scipy.signal import lfilter
 
-from carbontui.client.train import prediction as estimate
+from carbontui.client import prediction as estimate
 
 EPOCHS, STEPS, NOISE = 1000, 50, 0.1
 SEEN = (10, 30, 100, 300)

@@ -13,10 +13,9 @@ import math
 import time
 from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Tuple
 
-from carbontui.client import device
+from carbontui.client import device, prediction
 from carbontui.client.api import gate
 from carbontui.client.checkpoint import random_states, set_random_states
-from carbontui.client.train import prediction
 from carbontui.client.train.batches import mapped
 
 WARMUP_STEPS = 3

@@ -7,7 +7,7 @@ from typing import Any
 
 from carbontui import protocol, units
 from carbontui.account.expected_end import BAND_SIGMAS, Slots, Stretch, flat_out, to_come
-from carbontui.client.train.prediction import Prediction
+from carbontui.client.prediction import Prediction
 from carbontui.job.supervisor.core.planning import expected_end, machine
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
