@@ -115,9 +115,10 @@ def total_rows(plan: protocol.PlanView) -> list[CellRow]:
         rows.append([(" proof     ", "dim"), (certificate(plan.certificate.gap), "text")])
     if plan.baselines:
         rows += [[], [(" otherwise the rest would emit", "title")]]
+    widest = max((len(base.name) for base in plan.baselines), default=0)
     for base in plan.baselines:
         late = "" if base.feasible else ", late"
-        rows.append([(f" {base.name:<20}", "dim"), (f"{form.grams(base.gco2_g)}{late}", "text")])
+        rows.append([(f" {base.name:<{widest}}  ", "dim"), (f"{form.grams(base.gco2_g)}{late}", "text")])
     return rows
 
 

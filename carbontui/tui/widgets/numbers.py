@@ -65,7 +65,10 @@ class Numbers(PictureCells):
             rows.append(self._line("at end", form.grams(end.gco2_g), m(status, "at_end"), _band(end)))
             if end.run_now_g is not None:
                 told, ink, short = _against(end)
-                rows.append(self._line("run now", form.grams(end.run_now_g), m(status, "at_end"), told, ink, short))
+                label, (value, _), *rest = self._line(
+                    "run now", form.grams(end.run_now_g), m(status, "at_end"), told, ink, short
+                )
+                rows.append([label, (value, "text"), *rest])  # what is good is the difference
         grams = "–" if status.gco2_g is None else form.grams(status.gco2_g)
         mark = m(status, "gco2_g") if status.gco2_g is not None else ""
         avoided = status.avoided_g
