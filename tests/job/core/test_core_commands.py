@@ -187,6 +187,11 @@ def test_a_budget_is_in_force_at_once_and_says_until_when():
     assert kinds(reply) == ["Record", "Replan", "Keep"]
 
 
+def test_a_duration_that_was_over_before_it_was_given_is_refused():
+    after, reply = do("budget", seen=inputs(now_s=NOW_S + 7200, boards=(board(),), ranks=(rank(),)), budget="1h")
+    assert after is RUNNING and reply.answer.exit_code == 2 and "over already" in str(reply.answer.said)
+
+
 def test_a_budget_that_cannot_be_met_is_taken_and_says_so():
     after, reply = do("budget", budget="1h")
     assert after.deadline_s == NOW_S + 3600.0 and "it cannot be met: at full speed the work ends" in drawn(reply.answer)

@@ -94,6 +94,8 @@ def _budget(state: JobState, cmd: protocol.Cmd, inputs: Inputs, by: str) -> tupl
         return _allowance(state, cmd, allowance, by)
     new = replace(state, budget=budgets.parse(text, now))
     deadline, left = new.budget_deadline_s, new.progress.left_s
+    if new.budget.kind == "duration" and deadline is not None and deadline < now - budgets.PAST_S:
+        raise ValueError(f"budget {text!r}: it counts from the job's start, and is over already")
     late: tuple[Statement, ...] = ()
     if deadline is not None and left is not None and now + left > deadline + finish.late_tolerance_s(new):
         late = (statement("unreachable_at_full_speed", end_s=now + left),)
