@@ -40,8 +40,8 @@ def answers(given: dict[str, Any], loaded: config.Loaded) -> dict[str, Any]:
         if settings.zone is None and not own_grid and (zone := _zone(due_s)) is not None:
             asked["zone"] = zone
         free = settings.objective == "time" or given.get("not_above") is not None
-        if loaded.origin["budget"] == "default" and not free:
-            zone = asked.get("zone") or settings.zone
+        zone = asked.get("zone") or settings.zone
+        if loaded.origin["budget"] == "default" and not free and (zone or own_grid):  # nothing waits without a grid
             asked["budget"] = _budget(None if own_grid else zone, asked, settings, due_s) or given.get("budget")
         return asked
     finally:
