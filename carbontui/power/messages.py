@@ -132,6 +132,8 @@ class Reading(Struct, frozen=True, kw_only=True, omit_defaults=True):
     smoothing: bool = False
     """The board smooths its power (Blackwell): steps in the load are ramps, and a floor may hold its watts up."""
     maker: str = "nvidia"
+    address: str = ""
+    """What the maker's tool calls it, if not by its UUID."""
     mig: bool = False
     lost: bool = False
     caps: dict[str, Capability] = {}

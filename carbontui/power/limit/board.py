@@ -78,6 +78,8 @@ class BoardLimit:
     """The limit to restore: the original one, or one set since by another program. 0: the board has none."""
     start_mw: int | None = None
     """The limit at the start."""
+    rounded_mw: tuple[int, int] | None = None
+    """The limit last set, and what the board made of it: some take whole steps alone."""
     set_at_s: float | None = None
     binding: bool = False
     """The board drew more than the limit when it was set, and has not yet been seen to comply."""
@@ -224,7 +226,7 @@ class BoardLimit:
             return self.outcome(False, "out_of_range", text)
         wanted = min(wanted, top)
         if wanted == self.found_mw and lease.record is None:
-            return self.outcome(True, "kept", _lower(watts, wanted) or "this is the limit that was found")
+            return self.outcome(True, "kept", _lower(watts, wanted, wanted) or "this is the limit that was found")
         # a dead agent may have written its lease but no limit: then 'before' is still in force, unchanged
         unwritten = lease.inherited() and lease.record is not None and _near(current, (lease.record.before_mw,))
         if lease.record is not None and not unwritten and not _near(current, lease.record.ours_mw):
@@ -232,7 +234,7 @@ class BoardLimit:
             wanted = min(wanted, top if allow_raise else self.ceiling_mw)
         if lease.record is None:
             lease.write(self.found_mw, (wanted,))
-        elif abs(current - wanted) > TOLERANCE_MW:
+        elif abs(current - wanted) > TOLERANCE_MW and self.rounded_mw != (wanted, current):
             lease.write(self.found_mw, (current, wanted))
         else:
             if lease.inherited():
@@ -246,11 +248,11 @@ class BoardLimit:
         except OSError as error:
             # the lease on disk already names this value, along with the previous one
             self.say(f"{info.uuid}: its lease cannot be shortened ({error})")
-        self.notice = ""
+        self.notice, self.rounded_mw = "", (wanted, current)
         self.cap = Capability("yes", span(info))
         self.judge_from(current, power_w, now_s)
         self.say(f"limit of {info.uuid}: {current / 1000:.0f} W (found {self.found_mw / 1000:.0f} W)")
-        return self.outcome(True, "applied", _lower(watts, current), watts=current / 1000)
+        return self.outcome(True, "applied", _lower(watts, wanted, current), watts=current / 1000)
 
     def restore_limit(self) -> Outcome:
         """Restore the original limit if a value of ours is still in force. Raises DeviceError."""
@@ -317,8 +319,10 @@ class BoardLimit:
         self.tell(self.outcome(False, "outside", self.adopt(current_mw), watts=current_mw / 1000))
 
 
-def _lower(asked_w: float, set_mw: int) -> str:
-    """The note for a cap lower than requested; '' otherwise."""
+def _lower(asked_w: float, wanted_mw: int, set_mw: int) -> str:
+    """The note for a cap that is not what was requested; '' otherwise."""
+    if abs(wanted_mw - set_mw) > TOLERANCE_MW:
+        return f"this board takes {set_mw / 1000:g} W, not {wanted_mw / 1000:g} W"
     lower = asked_w * 1000 - set_mw > TOLERANCE_MW
     return f"{asked_w:g} W is above the limit found: {set_mw / 1000:g} W" if lower else ""
 

@@ -58,7 +58,8 @@ def why_no_cap(state: JobState, inputs: Inputs, watts: float) -> Statement | Non
         if high is not None and watts > high and not state.spec.allow_raise:
             default = reading.limit_default_w
             if default is not None and default > high:
-                return statement("cap_above_lowered", watts=watts, found=high, default=default, uuid=reading.uuid)
+                name = {"maker": reading.maker, "board": reading.address or reading.uuid}
+                return statement("cap_above_lowered", watts=watts, found=high, default=default, **name)
             return statement("cap_above_found", watts=watts, found=high)
     return None
 
