@@ -10,10 +10,10 @@ def _not_calibrated(*, last: str | None, now_s: float) -> str:
     return f"not calibrated yet{f': {last}' if last else ''}"
 
 
-def _above_lowered(*, watts: float, found: float, default: float, maker: str, board: str, now_s: float) -> str:
+def _above_lowered(*, watts: float, start: float, default: float, maker: str, board: str, now_s: float) -> str:
     command = limit_command(maker, board, round(1000 * default))
     return (
-        f"{watts:g} W is above the limit found ({found:g} W), which is below the driver's default of {default:g} W; "
+        f"{watts:g} W is above the limit found ({start:g} W), which is below the driver's default of {default:g} W; "
         f"to lift it: {command}; carbontui run --allow-raise permits it"
     )
 

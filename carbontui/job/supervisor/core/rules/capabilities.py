@@ -59,7 +59,7 @@ def why_no_cap(state: JobState, inputs: Inputs, watts: float) -> Statement | Non
             default = reading.limit_default_w
             if default is not None and default > high:
                 name = {"maker": reading.maker, "board": reading.address or reading.uuid}
-                return statement("cap_above_lowered", watts=watts, found=high, default=default, **name)
+                return statement("cap_above_lowered", watts=watts, start=high, default=default, **name)
             return statement("cap_above_found", watts=watts, found=high)
     return None
 
