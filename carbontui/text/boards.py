@@ -92,22 +92,27 @@ def xid(*, board: str, number: int, at_s: float, now_s: float) -> str:
     return f"{board}: the driver reported Xid {number}{means} at {figures.clock(at_s, now_s)}"
 
 
+def of(maker: str) -> Maker:
+    """A maker's words; another version's maker is one of ours to it."""
+    return MAKERS.get(maker, MAKERS["nvidia"])
+
+
 def driver(code: int | None, maker: str = "nvidia") -> str:
     """Why the driver did not answer."""
     if code is None:
         return "not asked"
-    return DRIVER.get(code) or MAKERS[maker].codes.get(code) or f"driver error {code}"
+    return DRIVER.get(code) or of(maker).codes.get(code) or f"driver error {code}"
 
 
 def limit_command(maker: str, board: str, limit_mw: int) -> str:
     """The command that sets a power limit by hand."""
     watts = f"{limit_mw / 1000:.3f}".rstrip("0").rstrip(".")
-    return "sudo " + MAKERS[maker].limit.format(board=board, watts=watts)
+    return "sudo " + of(maker).limit.format(board=board, watts=watts)
 
 
 def permission(maker: str, board: str, *, watts: float | None = None, mhz: int | None = None, root: bool) -> str:
     """How to get the permission for a limit, or a clock lock, or to work without it; `root`: in a container."""
-    words = MAKERS[maker]
+    words = of(maker)
     command = (
         words.lock.format(board=board, mhz=mhz)
         if watts is None

@@ -51,8 +51,8 @@ def has_boards() -> bool:
 def demo(seconds: float, detach: bool) -> None:
     """Train a small model for 10 h within 24 h, on a recorded German day, replayed.
 
-    Watts are real where a GPU of NVIDIA or AMD is found, else of a simulated GPU that follows the training's own steps. The
-    model is a small transformer where PyTorch is installed, else one in NumPy.
+    Watts are real where a GPU of NVIDIA or AMD is found, else of a simulated GPU that follows the training's own steps.
+    The model is a small transformer where PyTorch is installed, else one in NumPy.
     """
     running = next((job for job in store.jobs() if job.name == "demo" and job.live and not job.foreign), None)
     if running is not None:

@@ -102,7 +102,7 @@ def seen_by(environment: Mapping[str, str], infos: tuple[DeviceInfo, ...]) -> tu
     """Boards that the variables of CUDA and ROCm leave visible, and whether that is certain."""
     cuda = environment.get("CUDA_VISIBLE_DEVICES")
     nvidia = tuple(info for info in infos if info.maker == "nvidia")
-    found, certain = visible(cuda, nvidia, environment.get("CUDA_DEVICE_ORDER", ""))
+    found, certain = visible(cuda, nvidia, environment.get("CUDA_DEVICE_ORDER", "")) if nvidia else ((), True)
     amd = tuple(info for info in infos if info.maker == "amd")
     return (*found, *hip_visible(environment, amd)), certain
 

@@ -73,6 +73,8 @@ class AmdBackend(Backend):
 
     def __init__(self) -> None:
         self._smi: Any = None
+        self._unusable: DeviceError | None = None
+        """Why amdsmi cannot be imported: tried once, since it takes a while."""
         self._alone = threading.Lock()
         self._dies: dict[str, tuple[Die, ...]] = {}
         self._infos: dict[str, DeviceInfo] = {}
@@ -83,9 +85,11 @@ class AmdBackend(Backend):
     # --- opening ----------------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """A machine without ROCm, or with a broken one, has no AMD boards: NO_LIBRARY, which nobody is fields of."""
-        if self._smi is None:
-            self._smi = _library()
+        """A machine without ROCm, or with a broken one, has no AMD boards: NO_LIBRARY, of which nothing is said."""
+        if self._smi is None and self._unusable is None:
+            self._smi, self._unusable = _library()
+        if self._unusable is not None:
+            raise self._unusable
         self.close()
         try:
             flags = getattr(getattr(self._smi, "AmdSmiInitFlags", None), "INIT_AMD_GPUS", None)
@@ -97,12 +101,22 @@ class AmdBackend(Backend):
                 raise  # they were here: the driver is being reloaded
             raise DeviceError(codes.NO_LIBRARY, str(error)) from None
         self.broken = False
-        found = [self._die(handle, place) for place, handle in enumerate(handles)]
+        places = self._ordinals(handles)
+        found = [self._die(handle, place) for handle, place in zip(handles, places, strict=True)]
         self._dies = {group[0].uuid: group for group in self._boards(found)}
         self._infos = {uuid: self._describe(index, group) for index, (uuid, group) in enumerate(self._dies.items())}
         if self._dies:
             fields = self._try("amdsmi_get_gpu_driver_info", next(iter(self._dies.values()))[0].handle) or {}
             self.driver = str(fields.get("driver_version") or fields.get("driver_name") or "amdgpu")
+
+    def _ordinals(self, handles: list[Any]) -> list[int]:
+        """Each one's number for HIP; before ROCm 6.4 none is told: HIP goes by the nodes of the kernel's topology."""
+        for call, field in (("amdsmi_get_gpu_enumeration_info", "hip_id"), ("amdsmi_get_gpu_kfd_info", "node_id")):
+            numbers = [_number((self._try(call, handle) or {}).get(field)) for handle in handles]
+            known = [number for number in numbers if number is not None]
+            if len(set(known)) == len(handles):
+                return [sorted(known).index(number) for number in known]
+        return list(range(len(handles)))
 
     def _die(self, handle: Any, place: int) -> Die:
         asic = self._try("amdsmi_get_gpu_asic_info", handle) or {}
@@ -110,11 +124,9 @@ class AmdBackend(Backend):
         serial = str(asic.get("asic_serial", "")).lower().removeprefix("0x")
         if not serial or serial == "n/a" or not serial.strip("0"):
             serial = str(self._try("amdsmi_get_gpu_device_uuid", handle) or bdf or f"amd-{place}").lower()
-        fields = self._try("amdsmi_get_gpu_enumeration_info", handle) or {}
-        ordinal = _number(fields.get("hip_id"))
         name = str(asic.get("market_name") or "")
         name = boards.MAKERS["amd"].board if name in ("", "N/A") else name
-        return Die(handle, f"GPU-{serial}", bdf, name, place if ordinal is None else int(ordinal))
+        return Die(handle, f"GPU-{serial}", bdf, name, place)
 
     def _boards(self, dies: list[Die]) -> Iterator[tuple[Die, ...]]:
         """The dies by the board that they are on; no two boards have one name."""
@@ -328,16 +340,16 @@ class AmdBackend(Backend):
             return None
 
 
-def _library() -> Any:
-    """The module amdsmi. Raises DeviceError(NO_LIBRARY) if it is absent or cannot be used."""
+def _library() -> tuple[Any, DeviceError | None]:
+    """The module amdsmi, or why it is absent or of no use."""
+    apart = os.environ.get(isolation.AMDSMI)
     with contextlib.redirect_stdout(io.StringIO()):  # it prints where its library is missing; ours carries answers
-        apart = os.environ.get(isolation.AMDSMI)
         try:
             if apart:
                 sys.path.append(apart)
-            return importlib.import_module("amdsmi")
+            return importlib.import_module("amdsmi"), None
         except Exception as error:
-            raise DeviceError(codes.NO_LIBRARY, f"amdsmi: {type(error).__name__}") from None
+            return None, DeviceError(codes.NO_LIBRARY, f"amdsmi: {type(error).__name__}")
         finally:
             if apart:
                 sys.path.remove(apart)

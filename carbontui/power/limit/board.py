@@ -310,7 +310,7 @@ class BoardLimit:
         """Another program changed the limit: adopt it as the original. Returns the notice."""
         self.found_mw = current_mw
         self.lease.record = self.set_at_s = None
-        tool = boards.MAKERS[self.info.maker].tool
+        tool = boards.of(self.info.maker).tool
         self.notice = f"the limit was changed outside to {current_mw / 1000:.0f} W ({tool}?): adopted"
         return self.notice
 

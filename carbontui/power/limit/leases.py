@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from carbontui import paths
 from carbontui.system import life, proc, untrusted
+from carbontui.text import boards
 from carbontui.text.boards import MAKERS, limit_command
 
 
@@ -52,7 +53,7 @@ class LeaseRecord(Struct, frozen=True, kw_only=True):
         """The exact command that restores the limit by hand."""
         board = self.address or self.uuid
         if self.clocks_mhz is not None:
-            return "sudo " + MAKERS[self.maker].unlock.format(board=board)
+            return "sudo " + boards.of(self.maker).unlock.format(board=board)
         return limit_command(self.maker, board, self.before_mw)
 
     @property
