@@ -215,7 +215,7 @@ class BoardLimit:
         """Set, and read back. Raises DeviceError if the driver refuses, OSError if no lease can be written."""
         info, lease = self.info, self.lease
         if info.limit_min_mw is None or info.limit_max_mw is None or self.ceiling_mw is None or self.found_mw is None:
-            return self.outcome(False, "not_supported", no_range(info, self.found_mw))
+            return self.outcome(False, "not_supported", no_range(info) or "its power limit cannot be read")
         current = self.backend.limit_mw(info.uuid)
         if lease.record is None and not _near(current, (self.found_mw,)):
             self._adopt_aside(current)  # set by another program while no limit of ours was in force
@@ -327,10 +327,10 @@ def _lower(asked_w: float, wanted_mw: int, set_mw: int) -> str:
     return f"{asked_w:g} W is above the limit found: {set_mw / 1000:g} W" if lower else ""
 
 
-def no_range(info: DeviceInfo, limit_mw: int | None) -> str:
+def no_range(info: DeviceInfo) -> str:
     """Why this board has no power limit to set; "" if it has one."""
     low, high = info.limit_min_mw, info.limit_max_mw
-    if low is None or high is None or limit_mw is None:
+    if low is None or high is None:
         return "this GPU names no range for its power limit"
     return f"its power limit is fixed at {high / 1000:.0f} W" if low >= high else ""
 

@@ -63,10 +63,11 @@ class Limiter:
         lease = board.lease.on_disk()
         board.found_mw = board.start_mw = current if lease is None else lease.before_mw
         asking = not self.monitor or self.probing
-        why = no_range(info, current)
+        why = no_range(info)
         if info.mig:
             board.cap = Capability("not_supported", "MIG slices share this board and its limit")
-        elif why and info.clock_max_mhz and asking:
+        elif (why or current is None) and info.clock_max_mhz and asking:
+            why = why or "its power limit cannot be read"
             clocks.switch_to(board, why, Capability("not_supported", why))
         elif why:
             board.cap = Capability("not_supported", why)
