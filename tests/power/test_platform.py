@@ -55,7 +55,7 @@ def test_a_limit_that_the_platform_holds_lower_is_shown_beside_ours(machine_with
     job.seconds(2)
     assert job.readings.devices[0].enforced_w is None and job.notices == []
     sim.set("enforced_mw", 450_000)
-    job.seconds(12, 600.0)
+    job.seconds(14, 600.0)
     (reading,) = job.readings.devices
     assert (reading.limit_w, reading.enforced_w) == (600.0, 450.0) and reading.power_w <= 452
     assert job.notices == ["GPU 0 is held at 450 W by the platform; its limit is 600 W"]

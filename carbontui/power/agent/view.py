@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -110,7 +111,12 @@ def reading(
 
 def shared(source: Struct, kind: type[Struct]) -> dict[str, Any]:
     """The values of the fields that another kind of struct has as well."""
-    return {name: getattr(source, name) for name in source.__struct_fields__ if name in kind.__struct_fields__}
+    return {name: getattr(source, name) for name in _common(type(source), kind)}
+
+
+@functools.cache
+def _common(one: type[Struct], other: type[Struct]) -> tuple[str, ...]:
+    return tuple(name for name in one.__struct_fields__ if name in other.__struct_fields__)
 
 
 def _held_w(look: Look) -> float | None:

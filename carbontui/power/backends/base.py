@@ -255,6 +255,8 @@ def judged(info: DeviceInfo, look: Look) -> Look:
         doubts.append(("sm_mhz", f"the driver reports {look.sm_mhz:.0f} MHz, the board's clock ends at {top_mhz} MHz"))
     if look.memory_used_b is not None and memory_b and look.memory_used_b > memory_b:
         doubts.append(("memory_used_b", "the driver reports more memory in use than the board has"))
+    if not doubts:
+        return look
     unknown = {"limit_mw" if field == "limit_w" else field: None for field, _ in doubts}
     return structs.replace(look, doubts=tuple(doubts), **unknown)
 

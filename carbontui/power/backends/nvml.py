@@ -29,7 +29,7 @@ CAP_SYS_ADMIN = 21
 """What the driver asks of who sets limits."""
 MOST_XIDS = 16
 """Read at a time."""
-ENFORCED_S = 5.0
+ENFORCED_S = 10.0
 """How often the limit that is really held is asked for."""
 _SMOOTHING = 251
 """NVML_FI_PWR_SMOOTHING_ENABLED."""

@@ -15,13 +15,13 @@ class Several(Backend):
 
     def __init__(self, *families: Backend) -> None:
         self._families = families
+        self._owners: dict[str, Backend] = {}
         self._troubles: tuple[str, ...] = ()
 
     def _of(self, uuid: str) -> Backend:
-        for family in self._families:
-            if any(info.uuid == uuid for info in family.devices()):
-                return family
-        raise KeyError(uuid)
+        if uuid not in self._owners:
+            self._owners = {info.uuid: family for family in self._families for info in family.devices()}
+        return self._owners[uuid]
 
     def _shown(self) -> tuple[Backend, ...]:
         """The families that have boards."""
