@@ -60,7 +60,8 @@ def devices() -> Tuple[str, ...]:
             uuids = tuple("GPU-" + str(uuid) for uuid in found if uuid is not None)
             if uuids:
                 return uuids
-            visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+            names = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+            visible = [entry for name in names for entry in os.environ.get(name, "").split(",")]
             return tuple(entry.strip() for entry in visible if entry.strip().startswith("GPU-"))
     except Exception:
         pass

@@ -42,7 +42,7 @@ class NameTaken(LaunchError):
     """A live job has this name."""
 
 
-OF_THE_BOARDS = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
+OF_THE_BOARDS = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 NO_INPUT = "CARBONTUI_NO_INPUT"
 """Set for a command that was started on a terminal, whose input it does not get."""
 ROOM_B = 16e6

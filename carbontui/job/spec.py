@@ -98,6 +98,8 @@ class Options(config.Terms, frozen=True, kw_only=True):
     max_wait_s: float = 6 * 3600.0
     max_pause_s: float = 12 * 3600.0
     cap: bool = True
+    probe: bool = True
+    """Once a cap is wanted, the limit in force may be written back to see whether one can be set."""
     allow_raise: bool = False
     requeue: bool = False
     sigstop: bool = False

@@ -70,6 +70,15 @@ class Sample(Struct, frozen=True, kw_only=True, omit_defaults=True):
     errors: tuple[tuple[str, int], ...] = ()
 
 
+class BoardEvent(Struct, frozen=True, omit_defaults=True):
+    """Something a driver reported of a board: an Xid (`number` is which), or ECC errors that could not be corrected
+    (`number` is how many)."""
+
+    kind: Literal["xid", "ecc"]
+    number: int
+    wall_s: float = 0.0
+
+
 class Reading(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The latest reading of one GPU. A field that is None has its reason in `why[field]`."""
 
@@ -81,6 +90,8 @@ class Reading(Struct, frozen=True, kw_only=True, omit_defaults=True):
     power_w: float | None = None
     power_kind: PowerKind | None = None
     limit_w: float | None = None
+    enforced_w: float | None = None
+    """The limit that is really held, if it is lower: by the platform, and not by anybody's setting."""
     limit_found_w: float | None = None
     """The original limit before carbontui wrote anything, or one set since by another program: the reference, and what
     is restored."""
@@ -116,6 +127,13 @@ class Reading(Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Watts drawn for the job."""
         return self.power_w if self.share is None or self.power_w is None else self.power_w * self.share
 
+    events: tuple[BoardEvent, ...] = ()
+    """The last errors that the driver has reported, oldest first."""
+    smoothing: bool = False
+    """The board smooths its power (Blackwell): steps in the load are ramps, and a floor may hold its watts up."""
+    maker: str = "nvidia"
+    address: str = ""
+    """What the maker's tool calls it, if not by its UUID."""
     mig: bool = False
     lost: bool = False
     caps: dict[str, Capability] = {}
@@ -221,6 +239,8 @@ class DesiredPower(Struct, tag_field="t", tag="wish", frozen=True, kw_only=True,
     duty: float = 1.0
     fast: bool = False
     """Sample at 10 Hz (while calibrating)."""
+    probe: bool = True
+    """Whether a limit can be set may be found out by writing back the one in force."""
 
 
 class Poke(Struct, tag_field="t", tag="poke", frozen=True):

@@ -24,6 +24,8 @@ OF_THE_INSTALLATION = frozenset(
 """Python variables that locate the interpreter and its packages, valid for us as well as for the user."""
 NEEDED = ("click", "httpx", "jinja2", "msgspec", "numpy", "platformdirs", "pynvml", "rich", "stamina", "textual")
 """What carbontui imports; `pip install --target` may have put it into another folder than carbontui."""
+AMDSMI = "CARBONTUI_AMDSMI"
+"""The folder of the user's PYTHONPATH that has amdsmi, where it is nowhere else: searched for it alone, and last."""
 FIRST_TO_GO = 1000
 """oom_score_adj of all our processes except the keeper: out of memory, they die before a training of any size."""
 TOO_FEW = "no more processes or threads may be started here; raise `ulimit -u`, or the container's limit of pids"
@@ -38,6 +40,8 @@ def environment(base: Mapping[str, str]) -> dict[str, str]:
     ours = {name: value for name, value in base.items() if not name.startswith("PYTHON") or name in OF_THE_INSTALLATION}
     if found := _ours(base.get("PYTHONPATH", "")):
         ours["PYTHONPATH"] = os.pathsep.join(found)
+    if apart := _apart("amdsmi", base.get("PYTHONPATH", "")):
+        ours[AMDSMI] = apart
     # paths and names may be bytes of any encoding, regardless of the locale; the working directory is not searched
     return ours | {"PYTHONUTF8": "1", "PYTHONSAFEPATH": "1"}
 
@@ -56,6 +60,14 @@ def _ours(path: str) -> list[str]:
     others = [entry for entry in sys.path if (entry and os.path.abspath(entry) not in entries) or entry == ROOT]  # noqa: PTH100
     missing = [name for name in NEEDED if entries and PathFinder.find_spec(name, others) is None]
     return [entry for entry in entries if entry == ROOT or any(PathFinder.find_spec(name, [entry]) for name in missing)]
+
+
+def _apart(name: str, path: str) -> str:
+    """The first folder of this PYTHONPATH with a package that is nowhere else; '' without one."""
+    entries = _entries(path)
+    if not entries or PathFinder.find_spec(name, [entry for entry in sys.path if entry not in entries]) is not None:
+        return ""
+    return next((entry for entry in entries if PathFinder.find_spec(name, [entry]) is not None), "")
 
 
 def _entries(path: str) -> list[str]:

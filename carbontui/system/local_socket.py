@@ -56,3 +56,17 @@ def peer_uid(connection: socket.socket) -> int:
 def may_speak(connection: socket.socket) -> bool:
     """Whether the other end is this user or root."""
     return peer_uid(connection) in (os.getuid(), 0)
+
+
+def connect(path: str | os.PathLike[str], timeout_s: float = 2.0) -> socket.socket:
+    """A connection to a service here. Raises OSError if none runs, or if it belongs to neither root nor us."""
+    link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    link.settimeout(timeout_s)
+    try:
+        link.connect(os.fspath(path))
+        if not may_speak(link):
+            raise PermissionError(f"{path} is answered by uid {peer_uid(link)}, not by root")
+    except OSError:
+        link.close()
+        raise
+    return link

@@ -106,6 +106,14 @@ def pid_namespace() -> int:
         return 0
 
 
+def is_capable(bit: int) -> bool:
+    """Whether this process has a capability (linux/capability.h), root or not."""
+    for line in read("/proc/self/status").splitlines():
+        if line.startswith(b"CapEff:"):
+            return bool(int(line.split()[1], 16) >> bit & 1)
+    return False
+
+
 def exists(pid: int) -> bool:
     """Whether this pid is visible to us, zombies included."""
     return look(pid) is not None

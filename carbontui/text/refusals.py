@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from carbontui.text.boards import limit_command
 from carbontui.text.forms import Table
 
 
 def _not_calibrated(*, last: str | None, now_s: float) -> str:
     return f"not calibrated yet{f': {last}' if last else ''}"
+
+
+def _above_lowered(*, watts: float, start: float, default: float, maker: str, board: str, now_s: float) -> str:
+    command = limit_command(maker, board, round(1000 * default))
+    return (
+        f"{watts:g} W is above the limit found ({start:g} W), which is below the driver's default of {default:g} W; "
+        f"to lift it: {command}; carbontui run --allow-raise permits it"
+    )
 
 
 REFUSALS: Table = {
@@ -35,8 +44,7 @@ REFUSALS: Table = {
     "cap_too_low": "{watts:g} W is below what {board} takes; at least {least:g} W",
     "cap_too_high": "{watts:g} W is above what {board} takes; at most {most:g} W",
     "cap_above_found": "{watts:g} W is above the limit found ({found:g} W); carbontui run --allow-raise permits it",
-    "cap_above_lowered": "{watts:g} W is above the limit found ({found:g} W), which is below the driver's default of "
-    "{default:g} W; to lift it: sudo nvidia-smi -i {uuid} -pl {default:g}; carbontui run --allow-raise permits it",
+    "cap_above_lowered": _above_lowered,
     # hours, guesses
     "nothing_forbidden": "no hours are forbidden",
     "hours_not_forbidden": "hours {hours!r} are not forbidden; forbidden are: {known:list}",

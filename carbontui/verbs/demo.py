@@ -29,11 +29,18 @@ PACE_S = 0.06
 """A step takes this long. The models need a tenth of it on an idle core, so a busy machine keeps up."""
 
 
-def has_nvidia() -> bool:
-    """Whether a real NVIDIA board answers; asked in a separate process, as a hung driver must not hang the demo."""
-    code = "import pynvml as n; n.nvmlInit(); raise SystemExit(0 if n.nvmlDeviceGetCount() else 1)"
+BOARDS = """
+from carbontui.power.backends.several import Several, families
+boards = Several(*families())
+boards.open()
+raise SystemExit(0 if boards.devices() else 1)
+"""
+
+
+def has_boards() -> bool:
+    """Whether a real board answers; asked in a separate process, as a hung driver must not hang the demo."""
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        asked = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=10, check=False)
+        asked = subprocess.run([sys.executable, "-c", BOARDS], capture_output=True, timeout=10, check=False, cwd="/")
         return asked.returncode == 0
     return False
 
@@ -44,8 +51,8 @@ def has_nvidia() -> bool:
 def demo(seconds: float, detach: bool) -> None:
     """Train a small model for 10 h within 24 h, on a recorded German day, replayed.
 
-    Watts are real where an NVIDIA GPU is found, else of a simulated GPU that follows the training's own steps. The
-    model is a small transformer where PyTorch is installed, else one in NumPy.
+    Watts are real where a GPU of NVIDIA or AMD is found, else of a simulated GPU that follows the training's own steps.
+    The model is a small transformer where PyTorch is installed, else one in NumPy.
     """
     running = next((job for job in store.jobs() if job.name == "demo" and job.live and not job.foreign), None)
     if running is not None:
@@ -58,7 +65,7 @@ def demo(seconds: float, detach: bool) -> None:
     origin = time.time()
     with refused("", launch.LaunchError):
         home = run.claim("demo", ())
-        real = has_nvidia()
+        real = has_boards()
         spec = options.Options(
             **home,
             argv=(sys.executable, str(script), "--steps", str(steps), "--pace", str(PACE_S), *small),

@@ -185,6 +185,7 @@ async def power_findings(mend: bool) -> list[Finding]:
         directory = Path("/")
     handle = AgentHandle(log=lambda _line: None, cwd=directory, job="doctor", monitor=True, probing=True)
     try:
+        handle.change(probe=False)
         handle.watch(None, own_pids=tuple(pid for job in store.jobs() if (pid := job.alive("child"))))
         await handle.start()
         loop = asyncio.get_running_loop()
@@ -201,7 +202,7 @@ async def power_findings(mend: bool) -> list[Finding]:
             text = f"{row.aspect}: {support}" + (f" ({row.why})" if row.why else "")
             found.append(Finding(row.device, ok, text, row.fix, row.aspect, support))
         if not handle.readings.devices:
-            found.append(Finding("gpu", "note", "no NVIDIA GPU answers: watts are an estimate of CPU and host"))
+            found.append(Finding("gpu", "note", "no GPU answers: watts are an estimate of CPU and host"))
     except OSError as error:
         found.append(Finding("gpu", "missing", f"the agent cannot be started: {error}"))
     finally:

@@ -123,6 +123,7 @@ USUAL = (
 )
 @click.option("--metrics", help="Metrics for Prometheus: node-exporter's textfile folder, or a path ending in .sock.")
 @click.option("--no-cap", is_flag=True, help="Never set a power limit.")
+@click.option("--no-probe", is_flag=True, help="Write no limit but the caps themselves, not to see if one can be set.")
 @click.option("--allow-raise", is_flag=True, help="Permit limits above the one found at the start.")
 @click.option("--sigstop", is_flag=True, help="Allow pausing a program without training steps by SIGSTOP.")
 @click.option("--requeue", is_flag=True, help="Exit 85 on unload, for a scheduler that requeues the job.")
@@ -255,6 +256,7 @@ def options_of(command: tuple[str, ...], given: dict[str, Any]) -> dict[str, Any
         "guess": bool(given.get("guess")),
         "max_pause_s": duration(settings.max_pause, "--max-pause"),
         "cap": settings.cap and not given.get("no_cap"),
+        "probe": not given.get("no_probe"),
         "allow_raise": bool(given.get("allow_raise")),
         "requeue": bool(given.get("requeue")) or resubmit,
         "ends_s": machines.time_limit(),

@@ -61,6 +61,7 @@ typedef struct {
   int has_fields, has_average, has_instant, has_counter, has_power, has_limit, limit_works, lock_works, usage_is_average;
   int counter_from_sensor, permission; /* 0 anyone, 1 root, 2 nobody, 3 who has NVMLSIM_ADMIN */
   int power_zero, pids_hidden, limit_garbage_mw, no_process_util; /* what its answers hide or get wrong */
+  int enforced_mw, smoothing, ecc, xid, xids; /* what a platform holds; errors: how many, the last Xid, how many of them */
   double garbage_w;        /* added to every reading of watts */
   double bare_w, parked_w, full_w, linear, limit_lag_s, window_s, tick_s, gain, counter_base_j;
   unsigned limit_min, limit_max, limit_default, limit_mw, clock_mhz, locked_mhz, writes;
@@ -198,6 +199,7 @@ static Regime *next_regime(Board *b, double t) { /* a copy of the last regime, s
 }
 static void enforce(Board *b, unsigned mw, double t) {
   b->limit_mw = mw;
+  if (b->enforced_mw > 0 && (unsigned)b->enforced_mw < mw) mw = b->enforced_mw;
   if (b->limit_works) next_regime(b, t + b->limit_lag_s)->limit_w = mw / 1000.0;
 }
 
@@ -429,7 +431,40 @@ int nvmlDeviceGetMemoryInfo(void *h, unsigned long long *m) {
   return OK;
 }
 int nvmlDeviceGetPowerManagementLimit(void *h, unsigned *v) { ENTER(h); if (!b->has_limit) return NOT_SUPPORTED; *v = told_limit(b); return OK; }
-int nvmlDeviceGetEnforcedPowerLimit(void *h, unsigned *v) { ENTER(h); if (!b->has_limit) return NOT_SUPPORTED; *v = told_limit(b); return OK; }
+int nvmlDeviceGetEnforcedPowerLimit(void *h, unsigned *v) {
+  ENTER(h);
+  if (!b->has_limit) return NOT_SUPPORTED;
+  *v = told_limit(b);
+  if (b->enforced_mw > 0 && (unsigned)b->enforced_mw < *v) *v = b->enforced_mw;
+  return OK;
+}
+int nvmlDeviceGetTotalEccErrors(void *h, int type, int counter, unsigned long long *v) {
+  ENTER(h);
+  (void)counter;
+  *v = type == 1 ? b->ecc : 0;
+  return OK;
+}
+static int xids_heard[DEVICES]; /* of this process */
+typedef struct { void *device; unsigned long long type, data; unsigned instance, compute; } Event;
+int nvmlEventSetCreate(void **set) { ENTER(0); *set = xids_heard; return OK; }
+int nvmlEventSetFree(void *set) { (void)set; return OK; }
+int nvmlDeviceRegisterEvents(void *h, unsigned long long types, void *set) {
+  ENTER(h);
+  (void)types, (void)set;
+  xids_heard[thread_device] = b->xids;
+  return OK;
+}
+int nvmlEventSetWait_v2(void *set, Event *event, unsigned timeout_ms) {
+  ENTER(0);
+  (void)set, (void)timeout_ms;
+  for (unsigned i = 0; i < S->devices; i++) {
+    if (S->boards[i].xids <= xids_heard[i]) continue;
+    xids_heard[i]++;
+    *event = (Event){(void *)(uintptr_t)(i + 1), 8, S->boards[i].xid, ~0u, ~0u};
+    return OK;
+  }
+  return TIMEOUT;
+}
 int nvmlDeviceGetPowerManagementDefaultLimit(void *h, unsigned *v) { ENTER(h); if (!b->has_limit) return NOT_SUPPORTED; *v = b->limit_default; return OK; }
 int nvmlDeviceGetPowerManagementLimitConstraints(void *h, unsigned *lo, unsigned *hi) {
   ENTER(h);
@@ -502,6 +537,7 @@ int nvmlDeviceGetFieldValues(void *h, int count, Field *fields) {
     f->type = 1;
     if (f->field == 83 && b->has_counter) { f->code = OK; f->type = 3; f->value.ull = (unsigned long long)(counter_j(b, t) * 1000); }
     if (f->field == 185 && b->has_average && here) { f->code = OK; f->value.ui = told_mw(b, average_w(b, t)); }
+    if (f->field == 251) { f->code = OK; f->value.ui = b->smoothing; }
     if (f->field == 186 && b->has_instant && here) { f->code = OK; f->value.ui = told_mw(b, b->gain * seen_w(b, t)); }
   }
   return OK;
@@ -659,12 +695,15 @@ int nvmlsim_set(int i, const char *key, double v) {
       {"has_average", &b->has_average}, {"has_instant", &b->has_instant}, {"has_counter", &b->has_counter},
       {"has_power", &b->has_power}, {"has_limit", &b->has_limit}, {"limit_works", &b->limit_works}, {"lock_works", &b->lock_works}, {"persistence", &b->persistence},
       {"usage_is_average", &b->usage_is_average}, {"counter_from_sensor", &b->counter_from_sensor}, {"permission", &b->permission}, {"power_zero", &b->power_zero},
-      {"pids_hidden", &b->pids_hidden}, {"limit_garbage_mw", &b->limit_garbage_mw}, {"limit_default", (int *)&b->limit_default}, {"no_process_util", &b->no_process_util}};
+      {"pids_hidden", &b->pids_hidden}, {"limit_garbage_mw", &b->limit_garbage_mw}, {"limit_default", (int *)&b->limit_default}, {"no_process_util", &b->no_process_util},
+      {"smoothing", &b->smoothing}, {"ecc", &b->ecc}, {"limit_min", (int *)&b->limit_min}, {"limit_max", (int *)&b->limit_max}};
   struct { const char *key; double *place; } doubles[] = {{"gain", &b->gain}, {"tick_s", &b->tick_s}, {"window_s", &b->window_s}, {"limit_lag_s", &b->limit_lag_s}, {"garbage_w", &b->garbage_w}};
   int found = -1;
   for (unsigned k = 0; k < sizeof ints / sizeof *ints; k++) if (!strcmp(key, ints[k].key)) { *ints[k].place = (int)v; found = 0; }
   for (unsigned k = 0; k < sizeof doubles / sizeof *doubles; k++) if (!strcmp(key, doubles[k].key)) { *doubles[k].place = v; found = 0; }
   if (!strcmp(key, "limit_mw")) { enforce(b, (unsigned)v, now()); found = 0; } /* someone else's nvidia-smi */
+  if (!strcmp(key, "enforced_mw")) { b->enforced_mw = (int)v; enforce(b, b->limit_mw, now()); found = 0; } /* a controller's */
+  if (!strcmp(key, "xid")) { b->xid = (int)v; b->xids++; found = 0; }
   if (!strcmp(key, "reset_counter")) { b->counter_base_j = b->gain * energy_at(b, now()); found = 0; }
   if (!strcmp(key, "reset_board")) { b->lost = 0; forget(b, now()); found = 0; } /* back on the bus after nvidia-smi -r */
   end();

@@ -16,6 +16,7 @@ from carbontui.power.limit.leases import LeaseRecord, LeaseStore, is_stale, new_
 from carbontui.power.limit.limiter import Limiter
 from carbontui.power.messages import DEAD_MAN_S, DesiredPower, Outcome
 from carbontui.power.metering.rapl import Host
+from carbontui.text.boards import limit_command
 
 UUID = "GPU-fake"
 
@@ -316,8 +317,8 @@ def test_leases_that_another_user_left_in_our_place_are_not_ours(
 
 
 def test_command_writes_whole_watts_without_a_tail() -> None:
-    assert leases.limit_command("GPU-1", 700_000).endswith("-pl 700")
-    assert leases.limit_command("GPU-1", 350_500).endswith("-pl 350.5")
+    assert limit_command("nvidia", "GPU-1", 700_000).endswith("-pl 700")
+    assert limit_command("nvidia", "GPU-1", 350_500).endswith("-pl 350.5")
 
 
 @pytest.mark.parametrize(("outside_mw", "stands_mw"), [(250_000, 250_000), (500_000, 300_000)])

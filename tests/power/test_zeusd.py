@@ -17,7 +17,7 @@ from nvmlsim import Sim
 from test_limits_live import agent
 from test_limits_live import until as until_async
 
-from carbontui.power.capd import zeusd as zeusd_client
+from carbontui.power.backends import zeusd as zeusd_client
 from carbontui.power.limit.leases import LeaseStore
 
 

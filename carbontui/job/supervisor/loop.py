@@ -20,6 +20,7 @@ from carbontui.job.journal import Journal
 from carbontui.job.keeper.messages import AccountsClosed
 from carbontui.job.spec import Options, clock_of
 from carbontui.job.supervisor.core.advance import Booked, LastCount, Tick
+from carbontui.job.supervisor.core.rules import capabilities
 from carbontui.job.supervisor.core.state import allowances, boards, progress
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
@@ -319,6 +320,8 @@ class Supervisor:
             self.site.renew(seen)
         with confined("limits"):
             self.actuators.note(self.agent.happened(), asked=False)
+            if capabilities.wants_caps(self.door.state):
+                self.agent.change(probe=True)
         self.door.take(Tick(seen))
         if living:
             with confined("account_time"):

@@ -18,7 +18,6 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import cast
 
 import msgspec
 from msgspec import Struct
@@ -26,6 +25,7 @@ from msgspec import Struct
 from carbontui.power.agent.core import Agent
 from carbontui.power.backends.base import Backend
 from carbontui.power.backends.declared import DeclaredBackend, DeclaredBoards
+from carbontui.power.backends.several import families
 from carbontui.power.backends.simulated import SimulatedBackend, SimulatedSpec
 from carbontui.power.limit.leases import LeaseStore, stale_leases
 from carbontui.power.messages import Bye, DesiredPower, Gone, Outcome, ToAgent, encode
@@ -123,13 +123,11 @@ def _hear(link: socket.socket, inbox: queue.SimpleQueue[bytes]) -> None:
     inbox.put(b"")
 
 
-def _nvml() -> Backend:
-    try:
-        from carbontui.power.capd.client import CapdBackend
+def _boards() -> Backend:
+    """What the drivers show; writes that they refuse go to a service that may write."""
+    from carbontui.power.capd.client import CapdBackend
 
-        return CapdBackend()
-    except ImportError:
-        return Backend()
+    return CapdBackend(*families())
 
 
 def _restore(wait_s: float) -> tuple[Outcome, ...]:
@@ -139,7 +137,7 @@ def _restore(wait_s: float) -> tuple[Outcome, ...]:
         # the call into the driver may never return
         threading.Thread(target=_exit_after, args=(wait_s,), daemon=True).start()
     while True:
-        outcomes = Agent(lambda _message: None, _nvml(), Host(), LeaseStore(), "restore").restore_stale()
+        outcomes = Agent(lambda _message: None, _boards(), Host(), LeaseStore(), "restore").restore_stale()
         if time.monotonic() >= until or not stale_leases():
             return outcomes
         time.sleep(RETRY_S)
@@ -178,10 +176,10 @@ def main(argv: list[str] | None = None) -> int:
     if simulated:
         backend = SimulatedBackend(msgspec.json.decode(options.simulated, type=SimulatedSpec), time.monotonic)
     else:
-        backend = _nvml()
+        backend = _boards()
         if options.declared is not None:
             declared = msgspec.json.decode(options.declared, type=DeclaredBoards)
-            backend = cast(Backend, DeclaredBackend(backend, declared))
+            backend = DeclaredBackend(backend, declared)
     host = Host(options.rapl) if options.rapl else Host()
     host.cpu_time.apart = options.apart
     store = None if simulated else LeaseStore()

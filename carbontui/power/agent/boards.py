@@ -60,8 +60,7 @@ class JobBoards:
         Boards once seen with one, or `known` to a predecessor, stay the job's while it is on none: it is unloaded,
         restarts, or has ended.
         """
-        order = environment.get("CUDA_DEVICE_ORDER", "")
-        self.visible, self.certain = visible(environment.get("CUDA_VISIBLE_DEVICES"), infos, order)
+        self.visible, self.certain = seen_by(environment, infos)
         if not own:
             self._since_s = None
         elif self._since_s is None:
@@ -94,6 +93,44 @@ def _bare(info: DeviceInfo, pids: Mapping[str, BoardPids], looks: Mapping[str, L
 _OLD_MIG = re.compile(r"MIG-(GPU-[0-9a-fA-F-]+)/\d+/\d+$")
 
 
+def hip(infos: tuple[DeviceInfo, ...]) -> bool:
+    """Whether there are AMD boards, whose names torch reports in another form, or in none."""
+    return any(info.maker == "amd" for info in infos)
+
+
+def seen_by(environment: Mapping[str, str], infos: tuple[DeviceInfo, ...]) -> tuple[tuple[str, ...], bool]:
+    """Boards that the variables of CUDA and ROCm leave visible, and whether that is certain."""
+    cuda = environment.get("CUDA_VISIBLE_DEVICES")
+    nvidia = tuple(info for info in infos if info.maker == "nvidia")
+    found, certain = visible(cuda, nvidia, environment.get("CUDA_DEVICE_ORDER", "")) if nvidia else ((), True)
+    amd = tuple(info for info in infos if info.maker == "amd")
+    return (*found, *hip_visible(environment, amd)), certain
+
+
+def hip_visible(environment: Mapping[str, str], infos: tuple[DeviceInfo, ...]) -> tuple[str, ...]:
+    """Boards that ROCR_VISIBLE_DEVICES (numbers or UUIDs), and of those HIP_VISIBLE_DEVICES, or else
+    CUDA_VISIBLE_DEVICES, leave visible (ROCm: GPU isolation techniques). Each die of a board has its own number."""
+    dies = sorted(
+        (number, die, info.uuid) for info in infos for number, die in zip(info.ordinals, info.dies, strict=True)
+    )
+    by_hip = environment.get("HIP_VISIBLE_DEVICES", environment.get("CUDA_VISIBLE_DEVICES"))
+    for value in (environment.get("ROCR_VISIBLE_DEVICES"), by_hip):
+        if value is None:
+            continue
+        chosen: list[tuple[int, str, str]] = []
+        for entry in value.split(","):
+            entry = entry.strip()
+            if entry.isdigit():
+                hits = dies[int(entry) : int(entry) + 1]
+            else:
+                hits = [die for die in dies if entry and die[1].lower() == entry.lower()]
+            if not hits:
+                break  # it hides itself and all after it
+            chosen += hits
+        dies = chosen
+    return tuple(dict.fromkeys(board for _, _, board in dies))
+
+
 def board_of(name: str, infos: tuple[DeviceInfo, ...]) -> str | None:
     """UUID of the board behind one name (UUID, unique prefix, UUID without "GPU-", either MIG form), or None."""
     name = name.strip()
@@ -104,13 +141,24 @@ def board_of(name: str, infos: tuple[DeviceInfo, ...]) -> str | None:
         return next((info.uuid for info in infos if any(part.startswith(name) for part in info.mig_uuids)), None)
     if not name:
         return None
-    wanted = name if name.startswith("GPU-") else f"GPU-{name}"
-    hits = [info.uuid for info in infos if info.uuid.lower().startswith(wanted.lower())]
+    wanted = (name if name.startswith("GPU-") else f"GPU-{name}").lower()
+    of = {info.uuid: [uuid.lower() for uuid in info.dies or (info.uuid,)] for info in infos}
+    forms = (wanted, _torch_form(wanted))
+    hits = [uuid for uuid, dies in of.items() if any(die.startswith(form) for die in dies for form in forms if form)]
     if not hits:
         # CUDA gives the UUID of a MIG slice without prefix, and a client cannot tell it from a board's
         part = f"MIG-{name.removeprefix('GPU-')}".lower()
         hits = [info.uuid for info in infos for uuid in info.mig_uuids if uuid.lower() == part]
     return hits[0] if len(hits) == 1 else None
+
+
+def _torch_form(name: str) -> str:
+    """torch on ROCm gives the letters of a board's UUID as hexadecimal numbers; '' if this is not such a name."""
+    try:
+        letters = bytes.fromhex(name.removeprefix("gpu-").replace("-", "")).decode("ascii")
+    except ValueError:
+        return ""
+    return f"gpu-{letters.lower()}" if letters.isalnum() else ""
 
 
 def slices_share(names: Iterable[str], info: DeviceInfo) -> float | None:

@@ -12,22 +12,34 @@ import time
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from carbontui.power import messages
 from carbontui.power.agent import boards, view
 from carbontui.power.agent.boards import JobBoards
-from carbontui.power.backends.base import Backend, DeviceError, DeviceInfo, Look
+from carbontui.power.backends import codes
+from carbontui.power.backends.base import SLOW_S, Backend, DeviceError, DeviceInfo, Look, period_s
 from carbontui.power.limit import leases
 from carbontui.power.limit.leases import LeaseStore
 from carbontui.power.limit.limiter import Limiter
-from carbontui.power.messages import AgentLine, Code, DesiredPower, Done, HostReading, Outcome, Readings, Report, Sample
+from carbontui.power.messages import (
+    AgentLine,
+    BoardEvent,
+    Code,
+    DesiredPower,
+    Done,
+    HostReading,
+    Outcome,
+    Readings,
+    Report,
+    Sample,
+)
 from carbontui.power.metering.rapl import Host
 from carbontui.power.metering.shares import NO_JOBS, BoardUse
 from carbontui.power.metering.supply import Supply
 
-FAST_S = 0.1
-SLOW_S = 1.0
+EVENTS_KEPT = 4
+"""Of the errors of each board."""
 SIMULATED_S = 0.25
 PROCESSES_S = 10.0
 SEEK_S = 2.0
@@ -38,8 +50,8 @@ OPEN_S = 2.0
 """How long the exit waits for a driver that is still being opened, if limits are to be restored."""
 REOPEN_S = (1.0, 2.0, 3.5)
 """A driver that is being reloaded is back within seconds."""
-NO_LIBRARY, NO_LIBRARY_S = 12, 15.0
-"""The code where no driver is installed, and how often to look for one."""
+NO_LIBRARY_S = 15.0
+"""How often to look for a driver where none is installed."""
 
 
 @dataclass(eq=False)
@@ -74,6 +86,7 @@ class Agent:
         self._pids: dict[str, tuple[int, ...] | None] = {}
         self._users: dict[str, str] = {}
         self._foreign: dict[str, tuple[int, ...]] = {}
+        self._events: dict[str, tuple[BoardEvent, ...]] = {}
         self._use = BoardUse(self.backend)
         self._samples: list[Sample] = []
         self._report_at = 0.0
@@ -118,7 +131,7 @@ class Agent:
             self.backend.open()
             self._trouble, self._reopen_at, self._reopen_tries = "", None, 0
         except DeviceError as error:
-            none = error.code == NO_LIBRARY
+            none = error.code == codes.NO_LIBRARY
             self._trouble = "" if none else f"{self.backend.name}: {error}"
             wait = NO_LIBRARY_S if none else REOPEN_S[min(self._reopen_tries, len(REOPEN_S) - 1)]
             self._reopen_tries += 1
@@ -166,6 +179,9 @@ class Agent:
         self._looks[info.uuid] = look
         if info.uuid in self._boards.visible and (slow or self._use.changed(info.uuid, look)):
             self._find_foreign(info.uuid)
+        if slow and (found := self.backend.events(info.uuid)):
+            at_once = tuple(structs.replace(one, wall_s=wall) for one in found)
+            self._events[info.uuid] = (*self._events.get(info.uuid, ()), *at_once)[-EVENTS_KEPT:]
         self._use.split(info, look, self._own(info.uuid), self._boards.seeking)
         self._samples.append(
             Sample(
@@ -215,12 +231,8 @@ class Agent:
     def _period(self) -> float:
         if self.backend.name == "simulated":
             return SIMULATED_S
-        bare = any(
-            look.energy_uj is None and look.kind == "instant"
-            for uuid, look in self._looks.items()
-            if uuid in self._boards.uuids
-        )
-        return FAST_S if bare or (self._wish is not None and self._wish.fast) else SLOW_S
+        fast = self._wish is not None and self._wish.fast
+        return period_s({uuid: look for uuid, look in self._looks.items() if uuid in self._boards.uuids}, fast)
 
     def _report(self) -> None:
         mono, wall = self.clock(), self.wall()
@@ -242,7 +254,7 @@ class Agent:
         limits = [several.get(uuid, "") + text for uuid, text in self._limiter.notices.items()]
         absent = self.backend.absent
         gone = [f"GPU {index} does not answer ({why}): reboot or reset it" for index, why in absent]
-        notices = [text for text in (self._trouble, *gone, *limits) if text]
+        notices = [text for text in (self._trouble, *self.backend.troubles, *gone, *limits) if text]
         if not self._boards.certain:
             notices.append(
                 "CUDA_VISIBLE_DEVICES gives numbers, which may name other GPUs until the script reports UUIDs"
@@ -262,6 +274,7 @@ class Agent:
                     foreign=self._foreign.get(info.uuid, ()),
                     share=self._share(info),
                     users=self._users.get(info.uuid, ""),
+                    events=self._events.get(info.uuid, ()),
                 )
                 for info in self._infos
                 if (look := self._looks.get(info.uuid)) is not None
@@ -295,19 +308,20 @@ class Agent:
         if fresh or moved or self._released or (wish.limit_w is not None and self.clock() >= self._retry_at):
             self._released = False
             outcomes = self._act(wish)
-            codes = {outcome.code for outcome in outcomes}
-            self._retry_at = self.clock() + min((RETRY_S[code] for code in codes & set(RETRY_S)), default=float("inf"))
+            waits = {outcome.code for outcome in outcomes} & set(RETRY_S)
+            self._retry_at = self.clock() + min((RETRY_S[code] for code in waits), default=float("inf"))
             if fresh:
                 self._told.clear()
                 self.send(Done(wish.gen, outcomes))
-            elif not codes & set(RETRY_S):
+            elif not waits:
                 self._tell(*outcomes)
 
     def _resolve(self, wish: DesiredPower) -> None:
         """Find the child's boards: reported by its client, else those with its processes, else visible to CUDA."""
         stands_alone = self.backend.stands_alone
-        if wish.watch is not None and not stands_alone:
-            self._boards.given(boards.boards_of(wish.watch, self._infos))
+        named = None if wish.watch is None or stands_alone else boards.boards_of(wish.watch, self._infos)
+        if named or (named is not None and not (wish.watch and boards.hip(self._infos))):
+            self._boards.given(named)
         elif self.probing or stands_alone or self.backend.name == "simulated":
             self._boards.given(tuple(info.uuid for info in self._infos))
         else:
@@ -317,7 +331,7 @@ class Agent:
             if self._boards.seeking and not sought:
                 self._slow_at = now  # its processes may already be on the boards
         for uuid in self._boards.uuids:
-            self._limiter.probe(uuid)
+            self._limiter.probe(uuid, write=wish.probe)
 
     def _act(self, wish: DesiredPower) -> tuple[Outcome, ...]:
         outcomes = [self._limiter.release(uuid) for uuid in self._limiter.active() if uuid not in self._boards.uuids]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -10,12 +11,16 @@ from msgspec import Struct
 
 from carbontui import paths
 from carbontui.power.backends.base import DeviceInfo, Look, measure_caps
-from carbontui.power.messages import Capability, Reading, Readings, Support
+from carbontui.power.messages import BoardEvent, Capability, Reading, Readings, Support
 from carbontui.system import proc
 from carbontui.system.openmetrics import Family
 
 if TYPE_CHECKING:  # the supervisor tells of readings, and sets no limit
     from carbontui.power.limit.board import BoardLimit
+
+
+HELD_MW = 2000
+"""Drivers round: a limit held this much lower is another one."""
 
 
 def foreign(pids: tuple[int, ...], own: tuple[int, ...], *, hidden_too: bool = False) -> tuple[int, ...]:
@@ -65,14 +70,15 @@ def reading(
     foreign: tuple[int, ...],
     share: float | None = None,
     users: str = "",
+    events: tuple[BoardEvent, ...] = (),
 ) -> Reading:
     """Everything known of one GPU now, with the reason for every missing field."""
-    caps = measure_caps(look)
+    caps = measure_caps(look, info.maker)
     caps.setdefault("limit", board.shown())
     if not look.lost and board.limit not in (None, board.shown()):
         caps["power_limit"] = board.limit
     caps["clocks"] = caps["limit"] if look.lost else board.clocks_cap()
-    why = look.why()
+    why = look.why(info.maker)
     if info.mig:
         why["util"] = "MIG: utilisation exists per slice only"
         caps["power"] = Capability(
@@ -84,6 +90,8 @@ def reading(
         watched=watched,
         power_kind=look.kind,
         limit_w=_watts(look.limit_mw),
+        enforced_w=_held_w(look),
+        events=events,
         limit_found_w=board.found_w,
         limit_top_w=board.top_w,
         clocks_w=board.clocks_w,
@@ -103,7 +111,18 @@ def reading(
 
 def shared(source: Struct, kind: type[Struct]) -> dict[str, Any]:
     """The values of the fields that another kind of struct has as well."""
-    return {name: getattr(source, name) for name in source.__struct_fields__ if name in kind.__struct_fields__}
+    return {name: getattr(source, name) for name in _common(type(source), kind)}
+
+
+@functools.cache
+def _common(one: type[Struct], other: type[Struct]) -> tuple[str, ...]:
+    return tuple(name for name in one.__struct_fields__ if name in other.__struct_fields__)
+
+
+def _held_w(look: Look) -> float | None:
+    """The limit that is really held, where it is lower than the one in force."""
+    lower = look.enforced_mw is not None and look.limit_mw is not None and look.enforced_mw < look.limit_mw - HELD_MW
+    return _watts(look.enforced_mw) if lower else None
 
 
 def _watts(milliwatts: int | None) -> float | None:
@@ -135,7 +154,7 @@ def table(readings: Readings) -> tuple[CapabilityRow, ...]:
     """All rows: each GPU, then CPU and memory. Without a GPU the first row says so."""
     rows: list[CapabilityRow] = []
     if not readings.devices and not readings.absent:
-        why = next(iter(readings.notices), "no NVIDIA driver on this machine")
+        why = next(iter(readings.notices), "no driver of NVIDIA or AMD boards on this machine")
         rows.append(CapabilityRow("GPU", "any", "not_supported", f"{why}: CPU and host are counted alone", ""))
     for reading in readings.devices:
         rows += _gpu(reading)
@@ -158,6 +177,8 @@ def _gpu(reading: Reading) -> list[CapabilityRow]:
         why = cap.why
         if key == "limit" and cap.support == "yes" and reading.limit_w is not None:
             why = f"{cap.why}, now {reading.limit_w:.0f} W"
+            if reading.enforced_w is not None:
+                why += f", held at {reading.enforced_w:.0f} W by the platform"
         if key == "limit" and reading.foreign_pids:
             pids = ", ".join(str(pid) for pid in reading.foreign_pids[:3])
             why = f"{why}; left alone while other processes use it (pid {pids})"

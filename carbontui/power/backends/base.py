@@ -6,11 +6,14 @@ beside it. Limits are whole milliwatts, as the driver keeps them.
 
 from __future__ import annotations
 
+import random
+from collections.abc import Mapping
+
 from msgspec import Struct, structs
 
 from carbontui.power.backends import codes
-from carbontui.power.messages import Capability, PowerKind
-from carbontui.text import figures
+from carbontui.power.messages import BoardEvent, Capability, PowerKind
+from carbontui.text import boards, figures
 
 REASON_POWER_CAP = 0x4
 
@@ -21,13 +24,24 @@ class DeviceInfo(Struct, frozen=True, kw_only=True):
     uuid: str
     name: str
     index: int
+    maker: str = "nvidia"
+    """Whose words and commands it has (`text.boards`)."""
+    address: str = ""
+    """What the maker's tool calls it, if not by its UUID."""
+    pci: str = ""
+    """domain:bus:device.function; "" where it is not told."""
     simulated: bool = False
+    dies: tuple[str, ...] = ()
+    """UUIDs of all dies or partitions that share its watts and its limit, where there are several."""
+    ordinals: tuple[int, ...] = ()
+    """The numbers by which programs choose them, in the same order; () where the maker's tool and CUDA decide."""
     limit_min_mw: int | None = None
     limit_max_mw: int | None = None
     limit_default_mw: int | None = None
     memory_total_b: int | None = None
     clock_max_mhz: int | None = None
     """Set if clocks can be locked."""
+    smoothing: bool = False
     mig: bool = False
     mig_uuids: tuple[str, ...] = ()
     mig_sizes: tuple[int, ...] = ()
@@ -41,6 +55,8 @@ class Look(Struct, frozen=True, kw_only=True):
     power_w: float | None = None
     kind: PowerKind | None = None
     limit_mw: int | None = None
+    enforced_mw: int | None = None
+    """The limit that is really held, if the driver tells it apart: a platform may hold a lower one."""
     sm_mhz: float | None = None
     util: float | None = None
     memory_used_b: int | None = None
@@ -51,9 +67,9 @@ class Look(Struct, frozen=True, kw_only=True):
     """Implausible values reported by the driver (`plausible`)."""
     lost: bool = False
 
-    def why(self) -> dict[str, str]:
+    def why(self, maker: str = "nvidia") -> dict[str, str]:
         """Field to reason, as text, for everything that could not be read or is implausible."""
-        return {field: codes.words(code) for field, code in self.errors} | dict(self.doubts)
+        return {field: boards.driver(code, maker) for field, code in self.errors} | dict(self.doubts)
 
 
 class DeviceError(Exception):
@@ -65,22 +81,51 @@ class DeviceError(Exception):
 
 
 class Backend:
-    """A family of devices, opened once per agent; by itself one without any board, whose host is still measured."""
+    """A family of devices, opened once per agent; by itself one without any board, whose host is still measured.
 
-    name = "none"
-    driver = ""
-    absent: tuple[tuple[int, str], ...] = ()
-    """Boards the driver counts but does not expose: number, and why."""
-    broken = False
-    """The driver was reloaded: reopen."""
-    incomplete = False
-    """Boards are missing, and it is time to reopen in case they are back; not while limits are set."""
-    through = ""
-    """Which service sets limits for us; "" if the driver lets us set them."""
-    away = False
-    """That service is gone. It restores our limits at its end or once it is back: not a change from outside."""
-    stands_alone = False
-    """No driver shows a board: boards named by processes then match none of these."""
+    All members have defaults: a family implements what it has.
+    """
+
+    name: str = "none"
+
+    @property
+    def driver(self) -> str:
+        return ""
+
+    @property
+    def absent(self) -> tuple[tuple[int, str], ...]:
+        """Boards the driver counts but does not expose: number, and why."""
+        return ()
+
+    @property
+    def broken(self) -> bool:
+        """The driver was reloaded: reopen."""
+        return False
+
+    @property
+    def incomplete(self) -> bool:
+        """Boards are missing, and it is time to reopen in case they are back; not while limits are set."""
+        return False
+
+    @property
+    def through(self) -> str:
+        """Which service sets limits for us; "" if the driver lets us set them."""
+        return ""
+
+    @property
+    def away(self) -> bool:
+        """That service is gone. It restores our limits at its end or once it is back: not a change from outside."""
+        return False
+
+    @property
+    def stands_alone(self) -> bool:
+        """No driver shows a board: boards named by processes then match none of these."""
+        return False
+
+    @property
+    def troubles(self) -> tuple[str, ...]:
+        """Families among several that could not be opened, as text."""
+        return ()
 
     def open(self) -> None:
         """Raises DeviceError if the family is not available; may be called again later."""
@@ -91,6 +136,10 @@ class Backend:
     def look(self, uuid: str) -> Look:
         """The board's present reading, without implausible values (`judged`)."""
         raise KeyError(uuid)
+
+    def setter(self, uuid: str) -> str | None:
+        """Which service would set limits for us, "" for the driver itself; None: nobody here may. Nothing is set."""
+        return ""
 
     def limit_mw(self, uuid: str) -> int:
         """The limit in force. Raises DeviceError."""
@@ -116,6 +165,10 @@ class Backend:
         """How much each process has run there since the last call, in any one unit. Raises DeviceError."""
         return {}
 
+    def events(self, uuid: str) -> tuple[BoardEvent, ...]:
+        """Errors the driver has reported of the board since the last call; never raises."""
+        return ()
+
     def drive(self, activity: float | None, duty: float) -> None:
         """Set the child's activity from now on, on boards that are not read."""
 
@@ -127,9 +180,9 @@ class Backend:
         """Let go of the driver."""
 
 
-def measure_caps(look: Look) -> dict[str, Capability]:
+def measure_caps(look: Look, maker: str = "nvidia") -> dict[str, Capability]:
     """What the first look shows about measuring: read from the device, never inferred from its architecture."""
-    why = look.why()
+    why = look.why(maker)
     if look.lost:
         lost = Capability(
             "lost", "the GPU fell off the bus", "reset the GPU or reboot; it is looked for every few seconds"
@@ -143,7 +196,7 @@ def measure_caps(look: Look) -> dict[str, Capability]:
         rough = ""
         if look.kind == "instant":
             rough = " from moments: with steps under 0.3 s perhaps 20 % off and more, with slower ones 4 %"
-        reason = why.get("energy_uj", codes.words(None))
+        reason = why.get("energy_uj", boards.driver(None))
         instead = f"power is integrated{rough}" if look.power_w is not None else "nothing is counted without watts"
         caps["energy"] = Capability("not_supported", f"no energy counter ({reason}): {instead}")
     if look.power_w is not None:
@@ -156,8 +209,22 @@ def measure_caps(look: Look) -> dict[str, Capability]:
         }
         caps["power"] = Capability("yes", kinds[look.kind or "unspecified"])
     else:
-        caps["power"] = Capability("not_supported", f"no power reading ({why.get('power_w', codes.words(None))})")
+        caps["power"] = Capability("not_supported", f"no power reading ({why.get('power_w', boards.driver(None))})")
     return caps
+
+
+SLOW_S, FAST_S = 1.0, 0.1
+"""Between two looks; fast for moments of which joules are made, and while calibrating."""
+IRREGULAR = (0.75, 1.25)
+"""Where nobody says over which time watts are taken, looks are irregular: no load stays in step with them."""
+
+
+def period_s(looks: Mapping[str, Look], fast: bool) -> float:
+    """How long until boards that look so are looked at again."""
+    if fast or any(look.energy_uj is None and look.kind == "instant" for look in looks.values()):
+        return FAST_S
+    drifting = any(look.kind == "unspecified" for look in looks.values())
+    return SLOW_S * random.uniform(*IRREGULAR) if drifting else SLOW_S
 
 
 LOWEST_W = 0.5
@@ -188,6 +255,8 @@ def judged(info: DeviceInfo, look: Look) -> Look:
         doubts.append(("sm_mhz", f"the driver reports {look.sm_mhz:.0f} MHz, the board's clock ends at {top_mhz} MHz"))
     if look.memory_used_b is not None and memory_b and look.memory_used_b > memory_b:
         doubts.append(("memory_used_b", "the driver reports more memory in use than the board has"))
+    if not doubts:
+        return look
     unknown = {"limit_mw" if field == "limit_w" else field: None for field, _ in doubts}
     return structs.replace(look, doubts=tuple(doubts), **unknown)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+TIMEOUT, NO_LIBRARY, NO_FUNCTION = 10, 12, 13
+NOT_LOADED = 9
 NOT_SUPPORTED = 3
 NO_PERMISSION = 4
 GPU_IS_LOST = 15
@@ -12,22 +14,3 @@ HELD = 1002
 """Another caller holds the board's limit."""
 NOT_YET = 1004
 """No process of the caller uses the board."""
-
-
-def words(code: int | None) -> str:
-    """NVML's error numbers as text."""
-    table = {
-        1: "NVML is not initialised",
-        2: "invalid argument",
-        NOT_SUPPORTED: "not supported by this GPU or driver",
-        NO_PERMISSION: "no permission",
-        9: "the NVIDIA driver is not loaded",
-        10: "the driver timed out",
-        12: "no NVIDIA driver library on this machine",
-        13: "this driver is too old for that call",
-        GPU_IS_LOST: "the GPU is lost",
-        16: "the GPU needs a reset",
-        18: "driver and library versions differ: the driver was upgraded, reboot or reload it",
-        999: "unknown driver error",
-    }
-    return "not asked" if code is None else table.get(code, f"NVML error {code}")

@@ -6,11 +6,10 @@ can be measured is measured. All values from here are of kind "model": an estima
 
 from __future__ import annotations
 
-from typing import Any
-
 from msgspec import Struct, structs
 
 from carbontui.power.backends.base import Backend, DeviceInfo, Look
+from carbontui.power.backends.several import Several
 
 UUID = "GPU-declared-"
 PARKED_SHARE, PARKED_AT_MOST_W = 1 / 3, 90.0
@@ -40,36 +39,31 @@ class DeclaredBoards(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return parked_w + activity * duty * (at_work_w - parked_w)
 
 
-class DeclaredBackend:
+class DeclaredBackend(Several):
     """Wraps a backend and fills in watts it cannot read; provides the boards if it has none."""
 
     def __init__(self, beneath: Backend, declared: DeclaredBoards) -> None:
-        self.name, self.driver = beneath.name, beneath.driver
-        self._beneath = beneath
+        super().__init__(beneath)
         self._declared = declared
         self._activity: float | None = 1.0
         self._duty = 1.0
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(Backend() if self.stands_alone else self._beneath, name)
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return "declared" if self.stands_alone else super().name
 
     @property
     def stands_alone(self) -> bool:
-        """Whether no driver shows a board: boards named by processes then match none of these."""
-        return not self._beneath.devices()
+        return not super().devices()
 
-    def open(self) -> None:
-        try:
-            self._beneath.open()
-        finally:
-            self.name = "declared" if self.stands_alone else self._beneath.name
-            self.driver = self._beneath.driver
+    def _of(self, uuid: str) -> Backend:
+        return Backend() if self.stands_alone else super()._of(uuid)
 
     def drive(self, activity: float | None, duty: float) -> None:
         self._activity, self._duty = activity, duty
 
     def devices(self) -> tuple[DeviceInfo, ...]:
-        if found := self._beneath.devices():
+        if found := super().devices():
             return found
         return tuple(
             DeviceInfo(uuid=f"{UUID}{index}", name=self._declared.name, index=index)
@@ -79,7 +73,7 @@ class DeclaredBackend:
     def look(self, uuid: str) -> Look:
         if self.stands_alone:
             return Look(power_w=round(self._declared.watts(self._activity, self._duty, None), 3), kind="model")
-        look = self._beneath.look(uuid)
+        look = super().look(uuid)
         if look.lost or look.power_w is not None or look.energy_uj is not None:
             return look
         watts = self._declared.watts(self._activity, self._duty, look.util)

@@ -7,21 +7,34 @@ GA100 and older ones (NVML API reference, nvmlDeviceGetPowerUsage).
 
 from __future__ import annotations
 
+import ctypes
+import os
 import time
 from collections.abc import Callable
 from typing import Any
 
 from carbontui.power.backends import codes
 from carbontui.power.backends.base import Backend, DeviceError, DeviceInfo, Look, judged, limit_doubt
-from carbontui.power.messages import PowerKind
+from carbontui.power.messages import BoardEvent, PowerKind
+from carbontui.system import proc
+from carbontui.text import boards
 
 _ENERGY, _AVERAGE, _INSTANT = 83, 185, 186
 _SCOPE_GPU, _SCOPE_MODULE = 0, 1
 _ARCH_AMPERE = 7
 _GA100 = ("A100", "A800", "A30", "GA100")
-_FUNCTION_NOT_FOUND = 13
 _NONE, _NOT_FOUND = 0, 6
 """Answers of the binding and the driver if no process has run anything."""
+CAP_SYS_ADMIN = 21
+"""What the driver asks of who sets limits."""
+MOST_XIDS = 16
+"""Read at a time."""
+ENFORCED_S = 10.0
+"""How often the limit that is really held is asked for."""
+_SMOOTHING = 251
+"""NVML_FI_PWR_SMOOTHING_ENABLED."""
+_XID = 8
+"""nvmlEventTypeXidCriticalError."""
 SEEK_S = 3.5
 """How often to look for a lost board: with a sampling period of a second it is found within five."""
 SHARE = 0.05
@@ -33,6 +46,9 @@ class NvmlBackend(Backend):
     """All boards that NVML shows, keyed by UUID."""
 
     name = "nvml"
+    driver = ""
+    absent: tuple[tuple[int, str], ...] = ()
+    broken = False
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -44,30 +60,36 @@ class NvmlBackend(Backend):
         self._lost: set[str] = set()
         self._seek_at: dict[str, float] = {}
         self._utilised_us: dict[str, int] = {}
+        self._enforced: dict[str, tuple[float, int, int | None]] = {}
+        self._errors: dict[str, int | None] = {}
+        self._xids: list[tuple[str, int]] = []
+        self._events: Any = None
         self._reinit_at = 0.0
         self._open = False
 
     # --- opening ----------------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        import pynvml
-
+        try:
+            import pynvml
+        except Exception as error:
+            raise DeviceError(codes.NO_LIBRARY, f"nvidia-ml-py: {type(error).__name__}") from None
         if not hasattr(pynvml, "_nvmlGetFunctionPointer"):
             raise DeviceError(13, "the unofficial 'pynvml' package shadows nvidia-ml-py; pip uninstall pynvml")
         self._nvml = pynvml
         if self._open:
             self.close()
         began = self._clock()
-        self._call(pynvml.nvmlInit)
+        self._call("nvmlInit")
         self._open = True
         self.broken = False
         self.absent = ()
         found: set[str] = set()
-        self.driver = str(self._try(pynvml.nvmlSystemGetDriverVersion) or "")
-        for index in range(int(self._call(pynvml.nvmlDeviceGetCount))):
+        self.driver = str(self._try("nvmlSystemGetDriverVersion") or "")
+        for index in range(int(self._call("nvmlDeviceGetCount"))):
             try:
-                handle = self._call(pynvml.nvmlDeviceGetHandleByIndex, index)
-                uuid = self._call(pynvml.nvmlDeviceGetUUID, handle)
+                handle = self._call("nvmlDeviceGetHandleByIndex", index)
+                uuid = self._call("nvmlDeviceGetUUID", handle)
             except DeviceError as error:
                 # a lost board has no handle; boards known before keep theirs
                 self.absent += ((index, str(error)),)
@@ -77,18 +99,20 @@ class NvmlBackend(Backend):
             self._infos[uuid] = self._describe(uuid, handle, index)
         # the handle of a board that was there before the driver was reloaded is worth nothing: it is sought by its name
         self._lost = set(self._infos) - found
+        self._listen()
         now = self._clock()
         self._reinit_at = now + max(SEEK_S, (now - began) / SHARE)
 
     def _describe(self, uuid: str, handle: Any, index: int) -> DeviceInfo:
         nvml = self._nvml
-        name = str(self._try(nvml.nvmlDeviceGetName, handle) or "NVIDIA GPU")
-        bounds = self._try(nvml.nvmlDeviceGetPowerManagementLimitConstraints, handle) or (None, None)
-        memory = self._try(nvml.nvmlDeviceGetMemoryInfo, handle)
-        mode = self._try(nvml.nvmlDeviceGetMigMode, handle)
+        name = str(self._try("nvmlDeviceGetName", handle) or "NVIDIA GPU")
+        bounds = self._try("nvmlDeviceGetPowerManagementLimitConstraints", handle) or (None, None)
+        memory = self._try("nvmlDeviceGetMemoryInfo", handle)
+        pci = self._try("nvmlDeviceGetPciInfo", handle)
+        mode = self._try("nvmlDeviceGetMigMode", handle)
         mig = bool(mode and mode[0] == 1)
         slices = self._slices(handle) if mig else {}
-        architecture = self._try(nvml.nvmlDeviceGetArchitecture, handle)
+        architecture = self._try("nvmlDeviceGetArchitecture", handle)
         if architecture is None:
             self._usage_kind[uuid] = "unspecified"
         elif architecture < _ARCH_AMPERE or (architecture == _ARCH_AMPERE and any(chip in name for chip in _GA100)):
@@ -99,25 +123,30 @@ class NvmlBackend(Backend):
             uuid=uuid,
             name=name,
             index=index,
+            pci="" if pci is None else _text(pci.busId),
             limit_min_mw=bounds[0],
             limit_max_mw=bounds[1],
-            limit_default_mw=self._try(nvml.nvmlDeviceGetPowerManagementDefaultLimit, handle),
+            limit_default_mw=self._try("nvmlDeviceGetPowerManagementDefaultLimit", handle),
             memory_total_b=int(memory.total) if memory is not None else None,
-            clock_max_mhz=self._try(nvml.nvmlDeviceGetMaxClockInfo, handle, nvml.NVML_CLOCK_SM),
+            clock_max_mhz=self._try("nvmlDeviceGetMaxClockInfo", handle, nvml.NVML_CLOCK_SM),
+            smoothing=self._smooths(handle),
             mig=mig,
             mig_uuids=tuple(slices),
             mig_sizes=tuple(slices.values()),
         )
 
+    def _smooths(self, handle: Any) -> bool:
+        values = self._try("nvmlDeviceGetFieldValues", handle, [_SMOOTHING])
+        return bool(values and values[0].nvmlReturn == 0 and values[0].value.uiVal == 1)
+
     def _slices(self, handle: Any) -> dict[str, int]:
         """The size of each instance, in compute slices."""
-        nvml = self._nvml
         found: dict[str, int] = {}
-        for i in range(int(self._try(nvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0)):
-            part = self._try(nvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, i)
-            uuid = self._try(nvml.nvmlDeviceGetUUID, part) if part is not None else None
+        for i in range(int(self._try("nvmlDeviceGetMaxMigDeviceCount", handle) or 0)):
+            part = self._try("nvmlDeviceGetMigDeviceHandleByIndex", handle, i)
+            uuid = self._try("nvmlDeviceGetUUID", part) if part is not None else None
             if uuid:
-                size = self._try(nvml.nvmlDeviceGetAttributes_v2, part)
+                size = self._try("nvmlDeviceGetAttributes_v2", part)
                 found[str(uuid)] = int(size.gpuInstanceSliceCount) if size is not None else 1
         return found
 
@@ -125,14 +154,17 @@ class NvmlBackend(Backend):
         return tuple(self._infos.values())
 
     @property
-    def incomplete(self) -> bool:  # type: ignore[override]
+    def incomplete(self) -> bool:
         missing = self._open and bool(self.absent or self._lost)
         return missing and self._clock() >= self._reinit_at
 
     def close(self) -> None:
         if self._open:
             self._open = False
-            self._try(self._nvml.nvmlShutdown)
+            if self._events is not None:
+                self._try("nvmlEventSetFree", self._events)
+                self._events = None
+            self._try("nvmlShutdown")
 
     # --- reading ----------------------------------------------------------------------------------------------
 
@@ -142,20 +174,20 @@ class NvmlBackend(Backend):
         nvml, handle = self._nvml, self._handles[uuid]
         errors: list[tuple[str, int]] = []
 
-        def ask(field: str, call: Callable[..., Any], *args: Any) -> Any:
+        def ask(field: str, name: str, *args: Any) -> Any:
             try:
-                return self._call(call, *args)
+                return self._call(name, *args)
             except DeviceError as error:
                 errors.append((field, error.code))
                 return None
 
         energy_mj, power_mw, kind = self._power(uuid, handle, ask)
-        limit = ask("limit_w", nvml.nvmlDeviceGetPowerManagementLimit, handle)
-        util = ask("util", nvml.nvmlDeviceGetUtilizationRates, handle)
-        memory = ask("memory_used_b", nvml.nvmlDeviceGetMemoryInfo, handle)
-        clock = ask("sm_mhz", nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_SM)
-        temp = ask("temp_c", nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU)
-        reasons = ask("reasons", nvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle)
+        limit = ask("limit_w", "nvmlDeviceGetPowerManagementLimit", handle)
+        util = ask("util", "nvmlDeviceGetUtilizationRates", handle)
+        memory = ask("memory_used_b", "nvmlDeviceGetMemoryInfo", handle)
+        clock = ask("sm_mhz", "nvmlDeviceGetClockInfo", handle, nvml.NVML_CLOCK_SM)
+        temp = ask("temp_c", "nvmlDeviceGetTemperature", handle, nvml.NVML_TEMPERATURE_GPU)
+        reasons = ask("reasons", "nvmlDeviceGetCurrentClocksThrottleReasons", handle)
         if any(code == codes.GPU_IS_LOST for _, code in errors):
             self._lost.add(uuid)
             self._seek_at[uuid] = self._clock() + SEEK_S
@@ -171,10 +203,21 @@ class NvmlBackend(Backend):
             memory_used_b=None if memory is None else int(memory.used),
             temp_c=temp,
             reasons=reasons,
+            enforced_mw=None if limit is None else self._enforced_mw(uuid, limit),
             errors=tuple(errors),
             lost=uuid in self._lost,
         )
         return judged(self._infos[uuid], seen)
+
+    def _enforced_mw(self, uuid: str, limit_mw: int) -> int | None:
+        """The limit that is really held, asked for every few seconds, and after every change of ours."""
+        at_s, of_mw, found = self._enforced.get(uuid, (0.0, 0, None))
+        if of_mw != limit_mw or self._clock() >= at_s:
+            found = self._try("nvmlDeviceGetEnforcedPowerLimit", self._handles[uuid])
+            if found is not None and limit_doubt(self._infos[uuid], found):
+                found = None
+            self._enforced[uuid] = (self._clock() + ENFORCED_S, limit_mw, found)
+        return found
 
     def _found_again(self, uuid: str) -> bool:
         """Whether a lost board answers again; checked every few seconds, since a dead board may answer slowly."""
@@ -183,8 +226,8 @@ class NvmlBackend(Backend):
         self._seek_at[uuid] = self._clock() + SEEK_S
         nvml = self._nvml
         try:
-            handle = self._call(nvml.nvmlDeviceGetHandleByUUID, uuid)
-            self._call(nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU)
+            handle = self._call("nvmlDeviceGetHandleByUUID", uuid)
+            self._call("nvmlDeviceGetTemperature", handle, nvml.NVML_TEMPERATURE_GPU)
         except DeviceError as error:
             if error.code != codes.NOT_SUPPORTED:
                 return False
@@ -196,7 +239,6 @@ class NvmlBackend(Backend):
         self, uuid: str, handle: Any, ask: Callable[..., Any]
     ) -> tuple[int | None, int | None, PowerKind | None]:
         """Energy in mJ, power in mW and the kind of power; one batched call if the driver has it."""
-        nvml = self._nvml
         energy: int | None = None
         average: int | None = None
         instant: int | None = None
@@ -211,20 +253,20 @@ class NvmlBackend(Backend):
         if values is not None:
             energy, average, instant = values
         if energy is None:
-            energy = ask("energy_uj", nvml.nvmlDeviceGetTotalEnergyConsumption, handle)
+            energy = ask("energy_uj", "nvmlDeviceGetTotalEnergyConsumption", handle)
         if scope == _SCOPE_MODULE:
             return energy, average if average is not None else instant, "module"
         if average is not None:
             return energy, average, "avg1s"
         if instant is not None:
             return energy, instant, "instant"
-        usage = ask("power_w", nvml.nvmlDeviceGetPowerUsage, handle)
+        usage = ask("power_w", "nvmlDeviceGetPowerUsage", handle)
         return energy, usage, None if usage is None else self._usage_kind[uuid]
 
     def _fields(self, handle: Any, scope: int) -> tuple[int | None, int | None, int | None] | None:
         """Energy, average and instantaneous power of one scope; None if the call itself is missing or fails."""
         wanted = [(_ENERGY, _SCOPE_GPU), (_AVERAGE, scope), (_INSTANT, scope)]
-        values = self._try(self._nvml.nvmlDeviceGetFieldValues, handle, wanted)
+        values = self._try("nvmlDeviceGetFieldValues", handle, wanted)
         if values is None:
             return None
         energy, average, instant = values
@@ -236,8 +278,11 @@ class NvmlBackend(Backend):
 
     # --- setting ----------------------------------------------------------------------------------------------
 
+    def setter(self, uuid: str) -> str | None:
+        return "" if os.geteuid() == 0 or proc.is_capable(CAP_SYS_ADMIN) else None
+
     def limit_mw(self, uuid: str) -> int:
-        limit = int(self._call(self._nvml.nvmlDeviceGetPowerManagementLimit, self._handles[uuid]))
+        limit = int(self._call("nvmlDeviceGetPowerManagementLimit", self._handles[uuid]))
         if doubt := limit_doubt(self._infos[uuid], limit):
             raise DeviceError(codes.UNKNOWN, doubt)
         return limit
@@ -245,24 +290,24 @@ class NvmlBackend(Backend):
     def set_limit_mw(self, uuid: str, milliwatts: int) -> None:
         if self._infos[uuid].mig:
             raise DeviceError(codes.NOT_SUPPORTED, "MIG slices share the board")
-        self._call(self._nvml.nvmlDeviceSetPowerManagementLimit, self._handles[uuid], milliwatts)
+        self._call("nvmlDeviceSetPowerManagementLimit", self._handles[uuid], milliwatts)
 
     def lock_clocks(self, uuid: str, mhz: int | None) -> None:
         handle = self._handles[uuid]
         if mhz is None:
-            self._call(self._nvml.nvmlDeviceResetGpuLockedClocks, handle)
+            self._call("nvmlDeviceResetGpuLockedClocks", handle)
         else:
-            self._call(self._nvml.nvmlDeviceSetGpuLockedClocks, handle, 0, mhz)
+            self._call("nvmlDeviceSetGpuLockedClocks", handle, 0, mhz)
 
     def processes(self, uuid: str) -> dict[int, int]:
-        found = self._call(self._nvml.nvmlDeviceGetComputeRunningProcesses_v3, self._handles[uuid])
+        found = self._call("nvmlDeviceGetComputeRunningProcesses_v3", self._handles[uuid])
         return {int(process.pid): int(process.usedGpuMemory or 0) for process in found}
 
     def kernels(self, uuid: str) -> dict[int, float]:
         """Sums of SM utilisation over the driver's samples, by pid."""
         since = self._utilised_us.get(uuid, 0)
         try:
-            samples = self._call(self._nvml.nvmlDeviceGetProcessUtilization, self._handles[uuid], since)
+            samples = self._call("nvmlDeviceGetProcessUtilization", self._handles[uuid], since)
         except DeviceError as error:
             if error.code not in (_NONE, _NOT_FOUND):
                 raise
@@ -275,30 +320,72 @@ class NvmlBackend(Backend):
 
     def everyone(self, uuid: str) -> tuple[int, ...]:
         """Pids of compute, graphics and MPS processes."""
-        nvml, handle = self._nvml, self._handles[uuid]
         pids = set(self.processes(uuid))
-        for ask in (
-            nvml.nvmlDeviceGetGraphicsRunningProcesses_v3,
-            nvml.nvmlDeviceGetMPSComputeRunningProcesses_v3,
-        ):
+        for kind in ("Graphics", "MPSCompute"):
             try:
-                pids |= {int(process.pid) for process in self._call(ask, handle)}
+                running = self._call(f"nvmlDeviceGet{kind}RunningProcesses_v3", self._handles[uuid])
+                pids |= {int(process.pid) for process in running}
             except DeviceError as error:
-                if error.code not in (codes.NOT_SUPPORTED, _FUNCTION_NOT_FOUND):
+                if error.code not in (codes.NOT_SUPPORTED, codes.NO_FUNCTION):
                     raise
         return tuple(sorted(pids))
 
+    # --- errors -----------------------------------------------------------------------------------------------
+
+    def events(self, uuid: str) -> tuple[BoardEvent, ...]:
+        """Xids, and ECC errors that could not be corrected, since the last call."""
+        if self._events is not None:
+            self._hear()
+        found = [BoardEvent("xid", number) for of, number in self._xids if of == uuid]
+        self._xids = [one for one in self._xids if one[0] != uuid]
+        counted = None if uuid in self._lost else self._try("nvmlDeviceGetTotalEccErrors", self._handles[uuid], 1, 0)
+        before = self._errors.get(uuid)
+        if counted is not None:
+            self._errors[uuid] = counted
+            if before is not None and counted > before:
+                found.append(BoardEvent("ecc", counted - before))
+        return tuple(found)
+
+    def _listen(self) -> None:
+        """Have the driver keep Xids for us, where it can."""
+        self._events = self._try("nvmlEventSetCreate")
+        for handle in self._handles.values() if self._events is not None else ():
+            self._try("nvmlDeviceRegisterEvents", handle, _XID, self._events)
+
+    def _hear(self) -> None:
+        for _ in range(MOST_XIDS):
+            heard = self._try("nvmlEventSetWait_v2", self._events, 0)
+            if heard is None:
+                return  # no more: TIMEOUT
+            if heard.eventType & _XID:
+                # compared by handle: a lost board does not tell its name
+                of = (uuid for uuid, handle in self._handles.items() if _address(handle) == _address(heard.device))
+                self._xids += [(uuid, int(heard.eventData)) for uuid in of]
+
     # --- calls ------------------------------------------------------------------------------------------------
 
-    def _call(self, call: Callable[..., Any], *args: Any) -> Any:
+    def _call(self, name: str, *args: Any) -> Any:
+        """Raises DeviceError; so does a call that the binding or the driver does not have."""
+        call = getattr(self._nvml, name, None)
         try:
+            if call is None:
+                raise DeviceError(codes.NO_FUNCTION, boards.driver(codes.NO_FUNCTION))
             return call(*args)
         except self._nvml.NVMLError as error:
             code = int(getattr(error, "value", codes.UNKNOWN))
-            raise DeviceError(code, codes.words(code)) from None
+            raise DeviceError(code, boards.driver(code)) from None
 
-    def _try(self, call: Callable[..., Any], *args: Any) -> Any:
+    def _try(self, name: str, *args: Any) -> Any:
         try:
-            return self._call(call, *args)
+            return self._call(name, *args)
         except DeviceError:
             return None
+
+
+def _address(handle: Any) -> int | None:
+    return ctypes.cast(handle, ctypes.c_void_p).value
+
+
+def _text(value: Any) -> str:
+    """Some versions of the binding return bytes."""
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)

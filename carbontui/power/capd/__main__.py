@@ -168,9 +168,9 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _serve(options: argparse.Namespace) -> int:
-    from carbontui.power.backends.nvml import NvmlBackend
+    from carbontui.power.backends.several import Several, families
 
-    capd = Capd(NvmlBackend(), LeaseStore(), lambda line: print(line, flush=True), group=options.group)
+    capd = Capd(Several(*families()), LeaseStore(), lambda line: print(line, flush=True), group=options.group)
     metrics = MetricsPlace(options.metrics, "capd") if options.metrics else None
     try:
         asyncio.run(CapdServer(capd, metrics).serve(options.socket))

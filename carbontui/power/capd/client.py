@@ -1,4 +1,4 @@
-"""NVML with zeusd or capd as a fallback: calls that the driver allows only to root go to these, if one runs here."""
+"""Any boards with zeusd or capd as a fallback: calls that a driver allows to root alone go to these, if one runs."""
 
 from __future__ import annotations
 
@@ -8,51 +8,69 @@ import time
 from collections.abc import Callable
 
 from carbontui.power.backends import codes
-from carbontui.power.backends.base import DeviceError
-from carbontui.power.backends.nvml import NvmlBackend
+from carbontui.power.backends import zeusd as zeusd_client
+from carbontui.power.backends.base import Backend, DeviceError, DeviceInfo
+from carbontui.power.backends.several import Several
+from carbontui.power.backends.zeusd import Zeusd
 from carbontui.power.capd import wire
-from carbontui.power.capd import zeusd as zeusd_client
-from carbontui.power.capd.zeusd import Zeusd
 
 SOON_S = 1.5
 """How long to retry a write that comes too soon after the last one."""
 AGAIN_S = 0.05
+SEEK_S = 10.0
+"""How often a service is looked for while nothing has been set."""
 
 
-class CapdBackend(NvmlBackend):
-    """Reads from the driver; writes to it, or through zeusd or capd once the driver has refused."""
+class CapdBackend(Several):
+    """Reads from the drivers; writes to them, or through zeusd or capd once they have refused."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *families: Backend) -> None:
+        super().__init__(*families)
         self.through_capd = False
         """The driver refuses our writes and capd accepts them."""
         self._zeusd: Zeusd | None = None
         self._away = False
         self._link: socket.socket | None = None
-        self._beat_at = 0.0
+        self._beat_at = self._sought_at = 0.0
+        self._service: str | None = None
 
     @property
-    def through(self) -> str:  # type: ignore[override]
+    def through(self) -> str:
         return "zeusd" if self._zeusd is not None else "capd" if self.through_capd else ""
 
+    def setter(self, uuid: str) -> str | None:
+        if self.through:
+            return self.through
+        if (direct := super().setter(uuid)) is not None:
+            return direct
+        if time.monotonic() >= self._sought_at:
+            self._sought_at = time.monotonic() + SEEK_S
+            self._service = "zeusd" if zeusd_client.find() else "capd" if self._ask(wire.CapdBeat()) else None
+            self._hang_up()  # nothing is held there yet: it need not hear from us
+        return self._service
+
     def set_limit_mw(self, uuid: str, milliwatts: int) -> None:
-        info = self._infos[uuid]
+        direct = super().set_limit_mw
         self._write(
-            lambda: super(CapdBackend, self).set_limit_mw(uuid, milliwatts),
-            lambda zeusd: zeusd.set_limit_mw(info, milliwatts),
+            lambda: direct(uuid, milliwatts),
+            lambda zeusd: zeusd.set_limit_mw(self._info(uuid), milliwatts),
             wire.Limit(uuid, milliwatts),
         )
 
     def lock_clocks(self, uuid: str, mhz: int | None) -> None:
-        info = self._infos[uuid]
+        direct = super().lock_clocks
         self._write(
-            lambda: super(CapdBackend, self).lock_clocks(uuid, mhz),
-            lambda zeusd: zeusd.lock_clocks(info, mhz),
+            lambda: direct(uuid, mhz),
+            lambda zeusd: zeusd.lock_clocks(self._info(uuid), mhz),
             wire.Lock(uuid, mhz),
         )
 
+    def _info(self, uuid: str) -> DeviceInfo:
+        """As its own family numbers it."""
+        return next(info for info in self._of(uuid).devices() if info.uuid == uuid)
+
     @property
-    def away(self) -> bool:  # type: ignore[override]
+    def away(self) -> bool:
         if self._link is not None and select.select([self._link], [], [], 0)[0]:
             self._hang_up()  # every answer has been read completely, so readable now means EOF
             self._away = True

@@ -14,14 +14,14 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from carbontui.power.messages import encode
-from carbontui.system import local_socket, untrusted
+from carbontui.system import untrusted
+from carbontui.system.local_socket import connect as connect
 
 SOCKET = Path("/run/carbontui/capd.sock")
 LINE_MAX = 4096
 SILENCE_S = 10.0
 """A caller that is silent for longer has its limits restored."""
 BEAT_S = 3.0
-ANSWER_S = 2.0
 
 SOON = 1003
 """The board's limit was written a moment ago: ask again."""
@@ -76,23 +76,6 @@ CapdRequest = Limit | Lock | CapdBeat | CapdAsk
 def socket_path() -> Path:
     """Where capd listens on this machine."""
     return Path(os.environ.get("CARBONTUI_CAPD") or SOCKET)
-
-
-def connect(path: Path) -> socket.socket:
-    """A connection to a service that sets limits for us: capd, zeusd.
-
-    Raises OSError if none runs, or if the listener belongs to neither root nor us.
-    """
-    link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-    link.settimeout(ANSWER_S)
-    try:
-        link.connect(os.fspath(path))
-        if not local_socket.may_speak(link):
-            raise PermissionError(f"{path} is answered by uid {local_socket.peer_uid(link)}, not by root")
-    except OSError:
-        link.close()
-        raise
-    return link
 
 
 def ask(link: socket.socket, request: CapdRequest) -> CapdAnswer:

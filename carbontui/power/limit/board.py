@@ -1,149 +1,28 @@
-"""One GPU's limit as its agent knows it: the original limit, our own, why the driver refuses, and its lock and lease.
+"""One GPU's limit: what its agent knows of it, and how it is set, judged and restored.
 
 The order of a write: lock of this GPU -> epoch on disk still ours -> lease with 'before' and the new value on disk ->
-driver. Without a store (simulated boards) no other process is involved, and nothing outlives the agent.
+driver, and read back. Without a store (simulated boards) no other process is involved, and nothing outlives the agent.
+A limit is judged by the watts that follow. Restoring compares first: only a value of ours is replaced; a limit changed
+by another program is adopted as the new original and never overwritten. Nothing here sets more than the limit at the
+start, unless asked to.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from carbontui.power.backends import codes
-from carbontui.power.backends.base import Backend, DeviceError, DeviceInfo
-from carbontui.power.limit.leases import DAMAGED, LeaseRecord, LeaseStore, LowLimit, is_orphaned, new_record
-from carbontui.power.limit.steering import Steering
+from carbontui.power.backends.base import REASON_POWER_CAP, Backend, DeviceError, DeviceInfo, Look
+from carbontui.power.limit.leases import BoardLease, LowLimit
+from carbontui.power.limit.steering import SETTLE_S, Steering
 from carbontui.power.messages import Capability, Code, Outcome
 from carbontui.system import proc
+from carbontui.text import boards
 
-LEAVING_S = 0.5
-"""An agent that has lost its supervisor restores and exits within this, unless it hangs."""
-DYING_S = 1.0
-"""A killed process is gone within this, unless it is stuck in the driver."""
-
-
-@dataclass(eq=False)
-class BoardLease:
-    """One GPU's lock and lease in this process. `say` takes lines for the log."""
-
-    store: LeaseStore | None
-    uuid: str
-    job: str
-    say: Callable[[str], None]
-
-    def __post_init__(self) -> None:
-        self.record: LeaseRecord | None = None
-        """The limit set by us, or by a dead agent that we took over from; None: none."""
-        self._lock: int | None = None
-
-    def on_disk(self) -> LeaseRecord | None:
-        """The lease of this boot, whoever owns it; one from an earlier boot no longer applies."""
-        lease = self.store.read(self.uuid) if self.store else None
-        return lease if lease is not None and lease.boot_id == proc.boot_id() else None
-
-    def inherited(self) -> bool:
-        """Whether the lease is still that of the dead agent it was taken over from."""
-        return self.record is not None and self.record.agent_pid != os.getpid()
-
-    def take(self) -> bool:
-        """Take the GPU's lock, and with it the lease of a dead owner; False while another agent holds it.
-
-        Raises OSError if no lock can be kept, or if the lease on disk is no longer ours.
-        """
-        if self.store is None:
-            return True
-        if self.store.damaged(self.uuid):
-            raise OSError(f"{self.store.path(self.uuid)} cannot be read; {DAMAGED}")
-        if self._lock is None:
-            self._lock = self.store.lock(self.uuid)
-            if self._lock is None:
-                self._lock = self._lock_of_an_orphan(self.store)
-            if self._lock is None:
-                return False
-            self.record = self.on_disk()
-        elif self.record is not None:
-            found = self.store.read(self.uuid)
-            if found is None or found.epoch != self.record.epoch:
-                raise OSError("the lease is not ours any more")
-        return True
-
-    def holder(self) -> str:
-        """Who holds this GPU's limit instead of us, as text."""
-        lease = self.on_disk()
-        if lease is None:
-            return "another carbontui job holds this GPU's limit"
-        if is_orphaned(lease):
-            return f"an agent of job {lease.job} hangs in the driver (pid {lease.agent_pid}) and holds this GPU's limit"
-        return f"job {lease.job} holds this GPU's limit"
-
-    def _lock_of_an_orphan(self, store: LeaseStore) -> int | None:
-        """The lock of an agent that outlived its supervisor, once that agent has exited or has been killed.
-
-        That agent will never restore the limit by itself: it is stopped, or hangs in the driver.
-        """
-        lease = self.on_disk()
-        if lease is None or lease.agent_pid == os.getpid() or not is_orphaned(lease):
-            return None
-        lock = self._lock_within(store, LEAVING_S)
-        if lock is None and proc.same_process(lease.agent_pid, lease.agent_start):
-            self.say(f"{self.uuid}: the agent of job {lease.job} (pid {lease.agent_pid}) has no supervisor: killed")
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(lease.agent_pid, signal.SIGKILL)
-            lock = self._lock_within(store, DYING_S)
-        return lock
-
-    def _lock_within(self, store: LeaseStore, seconds: float) -> int | None:
-        until = time.monotonic() + seconds
-        while (lock := store.lock(self.uuid)) is None and time.monotonic() < until:
-            time.sleep(0.01)
-        return lock
-
-    def write(self, before_mw: int, ours_mw: tuple[int, ...], clocks_mhz: int | None = None) -> None:
-        """Record on disk which limits may be in force from now on. Raises OSError; then nothing may be set."""
-        epoch = 1
-        if self.record is not None:
-            epoch = self.record.epoch + self.inherited()
-        lease = new_record(self.uuid, epoch, before_mw, ours_mw, self.job, clocks_mhz)
-        if self.store is not None:
-            self.store.write(lease)
-        self.record = lease
-
-    def end(self) -> None:
-        """Our limit is gone: forget the lease and free the lock."""
-        if self._lock is not None:
-            self.drop()
-        self.let_go()
-
-    def drop(self) -> None:
-        """Remove the lease from disk; if that fails, the next agent finds a limit that is already restored."""
-        try:
-            if self.store is not None:
-                self.store.drop(self.uuid)
-        except OSError as error:
-            self.say(f"{self.uuid}: its lease cannot be removed ({error})")
-
-    def let_go_unless_in_force(self) -> None:
-        """Free the lock unless a limit of ours is in force."""
-        if self.record is None:
-            self.let_go()
-
-    def let_go(self) -> None:
-        """Free the lock; the lease on disk stays."""
-        self.record = None
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
-
-
-FIX_ROOT = (
-    "ask your administrator for 'sudo carbontui capd install' (it lowers limits on GPUs that only you use, restores "
-    "them, and does nothing else), run carbontui as root, or set the limit yourself: sudo nvidia-smi -i {uuid} {option}"
-)
-FIX_CONTAINER = "give the container --cap-add SYS_ADMIN, or set the limit on the host: nvidia-smi -i {uuid} {option}"
 TOLERANCE_MW = 1000
 """Drivers round; a limit within one watt of ours counts as ours."""
 EXAMPLE_SHARE = 0.8
@@ -158,6 +37,19 @@ CODES: dict[int, Code] = {
     codes.HELD: "held",
     codes.NOT_YET: "held",
 }
+JUDGE_S = 2.0
+"""Settled and still above the limit for this long: it has no effect."""
+NAMED = 1.3
+"""A board that reports a power cap as clock reason is trusted up to this multiple; above, it means another cap."""
+AT_WORK_SHARE = 0.5
+"""Share of the limit: a board that draws less is between two bursts, or parked."""
+
+
+class Ineffective(Struct, frozen=True):
+    """The board draws more than the limit it accepted."""
+
+    limit_w: float
+    drawn_w: float
 
 
 @dataclass
@@ -186,6 +78,8 @@ class BoardLimit:
     """The limit to restore: the original one, or one set since by another program. 0: the board has none."""
     start_mw: int | None = None
     """The limit at the start."""
+    rounded_mw: tuple[int, int] | None = None
+    """The limit last set, and what the board made of it: some take whole steps alone."""
     set_at_s: float | None = None
     binding: bool = False
     """The board drew more than the limit when it was set, and has not yet been seen to comply."""
@@ -280,14 +174,14 @@ class BoardLimit:
         default_mw = self.info.limit_default_mw
         if not default_mw or current_mw >= default_mw - TOLERANCE_MW or self.lease.on_disk() is not None:
             return None
-        return LowLimit(self.info.uuid, proc.boot_id(), current_mw, default_mw)
+        return LowLimit(self.info.uuid, proc.boot_id(), current_mw, default_mw, self.info.maker, self.info.address)
 
     def refusal(self, error: DeviceError, watts: float | None = None) -> Capability:
         """What a driver error means for limits on this board; `watts` is the requested limit."""
         if error.code == codes.NO_PERMISSION:
             known_mw = self.info.limit_default_mw or self.info.limit_max_mw or 0
             wanted = watts if watts is not None else EXAMPLE_SHARE * known_mw / 1000
-            fix = self.by_hand(f"-pl {wanted:.0f}")
+            fix = self.by_hand(watts=wanted)
             return Capability("no_permission", "the driver lets only root set limits", fix)
         if error.code == codes.NOT_SUPPORTED:
             return Capability("not_supported", "this GPU has no power limit that can be set")
@@ -301,10 +195,10 @@ class BoardLimit:
             self.passing = Capability("not_supported", f"the driver refuses it now ({error}); it is asked again")
         return Capability("unknown", str(error))
 
-    def by_hand(self, option: str) -> str:
+    def by_hand(self, *, watts: float | None = None, mhz: int | None = None) -> str:
         """How to get the permission, or work without it."""
-        fix = FIX_ROOT if os.geteuid() != 0 else FIX_CONTAINER
-        return fix.format(uuid=self.info.uuid, option=option)
+        board = self.info.address or self.info.uuid
+        return boards.permission(self.info.maker, board, watts=watts, mhz=mhz, root=os.geteuid() == 0)
 
     def outcome(self, ok: bool, code: Code, text: str = "", fix: str = "", watts: float | None = None) -> Outcome:
         """For the supervisor; without `watts` the device is asked for the limit in force."""
@@ -314,3 +208,137 @@ class BoardLimit:
             except DeviceError:
                 watts = None
         return Outcome(self.info.uuid, ok, code, watts, text, fix)
+
+    # --- the power limit ---
+
+    def set_limit(self, watts: float, *, allow_raise: bool, power_w: float | None, now_s: float) -> Outcome:
+        """Set, and read back. Raises DeviceError if the driver refuses, OSError if no lease can be written."""
+        info, lease = self.info, self.lease
+        if info.limit_min_mw is None or info.limit_max_mw is None or self.ceiling_mw is None or self.found_mw is None:
+            return self.outcome(False, "not_supported", no_range(info) or "its power limit cannot be read")
+        current = self.backend.limit_mw(info.uuid)
+        if lease.record is None and not _near(current, (self.found_mw,)):
+            self._adopt_aside(current)  # set by another program while no limit of ours was in force
+        top = info.limit_max_mw if allow_raise else min(self.ceiling_mw, info.limit_max_mw)
+        wanted = round(watts * 1000)
+        if wanted < info.limit_min_mw:
+            text = f"this GPU takes {info.limit_min_mw / 1000:.0f}-{top / 1000:.0f} W"
+            return self.outcome(False, "out_of_range", text)
+        wanted = min(wanted, top)
+        if wanted == self.found_mw and lease.record is None:
+            return self.outcome(True, "kept", _lower(watts, wanted, wanted) or "this is the limit that was found")
+        # a dead agent may have written its lease but no limit: then 'before' is still in force, unchanged
+        unwritten = lease.inherited() and lease.record is not None and _near(current, (lease.record.before_mw,))
+        if lease.record is not None and not unwritten and not _near(current, lease.record.ours_mw):
+            self._adopt_aside(current)
+            wanted = min(wanted, top if allow_raise else self.ceiling_mw)
+        if lease.record is None:
+            lease.write(self.found_mw, (wanted,))
+        elif abs(current - wanted) > TOLERANCE_MW and self.rounded_mw != (wanted, current):
+            lease.write(self.found_mw, (current, wanted))
+        else:
+            if lease.inherited():
+                lease.write(self.found_mw, (current,))
+                self.judge_from(current, power_w, now_s)
+            return self.outcome(True, "kept", "", watts=current / 1000)
+        self.backend.set_limit_mw(info.uuid, wanted)
+        current = self.backend.limit_mw(info.uuid)
+        try:
+            lease.write(self.found_mw, (current,))
+        except OSError as error:
+            # the lease on disk already names this value, along with the previous one
+            self.say(f"{info.uuid}: its lease cannot be shortened ({error})")
+        self.notice, self.rounded_mw = "", (wanted, current)
+        self.cap = Capability("yes", span(info))
+        self.judge_from(current, power_w, now_s)
+        self.say(f"limit of {info.uuid}: {current / 1000:.0f} W (found {self.found_mw / 1000:.0f} W)")
+        return self.outcome(True, "applied", _lower(watts, wanted, current), watts=current / 1000)
+
+    def restore_limit(self) -> Outcome:
+        """Restore the original limit if a value of ours is still in force. Raises DeviceError."""
+        uuid, lease = self.info.uuid, self.lease.record
+        assert lease is not None
+        current = self.backend.limit_mw(uuid)
+        if _near(current, (lease.before_mw,)):
+            return self.outcome(True, "given_back", "", watts=current / 1000)
+        if not _near(current, lease.ours_mw):
+            self.say(f"{uuid}: {self.adopt(current)}")  # an outcome that is ok is not logged
+            return self.outcome(True, "outside", "changed by someone else: left alone", watts=current / 1000)
+        self.backend.set_limit_mw(uuid, lease.before_mw)
+        back = self.backend.limit_mw(uuid)
+        if not _near(back, (lease.before_mw,)):
+            raise DeviceError(999, f"the board stays at {back / 1000:.0f} W")
+        self.say(f"limit of {uuid}: restored, {back / 1000:.0f} W")
+        return self.outcome(True, "given_back", "", watts=back / 1000)
+
+    def is_before(self) -> bool:
+        """Whether the limit in force is the one to restore. Raises DeviceError."""
+        record = self.lease.record
+        return record is not None and _near(self.backend.limit_mw(self.info.uuid), (record.before_mw,))
+
+    def judge(self, look: Look, now_s: float) -> Ineffective | Outcome | None:
+        """Evaluate a look: adopt a changed limit; one that does not hold is given up by the caller."""
+        lease = self.lease.record
+        if lease is None or self.set_at_s is None or look.limit_mw is None or now_s - self.set_at_s < 0.5:
+            return None
+        if not _near(look.limit_mw, lease.ours_mw):
+            text = self.adopt(look.limit_mw)
+            self.forget()
+            self.notice = text
+            return self.outcome(False, "outside", text, watts=look.limit_mw / 1000)
+        if self.proven or now_s - self.set_at_s < SETTLE_S or look.power_w is None:
+            return None
+        named = bool((look.reasons or 0) & REASON_POWER_CAP)
+        capped = named and look.power_w * 1000 <= look.limit_mw * NAMED
+        if look.kind == "module" or (not capped and look.power_w * 1000 < AT_WORK_SHARE * look.limit_mw):
+            # watts that include a CPU cannot judge a GPU limit; and between two bursts any limit seems to hold
+            self.binding = self.binding and look.kind != "module"
+            self.over_since_s = None
+            return None
+        if capped or look.power_w * 1000 <= look.limit_mw * LIMIT_OVERSHOOT:
+            # watts below a limit that did not bind prove nothing: more may be drawn later
+            self.proven = capped or self.binding
+            self.binding, self.over_since_s = False, None
+            return None
+        if self.over_since_s is None:
+            self.over_since_s = now_s
+        if now_s - self.over_since_s < JUDGE_S:
+            return None
+        return Ineffective(look.limit_mw / 1000, look.power_w)
+
+    def adopt(self, current_mw: int) -> str:
+        """Another program changed the limit: adopt it as the original. Returns the notice."""
+        self.found_mw = current_mw
+        self.lease.record = self.set_at_s = None
+        tool = boards.of(self.info.maker).tool
+        self.notice = f"the limit was changed outside to {current_mw / 1000:.0f} W ({tool}?): adopted"
+        return self.notice
+
+    def _adopt_aside(self, current_mw: int) -> None:
+        """Adopt as part of an action that has its own outcome."""
+        self.tell(self.outcome(False, "outside", self.adopt(current_mw), watts=current_mw / 1000))
+
+
+def _lower(asked_w: float, wanted_mw: int, set_mw: int) -> str:
+    """The note for a cap that is not what was requested; '' otherwise."""
+    if abs(wanted_mw - set_mw) > TOLERANCE_MW:
+        return f"this board takes {set_mw / 1000:g} W, not {wanted_mw / 1000:g} W"
+    lower = asked_w * 1000 - set_mw > TOLERANCE_MW
+    return f"{asked_w:g} W is above the limit found: {set_mw / 1000:g} W" if lower else ""
+
+
+def no_range(info: DeviceInfo) -> str:
+    """Why this board has no power limit to set; "" if it has one."""
+    low, high = info.limit_min_mw, info.limit_max_mw
+    if low is None or high is None:
+        return "this GPU names no range for its power limit"
+    return f"its power limit is fixed at {high / 1000:.0f} W" if low >= high else ""
+
+
+def span(info: DeviceInfo) -> str:
+    """The range of limits, as text."""
+    return f"{(info.limit_min_mw or 0) / 1000:.0f}-{(info.limit_max_mw or 0) / 1000:.0f} W"
+
+
+def _near(value_mw: int, known_mw: tuple[int, ...]) -> bool:
+    return any(abs(value_mw - known) <= TOLERANCE_MW for known in known_mw)

@@ -96,7 +96,7 @@ def _lock(board: BoardLimit, steering: Steering) -> Outcome:
 
 def _refusal(board: BoardLimit, error: DeviceError, mhz: int) -> Capability:
     if error.code == codes.NO_PERMISSION:
-        return Capability("no_permission", "the driver lets only root lock clocks", board.by_hand(f"-lgc 0,{mhz}"))
+        return Capability("no_permission", "the driver lets only root lock clocks", board.by_hand(mhz=mhz))
     if error.code == codes.NOT_SUPPORTED:
         return Capability("not_supported", "its clocks cannot be locked")
     return board.refusal(error)

@@ -10,7 +10,10 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import signal
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -18,6 +21,8 @@ from msgspec import Struct
 
 from carbontui import paths
 from carbontui.system import life, proc, untrusted
+from carbontui.text import boards
+from carbontui.text.boards import MAKERS, limit_command
 
 
 class LeaseRecord(Struct, frozen=True, kw_only=True):
@@ -39,13 +44,17 @@ class LeaseRecord(Struct, frozen=True, kw_only=True):
     """The supervisor that started the agent: once it is gone the limit is no longer wanted. 0: it had gone before."""
     pidns: int = 0
     """Inode of the pid namespace of these pids; 0 in leases of older versions."""
+    maker: str = "nvidia"
+    address: str = ""
+    """What the maker's tool calls the board, if not by its UUID."""
 
     @property
     def fix(self) -> str:
         """The exact command that restores the limit by hand."""
+        board = self.address or self.uuid
         if self.clocks_mhz is not None:
-            return f"sudo nvidia-smi -i {self.uuid} -rgc"
-        return limit_command(self.uuid, self.before_mw)
+            return "sudo " + boards.of(self.maker).unlock.format(board=board)
+        return limit_command(self.maker, board, self.before_mw)
 
     @property
     def text(self) -> str:
@@ -64,6 +73,8 @@ class LowLimit(Struct, frozen=True):
     boot_id: str
     limit_mw: int
     default_mw: int
+    maker: str = "nvidia"
+    address: str = ""
 
     @property
     def text(self) -> str:
@@ -71,17 +82,16 @@ class LowLimit(Struct, frozen=True):
         return (
             f"its limit is {self.limit_mw / 1000:.0f} W, the driver's default {self.default_mw / 1000:.0f} W: set by "
             "an administrator, or left by a job that was killed together with its lease (a container?); to lift it: "
-            f"{limit_command(self.uuid, self.default_mw)}"
+            f"{limit_command(self.maker, self.address or self.uuid, self.default_mw)}"
         )
 
 
-DAMAGED = "look whether that GPU's limit is as it should be (nvidia-smi -q -d POWER), then remove the file"
+DAMAGED = "look whether that GPU's limit is as it should be ({command}), then remove the file".format(
+    command=" or ".join(maker.look for maker in MAKERS.values())
+)
 
 
-def limit_command(uuid: str, before_mw: int) -> str:
-    """The command that sets a power limit by hand."""
-    watts = f"{before_mw / 1000:.3f}".rstrip("0").rstrip(".")
-    return f"sudo nvidia-smi -i {uuid} -pl {watts}"
+REFUSED_S = 600.0
 
 
 class LeaseStore:
@@ -147,6 +157,26 @@ class LeaseStore:
                 found.append(untrusted.decode(path.read_bytes(), LowLimit))
         return [low for low in found if low.boot_id == proc.boot_id() and self.read(low.uuid) is None]
 
+    def note_refused(self, uuid: str, code: int | None) -> None:
+        """Record, or clear, that the driver has refused to set this GPU's limit."""
+        path = self.directory / f"{uuid}.refused"
+        with contextlib.suppress(OSError):
+            if code is not None:
+                paths.private_dir(self.directory)
+                path.write_text(f"{code} {proc.boot_id()}")
+            else:
+                path.unlink(missing_ok=True)
+
+    def refused(self, uuid: str) -> int | None:
+        """The code of a refusal a short while ago, in this boot: permissions may change."""
+        path = self.directory / f"{uuid}.refused"
+        try:
+            code, boot = path.read_text().split()
+            recent = abs(time.time() - path.stat().st_mtime) < REFUSED_S
+            return int(code) if recent and boot == proc.boot_id() else None
+        except (OSError, ValueError):
+            return None
+
     def all(self) -> list[LeaseRecord]:
         return [lease for uuid in self.uuids() if (lease := self.read(uuid)) is not None]
 
@@ -203,7 +233,15 @@ def stale_leases(directory: Path | None = None) -> tuple[LeaseRecord, ...]:
 
 
 def new_record(
-    uuid: str, epoch: int, before_mw: int, ours_mw: tuple[int, ...], job: str, clocks_mhz: int | None = None
+    uuid: str,
+    epoch: int,
+    before_mw: int,
+    ours_mw: tuple[int, ...],
+    job: str,
+    clocks_mhz: int | None = None,
+    *,
+    maker: str = "nvidia",
+    address: str = "",
 ) -> LeaseRecord:
     """A lease owned by this process."""
     pid, parent = os.getpid(), os.getppid()
@@ -222,4 +260,128 @@ def new_record(
         owner_pid=parent if owner_start is not None else 0,
         owner_start=owner_start or 0,
         pidns=proc.pid_namespace(),
+        maker=maker,
+        address=address,
     )
+
+
+LEAVING_S = 0.5
+"""An agent that has lost its supervisor restores and exits within this, unless it hangs."""
+DYING_S = 1.0
+"""A killed process is gone within this, unless it is stuck in the driver."""
+
+
+@dataclass(eq=False)
+class BoardLease:
+    """One GPU's lock and lease in this process. `say` takes lines for the log."""
+
+    store: LeaseStore | None
+    uuid: str
+    job: str
+    say: Callable[[str], None]
+    maker: str = "nvidia"
+    address: str = ""
+
+    def __post_init__(self) -> None:
+        self.record: LeaseRecord | None = None
+        """The limit set by us, or by a dead agent that we took over from; None: none."""
+        self._lock: int | None = None
+
+    def on_disk(self) -> LeaseRecord | None:
+        """The lease of this boot, whoever owns it; one from an earlier boot no longer applies."""
+        lease = self.store.read(self.uuid) if self.store else None
+        return lease if lease is not None and lease.boot_id == proc.boot_id() else None
+
+    def inherited(self) -> bool:
+        """Whether the lease is still that of the dead agent it was taken over from."""
+        return self.record is not None and self.record.agent_pid != os.getpid()
+
+    def take(self) -> bool:
+        """Take the GPU's lock, and with it the lease of a dead owner; False while another agent holds it.
+
+        Raises OSError if no lock can be kept, or if the lease on disk is no longer ours.
+        """
+        if self.store is None:
+            return True
+        if self.store.damaged(self.uuid):
+            raise OSError(f"{self.store.path(self.uuid)} cannot be read; {DAMAGED}")
+        if self._lock is None:
+            self._lock = self.store.lock(self.uuid)
+            if self._lock is None:
+                self._lock = self._lock_of_an_orphan(self.store)
+            if self._lock is None:
+                return False
+            self.record = self.on_disk()
+        elif self.record is not None:
+            found = self.store.read(self.uuid)
+            if found is None or found.epoch != self.record.epoch:
+                raise OSError("the lease is not ours any more")
+        return True
+
+    def holder(self) -> str:
+        """Who holds this GPU's limit instead of us, as text."""
+        lease = self.on_disk()
+        if lease is None:
+            return "another carbontui job holds this GPU's limit"
+        if is_orphaned(lease):
+            return f"an agent of job {lease.job} hangs in the driver (pid {lease.agent_pid}) and holds this GPU's limit"
+        return f"job {lease.job} holds this GPU's limit"
+
+    def _lock_of_an_orphan(self, store: LeaseStore) -> int | None:
+        """The lock of an agent that outlived its supervisor, once that agent has exited or has been killed.
+
+        That agent will never restore the limit by itself: it is stopped, or hangs in the driver.
+        """
+        lease = self.on_disk()
+        if lease is None or lease.agent_pid == os.getpid() or not is_orphaned(lease):
+            return None
+        lock = self._lock_within(store, LEAVING_S)
+        if lock is None and proc.same_process(lease.agent_pid, lease.agent_start):
+            self.say(f"{self.uuid}: the agent of job {lease.job} (pid {lease.agent_pid}) has no supervisor: killed")
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(lease.agent_pid, signal.SIGKILL)
+            lock = self._lock_within(store, DYING_S)
+        return lock
+
+    def _lock_within(self, store: LeaseStore, seconds: float) -> int | None:
+        until = time.monotonic() + seconds
+        while (lock := store.lock(self.uuid)) is None and time.monotonic() < until:
+            time.sleep(0.01)
+        return lock
+
+    def write(self, before_mw: int, ours_mw: tuple[int, ...], clocks_mhz: int | None = None) -> None:
+        """Record on disk which limits may be in force from now on. Raises OSError; then nothing may be set."""
+        epoch = 1
+        if self.record is not None:
+            epoch = self.record.epoch + self.inherited()
+        names = {"maker": self.maker, "address": self.address}
+        lease = new_record(self.uuid, epoch, before_mw, ours_mw, self.job, clocks_mhz, **names)
+        if self.store is not None:
+            self.store.write(lease)
+        self.record = lease
+
+    def end(self) -> None:
+        """Our limit is gone: forget the lease and free the lock."""
+        if self._lock is not None:
+            self.drop()
+        self.let_go()
+
+    def drop(self) -> None:
+        """Remove the lease from disk; if that fails, the next agent finds a limit that is already restored."""
+        try:
+            if self.store is not None:
+                self.store.drop(self.uuid)
+        except OSError as error:
+            self.say(f"{self.uuid}: its lease cannot be removed ({error})")
+
+    def let_go_unless_in_force(self) -> None:
+        """Free the lock unless a limit of ours is in force."""
+        if self.record is None:
+            self.let_go()
+
+    def let_go(self) -> None:
+        """Free the lock; the lease on disk stays."""
+        self.record = None
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None

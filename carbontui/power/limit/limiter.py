@@ -1,6 +1,6 @@
 """GPU limits: the power limit first, a clock lock where that does not work; verified by effect, always restored.
 
-Chooses between the actuators (`power_limit`, `clocks`), takes a GPU's lock and lease before setting anything, and
+Chooses between the actuators (a board's limit, `clocks`), takes a GPU's lock and lease before setting anything, and
 restores it: when the wish ends, when this agent exits, and after an agent that died.
 """
 
@@ -11,10 +11,9 @@ from dataclasses import KW_ONLY, dataclass
 
 from carbontui.power.backends import codes
 from carbontui.power.backends.base import Backend, DeviceError, DeviceInfo, Look
-from carbontui.power.limit import clocks, power_limit
-from carbontui.power.limit.board import CODES, BoardLease, BoardLimit
-from carbontui.power.limit.leases import LeaseStore, is_stale
-from carbontui.power.limit.power_limit import Ineffective
+from carbontui.power.limit import clocks
+from carbontui.power.limit.board import CODES, BoardLimit, Ineffective, no_range, span
+from carbontui.power.limit.leases import BoardLease, LeaseStore, is_stale
 from carbontui.power.messages import Capability, Outcome
 from carbontui.system import proc
 
@@ -52,7 +51,7 @@ class Limiter:
         if info.uuid in self.boards:
             self.boards[info.uuid].info = info
             return
-        board = BoardLimit(info, self.backend, self._board_lease(info.uuid), self.say, self.tell)
+        board = BoardLimit(info, self.backend, self._board_lease(info), self.say, self.tell)
         self.boards[info.uuid] = board
         try:
             current: int | None = self.backend.limit_mw(info.uuid)
@@ -64,30 +63,33 @@ class Limiter:
         lease = board.lease.on_disk()
         board.found_mw = board.start_mw = current if lease is None else lease.before_mw
         asking = not self.monitor or self.probing
+        why = no_range(info)
         if info.mig:
             board.cap = Capability("not_supported", "MIG slices share this board and its limit")
-        elif (info.limit_min_mw is None or current is None) and info.clock_max_mhz and asking:
-            clocks.switch_to(board, "no power limit here", Capability("not_supported", power_limit.NO_RANGE))
-        elif info.limit_min_mw is None or info.limit_max_mw is None:
-            board.cap = Capability("not_supported", power_limit.NO_RANGE)
+        elif (why or current is None) and info.clock_max_mhz and asking:
+            why = why or "its power limit cannot be read"
+            clocks.switch_to(board, why, Capability("not_supported", why))
+        elif why:
+            board.cap = Capability("not_supported", why)
         elif not asking:
             board.cap = Capability("not_supported", "limits are switched off for this job (--no-cap)")
 
-    def probe(self, uuid: str) -> None:
-        """Probe the driver by writing back the limit in force, which changes nothing: only on a GPU of the child."""
+    def probe(self, uuid: str, *, write: bool = True) -> None:
+        """Whether limits can be set: by whose permission we have, or, with `write`, by writing back the limit in force,
+        which changes nothing. Only on a GPU of the child."""
         board = self.boards[uuid]
         if board.cap.support == "unknown" and board.lease.record is None and not board.because:
-            board.cap = self._probe(board)
+            board.cap = self._probe(board, write)
             if board.cap.support == "not_supported" and board.info.clock_max_mhz:
                 clocks.switch_to(board, "its power limit cannot be set", board.cap)
 
-    def _probe(self, board: BoardLimit) -> Capability:
+    def _probe(self, board: BoardLimit, write: bool) -> Capability:
         uuid = board.info.uuid
         try:
             if not board.lease.take():
                 # its owner has the same permissions as we do, and sets it
                 holder = board.lease.holder()
-                board.passing = Capability("yes", f"{power_limit.span(board.info)}; {holder}")
+                board.passing = Capability("yes", f"{span(board.info)}; {holder}")
                 return Capability("unknown", holder)
         except OSError as error:
             fix = (
@@ -98,17 +100,31 @@ class Limiter:
             )
             return Capability("unknown", board.passing.why)
         try:
-            if self.store is not None:
+            if self.store is not None and write:
                 self.backend.set_limit_mw(uuid, self.backend.limit_mw(uuid))
+                self.store.note_refused(uuid, None)
         except DeviceError as error:
-            return board.refusal(error)
+            return self._refused(board, error)
         finally:
             board.lease.let_go()
-        through = self.backend.through
-        return Capability("yes", power_limit.span(board.info) + (f"; through {through}" if through else ""))
+        through = self.backend.through if write else self.backend.setter(uuid)
+        before = None if write or self.store is None or through else self.store.refused(uuid)
+        if through is None or before is not None:
+            return board.refusal(DeviceError(codes.NO_PERMISSION if before is None else before, "refused before"))
+        found = Capability("yes", span(board.info) + (f"; through {through}" if through else ""))
+        if write or self.store is None:
+            return found
+        board.passing = found
+        return Capability("unknown", "not tried yet")
 
-    def _board_lease(self, uuid: str) -> BoardLease:
-        return BoardLease(self.store, uuid, self.job, self.say)
+    def _refused(self, board: BoardLimit, error: DeviceError, watts: float | None = None) -> Capability:
+        """What a refusal means; one that lasts is noted for those who look without writing."""
+        if self.store is not None and error.code in (codes.NO_PERMISSION, codes.NOT_SUPPORTED):
+            self.store.note_refused(board.info.uuid, error.code)
+        return board.refusal(error, watts)
+
+    def _board_lease(self, info: DeviceInfo) -> BoardLease:
+        return BoardLease(self.store, info.uuid, self.job, self.say, info.maker, info.address)
 
     def active(self) -> tuple[str, ...]:
         """GPUs on which a limit of ours is in force."""
@@ -164,9 +180,9 @@ class Limiter:
         if board.because:
             return self._by_clocks(board, watts, power_w, now_s)
         try:
-            return power_limit.apply(board, watts, allow_raise=allow_raise, power_w=power_w, now_s=now_s)
+            return board.set_limit(watts, allow_raise=allow_raise, power_w=power_w, now_s=now_s)
         except DeviceError as error:
-            refused, code = board.refusal(error, watts), CODES.get(error.code, "error")
+            refused, code = self._refused(board, error, watts), CODES.get(error.code, "error")
         back = self.release(board.info.uuid)
         if back.ok and code in ("no_permission", "not_supported"):
             outcome = self._switch_to_clocks(board, "its power limit cannot be set", refused, watts, power_w, now_s)
@@ -221,7 +237,7 @@ class Limiter:
             board.lease.let_go()
             return board.outcome(True, "kept", "no limit of ours is in force")
         try:
-            outcome = clocks.lift(board) if lease.clocks_mhz is not None else power_limit.restore(board)
+            outcome = clocks.lift(board) if lease.clocks_mhz is not None else board.restore_limit()
         except DeviceError as error:
             fix = "" if error.code == codes.GPU_IS_LOST else lease.fix
             repair = f"run: {fix}" if fix else "a reset of the GPU or a reboot does that"
@@ -250,7 +266,7 @@ class Limiter:
         for lease in self.store.all():
             uuid = lease.uuid
             if lease.boot_id != proc.boot_id():
-                self._board_lease(uuid).drop()
+                self.store.drop(uuid)
                 continue
             if uuid in keep or not is_stale(lease, self.store):
                 continue
@@ -276,7 +292,7 @@ class Limiter:
         board.passing, board.notice = None, ""
         record = board.lease.record
         try:
-            if record is not None and record.clocks_mhz is None and power_limit.is_before(board):
+            if record is not None and record.clocks_mhz is None and board.is_before():
                 board.forget()
             elif record is not None and record.clocks_mhz is not None:
                 clocks.lift(board)
@@ -292,7 +308,7 @@ class Limiter:
         board.sm_mhz, board.module = look.sm_mhz, look.kind == "module"
         if board.steering is not None:
             return self._steer(board, look, now_s)
-        found = power_limit.judge(board, look, now_s)
+        found = board.judge(look, now_s)
         return self._no_effect(board, found, now_s) if isinstance(found, Ineffective) else found
 
     def _no_effect(self, board: BoardLimit, ineffective: Ineffective, now_s: float) -> Outcome:

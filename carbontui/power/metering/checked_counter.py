@@ -5,6 +5,11 @@ from them by more than a quarter is wrong, be it by a factor, because it stands 
 what was counted from power meanwhile. Momentary readings prove less: a sensor that is on for 25 of each 100 ms may
 overstate bursts up to six times. They may confirm a counter; where they contradict it, nobody can say which is right,
 unless the counter shows a tenth of them, or less: then it counts another unit.
+
+Of AMD's watts nobody says over which time they are taken. They are read at irregular moments, so that no load is in
+step with them: their mean is right, and how far it can be off by chance shrinks with the number of readings. They
+confirm or refute a counter once that is less than what it may differ by: a minute of an even load, five of a bursty
+one.
 """
 
 from __future__ import annotations
@@ -81,24 +86,32 @@ class CheckedCounter(Struct):
         self.counter_j += counter_j
         self.power_j += power_j
         self.low_w, self.high_w = min(self.low_w, watts), max(self.high_w, watts)
-        self.blind_s2 += max(0.0, dt_s - BLIND_S) ** 2
+        self.blind_s2 += max(0.0, dt_s - (0.0 if sample.kind == "unspecified" else BLIND_S)) ** 2
         wrong = self.trust != "doubted" and self._wrong(sample.kind)
         if wrong:
             self.owed_j += (self.power_j - power_j) - (self.counter_j - counter_j)
             self.trust = "doubted"
             self.interrupted()
-        elif self.seconds >= (AGAIN_S if self.trust == "believed" and sample.kind == "avg1s" else MINUTE_S):
+        elif self._is_told(sample.kind):
             agrees = self._agrees(sample.kind)
             self.trust = "believed" if agrees else "doubted" if self.doubted else "disputed"
             self.interrupted()
         return wrong
 
     def _wrong(self, kind: PowerKind | None) -> bool:
-        if kind != "avg1s":
-            return self.seconds >= UNIT_S and self.counter_j < TENTH * self.power_j
         over = abs(self.counter_j - self.power_j) - AGREES * self.power_j
+        if kind != "avg1s":
+            unit = self.seconds >= UNIT_S and self.counter_j < TENTH * self.power_j
+            return unit or (kind == "unspecified" and self.seconds >= MINUTE_S and over > self._slack_j())
         due = self.seconds >= (AGAIN_S if self.trust == "believed" else MINUTE_S)
         return over > LAG_S * self.high_w or (due and over > self._slack_j())
+
+    def _is_told(self, kind: PowerKind | None) -> bool:
+        """Whether the comparison has lasted long enough to end."""
+        if kind == "unspecified":
+            over = abs(self.counter_j - self.power_j) > AGREES * self.power_j
+            return self.seconds >= MINUTE_S and not over and self._slack_j() <= AGREES * self.power_j
+        return self.seconds >= (AGAIN_S if self.trust == "believed" and kind == "avg1s" else MINUTE_S)
 
     def _agrees(self, kind: PowerKind | None) -> bool:
         least = TENTH if kind == "module" else 1.0 - AGREES  # a module's watts include its CPU

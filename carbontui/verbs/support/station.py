@@ -107,7 +107,7 @@ class StationWatch:
             watts = host.cpu_w + (host.dram_w or 0.0)
             found.append(("host", f"{figures.watts(watts)} CPU and memory, {host.how} ({host.source})", True))
         if not self._readings.devices:
-            found.insert(0, ("boards", "no NVIDIA GPU answers", True))
+            found.insert(0, ("boards", "no GPU answers", True))
         return tuple(found)
 
     def _run(self) -> None:

@@ -30,10 +30,12 @@ def agent_of(spec: Options, clock: Clock) -> AgentHandle:
     local = AgentHandle(
         simulated=simulated, declared=spec.declared, log=say, cwd=Path(spec.dir), job=spec.job, monitor=monitor
     )
-    if spec.nodes is None or not spec.nodes.others:
-        return local
-    others = tuple(_on_node(name, spec.nodes, spec, monitor) for name in spec.nodes.others)
-    return Agents(local if spec.nodes.own else None, spec.nodes.own, others)
+    agent: AgentHandle = local
+    if spec.nodes is not None and spec.nodes.others:
+        others = tuple(_on_node(name, spec.nodes, spec, monitor) for name in spec.nodes.others)
+        agent = Agents(local if spec.nodes.own else None, spec.nodes.own, others)
+    agent.change(probe=False)  # until a cap is wanted
+    return agent
 
 
 def _on_node(name: str, nodes: Nodes, spec: Options, monitor: bool) -> NodeHandle:

@@ -212,6 +212,8 @@ class Requests:
         if cmd.verb == "cap":
             if not self.look().readings.mono_s:
                 await self.ticks.until(lambda: self.look().readings.mono_s or None, ACK_WAIT_S)  # the first is due
+            if self.door.state.spec.probe:
+                self.agent.change(probe=True)
             await self.agent.refresh(SAMPLE_WAIT_S)  # judged by the limits of now: another program may have set one
         seen = self.look()
         reply = self.door.take(Command(cmd, by, seen))

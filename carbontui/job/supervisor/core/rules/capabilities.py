@@ -31,6 +31,13 @@ def freeze_why(state: JobState, inputs: Inputs) -> Statement | None:
     return sigstop_refusal(inputs.devices) if inputs.guarded else statement("keeper_gone_to_thaw")
 
 
+def wants_caps(state: JobState) -> bool:
+    """Whether a cap is asked for, by whomever, or planned: then whether one can be set may be found out by a write."""
+    plan = state.plan
+    planned = plan is not None and any(plan.table[name].kind == "cap" for name in set(plan.names) if name in plan.table)
+    return state.spec.cap and state.spec.probe and (state.asked.limit_w is not None or planned)
+
+
 def why_no_cap(state: JobState, inputs: Inputs, watts: float) -> Statement | None:
     """Why a cap of `watts` per GPU cannot be set; None when it can."""
     if not state.spec.cap:
@@ -51,7 +58,8 @@ def why_no_cap(state: JobState, inputs: Inputs, watts: float) -> Statement | Non
         if high is not None and watts > high and not state.spec.allow_raise:
             default = reading.limit_default_w
             if default is not None and default > high:
-                return statement("cap_above_lowered", watts=watts, found=high, default=default, uuid=reading.uuid)
+                name = {"maker": reading.maker, "board": reading.address or reading.uuid}
+                return statement("cap_above_lowered", watts=watts, start=high, default=default, **name)
             return statement("cap_above_found", watts=watts, found=high)
     return None
 

@@ -53,6 +53,7 @@ def notices(state: JobState, inputs: Inputs, ours: Iterable[Statement]) -> list[
     found += [*ours, *(written(line) for line in inputs.readings.notices if line)]
     if state.plan_fault is not None:
         found.append(state.plan_fault)
+    found += condition_notices(inputs.devices)
     several = len(inputs.readings.devices) > 1
     label = {reading.uuid: reading.label for reading in inputs.readings.devices if several}
     shared = {reading.uuid for reading in inputs.devices if reading.foreign_pids}
@@ -61,6 +62,27 @@ def notices(state: JobState, inputs: Inputs, ours: Iterable[Statement]) -> list[
             continue
         board = label.get(outcome.uuid)
         found.append(statement("of_board", board=board, text=outcome.text) if board else written(outcome.text))
+    return found
+
+
+TROUBLE = 0x8 | 0x20 | 0x40 | 0x80
+"""Clock-event reasons that are no setting: hardware slowdown, heat, power brake."""
+
+
+def condition_notices(devices: Sequence[Reading]) -> list[Statement]:
+    """What boards, driver and platform do on their own: other limits, heat, errors."""
+    found = []
+    for reading in devices:
+        board = reading.label
+        if reading.enforced_w is not None and reading.limit_w is not None:
+            found.append(statement("board_held", board=board, held=reading.enforced_w, limit=reading.limit_w))
+        if (reading.reasons or 0) & TROUBLE:
+            found.append(statement("board_slowed", board=board, reasons=(reading.reasons or 0) & TROUBLE))
+        if reading.smoothing:
+            found.append(statement("board_smooths", board=board))
+        for event in reading.events[-1:]:
+            facts = {"board": board, "number": event.number, "at_s": event.wall_s}
+            found.append(statement("board_xid", **facts) if event.kind == "xid" else statement("board_ecc", **facts))
     return found
 
 

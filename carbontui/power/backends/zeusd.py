@@ -1,8 +1,9 @@
 """Client of zeusd, which sets limits and clocks for users without root, over HTTP on a Unix socket.
 
-Written from its documentation only (https://ml.energy/zeus/zeusd/, zeusd 0.5) and tested against a stand-in. zeusd
-restores nothing and does not check whose board it is: our lease keeps the original limit, and our agent restores it
-and leaves boards alone that others use.
+Written from its documentation (https://ml.energy/zeus/zeusd/, zeusd 0.5), compared with its routes at ml-energy/zeus
+75a8b93 and tested against a stand-in. It reads nothing for us: what it can read every user may. zeusd restores nothing
+and does not check whose board it is: our lease keeps the original limit, and our agent restores it and leaves boards
+alone that others use.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from urllib.parse import urlencode
 
 from carbontui.power.backends import codes
 from carbontui.power.backends.base import DeviceError, DeviceInfo
-from carbontui.power.capd.wire import connect
+from carbontui.system.local_socket import connect
 
 SOCKETS = (Path("/run/zeusd/zeusd.sock"), Path("/var/run/zeusd.sock"))
 """Where it listens unless ZEUSD_SOCK_PATH says otherwise."""
@@ -35,11 +36,12 @@ class _Connection(http.client.HTTPConnection):
 
 
 class Zeusd:
-    """One zeusd. Boards are numbered as by the driver."""
+    """One zeusd. A board is told by its PCI address, or in older ones by the driver's number and name."""
 
-    def __init__(self, path: Path, names: dict[int, str]) -> None:
+    def __init__(self, path: Path, names: dict[int, str], addresses: dict[int, str]) -> None:
         self._path = path
         self._names = names
+        self._addresses = {place: _pci(text) for place, text in addresses.items()}
 
     def set_limit_mw(self, info: DeviceInfo, milliwatts: int) -> None:
         """Raises DeviceError."""
@@ -47,15 +49,23 @@ class Zeusd:
 
     def lock_clocks(self, info: DeviceInfo, mhz: int | None) -> None:
         """Raises DeviceError."""
-        if mhz is None:
-            self._post("reset_gpu_locked_clocks", info)
+        if mhz is None:  # AMD has no reset of one clock alone
+            self._post("reset_locked_clocks" if info.maker == "amd" else "reset_gpu_locked_clocks", info)
         else:
             self._post("set_gpu_locked_clocks", info, min_clock_mhz=0, max_clock_mhz=mhz)
 
-    def _post(self, what: str, info: DeviceInfo, **values: int) -> None:
-        if self._names.get(info.index) not in (info.name, ""):
+    def _number(self, info: DeviceInfo) -> int:
+        """Raises DeviceError."""
+        wanted = _pci(info.pci)
+        at = [place for place, address in self._addresses.items() if wanted and address == wanted]
+        if len(at) == 1:
+            return at[0]
+        if (any(self._addresses.values()) and wanted) or self._names.get(info.index) not in (info.name, ""):
             raise DeviceError(codes.NO_PERMISSION, f"zeusd knows GPU {info.index} as another board")
-        query = urlencode({"gpu_ids": info.index, **values, "block": "true"})
+        return info.index
+
+    def _post(self, what: str, info: DeviceInfo, **values: int) -> None:
+        query = urlencode({"gpu_ids": self._number(info), **values, "block": "true"})
         try:
             status, body = _ask(self._path, "POST", f"/gpu/{what}?{query}")
         except (OSError, http.client.HTTPException) as error:
@@ -63,6 +73,14 @@ class Zeusd:
         if status != 200:
             text = "".join(letter for letter in body.decode(errors="replace")[:200] if letter.isprintable())
             raise DeviceError(CODES.get(status, codes.UNKNOWN), f"zeusd refuses ({status}): {text}")
+
+
+def _pci(address: str) -> tuple[int, ...]:
+    """Domain, bus and device, however many digits they are written with; () for none."""
+    try:
+        return tuple(int(part, 16) for part in address.partition(".")[0].split(":"))
+    except ValueError:
+        return ()
 
 
 def find() -> Zeusd | None:
@@ -75,12 +93,13 @@ def find() -> Zeusd | None:
             groups = told.get("enabled_api_groups")
             # older ones number their boards and have no groups
             names = {int(gpu["id"]): str(gpu["name"]) for gpu in told.get("gpus", ())}
+            addresses = {int(gpu["id"]): str(gpu.get("pci_address", "")) for gpu in told.get("gpus", ())}
             names = names or dict.fromkeys(map(int, told.get("gpu_ids", ())), "")
         except (OSError, ValueError, KeyError, TypeError, AttributeError, http.client.HTTPException):
             continue
         barred = bool(told.get("auth_required")) and not os.environ.get("ZEUSD_TOKEN")
         if names and not barred and (groups is None or "gpu-control" in groups):
-            return Zeusd(path, names)
+            return Zeusd(path, names, addresses)
     return None
 
 
