@@ -96,6 +96,7 @@ def _account(story: RunStory) -> str:
         ("waiting with the model in memory", split.parked_g),
         ("unloading", split.unloaded_g),
         ("power caps", split.capped_g),
+        ("grid events", split.event_g),
         ("starting, switching and the rest", split.rest_g),
     ]
     told = [

@@ -21,6 +21,8 @@ REASONS: Table = {
     "capped_to_last": "capped at {watts:g} W per GPU to stay within its budget",
     "site_held": "held: the site budget of {cap_w:watts} has no room for it now",
     "site_capped": "capped at {watts:g} W per GPU by the site budget of {cap_w:watts}",
+    "event_held": "held for the grid event {event}{until_s:until}",
+    "event_capped": "capped at {watts:g} W per GPU for the grid event {event}{until_s:until}",
     # measuring
     "measuring": "measuring {level}",
     "rehearsing": "rehearsing an unload: {phase}",

@@ -130,6 +130,9 @@ def test_the_bands_hold_the_truth_in_four_of_five_runs():
         doubt = Doubt(lambda at: spread, error / 2, error)
         found = split_avoided(cells(*hours), spans(*hours), [], intensity_of(booked, None), **told, doubt=doubt)
         for part, half in found.halves._asdict().items():
+            if part == "event_g":
+                assert half == 0, "no grid event asked for anything"
+                continue
             inside[part] += abs(getattr(found, part) - getattr(truth, part)) <= half
     assert all(0.74 <= count / runs <= 0.86 for count in inside.values()), inside
 
