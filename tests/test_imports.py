@@ -106,6 +106,7 @@ FILES = {
         "situation",
         "spec",
         "spool",
+        "surroundings",
         "stopping",
         "store",
     )
