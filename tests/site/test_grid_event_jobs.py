@@ -69,8 +69,8 @@ def test_jobs_give_the_watts_that_are_asked_for_and_get_them_back(
     if "GRID_EVENT_JOBS" in os.environ:
         print(json.dumps(found, indent=1), [job.steps() for job in jobs])
     report = json.loads(house.cli("report", jobs[0].id, "--json", check=True).stdout)
-    assert report["avoided_split"] is None or report["avoided_split"]["event_g"] > 0
-    by_state = {part["state"]: part["seconds"] for part in report["by_state"]}
+    assert report["split"] is None or report["split"]["event_g"] > 0
+    by_state = {part["name"]: part["seconds"] for part in report["by_state"]}
     assert by_state["event"] == pytest.approx(LASTS_S, abs=10)
     lines = house.cli("site", "--receipt", "dr1", check=True).stdout
     assert "steps lost 0" in lines and found["sha256"] in lines

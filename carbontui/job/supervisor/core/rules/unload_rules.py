@@ -236,7 +236,8 @@ def machine_ends(state: JobState, inputs: Inputs) -> Chosen | None:
     ends_s, leader = inputs.machine_ends_s, inputs.leader
     if ends_s is None or inputs.now_s > ends_s + OUTLIVED_S:
         return None
-    if inputs.child.state == "running" and (leader is None or not leader.can_unload):
+    leaving = state.decision.level.kind == "unload"  # on its way out it has no rank any more
+    if inputs.child.state == "running" and not (leaving if leader is None else leader.can_unload):
         return None
     until_s = ends_s + OUTLIVED_S
     return Chosen(levels.UNLOAD, Why("plan", statement("machine_ends", ends_s=ends_s)), "plan", until_s)
