@@ -70,7 +70,7 @@ def rows_of(jobs: Iterable[store.Job], begin_s: float, end_s: float, unread: lis
     Jobs whose journals were written since it began and cannot be read are added to `unread`."""
     found = []
     for job in sorted(jobs, key=lambda one: one.id):
-        if job.foreign:
+        if job.foreign or job.started_s >= end_s:
             continue
         try:
             options = spec.load(job.dir)

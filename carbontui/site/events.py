@@ -122,8 +122,8 @@ def parse(data: bytes, now_s: float, by: str) -> GridEvent:
         raise EventError(f"it is in the past: it ended at {units.iso(end_s)}")
     if start_s > now_s + EARLIEST_S:
         raise EventError(f"start is {asked.start}, more than a year ahead")
-    return GridEvent(
-        id=asked.id, start_s=start_s, end_s=end_s, within_s=asked.within_s, ramp_s=asked.ramp_s,
+    return GridEvent(  # one that has begun elsewhere begins here when it is told
+        id=asked.id, start_s=max(start_s, now_s), end_s=end_s, within_s=asked.within_s, ramp_s=asked.ramp_s,
         shed_w=asked.shed_w, target_w=asked.target_w, by=by, taken_s=now_s,
     )  # fmt: skip
 

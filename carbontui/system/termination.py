@@ -7,9 +7,9 @@ before at least. No proxy is asked: the address is the machine's own.
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ MOST_B = 1 << 20
 ENDS = frozenset({"Preempt", "Terminate"})
 
 
-def service(provider: str | None, environment: Mapping[str, str]) -> tuple[str, str] | None:
+def service(provider: str | None, environment: Mapping[str, str] = os.environ) -> tuple[str, str] | None:
     """The provider and the address of its metadata service; None on a machine of none."""
     name, _, base = environment.get(OVERRIDE, "").partition("=")
     if name in BASES and base:
@@ -37,32 +37,32 @@ def service(provider: str | None, environment: Mapping[str, str]) -> tuple[str, 
 
 
 def ends_s(provider: str, base: str, now_s: float) -> float | None:
-    """Epoch seconds of the machine's end; None without a notice. Raises OSError or ValueError if nobody answers so."""
+    """Epoch seconds of the machine's end; None without a notice. Raises OSError if nobody answers so."""
     try:
-        found = {"aws": _aws, "google": _google, "azure": _azure}[provider](base, now_s)
+        found = {"aws": _aws, "google": _google, "azure": _azure}[provider](base)
     except urllib.error.HTTPError as error:
         if error.code == 404:
             return None
         raise
+    except (http.client.HTTPException, ValueError, KeyError, AttributeError, TypeError) as error:
+        raise OSError(f"{base} does not answer as {provider} does: {error}") from None
     return now_s + GRACE_S[provider] if found == 0.0 else found
 
 
-def _aws(base: str, now_s: float) -> float | None:
+def _aws(base: str) -> float | None:
     token = _ask(f"{base}/latest/api/token", {"X-aws-ec2-metadata-token-ttl-seconds": "60"}, "PUT")
     headers = {"X-aws-ec2-metadata-token": token.strip()}
     action: Any = json.loads(_ask(f"{base}/latest/meta-data/spot/instance-action", headers))
-    if not isinstance(action, dict):
-        raise ValueError("instance-action is no object")
     # "stop" and "hibernate" end the training as well
     return units.from_iso(str(action["time"])) if "time" in action else 0.0
 
 
-def _google(base: str, now_s: float) -> float | None:
+def _google(base: str) -> float | None:
     said = _ask(f"{base}/computeMetadata/v1/instance/preempted", {"Metadata-Flavor": "Google"})
     return 0.0 if said.strip().upper() == "TRUE" else None
 
 
-def _azure(base: str, now_s: float) -> float | None:
+def _azure(base: str) -> float | None:
     headers = {"Metadata": "true"}
     told: Any = json.loads(_ask(f"{base}/metadata/scheduledevents?api-version=2020-07-01", headers))
     events = [one for one in told.get("Events", ()) if one.get("EventType") in ENDS]
@@ -84,15 +84,3 @@ def _ask(url: str, headers: Mapping[str, str], method: str = "GET") -> str:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(request, timeout=ANSWER_S) as answer:
         return str(answer.read(MOST_B).decode("utf-8", "replace"))
-
-
-def look(provider: str, base: str) -> float | None:
-    """`ends_s` as of now; None also while the service does not answer."""
-    try:
-        return ends_s(provider, base, time.time())
-    except (OSError, ValueError, KeyError, AttributeError, TypeError):
-        return None
-
-
-def here(provider: str | None) -> tuple[str, str] | None:
-    return service(provider, os.environ)

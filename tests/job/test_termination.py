@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import datetime, timezone
 from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -86,7 +86,11 @@ def test_a_notice_is_read_as_the_cloud_documents_it(cloud):
         assert termination.ends_s(cloud, base, now) is None
         handler.ends_s = now + 30
         assert termination.ends_s(cloud, base, now) == now + 30
-    assert termination.look(cloud, base) is None, "nobody answers"
+        handler.answer = lambda self, *_: Metadata.answer(self, "<html>")
+        with pytest.raises(OSError, match="does not answer as") if cloud != "google" else nullcontext():
+            assert termination.ends_s(cloud, base, now) is None
+    with pytest.raises(OSError):  # nobody answers
+        termination.ends_s(cloud, base, now)
 
 
 def test_a_machine_of_no_cloud_asks_nobody():

@@ -64,6 +64,11 @@ def test_a_malformed_event_is_refused_by_name(data, said):
     assert said in str(error.value) and "\n" not in str(error.value)
 
 
+def test_an_event_that_has_begun_elsewhere_begins_here_when_it_is_told():
+    begun = events.parse(asked(start=units.iso(NOW_S - 600), target_w=None), NOW_S, "me")
+    assert (begun.start_s, begun.end_s) == (NOW_S, NOW_S + 3000) and begun.state(NOW_S) == "active"
+
+
 def test_the_command_line_takes_cancels_and_refuses_events_in_one_line(house):
     file = house.root / "event.json"
     begin = time.time() + HOUR_S
@@ -190,7 +195,7 @@ def metered(tmp_path, monkeypatch):
     def write(name: str, *spans, steps=(), boards=1) -> None:
         folder = tmp_path / "jobs" / name
         folder.mkdir(parents=True, exist_ok=True)
-        record = {"job": name, "name": name, "socket": "s", "log": "l", "started": NOW_S, "argv": ["true"]}
+        record = {"job": name, "name": name, "socket": "s", "log": "l", "started": NOW_S - 30 * 86400, "argv": ["true"]}
         here = {"host": store.here().host, "boot": store.here().boot, "pids": {}}
         (folder / "job.json").write_text(json.dumps({**record, **here}))
         options = {"job": name, "name": name, "dir": str(folder), "cwd": "/", "log": "/l", "argv": ["true"]}

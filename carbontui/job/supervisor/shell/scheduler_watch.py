@@ -45,6 +45,8 @@ class SchedulerWatch:
 
 NOTICE_EVERY_S = 3.0
 """The shortest notice is 30 s; AWS asks to look every five."""
+UNANSWERED_S = 60.0
+"""Between two questions where nobody answers: a virtual machine of one's own may have the same maker as a cloud's."""
 
 
 class TerminationWatch:
@@ -52,7 +54,7 @@ class TerminationWatch:
 
     def __init__(self, *, replayed: bool) -> None:
         cloud = surroundings.cloud()
-        self._service = None if replayed else termination.here(cloud and cloud[0])
+        self._service = None if replayed else termination.service(cloud[0] if cloud else None)
         self._due_mono = 0.0
         self._task: asyncio.Task[None] | None = None
         self.ends_s: float | None = None
@@ -64,7 +66,12 @@ class TerminationWatch:
             self._task = asyncio.ensure_future(self._ask(*self._service))
 
     async def _ask(self, provider: str, base: str) -> None:
-        ends_s = await asyncio.to_thread(termination.look, provider, base)
+        try:
+            ends_s = await asyncio.to_thread(termination.ends_s, provider, base, time.time())
+        except OSError:
+            if self.ends_s is None:  # else the last one holds
+                self._due_mono = time.monotonic() + UNANSWERED_S
+            return
         # a notice without a time of its own begins when it is first seen
         if ends_s is None or self.ends_s is None or provider == "aws":
             self.ends_s = ends_s
