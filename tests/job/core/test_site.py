@@ -20,6 +20,7 @@ from carbontui.job.supervisor.core import commands
 from carbontui.job.supervisor.core.planning import answers, plan_request, site_plan
 from carbontui.job.supervisor.core.rules import control, site_claim
 from carbontui.job.supervisor.core.rules.observe import observe
+from carbontui.job.supervisor.core.state.forbidden import ForbiddenHours
 from carbontui.job.supervisor.core.state.override import Overrides
 from carbontui.job.supervisor.core.view import notices
 from carbontui.job.worker.process import solve_plan
@@ -228,6 +229,14 @@ def test_what_is_promised_to_an_event_leaves_time_for_the_deadline(slack_s, last
         assert lost_s * (1 - speed) <= slack_s - 59.0
     else:
         assert lost_s * (1 - 0.92) >= slack_s - 0.02 * 7200 - 61 or slack_s < 0
+
+
+def test_forbidden_hours_after_an_event_are_no_slack():
+    made = job_state(caps_hold=True, curve=CURVE, budget="14400s", site=of_event(event_of(3600)))
+    seen = inputs(boards=TWO, ranks=(rank(),))
+    assert site_claim.claim(made, seen).promised_w == 260.0
+    hours = (ForbiddenHours(NOW_S + 5000, NOW_S + 12100),)
+    assert site_claim.claim(replace(made, forbidden=hours), seen).promised_w == 1400.0
 
 
 def of_event(event: GridEvent, allowed_w: float = 1400.0, event_w: float | None = None) -> Share:

@@ -36,7 +36,6 @@ def claim(state: JobState, inputs: Inputs) -> Claim | None:
     given = 0.0 if state.site is None else state.site.allowed_w
     boost = state.override.current is not None and state.override.current.mode == "boost"
     left, deadline = state.progress.left_s, state.deadline_s
-    slack_s = None if left is None or deadline is None else deadline - inputs.now_s - left
     event = None if state.site is None else state.site.event
     drawn = [device.power_w for device in site_plan.here(state, inputs)]
     return Claim(
@@ -50,9 +49,9 @@ def claim(state: JobState, inputs: Inputs) -> Claim | None:
         # an increase already granted counts as held, even before it reaches the boards
         held_w=max(drawing, min(given, wants)),
         boost_s=0.0 if boost else None,
-        slack_s=slack_s,
+        slack_s=None if left is None or deadline is None else deadline - inputs.now_s - left,
         ahead=None if state.site is None else site_plan.ahead(state, inputs, boards),
-        promised_w=None if event is None else promised_w(state, inputs, boards, floor, slack_s, event),
+        promised_w=None if event is None else promised_w(state, inputs, boards, floor, event),
         expected_w=None if event is None else expected_w(state, inputs, boards, event),
         drawn_w=sum(watts for watts in drawn if watts is not None) if None not in drawn else None,
     )
@@ -63,19 +62,15 @@ SPARE_S, SPARE = 60.0, 0.02
 
 
 def promised_w(
-    state: JobState,
-    inputs: Inputs,
-    boards: site_plan.SiteBoards,
-    floor_w: float,
-    slack_s: float | None,
-    event: GridEvent,
+    state: JobState, inputs: Inputs, boards: site_plan.SiteBoards, floor_w: float, event: GridEvent
 ) -> float:
     """The least watts of its boards during a grid event that keep its deadline: what it would lose until the watts are
-    back must fit in its slack. Without a deadline it may be held at its floor."""
+    back must fit in its slack, forbidden hours left out. Without a deadline it may be held at its floor."""
+    work_s, deadline_s = state.progress.left_s, state.deadline_s
     left_s = event.over_s - max(inputs.now_s, event.start_s)
-    if slack_s is None or left_s <= 0:
+    if work_s is None or deadline_s is None or left_s <= 0:
         return floor_w
-    spare_s = slack_s - max(SPARE_S, SPARE * (state.progress.left_s or 0.0))
+    spare_s = deadline_s - finish.soonest_s(state, inputs.now_s, work_s) - max(SPARE_S, SPARE * work_s)
     if spare_s >= left_s:
         return floor_w
     known = sorted(
@@ -90,7 +85,7 @@ def promised_w(
         return known[0][0]
     for (low_w, low), (high_w, high) in itertools.pairwise([*known, (boards.full_w, 1.0)]):
         if low < needed <= high:
-            # speed rises ever more slowly with watts, so a straight line between two caps promises too little
+            # speed rises ever more slowly with watts: it lies above a straight line between two caps
             return low_w + (high_w - low_w) * (needed - low) / (high - low)
     return boards.full_w
 
