@@ -153,7 +153,7 @@ def under_event(claims: Sequence[Claim], cap_w: float) -> tuple[list[Claim], flo
     kept = [
         structs.replace(
             claim,
-            floor_w=max(claim.floor_w, claim.least_in_event_w),
+            floor_w=claim.least_in_event_w,
             least_w=min(claim.full_w, max(claim.least_w, claim.least_in_event_w)),
         )
         for claim in claims

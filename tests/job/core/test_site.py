@@ -11,6 +11,7 @@ from drawn import drawn, drawn_plan
 from hypothesis import given
 from hypothesis import strategies as st
 from states import CAP, FULL, NOW_S, PAUSE, board, inputs, job_state, plan_of, rank
+from states import decided as told
 
 from carbontui import protocol
 from carbontui.account.lived import as_booked
@@ -229,6 +230,14 @@ def test_what_is_promised_to_an_event_leaves_time_for_the_deadline(slack_s, last
         assert lost_s * (1 - speed) <= slack_s - 59.0
     else:
         assert lost_s * (1 - 0.92) >= slack_s - 0.02 * 7200 - 61 or slack_s < 0
+
+
+def test_a_board_that_is_still_warm_from_its_last_step_is_not_resumed_for_it():
+    """It was held and capped in turns, twice a second: warm, a pause seemed to save nothing."""
+    made = job_state(caps_hold=True, curve=CURVE, budget="14400s", site=of_event(event_of(3600)))
+    warm = replace(made, decision=told("paused", "pause"))
+    claims = [site_claim.claim(one, inputs(boards=TWO, ranks=(rank(),))) for one in (made, warm)]
+    assert [claim.promised_w for claim in claims] == [260.0, 260.0]
 
 
 def test_forbidden_hours_after_an_event_are_no_slack():

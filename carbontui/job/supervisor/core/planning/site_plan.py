@@ -210,14 +210,18 @@ def _least_w(state: JobState, devices: tuple[Reading, ...]) -> float:
 def _parked_w(state: JobState, inputs: Inputs, devices: tuple[Reading, ...]) -> float:
     """Paused with the model in memory: as measured, as read now if it is paused, else the most that any board is known
     to draw parked."""
-    known = machine.machine(state, inputs)
-    parked = known.parked_w * len(devices) / len(inputs.devices)
-    if not known.parked_measured:
-        parked = max(parked, PARKED_MOST_W * len(devices))
+    parked, measured = known_parked_w(state, inputs, devices)
     watts = [device.power_w for device in devices]
     if state.decision.state == "paused" and None not in watts:
-        parked = max(parked if known.parked_measured else 0.0, sum(w for w in watts if w is not None))
+        parked = max(parked if measured else 0.0, sum(w for w in watts if w is not None))
     return parked
+
+
+def known_parked_w(state: JobState, inputs: Inputs, devices: tuple[Reading, ...]) -> tuple[float, bool]:
+    """The same but for the reading of this moment; and whether it was measured."""
+    known = machine.machine(state, inputs)
+    parked = known.parked_w * len(devices) / len(inputs.devices)
+    return (parked if known.parked_measured else max(parked, PARKED_MOST_W * len(devices))), known.parked_measured
 
 
 def bound_w(state: JobState, devices: tuple[Reading, ...]) -> float:

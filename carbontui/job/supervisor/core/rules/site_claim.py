@@ -51,7 +51,7 @@ def claim(state: JobState, inputs: Inputs) -> Claim | None:
         boost_s=0.0 if boost else None,
         slack_s=None if left is None or deadline is None else deadline - inputs.now_s - left,
         ahead=None if state.site is None else site_plan.ahead(state, inputs, boards),
-        promised_w=None if event is None else promised_w(state, inputs, boards, floor, event),
+        promised_w=None if event is None else promised_w(state, inputs, boards, event),
         expected_w=None if event is None else expected_w(state, inputs, boards, event),
         drawn_w=sum(watts for watts in drawn if watts is not None) if None not in drawn else None,
     )
@@ -61,11 +61,15 @@ SPARE_S, SPARE = 60.0, 0.02
 """Slack that no event takes: at least these seconds, or this share of the work left."""
 
 
-def promised_w(
-    state: JobState, inputs: Inputs, boards: site_plan.SiteBoards, floor_w: float, event: GridEvent
-) -> float:
+def promised_w(state: JobState, inputs: Inputs, boards: site_plan.SiteBoards, event: GridEvent) -> float:
     """The least watts of its boards during a grid event that keep its deadline: what it would lose until the watts are
     back must fit in its slack, forbidden hours left out. Without a deadline it may be held at its floor."""
+    floor_w = boards.least_w
+    if inputs.child.state in ("waiting", "unloaded"):
+        floor_w = 0.0
+    elif can_pause(state, inputs):
+        # not by what is read now: a board that is still warm from its last step would be resumed at once
+        floor_w = min(floor_w, site_plan.known_parked_w(state, inputs, site_plan.here(state, inputs))[0])
     work_s, deadline_s = state.progress.left_s, state.deadline_s
     left_s = event.over_s - max(inputs.now_s, event.start_s)
     if work_s is None or deadline_s is None or left_s <= 0:
