@@ -39,6 +39,7 @@ def event(
         lines.append("  no job here has said yet what it can leave")
     elif watts is not None and can_shed_w < watts - 1.0:
         who = f": {', '.join(map(units.printable, tight))} would miss a deadline" if tight else ""
+        who = who or ": boards at rest or at their lowest limit draw the rest"
         lines.append(f"  only {figures.watts(can_shed_w)} of it can be shed{who}")
     else:
         lines.append(f"  all of it can be shed, of {figures.watts(can_shed_w)} at most")
