@@ -73,7 +73,7 @@ MORE = {
     "Machine and cluster": {
         "hook": "Install the hook into a Python environment, or remove it.",
         "capd": "Power limits for users without root.",
-        "site": "One power budget for all jobs of this machine.",
+        "site": "One power budget for all jobs here; grid events.",
         "fleet": "Start a cluster's jobs in clean hours, within a power budget.",
         "completion": "Print the script that completes verbs and jobs in your shell.",
         "serve": "The socket's protocol on stdin and stdout, for ssh.",

@@ -68,6 +68,7 @@ ReasonCode = Literal[
     "stop",  # a user stopped it
     "budget_stop",  # an energy, carbon or cost budget caps, pauses or stopped it
     "site",  # the machine's power budget leaves less than was decided, or nothing
+    "event",  # a grid event leaves less than was decided, or nothing
     "vanished",  # the child is gone and its exit status is unknown
 ]
 HeldBy = Literal["plan", "person", "site", "allowance", "forbidden", "calibration", "try", "end"]
@@ -446,6 +447,14 @@ class NodePower(Struct, frozen=True):
     power_w: float | None
 
 
+class GridEventStatus(Struct, frozen=True):
+    """A grid event that comes, or lasts until the watts are back."""
+
+    id: str
+    start: Time
+    end: Time
+
+
 class Status(Struct, frozen=True, kw_only=True):
     """The complete status of one job at `measured_at`; the body of `status --json` and of snapshot.json."""
 
@@ -501,6 +510,7 @@ class Status(Struct, frozen=True, kw_only=True):
     """Null while too few steps were timed."""
     per_hour: UnitEstimate | None = None
     allowances: tuple[AllowanceStatus, ...] = ()
+    grid_event: GridEventStatus | None = None
     intensity: Intensity | None = None
     forecast_errors: tuple[ForecastError, ...] = ()
     """Empty while too few forecasts have been judged."""

@@ -38,7 +38,7 @@ ROOMS = {
     "plan": set(),
     "account": {"protocol", "client"},  # the statistics of an estimate, which a training script uses as well
     "text": {"protocol"},
-    "reports": {"account", "job", "protocol", "grid", "text"},
+    "reports": {"account", "job", "site", "protocol", "grid", "text"},
     "link": {"protocol"},
     "protocol": set(),
     "config": {"paths"},
@@ -55,6 +55,7 @@ ROOMS = {
 
 PURE = {
     "carbontui.job.supervisor.core",
+    "carbontui.site.events",
     "carbontui.job.allowance",
     "carbontui.job.budget",
     "carbontui.job.child",
@@ -105,6 +106,7 @@ FILES = {
         "situation",
         "spec",
         "spool",
+        "surroundings",
         "stopping",
         "store",
     )

@@ -18,7 +18,14 @@ SWITCHING = "switching"
 AT_SPEED = frozenset({"starting", "running", "pausing"})
 """States that run-now has too, just as they were."""
 CAPPED = "throttled"
-HELD = frozenset({"paused", "unloaded", SWITCHING})
+EVENT, EVENT_HELD = "event", "event_held"
+"""Booked in place of "throttled" and of "paused" where a grid event is why."""
+HELD = frozenset({"paused", "unloaded", SWITCHING, EVENT_HELD})
+
+
+def as_booked(state: str, code: str) -> str:
+    """The name under which a state is booked whose reason has this code."""
+    return {CAPPED: EVENT, "paused": EVENT_HELD}.get(state, state) if code == "event" else state
 
 
 @dataclass
@@ -79,7 +86,7 @@ class Lived:
             return seconds
         if paused or state in HELD:
             self.held_s += seconds
-        elif state == CAPPED:
+        elif state in (CAPPED, EVENT):
             self.capped_s += seconds
             self.capped_steps += max(0, more)
             self.capped_work_s += work_s

@@ -7,6 +7,7 @@ Run-now does the same work at full speed from the start. Between it and what was
   counts as if it had been parked;
 - unloaded: what was not drawn because the boards were let go, against staying parked;
 - capped: the work done under a cap (or a duty cycle), at full speed, less what was really drawn for it;
+- event: what a grid event took: the same of the work done under its cap, less what was drawn while it held the job;
 - rest: starting, switching and reloading, and the watts at full speed of each moment beside their mean.
 
 Each is a difference of two of these lines, so they add up to the avoided grams whatever the numbers are. All are sums
@@ -25,11 +26,13 @@ from typing import NamedTuple
 
 from carbontui.account.accounts import BIN_S, split
 from carbontui.account.expected_end import BAND_SIGMAS, ERROR_MEMORY_S
+from carbontui.account.lived import EVENT, EVENT_HELD
 from carbontui.units import joules_to_kwh
 
-AT_WORK = frozenset({"running", "throttled", "pausing"})
+AT_WORK = frozenset({"running", "throttled", "pausing", EVENT})
 """States in which steps are made."""
 PARKED = frozenset({"paused", "waiting"})
+LEVERS = ("moved", "parked", "unloaded", "capped", "event")
 
 
 class EnergyBin(NamedTuple):
@@ -74,6 +77,7 @@ class Halves(NamedTuple):
     parked_g: float
     unloaded_g: float
     capped_g: float
+    event_g: float
     rest_g: float
     shifting_g: float
     avoided_g: float
@@ -81,7 +85,7 @@ class Halves(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Grams. The five parts add up to `avoided_g`, which is `run_now_g - emitted_g`. `halves` is None where no doubt
+    """Grams. The six parts add up to `avoided_g`, which is `run_now_g - emitted_g`. `halves` is None where no doubt
     was told."""
 
     run_now_g: float
@@ -90,6 +94,7 @@ class Split:
     parked_g: float
     unloaded_g: float
     capped_g: float
+    event_g: float
     rest_g: float
     halves: Halves | None = None
 
@@ -129,32 +134,41 @@ def split_avoided(
     parked_drawn = _sum(*(drawn.get(state, {}) for state in PARKED))
     away = drawn.get("unloaded", {})
     stayed = {} if parked_w is None else _kwh(parked_w, [span for span in spans if span.state == "unloaded"])
-    flat_capped = flat.get("throttled", {})
+    flat_capped, flat_event = flat.get("throttled", {}), flat.get(EVENT, {})
     kwh = {
         "moved": _less(run_now, _sum(*flat.values())),
         "parked": _less({}, _sum(parked_drawn, away if parked_w is None else stayed)),
         "unloaded": {} if parked_w is None else _less(stayed, away),
         "capped": _less(flat_capped, drawn.get("throttled", {})),
+        "event": _less(flat_event, _sum(drawn.get(EVENT, {}), drawn.get(EVENT_HELD, {}))),
         "avoided": _less(run_now, _sum(*drawn.values())),
     }
-    kwh["rest"] = _less(kwh["avoided"], _sum(*(kwh[part] for part in ("moved", "parked", "unloaded", "capped"))))
+    kwh["rest"] = _less(kwh["avoided"], _sum(*(kwh[part] for part in LEVERS)))
     kwh["shifting"] = _sum(kwh["moved"], kwh["parked"])
 
     def grams(of: Kwh) -> float:
         return math.fsum(amount * intensity(at) for at, amount in of.items())
 
     run_now_g, emitted = grams(run_now), before_g + grams(_sum(*drawn.values()))
-    moved, parked, unloaded, capped = (grams(kwh[part]) for part in ("moved", "parked", "unloaded", "capped"))
-    rest = run_now_g - emitted - math.fsum((moved, parked, unloaded, capped))
-    found = Split(run_now_g, emitted, moved, parked, unloaded, capped, rest)
+    moved, parked, unloaded, capped, event = (grams(kwh[part]) for part in LEVERS)
+    rest = run_now_g - emitted - math.fsum((moved, parked, unloaded, capped, event))
+    found = Split(run_now_g, emitted, moved, parked, unloaded, capped, event, rest)
     if doubt is None:
         return found
     # errors of full-speed watts and time are the same wherever that work is placed; for run-now, more time means more
     # of the hours at its end
     capped_g, worked_g = grams(flat_capped), grams(_sum(*flat.values()))
     at_end_g = joules_to_kwh(full_w * done_s) * intensity(start_s + done_s) if done_s > 0 else 0.0
-    beside_caps_g = worked_g - capped_g
-    by_watts = {"moved": moved, "capped": capped_g, "rest": beside_caps_g, "shifting": moved, "avoided": run_now_g}
+    event_g = grams(flat_event)
+    beside_caps_g = worked_g - capped_g - event_g
+    by_watts = {
+        "moved": moved,
+        "capped": capped_g,
+        "event": event_g,
+        "rest": beside_caps_g,
+        "shifting": moved,
+        "avoided": run_now_g,
+    }
     by_time = {**by_watts, "moved": at_end_g - worked_g, "shifting": at_end_g - worked_g, "avoided": at_end_g}
     stayed_g = grams(stayed)
     halves = {}

@@ -6,6 +6,7 @@ job's start time and name.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from carbontui import paths
 from carbontui.job import spec as opts
 from carbontui.job import store
 from carbontui.slurm import successor
+from carbontui.system import life
 
 
 class Scheduled(NamedTuple):
@@ -25,16 +27,28 @@ class Scheduled(NamedTuple):
 
 
 def scheduled(environment: Mapping[str, str]) -> Scheduled | None:
-    """The scheduler's job according to its environment variables; None outside one. Only Slurm is known."""
+    """The scheduler's job according to its environment variables; None outside one: Slurm, and SkyPilot, whose task
+    keeps its id over the machines on which it is started again."""
     chain = successor.chain(environment)
     if chain is None:
-        return None
+        task = environment.get("SKYPILOT_TASK_ID", "")
+        return _elsewhere(f"skypilot {task}") if task else None
     job = chain.first
     key = f"slurm {environment.get('SLURM_CLUSTER_NAME', '')} {job}"
     if environment.get("SLURM_STEP_NUM_TASKS", "1") != "1":  # srun starts `carbontui run` once per task
         key += f" task {environment.get('SLURM_PROCID', '')}"
     count = environment.get("SLURM_RESTART_COUNT", "")
     return Scheduled(key, chain.number + (int(count) if count.isdecimal() else 0))
+
+
+def _elsewhere(key: str) -> Scheduled:
+    """A scheduler that counts no restarts: on another boot than the last it is one more."""
+    for job in store.jobs():
+        if job.scheduler == key:
+            with contextlib.suppress(OSError, ValueError):
+                moved = job.place is not None and job.place.boot != life.here().boot
+                return Scheduled(key, opts.load(job.dir).attempt + moved)
+    return Scheduled(key, 0)
 
 
 def earlier(here: Scheduled, argv: tuple[str, ...], cwd: str) -> store.Job | None:

@@ -26,17 +26,19 @@ LEAVE_S = 5.0
 """How long a supervisor without a keeper may take to leave for one that has a keeper."""
 
 
-def restart(job: store.Job) -> int:
-    """Start a keeper for a job that has none; returns its pid. Raises LaunchError, which says why not."""
-    if job.foreign:
-        raise launch.LaunchError(f"job {job.id} belongs to {job.host}; restart it there")
+def restart(job: store.Job, *, machine_gone: bool = False) -> int:
+    """Start a keeper for a job that has none; returns its pid. `machine_gone`: a person says so of another machine,
+    with which it shared this state directory. Raises LaunchError, which says why not."""
+    if job.foreign and not machine_gone:
+        gone = f"; if that machine is gone for good: carbontui restart {job.id} --here"
+        raise launch.LaunchError(f"job {job.id} belongs to {job.host}; restart it there{gone}")
     if job.exit is not None:
         raise launch.LaunchError(f"job {job.id} is over ({job.status().state}); start a new one with carbontui run")
     if job.kept:
         raise launch.LaunchError(f"job {job.id} is live: its keeper starts it by itself")
     if job.orphaned:
         return take_up(job)
-    if job.unseen is not None and not job.dead:
+    if job.unseen is not None and not job.dead and not job.foreign:
         raise launch.LaunchError(f"job {job.id} may still run, it cannot be started twice: {words(job.unseen, 0.0)}")
     if pid := job.alive("supervisor"):
         raise launch.LaunchError(f"the supervisor of job {job.id} (pid {pid}) takes it up by itself")

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from xml.sax.saxutils import escape
 
 from carbontui import units
+from carbontui.account.lived import EVENT, EVENT_HELD
 from carbontui.reports.figures import STATE_WORDS
 from carbontui.reports.story import RunStory
 from carbontui.text import figures
@@ -20,6 +21,8 @@ STRIP = {
     "running": ("var(--running)", ""),
     "throttled": ("var(--throttled)", "h-cap"),
     "paused": ("var(--paused)", "h-pause"),
+    EVENT: ("var(--throttled)", "h-cap"),
+    EVENT_HELD: ("var(--paused)", "h-pause"),
     "pausing": ("var(--paused)", "h-pause"),
     "unloaded": ("var(--unloaded)", "h-off"),
     "waiting": ("var(--waiting)", "h-off"),

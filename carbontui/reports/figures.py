@@ -8,6 +8,7 @@ from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from carbontui import units
+from carbontui.account.lived import EVENT, EVENT_HELD
 from carbontui.account.split import Split
 from carbontui.reports import embodied
 from carbontui.reports.parts import GRAM_DIGITS, KWH_DIGITS, DayPart, EpochPart
@@ -19,6 +20,8 @@ STATE_WORDS = {
     "running": "at full speed",
     "throttled": "under a cap",
     "paused": "paused, model in memory",
+    EVENT: "capped for a grid event",
+    EVENT_HELD: "held for a grid event",
     "pausing": "waiting for a step to end",
     "unloaded": "unloaded, boards free",
     "waiting": "waiting for its start",
@@ -156,6 +159,7 @@ LEVERS = {
     "parked_g": ("shifting: drawn while waiting", "a paused board with the model in memory draws power"),
     "unloaded_g": ("unloading: boards let go", "against staying parked"),
     "capped_g": ("caps: less power for the work", "against the same work at full speed at the same time"),
+    "event_g": ("grid events: fewer watts when asked", "against the same work at full speed, less what it drew held"),
     "rest_g": ("rest", "starting, switching, reloading, and deviations of full-speed watts from their mean"),
 }
 """By the part of the split: its label, and what it is measured against."""
@@ -177,7 +181,8 @@ def parts(story: RunStory) -> tuple[Figure, ...]:
 
 def gave(split: Split) -> str:
     """'caps +12.3 g ± 0.4 g, shifting −1.1 g ± 0.2 g': avoided CO2 by lever; '' where there is none."""
-    levers = {"caps": "capped_g", "shifting": "shifting_g", "unloading": "unloaded_g", "rest": "rest_g"}
+    levers = {"caps": "capped_g", "shifting": "shifting_g", "unloading": "unloaded_g", "grid events": "event_g"}
+    levers |= {"rest": "rest_g"}
     return words.gave((name, getattr(split, part), getattr(split.halves, part, None)) for name, part in levers.items())
 
 

@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from carbontui.account.accounts import BIN_S, split
+from carbontui.account.lived import EVENT
 from carbontui.account.split import AT_WORK, EnergyBin, StateSpan
 from carbontui.job import journal
 from carbontui.reports.curves import EnergyRow
@@ -104,7 +105,7 @@ def by_day(
         return datetime.fromtimestamp(max(at_s, begun_s)).date()
 
     def kind(state: str) -> str:
-        return "capped" if state == "throttled" else "flat" if state in AT_WORK else "still"
+        return "capped" if state in ("throttled", EVENT) else "flat" if state in AT_WORK else "still"
 
     spent = summed(
         ((of(max(at, span.start_s)), kind(span.state)), share * (span.end_s - span.start_s))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import groupby
 
+from carbontui.account.lived import EVENT_HELD
 from carbontui.account.split import PARKED
 from carbontui.reports import figures
 from carbontui.reports.story import RunStory
@@ -63,7 +64,7 @@ def _stood_still(story: RunStory) -> list[float]:
     """Seconds of each time it stood still: on its way into a pause, in it and on its way out are one; the moment in
     which a start or a switch is decided is none."""
     found = []
-    for still, group in groupby(story.spans, key=lambda span: span.state in PARKED | {"unloaded"}):
+    for still, group in groupby(story.spans, key=lambda span: span.state in PARKED | {"unloaded", EVENT_HELD}):
         if still and (seconds := sum(span.end_s - span.start_s for span in group)) >= MOMENT_S:
             found.append(seconds)
     return found
@@ -96,6 +97,7 @@ def _account(story: RunStory) -> str:
         ("waiting with the model in memory", split.parked_g),
         ("unloading", split.unloaded_g),
         ("power caps", split.capped_g),
+        ("grid events", split.event_g),
         ("starting, switching and the rest", split.rest_g),
     ]
     told = [

@@ -18,7 +18,7 @@ from carbontui import protocol, units
 from carbontui.account import accounts
 from carbontui.account.accounts import BIN_S
 from carbontui.account.boundary import waits_count, without_device
-from carbontui.account.lived import EXCLUDED
+from carbontui.account.lived import EXCLUDED, as_booked
 from carbontui.account.run_now import RunNow, kept
 from carbontui.account.split import EnergyBin, Split, StateSpan, intensity_of, split_avoided
 from carbontui.job import journal, spec, store
@@ -314,7 +314,7 @@ def _events(
             continue
         if kind == "state":
             spans.append(StateSpan(since, max(since, at), state))
-            state, since = str(facts.get("state", state)), at
+            state, since = as_booked(str(facts.get("state", state)), str(facts.get("reason"))), at
             over = state not in protocol.LIVE_STATES
             # a limit is set a moment after the training resumes: the decision was the cap
             capped = state == "running" and str(facts.get("level", "")).startswith("cap ")

@@ -11,6 +11,7 @@ import getpass
 import math
 import os
 import stat
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
@@ -19,6 +20,8 @@ import msgspec
 from msgspec import Struct, structs
 
 from carbontui import config, paths, units
+from carbontui.site import events
+from carbontui.site.events import BASELINE_PLAN, EventError, GridEvent
 from carbontui.site.sharing import Claim, Ramp, Share, SiteBudget, settle
 from carbontui.system import life, proc, untrusted
 
@@ -28,6 +31,8 @@ SILENT_S = 6.0
 """A supervisor that has not renewed its claim for this long counts as gone."""
 HIDDEN_S = 600.0
 """The same in another pid namespace, whose processes cannot be seen: its training may go on without one."""
+NO_BUDGET = SiteBudget(cap_w=math.inf, ramp_w_per_s=1e6)
+"""While a grid event comes or lasts, where no budget is set."""
 ADMINISTRATOR = Path("/etc/carbontui/site.toml")
 
 
@@ -74,6 +79,8 @@ class Ledger:
     alive: Callable[[int, int], bool] = proc.same_process
     boot_id: str = field(default_factory=proc.boot_id)
     pidns: int = field(default_factory=proc.pid_namespace)
+    _events: tuple[int, tuple[GridEvent, ...]] = (0, ())
+    """As of the folder's last change."""
 
     # --- the budget ---
 
@@ -139,6 +146,79 @@ class Ledger:
         more = {} if found.ramp_w_per_s is None else {"ramp_w_per_s": found.ramp_w_per_s}
         return SiteBudget(cap_w=cap, by="the administrator", **more)
 
+    # --- grid events ---
+
+    def events(self) -> list[GridEvent]:
+        """Every event ever taken, by its start; files that cannot be read are left out."""
+        folder = self.directory / "events"
+        try:
+            changed_ns = folder.stat().st_mtime_ns
+        except OSError:
+            return []
+        # a change within one tick of the disk's clock would not show
+        if changed_ns != self._events[0] or time.time_ns() - changed_ns < 2e9:
+            found = []
+            for path in folder.glob("*.json"):
+                with contextlib.suppress(OSError, ValueError):
+                    found.append(untrusted.decode(_read_private(path), GridEvent))
+            self._events = changed_ns, tuple(sorted(found, key=lambda one: (one.start_s, one.id)))
+        return list(self._events[1])
+
+    def event(self, wanted: str) -> GridEvent:
+        """Raises EventError."""
+        known = {one.id: one for one in self.events()}
+        if wanted not in known:
+            raise EventError(f"no event {wanted[:64]!r}; known: {', '.join(list(known)[-8:]) or 'none'}")
+        return known[wanted]
+
+    def add(self, event: GridEvent) -> None:
+        """Take an event. Raises EventError, LedgerError."""
+        with self._changing():
+            known = self.events()
+            if (self._event_file(event.id)).exists():
+                raise EventError(f"event {event.id} is known already; give another id")
+            if other := events.clash(event, known):
+                span = f"{units.iso(other.start_s)} to {units.iso(other.end_s)}"
+                raise EventError(f"it overlaps with {other.id} ({span}): carbontui site --cancel {other.id}")
+            self._write(event)
+
+    def cancel(self, wanted: str, now_s: float) -> GridEvent:
+        """End an event now. Raises EventError, LedgerError."""
+        with self._changing():
+            ended = events.cancelled(self.event(wanted), now_s)
+            self._write(ended)
+        return ended
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[None]:
+        try:
+            paths.private_dir(self.directory)
+            paths.private_dir(self.directory / "events")
+            with self._locked():
+                yield
+        except OSError as error:
+            raise self._unusable(error) from None
+
+    def _event_file(self, event: str) -> Path:
+        return self.directory / "events" / f"{event}.json"
+
+    def _write(self, event: GridEvent) -> None:
+        paths.write_whole(self._event_file(event.id), msgspec.json.encode(event))
+        self._events = (0, ())
+
+    def _begun(self, event: GridEvent | None, mine: LedgerEntry, now_s: float) -> GridEvent | None:
+        """The event; from its start on with a baseline, which the first job to see it fixes for all."""
+        due_s = math.inf if event is None else max(event.start_s, event.taken_s + events.GATHER_S)
+        if event is None or event.jobs or now_s < due_s:
+            return event
+        claims = [mine.claim, *(e.claim for e in self._entries(mine.beat_mono_s) if e.claim.job != mine.claim.job)]
+        event = structs.replace(event, jobs=tuple(sorted(one.job for one in claims)))
+        if event.baseline_w is None:
+            total = round(sum(one.without_event_w for one in claims), 1)
+            event = structs.replace(event, baseline_w=total, baseline_method=BASELINE_PLAN)
+        self._write(event)
+        return event
+
     # --- claims ---
 
     def claims(self, now_mono_s: float) -> list[Claim]:
@@ -146,17 +226,18 @@ class Ledger:
         return [entry.claim for entry in self._entries(now_mono_s)]
 
     def exchange(self, mine: LedgerEntry, now_s: float) -> Share | None:
-        """Renew a claim; returns the share, or None if there is no budget. Raises LedgerError."""
-        budget = self.budget(now_s)
-        if budget is None:
+        """Renew a claim; returns the share, or None if there is neither a budget nor an event. Raises LedgerError."""
+        budget, event = self.budget(now_s), events.current(self.events(), now_s)
+        if budget is None and event is None:
             self.forget(mine.claim.job)
             return None
+        budget = budget or NO_BUDGET
         try:
             paths.private_dir(self.directory)
             with self._locked():
                 others = [e.claim for e in self._entries(mine.beat_mono_s) if e.claim.job != mine.claim.job]
-                ramp = self._ramp(mine, others, budget)
-                claim, share = settle(mine.claim, others, budget, ramp.left_w)
+                ramp, event = self._ramp(mine, others, budget), self._begun(event, mine, now_s)
+                claim, share = settle(mine.claim, others, budget, ramp.left_w, event, now_s)
                 risen = max(0.0, claim.held_w - mine.claim.held_w)
                 paths.write_whole(self.directory / "ramp", msgspec.json.encode(Ramp(ramp.at_s, ramp.left_w - risen)))
                 paths.write_whole(self._file(claim.job), msgspec.json.encode(structs.replace(mine, claim=claim)))

@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 from msgspec import Struct, structs
 
+from carbontui.site.events import GridEvent
+
 SLACK_STEP_S = 900.0
 """Among jobs whose slack differs by less, running ones continue: turns change by the slot, not by the second."""
 RAMP_W_PER_S = 100.0
@@ -101,11 +103,26 @@ class Claim(Struct, frozen=True, kw_only=True):
     """It has no supervisor: it may go up to `full_w` at any moment."""
     ahead: Ahead | None = None
     """None: it has no plan, and may draw `full_w` for an unknown time."""
+    promised_w: float | None = None
+    """During the grid event that comes or lasts: the least at which it keeps its deadline; None: `full_w`."""
+    expected_w: float | None = None
+    """What its boards would draw on average from now, or from the event's start, to the event's end without it."""
+    drawn_w: float | None = None
+    """What its boards draw now; None: not known."""
 
     @property
     def counts_w(self) -> float:
         """The watts others must leave to it."""
         return self.full_w if self.gone else max(self.held_w, 0.0)
+
+    @property
+    def least_in_event_w(self) -> float:
+        return self.full_w if self.gone or self.promised_w is None else self.promised_w
+
+    @property
+    def without_event_w(self) -> float:
+        """What counts of it in a baseline."""
+        return self.full_w if self.expected_w is None else self.expected_w
 
 
 class Share(NamedTuple):
@@ -120,6 +137,29 @@ class Share(NamedTuple):
     others: tuple[Claim, ...] = ()
     until_s: float | None = None
     """When the budget ends, epoch seconds."""
+    event: GridEvent | None = None
+    """The grid event that comes or lasts."""
+    event_w: float | None = None
+    """Watts of all jobs that it leaves now, where they are fewer than the budget's."""
+
+
+def sheddable(claims: Iterable[Claim]) -> float:
+    """Watts by which all jobs can fall below what they would draw during an event, each keeping its deadline."""
+    return sum(max(0.0, claim.without_event_w - claim.least_in_event_w) for claim in claims)
+
+
+def under_event(claims: Sequence[Claim], cap_w: float) -> tuple[list[Claim], float]:
+    """The claims with a floor that keeps each job's deadline, and the event's watts, raised to the sum of these."""
+    kept = [
+        structs.replace(
+            claim,
+            floor_w=claim.least_in_event_w,
+            least_w=min(claim.full_w, max(claim.least_w, claim.least_in_event_w)),
+        )
+        for claim in claims
+    ]
+    least = sum(claim.full_w if claim.gone else min(claim.floor_w, claim.wants_w) for claim in kept)
+    return kept, max(cap_w, least)
 
 
 def allot(claims: Iterable[Claim], cap_w: float) -> dict[str, float]:
@@ -169,15 +209,32 @@ def _fill(gets: dict[str, float], running: Sequence[Claim], room_w: float) -> No
     gets.update(at(high) if sum(at(high).values()) - before <= room_w + 1e-6 else at(low))
 
 
-def settle(mine: Claim, others: Sequence[Claim], budget: SiteBudget, rise_w: float) -> tuple[Claim, Share]:
+def settle(
+    mine: Claim,
+    others: Sequence[Claim],
+    budget: SiteBudget,
+    rise_w: float,
+    event: GridEvent | None = None,
+    now_s: float = 0.0,
+) -> tuple[Claim, Share]:
     """The claim from now on, and the resulting share. `mine.held_w` is what the job could be drawing.
 
     Released watts are not available at once: `held_w` stays until the job can no longer draw them. Increases come
     from what others do not hold, at most `rise_w` at a time.
     """
     everyone = [mine, *others]
-    target = allot(everyone, budget.cap_w)[mine.job]
-    free = budget.cap_w - sum(claim.counts_w for claim in others)
+    cap_w, asked_w = budget.cap_w, None if event is None else event.cap_w(now_s)
+    sharing = everyone
+    if asked_w is not None and asked_w < cap_w:
+        promised, needed_w = under_event(everyone, asked_w)
+        if needed_w <= cap_w:  # a promise yields to a budget that is hard, not to one that asks
+            sharing, cap_w = promised, needed_w
+        else:
+            asked_w = None
+    else:
+        asked_w = None
+    target = allot(sharing, cap_w)[mine.job]
+    free = cap_w - sum(claim.counts_w for claim in others)
     if target <= mine.held_w:
         allowed, held = target, mine.held_w
     else:
@@ -188,7 +245,10 @@ def settle(mine: Claim, others: Sequence[Claim], budget: SiteBudget, rise_w: flo
     others_least = sum(claim.full_w if claim.gone else min(claim.floor_w, claim.wants_w) for claim in others)
     kept = least <= budget.cap_w + TOLERANCE_W
     claim = structs.replace(mine, held_w=held)
-    return claim, Share(allowed, budget.cap_w, kept, least, budget.cap_w - others_least, tuple(others), budget.until_s)
+    share = Share(
+        allowed, budget.cap_w, kept, least, budget.cap_w - others_least, tuple(others), budget.until_s, event, asked_w
+    )
+    return claim, share
 
 
 class Ramp(Struct, frozen=True):

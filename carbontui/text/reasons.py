@@ -21,6 +21,8 @@ REASONS: Table = {
     "capped_to_last": "capped at {watts:g} W per GPU to stay within its budget",
     "site_held": "held: the site budget of {cap_w:watts} has no room for it now",
     "site_capped": "capped at {watts:g} W per GPU by the site budget of {cap_w:watts}",
+    "event_held": "held for the grid event {event}{until_s:until}",
+    "event_capped": "capped at {watts:g} W per GPU for the grid event {event}{until_s:until}",
     # measuring
     "measuring": "measuring {level}",
     "rehearsing": "rehearsing an unload: {phase}",
@@ -39,6 +41,7 @@ REASONS: Table = {
     "plan_cap": "capped at {watts:g} W per GPU by the plan{until_s:until}",
     "plan_full": "at full speed by the plan{until_s:until}",
     "time_limit": "unloaded before its time limit ends it at {ends_s:clock}",
+    "machine_ends": "unloaded before this machine ends at {ends_s:clock}, by its cloud's notice",
     # what a plan may not do, and why
     "cannot_hold": "at full speed: {why}",
     "ranks": "its ranks do not reach a common step, so no pause can hold; p tries again",

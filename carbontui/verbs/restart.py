@@ -17,10 +17,11 @@ from carbontui.verbs.support.command import Failure, any_jobs, refused
 @click.command()
 @click.argument("job", required=False, shell_complete=any_jobs)
 @click.option("--after-reboot", "every", is_flag=True, help="Every job on this machine that a reboot has ended.")
-def restart(job: str | None, every: bool) -> None:
+@click.option("--here", "here", is_flag=True, help="The machine it ran on is gone for good: it goes on on this one.")
+def restart(job: str | None, every: bool, here: bool) -> None:
     """Take up a training whose keeper is gone; resume a job whose processes are gone, as after a reboot."""
     if not every:
-        _restart(talk.find(job))
+        _restart(talk.find(job), machine_gone=here)
         return
     if job is not None:
         raise Failure("restart JOB, or restart --after-reboot for all of them", 2)
@@ -39,9 +40,9 @@ def restart(job: str | None, every: bool) -> None:
         raise SystemExit(1)
 
 
-def _restart(job: store.Job) -> None:
+def _restart(job: store.Job, *, machine_gone: bool = False) -> None:
     with refused("", launch.LaunchError, code=3 if job.exit is not None else 1):
-        restarting.restart(job)
+        restarting.restart(job, machine_gone=machine_gone)
     fresh = talk.live_status(talk.find(job.id))
     click.echo(f"job {job.id} {situation.stated(fresh)}")
 

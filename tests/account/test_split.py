@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from carbontui.account.accounts import BIN_S
 from carbontui.account.estimate import error_of_mean
 from carbontui.account.expected_end import BAND_SIGMAS, ERROR_MEMORY_S
+from carbontui.account.lived import EVENT, EVENT_HELD
 from carbontui.account.split import Doubt, EnergyBin, StateSpan, intensity_of, split_avoided, work_of
 
 HOUR = 3600.0
@@ -130,6 +131,9 @@ def test_the_bands_hold_the_truth_in_four_of_five_runs():
         doubt = Doubt(lambda at: spread, error / 2, error)
         found = split_avoided(cells(*hours), spans(*hours), [], intensity_of(booked, None), **told, doubt=doubt)
         for part, half in found.halves._asdict().items():
+            if part == "event_g":
+                assert half == 0, "no grid event asked for anything"
+                continue
             inside[part] += abs(getattr(found, part) - getattr(truth, part)) <= half
     assert all(0.74 <= count / runs <= 0.86 for count in inside.values()), inside
 
@@ -147,3 +151,12 @@ def test_the_mean_of_what_varies_is_known_as_well_as_batches_of_it_agree():
         held += abs(mean - 100) <= BAND_SIGMAS * found * mean
     assert 0.74 <= held / 400 <= 0.86
     assert error_of_mean([1.0, 1.1]) is None
+
+
+def test_a_grid_event_is_a_lever_beside_caps_and_pauses():
+    hours = [("running", 1000), (EVENT, 600), (EVENT_HELD, 100), ("throttled", 600)]
+    found = of(hours, [300] * 4, 2.4 * HOUR)
+    parts = found.moved_g + found.parked_g + found.unloaded_g + found.capped_g + found.event_g + found.rest_g
+    assert parts == pytest.approx(found.avoided_g)
+    assert found.event_g == pytest.approx(0.8 * 300 - 0.6 * 300 - 0.1 * 300) and found.parked_g == 0
+    assert found.capped_g == pytest.approx(0.8 * 300 - 0.6 * 300)

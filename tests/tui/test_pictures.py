@@ -144,6 +144,17 @@ def test_an_estimate_has_the_same_mark_on_every_page_and_line() -> None:
     assert situation.level("cap 100 W", (capped,)) == "cap 100 W ~"
 
 
+def test_a_grid_event_is_a_band_over_the_watts_and_in_their_title() -> None:
+    now = picture()
+    event = protocol.GridEventStatus("dr1", units.iso(NOW + 600), units.iso(NOW + 4200))
+    chart = WattChart()
+    chart.picture = replace(now, status=structs.replace(now.status, grid_event=event))
+    title, first, *_ = ("".join(text for text, _ in row) for row in chart.draw(100, 8))
+    assert "grid event 21:34–22:34" in title and "━" in first
+    chart.picture = now
+    assert not any("━" in text for row in chart.draw(100, 8) for text, _ in row)
+
+
 def test_a_live_job_on_a_grid_file_names_the_file_and_is_no_replay() -> None:
     live, series = picture().status, picture().series
     on_file = live.provenance | {"intensity": protocol.Provenance("replay", "grid: my.csv")}

@@ -56,6 +56,11 @@ class WattChart(TimeChart):
         plotted = plot(columns, space, now)
         self._line(plotted, limit, top, "capped")
         self._line(plotted, parked, top, "paused")
+        if event := status.grid_event:
+            begin, end = (view.column(units.from_iso(at)) for at in (event.start, event.end))
+            for x in range(max(0, begin), min(view.columns, end + 1)):
+                if plotted[0][x][0] == " ":
+                    plotted[0][x] = (glyphs.TRACK, "capped")
         return [*rows, *with_scale(plotted, top), axis(view, now, over=picture.over)]
 
     def _line(self, plotted: list[list[tuple[str, Ink]]], watts: float | None, top: float, ink: str) -> None:
@@ -81,6 +86,9 @@ class WattChart(TimeChart):
             facts.append(f"mean {figures.watts(sum(known) / len(known))} · peak {figures.watts(max(known))}")
         if parked:
             facts.append(f"parked {figures.watts(parked)}")
+        if event := status.grid_event:
+            span = (figures.clock(units.from_iso(at), picture.now_s) for at in (event.start, event.end))
+            facts.append(f"{glyphs.TRACK} grid event {'–'.join(span)}")
         while facts and len(now) + len(" · ".join(facts)) + 6 > width:
             facts.pop(0)
         return self.heading(width, now, " · ".join(facts))

@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from drawn import drawn, drawn_plan
+from hypothesis import given
+from hypothesis import strategies as st
 from states import CAP, FULL, NOW_S, PAUSE, board, inputs, job_state, plan_of, rank
+from states import decided as told
 
 from carbontui import protocol
+from carbontui.account.lived import as_booked
 from carbontui.job.child import Child
 from carbontui.job.clock import Clock
 from carbontui.job.supervisor.core import commands
 from carbontui.job.supervisor.core.planning import answers, plan_request, site_plan
 from carbontui.job.supervisor.core.rules import control, site_claim
 from carbontui.job.supervisor.core.rules.observe import observe
+from carbontui.job.supervisor.core.state.forbidden import ForbiddenHours
 from carbontui.job.supervisor.core.state.override import Overrides
 from carbontui.job.supervisor.core.view import notices
 from carbontui.job.worker.process import solve_plan
 from carbontui.plan.results import Explanation
 from carbontui.power.backends import declared
 from carbontui.power.backends.simulated import SimulatedSpec
+from carbontui.power.curves.curve import Curve, Point
 from carbontui.power.messages import Capability, Readings
 from carbontui.protocol import Cmd
+from carbontui.site.events import GridEvent
 from carbontui.site.sharing import Ahead, Claim, GivenPrices, LevelAhead, Share
 
 TWO = (board("GPU-a"), board("GPU-b"))
@@ -192,3 +201,74 @@ def test_prices_set_by_a_cluster_are_in_the_plan_of_a_machine_without_a_budget()
     assert answer.plan.gco2 == pytest.approx(solve_plan(plan_request.plan_request(made, seen).ask).plan.gco2, rel=0.4)
     told = site_plan.told_fleet(plan_request.plan_request(made, seen).setup, 7200.0, NOW_S)
     assert told == {"levels": [[1400.0, 1.0]], "left": {"s": 7200, "at": "2027-01-15T08:00:00.000Z"}}
+
+
+def event_of(seconds: float, *, in_s: float = 0.0) -> GridEvent:
+    begin_s = NOW_S + 100.0 + in_s
+    known = {"within_s": 30.0, "ramp_s": 60.0, "baseline_w": 1400.0, "target_w": 100.0}
+    return GridEvent(id="dr1", start_s=begin_s, end_s=begin_s + seconds, **known)
+
+
+POINTS = tuple(
+    Point(kind="cap", power_w=2.0 * watts, speed=speed, cap_w=watts, power_se=0.0, speed_se=0.0)
+    for watts, speed in ((500.0, 0.92), (350.0, 0.75), (250.0, 0.55))
+)
+POINTS = (Point(kind="full", power_w=1400.0, speed=1.0, cap_w=None, power_se=0.0, speed_se=0.0), *POINTS)
+CURVE = Curve(gpu="H100", gpus=2, fingerprint="x", measured_s=NOW_S, rate_steps_per_s=1.0, points=POINTS, levels=POINTS)
+
+
+@given(slack_s=st.floats(-3600, 20000), lasts_s=st.floats(60, 15000), in_s=st.floats(0, 5000))
+def test_what_is_promised_to_an_event_leaves_time_for_the_deadline(slack_s, lasts_s, in_s):
+    event = event_of(lasts_s, in_s=in_s)
+    made = job_state(caps_hold=True, curve=CURVE, budget=f"{7200.0 + 100.0 + slack_s:.3f}s", site=of_event(event))
+    claim = site_claim.claim(made, inputs(boards=TWO, ranks=(rank(),)))
+    assert claim.slack_s == pytest.approx(slack_s, abs=1e-2)
+    least, lost_s = claim.promised_w, lasts_s + event.ramp_s
+    if least < 1400.0:
+        speeds = {260.0: 0.0, 500.0: 0.55, 700.0: 0.75, 1000.0: 0.92, 1400.0: 1.0}
+        speed = np.interp(least, list(speeds), list(speeds.values()))
+        assert lost_s * (1 - speed) <= slack_s - 59.0
+    else:
+        assert lost_s * (1 - 0.92) >= slack_s - 0.02 * 7200 - 61 or slack_s < 0
+
+
+def test_a_board_that_is_still_warm_from_its_last_step_is_not_resumed_for_it():
+    """It was held and capped in turns, twice a second: warm, a pause seemed to save nothing."""
+    made = job_state(caps_hold=True, curve=CURVE, budget="14400s", site=of_event(event_of(3600)))
+    warm = replace(made, decision=told("paused", "pause"))
+    claims = [site_claim.claim(one, inputs(boards=TWO, ranks=(rank(),))) for one in (made, warm)]
+    assert [claim.promised_w for claim in claims] == [260.0, 260.0]
+
+
+def test_forbidden_hours_after_an_event_are_no_slack():
+    made = job_state(caps_hold=True, curve=CURVE, budget="14400s", site=of_event(event_of(3600)))
+    seen = inputs(boards=TWO, ranks=(rank(),))
+    assert site_claim.claim(made, seen).promised_w == 260.0
+    hours = (ForbiddenHours(NOW_S + 5000, NOW_S + 12100),)
+    assert site_claim.claim(replace(made, forbidden=hours), seen).promised_w == 1400.0
+
+
+def of_event(event: GridEvent, allowed_w: float = 1400.0, event_w: float | None = None) -> Share:
+    return Share(allowed_w, math.inf, True, 0.0, math.inf, event=event, event_w=event_w)
+
+
+def test_an_event_to_come_changes_nothing_and_one_in_force_says_so():
+    event, seen = event_of(3600), inputs(boards=TWO, ranks=(rank(),))
+    made = job_state(caps_hold=True, plan=plan_of(FULL, FULL), site=of_event(event))
+    assert decided(made, seen)[1].level.kind == "full"
+    _, capped = decided(replace(made, site=of_event(event, 800.0, 800.0)), seen)
+    assert (capped.why.code, capped.level.cap_w, capped.until_s) == ("event", 400.0, event.over_s)
+    assert "capped at 400 W per GPU for the grid event dr1 until" in drawn(capped.why.said)
+    _, held = decided(replace(made, site=of_event(event, 300.0, 300.0)), seen)
+    assert (held.why.code, held.level.kind, held.held_by) == ("event", "pause", "site")
+    shown_as = as_booked(held.state, held.why.code), as_booked("throttled", "event"), as_booked("paused", "site")
+    assert shown_as == (held.state, "event", "paused")
+
+
+def test_what_a_job_would_draw_in_an_event_is_by_its_plan_until_its_end():
+    seen = inputs(boards=TWO, ranks=(rank(),))
+    made = job_state(caps_hold=True, plan=plan_of(FULL, PAUSE, FULL, FULL), site=of_event(event_of(1600.0)))
+    claim = site_claim.claim(made, seen)
+    assert claim.expected_w == pytest.approx((800 * 1400 + 800 * 260) / 1600, rel=0.15)
+    unknown = site_claim.claim(job_state(caps_hold=True, work_s=None, site=of_event(event_of(1600.0))), seen)
+    assert unknown.expected_w == 1400.0 and unknown.promised_w == 400.0

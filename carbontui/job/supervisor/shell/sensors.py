@@ -18,7 +18,7 @@ from carbontui.job.supervisor.shell.bound_clock import BoundClock
 from carbontui.job.supervisor.shell.core_wait import CoreWait
 from carbontui.job.supervisor.shell.door import Door
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
-from carbontui.job.supervisor.shell.scheduler_watch import SchedulerWatch
+from carbontui.job.supervisor.shell.scheduler_watch import SchedulerWatch, TerminationWatch
 from carbontui.job.supervisor.shell.server import Peer, Server
 from carbontui.job.supervisor.shell.unseen_watch import UnseenWatch
 from carbontui.power.agent.handle import AgentHandle
@@ -44,11 +44,13 @@ class Sensors:
     _core_wait: CoreWait = field(default_factory=CoreWait)
     _core_wait_s: float = 0.0
     _scheduler_watch: SchedulerWatch = field(init=False)
+    _termination_watch: TerminationWatch = field(init=False)
     _bound_clock: BoundClock = field(default_factory=BoundClock)
 
     def __post_init__(self) -> None:
         state = self.door.state
         self._scheduler_watch = SchedulerWatch(None if state.clock.replay else state.spec.slurm_job)
+        self._termination_watch = TerminationWatch(replayed=state.clock.replay)
         self._last_now = self.door.state.clock.at_wall(time.time())
 
     def advance(self) -> None:
@@ -63,6 +65,7 @@ class Sensors:
         self._spans = (dt, dt_wall, now - self._last_now - dt)
         self._last_now, self._last_mono = now, mono
         self._scheduler_watch.tick()
+        self._termination_watch.tick()
         first = next((peer.hello for peer in self.server.ranks if peer.hello and peer.hello.rank == 0), None)
         self._core_wait_s = self._core_wait.since(first)
 
@@ -93,6 +96,7 @@ class Sensors:
             zone=self.feed.zone,
             grid_note=self.feed.note,
             ends_s=self._scheduler_watch.ends_s,
+            machine_ends_s=self._termination_watch.ends_s,
             uptime_s=mono - self._born_mono,
             unseen=self.unseen_watch.look(running, child.age_s, mono, stepped=stepped),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import NamedTuple
 
 from carbontui import units
@@ -47,7 +48,7 @@ def shared(
 ) -> SharedWatts | None:
     """The budget over the slots of a problem, and the `given` shadow prices; None if there is neither, or no part of
     this job is in it."""
-    share = state.site
+    share = _budgeted(state)
     boards = site_boards(state, inputs)
     if boards is None or (share is None and given is None):
         return None
@@ -86,7 +87,7 @@ class Others(NamedTuple):
 
 def heard(state: JobState) -> tuple[object, ...]:
     """The inputs of `others`, for a cheap comparison: scanning all slots of the others is expensive."""
-    share = state.site
+    share = _budgeted(state)
     if share is None:
         return ()
     told = (
@@ -97,7 +98,7 @@ def heard(state: JobState) -> tuple[object, ...]:
 
 def others(state: JobState, inputs: Inputs) -> Others | None:
     """None without a budget."""
-    share, boards = state.site, site_boards(state, inputs)
+    share, boards = _budgeted(state), site_boards(state, inputs)
     if share is None or boards is None:
         return None
     planned, fixed = _told(share)
@@ -122,8 +123,14 @@ def matters(before: Others | None, now: Others | None) -> bool:
 
 def turn_s(state: JobState) -> float:
     """How long after the start of a slot this job plans, in its turn."""
-    others = () if state.site is None else state.site.others
+    share = _budgeted(state)
+    others = () if share is None else share.others
     return TURN_S * sum(claim.job < state.spec.job for claim in others)
+
+
+def _budgeted(state: JobState) -> Share | None:
+    """The share where it is one of a budget; a grid event alone is outside all plans, which catch up after it."""
+    return None if state.site is None or state.site.cap_w == math.inf else state.site
 
 
 def _told(share: Share) -> tuple[tuple[Ahead, ...], float]:
@@ -203,14 +210,18 @@ def _least_w(state: JobState, devices: tuple[Reading, ...]) -> float:
 def _parked_w(state: JobState, inputs: Inputs, devices: tuple[Reading, ...]) -> float:
     """Paused with the model in memory: as measured, as read now if it is paused, else the most that any board is known
     to draw parked."""
-    known = machine.machine(state, inputs)
-    parked = known.parked_w * len(devices) / len(inputs.devices)
-    if not known.parked_measured:
-        parked = max(parked, PARKED_MOST_W * len(devices))
+    parked, measured = known_parked_w(state, inputs, devices)
     watts = [device.power_w for device in devices]
     if state.decision.state == "paused" and None not in watts:
-        parked = max(parked if known.parked_measured else 0.0, sum(w for w in watts if w is not None))
+        parked = max(parked if measured else 0.0, sum(w for w in watts if w is not None))
     return parked
+
+
+def known_parked_w(state: JobState, inputs: Inputs, devices: tuple[Reading, ...]) -> tuple[float, bool]:
+    """The same but for the reading of this moment; and whether it was measured."""
+    known = machine.machine(state, inputs)
+    parked = known.parked_w * len(devices) / len(inputs.devices)
+    return (parked if known.parked_measured else max(parked, PARKED_MOST_W * len(devices))), known.parked_measured
 
 
 def bound_w(state: JobState, devices: tuple[Reading, ...]) -> float:

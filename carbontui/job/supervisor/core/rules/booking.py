@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from carbontui.account.lived import SWITCHING
+from carbontui.account.lived import SWITCHING, as_booked
 from carbontui.job.supervisor.core.state import unloading
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
@@ -25,7 +25,7 @@ def booked_as(state: JobState, inputs: Inputs) -> str:
     reloading = inputs.starts > state.progress.starts > 0 and known.by != unloading.TRY
     if decided.state == "running" and (reloading or state.resume_asked_mono_s is not None):
         return SWITCHING
-    return decided.state
+    return as_booked(decided.state, decided.why.code)
 
 
 def held_back(state: JobState) -> bool:

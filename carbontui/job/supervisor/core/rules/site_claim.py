@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import NamedTuple
 
-from carbontui.job.supervisor.core.planning import finish, site_plan
+from carbontui.job.supervisor.core.planning import course, finish, machine, site_plan
 from carbontui.job.supervisor.core.planning.site_plan import watts_at
 from carbontui.job.supervisor.core.state import levels
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.core.state.levels import PAUSE, Chosen
-from carbontui.protocol import Statement, Why, statement
+from carbontui.protocol import ReasonCode, Statement, Why, statement
+from carbontui.site.events import GridEvent
 from carbontui.site.sharing import TOLERANCE_W, Claim, Share
 
 
@@ -34,6 +36,8 @@ def claim(state: JobState, inputs: Inputs) -> Claim | None:
     given = 0.0 if state.site is None else state.site.allowed_w
     boost = state.override.current is not None and state.override.current.mode == "boost"
     left, deadline = state.progress.left_s, state.deadline_s
+    event = None if state.site is None else state.site.event
+    drawn = [device.power_w for device in site_plan.here(state, inputs)]
     return Claim(
         job=state.spec.job,
         name=state.spec.name,
@@ -47,7 +51,64 @@ def claim(state: JobState, inputs: Inputs) -> Claim | None:
         boost_s=0.0 if boost else None,
         slack_s=None if left is None or deadline is None else deadline - inputs.now_s - left,
         ahead=None if state.site is None else site_plan.ahead(state, inputs, boards),
+        promised_w=None if event is None else promised_w(state, inputs, boards, event),
+        expected_w=None if event is None else expected_w(state, inputs, boards, event),
+        drawn_w=sum(watts for watts in drawn if watts is not None) if None not in drawn else None,
     )
+
+
+SPARE_S, SPARE = 60.0, 0.02
+"""Slack that no event takes: at least these seconds, or this share of the work left."""
+
+
+def promised_w(state: JobState, inputs: Inputs, boards: site_plan.SiteBoards, event: GridEvent) -> float:
+    """The least watts of its boards during a grid event that keep its deadline: what it would lose until the watts are
+    back must fit in its slack, forbidden hours left out. Without a deadline it may be held at its floor."""
+    floor_w = boards.least_w
+    if inputs.child.state in ("waiting", "unloaded"):
+        floor_w = 0.0
+    elif can_pause(state, inputs):
+        # not by what is read now: a board that is still warm from its last step would be resumed at once
+        floor_w = min(floor_w, site_plan.known_parked_w(state, inputs, site_plan.here(state, inputs))[0])
+    work_s, deadline_s = state.progress.left_s, state.deadline_s
+    left_s = event.over_s - max(inputs.now_s, event.start_s)
+    if work_s is None or deadline_s is None or left_s <= 0:
+        return floor_w
+    spare_s = deadline_s - finish.soonest_s(state, inputs.now_s, work_s) - max(SPARE_S, SPARE * work_s)
+    if spare_s >= left_s:
+        return floor_w
+    known = sorted(
+        (watts_at(level, boards.number, boards.full_w, boards.parked_w), level.speed)
+        for level in course.known_levels(state, inputs).values()
+        if level.kind in ("cap", "full")
+    )
+    needed = 1.0 - spare_s / left_s
+    if spare_s <= 0 or not known:
+        return boards.full_w
+    if known[0][1] >= needed:
+        return known[0][0]
+    for (low_w, low), (high_w, high) in itertools.pairwise([*known, (boards.full_w, 1.0)]):
+        if low < needed <= high:
+            # speed rises ever more slowly with watts: it lies above a straight line between two caps
+            return low_w + (high_w - low_w) * (needed - low) / (high - low)
+    return boards.full_w
+
+
+def expected_w(state: JobState, inputs: Inputs, boards: site_plan.SiteBoards, event: GridEvent) -> float:
+    """Mean watts of the boards here during an event, or what is left of it, if override and plan went on without it;
+    as measured at full speed where they have been."""
+    known, ahead = machine.machine(state, inputs), course.if_planned(state, inputs, state.allowances.cap_w)
+    full_w = known.full_w * boards.number / len(inputs.devices) if known.full_measured else boards.full_w
+    joules, begin_s = 0.0, max(inputs.now_s, event.start_s)
+    at = begin_s
+    for one in ahead.segments:
+        until = min(one.end_s, event.end_s)
+        if until > at:
+            joules += watts_at(one.level, boards.number, full_w, min(full_w, boards.parked_w)) * (until - at)
+            at = until
+    if ahead.finish_s is None and at < event.end_s:
+        joules += full_w * (event.end_s - at)
+    return full_w if event.end_s <= begin_s else joules / (event.end_s - begin_s)
 
 
 def can_pause(state: JobState, inputs: Inputs) -> bool:
@@ -58,7 +119,7 @@ def can_pause(state: JobState, inputs: Inputs) -> bool:
 def room(state: JobState, inputs: Inputs) -> Room | None:
     """For the decision; None if there is no budget, or no part of this job is in it."""
     boards = site_plan.site_boards(state, inputs)
-    if state.site is None or boards is None:
+    if state.site is None or boards is None or (state.site.event_w is None and state.site.cap_w == math.inf):
         return None
     absent = inputs.child.state in ("waiting", "unloaded")
     held = absent or can_pause(state, inputs)
@@ -99,19 +160,32 @@ def within(choice: Chosen, given: Room | None, *, can_cap: bool) -> Chosen:
         return choice
     if watts_at(level, given.boards, given.full_w, 0.0) <= given.share.allowed_w + TOLERANCE_W:
         return choice
-    watts, cap_w = max(given.per_board_w, given.least_w / given.boards), given.share.cap_w
+    watts = max(given.per_board_w, given.least_w / given.boards)
+    event = None if given.share.event_w is None else given.share.event
+    code: ReasonCode = "site" if event is None else "event"
+    until_s = None if event is None else event.over_s
     if can_cap and given.least_w < given.full_w and given.share.allowed_w >= given.least_w - TOLERANCE_W:
         slower = levels.under(level, watts)
         if slower is level:
             return choice
-        return Chosen(slower, Why("site", statement("site_capped", watts=watts, cap_w=cap_w)), "site")
+        said = (
+            statement("site_capped", watts=watts, cap_w=given.share.cap_w)
+            if event is None
+            else statement("event_capped", watts=watts, event=event.id, until_s=until_s)
+        )
+        return Chosen(slower, Why(code, said), "site", until_s)
     if given.can_pause:
-        return Chosen(PAUSE, Why("site", statement("site_held", cap_w=cap_w)), "site")
+        said = (
+            statement("site_held", cap_w=given.share.cap_w)
+            if event is None
+            else statement("event_held", event=event.id, until_s=until_s)
+        )
+        return Chosen(PAUSE, Why(code, said), "site", until_s)
     return choice
 
 
 def notice(given: Share | None) -> Statement | None:
     """The notice if even the minimum of all jobs together exceeds the budget."""
-    if given is None or given.kept:
+    if given is None or given.kept or given.cap_w == math.inf:
         return None
     return statement("site_budget_broken", cap=given.cap_w, least=given.least_sum_w)

@@ -227,6 +227,22 @@ def leaves(state: JobState, now_s: float) -> Leave | None:
     return Leave(state.clock.to_wall(until)) if until - now_s >= QUEUE_S else None
 
 
+OUTLIVED_S = 300.0
+"""A machine that is still there this long after it was to end has been left to us: training goes on."""
+
+
+def machine_ends(state: JobState, inputs: Inputs) -> Chosen | None:
+    """The unload that a termination notice of the machine requires at once, until it has outlived its end."""
+    ends_s, leader = inputs.machine_ends_s, inputs.leader
+    if ends_s is None or inputs.now_s > ends_s + OUTLIVED_S:
+        return None
+    leaving = state.decision.level.kind == "unload"  # on its way out it has no rank any more
+    if inputs.child.state == "running" and not (leaving if leader is None else leader.can_unload):
+        return None
+    until_s = ends_s + OUTLIVED_S
+    return Chosen(levels.UNLOAD, Why("plan", statement("machine_ends", ends_s=ends_s)), "plan", until_s)
+
+
 def holds(state: JobState, inputs: Inputs) -> Chosen | None:
     """The unload required by the approaching end of the scheduler's job, and why; None if not required."""
     ends_s, leader = state.ends_s, inputs.leader

@@ -91,6 +91,8 @@ class Inputs:
     """Why the grid values are impaired, or ''."""
     ends_s: float | None = None
     """When its scheduler will end it, by its last answer; infinite without a limit, None before it has answered."""
+    machine_ends_s: float | None = None
+    """When its cloud takes the machine away; None without a notice."""
     uptime_s: float = 0.0
     """How long this supervisor has run."""
     unseen: Cause | None = None

@@ -82,11 +82,19 @@ def status(state: JobState, inputs: Inputs, *, host: str, pids: protocol.Pids) -
         per_1000_steps=pace,
         per_hour=of_steps(pace, 3.6e6 / pace.s) if pace is not None else None,
         allowances=allowance_rules.on_wire(state),
+        grid_event=_grid_event(state),
         intensity=_intensity(state.outlook, inputs.now_s),
         forecast_errors=_forecast_errors(state.outlook),
         exit=_exit(state, inputs),
         certificate=state.plan.view.certificate if state.plan else None,
     )
+
+
+def _grid_event(state: JobState) -> protocol.GridEventStatus | None:
+    event = None if state.site is None else state.site.event
+    if event is None:
+        return None
+    return protocol.GridEventStatus(event.id, units.iso(event.start_s), units.iso(event.over_s))
 
 
 def _guess(state: JobState) -> protocol.Guess | None:
