@@ -308,10 +308,12 @@ def reach(graph: Graph) -> Reach:
             total = gain + value[k + 1][dst]
             choice[k] = prefer[np.argmax(total[:, prefer], axis=1)]
             value[k, :-1] = total.max(axis=1)
+        passable = bool(np.isfinite(most[k, graph.start]))
+        most[k, :-1] = np.maximum(most[k, :-1], 0.0)  # it may be done before there is no way on
     fits = bool(most[0, graph.start] >= problem.work_s - problem.finish_tolerance)
     if not fits and not np.isfinite(best[0, graph.start]):
         where = "fixed" if (graph.fixed >= 0).any() else "switch.time_s"
-        if problem.max_resumes is not None and np.isfinite(most[0, graph.start]):
+        if problem.max_resumes is not None and passable:
             where = "max_resumes"
         raise Infeasible(where, "leaves no schedule that ever finishes the work")
     levels, s = [], graph.start
