@@ -113,7 +113,8 @@ def build(problem: Problem, fixed: Fixed = None) -> Graph:
         weight = weight + problem.pue / J_PER_KWH * problem.alpha * np.array(problem.price_per_kwh)
     speed = np.array([level.speed for level in problem.levels])
     watts = np.array([level.power_w for level in problem.levels]) + problem.host_w
-    held = np.tile(problem.alpha / 3600.0 * np.array([level.rent_per_h for level in problem.levels]), (len(dur), 1))
+    per_h = [problem.alpha * level.rent_per_h + problem.beta * level.embodied_g_per_h for level in problem.levels]
+    held = np.tile(np.array(per_h) / 3600.0, (len(dur), 1))
     if problem.shadow_per_h is not None:
         held = held + np.array(problem.shadow_per_h) / 3600.0
     tau, joules = _switches(problem)

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from carbontui import units
 from carbontui.account.split import Split
-from carbontui.reports import embodied
 from carbontui.reports.parts import GRAM_DIGITS, KWH_DIGITS, DayPart, EpochPart
 from carbontui.reports.story import RunStory
 from carbontui.text import account as words
@@ -100,7 +99,7 @@ def figures(story: RunStory) -> tuple[Figure, ...]:
                 "; ".join(filter(None, (band, _how(story, "avoided_g")))),
             )
         )
-    if (made := embodied.of(story)) is not None:
+    if (made := story.embodied) is not None:
         rests = f"not in emitted; {form.grams(made.g_per_hour)} per hour held, for making boards and their servers"
         found.append(Figure("embodied", f"{form.grams(made.grams)} CO2", rests))
     if story.revisions:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Literal, NamedTuple
 
+from carbontui.account.embodied import Embodied
+from carbontui.account.embodied import embodied as making
 from carbontui.job.supervisor.core.planning import problem
 from carbontui.job.supervisor.core.state import measured
 from carbontui.job.supervisor.core.state.inputs import Inputs
@@ -140,6 +142,12 @@ def parked_wall_w(state: JobState, inputs: Inputs) -> float | None:
     if not known.parked_measured:
         return None
     return known.charged_w(Level("pause", "pause", known.parked_w, 0.0)) * known.pue
+
+
+def embodied(state: JobState, inputs: Inputs) -> Embodied | None:
+    """What making the job's boards emitted, per hour held, if a plan weighs it and it is known."""
+    given = state.spec.embodied
+    return None if given is None else making([reading.name for reading in inputs.devices], given)
 
 
 # --- what idles, and the host --------------------------------------------------------------------------------------
