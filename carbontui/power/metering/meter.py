@@ -113,8 +113,9 @@ class Meter:
         increments = [Increment(sample.uuid, joules, method, t0, sample.wall_s)]
         if sample.energy_uj is not None and sample.energy_uj == last.energy_uj and last.counted_j:
             # it stood still from a moment of the interval before on: that is nothing a counter has measured
-            for name, of_it in (("counter", -last.counted_j), (method, last.counted_j + last.short_j)):
-                increments.append(Increment(sample.uuid, of_it, name, last.wall_s, last.wall_s))
+            at, meant_j = (last.wall_s, last.wall_s), last.counted_j + last.short_j
+            increments.append(Increment(sample.uuid, -last.counted_j, "counter", *at))
+            increments.append(Increment(sample.uuid, meant_j, method, *at))
         self._anchor(sample)
         if method == "counter":
             by_power = self._from_power(last, sample)
