@@ -197,12 +197,13 @@ def tables(story: RunStory) -> list[ReportTable]:
     ]
     by_device = [(_device(p.name, names), form.kwh(p.kwh), form.grams(p.gco2_g)) for p in story.by_device]
     of_days = ("day", "at full speed", "under caps", "standing still", "energy", "CO2", "decisions")
-    of_epochs = ("epoch", "time", "steps", "energy", "CO2", "last loss")
+    of_epochs, epochs = ("epoch", "time", "steps", "energy", "CO2", "last loss"), _epoch_rows(story.epochs)
+    shown = len(of_epochs) - (not any(row[-1] for row in epochs))  # a plain script reports no loss
     return [
         ReportTable("Where it went", ("state", "time", "energy", "CO2"), [*by_state]),
         ReportTable("", ("device", "energy", "CO2"), [*by_device]),
         *([ReportTable("Per day", of_days, [_day_row(part) for part in story.days])] if story.days else ()),
-        *([ReportTable("Per epoch", of_epochs, _epoch_rows(story.epochs))] if story.epochs else ()),
+        *([ReportTable("Per epoch", of_epochs[:shown], [row[:shown] for row in epochs])] if epochs else ()),
     ]
 
 
