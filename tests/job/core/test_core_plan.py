@@ -204,6 +204,14 @@ def test_how_much_of_the_longest_pause_is_over_is_told_to_the_planner():
     assert pauses.pausing == (0,), "full is no pause"
 
 
+def test_what_was_planned_around_an_override_is_not_kept_when_it_is_over():
+    paused = Overrides(protocol.Override("pause", None, None, "ada"), 1)
+    known = job_state(budget="4h", plan=replace(plan_of(PAUSE, FULL, FULL), free_gco2_g=1.0))
+    over = plan_request.plan_request(known, inputs()).ask
+    held = plan_request.plan_request(replace(known, override=paused), inputs()).ask
+    assert over.kept is None and held.kept is not None and held.kept[0] == 0
+
+
 def test_the_outlook_reaches_a_day_and_the_end_of_the_frontier():
     assert plan_request.ahead_s(job_state(), NOW_S) == 86400.0
     assert plan_request.ahead_s(job_state(work_s=86400.0, budget="2d"), NOW_S) == 3 * 86400.0 + 3600.0

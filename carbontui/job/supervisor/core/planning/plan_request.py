@@ -77,7 +77,7 @@ def plan_request(state: JobState, inputs: Inputs, given: GivenPrices | None = No
     ask = PlanAsk(
         **_asked(state, inputs, setup, left),
         curve=curve.problem,
-        kept=answers.kept_levels(state.plan, setup) if state.plan else None,
+        kept=_kept(state, setup),
         curve_fixed=_fixed(state, curve) if state.forbidden else None,
         currency=state.spec.currency,
         uncertainty=noise(state),
@@ -85,6 +85,15 @@ def plan_request(state: JobState, inputs: Inputs, given: GivenPrices | None = No
         shared=site_plan.shared(state, inputs, curve, given),
     )
     return PlanRequest(ask, setup, deadline, left)
+
+
+def _kept(state: JobState, setup: problem.PlanningProblem) -> tuple[int, ...] | None:
+    """The levels in force, unless they were planned around an override that is over: a slot that a person has paused is
+    not worth keeping so."""
+    if state.plan is None:
+        return None
+    around = state.plan.free_gco2_g is not None and not state.forbidden
+    return None if around and state.override.current is None else answers.kept_levels(state.plan, setup)
 
 
 def most(state: JobState) -> Limits | None:
