@@ -39,6 +39,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """Weighs grams against money instead, like "carbon=0.7,cost=0.3": each as a share of its mean."""
     gpu_price: NonNegative | None = None
     """Currency per GPU hour held (rent); added to cost."""
+    embodied: NonNegative | Literal["published"] | None = None
+    """Grams per GPU hour held for making board and server, or as published: weighed by plans, never counted as CO2."""
     currency: str | None = None
     """ISO code of every price; never guessed."""
     price_per_kwh: float | None = None
@@ -100,8 +102,9 @@ def terms(settings: Settings) -> dict[str, Any]:
     return {name: getattr(settings, name) for name in Terms.__struct_fields__}
 
 
-_WITH_UNIT: dict[str, Callable[[str], float]] = {
+_WITH_UNIT: dict[str, Callable[[str], float | str]] = {
     "board_w": units.parse_watts,
+    "embodied": units.parse_embodied,
     "host_w": units.parse_idle_power,
     "intensity": units.parse_intensity,
 }
@@ -180,11 +183,19 @@ def keep(field: str, value: str) -> None:
     paths.write_whole(path, f'{field} = "{value}"\n'.encode() + before)
 
 
+def _choices(field: str) -> list[str]:
+    """What a setting of fixed words may be."""
+    (kind,) = (msgspec.inspect.type_info(one.type) for one in msgspec.structs.fields(Settings) if one.name == field)
+    kinds = kind.types if isinstance(kind, msgspec.inspect.UnionType) else (kind,)
+    return [str(word) for one in kinds if isinstance(one, msgspec.inspect.LiteralType) for word in one.values]
+
+
 def _explain(message: str, origin: dict[str, str], source: Path) -> str:
     """One line that names where the bad value was set."""
     for field, where in origin.items():
         if f"$.{field}`" in message or f"`{field}`" in message:
             option = f"--{field.replace('_', '-')}"
             place = {"config.toml": f"{source}: {field}", "environment": _ENV.get(field, field)}.get(where, option)
-            return f"{place}: {message.split(' - at ')[0]}"
+            what = message.split(" - at ")[0].replace("Invalid enum value", f"none of {', '.join(_choices(field))}:")
+            return f"{place}: {what}"
     return f"{source}: {message}"

@@ -12,6 +12,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
+from typing import Literal
 
 J_PER_KWH = 3.6e6
 
@@ -111,6 +112,19 @@ def parse_intensity(text: str) -> float:
     if not 0 < grams <= 5000:
         raise ValueError(f"{text[:40]!r} is not an intensity; write it like 300g (gCO2 per kWh)")
     return grams
+
+
+def parse_embodied(text: str) -> float | Literal["published"]:
+    """Grams per GPU hour, or the word 'published'. Raises ValueError naming the value and the form."""
+    return "published" if text == "published" else parse_grams(text, "12g per GPU hour, or published")
+
+
+def parse_grams(text: str, form: str = "12g") -> float:
+    """Grams of '12' or '12g'. Raises ValueError naming the value and the form."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*g?", text.strip(), re.IGNORECASE | re.ASCII)
+    if match is None or not float(match[1]) <= 1e6:
+        raise ValueError(f"{text[:40]!r} is no mass; write it like {form}")
+    return float(match[1])
 
 
 def parse_price(text: str) -> tuple[float, str | None]:

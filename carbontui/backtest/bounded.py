@@ -14,17 +14,30 @@ IDLE = 0.1
 """Share of the full watts that a board without a process draws; assumed (70 W of 700 W)."""
 
 
-def bounded(job: AssumedJob, kind: Kind, *, host_w: float = 0.0, idle_w: float | None = None) -> AssumedJob:
+def bounded(
+    job: AssumedJob,
+    kind: Kind,
+    *,
+    host_w: float = 0.0,
+    idle_w: float | None = None,
+    embodied_g_per_h: float = 0.0,
+) -> AssumedJob:
     """The job, whose levels are watts of boards, with all that counts: `host_w` beside them, and `idle_w` of the boards
-    without a process (None: a tenth of the highest level), which levels named off or unload stand for."""
+    without a process (None: a tenth of the highest level), which levels named off or unload stand for; what making the
+    hardware emitted, per hour that it is held, is added to that of the levels."""
     shape = job.shape
     bare_w = IDLE * max(level.power_w for level in shape.levels) if idle_w is None else idle_w
 
     def level_of(level: ProblemLevel) -> ProblemLevel:
         place: Place = "off" if level.name == "off" else "unload" if level.name == "unload" else "here"
         how, drawn_w = counted(kind, place), bare_w if place != "here" else level.power_w
-        rent = 0.0 if how == "nothing" else level.rent_per_h
-        return structs.replace(level, power_w=charged_w(how, Draw(drawn_w, 0.0, host_w), Draw(bare_w)), rent_per_h=rent)
+        share = 0.0 if how == "nothing" else 1.0
+        return structs.replace(
+            level,
+            power_w=charged_w(how, Draw(drawn_w, 0.0, host_w), Draw(bare_w)),
+            rent_per_h=share * level.rent_per_h,
+            embodied_g_per_h=share * (level.embodied_g_per_h + embodied_g_per_h),
+        )
 
     def switch(watts: float) -> float:
         return charged_w(counted(kind, "here"), Draw(watts, 0.0, host_w), Draw(bare_w))

@@ -152,7 +152,8 @@ def run(
         **({"product": product} if product else {}),
         **({"currency": prices.currency} if prices else {}),
     }
-    return BacktestReport(cases, outcomes, about, prices.measure if prices else "gco2")
+    made = any(level.embodied_g_per_h for level in job.shape.levels)
+    return BacktestReport(cases, outcomes, about, prices.measure if prices else "objective" if made else "gco2")
 
 
 def _cases(

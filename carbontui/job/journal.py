@@ -25,7 +25,9 @@ import fcntl
 import json
 import os
 import re
+import shutil
 import sqlite3
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -69,6 +71,9 @@ _WITHIN = "delete from grid where signal=? and start>? and start<?"
 _DISOWN = "delete from energy where device=?"
 _STATE = "insert or replace into state values (?,?)"
 
+CHANGES = slice(24, 28)
+"""Bytes of a SQLite file that count its commits."""
+COPIES, COPY_AGAIN_S = 40, 0.05
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 NOT_WRITTEN = "journal not written: "
 ENERGY_SOUND = (
@@ -350,11 +355,43 @@ def read(path: Path) -> contextlib.closing[sqlite3.Connection]:
     """
     if not path.exists():
         raise FileNotFoundError(path)
-    # no write-ahead log, and none can be created (read-only disk): no process writes this file any more; without locks
-    # a reader must not take the writer's rollback journal for one that was left behind
     log = path.with_name(f"{path.name}-wal")
     written = log.exists() or os.access(path.parent, os.W_OK, effective_ids=True)
-    still = "" if written and has_locks(path.parent) else "&immutable=1"
-    db = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro{still}", uri=True, timeout=2.0)
+    if not has_locks(path.parent):
+        try:
+            db = _of_a_copy(path)
+        except OSError as error:
+            raise sqlite3.OperationalError(str(error)) from None
+    else:
+        # no write-ahead log, and none can be created (read-only disk): no process writes this file any more
+        still = "" if written else "&immutable=1"
+        db = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro{still}", uri=True, timeout=2.0)
     db.row_factory = sqlite3.Row
     return contextlib.closing(db)
+
+
+def _of_a_copy(path: Path) -> sqlite3.Connection:
+    """A journal without locks as it was between two commits. The writer changes it only while its rollback journal is
+    there, so a copy of both is rolled back, and one during which a commit has ended is taken again."""
+    log = path.with_name(f"{path.name}-journal")
+
+    def version() -> tuple[bytes, bool]:
+        with path.open("rb") as file:
+            return file.read(CHANGES.stop)[CHANGES], log.exists()
+
+    with tempfile.TemporaryDirectory(prefix="carbontui-") as folder:
+        copy = Path(folder) / path.name
+        for _ in range(COPIES):
+            before = version()
+            shutil.copyfile(path, copy)
+            with contextlib.suppress(FileNotFoundError):
+                shutil.copyfile(log, copy.with_name(log.name))
+            if version() == before:
+                break
+            copy.with_name(log.name).unlink(missing_ok=True)
+            time.sleep(COPY_AGAIN_S)
+        else:
+            raise sqlite3.OperationalError("it is written all the time, and this file system has no locks")
+        db = sqlite3.connect(copy)
+        db.execute("select count(*) from sqlite_master").fetchone()  # rolled back, and open when the folder goes
+        return db

@@ -239,7 +239,7 @@ def spawn_keeper(spec: Mapping[str, Any], descriptors: tuple[int, ...] = ()) -> 
     with (directory / "carbontui.log").open("ab") as log:
         try:
             keeper = subprocess.Popen(
-                [sys.executable, "-m", "carbontui.job.keeper", spec["job"]],
+                [sys.executable, "-m", "carbontui.job.keeper", spec["job"], *paths.apart()],
                 cwd=directory,
                 env=ours,
                 stdin=subprocess.PIPE,

@@ -21,9 +21,9 @@ def evaluate(problem: Problem, levels: Sequence[int | None]) -> Evaluation:
     done).
 
     A switch comes first in its slot and does no work; the finishing slot is charged pro rata; after the finish nothing
-    is drawn. Work left at the deadline goes on at full speed at the last slot's intensity and price. Rent and shadow
-    prices count from the start of the switch into a level. Violations are listed, not raised. Raises IndexError for a
-    level that does not exist.
+    is drawn. Work left at the deadline goes on at full speed at the last slot's intensity and price. Rent, embodied
+    grams and shadow prices count from the start of the switch into a level. Violations are listed, not raised. Raises
+    IndexError for a level that does not exist.
     """
     count = len(problem.levels)
     for slot, level in enumerate(levels):
@@ -35,13 +35,14 @@ def evaluate(problem: Problem, levels: Sequence[int | None]) -> Evaluation:
     watts = [level.power_w + problem.host_w for level in problem.levels]
     speeds = [level.speed for level in problem.levels]
     rents = [level.rent_per_h / 3600.0 for level in problem.levels]
+    making = [level.embodied_g_per_h / 3600.0 for level in problem.levels]
     prices = problem.price_per_kwh or (0.0,) * len(problem.dur_s)
     kwh_per_j = problem.pue / J_PER_KWH
     fastest = problem.fastest
     given = len(levels)
     current, age, resumes = problem.initial_level, problem.initial_age_slots, 0
     shadows = problem.shadow_per_h or ((0.0,) * count,) * len(problem.dur_s)
-    clock = done = grams = cost = kwh = shadow = 0.0
+    clock = done = grams = embodied = cost = kwh = shadow = 0.0
     violations: list[Violation] = []
 
     for slot, duration in enumerate(problem.dur_s):
@@ -79,6 +80,7 @@ def evaluate(problem: Problem, levels: Sequence[int | None]) -> Evaluation:
         kwh += energy
         grams += energy * problem.ci_g_per_kwh[slot]
         cost += energy * prices[slot] + rents[level] * (switch_time + use)
+        embodied += making[level] * (switch_time + use)
         shadow += shadows[slot][level] / 3600.0 * (switch_time + use)
         if done >= work - tolerance:
             finish, late = clock + switch_time + use, 0.0
@@ -102,13 +104,14 @@ def evaluate(problem: Problem, levels: Sequence[int | None]) -> Evaluation:
         kwh += energy
         grams += energy * problem.ci_g_per_kwh[-1]
         cost += energy * prices[-1] + rents[fastest] * (switch_time + use)
+        embodied += making[fastest] * (switch_time + use)
         shadow += shadows[-1][fastest] / 3600.0 * (switch_time + use)
         finish = clock + switch_time + use
         late = switch_time + use
         if late < LATE_TOLERANCE_S:
             late = 0.0
     return Evaluation(
-        objective=problem.alpha * cost + problem.beta * grams + shadow,
+        objective=problem.alpha * cost + problem.beta * (grams + embodied) + shadow,
         gco2=grams,
         cost=cost,
         kwh=kwh,

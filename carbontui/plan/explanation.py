@@ -38,6 +38,7 @@ def explain(problem: Problem, plan: Schedule, currency: str | None = None) -> Ex
     rivals = plan.baselines or baselines(problem)
     now = next((r for r in rivals if r.name == "run now"), None)
     shared = any(map(any, problem.shadow_per_h or ()))
+    beside = shared or any(level.embodied_g_per_h for level in problem.levels)
     parked_kwh, parked, switching = _waste(problem, plan.levels, money)
     verdict: Verdict = "unknown"
     saved = 0.0
@@ -59,7 +60,7 @@ def explain(problem: Problem, plan: Schedule, currency: str | None = None) -> Ex
     )
     if currency and now is not None:
         found = _with_rent(found, problem, plan, now, currency)
-    if now is None or shared:  # the next best by grams alone is not a runner-up
+    if now is None or beside:  # the next best by grams alone is not a runner-up
         return found
     return _with_runner_up(found, problem, plan, rivals, now, money)
 

@@ -113,7 +113,8 @@ def build(problem: Problem, fixed: Fixed = None) -> Graph:
         weight = weight + problem.pue / J_PER_KWH * problem.alpha * np.array(problem.price_per_kwh)
     speed = np.array([level.speed for level in problem.levels])
     watts = np.array([level.power_w for level in problem.levels]) + problem.host_w
-    held = np.tile(problem.alpha / 3600.0 * np.array([level.rent_per_h for level in problem.levels]), (len(dur), 1))
+    per_h = [problem.alpha * level.rent_per_h + problem.beta * level.embodied_g_per_h for level in problem.levels]
+    held = np.tile(np.array(per_h) / 3600.0, (len(dur), 1))
     if problem.shadow_per_h is not None:
         held = held + np.array(problem.shadow_per_h) / 3600.0
     tau, joules = _switches(problem)
@@ -308,10 +309,12 @@ def reach(graph: Graph) -> Reach:
             total = gain + value[k + 1][dst]
             choice[k] = prefer[np.argmax(total[:, prefer], axis=1)]
             value[k, :-1] = total.max(axis=1)
+        passable = bool(np.isfinite(most[k, graph.start]))
+        most[k, :-1] = np.maximum(most[k, :-1], 0.0)  # it may be done before there is no way on
     fits = bool(most[0, graph.start] >= problem.work_s - problem.finish_tolerance)
     if not fits and not np.isfinite(best[0, graph.start]):
         where = "fixed" if (graph.fixed >= 0).any() else "switch.time_s"
-        if problem.max_resumes is not None and np.isfinite(most[0, graph.start]):
+        if problem.max_resumes is not None and passable:
             where = "max_resumes"
         raise Infeasible(where, "leaves no schedule that ever finishes the work")
     levels, s = [], graph.start

@@ -53,6 +53,8 @@ class ProblemLevel(Struct, frozen=True, forbid_unknown_fields=True, omit_default
     power_w: Amount
     speed: Amount
     rent_per_h: Amount = 0.0
+    embodied_g_per_h: Amount = 0.0
+    """Of making the hardware, while the level is held: weighed as grams are, no part of them."""
 
     @property
     def running(self) -> bool:
@@ -101,8 +103,9 @@ class Problem:
 
     `dur_s`, `ci_g_per_kwh`, `price_per_kwh` have T entries (prices may be negative, None is 0 everywhere); `switch_s`
     and `switch_w` are row = from, column = to (None = forbidden). `host_w` is added to every level and switch, `pue`
-    multiplies every joule, the objective is alpha * cost + beta * grams + shadow. Raises ProblemError, naming the
-    field, where the parts do not fit together; single values are checked where they are read (`problem_from_dict`).
+    multiplies every joule, the objective is alpha * cost + beta * (grams + embodied grams) + shadow. Raises
+    ProblemError, naming the field, where the parts do not fit together; single values are checked where they are read
+    (`problem_from_dict`).
     """
 
     dur_s: tuple[float, ...]

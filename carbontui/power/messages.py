@@ -155,8 +155,8 @@ class HostReading(Struct, frozen=True, omit_defaults=True):
     how: How = "estimated"
     source: str = ""
     caps: dict[str, Capability] = {}
-    jobs: int = 1
-    """How many jobs share this machine."""
+    jobs: int = 0
+    """How many jobs share this machine; 0: not counted yet."""
     idle_w: float | None = None
     """What of these CPU and memory watts would be drawn without the job's work."""
     beside_w: float | None = None

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from carbontui import units
 from carbontui.account.lived import EVENT, EVENT_HELD
 from carbontui.account.split import Split
-from carbontui.reports import embodied
 from carbontui.reports.parts import GRAM_DIGITS, KWH_DIGITS, DayPart, EpochPart
 from carbontui.reports.story import RunStory
 from carbontui.text import account as words
@@ -103,7 +102,7 @@ def figures(story: RunStory) -> tuple[Figure, ...]:
                 "; ".join(filter(None, (band, _how(story, "avoided_g")))),
             )
         )
-    if (made := embodied.of(story)) is not None:
+    if (made := story.embodied) is not None:
         rests = f"not in emitted; {form.grams(made.g_per_hour)} per hour held, for making boards and their servers"
         found.append(Figure("embodied", f"{form.grams(made.grams)} CO2", rests))
     if story.revisions:
@@ -203,12 +202,13 @@ def tables(story: RunStory) -> list[ReportTable]:
     ]
     by_device = [(_device(p.name, names), form.kwh(p.kwh), form.grams(p.gco2_g)) for p in story.by_device]
     of_days = ("day", "at full speed", "under caps", "standing still", "energy", "CO2", "decisions")
-    of_epochs = ("epoch", "time", "steps", "energy", "CO2", "last loss")
+    of_epochs, epochs = ("epoch", "time", "steps", "energy", "CO2", "last loss"), _epoch_rows(story.epochs)
+    shown = len(of_epochs) - (not any(row[-1] for row in epochs))  # a plain script reports no loss
     return [
         ReportTable("Where it went", ("state", "time", "energy", "CO2"), [*by_state]),
         ReportTable("", ("device", "energy", "CO2"), [*by_device]),
         *([ReportTable("Per day", of_days, [_day_row(part) for part in story.days])] if story.days else ()),
-        *([ReportTable("Per epoch", of_epochs, _epoch_rows(story.epochs))] if story.epochs else ()),
+        *([ReportTable("Per epoch", of_epochs[:shown], [row[:shown] for row in epochs])] if epochs else ()),
     ]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from carbontui import units
-from carbontui.reports import charts, clouds, embodied, figures, prose
+from carbontui.reports import charts, clouds, figures, prose
 from carbontui.reports.figures import at_digits, split_numbers
 from carbontui.reports.parts import GRAM_DIGITS, KWH_DIGITS, DayPart, EpochPart, rounded
 from carbontui.reports.story import RunStory
@@ -72,7 +72,7 @@ def numbers(story: RunStory) -> dict[str, Any]:
         "energy_wall_kwh": story.energy_wall_kwh,
         "gco2_g": story.gco2_g,
         "avoided_g": story.avoided_g,
-        "embodied_g": None if (made := embodied.of(story)) is None else made.grams,
+        "embodied_g": story.embodied.grams if story.embodied else None,
         "by_day": [_day(part) for part in story.days],
         "revised_g": story.revised_g,
         "revisions": list(story.revisions),

@@ -18,6 +18,7 @@ from carbontui import protocol, units
 from carbontui.account import accounts
 from carbontui.account.accounts import BIN_S
 from carbontui.account.boundary import waits_count, without_device
+from carbontui.account.embodied import Embodied, embodied
 from carbontui.account.lived import EXCLUDED, as_booked
 from carbontui.account.run_now import RunNow, kept
 from carbontui.account.split import EnergyBin, Split, StateSpan, intensity_of, split_avoided
@@ -123,11 +124,15 @@ class RunStory:
         return max(0.0, self.end_s - self.start_s)
 
     @property
+    def embodied(self) -> Embodied | None:
+        """What making its boards emitted, no part of its grams; None where it is not known."""
+        names = [gpu.name for gpu in self.status.gpus]
+        return embodied(names, self.options.embodied, self.held_s) if self.held_s else None
+
+    @property
     def intensity_mean(self) -> float | None:
         """gCO2/kWh, weighted by energy."""
-        if self.gco2_g is None or self.energy_wall_kwh <= 0:
-            return None
-        return self.gco2_g / self.energy_wall_kwh
+        return None if self.gco2_g is None or self.energy_wall_kwh <= 0 else self.gco2_g / self.energy_wall_kwh
 
     @property
     def run_now_g(self) -> float | None:

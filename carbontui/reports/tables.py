@@ -1,9 +1,8 @@
-"""The published tables that ship with carbontui: boards, countries, throughput, cloud prices, embodied emissions."""
+"""The published tables that ship with carbontui: boards, countries, throughput, cloud prices."""
 
 from __future__ import annotations
 
 import csv
-import functools
 from importlib import resources
 from typing import TypeVar
 
@@ -11,7 +10,6 @@ import msgspec
 
 from carbontui.account import compare
 from carbontui.account.compare import BoardSpec, Rented, Throughput
-from carbontui.account.embodied import Manufactured
 
 T = TypeVar("T")
 
@@ -50,12 +48,6 @@ def cloud_prices() -> list[Rented]:
     """Dated example prices of boards to rent, with the yearly mean of their region's grid where it is known."""
     columns = ("provider", "region", "gpu", "usd_per_gpu_hour", "date", "gco2_per_kwh")
     return [offer._replace(date=f"USD, {offer.date}") for offer in _table("cloud-prices.csv", Rented, *columns)]
-
-
-@functools.cache
-def embodied() -> tuple[Manufactured, ...]:
-    """What making boards and servers emitted, each row with its source."""
-    return tuple(_table("embodied.csv", Manufactured, *Manufactured._fields))
 
 
 def board(name: str) -> BoardSpec | None:

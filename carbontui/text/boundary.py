@@ -57,6 +57,7 @@ def _counted(
     pue: float,
     pue_why: str,
     boards: bool = True,
+    embodied_g: float | None = 0.0,
     now_s: float,
 ) -> str:
     if kind == "always-on":
@@ -69,7 +70,10 @@ def _counted(
         elif gives_back:
             until = "in every pause and wait, until an unload gives the machine back"
         said = f"{parts}; {until}"
-    return f"{said}; PUE {pue:g} ({PUES.get(pue_why, pue_why)})"
+    making = "; what making these boards emitted is not published: --embodied GRAMS" if embodied_g is None else ""
+    if embodied_g:
+        making = f"; plans weigh {figures.grams(embodied_g)} per hour held for making the hardware"
+    return f"{said}; PUE {pue:g} ({PUES.get(pue_why, pue_why)}){making}"
 
 
 BOUNDARY: Table = {

@@ -109,6 +109,7 @@ USUAL = (
 @click.option("--carbon-price", help="Currency per tonne of CO2 (with --objective cost).")
 @click.option("--weight", help="Weigh CO2 and money, like carbon=0.7,cost=0.3 (each as a share of its mean).")
 @click.option("--gpu-price", help="Currency per GPU hour.")
+@click.option("--embodied", help="Weigh what making the hardware emitted: published, or like 12g per GPU hour.")
 @click.option("--currency", help="ISO code of every price, like EUR.")
 @click.option("--not-above", help="Wait while the grid is above this intensity, like 300g (per kWh).")
 @click.option("--max-wait", help="With --not-above: the longest single wait (default 6h).")

@@ -87,6 +87,7 @@ def solve(
     watts: float,
     levels_file: str | None,
     boundary: Kind | None,
+    embodied: float,
     host_w: float | None,
     idle_w: float | None,
     idle_limit: str | None,
@@ -108,15 +109,15 @@ def solve(
         if problem_file:
             if zone or work or grid_file or price_file or signal != "average":
                 raise Failure("give a problem file or --work with --zone, not both", 2)
-            if boundary or host_w or idle_w or idle_limit:
-                raise Failure("a problem file holds all that counts: --boundary and its watts belong to --work", 2)
+            if boundary or host_w or idle_w or idle_limit or embodied:
+                raise Failure("a problem file holds all that counts: --boundary and all beside it belong to --work", 2)
             problem, start_s, about = weights.weighed(load_problem(problem_file), asked), 0.0, problem_file
             found = planner.solve(problem, tol=tol)
         else:
             if not work or not (zone or grid_file):
                 raise Failure("nothing to plan: give a problem file, or --work 8h with --zone DE or --grid FILE", 2)
             job = load_job(levels_file) if levels_file else assumed(watts, caps=True, running=False)
-            job = bounded(job, boundary or "given-back", host_w=host_w or 0.0, idle_w=idle_w)
+            job = bounded(job, boundary or "given-back", host_w=host_w or 0.0, idle_w=idle_w, embodied_g_per_h=embodied)
             speeds = f"speeds under caps of public measurements, {watts:.0f} W at full speed"
             begin_s = units.parse_moment(start, time.time()) if start else None
             grid = _grid_of(zone, grid_file, signal, begin_s)
@@ -136,6 +137,8 @@ def solve(
                 beside = signals.beside_average(problem, found, start_s, zone_key(zone), grid.source)
         curve = frontier_curve.frontier(problem) if with_frontier else None
         text = _explanation(problem, found, start_s)
+    if made := max(level.embodied_g_per_h for level in problem.levels):
+        about += f"; {figures.grams(made)} per hour held are weighed for making the hardware, in no figure here"
     if as_json:
         answer = found.to_dict() | {"explanation": text}
         if curve is not None:
@@ -307,6 +310,7 @@ def backtest(
     levels_file: str | None,
     watts: float,
     boundary: Kind | None,
+    embodied: float,
     host_w: float | None,
     idle_w: float | None,
     price_file: str | None,
@@ -331,7 +335,7 @@ def backtest(
         issues = load_issues(issued) if issued else None
         prices = _prices(price_file, objective, weight, grid)
         job = load_job(levels_file) if levels_file else assumed(watts, caps=False, running=False)
-        job = bounded(job, boundary or "given-back", host_w=host_w or 0.0, idle_w=idle_w)
+        job = bounded(job, boundary or "given-back", host_w=host_w or 0.0, idle_w=idle_w, embodied_g_per_h=embodied)
         work_s = units.parse_duration(work)
         report = run(grid, job, work_s, slack, starts, seed, issues=issues, own=own, prices=prices, progress=progress)
     if as_json:
@@ -386,7 +390,7 @@ def _summary(report: BacktestReport) -> None:
         )
     title = f"{len(report.cases)} jobs of {figures.duration(about['work_s'])}, {about['slack']:g}x budget"
     console.print(streams.table(title, head, rows))
-    of = {"gco2": "CO2", "cost": f"cost ({about.get('currency')})", "objective": "weighed CO2 and cost"}[report.measure]
+    of = {"gco2": "CO2", "cost": f"cost ({about.get('currency')})", "objective": "all that is weighed"}[report.measure]
     console.print(
         f"From: {about['grid']}; {of} against running now, realised.", style="dim", markup=False, soft_wrap=True
     )

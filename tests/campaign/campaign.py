@@ -81,6 +81,11 @@ def killed(seconds: float, seed: int, faults: int = 40) -> tuple[kills.Found, Ro
         ("faults injected, amid so many answered orders", f"{FAULTS:,}", f"{found.faults:,}; {found.orders:,}"),
         ("answered orders lost; totals fallen", "0; 0", f"{found.lost_orders}; {found.fallen}"),
         ("booked of a true joule of a board, per job", "0.98-1.02", span(found.booked)),
+        (
+            "booked of a host's constant watts, by the jobs of a house; load",
+            "0.98-1.02",
+            f"{span(found.host)}; {os.getloadavg()[1]:.1f}",
+        ),
         ("steps lost or repeated", "0", wrong),
         ("longest standstill without a person's pause", "18 s", f"{found.longest_standstill_s:.1f} s"),
         ("jobs lost; exit status lost", "0; 0", f"{found.lost_jobs}; {found.wrong_exits}"),

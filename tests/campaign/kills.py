@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from house import House, Job, until
-from watched import Watched
+from watched import HOST_W, Watched
 
 from carbontui import link, protocol
 from carbontui.job import store
@@ -59,6 +59,8 @@ class Found:
     """Totals that were less than a moment before."""
     booked: list[float] = field(default_factory=list)
     """Of a true joule of a job's board."""
+    host: list[float] = field(default_factory=list)
+    """Of the host's constant watts, by all jobs of a machine together."""
     steps: int = 0
     wrong_steps: int = 0
     longest_standstill_s: float = 0.0
@@ -150,6 +152,8 @@ def running(
     if site:
         house.cli("site", "--cap", site, "--ramp", "5kW", check=True)
     most += found.faults
+    house.home.mkdir(parents=True, exist_ok=True)
+    (house.home / "config.toml").write_text(f"host_w = {HOST_W}\n")
     some: list[Watched] = []
     for n in range(jobs):
         house.env["CUDA_VISIBLE_DEVICES"] = str(n)
@@ -178,6 +182,8 @@ def running(
         if booked is not None:
             found.booked.append(booked)
             found.notes += [f"{one.job.id}: booked {booked:.4f}"] if abs(booked - 1) > 0.02 else []
+    begun, ended = zip(*(one.lived for one in some), strict=True)
+    found.host.append(sum(one.host_j for one in some) / HOST_W / (max(ended) - min(begun)))
     _left(house, sim, jobs, found)
 
 

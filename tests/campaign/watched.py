@@ -6,15 +6,18 @@ import contextlib
 import json
 import sqlite3
 import threading
+import time
 from typing import Any
 
 from house import Job, until
 
-from carbontui import link, protocol
+from carbontui import link, protocol, units
 from carbontui.job import store
 
 LOOK_S = 0.1
 ANSWER_S = 3.0
+HOST_W = 1000.0
+"""Of the machine besides its boards, in its settings."""
 CAUGHT_UP_S = 10.0
 """A successor has an order in force within this of its first answer."""
 
@@ -69,6 +72,7 @@ class Watched:
 
     def ended(self) -> None:
         """Its training has ended just now: the board is nobody's."""
+        self._ended_s = time.time()
         if self.sim is not None:
             self.sim.reap()
             self._end_j = self.sim.get("energy_j", self.device)
@@ -77,13 +81,15 @@ class Watched:
         """The job is over: what was booked of each true joule of its board since the keeper's first look at it."""
         self._over.set()
         self._thread.join()
+        with contextlib.closing(sqlite3.connect(self.job.dir / "journal.db")) as db:
+            booked = dict(db.execute("select device, sum(joules) from energy group by device"))
+        self.host_j = booked.get("host", 0.0)
+        self.lived = units.from_iso(self.job.status()["budget"]["start"]), self._ended_s
         if self.sim is None:
             return None
         counted_mj = json.loads((self.job.dir / "first-count.json").read_text())[self.device][3]
         true_j = self._end_j - counted_mj / 1e3
-        with contextlib.closing(sqlite3.connect(self.job.dir / "journal.db")) as db:
-            query = "select sum(joules) from energy where device not in ('host', 'cpu', 'dram')"
-            return (db.execute(query).fetchone()[0] or 0.0) / true_j
+        return sum(joules for name, joules in booked.items() if name not in ("host", "cpu", "dram")) / true_j
 
 
 def _in_force(status: protocol.Status, verb: str, args: dict[str, Any]) -> bool:

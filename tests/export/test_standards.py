@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
 import runs
 
 from carbontui import cli
-from carbontui.reports import embodied, figures, forms, story
+from carbontui.reports import figures, forms, story
 from carbontui.reports.export import standards
 
 
@@ -70,7 +70,9 @@ def test_boards_without_a_published_figure_have_no_embodied_emissions(told):
     strange = replace(told, status=msgspec.structs.replace(told.status, gpus=(other,)))
     found = json.loads(standards.sci(strange, "run"))
     assert found["M"]["value"] == found["sci"]["value"] == "unknown"
-    assert embodied.of(strange) is None and forms.numbers(strange)["embodied_g"] is None
+    assert strange.embodied is None and forms.numbers(strange)["embodied_g"] is None
+    given = replace(strange, options=msgspec.structs.replace(strange.options, embodied=9.0))
+    assert json.loads(standards.sci(given, "run"))["M"]["value"] == 9.0 * 2 * len(strange.status.gpus)
 
 
 def test_annex_xi_has_time_energy_method_and_the_flops_of_the_script(told):

@@ -247,8 +247,8 @@ def built(value: Any, kind: Any) -> Any:
     """The value of that type, as it was before it became a `tree`."""
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
-        (kind,) = (one for one in inner if one is not type(None))  # the core has no other unions
-        return None if value is None else built(value, kind)
+        kinds = [one for one in inner if one is not type(None)]  # several: a number or a fixed word
+        return value if value is None or len(kinds) > 1 else built(value, kinds[0])
     if origin is tuple:
         kinds = [inner[0]] * len(value) if inner[-1] is ... else inner
         return tuple(map(built, value, kinds))

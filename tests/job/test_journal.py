@@ -150,3 +150,30 @@ def test_a_fault_is_named_once(tmp_path):
     book = Journal(tmp_path / "no" / "journal.db")
     book.event(0.0, 0.0, "state")
     assert not book.commit() and book.fault.count("not written") == 1
+
+
+def test_without_locks_a_reader_sees_no_half_of_a_commit(tmp_path, monkeypatch):
+    monkeypatch.setattr(journal, "has_locks", lambda folder: False)
+    kept, dead = tmp_path / "kept", tmp_path / "dead"
+    for folder in (kept, dead):
+        folder.mkdir()
+    book = Journal(kept / "journal.db")
+    for index in range(2000):
+        book.event(float(index), 0.0, "state", text="x" * 500)
+    book.commit()
+    book.close()
+    writer = sqlite3.connect(f"{(kept / 'journal.db').as_uri()}?vfs=unix-none", uri=True, isolation_level=None)
+    writer.execute("pragma cache_size=2")  # pages are written before the commit
+    writer.execute("begin")
+    writer.execute("update event set wall = 1.0")
+    sums = []
+    for name in ("journal.db", "journal.db-journal"):
+        (dead / name).write_bytes((kept / name).read_bytes())  # as a writer leaves them that is killed now
+    for folder in (kept, dead):
+        with journal.read(folder / "journal.db") as db:
+            sums.append(db.execute("select count(*), sum(wall) from event").fetchone()[:])
+    writer.execute("commit")
+    writer.close()
+    with journal.read(kept / "journal.db") as db:
+        sums.append(db.execute("select count(*), sum(wall) from event").fetchone()[:])
+    assert sums == [(2000, 0.0), (2000, 0.0), (2000, 2000.0)]

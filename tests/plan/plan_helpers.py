@@ -34,13 +34,14 @@ def tiny(draw: st.DrawFn, slots: int = 6, prices: bool = True, dwell: int = 3, s
     price = None
     if prices and draw(st.booleans()):
         price = tuple(draw(st.integers(-10, 40)) / 100 for _ in range(count))
+    made = draw(st.sampled_from([0.0, 0.0, 60.0]))
     levels = [
-        ProblemLevel("pause", float(draw(st.sampled_from([0, 25, 90]))), 0.0),
-        ProblemLevel("full", 600.0, 1.0, draw(st.sampled_from([0.0, 0.0, 2.0]))),
+        ProblemLevel("pause", float(draw(st.sampled_from([0, 25, 90]))), 0.0, 0.0, made),
+        ProblemLevel("full", 600.0, 1.0, draw(st.sampled_from([0.0, 0.0, 2.0])), made),
     ]
     third = draw(st.sampled_from(["none", "cap", "unload", "off"]))
     if third == "cap":
-        levels.append(ProblemLevel("cap", 300.0, draw(st.sampled_from([0.5, 0.75, 0.8371]))))
+        levels.append(ProblemLevel("cap", 300.0, draw(st.sampled_from([0.5, 0.75, 0.8371])), 0.0, made))
     elif third != "none":
         levels.append(ProblemLevel(third, 0.0 if third == "off" else 25.0, 0.0))
     n = len(levels)

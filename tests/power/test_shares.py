@@ -195,7 +195,7 @@ def test_under_a_batch_system_the_cpu_time_is_that_of_its_cgroup(tmp_path: Path)
     assert shares[1] == pytest.approx(cpu_share(CpuSeconds(10, 4, 1), 1))
 
 
-def test_agents_of_other_jobs_are_counted_and_a_station_is_none(tmp_path: Path) -> None:
+def test_other_jobs_count_while_their_agents_are_replaced_and_a_station_is_none(tmp_path: Path) -> None:
     def has(pid: int, name: str, *words: str) -> None:
         (tmp_path / str(pid)).mkdir()
         fields = " ".join(["S", "1", str(pid), str(pid), *["0"] * 7, "100", "50", "0", "0", *["0"] * 4, "7", "0"])
@@ -209,7 +209,9 @@ def test_agents_of_other_jobs_are_counted_and_a_station_is_none(tmp_path: Path) 
     has(14, "python3", *agent, "station", "--monitor")
     has(15, "bash", "bash", "-c", "carbontui.power.agent --job c3")
     has(16, "python3", *agent, "d4", "--apart", "f00")  # its leases are kept elsewhere: a container
+    has(17, "python3", "python3", "-m", "carbontui.job.keeper", "e5")  # its agent is being replaced
+    has(18, "python3", "python3", "-m", "carbontui.job.keeper", "d4", "--apart", "f00")
     clock = CpuTime(lambda: (0, 0), str(tmp_path))
-    assert clock.jobs(list(proc.processes(str(tmp_path)))) == {"a1", "b2"}
-    clock.part((11,), 0.0)
-    assert clock.part((11,), 20.0) == (0.5, 2, 0.5)
+    assert clock.jobs(list(proc.processes(str(tmp_path)))) == {"a1", "b2", "e5"}
+    assert clock.part((11,), 0.0).jobs == 3, "known at once: the host's watts are split by it"
+    assert clock.part((11,), 20.0) == (pytest.approx(1 / 3), 3, pytest.approx(1 / 3))

@@ -17,7 +17,7 @@ from carbontui.power.backends.base import DeviceInfo
 def test_wrong_counters_are_found_out_and_their_joules_made_up_for(seed: int) -> None:
     found = wrong_counters.case(seed)
     assert abs(found.error) < 0.03
-    assert found.counter < 0.03, "what stood still for a moment was right until then"
+    assert found.counter <= 0.0, "the interval in which it stopped is taken back whole"
 
 
 @pytest.mark.parametrize("lost", [1, 2], ids=["its handle stays", "its handle is gone"])

@@ -13,7 +13,7 @@ KINDS = ("factor", "frozen", "catching up")
 
 
 class Found(NamedTuple):
-    """`error` of all joules; `counter` is the share labelled so while the counter was wrong."""
+    """`error` of all joules; `counter` is the share labelled so while it was wrong, less what is taken back."""
 
     kind: str
     error: float

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import os
 import socket
 import time
@@ -22,6 +21,7 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
+from carbontui import paths
 from carbontui.power import messages
 from carbontui.power.agent import processes
 from carbontui.power.backends.declared import DeclaredBoards
@@ -231,8 +231,7 @@ class AgentHandle:
             arguments += ["--simulated", msgspec.json.encode(self.simulated).decode()]
         if self.declared is not None:
             arguments += ["--declared", msgspec.json.encode(self.declared).decode()]
-        if apart := os.environ.get("CARBONTUI_LEASE_DIR"):
-            arguments += ["--apart", hashlib.sha256(os.fsencode(apart)).hexdigest()[:12]]
+        arguments += paths.apart()
         if self.monitor:
             arguments.append("--monitor")
         if self.probing:

@@ -61,6 +61,10 @@ class _Anchor(Struct):
     seen_s: float
     """Monotonic time of the last reading, later than mono_s while the counter does not move."""
     pending_j: float = 0.0
+    counted_j: float = 0.0
+    """What the counter has shown of the last interval, if it was booked as its own."""
+    short_j: float = 0.0
+    """By how much that is less than the power over it."""
     absent: bool = False
     """The board has been lost since."""
 
@@ -106,11 +110,21 @@ class Meter:
         t0 = last.wall_s if abs((sample.wall_s - last.wall_s) - dt) <= 2.0 else sample.wall_s - dt
         if (check := self._checks.get(sample.uuid)) is not None:
             joules = check.settled(joules, _bound_j(sample, dt))
-        increment = Increment(sample.uuid, joules, method, t0, sample.wall_s)
+        increments = [Increment(sample.uuid, joules, method, t0, sample.wall_s)]
+        if sample.energy_uj is not None and sample.energy_uj == last.energy_uj and last.counted_j:
+            # it stood still from a moment of the interval before on: that is nothing a counter has measured
+            at, meant_j = (last.wall_s, last.wall_s), last.counted_j + last.short_j
+            increments.append(Increment(sample.uuid, -last.counted_j, "counter", *at))
+            increments.append(Increment(sample.uuid, meant_j, method, *at))
         self._anchor(sample)
+        if method == "counter":
+            by_power = self._from_power(last, sample)
+            self._anchors[sample.uuid].counted_j = joules
+            self._anchors[sample.uuid].short_j = max(0.0, by_power[0] - joules) if by_power else 0.0
         ledger = self._joules.setdefault(sample.uuid, {})
-        ledger[method] = ledger.get(method, 0.0) + joules
-        return (increment,)
+        for one in increments:
+            ledger[one.method] = ledger.get(one.method, 0.0) + one.joules
+        return tuple(increments)
 
     def carry_on(self, uuids: Iterable[str], mono_s: float, wall_s: float) -> tuple[Increment, ...]:
         """Extrapolate devices not read for longer than GAP_S up to now from the last power, as a gap: for the end of a

@@ -122,7 +122,7 @@ LIST_S = 10.0
 FIRST_S = 1.5
 """The first share is known after this long."""
 TICKS_PER_S = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
-AGENT = "carbontui.power.agent"
+AGENT, KEEPER = "carbontui.power.agent", "carbontui.job.keeper"
 NO_JOBS = frozenset({"station", "doctor", ""})
 """Agents are also started for these, which are not jobs."""
 BATCH = re.compile(r"^(.*/job_\d+)(/.*)?$")
@@ -173,6 +173,7 @@ class CpuTime:
         if spent_s is None:
             spent_s = sum(one.ticks for one in members(listed, own)) / TICKS_PER_S
         jobs = max(1, len(self.jobs(listed)))
+        self._part = self._part._replace(jobs=jobs)
         everybody, busy = self.machine()
         now = (everybody, busy, spent_s)
         if self._before is not None:
@@ -183,7 +184,7 @@ class CpuTime:
         return self._part
 
     def jobs(self, listed: list[proc.RunningProcess]) -> set[str]:
-        """The jobs of any user that have an agent on this machine."""
+        """The jobs of any user that have an agent or a keeper on this machine: one may be replaced just now."""
         found, agents = set(), {}
         for one in listed:
             key = (one.pid, one.start)
@@ -199,9 +200,11 @@ class CpuTime:
         if not one.name.startswith((b"python", b"pypy")):
             return ""
         words = proc.arguments(one.pid, self.root)
-        if AGENT not in words[:6] or proc.option(words, "--apart") != self.apart:
+        if proc.option(words, "--apart") != self.apart:
             return ""
-        return proc.option(words, "--job")
+        if KEEPER in words[:6]:
+            return words[words.index(KEEPER) + 1]
+        return proc.option(words, "--job") if AGENT in words[:6] else ""
 
     def _cgroup_s(self, pid: int) -> float | None:
         """CPU seconds of the batch job that a process belongs to; None if it is in no batch system's cgroup."""

@@ -9,7 +9,7 @@ import json
 from typing import Any, Literal
 
 from carbontui.grid import zones
-from carbontui.reports import embodied, figures
+from carbontui.reports import figures
 from carbontui.reports.parts import GRAM_DIGITS, KWH_DIGITS
 from carbontui.reports.story import RunStory
 
@@ -39,7 +39,7 @@ def model_card(story: RunStory, training_type: str | None) -> str:
 
 def sci(story: RunStory, per: Per) -> str:
     """The Software Carbon Intensity, (E x I + M) per R (ISO/IEC 21031:2024), location-based; R is the work done."""
-    grams, made, used = story.gco2_g, embodied.of(story), story.account.so_far
+    grams, made, used = story.gco2_g, story.embodied, story.account.so_far
     sources = {
         "step": (used.steps or None, "journal state accounts.account.so_far.steps"),
         "run": (1, "one run"),
@@ -48,7 +48,7 @@ def sci(story: RunStory, per: Per) -> str:
     units, whence = sources[per]
     known = grams is not None and made is not None and units
     score = (grams + made.grams) / units if grams is not None and made is not None and units else None
-    rows = "; ".join(row.source for row in made.rows) if made else "no published figure for these boards"
+    rows = "; ".join(made.sources) or "--embodied" if made else "no published figure for these boards; --embodied"
     return _json(
         {
             "E": {"value": _kwh(story), "unit": "kWh", "from": "journal state accounts.energy_wall_kwh"},
@@ -60,7 +60,7 @@ def sci(story: RunStory, per: Per) -> str:
             "M": {
                 "value": _g(made.grams if made else None),
                 "unit": "gCO2e",
-                "from": f"journal state books.held_s x data/embodied.csv: {rows}",
+                "from": f"journal state books.held_s x grams per hour: {rows}",
             },
             "R": {"value": units or UNKNOWN, "unit": per, "from": whence},
             "functional_unit": per,

@@ -187,9 +187,10 @@ def overrides(command: F) -> F:
 
 def assumptions(command: F) -> F:
     """Add the options for what counts of an assumed machine."""
-    watts = WithUnit(units.parse_idle_power)
+    watts, grams = WithUnit(units.parse_idle_power), WithUnit(units.parse_grams)
     for option in (
         click.option("--idle-w", type=watts, help="Watts of the board without a process (default: a tenth)."),
+        click.option("--embodied", type=grams, default="0", help="Weigh making the hardware: 12g per GPU hour."),
         click.option("--host-w", type=watts, help="Watts of the machine besides the board (default 0)."),
         boundary_option,
     ):

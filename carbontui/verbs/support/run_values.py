@@ -87,6 +87,8 @@ def common(
         raise Failure("a price needs its currency: add --currency EUR (or set currency in the settings)", 2)
     if settings.objective == "cost" and not settings.currency:
         raise Failure("--objective cost needs --currency, like EUR", 2)
+    if settings.embodied is not None and settings.objective == "cost" and settings.carbon_price is None:
+        raise Failure("--embodied weighs grams, which --objective cost does not: add --carbon-price", 2)
     if settings.weight is not None:
         with refused("--weight: "):
             weights.parse(settings.weight)

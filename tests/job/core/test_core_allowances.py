@@ -220,6 +220,22 @@ def test_a_warning_is_told_once_for_each_level_however_its_figures_change():
     assert len(texts) == 2 and "is not enough" in texts[0] and "is used up" in texts[1]
 
 
+def test_one_that_is_used_up_is_logged_once_though_its_whole_is_foreseen_later():
+    unknown = judged(replace(job(Allowance("carbon", 5.0), order=("warn",), used_g=6.0), progress=Progress()))
+    later = judged(replace(unknown, progress=Progress(work_s=7200.0)), inputs(NOW_S + 20.0, boards=(board(),)))
+    assert later.allowances.over == ("carbon",) and later.allowances.level == unknown.allowances.level
+
+
+def test_nothing_is_expected_of_a_job_that_is_over_nor_less_than_it_has_used():
+    known = judged(job(Allowance("carbon", 210.0), used_g=180.0))
+    more = judged(replace(known, totals=Totals(gco2_g=600.0)))
+    (told,) = allowance_rules.on_wire(more)
+    assert told.expected == told.used == 600.0
+    ended = replace(more, decision=states.decided("done", "full", "done", ""), totals=Totals(gco2_g=590.0))
+    (told,) = allowance_rules.on_wire(judged(ended))
+    assert (told.used, told.expected) == (590.0, None)
+
+
 def test_where_the_end_is_unknown_the_moment_it_is_used_up_is_known_all_the_same():
     state = replace(job(Allowance("energy", 0.6)), progress=Progress())
     (told,) = allowance_rules.on_wire(judged(state))

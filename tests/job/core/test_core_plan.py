@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from drawn import drawn_plan
 from msgspec import structs
-from states import CAP, FULL, NOW_S, PAUSE, decided, inputs, job_state, plan_of
+from states import CAP, FULL, NOW_S, PAUSE, board, decided, inputs, job_state, plan_of
 
 from carbontui import protocol, units
 from carbontui.job import budget as budgets
@@ -17,8 +17,10 @@ from carbontui.job.supervisor.core.state.decision import Desired
 from carbontui.job.supervisor.core.state.levels import Level
 from carbontui.job.supervisor.core.state.override import Overrides
 from carbontui.job.supervisor.core.state.plan import Plan
+from carbontui.job.supervisor.core.view import status
 from carbontui.job.worker.process import preview_plan
 from carbontui.protocol import Override
+from carbontui.text.statements import words
 
 UNLOAD = Level("unload", "unload", 25.0, 0.0)
 
@@ -26,6 +28,10 @@ UNLOAD = Level("unload", "unload", 25.0, 0.0)
 def thawed(kept):
     """As the journal gives it back."""
     return msgspec.json.decode(msgspec.json.encode(kept))
+
+
+def counted(state, seen):
+    return words(status.boundary(state, seen)[1], NOW_S)
 
 
 # --- what it says ---
@@ -198,6 +204,14 @@ def test_how_much_of_the_longest_pause_is_over_is_told_to_the_planner():
     assert pauses.pausing == (0,), "full is no pause"
 
 
+def test_what_was_planned_around_an_override_is_not_kept_when_it_is_over():
+    paused = Overrides(protocol.Override("pause", None, None, "ada"), 1)
+    known = job_state(budget="4h", plan=replace(plan_of(PAUSE, FULL, FULL), free_gco2_g=1.0))
+    over = plan_request.plan_request(known, inputs()).ask
+    held = plan_request.plan_request(replace(known, override=paused), inputs()).ask
+    assert over.kept is None and held.kept is not None and held.kept[0] == 0
+
+
 def test_the_outlook_reaches_a_day_and_the_end_of_the_frontier():
     assert plan_request.ahead_s(job_state(), NOW_S) == 86400.0
     assert plan_request.ahead_s(job_state(work_s=86400.0, budget="2d"), NOW_S) == 3 * 86400.0 + 3600.0
@@ -205,10 +219,25 @@ def test_the_outlook_reaches_a_day_and_the_end_of_the_frontier():
 
 
 def test_money_is_money_per_hour_of_each_gpu_and_grams_by_their_price():
-    assert plan_request.aim(job_state(), 2) == plan_request.problem.Objective(0.0, 1.0, 0.0)
+    two, none = inputs(boards=(board(), board("GPU-b"))), inputs()
+    assert plan_request.aim(job_state(), two) == plan_request.problem.Objective(0.0, 1.0, 0.0)
     priced = job_state(objective="cost", gpu_price=2.5, carbon_price=100.0)
-    assert plan_request.aim(priced, 2) == plan_request.problem.Objective(1.0, 1e-4, 5.0)
-    assert plan_request.aim(priced, 0).rent_per_h == 2.5, "a job on a CPU rents one"
+    assert plan_request.aim(priced, two) == plan_request.problem.Objective(1.0, 1e-4, 5.0)
+    assert plan_request.aim(priced, none).rent_per_h == 2.5, "a job on a CPU rents one"
+
+
+@pytest.mark.parametrize(("kind", "off"), [("held", True), ("always-on", False), ("given-back", False)])
+def test_making_the_boards_is_weighed_in_the_hours_that_count(kind, off):
+    seen = inputs(child=Child("waiting"), boards=(board(), board("GPU-b")))
+    asked = lambda given: job_state(budget="4h", boundary=kind, embodied=given)  # noqa: E731
+    built = plan_request.plan_request(asked("published"), seen).setup.problem
+    made_g = 2 * (164_000 + 2_500_000 / 8) / 44_676
+    per_h = {level["name"]: level.get("embodied_g_per_h", 0.0) for level in built["levels"]}
+    assert per_h == {name: pytest.approx(made_g if off or name != "off" else 0.0) for name in per_h} and "off" in per_h
+    assert plan_request.aim(asked(9.0), seen).embodied_g_per_h == 18.0 and "18 g per hour" in counted(asked(9.0), seen)
+    unknown = inputs(boards=(board(name="Some Board"),))
+    assert plan_request.aim(asked("published"), unknown).embodied_g_per_h == 0.0
+    assert "not published" in counted(asked("published"), unknown) and "making" not in counted(asked(None), seen)
 
 
 def test_caution_looks_at_the_upper_edge_of_the_band():

@@ -14,7 +14,7 @@ from typing import Any
 
 from carbontui import units
 from carbontui.account import accounts
-from carbontui.account.boundary import Counted, Kind, counted, place_of
+from carbontui.account.boundary import IDLE, Counted, Kind, counted, place_of, without_device
 from carbontui.account.lived import EXCLUDED
 
 ROW_WALL_S = 10.0
@@ -63,7 +63,7 @@ class EnergyLedger:
                 self.by_board[device] += joules
             else:
                 self.rest_j += joules
-            if joules > 0:  # what is nobody's was not metered less
+            if gpu or joules > 0:  # what is nobody's was not metered less
                 self.by_how[how] += joules
         for start, share in accounts.split(t0, t1):
             bins[start] += joules * share
@@ -73,7 +73,7 @@ class EnergyLedger:
     def take_back(self, device: str, t0: float, joules: float, how: str, state: str) -> None:
         """Subtract one journal row of a board that turned out not to be the job's, or of its idle watts."""
         self.by_board.pop(device, None)
-        bins, idle = self._bins_of(state), joules < 0
+        bins, idle = self._bins_of(state), without_device(device) == IDLE
         if bins is self.bins:
             if idle:
                 self.rest_j -= joules

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Literal, NamedTuple
 
+from carbontui.account.embodied import Embodied
+from carbontui.account.embodied import embodied as making
 from carbontui.job.supervisor.core.planning import problem
 from carbontui.job.supervisor.core.state import measured
 from carbontui.job.supervisor.core.state.inputs import Inputs
@@ -142,6 +144,12 @@ def parked_wall_w(state: JobState, inputs: Inputs) -> float | None:
     return known.charged_w(Level("pause", "pause", known.parked_w, 0.0)) * known.pue
 
 
+def embodied(state: JobState, inputs: Inputs) -> Embodied | None:
+    """What making the job's boards emitted, per hour held, if a plan weighs it and it is known."""
+    given = state.spec.embodied
+    return None if given is None else making([reading.name for reading in inputs.devices], given)
+
+
 # --- what idles, and the host --------------------------------------------------------------------------------------
 
 
@@ -178,7 +186,7 @@ def host(state: JobState, inputs: Inputs) -> HostWatts:
     if spec.boundary == "always-on":
         return HostWatts(0.0, "none")
     if spec.host_w is not None:
-        return HostWatts(spec.host_w / max(1, reading.jobs), "given")
+        return HostWatts(spec.host_w / (reading.jobs or state.measured.jobs or 1), "given")
     if spec.simulated is not None:
         return HostWatts(0.0, "none")
     if reading.beside_w is not None:

@@ -77,7 +77,7 @@ def plan_request(state: JobState, inputs: Inputs, given: GivenPrices | None = No
     ask = PlanAsk(
         **_asked(state, inputs, setup, left),
         curve=curve.problem,
-        kept=answers.kept_levels(state.plan, setup) if state.plan else None,
+        kept=_kept(state, setup),
         curve_fixed=_fixed(state, curve) if state.forbidden else None,
         currency=state.spec.currency,
         uncertainty=noise(state),
@@ -85,6 +85,15 @@ def plan_request(state: JobState, inputs: Inputs, given: GivenPrices | None = No
         shared=site_plan.shared(state, inputs, curve, given),
     )
     return PlanRequest(ask, setup, deadline, left)
+
+
+def _kept(state: JobState, setup: problem.PlanningProblem) -> tuple[int, ...] | None:
+    """The levels in force, unless they were planned around an override that is over: a slot that a person has paused is
+    not worth keeping so."""
+    if state.plan is None:
+        return None
+    around = state.plan.free_gco2_g is not None and not state.forbidden
+    return None if around and state.override.current is None else answers.kept_levels(state.plan, setup)
 
 
 def most(state: JobState) -> Limits | None:
@@ -161,19 +170,20 @@ def _otherwise(state: JobState, setup: problem.PlanningProblem, slot_s: float) -
     return {slot: names.index("full") if level is None or level.still else STANDS_STILL}
 
 
-def aim(state: JobState, gpus: int) -> problem.Objective:
+def aim(state: JobState, inputs: Inputs) -> problem.Objective:
     """The objective: grams, money, money with a price on grams, or both by weight; for least time, the quantity with
     an allowance."""
     spec = state.spec
-    rent = (spec.gpu_price or 0.0) * max(1, gpus)
+    made = machine.embodied(state, inputs)
+    held = (spec.gpu_price or 0.0) * max(1, len(inputs.devices)), made.g_per_hour if made else 0.0
     if spec.weight is not None and state.outlook is not None:
         grams, money = ([v for v in values if v is not None] for values in (state.outlook.mean, state.outlook.price))
         flat = [] if spec.price_per_kwh is None else [spec.price_per_kwh]
-        return problem.Objective(*weights.parse(spec.weight).scaled(grams, money or flat), rent)
+        return problem.Objective(*weights.parse(spec.weight).scaled(grams, money or flat), *held)
     kinds = {entry.kind for entry in state.allowances.given}
     if spec.objective == "cost" or (spec.objective == "time" and kinds == {"cost"}):
-        return problem.Objective(1.0, (spec.carbon_price or 0.0) / 1e6, rent)
-    return problem.Objective(0.0, 1.0, rent)
+        return problem.Objective(1.0, (spec.carbon_price or 0.0) / 1e6, *held)
+    return problem.Objective(0.0, 1.0, *held)
 
 
 def _setup(state: JobState, inputs: Inputs, deadline_s: float, left_s: float) -> problem.PlanningProblem | None:
@@ -185,7 +195,7 @@ def _setup(state: JobState, inputs: Inputs, deadline_s: float, left_s: float) ->
         deadline_s=deadline_s,
         outlook=state.outlook,
         machine=machine.machine(state, inputs),
-        aim=aim(state, len(inputs.devices)),
+        aim=aim(state, inputs),
         work_left_s=left_s,
         started=not unloading.before_start(inputs.child, state.unloading),
         level_now=level_now(state, inputs),

@@ -106,11 +106,12 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """The objective: alpha per currency unit, beta per gram; rent per hour while GPUs are held."""
+    """The objective: alpha per currency unit, beta per gram; rent and embodied grams per hour while GPUs are held."""
 
     alpha: float = 0.0
     beta: float = 1.0
     rent_per_h: float = 0.0
+    embodied_g_per_h: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,9 +256,9 @@ def _deviations(low: Sequence[float | None], high: Sequence[float | None]) -> li
 
 def _level(level: Level, aim: Objective, machine: Machine) -> dict[str, Any]:
     entry: dict[str, Any] = {"name": level.name, "power_w": machine.charged_w(level), "speed": level.speed}
-    if aim.rent_per_h and machine.counted(level) != "nothing":
-        entry["rent_per_h"] = aim.rent_per_h
-    return entry
+    per_h = {"rent_per_h": aim.rent_per_h, "embodied_g_per_h": aim.embodied_g_per_h}
+    due = {name: value for name, value in per_h.items() if value and machine.counted(level) != "nothing"}
+    return entry | due
 
 
 def switching(levels: tuple[Level, ...], machine: Machine, shortest_full_slot: float) -> dict[str, Any]:

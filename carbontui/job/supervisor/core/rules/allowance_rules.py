@@ -38,15 +38,26 @@ RESERVE_MOST = 0.05
 def judged(state: JobState, inputs: Inputs) -> JobState:
     """The state with its allowances compared with actual and expected use, and the actions chosen."""
     held = state.allowances
-    if not held.given or not state.live:
+    if not held.given:
         return state
+    used = state.totals.of
+    if not state.live:
+        ended = tuple(p._replace(used=used(p.allowance.kind), expected=None) for p in held.prospects)
+        return replace(state, allowances=replace(held, prospects=ended))
     every = JUDGED_EVERY_REPLAY_S if state.clock.replay else JUDGED_EVERY_S
     if inputs.mono_s - held.judged_mono_s >= every:
         held = _look_ahead(state, inputs)
     else:
-        used = state.totals.of
-        held = replace(held, prospects=tuple(p._replace(used=used(p.allowance.kind)) for p in held.prospects))
+        known = ((p, used(p.allowance.kind)) for p in held.prospects)
+        held = replace(
+            held, prospects=tuple(p._replace(used=now, expected=_least(p.expected, now)) for p, now in known)
+        )
     return replace(state, allowances=_used_up(state, inputs, held))
+
+
+def _least(expected: float | None, used: float) -> float | None:
+    """An expected total is no less than what was used since it was made."""
+    return None if expected is None else max(expected, used)
 
 
 def _look_ahead(state: JobState, inputs: Inputs) -> Allowances:

@@ -55,8 +55,14 @@ class Allowances:
 
     @property
     def level(self) -> tuple[object, ...]:
-        """How far it has come: what is warned of once."""
-        return self.over, self.spent, self.act, self.cap_w is not None, self.asked_s is not None
+        """How far it has come: what is warned of once. One that is used up is not said to be exceeded as well."""
+        return (
+            tuple(kind for kind in self.over if kind != self.spent),
+            self.spent,
+            self.act,
+            self.cap_w is not None,
+            self.asked_s is not None,
+        )
 
     def with_(self, new: Allowance) -> Allowances:
         """With one allowance changed by the user; actions are chosen anew."""
