@@ -279,7 +279,8 @@ def _same_days(native: Array, step_s: float, slots: int) -> Array:
     ago = native.size - last
     fade = np.exp(-(ahead + ago) * step_s / SIMPLE_FADE_S)
     departure = native[last] - shape[-ago % day] - DAY_KEPT * (yesterday - shape)[0]
-    return expected + departure * fade
+    out: Array = expected + departure * fade
+    return out
 
 
 class Fitted(NamedTuple):

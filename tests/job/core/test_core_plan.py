@@ -9,6 +9,7 @@ from msgspec import structs
 from states import CAP, FULL, NOW_S, PAUSE, decided, inputs, job_state, plan_of
 
 from carbontui import protocol, units
+from carbontui.account.estimate import Blocks
 from carbontui.job import budget as budgets
 from carbontui.job.child import Child
 from carbontui.job.supervisor.core.planning import answers, finish, plan_request
@@ -171,6 +172,25 @@ def test_a_deadline_that_cannot_be_met_is_planned_to_the_soonest_finish():
     request = plan_request.plan_request(job_state(budget="1h", work_s=7200.0), inputs())
     assert request.deadline_s == NOW_S + 3600.0
     assert request.setup.deadline_s == NOW_S + 100.0 + 7200.0
+
+
+def test_a_plan_keeps_the_deadline_at_the_slow_end_of_the_measured_speed():
+    def planned_s(times_s, budget="4h"):
+        state = job_state(budget=budget, work_s=None, steps=7200)
+        blocks = Blocks()
+        for seconds in times_s:
+            blocks = blocks.plus(20, 20 * seconds)
+        measured = structs.replace(state.progress, step=200, ref_steps=200.0, ref_time_s=200.0, ref_wall_s=200.0)
+        state = replace(state, progress=structs.replace(measured, blocks=blocks))
+        request = plan_request.plan_request(state, inputs())
+        return request.setup.problem["work_s"], request.left_s
+
+    steady, left = planned_s([1.0] * 10)
+    uneven, same = planned_s([0.8, 1.2] * 5)
+    assert left == same == 7000.0 and steady == pytest.approx(left, rel=1e-3)
+    assert uneven > 1.02 * left
+    tight, _ = planned_s([0.8, 1.2] * 5, budget="7210s")
+    assert tight <= 7110.0, "no further than what fits: at full speed it is in time"
 
 
 def test_the_planner_knows_how_long_the_level_itself_has_lasted():
