@@ -275,6 +275,7 @@ def _factor(text: str) -> float:
 @click.command()
 @click.option("--actual", required=True, help="Realised intensity: CSV time_utc,carbon_g_per_kwh (or value).")
 @click.option("--issued", help="Published forecasts: CSV issue_utc,target_utc,forecast.")
+@click.option("--beside", help="The same hours by another signal (marginal): what the same plans save by it.")
 @click.option("--work", default="8h", show_default=True, help="Work of each job at full speed.")
 @click.option(
     "--budget",
@@ -300,6 +301,7 @@ def _factor(text: str) -> float:
 def backtest(
     actual: str,
     issued: str | None,
+    beside: str | None,
     work: str,
     slack: float,
     starts: int,
@@ -333,7 +335,10 @@ def backtest(
         job = load_job(levels_file) if levels_file else assumed(watts, caps=False, running=False)
         job = bounded(job, boundary or "given-back", host_w=host_w or 0.0, idle_w=idle_w)
         work_s = units.parse_duration(work)
-        report = run(grid, job, work_s, slack, starts, seed, issues=issues, own=own, prices=prices, progress=progress)
+        other = Grid(recorded.load(beside)) if beside else None
+        report = run(
+            grid, job, work_s, slack, starts, seed, issues, own, prices=prices, beside=other, progress=progress
+        )
     if as_json:
         click.echo(json.dumps(report.to_dict(), allow_nan=False))
     else:
@@ -370,7 +375,8 @@ def _price_series(path: str, start_s: float, end_s: float) -> tuple[Series, bool
 def _summary(report: BacktestReport) -> None:
     console = streams.console()
     about = report.about
-    head = ("policy", "saves", "of what is possible", "late", "made worse", "worst")
+    head = ["policy", "saves", "of what is possible", "late", "made worse", "worst"]
+    head += ["beside"] if report.beside else []
     rows = []
     for name, row in report.summary().items():
         share = {key: (value or 0.0) / 100 for key, value in row.items()}
@@ -382,6 +388,7 @@ def _summary(report: BacktestReport) -> None:
                 f"{row['late']:.0f}",
                 figures.percent(share["worse_pct"]),
                 figures.signed(share["worst_pct"], figures.percent),
+                *([figures.percent(share["beside_saving_pct"], 1)] if report.beside else []),
             )
         )
     title = f"{len(report.cases)} jobs of {figures.duration(about['work_s'])}, {about['slack']:g}x budget"
