@@ -30,11 +30,13 @@ from carbontui.plan.evaluation import evaluate
 from carbontui.plan.explanation import explain
 from carbontui.plan.frontier_curve import frontier
 from carbontui.plan.level_windows import windows
+from carbontui.plan.planner import solve
 from carbontui.plan.problem import Problem, ProblemError, problem_from_dict, shortened
 from carbontui.plan.results import PlanFrontierPoint, Schedule, run_lengths
 from carbontui.plan.rivals import baselines
 from carbontui.plan.rolling import RunNow, broken, replan
-from carbontui.protocol import FRONTIER_POINTS_MAX
+from carbontui.plan.weights import Weight, weighed
+from carbontui.protocol import FRONTIER_POINTS_MAX, WeightPoint
 from carbontui.site import shadow_prices as site_prices
 
 
@@ -54,6 +56,7 @@ def solve_plan(ask: PlanAsk) -> PlanAnswer:
     points = curve(longer, {**fixed, **(ask.curve_fixed or {})}, ask.pauses)
     free = _chosen(whole, ask, ask.closed)[1].gco2 if ask.fixed else None
     return PlanAnswer(
+        weights=by_weight(whole, fixed, ask.currency or "") if ask.weighs else (),
         free_gco2=free,
         budget_g_per_kwh=price[: len(whole.dur_s)],
         windows=windows(problem, chosen.levels),
@@ -65,6 +68,20 @@ def solve_plan(ask: PlanAsk) -> PlanAnswer:
         # a point later than the plan and no better is not worth showing
         frontier=tuple(p for p in points if p.finish_s < chosen.finish_s or p.objective < chosen.objective),
     )
+
+
+WEIGHTS = (1.0, 0.75, 0.5, 0.25, 0.0)
+"""Shares of carbon on the frontier between CO2 and money."""
+
+
+def by_weight(problem: Problem, fixed: Mapping[int, int], currency: str) -> tuple[WeightPoint, ...]:
+    """The best plan by each of `WEIGHTS`."""
+    found = []
+    held = {slot: level for slot, level in fixed.items() if slot < len(problem.dur_s)}
+    for share in WEIGHTS:
+        made = solve(weighed(problem, Weight(share, 1.0 - share)), fixed=held or None, compare=False)
+        found.append(WeightPoint(share, made.gco2, made.cost, currency))
+    return tuple(found)
 
 
 def _chosen(

@@ -81,6 +81,7 @@ def plan_request(state: JobState, inputs: Inputs, given: GivenPrices | None = No
         kept=answers.kept_levels(state.plan, setup) if state.plan else None,
         curve_fixed=_fixed(state, curve) if state.forbidden else None,
         currency=state.spec.currency,
+        weighs=state.spec.weight is not None,
         uncertainty=noise(state),
         spread=setup.spread,
         since=_since(state, now, left),
