@@ -15,7 +15,7 @@ from carbontui.plan.graph import build
 from carbontui.plan.problem import Problem
 from carbontui.plan.results import Evaluation
 from carbontui.plan.rivals import baselines, evaluated, steady
-from carbontui.plan.rolling import RunNow, replan
+from carbontui.plan.rolling import AtOnce, replan
 from carbontui.units import J_PER_KWH
 
 WEEK_S = 7 * 86400.0
@@ -70,7 +70,7 @@ def rolling(case: Case, known: Knowledge, idle_limit_s: float = math.inf) -> lis
     gains more than noise, and execute the first slot. It stands still for `idle_limit_s` at a stretch at most."""
     whole = case.problem
     levels: list[int] = []
-    full, since = whole.levels[whole.fastest], RunNow(whole.work_s)
+    full, since = whole.levels[whole.fastest], AtOnce(whole.work_s)
     current, age, done, resumes, still_s = whole.initial_level, whole.initial_age_slots, 0.0, 0, 0.0
     plan: tuple[int, ...] = ()
     looked_s = -math.inf
@@ -102,7 +102,7 @@ def rolling(case: Case, known: Knowledge, idle_limit_s: float = math.inf) -> lis
         worth *= whole.pue / J_PER_KWH
         joules = held.power_w * (duration - lost) + whole.switch_w[current][level] * lost + whole.host_w * duration
         at_once_s = min(duration, since.left_s / full.speed)
-        since = RunNow(
+        since = AtOnce(
             since.left_s - full.speed * at_once_s,
             since.had + worth * (full.power_w + whole.host_w) * at_once_s,
             since.spent + worth * joules,

@@ -41,7 +41,7 @@ DE 2023 10 % (+7) and 12 % (+32), of 25 %; without any bound 24 (+7) and 16 % (+
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class RunNow:
+class AtOnce:
     """Running at once from the job's start, as of now: its work left (reference seconds), what it would have cost so
     far and what the job has cost instead (units of the objective)."""
 
@@ -59,7 +59,7 @@ def replan(
     max_pause_s: float = math.inf,
     still_s: float = 0.0,
     pausing: Collection[int] | None = None,
-    since: RunNow | None = None,
+    since: AtOnce | None = None,
 ) -> tuple[Schedule, bool]:
     """The plan to follow from now on, and whether it differs from the kept one.
 
@@ -167,7 +167,7 @@ def _replan(
     uncertainty: float | Sequence[float],
     fixed: Mapping[int, int],
     tol: float,
-    since: RunNow | None,
+    since: AtOnce | None,
 ) -> tuple[Schedule, bool]:
     plan = solve(problem, tol=tol, fixed=fixed or None)
     before = None if kept is None else _in_force(problem, kept, plan, fixed)
@@ -198,13 +198,13 @@ def _in_force(
     return policy_result("kept", schedule, figures)
 
 
-def _bounded(problem: Problem, plan: Schedule, spread: Sequence[float], tol: float, since: RunNow | None) -> Schedule:
+def _bounded(problem: Problem, plan: Schedule, spread: Sequence[float], tol: float, since: AtOnce | None) -> Schedule:
     """The plan, unless the job may well end more than `REGRET` above running at once: then one that fears what is to
     come, as little as it takes; where nothing is enough, the one with the least to fear."""
     now = next((rival for rival in plan.baselines if rival.name == "run now" and rival.feasible), None)
     if now is None or now.objective <= 0:
         return plan
-    since = since or RunNow(problem.work_s)
+    since = since or AtOnce(problem.work_s)
     course = _energy_kwh(dataclasses.replace(problem, work_s=since.left_s), ())
     price = problem.price_per_kwh or (0.0,) * len(course)
     rest = (

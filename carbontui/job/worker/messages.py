@@ -71,7 +71,7 @@ class PlanAsk(PreviewAsk, frozen=True, kw_only=True, omit_defaults=True, tag="pl
     """One standard deviation of the objective per kWh by slot, where the forecast tells; it comes before
     `uncertainty`."""
     since: tuple[float, float, float] | None = None
-    """Fields of `plan.rolling.RunNow`: what running at once would have left and have cost, and what was spent."""
+    """Fields of `plan.rolling.AtOnce`: what running at once would have left and have cost, and what was spent."""
     currency: str | None = None
     weighs: bool = False
     """CO2 is weighed against money: their frontier is wanted as well."""

@@ -34,7 +34,7 @@ from carbontui.plan.planner import solve
 from carbontui.plan.problem import Problem, ProblemError, problem_from_dict, shortened
 from carbontui.plan.results import PlanFrontierPoint, Schedule, run_lengths
 from carbontui.plan.rivals import baselines
-from carbontui.plan.rolling import RunNow, broken, replan
+from carbontui.plan.rolling import AtOnce, broken, replan
 from carbontui.plan.weights import Weight, weighed
 from carbontui.protocol import FRONTIER_POINTS_MAX, WeightPoint
 from carbontui.site import shadow_prices as site_prices
@@ -216,7 +216,7 @@ def _replan(
         max_pause_s=limits.max_pause_s,
         still_s=limits.still_s,
         pausing=limits.pausing,
-        since=RunNow(*known.since) if known and known.since else None,
+        since=AtOnce(*known.since) if known and known.since else None,
     )
 
 
