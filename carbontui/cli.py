@@ -87,7 +87,6 @@ TOGETHER = {
     "overrule": (*DAY["Overrule"], "auto", "forbid", "allow", "guess"),
     "report": ("receipt", "explain", "history"),
     "grid": ("zones",),
-    "solve": ("backtest",),
     "calibrate": ("rehearse",),
     "fleet": ("submit",),
     "hook": ("completion",),

@@ -653,6 +653,15 @@ class PlanWindow(Struct, frozen=True):
     gain_g: float
 
 
+class WeightPoint(Struct, frozen=True):
+    """What the rest would take if CO2 counted by the share `carbon` and money by what remains of 1."""
+
+    carbon: float
+    gco2_g: float
+    cost: float
+    currency: str
+
+
 class PlanView(Struct, frozen=True, kw_only=True):
     """The plan in force. `levels` is run-length coded: (level name, slots); slot 0 lasts `first_s`, the others
     `slot_s`, and the last ends at `deadline`."""
@@ -675,6 +684,8 @@ class PlanView(Struct, frozen=True, kw_only=True):
     hour_limit: HourLimit | None = None
     baselines: tuple[Baseline, ...] = ()
     windows: tuple[PlanWindow, ...] = ()
+    weights: tuple[WeightPoint, ...] = ()
+    """With `run --weight`: the frontier between CO2 and money, from CO2 alone to money alone."""
     curve_note: str = ""
     """Source of the speeds under its caps if they were not measured on this job, and the benefit of measuring."""
 

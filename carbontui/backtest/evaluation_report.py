@@ -27,7 +27,8 @@ def markdown(evaluated: dict[str, Any], pictures: Iterable[str] = ()) -> str:
         "",
         f"    {evaluated['command']}",
         "",
-        f"Seed {evaluated['seed']}; {evaluated['date']}; {evaluated['machine']}; {evaluated['took_s']:.0f} s. "
+        f"Seed {evaluated['seed']}; {evaluated['date']}; {evaluated['machine']}; {evaluated['took_s']:.0f} s, "
+        f"{evaluated['cpu_s']:.0f} s of CPU. "
         "The same seed gives the same figures, to the digit, elsewhere.",
         "",
         f"{sum(len(group['jobs']) for group in groups)} jobs in {len(groups)} groups: work of "

@@ -15,7 +15,8 @@ from carbontui.plan.graph import build
 from carbontui.plan.problem import Problem
 from carbontui.plan.results import Evaluation
 from carbontui.plan.rivals import baselines, evaluated, steady
-from carbontui.plan.rolling import replan
+from carbontui.plan.rolling import AtOnce, replan
+from carbontui.units import J_PER_KWH
 
 WEEK_S = 7 * 86400.0
 
@@ -69,6 +70,7 @@ def rolling(case: Case, known: Knowledge, idle_limit_s: float = math.inf) -> lis
     gains more than noise, and execute the first slot. It stands still for `idle_limit_s` at a stretch at most."""
     whole = case.problem
     levels: list[int] = []
+    full, since = whole.levels[whole.fastest], AtOnce(whole.work_s)
     current, age, done, resumes, still_s = whole.initial_level, whole.initial_age_slots, 0.0, 0, 0.0
     plan: tuple[int, ...] = ()
     looked_s = -math.inf
@@ -87,18 +89,29 @@ def rolling(case: Case, known: Knowledge, idle_limit_s: float = math.inf) -> lis
                 max_resumes=left,
             )
             seen, spread = known.expected(rest, case.edges[k:])
-            plan = replan(seen, plan or None, spread, max_pause_s=idle_limit_s, still_s=still_s)[0].levels
+            plan = replan(seen, plan or None, spread, max_pause_s=idle_limit_s, still_s=still_s, since=since)[0].levels
         level, plan = plan[0], plan[1:]
         if level < 0:
             break
         levels.append(level)
-        running = whole.levels[level].running
+        held, running = whole.levels[level], whole.levels[level].running
         lost = 0.0 if level == current else min(whole.switch_s[current][level] or 0.0, duration)
+        worth = (
+            whole.alpha * (whole.price_per_kwh[k] if whole.price_per_kwh else 0.0) + whole.beta * whole.ci_g_per_kwh[k]
+        )
+        worth *= whole.pue / J_PER_KWH
+        joules = held.power_w * (duration - lost) + whole.switch_w[current][level] * lost + whole.host_w * duration
+        at_once_s = min(duration, since.left_s / full.speed)
+        since = AtOnce(
+            since.left_s - full.speed * at_once_s,
+            since.had + worth * (full.power_w + whole.host_w) * at_once_s,
+            since.spent + worth * joules,
+        )
         if running != whole.levels[current].running:
             age, resumes = 0, resumes + running
         current, age = level, age + 1
         still_s = 0.0 if running else still_s + duration
-        done += whole.levels[level].speed * (duration - lost)
+        done += held.speed * (duration - lost)
         if done >= whole.work_s - whole.finish_tolerance:
             break
     return levels

@@ -7,6 +7,7 @@ and are forced to run when the remaining work no longer fits. No policy is late 
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -27,6 +28,7 @@ from carbontui.backtest.policies import (
     threshold,
     window,
 )
+from carbontui.plan.evaluation import evaluate
 from carbontui.plan.planner import solve
 from carbontui.plan.problem import ProblemError
 from carbontui.plan.results import run_lengths
@@ -72,10 +74,14 @@ class BacktestReport:
     outcomes: dict[str, list[PolicyOutcome]]
     about: dict[str, Any] = field(default_factory=dict)
     measure: Measure = "gco2"
+    beside: Grid | None = None
+    """The same hours by another signal (marginal beside average), on which the same schedules are scored as well."""
 
     def summary(self) -> dict[str, dict[str, float | None]]:
         """Per policy: saving against run now and share of the perfect-foresight saving (both of summed grams or money,
-        in %; None where nothing can be saved), late jobs, share of jobs worse than run now (%), the worst (%)."""
+        in %; None where nothing can be saved), late jobs, share of jobs worse than run now (%), the worst (%); the
+        saving of CO2 by the signal `beside`, where there is one."""
+        other = self._beside()
         now = [getattr(o.figures, self.measure) for o in self.outcomes["run now"]]
         perfect = sum(getattr(o.figures, self.measure) for o in self.outcomes["perfect foresight"])
         room = sum(now) - perfect
@@ -89,8 +95,19 @@ class BacktestReport:
                 "late": sum(o.figures.late_s > 0 for o in outcomes),
                 "worse_pct": 100 * sum(r > WORSE for r in ratios) / len(ratios),
                 "worst_pct": 100 * max(ratios),
+                **({"beside_saving_pct": 100 * (1 - other[name] / other["run now"])} if other else {}),
             }
         return table
+
+    def _beside(self) -> dict[str, float]:
+        """Grams of each policy by the signal beside; {} without one."""
+        if (other := self.beside) is None:
+            return {}
+        by = [replace(case.problem, ci_g_per_kwh=tuple(other.slots(list(case.edges)))) for case in self.cases]
+        return {
+            name: math.fsum(evaluate(one, did.levels).gco2 for one, did in zip(by, outcomes, strict=True))
+            for name, outcomes in self.outcomes.items()
+        }
 
     def to_dict(self) -> dict[str, Any]:
         starts = []
@@ -128,13 +145,14 @@ def run(
     own: bool = True,
     slot_s: float | None = None,
     prices: PlannedPrices | None = None,
+    beside: Grid | None = None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> BacktestReport:
     """Run every policy on a job of `work_s` (seconds at full speed) from `starts` random starts, with `slack` times the
     work as budget. Raises ProblemError when the data do not cover enough time."""
     # 15 min for jobs up to 2 h, 30 min up to 8 h, else an hour
     slot = slot_s or (900.0 if work_s <= 2 * 3600 else 1800.0 if work_s <= 8 * 3600 else 3600.0)
-    cases = _cases(grid, job, work_s, slack, starts, seed, issues, slot, own, prices)
+    cases = _cases(grid, job, work_s, slack, starts, seed, issues, slot, own, prices, beside)
     policies, product = _policies(grid, issues or [], own, prices)
     outcomes: dict[str, list[PolicyOutcome]] = {name: [] for name in policies}
     for done, case in enumerate(cases):
@@ -151,9 +169,10 @@ def run(
         "levels": [level.name for level in job.shape.levels],
         **({"product": product} if product else {}),
         **({"currency": prices.currency} if prices else {}),
+        **({"beside": beside.series.source, "beside_signal": beside.series.signal} if beside else {}),
     }
     made = any(level.embodied_g_per_h for level in job.shape.levels)
-    return BacktestReport(cases, outcomes, about, prices.measure if prices else "objective" if made else "gco2")
+    return BacktestReport(cases, outcomes, about, prices.measure if prices else "objective" if made else "gco2", beside)
 
 
 def _cases(
@@ -167,6 +186,7 @@ def _cases(
     slot_s: float,
     own: bool,
     prices: PlannedPrices | None,
+    beside: Grid | None,
 ) -> list[Case]:
     """Random starts on the data's own steps, sorted; each with enough history and its whole horizon covered."""
     horizon = work_s * slack
@@ -179,7 +199,11 @@ def _cases(
     random.Random(seed).shuffle(candidates)
     for start in candidates:
         edges = boundaries(start, start + horizon, slot_s)
-        if grid.covers(start, edges[-1]) and (prices is None or prices.grid.covers(start - WEEK_S, edges[-1])):
+        if (
+            grid.covers(start, edges[-1])
+            and (prices is None or prices.grid.covers(start - WEEK_S, edges[-1]))
+            and (beside is None or beside.covers(start, edges[-1]))
+        ):
             problem = job.problem(edges, grid, work_s)
             if prices is not None:
                 alpha, beta = prices.scales(grid, start)

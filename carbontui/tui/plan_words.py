@@ -119,6 +119,12 @@ def total_rows(plan: protocol.PlanView) -> list[CellRow]:
     for base in plan.baselines:
         late = "" if base.feasible else ", late"
         rows.append([(f" {base.name:<{widest}}  ", "dim"), (f"{form.grams(base.gco2_g)}{late}", "text")])
+    if plan.weights:
+        rows += [[], [(" by weight the rest would take", "title")]]
+    for one in plan.weights:
+        share = f"carbon {form.percent(one.carbon)}"
+        taken = f"{form.grams(one.gco2_g)}, {form.money(one.cost, one.currency)}"
+        rows.append([(f" {share:<20}", "dim"), (taken, "text")])
     return rows
 
 

@@ -18,7 +18,7 @@ from carbontui.grid import recorded
 from carbontui.grid.types import Row, Series
 from carbontui.plan.evaluation import evaluate
 from carbontui.plan.problem import ProblemError
-from carbontui.verbs.solve import backtest as verb
+from carbontui.verbs.backtest import backtest as verb
 from carbontui.verbs.support.command import Failure
 
 START = units.from_iso("2030-01-01T00:00:00Z")
@@ -249,3 +249,21 @@ def test_a_backtest_by_price_saves_money_also_where_prices_are_negative(tmp_path
     assert answer("--price", str(tariff), "--objective", "cost")["currency"] == "EUR"
     with pytest.raises(Failure, match="--price FILE"):
         CliRunner().invoke(verb, [*asked, "--objective", "cost"], standalone_mode=False, catch_exceptions=False)
+
+
+def test_the_same_plans_are_scored_by_another_signal_beside_the_first(tmp_path):
+    actual, marginal = tmp_path / "actual.csv", tmp_path / "marginal.csv"
+    hours = range(24 * 12)
+    actual.write_text("time_utc,value\n" + "\n".join(f"{units.iso(START + 3600 * h)},{value(h)}" for h in hours))
+    opposite = (f"{units.iso(START + 3600 * h)},{2000 - value(h)}" for h in hours)
+    marginal.write_text("time_utc,value\n" + "\n".join(opposite))
+    asked = ["--actual", str(actual), "--work", "3h", "--starts", "3", "--slack", "4", "--no-own"]
+
+    def best(path):
+        found = CliRunner().invoke(verb, [*asked, "--beside", str(path), "--json"], standalone_mode=False).stdout
+        return json.loads(found)["summary"]["perfect foresight"]
+
+    assert best(actual)["beside_saving_pct"] == pytest.approx(best(actual)["saving_pct"])
+    assert best(marginal)["saving_pct"] == best(actual)["saving_pct"], "the plans are made for --actual alone"
+    assert best(marginal)["beside_saving_pct"] < 0 < best(marginal)["saving_pct"]
+    assert "beside" in CliRunner().invoke(verb, [*asked, "--beside", str(actual)], standalone_mode=False).stdout

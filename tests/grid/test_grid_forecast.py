@@ -110,6 +110,20 @@ def test_days_of_history_are_enough_for_an_honest_guess() -> None:
     assert np.isfinite([two.mean, two.lo, two.hi]).all()
 
 
+def test_the_band_of_a_short_history_is_as_wide_as_its_own_forecast_was_wrong() -> None:
+    steady = [START + k * HOUR for k in range(8 * 24)]
+    wave = 300 + 120 * np.sin(2 * np.pi * np.arange(len(steady)) / 24)
+    made = Forecaster.fit(steady, wave).predict(steady[-1] + HOUR, steady, wave, 48)
+    assert (made.hi - made.lo).max() < 0.5 * 2.563 * wave.std(), "days that repeat are well known"
+    hits = []
+    for seed in range(8):
+        times, values = series(12, seed=seed)
+        for k in range(8 * 24, 10 * 24, 7):
+            made = Forecaster.fit(times[:k], values[:k]).predict(times[k], times[:k], values[:k], 48)
+            hits.append(np.mean((made.lo <= values[k : k + 48]) & (values[k : k + 48] <= made.hi)))
+    assert 0.7 < np.mean(hits) < 0.95
+
+
 def test_gaps_nans_spikes_order_and_doubles_do_no_harm(history) -> None:
     times, values = history
     rng = np.random.default_rng(3)

@@ -8,7 +8,7 @@ from carbontui.plan.evaluation import evaluate
 from carbontui.plan.planner import solve
 from carbontui.plan.problem import Problem, ProblemLevel
 from carbontui.plan.rivals import baselines
-from carbontui.plan.rolling import REGRET, replan
+from carbontui.plan.rolling import REGRET, AtOnce, replan
 
 SLOT_S = 3600.0
 
@@ -44,6 +44,14 @@ def test_a_job_does_not_wait_for_a_gain_that_may_well_be_a_large_loss():
     assert plan.levels[:4] == (1, 1, 1, 1)
     now = evaluate(problem(CLEAN_LATER, 4), ())
     assert plan.objective <= (1 + REGRET) * now.objective
+
+
+def test_what_a_job_has_won_or_lost_by_now_decides_what_it_may_risk():
+    waiting, doubtful = problem(CLEAN_LATER, 4), [0.0] * 6 + [150.0] * 6  # running now costs 720 g
+    first = lambda since: replan(waiting, None, doubtful, since=since)[0].levels[0]  # noqa: E731
+    assert first(None) == first(AtOnce(4 * SLOT_S)) == 1, "too much to lose"
+    assert first(AtOnce(0.0, had=1000.0)) == 0, "it has waited for cleaner hours, and these are: more may be risked"
+    assert first(AtOnce(0.0, had=1000.0, spent=280.0)) == 1
 
 
 def test_the_plan_in_force_stays_where_another_is_better_by_noise_alone():

@@ -13,6 +13,8 @@ REFUSED = [
     (["run", "--work", "9" * 400 + "d", "--", "true"], "longer than ten years"),
     (["run", "--work", "0h", "--", "true"], "must be longer than zero"),
     (["run", "--max-pause", "soon", "--", "true"], "--max-pause"),
+    (["run", "--weight", "green", "--currency", "EUR", "--", "true"], "carbon=0.7,cost=0.3"),
+    (["run", "--weight", "carbon=1", "--", "true"], "--weight needs --currency"),
     (["run", "--name", "two\nlines", "--", "true"], "--name"),
     (["run", "--log", "/no/such/folder/run.log", "--", "true"], "--log"),
     (["solve", "--zone", "DE", "--work", "8h", "--watts", "nan"], "is not a power"),

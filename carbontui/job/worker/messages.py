@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from carbontui.plan.level_windows import Window
 from carbontui.plan.results import Explanation, PlanFrontierPoint, PolicyResult, Schedule
+from carbontui.protocol import WeightPoint
 from carbontui.site.sharing import SharedWatts
 
 ProblemFile = dict[str, object]
@@ -69,7 +70,11 @@ class PlanAsk(PreviewAsk, frozen=True, kw_only=True, omit_defaults=True, tag="pl
     spread: tuple[float, ...] = ()
     """One standard deviation of the objective per kWh by slot, where the forecast tells; it comes before
     `uncertainty`."""
+    since: tuple[float, float, float] | None = None
+    """Fields of `plan.rolling.AtOnce`: what running at once would have left and have cost, and what was spent."""
     currency: str | None = None
+    weighs: bool = False
+    """CO2 is weighed against money: their frontier is wanted as well."""
 
 
 class ForecastAsk(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="forecast"):
@@ -91,6 +96,7 @@ class PlanAnswer(Struct, frozen=True, kw_only=True):
     baselines: tuple[PolicyResult, ...] = ()
     explanation: Explanation | None = None
     frontier: tuple[PlanFrontierPoint, ...] = ()
+    weights: tuple[WeightPoint, ...] = ()
     free_gco2: float | None = None
     """Grams of the best plan without the `fixed` slots; None if there are none."""
     windows: tuple[Window, ...] = ()

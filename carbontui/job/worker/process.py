@@ -30,11 +30,13 @@ from carbontui.plan.evaluation import evaluate
 from carbontui.plan.explanation import explain
 from carbontui.plan.frontier_curve import frontier
 from carbontui.plan.level_windows import windows
+from carbontui.plan.planner import solve
 from carbontui.plan.problem import Problem, ProblemError, problem_from_dict, shortened
 from carbontui.plan.results import PlanFrontierPoint, Schedule, run_lengths
 from carbontui.plan.rivals import baselines
-from carbontui.plan.rolling import broken, replan
-from carbontui.protocol import FRONTIER_POINTS_MAX
+from carbontui.plan.rolling import AtOnce, broken, replan
+from carbontui.plan.weights import Weight, weighed
+from carbontui.protocol import FRONTIER_POINTS_MAX, WeightPoint
 from carbontui.site import shadow_prices as site_prices
 
 
@@ -50,10 +52,11 @@ def solve_plan(ask: PlanAsk) -> PlanAnswer:
         whole = replace(whole, shadow_per_h=shadow[: len(whole.dur_s)])
         longer = replace(longer, shadow_per_h=shadow)
     fixed = {**ask.closed, **ask.fixed}
-    problem, chosen, changed = _chosen(whole, ask, fixed, ask.kept, ask.spread or ask.uncertainty)
+    problem, chosen, changed = _chosen(whole, ask, fixed, ask)
     points = curve(longer, {**fixed, **(ask.curve_fixed or {})}, ask.pauses)
     free = _chosen(whole, ask, ask.closed)[1].gco2 if ask.fixed else None
     return PlanAnswer(
+        weights=by_weight(whole, fixed, ask.currency or "") if ask.weighs else (),
         free_gco2=free,
         budget_g_per_kwh=price[: len(whole.dur_s)],
         windows=windows(problem, chosen.levels),
@@ -67,16 +70,29 @@ def solve_plan(ask: PlanAsk) -> PlanAnswer:
     )
 
 
+WEIGHTS = (1.0, 0.75, 0.5, 0.25, 0.0)
+"""Shares of carbon on the frontier between CO2 and money."""
+
+
+def by_weight(problem: Problem, fixed: Mapping[int, int], currency: str) -> tuple[WeightPoint, ...]:
+    """The best plan by each of `WEIGHTS`."""
+    found = []
+    held = {slot: level for slot, level in fixed.items() if slot < len(problem.dur_s)}
+    for share in WEIGHTS:
+        made = solve(weighed(problem, Weight(share, 1.0 - share)), fixed=held or None, compare=False)
+        found.append(WeightPoint(share, made.gco2, made.cost, currency))
+    return tuple(found)
+
+
 def _chosen(
     whole: Problem,
     ask: PreviewAsk,
     fixed: Mapping[int, int],
-    kept: tuple[int, ...] | None = None,
-    uncertainty: float | Sequence[float] = 0.0,
+    known: PlanAsk | None = None,
 ) -> tuple[Problem, Schedule, bool]:
     """The problem that was solved, its plan, and whether that differs from the kept one."""
     if ask.soonest is None:
-        return whole, *_replan(whole, ask, fixed, kept, uncertainty)
+        return whole, *_replan(whole, ask, fixed, known)
     if ask.soonest.gco2_g is None and ask.soonest.cost is None:
         return _least_energy(whole, ask, ask.soonest, fixed)
     problem = soonest(whole, ask.soonest, fixed, ask.pauses)
@@ -188,21 +204,19 @@ def forecast(ask: ForecastAsk) -> GridData:
 
 
 def _replan(
-    problem: Problem,
-    ask: PreviewAsk,
-    fixed: Mapping[int, int],
-    kept: tuple[int, ...] | None = None,
-    uncertainty: float | Sequence[float] = 0.0,
+    problem: Problem, ask: PreviewAsk, fixed: Mapping[int, int], known: PlanAsk | None = None
 ) -> tuple[Schedule, bool]:
+    """A plan; with what is `known` of the one in force, of the forecast's errors and of the job so far."""
     limits, slots = ask.pauses, len(problem.dur_s)
     return replan(
         problem,
-        kept,
-        uncertainty,
+        known.kept if known else None,
+        (known.spread or known.uncertainty) if known else 0.0,
         {slot: level for slot, level in fixed.items() if slot < slots},
         max_pause_s=limits.max_pause_s,
         still_s=limits.still_s,
         pausing=limits.pausing,
+        since=AtOnce(*known.since) if known and known.since else None,
     )
 
 

@@ -6,9 +6,10 @@ import msgspec
 import pytest
 from drawn import drawn_plan
 from msgspec import structs
-from states import CAP, FULL, NOW_S, PAUSE, board, decided, inputs, job_state, plan_of
+from states import CAP, FULL, NOW_S, PAUSE, board, decided, inputs, job_state, outlook, plan_of
 
 from carbontui import protocol, units
+from carbontui.account.estimate import Blocks
 from carbontui.job import budget as budgets
 from carbontui.job.child import Child
 from carbontui.job.supervisor.core.planning import answers, finish, plan_request
@@ -18,9 +19,10 @@ from carbontui.job.supervisor.core.state.levels import Level
 from carbontui.job.supervisor.core.state.override import Overrides
 from carbontui.job.supervisor.core.state.plan import Plan
 from carbontui.job.supervisor.core.view import status
-from carbontui.job.worker.process import preview_plan
+from carbontui.job.worker.process import preview_plan, solve_plan
 from carbontui.protocol import Override
 from carbontui.text.statements import words
+from carbontui.tui import plan_words
 
 UNLOAD = Level("unload", "unload", 25.0, 0.0)
 
@@ -177,6 +179,40 @@ def test_a_deadline_that_cannot_be_met_is_planned_to_the_soonest_finish():
     request = plan_request.plan_request(job_state(budget="1h", work_s=7200.0), inputs())
     assert request.deadline_s == NOW_S + 3600.0
     assert request.setup.deadline_s == NOW_S + 100.0 + 7200.0
+
+
+def test_a_plan_keeps_the_deadline_at_the_slow_end_of_the_measured_speed():
+    def planned_s(times_s, budget="4h"):
+        state = job_state(budget=budget, work_s=None, steps=7200)
+        blocks = Blocks()
+        for seconds in times_s:
+            blocks = blocks.plus(20, 20 * seconds)
+        measured = structs.replace(state.progress, step=200, ref_steps=200.0, ref_time_s=200.0, ref_wall_s=200.0)
+        state = replace(state, progress=structs.replace(measured, blocks=blocks))
+        request = plan_request.plan_request(state, inputs())
+        return request.setup.problem["work_s"], request.left_s
+
+    steady, left = planned_s([1.0] * 10)
+    uneven, same = planned_s([0.8, 1.2] * 5)
+    assert left == same == 7000.0 and steady == pytest.approx(left, rel=1e-3)
+    assert uneven > 1.02 * left
+    tight, _ = planned_s([0.8, 1.2] * 5, budget="7210s")
+    assert tight <= 7110.0, "no further than what fits: at full speed it is in time"
+
+
+def test_a_job_that_weighs_shows_what_other_weights_would_take():
+    clean_then_cheap = outlook(*(200.0,) * 9, *(400.0,) * 87, price=(1.0,) * 9 + (0.02,) * 87)
+    asked = {"weight": "carbon=0.7,cost=0.3", "currency": "EUR", "budget": "10x", "outlook": clean_then_cheap}
+    request = plan_request.plan_request(job_state(**asked), inputs())
+    made = answers.from_answer(request.setup, solve_plan(request.ask), NOW_S).view
+    assert [one.carbon for one in made.weights] == [1.0, 0.75, 0.5, 0.25, 0.0]
+    grams, money = [one.gco2_g for one in made.weights], [one.cost for one in made.weights]
+    assert grams == sorted(grams) and money == sorted(money, reverse=True) and grams[0] < grams[-1]
+    assert grams[0] <= made.gco2_g <= grams[-1], "0.7 lies between"
+    rows = ["".join(text for text, _ in row) for row in plan_words.total_rows(made)]
+    assert any(row.startswith(" carbon 100 %") and row.endswith("EUR") for row in rows)
+    unweighed = plan_request.plan_request(job_state(outlook=clean_then_cheap), inputs())
+    assert not solve_plan(unweighed.ask).weights
 
 
 def test_the_planner_knows_how_long_the_level_itself_has_lasted():

@@ -55,6 +55,7 @@ def from_answer(
         certificate=protocol.Certificate(solved.lower_bound, solved.gap, solved.stage),
         baselines=tuple(_baseline(entry, setup.start_s, deadline) for entry in answer.baselines),
         windows=tuple(_window(one, setup) for one in answer.windows),
+        weights=answer.weights,
     )
     return Plan(tuple(names), tuple(edges), table, view, work_left_s, answer.free_gco2, answer.explanation)
 

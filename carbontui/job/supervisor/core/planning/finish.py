@@ -105,6 +105,19 @@ def soonest_s(state: JobState, now_s: float, left_s: float) -> float:
     return forbidden.soonest_s(state.forbidden, begin_s, left_s)
 
 
+def late_left_s(state: JobState, now_s: float, left_s: float, deadline_s: float) -> float:
+    """The work left (reference seconds) at the slow end of its measured speed, as far as it fits: a plan on it keeps
+    the deadline at that end too. What other programs may take of the cores is left out: no timing tells."""
+    work = state.progress
+    to_go = None if work.steps_total is None else work.steps_total - work.step
+    found = work.blocks.next(to_go) if to_go else None
+    if found is None or found.value <= 0:
+        return left_s
+    closed_s = forbidden.between_s(state.forbidden, now_s, deadline_s)
+    room_s = deadline_s - now_s - closed_s - machine.resume_s(state)
+    return max(left_s, min(left_s * found.hi / found.value, room_s))
+
+
 def late(state: JobState) -> bool:
     """Whether the plan in force ends after the deadline."""
     return state.plan is not None and state.plan.view.late_s > late_tolerance_s(state)

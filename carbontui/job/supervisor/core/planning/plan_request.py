@@ -68,20 +68,23 @@ def plan_request(state: JobState, inputs: Inputs, given: GivenPrices | None = No
         return None
     # if the deadline cannot be met, plan to the soonest finish: the slots up to it need prices, too
     end = max(deadline, finish.soonest_s(state, now, left))
-    setup = _setup(state, inputs, end, left)
+    longest = finish.late_left_s(state, now, left, deadline)
+    setup = _setup(state, inputs, end, longest)
     if setup is None:
         return None  # the work is done
     reach = now + problem.SLOTS_MAX * setup.slot_s  # in slots of the plan's size, or a preview would be askew
-    curve = _setup(state, inputs, max(end, min(_curve_end_s(state, deadline), reach)), left)
+    curve = _setup(state, inputs, max(end, min(_curve_end_s(state, deadline), reach)), longest)
     assert curve is not None
     ask = PlanAsk(
-        **_asked(state, inputs, setup, left),
+        **_asked(state, inputs, setup, longest),
         curve=curve.problem,
         kept=_kept(state, setup),
         curve_fixed=_fixed(state, curve) if state.forbidden else None,
         currency=state.spec.currency,
+        weighs=state.spec.weight is not None,
         uncertainty=noise(state),
         spread=setup.spread,
+        since=_since(state, inputs, left),
         shared=site_plan.shared(state, inputs, curve, given),
     )
     return PlanRequest(ask, setup, deadline, left)
@@ -94,6 +97,18 @@ def _kept(state: JobState, setup: problem.PlanningProblem) -> tuple[int, ...] | 
         return None
     around = state.plan.free_gco2_g is not None and not state.forbidden
     return None if around and state.override.current is None else answers.kept_levels(state.plan, setup)
+
+
+def _since(state: JobState, inputs: Inputs, left_s: float) -> tuple[float, float, float] | None:
+    """Running at once from the start, by now: its work left, its grams and the job's. None where it is not known, or
+    where more than grams counts."""
+    totals = state.totals
+    at_s, had_g, spent_g = totals.run_now_until_s, totals.run_now_past_g, totals.gco2_g
+    if at_s is None or had_g is None or spent_g is None:
+        return None
+    if aim(state, inputs).alpha > 0 or machine.embodied(state, inputs) is not None:
+        return None
+    return max(0.0, at_s + left_s - inputs.now_s), had_g, spent_g
 
 
 def most(state: JobState) -> Limits | None:

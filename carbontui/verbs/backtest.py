@@ -1,0 +1,147 @@
+"""`backtest`: what plans would have saved on recorded grid data."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from carbontui import units
+from carbontui.grid import recorded
+from carbontui.job import budget as budgets
+from carbontui.text import figures
+from carbontui.verbs.support import streams
+from carbontui.verbs.support.command import Also, Count, Failure, WithUnit, assumptions, refused
+from carbontui.verbs.support.prices import PRICE_HELP, WEIGHT_HELP, price_series
+
+if TYPE_CHECKING:
+    from carbontui.account.boundary import Kind
+    from carbontui.backtest.assumed_job import Grid
+    from carbontui.backtest.run import BacktestReport, PlannedPrices
+
+
+def _factor(text: str) -> float:
+    """'2x' or '2'."""
+    given = budgets.parse(f"{text.strip().rstrip('xX')}x", 0.0).value
+    if given > 100:
+        raise ValueError(f"{text!r} is more than 100x")
+    return given
+
+
+@click.command()
+@click.option("--actual", required=True, help="Realised intensity: CSV time_utc,carbon_g_per_kwh (or value).")
+@click.option("--issued", help="Published forecasts: CSV issue_utc,target_utc,forecast.")
+@click.option("--beside", help="The same hours by another signal (marginal): what the same plans save by it.")
+@click.option("--work", default="8h", show_default=True, help="Work of each job at full speed.")
+@click.option(
+    "--budget",
+    "slack",
+    cls=Also,
+    also="--slack",
+    type=WithUnit(_factor),
+    default=2.0,
+    help="Each job's budget (default 2x).",
+)
+@click.option("--starts", type=Count(1, 100_000), default=200, show_default=True, help="Random starts.")
+@click.option("--seed", type=Count(0), default=1, show_default=True, help="Seed of the random starts.")
+@click.option("--levels", "levels_file", help="Levels and switches as JSON (problem format without slots and work).")
+@click.option("--watts", type=WithUnit(units.parse_watts), default=650.0, show_default=True, help="At full.")
+@assumptions
+@click.option("--price", "price_file", help=PRICE_HELP)
+@click.option(
+    "--objective", type=click.Choice(["carbon", "cost"]), default="carbon", show_default=True, help="Plan for."
+)
+@click.option("--weight", help=WEIGHT_HELP)
+@click.option("--own/--no-own", default=True, help="Roll on carbontui's own forecast too (needs 60 days of history).")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+def backtest(
+    actual: str,
+    issued: str | None,
+    beside: str | None,
+    work: str,
+    slack: float,
+    starts: int,
+    seed: int,
+    levels_file: str | None,
+    watts: float,
+    boundary: Kind | None,
+    embodied: float,
+    host_w: float | None,
+    idle_w: float | None,
+    price_file: str | None,
+    objective: str,
+    weight: str | None,
+    own: bool,
+    as_json: bool,
+) -> None:
+    """Compare run-now, threshold tools and rolling plans on recorded grid data, with the knowledge of the time."""
+    from carbontui.backtest.assumed_job import Grid, assumed, load_job
+    from carbontui.backtest.bounded import bounded
+    from carbontui.backtest.issued import load_issues
+    from carbontui.backtest.run import run
+
+    def progress(done: int) -> None:
+        streams.over_itself(f"{done} of {starts}")
+        if done == starts:
+            streams.over_itself("")
+
+    with refused():
+        grid = Grid(recorded.load(actual))
+        issues = load_issues(issued) if issued else None
+        prices = _prices(price_file, objective, weight, grid)
+        job = load_job(levels_file) if levels_file else assumed(watts, caps=False, running=False)
+        job = bounded(job, boundary or "given-back", host_w=host_w or 0.0, idle_w=idle_w, embodied_g_per_h=embodied)
+        work_s = units.parse_duration(work)
+        other = Grid(recorded.load(beside)) if beside else None
+        report = run(
+            grid, job, work_s, slack, starts, seed, issues, own, prices=prices, beside=other, progress=progress
+        )
+    if as_json:
+        click.echo(json.dumps(report.to_dict(), allow_nan=False))
+    else:
+        _summary(report)
+
+
+def _prices(path: str | None, objective: str, weight: str | None, grid: Grid) -> PlannedPrices | None:
+    """The prices of a backtest, and how they count. Raises ValueError or Failure."""
+    from carbontui.backtest.assumed_job import Grid
+    from carbontui.backtest.run import PlannedPrices
+    from carbontui.plan import weights
+
+    if path is None:
+        if objective == "cost" or weight:
+            raise Failure("cost needs prices: add --price FILE (time_utc,price_usd_per_mwh, or a tariff)", 2)
+        return None
+    if objective == "cost" and weight:
+        raise Failure("--objective cost and --weight exclude each other: give one", 2)
+    asked = weights.parse(weight) if weight else None
+    series, known = price_series(path, grid.start_s, grid.end_s)
+    return PlannedPrices(Grid(series), series.currency or "", objective == "cost", asked, known)
+
+
+def _summary(report: BacktestReport) -> None:
+    console = streams.console()
+    about = report.about
+    head = ["policy", "saves", "of what is possible", "late", "made worse", "worst"]
+    head += ["beside"] if report.beside else []
+    rows = []
+    for name, row in report.summary().items():
+        share = {key: (value or 0.0) / 100 for key, value in row.items()}
+        rows.append(
+            (
+                name,
+                figures.percent(share["saving_pct"], 1),
+                "–" if row["captured_pct"] is None else figures.percent(share["captured_pct"]),
+                f"{row['late']:.0f}",
+                figures.percent(share["worse_pct"]),
+                figures.signed(share["worst_pct"], figures.percent),
+                *([figures.percent(share["beside_saving_pct"], 1)] if report.beside else []),
+            )
+        )
+    title = f"{len(report.cases)} jobs of {figures.duration(about['work_s'])}, {about['slack']:g}x budget"
+    console.print(streams.table(title, head, rows))
+    of = {"gco2": "CO2", "cost": f"cost ({about.get('currency')})", "objective": "all that is weighed"}[report.measure]
+    console.print(
+        f"From: {about['grid']}; {of} against running now, realised.", style="dim", markup=False, soft_wrap=True
+    )
