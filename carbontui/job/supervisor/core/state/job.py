@@ -162,6 +162,11 @@ class JobState:
         return self.ends_s - LIMIT_SPARE_S if self.cut_short and self.ends_s is not None else self.budget_deadline_s
 
     @property
+    def most_cap_w(self) -> float | None:
+        """The cap (watts per GPU) that fleet and allowances leave to plans; None: they leave full speed."""
+        return min((w for w in (self.allowances.cap_w, self.spec.fleet_cap_w) if w is not None), default=None)
+
+    @property
     def live(self) -> bool:
         return self.decision.state in protocol.LIVE_STATES
 
