@@ -1,10 +1,10 @@
-"""10,000 jobs on the way that users take: `submit` states them, `squeue` shows them, `fleet` plans them and asks scontrol.
+"""10,000 jobs on the way that users take: `submit` states them, `squeue` shows them, `fleet` plans and asks scontrol.
 
     python tests/bench/bench_fleet_product.py [jobs]        # results/fleet_product.json
 
 squeue, sinfo and scontrol are scripts that hand out and take what Slurm's would: rows of the jobs as sbatch was asked
-for them, the nodes, orders. All jobs wait now. Their levels come from a curve as `calibrate --export` writes it, so they
-are planned with the error of another board. Rivals live by the same rules (fleet_rivals.py), with exact speeds.
+for them, the nodes, orders. All jobs wait now. Their levels come from a curve as `calibrate --export` writes it, so
+they are planned with the error of another board. Rivals live by the same rules (fleet_rivals.py), with exact speeds.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def scripts(folder: Path) -> dict[str, str]:
     (folder / "nodes").write_text(nodes + "\n")
     (folder / "sinfo").write_text(f"#!/bin/sh\ncat {folder}/nodes\n")
     (folder / "scontrol").write_text(
-        f'#!/bin/sh\nif [ "$1" = show ]; then echo "Configuration data as of $(date +%s)"; else cat > {folder}/orders; fi\n'
+        f'#!/bin/sh\nif [ "$1" = show ]; then echo "Configuration as of $(date +%s)"; else cat > {folder}/orders; fi\n'
     )
     for name in ("squeue", "sinfo", "scontrol"):
         (folder / name).chmod(0o755)
@@ -121,7 +121,8 @@ def bench(count: int) -> dict[str, object]:
     # what scontrol was asked for: a start and a cap for each job; one without an order stays at its own start
     start, level = np.full(len(work), NEVER), np.zeros(len(work), dtype=int)
     first_s = units.from_iso(told["first_slot"])
-    orders = {words[1].partition("=")[2]: words for words in (line.split(" ", 3) for line in open(folder / "orders"))}
+    lines = [line.split(" ", 3) for line in (folder / "orders").read_text().splitlines()]
+    orders = {words[1].partition("=")[2]: words for words in lines}
     for job in told["jobs"]:
         number = int(job["job"]) - 1
         if job["start"] is None:
@@ -140,7 +141,7 @@ def bench(count: int) -> dict[str, object]:
         "fleet_wall_s": round(wall_s, 1), "load_average": round(os.getloadavg()[0], 1),
         "above_bound": round(told["gap"], 5), "orders": len(orders), "planned_late": late,
         "highest_of_budget": round(max(told["watts"]) / power[0], 4),
-        "constant_cap_beside": told["constant_cap"] and {**told["constant_cap"], "undone": len(told["constant_cap"]["undone"])},
+        "constant_cap_beside": {**told["constant_cap"], "undone": len(told["constant_cap"]["undone"])},
         "fleet": row(start, level),
     }  # fmt: skip
     none = np.zeros(len(work), dtype=int)
