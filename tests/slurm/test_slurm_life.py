@@ -172,6 +172,20 @@ def test_a_successor_that_its_user_cancels_is_not_replaced(queue):
     keep("scancel while the successor is pending", "CANCELLED", "CANCELLED, no other")
 
 
+def test_a_requeued_job_has_one_successor(queue):
+    job = queue.submit(queue.run(script=LEAVES.replace("+ 3)", "+ 3600)")))
+    assert queue.over(job) == "COMPLETED"
+    ((first, _, state, _),) = queue.rows()
+    assert state == "PENDING"
+    queue.cluster.run("scontrol", "requeue", job)
+    queue.cluster.run("scontrol", "update", f"JobId={job}", "StartTime=now", check=False)
+    until(lambda: queue.output().count("continues as Slurm job") == 2, 200, "its second leave")
+    assert queue.over(job) == "COMPLETED"
+    ((again, _, state, _),) = queue.rows()
+    assert (again, state) == (first, "PENDING"), "no second one was submitted"
+    keep("requeued with its successor pending", "starts again", "starts again, the same successor, no second one")
+
+
 def test_a_wrapped_command_returns_and_an_allocation_has_none_to_submit(queue):
     asked = ("sbatch", "--parsable", f"--output={queue.folder}/out-%j", "--open-mode=append", "--wrap", queue.run())
     queue.jobs.append(queue.cluster.run(*asked, env={**queue.house.env, "PYTHONPATH": ""}).strip())

@@ -103,7 +103,11 @@ def resubmit(directory: Path, code: int) -> tuple[int, str]:
     """After the job's end: submit the successor of one that was unloaded; the exit code for this process, and what to
     say of it."""
     if code != UNLOADED_EXIT:
-        return code, ""
+        try:
+            before = successor.withdraw_earlier(os.environ)
+        except commands.SlurmError as error:
+            return code, f"whether a successor of an earlier start waits is not known ({error}): squeue --me"
+        return code, f"it has come to its end: its successor {before} is cancelled" if before else ""
     now = time.time()
     not_before = resume.not_before(str(directory / "resume.json")) or now
     heard = set((store.read_json(directory / "exit.json") or {}).get("signals") or ())
