@@ -51,8 +51,10 @@ while not os.path.exists(end) or done % 50:
     time.sleep(0.01)
     done += 1
     counts[rank] = done
+    nap_s = 0.002
     while int(counts.min()) < done:
-        time.sleep(0.002)
+        time.sleep(nap_s)
+        nap_s = min(0.1, nap_s * 1.3)
     carbontui.step()
 if rank == 0:
     open(end + ".fds", "w").write(str(len(os.listdir("/proc/self/fd"))))

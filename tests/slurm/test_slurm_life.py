@@ -173,17 +173,26 @@ def test_a_successor_that_its_user_cancels_is_not_replaced(queue):
 
 
 def test_a_requeued_job_has_one_successor(queue):
-    job = queue.submit(queue.run(script=LEAVES.replace("+ 3)", "+ 3600)")))
-    assert queue.over(job) == "COMPLETED"
-    ((first, _, state, _),) = queue.rows()
-    assert state == "PENDING"
-    queue.cluster.run("scontrol", "requeue", job)
-    queue.cluster.run("scontrol", "update", f"JobId={job}", "StartTime=now", check=False)
-    until(lambda: queue.output().count("continues as Slurm job") == 2, 200, "its second leave")
-    assert queue.over(job) == "COMPLETED"
-    ((again, _, state, _),) = queue.rows()
-    assert (again, state) == (first, "PENDING"), "no second one was submitted"
-    keep("requeued with its successor pending", "starts again", "starts again, the same successor, no second one")
+    """None more at its second leave, and none any more once it has come to its end."""
+    thrice = LEAVES.replace('os.environ.get("CARBONTUI_RESUME") == "1"', "len(open(sys.argv[1]).readlines()) == 3")
+    job = queue.submit(queue.run(script=thrice.replace("+ 3)", "+ 3600)")))
+    seen = []
+    for starts in (1, 2, 3):
+
+        def begun(starts: int = starts) -> bool:
+            if starts > 1:  # Slurm has it wait for two minutes, and refuses to be told while it is still ending
+                queue.cluster.run("scontrol", "update", f"JobId={job}", "StartTime=now", check=False)
+            return len(queue.lines()) >= starts
+
+        until(begun, 150, f"start {starts}", every=1.0)
+        assert queue.over(job) == "COMPLETED"
+        seen += [(id_, state) for id_, _, state, _ in queue.rows()]
+        if starts < 3:
+            queue.cluster.run("scontrol", "requeue", job)
+    first = seen[0][0]
+    assert seen == [(first, "PENDING"), (first, "PENDING"), (first, "CANCELLED")], queue.output()
+    assert queue.lines()[-1] == "end"
+    keep("requeued with its successor pending", "starts again", "starts again; one successor, cancelled at its end")
 
 
 def test_a_wrapped_command_returns_and_an_allocation_has_none_to_submit(queue):
