@@ -115,9 +115,8 @@ class QueueProblem(NamedTuple):
 
 def watts(job: QueuedJob, assumed: Assumed) -> float:
     """A job's draw while it runs, at the level planned for it: from its comment, else as assumed."""
-    if (level := job.asked.begun_at) is not None:
-        return level.watts
-    return _full_w(job, assumed)
+    planned_w = job.asked.planned_w
+    return _full_w(job, assumed) if planned_w is None else planned_w
 
 
 def _full_w(job: QueuedJob, assumed: Assumed) -> float:
@@ -245,10 +244,9 @@ def _work_s(job: QueuedJob) -> float:
 def _end_s(job: QueuedJob, now_s: float) -> float:
     """When a running job ends: as it stated, else at its time limit."""
     end = math.inf if job.end_s is None else job.end_s
-    if job.asked.work_s is not None:
+    if job.asked.planned_s is not None:
         begun = job.start_s if job.runs and job.start_s is not None else now_s
-        level = job.asked.begun_at
-        end = min(end, begun + job.asked.work_s / (1.0 if level is None else level.slow))
+        end = min(end, begun + job.asked.planned_s)
     return now_s + SLOTS * SLOT_S if math.isinf(end) else end
 
 
@@ -260,7 +258,7 @@ def expected_w(
     spans = [
         (
             begin,
-            _end_s(job, now_s) if job.runs else begin + (_work_s(job) or job.limit_s or slot_s),
+            _end_s(job, now_s) if job.runs else begin + (job.asked.planned_s or job.limit_s or slot_s),
             watts(job, assumed),
         )
         for job, begin in known

@@ -95,6 +95,17 @@ class JobNote(NamedTuple):
         """The level below full speed that the fleet has planned for it."""
         return next((one for one in self.levels if one.cap_w is not None and one.cap_w == self.cap_w), None)
 
+    @property
+    def planned_w(self) -> float | None:
+        """What it draws at that level, else at full speed; None: not told."""
+        return self.watts if self.begun_at is None else self.begun_at.watts
+
+    @property
+    def planned_s(self) -> float | None:
+        """How long it takes at that level."""
+        slow = 1.0 if self.begun_at is None else self.begun_at.slow
+        return None if self.work_s is None else self.work_s / slow
+
 
 NOT_OURS = JobNote()
 """Of a job that carbontui has not submitted."""
