@@ -157,7 +157,7 @@ def problem(
             room[:n] -= (job.gpus if by_gpu else job.cpus) * pool.may_have(job)
         elif job.asked.fault:
             faults.append(f"job {job.id} is left as it is: {job.asked.fault}")
-        elif why := why_left(job, pool, throttled):
+        elif why := why_left(job, pool, throttled, start_s - slot_s):
             left[why].append(job.id)
         elif job.asked.movable:
             if _full_w(job, assumed) > 0:

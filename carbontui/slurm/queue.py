@@ -131,6 +131,8 @@ class QueuedJob(NamedTuple):
     partition: str
     """One, or several with commas."""
     asked: JobNote
+    eligible_s: float | None = None
+    """The earliest start that was set for a waiting job, or when it was submitted; None: not told."""
 
     @property
     def runs(self) -> bool:
@@ -160,7 +162,18 @@ def queue() -> list[QueuedJob]:
         # a time without a zone could not be read on another machine
         environment={**os.environ, "SLURM_TIME_FORMAT": "%s"},
     )
-    return rows(told, mark)
+    eligible = _eligible()
+    return [job._replace(eligible_s=eligible.get(job.id)) for job in rows(told, mark)]
+
+
+def _eligible() -> dict[str, float]:
+    """By job. Its reason and expected start follow only when the scheduler has looked at it again, this at once."""
+    told = commands.ask(
+        *("squeue", "--noheader", "--array", "--all", "--states=PENDING", "--Format=JobArrayID:60,EligibleTime:40"),
+        environment={**os.environ, "SLURM_TIME_FORMAT": "%s"},
+    )
+    found = (line.split() for line in told.splitlines())
+    return {words[0]: at for words in found if len(words) == 2 and (at := _time(words[1])) is not None}
 
 
 def rows(text: str, mark: str) -> list[QueuedJob]:

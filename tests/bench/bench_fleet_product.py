@@ -31,7 +31,7 @@ SLOT_S, SLOTS, GPUS = 1800.0, 96, 8800
 SQUEUE = f"""#!{sys.executable}
 import json, sys
 form = next((one[9:] for one in sys.argv if one.startswith("--format=")), "")
-if "%F %K" in form:
+if not form or "%F %K" in form:
     sys.exit()
 mark = form.partition(":")[0]
 for job in json.load(open("JOBS")):

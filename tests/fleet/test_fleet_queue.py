@@ -13,7 +13,7 @@ from carbontui.slurm import fleet as fleet_queue
 from carbontui.slurm import queue as slurm_queue
 from carbontui.slurm.fleet import Assumed
 from carbontui.slurm.placing import best_constant, planned
-from carbontui.slurm.pool import Pool, pool_of
+from carbontui.slurm.pool import Pool, pool_of, why_left
 from carbontui.slurm.queue import ClusterSize
 from carbontui.verbs.support import queue_watch
 
@@ -300,3 +300,17 @@ def test_beside_the_plan_stands_the_best_constant_cap_and_is_used_where_it_is_be
     assert line.startswith("one cap for all (65 % of full watts, each as soon as there is room): ")
     assert line.endswith("0 not in time")
     assert best_constant(made([row("1")]).problem, plan.prices, np.arange(1), plan) is None
+
+
+@pytest.mark.parametrize(
+    ("eligible_s", "owners"),
+    [(NOW, False), (NOW + 7200.0, True), (NOW - 7200.0, True), (None, False)],
+    ids=["ours", "later", "at once", "not told"],
+)
+def test_an_owners_start_is_left_before_slurm_has_looked_at_it_again(eligible_s, owners):
+    told = comment(begin=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(NOW)))
+    (job,) = slurm_queue.rows(row("5", told=told, reason="Resources"), MARK)
+    assert bool(why_left(job._replace(eligible_s=eligible_s), MACHINE, frozenset(), NOW - 1800.0)) is owners
+    # one that came to wait for nothing any more is not its owner's
+    came = job._replace(eligible_s=NOW - 3600.0, asked=job.asked._replace(begin_s=NOW - 9000.0))
+    assert not why_left(came, MACHINE, frozenset(), NOW - 1800.0)

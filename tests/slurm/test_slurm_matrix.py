@@ -126,23 +126,33 @@ def test_what_plain_jobs_do(queue):
     keep_plain("requeued with its successor pending", "starts again")
 
 
-def test_a_heterogeneous_job_is_as_alone_and_has_no_successor(queue):
-    (queue.folder / "plain.py").write_text(STEPS)
-    command = f"srun --het-group=0,1 {sys.executable} {queue.folder}/plain.py {queue.lives} 20"
-    found = []
-    for line in (command, f"{sys.executable} -m carbontui.cli run --intensity 300 -- {command}"):
-        script = queue.folder / f"het-{len(found)}.sh"
+@pytest.fixture
+def pair():
+    """Two nodes, of which a silent one is given up after ten seconds."""
+    if why := missing():
+        pytest.skip(why)
+    made = Cluster(nodes=2, conf="SlurmdTimeout=10\n")
+    try:
+        made.start()
+        yield made
+    finally:
+        made.end()
+
+
+def test_a_heterogeneous_job_is_as_alone_and_has_no_successor(pair, house, tmp_path):
+    queue = Queue(pair, house, tmp_path)
+    (tmp_path / "plain.py").write_text(STEPS)
+    command = f"srun --het-group=0,1 {sys.executable} {tmp_path}/plain.py {queue.lives} 20"
+    run, script, found = f"{sys.executable} -m carbontui.cli run --intensity 300", tmp_path / "het.sh", []
+    asked = ("sbatch", "--parsable", f"--output={tmp_path}/out-%j", "-n1", ":", "-n2", str(script))
+    for line in (command, f"{run} -- {command}", f"{run} --resubmit -- {command}"):
         script.write_text(f"#!/bin/bash\n{line}\n")
-        asked = ("sbatch", "--parsable", f"--output={queue.folder}/out-%j", "-n1", ":", "-n2", str(script))
-        queue.jobs.append(queue.cluster.run(*asked, env={**queue.house.env, "PYTHONPATH": ""}).strip())
+        job = pair.run(*asked, env={**house.env, "PYTHONPATH": ""}).strip()
         before = queue.lines().count("end")
-        state = queue.over(queue.jobs[-1])
-        assert state == "COMPLETED", queue.output()
-        found.append(f"{state}, {queue.lines().count('end') - before} tasks")
-    assert found[0] == found[1] == "COMPLETED, 3 tasks"
-    script.write_text(f"#!/bin/bash\n{line.replace('run ', 'run --resubmit ')}\n")
-    queue.jobs.append(queue.cluster.run(*asked, env={**queue.house.env, "PYTHONPATH": ""}).strip())
-    assert queue.over(queue.jobs[-1]) == "FAILED" and "a heterogeneous job" in queue.output()
+        until(lambda job=job: pair.state(job) in ("COMPLETED", "FAILED"), 90, "its end")
+        found.append(f"{pair.state(job)}, {queue.lines().count('end') - before} tasks")
+    assert found == ["COMPLETED, 3 tasks", "COMPLETED, 3 tasks", "FAILED, 0 tasks"], queue.output()
+    assert "a heterogeneous job" in queue.output()
     keep("heterogeneous, 1 + 2 tasks", found[0], f"{found[1]}; `--resubmit` refused before the start")
 
 
@@ -169,10 +179,7 @@ def test_several_ranks_end_as_alone(queue, pattern):
     keep(f"{pattern}, 2 ranks", f"COMPLETED, {told[0]}", f"COMPLETED, {told[1]}")
 
 
-def test_a_job_whose_node_goes_down_starts_again_on_another(house, tmp_path):
-    if why := missing():
-        pytest.skip(why)
-    made = Cluster(nodes=2, conf="SlurmdTimeout=10\n")
+def test_a_job_whose_node_goes_down_starts_again_on_another(pair, house, tmp_path):
     train = """\
 import os, sys, time
 lives = open(sys.argv[1], "a", buffering=1)
@@ -183,23 +190,19 @@ lives.write("end\\n")
 """
     (tmp_path / "train.py").write_text(train)
     found = []
-    try:
-        made.start()
-        for number, before in enumerate(("", f"{sys.executable} -m carbontui.cli run --intensity 300 --work 1h -- ")):
-            lives = tmp_path / f"lives-{number}"
-            line = f"{before}{sys.executable} {tmp_path}/train.py {lives}\n"
-            job = made.submit(line, "--requeue", env=house.env)
-            until(lambda lives=lives: lives.exists() and lives.read_text(), 90, "its start")
-            on = lives.read_text().split()[0]
-            made.lose_node(on)
-            until(lambda lives=lives: "end" in lives.read_text().split(), 250, "its end on the other node")
-            words = lives.read_text().split()
-            assert len(words) == 3 and words[1] != on
-            found.append(f"{len(words) - 1} starts on 2 nodes")
-            until(lambda job=job: made.state(job) == "COMPLETED", 60, "its state")
-            made.start_node(on)
-            until(lambda on=on: "idle" in made.run("sinfo", "-h", "-n", on, "-o", "%T"), 90, "the node again")
-    finally:
-        made.end()
+    for number, before in enumerate(("", f"{sys.executable} -m carbontui.cli run --intensity 300 --work 1h -- ")):
+        lives = tmp_path / f"lives-{number}"
+        line = f"{before}{sys.executable} {tmp_path}/train.py {lives}\n"
+        job = pair.submit(line, "--requeue", env=house.env)
+        until(lambda lives=lives: lives.exists() and lives.read_text(), 90, "its start")
+        on = lives.read_text().split()[0]
+        pair.lose_node(on)
+        until(lambda lives=lives: "end" in lives.read_text().split(), 250, "its end on the other node")
+        words = lives.read_text().split()
+        assert len(words) == 3 and words[1] != on
+        found.append(f"{len(words) - 1} starts on 2 nodes")
+        until(lambda job=job: pair.state(job) == "COMPLETED", 60, "its state")
+        pair.start_node(on)
+        until(lambda on=on: "idle" in pair.run("sinfo", "-h", "-n", on, "-o", "%T"), 90, "the node again")
     assert found[0] == found[1]
     keep("node down, `--requeue`", f"COMPLETED: {found[0]}", f"COMPLETED: {found[1]}, one job")
