@@ -85,7 +85,9 @@ def main() -> None:
         untouched, end = set(owners), time.monotonic() + 560
         while len(list(happened.iterdir())) < JOBS and time.monotonic() < end and fleet.poll() is None:
             for job in list(untouched):
-                shown = cluster.run("squeue", "-h", "-j", job, "-t", "PENDING", "-o", "%S", check=False).strip()
+                shown = cluster.run(
+                    "squeue", "-h", "-j", job, "-t", "PENDING", "-O", "EligibleTime:30", check=False
+                ).strip()
                 if shown not in ("", owners[job]):
                     untouched.discard(job)
             time.sleep(3.0)

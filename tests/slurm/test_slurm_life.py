@@ -178,17 +178,14 @@ def test_a_requeued_job_has_one_successor(queue):
     job = queue.submit(queue.run(script=thrice.replace("+ 3)", "+ 3600)")))
     seen = []
     for starts in (1, 2, 3):
-
-        def begun(starts: int = starts) -> bool:
-            if starts > 1:  # Slurm has it wait for two minutes, and refuses to be told while it is still ending
-                queue.cluster.run("scontrol", "update", f"JobId={job}", "StartTime=now", check=False)
-            return len(queue.lines()) >= starts
-
-        until(begun, 150, f"start {starts}", every=1.0)
+        until(lambda starts=starts: len(queue.lines()) >= starts, 200, f"start {starts}")
         assert queue.over(job) == "COMPLETED"
         seen += [(id_, state) for id_, _, state, _ in queue.rows()]
         if starts < 3:
             queue.cluster.run("scontrol", "requeue", job)
+            # it is to wait for two minutes, and cannot be told otherwise while it is still ending
+            until(lambda: "BeginTime" in queue.cluster.run("squeue", "-h", "-j", job, "-o", "%r"), 60, "its wait")
+            queue.cluster.run("scontrol", "update", f"JobId={job}", "StartTime=now")
     first = seen[0][0]
     assert seen == [(first, "PENDING"), (first, "PENDING"), (first, "CANCELLED")], queue.output()
     assert queue.lines()[-1] == "end"
