@@ -27,7 +27,7 @@ from carbontui import cli, units
 from carbontui.slurm.problem import NEVER
 from carbontui.slurm.queue import asked
 
-SLOT_S, SLOTS, GPUS = 1800.0, 96, 8800
+SLOT_S, SLOTS, JOBS_A_GPU = 1800.0, 96, 10_000 / 8800
 SQUEUE = f"""#!{sys.executable}
 import json, sys
 form = next((one[9:] for one in sys.argv if one.startswith("--format=")), "")
@@ -67,9 +67,9 @@ def submitted(folder: Path, trace: Trace, now: float, grid: Path) -> list[list[s
     return rows
 
 
-def scripts(folder: Path) -> dict[str, str]:
+def scripts(folder: Path, gpus: int) -> dict[str, str]:
     (folder / "squeue").write_text(SQUEUE.replace("JOBS", f"{folder}/jobs.json"))
-    nodes = "\n".join(f"n{i}\x1fidle\x1f64\x1fgpu:8\x1fgpu" for i in range(GPUS // 8))
+    nodes = "\n".join(f"n{i}\x1fidle\x1f64\x1fgpu:8\x1fgpu" for i in range(gpus // 8))
     (folder / "nodes").write_text(nodes + "\n")
     (folder / "sinfo").write_text(f"#!/bin/sh\ncat {folder}/nodes\n")
     (folder / "scontrol").write_text(
@@ -92,17 +92,18 @@ def bench(count: int) -> dict[str, object]:
     lines = [f"{units.iso(when)},{value:.3f}" for when, value in zip(at, mean.tolist(), strict=True)]
     grid.write_text("time_utc,carbon_g_per_kwh\n" + "\n".join(lines) + "\n")
     trace = Trace(np.zeros(len(some.arrival), dtype=int), some.gpus, some.watts, some.length, some.end)
-    env = scripts(folder)
+    gpus = round(count / JOBS_A_GPU / 8) * 8
+    env = scripts(folder, gpus)
     began = time.perf_counter()
     (folder / "jobs.json").write_text(json.dumps(submitted(folder, trace, now, grid)))
     submit_s = time.perf_counter() - began
-    power = np.full(SLOTS, BUDGET * GPUS * WATTS[0])
+    power = np.full(SLOTS, BUDGET * gpus * WATTS[0])
     command = ["fleet", "--cap", f"{power[0]:.0f}W", "--grid", str(grid), "--once", "--json"]
     began = time.perf_counter()
     done = subprocess.run([sys.executable, "-m", "carbontui.cli", *command], env=env, capture_output=True, text=True)
     wall_s = time.perf_counter() - began
     assert done.returncode == 0, done.stderr
-    told, held = json.loads(done.stdout), np.full(SLOTS, float(GPUS))
+    told, held = json.loads(done.stdout), np.full(SLOTS, float(gpus))
     # a slot may have begun meanwhile
     passed = round((units.from_iso(told["first_slot"]) - now) / SLOT_S)
     weight = mean[2 + passed : 2 + passed + SLOTS] * SLOT_S / units.J_PER_KWH
@@ -140,7 +141,7 @@ def bench(count: int) -> dict[str, object]:
         if job["end"] is not None
     )
     found = {
-        "jobs": len(work), "gpus": GPUS, "budget_of_nameplate": BUDGET, "submit_s": round(submit_s, 1),
+        "jobs": len(work), "gpus": gpus, "budget_of_nameplate": BUDGET, "submit_s": round(submit_s, 1),
         "fleet_wall_s": round(wall_s, 1), "load_average": round(os.getloadavg()[0], 1),
         "above_bound": round(told["gap"], 5), "orders": len(orders), "planned_late": late,
         "highest_of_budget": round(max(told["watts"]) / power[0], 4),
