@@ -120,6 +120,8 @@ class Options(config.Terms, frozen=True, kw_only=True):
     """Extra arguments of the command when it resumes from its checkpoint."""
     ends_s: float | None = None
     """When its scheduler will end it (epoch seconds), as known at its start."""
+    fleet_cap_w: float | None = None
+    """Watts per GPU at which the cluster's fleet has started it; None: at full."""
     resubmit: bool | None = None
     """Whether a successor continues it; None: of an older version, which noted `ends_s` only then."""
     nodes: Nodes | None = None

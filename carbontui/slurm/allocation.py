@@ -11,8 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from carbontui.slurm import commands
-from carbontui.slurm.queue import limit_s
+from carbontui.slurm import commands, queue
 
 LOOK_S = 5.0
 """A start waits no longer than this for the time limit, which the supervisor reads again."""
@@ -25,6 +24,8 @@ class Allocation(NamedTuple):
     state: str
     ends_s: float | None
     """When Slurm ends it (epoch seconds); None without a limit."""
+    cap_w: float | None = None
+    """Watts per GPU at which the fleet planned its start; None: at full."""
 
 
 def look(environment: Mapping[str, str], within_s: float | None = None) -> Allocation | None:
@@ -32,11 +33,12 @@ def look(environment: Mapping[str, str], within_s: float | None = None) -> Alloc
     job = environment.get("SLURM_JOB_ID", "")
     if not job.isdigit():
         return None
-    told = commands.ask("squeue", "-h", "-j", job, "-t", "all", "-o", "%A|%i|%T|%L", within_s=within_s)
-    for id_, name, state, left in (row.split("|") for row in told.splitlines() if row.count("|") == 3):
+    told = commands.ask("squeue", "-h", "-j", job, "-t", "all", "-o", "%A|%i|%T|%L|%k", within_s=within_s)
+    for id_, name, state, left, comment in (row.split("|", 4) for row in told.splitlines() if row.count("|") > 3):
         if id_.strip() == job:
-            left_s = limit_s(left)
-            return Allocation(name.strip(), state.strip(), None if left_s is None else time.time() + left_s)
+            left_s = queue.limit_s(left)
+            ends_s = None if left_s is None else time.time() + left_s
+            return Allocation(name.strip(), state.strip(), ends_s, queue.asked(comment).cap_w)
     raise commands.SlurmError(f"squeue: shows no job {job}")
 
 

@@ -16,8 +16,7 @@ from carbontui import units
 from carbontui.slurm.placing import FleetPlan
 from carbontui.slurm.pool import Pool, listed, why_left
 from carbontui.slurm.problem import NEVER, FleetJobs, FleetProblem, FleetSite, Floats
-from carbontui.slurm.queue import QueuedJob
-from carbontui.text import figures
+from carbontui.slurm.queue import NotedLevel, QueuedJob
 from carbontui.units import J_PER_KWH
 
 _FORM = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(k|m)?w?\s*(?:(\d{1,2}):(\d{2})\s*-\s*(\d{1,2}):(\d{2}))?\s*", re.IGNORECASE)
@@ -87,6 +86,8 @@ class Move(NamedTuple):
 
     job: QueuedJob
     at_s: float
+    cap_w: float | None
+    """Watts per GPU that it is to start with; None: at full."""
 
 
 class QueueProblem(NamedTuple):
@@ -113,7 +114,12 @@ class QueueProblem(NamedTuple):
 
 
 def watts(job: QueuedJob, assumed: Assumed) -> float:
-    """A job's draw while it runs: from its comment, else as assumed."""
+    """A job's draw while it runs, at the level planned for it: from its comment, else as assumed."""
+    planned_w = job.asked.planned_w
+    return _full_w(job, assumed) if planned_w is None else planned_w
+
+
+def _full_w(job: QueuedJob, assumed: Assumed) -> float:
     if job.asked.watts is not None:
         return job.asked.watts
     return job.gpus * assumed.gpu_w + job.nodes * assumed.node_w
@@ -143,7 +149,7 @@ def problem(
     mine, running, faults = [], [], []
     left = defaultdict(list)
     for job in queue:
-        if job.runs and job.asked.levels:
+        if job.runs and job.asked.levels and job.asked.left_s:
             running.append(job)
         elif job.runs or job.id in due:
             n = min(slots, math.ceil(max(1.0, _end_s(job, start_s) - start_s) / slot_s))
@@ -151,19 +157,20 @@ def problem(
             room[:n] -= (job.gpus if by_gpu else job.cpus) * pool.may_have(job)
         elif job.asked.fault:
             faults.append(f"job {job.id} is left as it is: {job.asked.fault}")
-        elif why := why_left(job, pool, throttled):
+        elif why := why_left(job, pool, throttled, start_s - slot_s):
             left[why].append(job.id)
         elif job.asked.movable:
-            if watts(job, assumed) > 0:
+            if _full_w(job, assumed) > 0:
                 mine.append(job)
             else:
                 faults.append(f"job {job.id} is left as it is: nothing says what it draws (--gpu-w, --node-w)")
-    rows = [_LevelRow(watts(job, assumed), _work_s(job) / slot_s) for job in mine]
-    levels = [
-        [_LevelRow(drawn, _left_s(job, start_s) / speed / slot_s) for drawn, speed in job.asked.levels]
+    rows_of = [
+        [_LevelRow(one.watts, _work_s(job) / one.slow / slot_s) for one in open_levels(job, assumed)] for job in mine
+    ]
+    rows_of += [
+        [_LevelRow(one.watts, _left_s(job, start_s) / one.speed / slot_s) for one in job.asked.levels]
         for job in running
     ]
-    rows_of = [[row] for row in rows] + levels
     drawn, length = _table(rows_of, slots)
     work = length.min(axis=1, initial=np.inf)
     by = np.array([_deadline_s(job, slots, start_s, slot_s) - start_s for job in (*mine, *running)]) / slot_s
@@ -189,6 +196,14 @@ def problem(
     return QueueProblem(
         made, tuple(mine), tuple(running), start_s, slot_s, cap, fixed, others, (*faults, *listed(left))
     )
+
+
+def open_levels(job: QueuedJob, assumed: Assumed) -> list[NotedLevel]:
+    """Those at which a waiting job may start, full speed first: all that end within its time limit."""
+    full = NotedLevel(_full_w(job, assumed), 1.0)
+    limit_s, work_s = job.limit_s, _work_s(job)
+    caps = [one for one in job.asked.levels if one.cap_w is not None and one.watts < full.watts]
+    return [full, *(one for one in caps if limit_s is None or work_s / one.slow <= limit_s)]
 
 
 class _LevelRow(NamedTuple):
@@ -229,9 +244,9 @@ def _work_s(job: QueuedJob) -> float:
 def _end_s(job: QueuedJob, now_s: float) -> float:
     """When a running job ends: as it stated, else at its time limit."""
     end = math.inf if job.end_s is None else job.end_s
-    if job.asked.work_s is not None:
+    if job.asked.planned_s is not None:
         begun = job.start_s if job.runs and job.start_s is not None else now_s
-        end = min(end, begun + job.asked.work_s)
+        end = min(end, begun + job.asked.planned_s)
     return now_s + SLOTS * SLOT_S if math.isinf(end) else end
 
 
@@ -243,7 +258,7 @@ def expected_w(
     spans = [
         (
             begin,
-            _end_s(job, now_s) if job.runs else begin + (_work_s(job) or job.limit_s or slot_s),
+            _end_s(job, now_s) if job.runs else begin + (job.asked.planned_s or job.limit_s or slot_s),
             watts(job, assumed),
         )
         for job, begin in known
@@ -274,6 +289,12 @@ def starts_s(made: QueueProblem, plan: FleetPlan) -> dict[str, float]:
     return {job.id: made.start_s + start * made.slot_s for job, start in placed if start != NEVER}
 
 
+def cap_of(made: QueueProblem, plan: FleetPlan, row: int) -> float | None:
+    """Watts per GPU planned for a waiting job, by its row; None: at full."""
+    drawn = float(made.problem.jobs.watts[row, int(plan.level[row])])
+    return next((one.cap_w for one in made.jobs[row].asked.levels if one.watts == drawn and one.cap_w), None)
+
+
 def planned_jobs(made: QueueProblem, plan: FleetPlan) -> list[dict[str, object]]:
     """Per job its start and end (null: no room before its deadline), watts, deadline and level, for machines."""
     found: list[dict[str, object]] = []
@@ -289,21 +310,31 @@ def planned_jobs(made: QueueProblem, plan: FleetPlan) -> list[dict[str, object]]
                 "end": units.iso(begin_s + float(jobs.length[row, level]) * made.slot_s) if placed else None,
                 "watts": float(jobs.watts[row, level]),
                 "deadline": None if deadline is None else units.iso(deadline),
-                "level": "full" if jobs.watts[row, level] >= jobs.watts[row].max() else f"level {level}",
+                "level": _level_name(made, plan, row),
             }
         )
     return found
 
 
+def _level_name(made: QueueProblem, plan: FleetPlan, row: int) -> str:
+    level, jobs = int(plan.level[row]), made.problem.jobs
+    if jobs.watts[row, level] >= jobs.watts[row].max():
+        return "full"
+    cap_w = cap_of(made, plan, row) if row < len(made.jobs) else None
+    return f"level {level}" if cap_w is None else f"cap {cap_w:g} W"
+
+
 def moves(made: QueueProblem, plan: FleetPlan) -> list[Move]:
-    """The starts that differ from Slurm's. A job without room within the slots is put after them."""
+    """The starts and caps that differ from Slurm's. A job without room within the slots is put after them."""
     found = []
-    for job, start in zip(made.jobs, plan.start.tolist(), strict=False):
+    for row, (job, start) in enumerate(zip(made.jobs, plan.start.tolist(), strict=False)):
         slot = made.problem.site.slots if start == NEVER else start
         wanted = made.start_s + slot * made.slot_s
         held = job.reason == "BeginTime" and job.start_s is not None
-        if abs(job.start_s - wanted) >= 1.0 if held and job.start_s is not None else slot > 0:
-            found.append(Move(job, wanted))
+        cap_w = None if start == NEVER else cap_of(made, plan, row)
+        other = abs(job.start_s - wanted) >= 1.0 if held and job.start_s is not None else slot > 0
+        if other or cap_w != job.asked.cap_w:
+            found.append(Move(job, wanted, cap_w))
     return found
 
 
@@ -320,45 +351,3 @@ def running_w(made: QueueProblem, plan: FleetPlan) -> dict[str, float]:
 def undone(made: QueueProblem, plan: FleetPlan) -> list[str]:
     """The ids of the jobs without room before their deadlines."""
     return [job.id for job, start in zip(made.jobs, plan.start.tolist(), strict=False) if start == NEVER]
-
-
-def told(made: QueueProblem, plan: FleetPlan, least_w: float | None = None) -> list[str]:
-    """The plan as text, in lines; `least_w`: the least constant budget under which all its jobs are in time."""
-    jobs = len(made.jobs)
-    start = np.where(np.arange(len(plan.start)) < jobs, plan.start, NEVER)  # of the waiting jobs
-    begun = int((start != NEVER).sum())
-    drawn = plan.watts + made.fixed_w
-    budgeted = np.isfinite(made.cap_w).any()
-    fullest = int(np.argmax(drawn / np.maximum(made.cap_w, 1e-9) if budgeted else drawn))
-    room = "" if np.isinf(made.cap_w[fullest]) else f" of {figures.watts(float(made.cap_w[fullest]))}"
-    many = "1 job waits" if jobs == 1 else f"{jobs} jobs wait"
-    begin = "starts" if begun == 1 else "start"
-    lines = [
-        f"{many} and may be moved; {begun} {begin} within {figures.duration(made.problem.site.slots * made.slot_s)}"
-    ]
-    if begun:
-        grams = float(made.problem.grams(start, plan.level).sum())
-        at_once_g = float(made.problem.grams(np.where(start == NEVER, NEVER, 0), plan.level).sum())
-        lines.append(
-            f"planned {figures.grams(grams)}; started at once without the budget: {figures.grams(at_once_g)}; "
-            f"fullest {figures.watts(float(drawn[fullest]))}{room}"
-        )
-    if begun and begun == jobs:
-        lines.append(f"certificate: no plan of these is better by more than {figures.percent(plan.gap, 2)}")
-    if made.running:
-        now_w, most_w = sum(running_w(made, plan).values()), sum(max(job.asked.levels)[0] for job in made.running)
-        many = f"{len(made.running)} jobs run and follow" if len(made.running) > 1 else "1 job runs and follows"
-        lines.append(f"{many} the prices: {figures.watts(now_w)} of {figures.watts(most_w)} are planned")
-    if begun < jobs:
-        late = jobs - begun
-        they = "has no room before its deadline: it is" if late == 1 else "have no room before their deadline: they are"
-        lines.append(f"{late} {they} put behind the others")
-        lines.append(f"not in time: {', '.join(undone(made, plan)[:8])}{' ...' * (late > 8)}")
-        least = "" if least_w is None else f"; a constant budget of {figures.watts(least_w)} suffices for all"
-        lines.append(f"no plan can be proven best where jobs are left out{least}")
-    if made.others:
-        them = "1 other job waits that" if made.others == 1 else f"{made.others} other jobs wait that"
-        lines.append(f"{them} did not ask: Slurm alone decides when, beyond this plan")
-    if np.any(made.fixed_w > made.cap_w + 1e-6) or np.any(made.problem.site.power_w <= 0):
-        lines.append("what runs already draws more than the budget: it cannot be kept until that ends")
-    return [*lines, *made.faults]

@@ -9,7 +9,7 @@ prices gives a lower bound on the cost of any schedule; the best (`plan.ascent`)
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -66,6 +66,8 @@ GAP_ENOUGH = 0.002
 TOLERANCE = 1e-6
 
 
+CONSTANTS_MOST = 6
+"""How many constant caps are tried."""
 _NO_CHOICE = (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0))
 """No preferred choices: search all of them."""
 
@@ -108,6 +110,52 @@ def planned(problem: FleetProblem) -> FleetPlan:
         orders += [np.lexsort((-size, slack, ~runs)), np.lexsort((-size, jobs.end, ~runs))]
     best = min((_in_order(problem, whole, order, size, least) for order in orders), key=lambda plan: plan.total_g)
     return _put_again(problem, best) if count <= SEVERAL_MOST and best.gap > GAP_ENOUGH else best
+
+
+class ConstantCap(NamedTuple):
+    """All jobs at their fastest level that draws at most this share of their watts at full speed, each as soon as
+    there is room for it."""
+
+    share: float
+    plan: FleetPlan
+
+
+def best_constant(problem: FleetProblem, prices: Priced, order: Ints, running: FleetPlan) -> ConstantCap | None:
+    """The one of these with the least total, jobs taken in this order; those that run stay at their levels in
+    `running`. None without levels to choose from."""
+    watts, open_ = problem.jobs.watts, problem.touched > 0
+    runs = np.isinf(problem.jobs.undone_g)
+    relative = np.where(open_, watts / np.maximum(watts.max(axis=1, keepdims=True), 1e-9), 0.0)
+    shares = np.unique(np.round(relative[~runs][open_[~runs]], 2))
+    if len(shares) < 2:
+        return None
+    shares = shares[np.unique(np.linspace(0, len(shares) - 1, CONSTANTS_MOST).astype(int))]
+    made = (ConstantCap(float(one), _at_constant(problem, prices, order, running, relative, one)) for one in shares)
+    return min(made, key=lambda one: one.plan.total_g)
+
+
+def _at_constant(
+    problem: FleetProblem, prices: Priced, order: Ints, running: FleetPlan, relative: Floats, share: float
+) -> FleetPlan:
+    jobs, site = problem.jobs, problem.site
+    runs = np.isinf(jobs.undone_g)
+    least = np.where(problem.touched > 0, relative, np.inf).argmin(axis=1)
+    level = np.where(relative <= share + 0.005, relative, -1.0).argmax(axis=1)
+    level = np.where(relative[np.arange(len(jobs)), level] <= share + 0.005, level, least)
+    level = np.where(runs, running.level, level)
+    only = np.full_like(jobs.length, np.inf)
+    rows = np.arange(len(jobs))
+    only[rows, level] = jobs.length[rows, level]
+    # a cost that rises with time alone: the earliest place
+    soon = FleetSite(np.linspace(1.0, 2.0, site.slots), site.power_w, site.gpus)
+    placed = _Placed(FleetProblem(soon, replace(jobs, length=only, undone_g=np.full(len(jobs), np.inf))))
+    free = Priced(np.zeros(site.slots), np.zeros(site.slots), 0.0)
+    for job in np.nonzero(runs)[0]:
+        placed.put(int(job), 0, int(level[job]))
+    for job in order:
+        placed.place(int(job), *_NO_CHOICE, free)
+    at = placed.start, placed.level
+    return FleetPlan(*at, prices, problem.total_g(*at), *problem.loads(*at))
 
 
 def _put_again(problem: FleetProblem, plan: FleetPlan) -> FleetPlan:

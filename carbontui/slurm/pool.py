@@ -59,8 +59,9 @@ def pool_of(jobs: Iterable[QueuedJob], nodes: Sequence[NodeState]) -> Pool:
     )
 
 
-def why_left(job: QueuedJob, pool: Pool, throttled: frozenset[str] = frozenset()) -> str:
-    """Why a job that asked to be moved is not; '' if it is. `throttled`: arrays that run only some tasks at a time."""
+def why_left(job: QueuedJob, pool: Pool, throttled: frozenset[str] = frozenset(), since_s: float = 0.0) -> str:
+    """Why a job that asked to be moved is not; '' if it is. `throttled`: arrays that run only some tasks at a time;
+    `since_s`: the slot before those that are planned."""
     asked = job.asked
     if not asked.movable:
         return ""
@@ -72,8 +73,11 @@ def why_left(job: QueuedJob, pool: Pool, throttled: frozenset[str] = frozenset()
         return "at a limit of their QOS or account"
     if not pool.has(job):
         return f"in partition {job.partition}, which has other nodes"
-    owners = asked.begin_s is not None and job.start_s is not None and abs(job.start_s - asked.begin_s) > OWNERS_S
-    return "to start when their owner said" if job.reason == "BeginTime" and owners else ""
+    set_s = job.start_s if job.eligible_s is None and job.reason == "BeginTime" else job.eligible_s
+    later_s = 0.0 if asked.begin_s is None or set_s is None else set_s - asked.begin_s
+    # a later one that is over is when what it waited for had come
+    owners = later_s < -OWNERS_S or (later_s > OWNERS_S and (set_s or 0.0) > since_s)
+    return "to start when their owner said" if owners else ""
 
 
 def listed(left: Mapping[str, Sequence[str]]) -> tuple[str, ...]:

@@ -47,6 +47,21 @@ WATTS_MOST = 1e9
 LEVELS_MOST, SPEED_MOST = 8, 10.0
 
 
+class NotedLevel(NamedTuple):
+    """A level that a job states: watts of its boards and nodes, and its speed relative to full, with the standard error
+    of that; `cap_w` is its limit in watts per GPU (None: at full, or not told)."""
+
+    watts: float
+    speed: float
+    cap_w: float | None = None
+    speed_se: float = 0.0
+
+    @property
+    def slow(self) -> float:
+        """The speed to keep a deadline with: one standard error below the expected."""
+        return max(self.speed - self.speed_se, self.speed / 2)
+
+
 class JobNote(NamedTuple):
     """What `submit` wrote into a job's comment; `fault` says why a comment of ours cannot be used."""
 
@@ -55,10 +70,12 @@ class JobNote(NamedTuple):
     watts: float | None = None
     """Total of its boards and nodes while it runs."""
     chain: str = ""
-    levels: tuple[tuple[float, float], ...] = ()
-    """For a running job that follows the fleet's prices: watts and speed of each of its levels."""
+    levels: tuple[NotedLevel, ...] = ()
+    """Those at which it may start; of a running job that follows the fleet's prices, those it has."""
+    cap_w: float | None = None
+    """Watts per GPU of the level that the fleet has planned for it; None: at full."""
     left_s: float = 0.0
-    """Its remaining work at `left_at_s`, in seconds at full speed."""
+    """Its remaining work at `left_at_s`, in seconds at full speed; 0 where it follows no prices."""
     left_at_s: float = 0.0
     begin_s: float | None = None
     """The start that we have set last: any other is its owner's."""
@@ -72,6 +89,22 @@ class JobNote(NamedTuple):
     def movable(self) -> bool:
         """Whether it asked to be started when that is best."""
         return self.work_s is not None and self.deadline_s is not None
+
+    @property
+    def begun_at(self) -> NotedLevel | None:
+        """The level below full speed that the fleet has planned for it."""
+        return next((one for one in self.levels if one.cap_w is not None and one.cap_w == self.cap_w), None)
+
+    @property
+    def planned_w(self) -> float | None:
+        """What it draws at that level, else at full speed; None: not told."""
+        return self.watts if self.begun_at is None else self.begun_at.watts
+
+    @property
+    def planned_s(self) -> float | None:
+        """How long it takes at that level."""
+        slow = 1.0 if self.begun_at is None else self.begun_at.slow
+        return None if self.work_s is None else self.work_s / slow
 
 
 NOT_OURS = JobNote()
@@ -98,6 +131,8 @@ class QueuedJob(NamedTuple):
     partition: str
     """One, or several with commas."""
     asked: JobNote
+    eligible_s: float | None = None
+    """The earliest start that was set for a waiting job, or when it was submitted; None: not told."""
 
     @property
     def runs(self) -> bool:
@@ -127,7 +162,18 @@ def queue() -> list[QueuedJob]:
         # a time without a zone could not be read on another machine
         environment={**os.environ, "SLURM_TIME_FORMAT": "%s"},
     )
-    return rows(told, mark)
+    eligible = _eligible()
+    return [job._replace(eligible_s=eligible.get(job.id)) for job in rows(told, mark)]
+
+
+def _eligible() -> dict[str, float]:
+    """By job. Its reason and expected start follow only when the scheduler has looked at it again, this at once."""
+    told = commands.ask(
+        *("squeue", "--noheader", "--array", "--all", "--states=PENDING", "--Format=JobArrayID:60,EligibleTime:40"),
+        environment={**os.environ, "SLURM_TIME_FORMAT": "%s"},
+    )
+    found = (line.split() for line in told.splitlines())
+    return {words[0]: at for words in found if len(words) == 2 and (at := _time(words[1])) is not None}
 
 
 def rows(text: str, mark: str) -> list[QueuedJob]:
@@ -173,7 +219,8 @@ def asked(comment: str) -> JobNote:
         noted = json.loads(comment[len(MARK) :])
         work, watts, deadline = noted.get("work_s"), noted.get("watts"), noted.get("deadline")
         left = noted.get("left")
-        levels = tuple((_above_zero(w, WATTS_MOST), _above_zero(s, SPEED_MOST)) for w, s in noted.get("levels", ()))
+        levels = tuple(_level(*row) for row in noted.get("levels", ()))
+        cap = noted.get("cap")
         return JobNote(
             work_s=None if work is None else _above_zero(work, units.LONGEST_S),
             deadline_s=None if deadline is None else units.from_iso(str(deadline)),
@@ -182,12 +229,19 @@ def asked(comment: str) -> JobNote:
             begin_s=units.from_iso(str(noted["begin"])) if "begin" in noted else None,
             text=comment,
             after=str(noted.get("after", "")),
-            levels=levels[:LEVELS_MOST] if left else (),
+            levels=levels[:LEVELS_MOST],
+            cap_w=None if cap is None else _above_zero(cap, WATTS_MOST),
             left_s=_above_zero(left["s"], units.LONGEST_S) if left else 0.0,
             left_at_s=units.from_iso(str(left["at"])) if left else 0.0,
         )
     except (ValueError, TypeError, AttributeError, LookupError, OverflowError, RecursionError):
         return JobNote(fault=f"its comment cannot be read: {units.printable(comment)[:80]}")
+
+
+def _level(watts: object, speed: object, cap_w: object = None, speed_se: object = 0.0) -> NotedLevel:
+    cap = None if cap_w is None else _above_zero(cap_w, WATTS_MOST)
+    error = _above_zero(speed_se, SPEED_MOST) if speed_se else 0.0
+    return NotedLevel(_above_zero(watts, WATTS_MOST), _above_zero(speed, SPEED_MOST), cap, error)
 
 
 def _above_zero(value: object, most: float) -> float:
@@ -270,18 +324,20 @@ def clock_s() -> float:
     return float(found[1])
 
 
-def move(starts: Iterable[tuple[QueuedJob, float]]) -> list[str]:
-    """Set when waiting jobs may start (epoch seconds), noted in their comments, through one scontrol; returns its
-    messages for those refused: started or gone meanwhile, or another user's. Raises SlurmError."""
-    lines = [f"update JobId={job.id} StartTime={_local(at)}{_with_begin(job, at)}" for job, at in starts]
+def move(starts: Iterable[tuple[QueuedJob, float, float | None]]) -> list[str]:
+    """Set when waiting jobs may start (epoch seconds) and at which cap (watts per GPU; None: at full), noted in their
+    comments, through one scontrol; returns its messages for those refused: started or gone meanwhile, or another
+    user's. Raises SlurmError."""
+    lines = [f"update JobId={job.id} StartTime={_local(at)}{_noted(job, at, cap_w)}" for job, at, cap_w in starts]
     return commands.orders(lines) if lines else []
 
 
-def _with_begin(job: QueuedJob, at_s: float) -> str:
-    """The comment with this start, as scontrol reads it from a line, which it splits at spaces outside of quotes."""
+def _noted(job: QueuedJob, at_s: float, cap_w: float | None) -> str:
+    """The comment with these, as scontrol reads it from a line, which it splits at spaces outside of quotes."""
     if not job.asked.text:
         return ""
     noted = json.loads(job.asked.text.removeprefix(MARK)) | {"begin": units.iso(at_s)}
+    noted = {name: value for name, value in noted.items() if name != "cap"} | ({} if cap_w is None else {"cap": cap_w})
     told = json.dumps(noted, separators=(",", ":")).replace(" ", "\\u0020").replace("'", "\\u0027")
     return f" Comment={MARK}{told}"
 

@@ -11,7 +11,7 @@ import numpy as np
 from carbontui import units
 from carbontui.slurm import fleet, placing, pool, queue
 from carbontui.slurm.fleet import Assumed, Cap, Move, QueueProblem
-from carbontui.slurm.placing import FleetPlan
+from carbontui.slurm.placing import ConstantCap, FleetPlan
 from carbontui.slurm.problem import NEVER, FleetProblem
 
 
@@ -32,6 +32,12 @@ class FleetRound(NamedTuple):
     unmoved: list[str]
     least_w: float | None
     """If some jobs are not in time: the least constant budget under which all are; None: none, or unknown."""
+    constant: ConstantCap | None = None
+    """The best constant cap on the same jobs; None where no job has levels."""
+
+    @property
+    def constant_wins(self) -> bool:
+        return self.constant is not None and self.constant.plan is self.plan
 
     def to_dict(self, now_s: float) -> dict[str, Any]:
         """As JSON has it."""
@@ -46,12 +52,20 @@ class FleetRound(NamedTuple):
             "gap": plan.gap,
             "undone": fleet.undone(made, plan),
             "least_cap_w": self.least_w,
+            "constant_cap": self._constant(),
             "slot_s": made.slot_s,
             "first_slot": units.iso(made.start_s),
             "watts": [round(value, 1) for value in (plan.watts + made.fixed_w).tolist()],
             "price_g_per_kwh": [round(value, 2) for value in made.price_g_per_kwh(plan)],
             "faults": list(made.faults),
         }
+
+    def _constant(self) -> dict[str, Any] | None:
+        if self.constant is None:
+            return None
+        made, (share, plan) = self.made, self.constant
+        grams = float(made.problem.grams(plan.start, plan.level).sum())
+        return {"share": share, "planned_g": grams, "undone": fleet.undone(made, plan), "used": self.constant_wins}
 
 
 LEAST_JOBS = 300
@@ -95,8 +109,11 @@ def played(
         jobs, about, intensity, cap_w, terms.assumed, start_s=start_s, slot_s=slot_s, due=due, throttled=throttled
     )
     plan = placing.planned(made.problem)
+    by_priority = np.argsort([-job.priority for job in made.jobs], kind="stable")
+    constant = placing.best_constant(made.problem, plan.prices, by_priority, plan)
+    if constant is not None and constant.plan.total_g < plan.total_g:
+        plan = constant.plan
     moves = fleet.moves(made, plan)
     least_w = least_cap_w(made) if fleet.undone(made, plan) else None
-    return FleetRound(
-        made, plan, moves, [] if dry_run else queue.move((move.job, move.at_s) for move in moves), least_w
-    )
+    unmoved = [] if dry_run else queue.move(moves)
+    return FleetRound(made, plan, moves, unmoved, least_w, constant)

@@ -114,6 +114,10 @@ def submit(
     name = allocation.name_of(shown)
     if "HetJobId" in shown:
         raise commands.SlurmError(HETEROGENEOUS)
+    if (before := _of_an_earlier_start(environment, name)) is not None:
+        begin = f"StartTime=now+{max(0, math.ceil(not_before_s - now_s))}seconds"
+        commands.ask("scontrol", "update", f"JobId={before}", begin)
+        return Succession(before, [])
     text = commands.ask("scontrol", "write", "batch_script", name, "-")
     if ended() or shown.get("JobState") != "RUNNING":
         raise Cancelled
@@ -154,6 +158,24 @@ def _goes_on(environment: Mapping[str, str], ended: Callable[[], bool]) -> bool:
     except commands.SlurmError:
         state = "RUNNING"
     return state == "RUNNING" and not ended()
+
+
+def _of_an_earlier_start(environment: Mapping[str, str], name: str) -> str | None:
+    """The successor that waits since this job left the last time, before Slurm requeued it. Raises SlurmError."""
+    again = environment.get("SLURM_RESTART_COUNT", "0") != "0"
+    return next(iter(_after(name)), None) if again else None
+
+
+def withdraw_earlier(environment: Mapping[str, str]) -> str:
+    """A requeued job has come to its end: what waits to continue it is cancelled; its id, '' where nothing does. Raises
+    SlurmError."""
+    if chain(environment) is None or environment.get("SLURM_RESTART_COUNT", "0") == "0":
+        return ""
+    name = allocation.name_of(allocation.record(environment))
+    before = _of_an_earlier_start(environment, name) or ""
+    if before:
+        withdraw(name, before)
+    return before
 
 
 WITHDRAWN_S = 1.0

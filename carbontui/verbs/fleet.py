@@ -23,7 +23,7 @@ from carbontui.slurm import commands, queue
 from carbontui.slurm.commands import SlurmError
 from carbontui.text import figures
 from carbontui.tui import terminal
-from carbontui.verbs.support import grid_data
+from carbontui.verbs.support import grid_data, starting
 from carbontui.verbs.support.command import Failure, refused
 from carbontui.verbs.support.run_values import power
 
@@ -164,17 +164,24 @@ def one_round(
 
 
 def _tell(done: FleetRound, source: str, now: float, *, dry_run: bool) -> None:
-    from carbontui.slurm import fleet as fleet_queue
+    from carbontui.slurm import told_plan
 
-    made, plan, moves, unmoved, least_w = done
+    made, plan, moves, unmoved, least_w, constant = done
     moved = "would move" if dry_run else "moved" if not unmoved else "asked Slurm, which refused some, to move"
     click.echo(f"{figures.named_clock(now, now)}  {moved} {len(moves)} starts ({source})")
     for move in moves if dry_run else ():
-        click.echo(f"  {move.job.id}  {move.job.name:<24} begins {figures.clock(move.at_s, now)}")
-    for line in fleet_queue.told(made, plan, least_w):
+        click.echo(f"  {move.job.id}  {move.job.name:<24} begins {figures.clock(move.at_s, now)}{_capped(move.cap_w)}")
+    lines = told_plan.told(made, plan, least_w)
+    if constant is not None:
+        lines.append(told_plan.told_constant(made, constant.plan, constant.share, used=done.constant_wins))
+    for line in lines:
         click.echo(f"  {line}")
     for line in sorted({units.printable(line) for line in unmoved})[:5]:
         click.echo(f"  Slurm: {line}")
+
+
+def _capped(cap_w: float | None) -> str:
+    return "" if cap_w is None else f" at {cap_w:g} W per GPU"
 
 
 AHEAD_MOST_S = 14 * 86400.0
@@ -190,6 +197,13 @@ AT_ONCE_S = 60.0
 @click.option("--zone", help="Grid zone of the cluster, like DE.")
 @click.option("--grid", "grid_file", type=click.Path(exists=True, dir_okay=False), help="Recorded grid CSV instead.")
 @click.option("--watts", help="Watts it draws while it runs, on all its nodes, like 2.8kW, for `carbontui fleet`.")
+@click.option("--host-w", default="0", help="Of these watts, what its nodes draw besides their GPUs.")
+@click.option(
+    "--curve",
+    help="Caps it may start at: a file of `calibrate --export`, or `public`. Its script uses `carbontui run`.",
+)
+@click.option("--gpus", type=click.IntRange(1), help="With --curve: its GPUs on all its nodes (default: the curve's).")
+@click.option("--gpu", default="", help="With --curve public: the model of its GPUs, like A40 (default: any).")
 @click.option("--strict", is_flag=True, help="Have Slurm remove or end it at the deadline (sbatch --deadline).")
 @click.option("--dry-run", is_flag=True, help="Print what would be submitted, and submit nothing.")
 @click.option("--json", "as_json", is_flag=True, help="The plan as JSON.")
@@ -200,6 +214,10 @@ def submit(
     zone: str | None,
     grid_file: str | None,
     watts: str | None,
+    host_w: str,
+    curve: str | None,
+    gpus: int | None,
+    gpu: str,
     strict: bool,
     dry_run: bool,
     as_json: bool,
@@ -226,15 +244,19 @@ def submit(
         options.append(f"--begin=now+{math.ceil(wait_s)}seconds")  # relative: no time zone to get wrong
     if strict:
         options.append(f"--deadline=now+{math.ceil(deadline - now)}seconds")
-    noted = {
+    noted: dict[str, object] = {
         "begin": units.iso(window.begin_s),
         "deadline": units.iso(deadline),
         "mean_g_per_kwh": round(window.mean_g, 1),
         "now_g_per_kwh": round(window.now_g, 1),
         "work_s": round(work_s),
     }
-    if watts:
-        noted["watts"] = power(watts, "--watts")
+    drawn_w = power(watts, "--watts") if watts else None
+    noted |= {} if drawn_w is None else {"watts": drawn_w}
+    if curve:
+        with refused("--curve: ", (OSError, ValueError)):
+            of = starting.curve_of(curve, gpu, gpus, drawn_w, _watts(host_w, "--host-w"))
+            noted |= starting.noted(of, gpus or of.gpus, drawn_w, _watts(host_w, "--host-w"))
     options.append(f"--comment=carbontui:{json.dumps(noted)}")
     command = [*options, *arguments]
     job = ""

@@ -260,7 +260,7 @@ def options_of(command: tuple[str, ...], given: dict[str, Any]) -> dict[str, Any
         "probe": not given.get("no_probe"),
         "allow_raise": bool(given.get("allow_raise")),
         "requeue": bool(given.get("requeue")) or resubmit,
-        "ends_s": machines.time_limit(),
+        **machines.allocated(),
         "resubmit": resubmit,
         "spool": not given.get("no_spool"),
         "sigstop": bool(given.get("sigstop")),

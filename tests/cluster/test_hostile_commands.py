@@ -144,7 +144,7 @@ def test_a_job_that_slurm_does_not_show_gets_no_successor(fake):
     with pytest.raises(commands.SlurmError, match="shows no job 7"):
         successor.submit(job, not_before_s=0.0, now_s=0.0, ended=bool)
     for left in ("9" * 400 + ":00", "soon", ""):
-        fake("squeue", f"echo '7|7|RUNNING|{left}'")
+        fake("squeue", f"echo '7|7|RUNNING|{left}|'")
         assert allocation.look(job).ends_s is None
     fake("squeue", "echo rubbish")
     with pytest.raises(commands.SlurmError, match="shows no job 7"):
@@ -191,9 +191,9 @@ def test_starts_that_no_scontrol_has_set_are_not_called_moved(fake, says, told):
     fake("scontrol", says)
     (seven,) = slurm_queue.rows(row(id="7"), MARK)
     with pytest.raises(commands.SlurmError, match=told):
-        slurm_queue.move([(seven, 1.9e9)])
+        slurm_queue.move([(seven, 1.9e9, None)])
     fake("scontrol", "cat >/dev/null; printf 'slurm_update error: Invalid \\033[2Jjob id\\n' >&2; exit 1")
-    assert slurm_queue.move([(seven, 1.9e9)]) == ["slurm_update error: Invalid ?[2Jjob id"]
+    assert slurm_queue.move([(seven, 1.9e9, None)]) == ["slurm_update error: Invalid ?[2Jjob id"]
 
 
 def test_nodes_that_are_not_as_many_as_slurm_promised_are_none(fake):

@@ -8,12 +8,12 @@ import time
 import numpy as np
 import pytest
 
-from carbontui.slurm import fleet, rounds
+from carbontui.slurm import fleet, rounds, told_plan
 from carbontui.slurm import fleet as fleet_queue
 from carbontui.slurm import queue as slurm_queue
 from carbontui.slurm.fleet import Assumed
-from carbontui.slurm.placing import planned
-from carbontui.slurm.pool import Pool, pool_of
+from carbontui.slurm.placing import best_constant, planned
+from carbontui.slurm.pool import Pool, pool_of, why_left
 from carbontui.slurm.queue import ClusterSize
 from carbontui.verbs.support import queue_watch
 
@@ -51,7 +51,7 @@ def test_jobs_that_asked_are_moved_into_clean_hours_within_the_budget():
     clean = [20 <= (move.at_s - NOW) / 1800.0 < 40 for move in moves]
     assert all(clean)
     assert found.price_g_per_kwh(plan)[50] == 0.0
-    lines = "\n".join(fleet_queue.told(found, plan))
+    lines = "\n".join(told_plan.told(found, plan))
     assert "fullest 5100 W of 5200 W" in lines
     assert "8 jobs wait" in lines and "certificate: no plan of these is better by more than 0.00 %" in lines
 
@@ -68,7 +68,7 @@ def test_what_runs_counts_and_what_did_not_ask_is_left_alone():
     assert found.fixed_w[:5].tolist() == [1700.0] * 4 + [0.0]
     plan = planned(found.problem)
     assert fleet_queue.moves(found, plan)[0].at_s == NOW + 4 * 1800.0
-    assert any("1 other job waits that did not ask" in line for line in fleet_queue.told(found, plan))
+    assert any("1 other job waits that did not ask" in line for line in told_plan.told(found, plan))
 
 
 def test_a_start_that_is_right_is_not_moved_and_one_without_room_is_put_behind():
@@ -79,7 +79,7 @@ def test_a_start_that_is_right_is_not_moved_and_one_without_room_is_put_behind()
     found = made(rows, cap_w=100.0)
     plan = planned(found.problem)
     assert fleet_queue.moves(found, plan)[0].at_s == NOW + 96 * 1800.0
-    assert any("1 has no room before its deadline" in line for line in fleet_queue.told(found, plan))
+    assert any("1 has no room before its deadline" in line for line in told_plan.told(found, plan))
 
 
 def test_of_two_without_room_for_both_the_one_with_the_higher_priority_is_begun():
@@ -99,7 +99,7 @@ def test_an_empty_queue_is_a_plan_of_nothing():
     found = made([])
     plan = planned(found.problem)
     assert fleet_queue.moves(found, plan) == [] and plan.gap == 0.0
-    assert fleet_queue.told(found, plan)[0].startswith("0 jobs wait")
+    assert told_plan.told(found, plan)[0].startswith("0 jobs wait")
 
 
 @pytest.mark.parametrize(
@@ -154,10 +154,10 @@ def test_slots_begin_at_their_multiples_with_time_to_tell_slurm():
 
 def test_the_budget_is_told_as_it_was_given_however_little_waits():
     found = made([row("1")], cap_w=9000.0)
-    lines = fleet_queue.told(found, planned(found.problem))
+    lines = told_plan.told(found, planned(found.problem))
     assert lines[0].startswith("1 job waits and may be moved; 1 starts") and "fullest 1700 W of 9000 W" in lines[1]
     free = made([row("1")], cap_w=float("inf"))
-    assert "fullest 1700 W\n" in "\n".join([*fleet_queue.told(free, planned(free.problem)), ""])
+    assert "fullest 1700 W\n" in "\n".join([*told_plan.told(free, planned(free.problem)), ""])
 
 
 def test_a_node_of_a_job_of_ours_on_several_nodes_is_ours_and_its_watts_are_unknown():
@@ -193,7 +193,7 @@ def test_a_running_job_that_follows_prices_is_planned_at_fewer_watts():
     # beside it at full there is no room for one that must begin now
     assert fleet_queue.running_w(both, plan) == {"1": 900.0} and (plan.watts <= 3000.0).all()
     assert list(fleet_queue.starts_s(both, plan)) == ["2"] and fleet_queue.moves(both, plan) == []
-    lines = "\n".join(fleet_queue.told(both, plan))
+    lines = "\n".join(told_plan.told(both, plan))
     assert "1 job runs and follows the prices: 900 W of 1700 W are planned" in lines and "1 job waits" in lines
 
 
@@ -222,7 +222,7 @@ def test_what_a_plan_cannot_know_is_left_alone_and_listed(more, why):
     throttled = frozenset({"20"})
     found = fleet.problem(jobs, pool, [100.0] * 96, [9e3] * 96, ASSUMED, start_s=NOW, throttled=throttled)
     assert [job.id for job in found.jobs] == ["1"] and why in "".join(found.faults)
-    assert any(why in line for line in fleet.told(found, planned(found.problem)))
+    assert any(why in line for line in told_plan.told(found, planned(found.problem)))
 
 
 def test_the_nodes_of_a_plan_are_those_of_the_partition_with_most_to_move():
@@ -238,11 +238,14 @@ def test_a_start_is_noted_in_the_comment_as_scontrol_reads_a_line(monkeypatch):
     given = []
     monkeypatch.setattr(slurm_queue.commands, "orders", lambda lines: given.extend(lines) or [])
     (job,) = slurm_queue.rows(row("7", told=comment(begin="2027-01-15T08:30:00Z", mine="a 'b' c")), MARK)
-    slurm_queue.move([(job, NOW)])
+    slurm_queue.move([(job, NOW, 250.0)])
     (line,) = given
     noted = json.loads(line.partition(" Comment=carbontui:")[2])
     assert len(line.split()) == 4 and "'" not in line
     assert noted["mine"] == "a 'b' c" and noted["begin"] == "2027-01-15T08:00:00.000Z" and noted["work_s"] == 3600
+    assert noted["cap"] == 250.0
+    slurm_queue.move([(job._replace(asked=slurm_queue.asked(f"carbontui:{json.dumps(noted)}")), NOW, None)])
+    assert "cap" not in json.loads(given[1].partition(" Comment=carbontui:")[2])
 
 
 def test_where_jobs_are_left_out_they_are_named_with_the_least_budget_that_suffices():
@@ -253,8 +256,61 @@ def test_where_jobs_are_left_out_they_are_named_with_the_least_budget_that_suffi
     assert len(left) == 4
     least = rounds.least_cap_w(found)
     assert 4 * 1700.0 <= least <= 4 * 1700.0 * 1.02
-    lines = "\n".join(fleet.told(found, plan, least))
+    lines = "\n".join(told_plan.told(found, plan, least))
     assert f"not in time: {left[0]}, " in lines and "certificate" not in lines
     assert "a constant budget of 6" in lines and "suffices for all" in lines
     few = made(rows[:1] + [row("9", gres="gres:gpu:64")], cap_w=1e6)
     assert rounds.least_cap_w(few) is None
+
+
+LEVELS = [[1700.0, 0.96, 350.0, 0.02], [1300.0, 0.85, 250.0, 0.03]]
+
+
+def test_waiting_jobs_start_under_caps_where_full_speed_has_no_room():
+    told = comment(deadline="2027-01-15T09:40:00Z", watts=2000.0, levels=LEVELS)  # 100 minutes from NOW
+    rows = [row("1", told=told), row("2", told=told)]
+    found = made(rows, cap_w=2700.0)
+    plan = planned(found.problem)
+    moves = {move.job.id: move for move in fleet.moves(found, plan)}
+    assert {move.cap_w for move in moves.values()} == {250.0} and fleet.undone(found, plan) == []
+    jobs = {job["job"]: job for job in fleet.planned_jobs(found, plan)}
+    assert {job["level"] for job in jobs.values()} == {"cap 250 W"} and jobs["1"]["watts"] == 1300.0
+    # an hour of work at a speed of 0.82, the error of the public curve kept for the deadline
+    assert jobs["1"]["end"] == "2027-01-15T09:13:10.244Z" and jobs["1"]["deadline"] == "2027-01-15T09:40:00.000Z"
+    # a level that the time limit would cut short is not open
+    short = made([row(str(n), told=told, limit="1:00:00") for n in (1, 2)], cap_w=2700.0)
+    assert len(fleet.undone(short, planned(short.problem))) == 1
+
+
+def test_a_job_that_has_begun_at_a_cap_counts_at_its_watts_until_it_ends():
+    told = comment(watts=2000.0, levels=LEVELS, cap=250.0)
+    found = made([row("1", "RUNNING", start=str(int(NOW - 600)), end=str(int(NOW + 90_000)), told=told)])
+    assert found.fixed_w[:4].tolist() == [1300.0, 1300.0, 1300.0, 0.0]  # 73 minutes of which ten are over
+    assert not found.running
+
+
+def test_beside_the_plan_stands_the_best_constant_cap_and_is_used_where_it_is_better():
+    told = comment(watts=2000.0, levels=LEVELS)
+    found = made([row(str(job), told=told) for job in range(1, 7)], cap_w=4000.0)
+    plan = planned(found.problem)
+    constant = best_constant(found.problem, plan.prices, np.arange(6), plan)
+    assert constant.share == 0.65 and set(constant.plan.watts[:4].tolist()) == {3900.0}
+    assert plan.total_g < constant.plan.total_g and not fleet.undone(found, constant.plan)
+    line = told_plan.told_constant(found, constant.plan, constant.share, used=False)
+    assert line.startswith("one cap for all (65 % of full watts, each as soon as there is room): ")
+    assert line.endswith("0 not in time")
+    assert best_constant(made([row("1")]).problem, plan.prices, np.arange(1), plan) is None
+
+
+@pytest.mark.parametrize(
+    ("eligible_s", "owners"),
+    [(NOW, False), (NOW + 7200.0, True), (NOW - 7200.0, True), (None, False)],
+    ids=["ours", "later", "at once", "not told"],
+)
+def test_an_owners_start_is_left_before_slurm_has_looked_at_it_again(eligible_s, owners):
+    told = comment(begin=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(NOW)))
+    (job,) = slurm_queue.rows(row("5", told=told, reason="Resources"), MARK)
+    assert bool(why_left(job._replace(eligible_s=eligible_s), MACHINE, frozenset(), NOW - 1800.0)) is owners
+    # one that came to wait for nothing any more is not its owner's
+    came = job._replace(eligible_s=NOW - 3600.0, asked=job.asked._replace(begin_s=NOW - 9000.0))
+    assert not why_left(came, MACHINE, frozenset(), NOW - 1800.0)

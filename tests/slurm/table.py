@@ -34,18 +34,20 @@ def version() -> str:
 def life(folder: Path) -> str:
     """The rows of test_slurm_life.py; without any those that were there stay."""
     rows = [json.loads(path.read_text()) for path in sorted(folder.glob("life-*.json"))]
+    alone = [json.loads(path.read_text()) for path in folder.glob("plain-*.json")]
+    run = {row["pattern"]: row["plain"] for row in alone}
     if not rows:
         before = RESULTS.read_text().partition(LIFE)
         return before[1] + before[2]
     text = [
         LIFE,
         "",
-        f"Made by test_slurm_life.py on {datetime.now(timezone.utc):%Y-%m-%d}: {version()}, one node, linuxproc;",
-        "with `run --resubmit` but where the row says otherwise. The middle column is Slurm's manual, not a run.",
+        f"Made by test_slurm_life.py and test_slurm_matrix.py on {datetime.now(timezone.utc):%Y-%m-%d}: {version()},",
+        "one node, linuxproc; with `run --resubmit` but where the row says otherwise. Both columns were run.",
         "",
-        "| | alone, by the manual | under carbontui |",
+        "| | alone | under carbontui |",
         "|---|---|---|",
-        *(f"| {row['pattern']} | {row['plain']} | {row['carbontui']} |" for row in rows),
+        *(f"| {row['pattern']} | {run.get(row['pattern'], row['plain'])} | {row['carbontui']} |" for row in rows),
     ]
     return "\n".join(text) + "\n"
 

@@ -172,6 +172,26 @@ def test_a_successor_that_its_user_cancels_is_not_replaced(queue):
     keep("scancel while the successor is pending", "CANCELLED", "CANCELLED, no other")
 
 
+def test_a_requeued_job_has_one_successor(queue):
+    """None more at its second leave, and none any more once it has come to its end."""
+    thrice = LEAVES.replace('os.environ.get("CARBONTUI_RESUME") == "1"', "len(open(sys.argv[1]).readlines()) == 3")
+    job = queue.submit(queue.run(script=thrice.replace("+ 3)", "+ 3600)")))
+    seen = []
+    for starts in (1, 2, 3):
+        until(lambda starts=starts: len(queue.lines()) >= starts, 200, f"start {starts}")
+        assert queue.over(job) == "COMPLETED"
+        seen += [(id_, state) for id_, _, state, _ in queue.rows()]
+        if starts < 3:
+            queue.cluster.run("scontrol", "requeue", job)
+            # it is to wait for two minutes, and cannot be told otherwise while it is still ending
+            until(lambda: "BeginTime" in queue.cluster.run("squeue", "-h", "-j", job, "-o", "%r"), 60, "its wait")
+            queue.cluster.run("scontrol", "update", f"JobId={job}", "StartTime=now")
+    first = seen[0][0]
+    assert seen == [(first, "PENDING"), (first, "PENDING"), (first, "CANCELLED")], queue.output()
+    assert queue.lines()[-1] == "end"
+    keep("requeued with its successor pending", "starts again", "starts again; one successor, cancelled at its end")
+
+
 def test_a_wrapped_command_returns_and_an_allocation_has_none_to_submit(queue):
     asked = ("sbatch", "--parsable", f"--output={queue.folder}/out-%j", "--open-mode=append", "--wrap", queue.run())
     queue.jobs.append(queue.cluster.run(*asked, env={**queue.house.env, "PYTHONPATH": ""}).strip())

@@ -1,9 +1,9 @@
 """All ranks stop at the same step: a two-phase commit on a step number, over torch.distributed's own store.
 
 Rank 0 proposes a step a little ahead; every rank arms its counter and votes whether it is still before it; only if all
-are does the step become the boundary. This adds no cost to a step, and no collective. Each rank's thread has its own
-connection, because a blocking get() blocks the connection for every other thread. Every connection is a descriptor of
-the process with the store: where ours would leave the training too few, there is no agreement.
+are does the step become the boundary. This adds no cost to a step, and no collective. Rank 0 has a connection of its
+own, the others one for each node (node.py). Every connection is a descriptor of the process with the store: where ours
+would leave the training too few, there is no agreement.
 
 Ranks may count differently: one may have searched for a learning rate or warmed up a head alone. If some have stopped
 at the step and the others wait for them inside a collective before it, all are at the same step of the training: that
@@ -20,37 +20,32 @@ import json
 import math
 import sys
 import threading
-from typing import Callable, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from carbontui.client import marker
 from carbontui.client.pausing.gate import Gate
 from carbontui.client.pausing.lease import FAIL_OPEN_S, UNDECIDED_S, Accord, Duty, StopAt
+from carbontui.client.pausing.node import Hub, NodeStore, joined
 from carbontui.client.pausing.store import Lost, Store, descriptors_suffice, open_store
 
-LEAD_S = 0.02
-"""A proposal lies at least this far ahead: the time the votes need to arrive."""
-VOTE_S = 2.0
-DECISION_S = 60.0
-ARRIVE_S = 30.0
-ARRIVE_STEPS = 10
+LEAD_S, LEAD_RANK_S = 0.02, 0.0004
+"""A proposal lies at least this far ahead, and this further for each rank: the time the votes need to arrive."""
+VOTE_S, DECISION_S = 2.0, 60.0
+ARRIVE_S, ARRIVE_STEPS = 30.0, 10
 STALL_S = 2.0
 STALL_STEPS = 4
 """If some ranks are at the step and the others have not moved for this long (seconds, steps), these wait for them."""
 LOOK_S = 0.5
 LATE_MAX = 3
 """After this many consecutive failed proposals it is reported, and retried only occasionally."""
-SAVE_S = 3600.0
-BEAT_S = 3.0
-BYE_S = 5.0
+SAVE_S, BEAT_S, BYE_S = 3600.0, 3.0, 5.0
 NAP_S = (0.002, 0.05)
-"""First and longest sleep between two polls for a key that is about to appear; of more than RANKS_POLLING ranks the
-longest grows with their number, so that their polls together do not."""
+"""First and longest sleep between two polls for a key; of more than RANKS_POLLING ranks the longest grows with them."""
 RANKS_POLLING = 64
 NAP_MOST_S = 1.0
 ALONE_TRIES = 5
 """A store that does not open this often is reported; it is tried again."""
-STOP_S = 5.0
-REST_PERIOD_S = 10.0
+STOP_S, REST_PERIOD_S = 5.0, 10.0
 RETRY_S = (5.0, 60.0)
 """First and longest wait after a proposal that some rank did not answer."""
 
@@ -77,7 +72,8 @@ class Ranks:
         self.stopping = False
         self.awaited = ""
         """The key this thread waits for in C++; private, so that stop() may use it to wake the thread."""
-        self.store: Store
+        self.store: Any = None
+        self.hub: Optional[Hub] = None
         self.nap_most_s = min(NAP_MOST_S, NAP_S[1] * max(1.0, world / RANKS_POLLING))
         self.thread = threading.Thread(target=self._run, name="carbontui-ranks", daemon=True)
 
@@ -91,12 +87,11 @@ class Ranks:
         with self.gate.cond:
             self.stopping = True
             self.gate.cond.notify_all()
-        if self.awaited and self.thread.is_alive():  # one that has lost the store has ended
-            try:
-                self.opener().set(self.awaited, "{}")
-            except Lost:  # then the thread has lost it too
-                pass
+        if self.store is not None and self.thread.is_alive():  # one that has lost the store has ended
+            self.store.wake(self.opener, self.awaited)
         self.thread.join(STOP_S)
+        if self.hub is not None:
+            self.hub.stop(self.opener)
 
     def _run(self) -> None:
         if not descriptors_suffice(self.rank, self.world):
@@ -104,7 +99,7 @@ class Ranks:
             return
         for tries, wait_s in enumerate((0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 0.0), start=1):
             try:
-                self.store = self.opener()
+                self.store, self.hub = joined(self.rank, self.opener, self.nap_most_s)
                 break
             except Lost:
                 if tries == ALONE_TRIES:
@@ -173,10 +168,12 @@ class Ranks:
             self.gate.cond.wait_for(lambda: self.stopping, timeout_s)
 
     def _get(self, key: str, timeout_s: float) -> Optional[str]:
-        """The value, polled at increasing intervals; None on timeout."""
+        """The value, waited for at the node's socket, else polled at increasing intervals; None on timeout."""
+        if isinstance(self.store, NodeStore):
+            return self.store.wait_for(key, timeout_s)
         end = self.gate.clock() + timeout_s
         for _ in self._polls():
-            value = self.store.get(key)
+            value: Optional[str] = self.store.get(key)
             if value is not None or self.gate.clock() >= end:
                 return value
         return None
@@ -186,8 +183,7 @@ class Ranks:
         nap_s = NAP_S[0]
         while True:
             yield
-            self._until(lambda: False, nap_s)
-            nap_s = min(self.nap_most_s, nap_s * 1.5)
+            self._until(lambda: False, nap_s := min(self.nap_most_s, nap_s * 1.5))
 
     def _follow(self, e: int) -> None:
         with self.gate.cond:
@@ -263,16 +259,18 @@ class Ranks:
         others = range(1, self.world)
         with self.gate.cond:
             want = self.accord.want
-            ahead = max(2, math.ceil(LEAD_S * (self.speed() or 0.0))) + self.margin
+            ahead = max(2, math.ceil((LEAD_S + LEAD_RANK_S * self.world) * (self.speed() or 0.0))) + self.margin
             at = self.gate.counter.done() + ahead
             not_before = want.not_before if want is not None else None
             order = StopAt(e, at, kind, not_before, self.gate.clock() + UNDECIDED_S)
-        for r in others:
-            own = at + self.offsets.get(r, 0)
-            self.store.set(f"prop/{e}/{r}", json.dumps({"at": own, "kind": kind, "not_before": not_before}))
+        steps = {r: {"at": at + self.offsets.get(r, 0), "kind": kind, "not_before": not_before} for r in others}
+        self.store.put({f"prop/{e}/{r}": json.dumps(own) for r, own in steps.items()})
         yes = self._arm(order)
-        end = self.gate.clock() + VOTE_S
-        votes = [self._get(f"vote/{e}/{r}", max(0.001, end - self.gate.clock())) for r in others]
+        end, ballots = self.gate.clock() + VOTE_S, [f"vote/{e}/{r}" for r in others]
+        for _ in self._polls():
+            if self.store.has(*ballots) or self.gate.clock() >= end:
+                break
+        votes = self.store.values(ballots)
         agreed = yes and all(vote == "yes" for vote in votes)
         if self.store.first(f"dec/{e}", "commit" if agreed else "abort") == "commit":
             self._turn(order, "commit")
@@ -305,7 +303,9 @@ class Ranks:
             word = "go"
             if order.saves:
                 done = self._gather(e, order, lambda: order.saved is not None, others, "saved", SAVE_S)
-                well = done and bool(order.saved) and all(self._get(f"saved/{e}/{r}", 1.0) == "ok" for r in others)
+                well = (
+                    done and bool(order.saved) and set(self.store.values([f"saved/{e}/{r}" for r in others])) <= {"ok"}
+                )
                 self.accord.saved_well = well
                 if well and order.kind == "leave":
                     self._leave(e, order, others)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import os
 import resource
 from datetime import timedelta
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 from carbontui.client import device
 
 SPARE_SHARE, SPARE_LEAST = 0.15, 40
 """Of the descriptors that a process may have, what the training may still open: files, its loaders, its own sockets."""
+
+RANKS_HERE = ("LOCAL_WORLD_SIZE", "SLURM_NTASKS_PER_NODE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS")
+"""Variables in which launchers say how many ranks a node has."""
 
 
 class Lost(Exception):
@@ -51,6 +55,32 @@ class Store:
         for key in keys:
             self._try(lambda key=key: self.store.delete_key(self.prefix + key))  # type: ignore[misc]
 
+    def put(self, values: Dict[str, str]) -> None:
+        """Set all of these, in one request where this torch can."""
+        if self._many():
+            self._try(lambda: self.store.multi_set([self.prefix + key for key in values], list(values.values())))
+            return
+        for key, value in values.items():
+            self.set(key, value)
+
+    def values(self, keys: List[str]) -> List[Optional[str]]:
+        """Of each of these; None for those that are not there."""
+        if self._many() and self.has(*keys):
+            return [one.decode() for one in self._try(lambda: self.store.multi_get([self.prefix + k for k in keys]))]
+        return [self.get(key) for key in keys]
+
+    def wake(self, opener: Callable[[], Any], awaited: str) -> None:
+        """End the wait for a key, from another thread."""
+        if awaited:
+            try:
+                opener().set(awaited, "{}")
+            except Lost:  # then the waiting thread has lost it too
+                pass
+
+    def _many(self) -> bool:
+        can = getattr(self.store, "has_extended_api", None)
+        return can is not None and bool(can())
+
     def _try(self, call: Callable[[], Any]) -> Any:
         try:
             return call()
@@ -59,21 +89,29 @@ class Store:
 
 
 def descriptors_suffice(rank: int, world: int) -> bool:
-    """Whether one connection of ours for each rank, beside torch's, fits into the process with the store, which is rank
-    0's or one like it: there torch's are open already, elsewhere they are added to what this process has open."""
+    """Whether our connections, one for each node and for each rank of the node with the store, fit beside torch's into
+    the process with the store, which is rank 0's or one like it: there torch's are open already, elsewhere they are
+    added to what this process has open."""
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     try:
         used = len(os.listdir("/proc/self/fd"))
     except OSError:
         used = 0
-    wanted = used + (1 if rank == 0 else 2) * world + max(SPARE_LEAST, SPARE_SHARE * most)
+    told = next((os.environ[name] for name in RANKS_HERE if os.environ.get(name, "").isdigit()), "")
+    here = min(world, int(told or 0) or world)
+    mine = here + math.ceil(world / here)
+    wanted = used + mine + (0 if rank == 0 else world) + max(SPARE_LEAST, SPARE_SHARE * most)
     return most == resource.RLIM_INFINITY or wanted <= most
+
+
+def prefix() -> str:
+    """Of our keys, for this start of the training."""
+    run, restart = os.environ.get("TORCHELASTIC_RUN_ID", "run"), os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    return f"carbontui/{run}/{restart}/"
 
 
 def open_store() -> Store:
     """A private connection to the store of this job. Raises Lost when there is none (yet)."""
-    run, restart = os.environ.get("TORCHELASTIC_RUN_ID", "run"), os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    prefix = f"carbontui/{run}/{restart}/"
     try:
         dist = device.distributed()
         address, port = os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT", "")
@@ -83,10 +121,11 @@ def open_store() -> Store:
         if address and port.isdigit():
             tcp = torch.distributed.TCPStore
             return Store(
-                tcp(address, int(port), is_master=False, timeout=timedelta(seconds=30), wait_for_workers=False), prefix
+                tcp(address, int(port), is_master=False, timeout=timedelta(seconds=30), wait_for_workers=False),
+                prefix(),
             )
         if dist is not None:
-            return Store(dist.distributed_c10d._get_default_store().clone(), prefix)
+            return Store(dist.distributed_c10d._get_default_store().clone(), prefix())
     except (RuntimeError, AttributeError, ValueError, TypeError) as error:
         raise Lost(str(error)) from None
     raise Lost("no store")

@@ -77,14 +77,14 @@ def of_slurm() -> job_spec.Nodes | None:
     return job_spec.Nodes(own=own, others=others, reach={name: commands.on_node(job, name) for name in others})
 
 
-def time_limit() -> float | None:
-    """When Slurm ends the job of this process (epoch seconds); None without a limit, or an answer: the supervisor asks
-    again."""
+def allocated() -> dict[str, float | None]:
+    """When Slurm ends the job of this process (epoch seconds), and the watts per GPU at which a fleet has started it;
+    nothing without an answer: the supervisor asks for the limit again."""
     try:
         found = allocation.look(os.environ, allocation.LOOK_S)
     except commands.SlurmError:
-        return None
-    return found and found.ends_s
+        found = None
+    return {} if found is None else {"ends_s": found.ends_s, "fleet_cap_w": found.cap_w}
 
 
 def check_resubmit() -> None:
@@ -103,7 +103,11 @@ def resubmit(directory: Path, code: int) -> tuple[int, str]:
     """After the job's end: submit the successor of one that was unloaded; the exit code for this process, and what to
     say of it."""
     if code != UNLOADED_EXIT:
-        return code, ""
+        try:
+            before = successor.withdraw_earlier(os.environ)
+        except commands.SlurmError as error:
+            return code, f"whether a successor of an earlier start waits is not known ({error}): squeue --me"
+        return code, f"it has come to its end: its successor {before} is cancelled" if before else ""
     now = time.time()
     not_before = resume.not_before(str(directory / "resume.json")) or now
     heard = set((store.read_json(directory / "exit.json") or {}).get("signals") or ())

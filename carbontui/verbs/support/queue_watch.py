@@ -96,9 +96,9 @@ class QueueWatch:
             state, told = status.state, status.reason.text
         if status is not None and fresh and status.power_w is not None:
             watts = status.power_w
-        elif job.asked.watts is not None:
-            watts, mark = job.asked.watts, marks.ESTIMATED
-        begins, work = job.start_s, job.asked.work_s
+        elif job.asked.planned_w is not None:
+            watts, mark = job.asked.planned_w, marks.ESTIMATED
+        begins, work = job.start_s, job.asked.planned_s
         ends = begins + work if begins is not None and work is not None else job.end_s
         deadline = job.asked.deadline_s
         if status is not None and status.finish_expected:

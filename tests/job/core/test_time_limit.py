@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from drawn import drawn
+from msgspec import structs
 from states import NOW_S, inputs, job_state, plan_of, rank
 
 from carbontui.job import child as children
@@ -70,6 +71,21 @@ def test_without_a_successor_a_limit_before_the_plan_has_it_begin_now():
     assert after.cut_short and after.deadline_s == NOW_S + 3540.0 < after.budget_deadline_s
     assert after.decision.level is FULL
     assert "its time limit ends it at" in drawn(after.decision)
+
+
+def test_a_job_that_is_requeued_plans_beyond_its_limit_once_it_has_made_steps():
+    asked = {"work_s": 36000.0, "budget": "3x", "resubmit": False, "requeue": True, "ends_s": NOW_S + 1000.0}
+    assert job_state(**asked).cut_short, "one that has not begun would wait on its nodes until it is ended"
+
+    def with_steps(**fields):
+        made = job_state(**fields)
+        return replace(made, progress=structs.replace(made.progress, step=10))
+
+    begun = with_steps(**asked)
+    assert not begun.cut_short and begun.deadline_s == begun.budget_deadline_s
+    decided = control.decide(begun.asked, observe(begun, inputs(NOW_S + 911.0, ranks=(rank(can_unload=True),))))[1]
+    assert "unloaded before its time limit" in drawn(decided)
+    assert with_steps(**{**asked, "requeue": False}).cut_short
 
 
 def test_a_limit_that_was_changed_meanwhile_counts_from_its_next_answer():

@@ -193,9 +193,7 @@ class Replanner:
         gap = view.certificate.gap if view.certificate else None
         grams: dict[str, float | None] = {"gco2_g": view.gco2_g}
         state, inputs = self.door.state, self.look()
-        if (
-            end := expected_end.statement(state, inputs, if_planned(state, inputs, state.allowances.cap_w))[1]
-        ) is not None:
+        if (end := expected_end.statement(state, inputs, if_planned(state, inputs, state.most_cap_w))[1]) is not None:
             grams |= {"whole_g": end.gco2_g, "whole_lo_g": end.gco2_lo_g, "whole_hi_g": end.gco2_hi_g}
         facts = {"levels": view.levels, "start": view.start, **grams, "finish": view.finish, "gap": gap}
         self.recorder.event("plan", why=why, **facts)

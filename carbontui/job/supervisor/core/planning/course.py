@@ -55,7 +55,7 @@ def course(state: JobState, inputs: Inputs) -> CourseAhead:
     if not state.live:
         return CourseAhead()
     known = known_levels(state, inputs)
-    return _walked(state, inputs, known, _from_now(state, inputs, known), state.allowances.cap_w, inputs.now_s + 1e-6)
+    return _walked(state, inputs, known, _from_now(state, inputs, known), state.most_cap_w, inputs.now_s + 1e-6)
 
 
 def if_planned(state: JobState, inputs: Inputs, cap_w: float | None) -> CourseAhead:

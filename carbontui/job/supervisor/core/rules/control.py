@@ -85,6 +85,8 @@ class Observation:
     """The level a used-up allowance holds the job at, and why."""
     allowance_cap_w: float | None = None
     """Watts per GPU that keep the job within its allowances."""
+    fleet_cap_w: float | None = None
+    """Watts per GPU at which the cluster's fleet has started it."""
 
 
 def decide(before: Desired, observation: Observation) -> tuple[Desired, Decision]:
@@ -200,20 +202,16 @@ def _overridden(override: protocol.Override, until_s: float | None) -> Chosen:
 
 
 def _within_allowance(choice: Chosen, observation: Observation) -> Chosen:
-    """No faster than under the cap that keeps the job within its allowances; a user's override ranks above it."""
-    free = (
-        observation.allowance_cap_w is None
-        or observation.override is not None
-        or observation.trial is not None
-        or observation.child.stopped
-    )
-    if free or observation.allowance_cap_w is None:
+    """No faster than under the caps of its allowances and of the fleet; a user's override ranks above them."""
+    if observation.override is not None or observation.trial is not None or observation.child.stopped:
         return choice
-    slower = levels.under(choice.level, observation.allowance_cap_w)
-    if slower is choice.level:
-        return choice
-    said = statement("capped_to_last", watts=observation.allowance_cap_w)
-    return Chosen(slower, Why("budget_stop", said), "allowance", choice.until_s)
+    kept, fleet = observation.allowance_cap_w, observation.fleet_cap_w
+    if kept is not None and (slower := levels.under(choice.level, kept)) is not choice.level:
+        why = Why("budget_stop", statement("capped_to_last", watts=kept))
+        choice = Chosen(slower, why, "allowance", choice.until_s)
+    if fleet is not None and (slower := levels.under(choice.level, fleet)) is not choice.level:
+        choice = Chosen(slower, Why("site", statement("fleet_capped", watts=fleet)), "site", choice.until_s)
+    return choice
 
 
 def _as_planned(planned: Level, next_at_s: float | None) -> protocol.Statement:

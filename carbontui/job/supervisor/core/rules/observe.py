@@ -62,6 +62,7 @@ def observe(state: JobState, inputs: Inputs) -> Observation:
         rehearsing=_rehearsing(state, inputs),
         used_up=used_up,
         allowance_cap_w=state.allowances.cap_w,
+        fleet_cap_w=state.spec.fleet_cap_w,
     )
 
 

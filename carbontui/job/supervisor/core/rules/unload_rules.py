@@ -246,7 +246,7 @@ def machine_ends(state: JobState, inputs: Inputs) -> Chosen | None:
 def holds(state: JobState, inputs: Inputs) -> Chosen | None:
     """The unload required by the approaching end of the scheduler's job, and why; None if not required."""
     ends_s, leader = state.ends_s, inputs.leader
-    if ends_s is None or not continued(state.spec) or state.clock.replay or leader is None or not leader.can_unload:
+    if ends_s is None or not state.comes_back or state.clock.replay or leader is None or not leader.can_unload:
         return None
     measured = state.measured.unload_s.value
     takes_s = DEFAULT_UNLOAD_S if measured is None else measured

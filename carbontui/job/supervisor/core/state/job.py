@@ -150,16 +150,27 @@ class JobState:
         return self.budget.deadline_s(self.start_s, self.progress.total_s)
 
     @property
+    def comes_back(self) -> bool:
+        """Whether it goes on after its scheduler's end: in a successor, or requeued, once it has made a step. One that
+        only waited would wait on its nodes again."""
+        return continued(self.spec) or (self.spec.requeue and self.progress.step > 0)
+
+    @property
     def cut_short(self) -> bool:
         """Whether the scheduler ends it, and nothing continues it, before its budget is over."""
         deadline, ends = self.budget_deadline_s, self.ends_s
-        ends = None if continued(self.spec) or self.clock.replay else ends
+        ends = None if self.comes_back or self.clock.replay else ends
         return deadline is not None and ends is not None and ends - LIMIT_SPARE_S < deadline
 
     @property
     def deadline_s(self) -> float | None:
         """By when a plan has the work done: the budget's end, or the scheduler's if that comes first."""
         return self.ends_s - LIMIT_SPARE_S if self.cut_short and self.ends_s is not None else self.budget_deadline_s
+
+    @property
+    def most_cap_w(self) -> float | None:
+        """The cap (watts per GPU) that fleet and allowances leave to plans; None: they leave full speed."""
+        return min((w for w in (self.allowances.cap_w, self.spec.fleet_cap_w) if w is not None), default=None)
 
     @property
     def live(self) -> bool:

@@ -43,7 +43,7 @@ def view(state: JobState, inputs: Inputs) -> ShownPlan | None:
     if planned is None:
         return None
     ahead = course(state, inputs)
-    if follows_plan(state, inputs) and state.allowances.cap_w is None:
+    if follows_plan(state, inputs) and state.most_cap_w is None:
         return ShownPlan(_of_now(planned, ahead), _as_planned(state, planned, now_s), _curve(state, now_s))
     shown = _carried_out(state, inputs, planned, ahead)
     by_person = state.decision.held_by == "person" and state.decision.refused is None
