@@ -56,6 +56,9 @@ FIRST_GAP_S = 0.3
 """Requests this close together share one plan."""
 STARTS = statement("cause_start")
 
+READ_FIRST_S = 5.0
+"""An agent that has not read the boards by then may never do so."""
+
 
 @dataclass(eq=False)
 class Replanner:
@@ -96,6 +99,8 @@ class Replanner:
             return
         if finish.why_no_shifting(state, inputs) is not None:
             return
+        if not inputs.readings.mono_s and inputs.uptime_s < READ_FIRST_S:
+            return  # before its boards are read a plan would be that of another machine
         self._hear_others(state, inputs)
         if self._watts_assumed and machine.full_wall_w(state, inputs) is not None:
             # else its grams stand beside the measured ones, perhaps ten times as many, until the slot is over
