@@ -102,13 +102,15 @@ class Training:
 
     def unloaded(self, after: int) -> tuple[int, Outcome]:
         """Unloaded by the supervisor once `after` steps are done, started again, to the end; the exit code of the first
-        life, and what the second came to."""
+        life, and what the second came to. Held on the way there: a training reports its steps once a second, in which
+        many of these are over."""
         process = self.start()
         try:
-            self.supervisor.wait(lambda: len(self.supervisor.live()) == self.ranks, LONG_S, "every rank")
-            self.supervisor.wait(
-                lambda: self.supervisor.last() and self.supervisor.last().step >= after, LONG_S, "steps"
-            )
+            at = self.supervisor.pause(self.ranks, LONG_S)
+            while max(at) < after:
+                self.supervisor.want("run")
+                self.supervisor.wait(lambda: self.supervisor.last().state == "running", LONG_S, "steps")
+                at = self.supervisor.pause(self.ranks, LONG_S)
             gen = self.supervisor.want("unload")
             self.supervisor.wait(
                 lambda: all(self.supervisor.acked(gen, r) for r in range(self.ranks)), LONG_S, "the unload"
