@@ -169,6 +169,21 @@ def _explain_no_input():
         sys.excepthook = explained
 
 
+def _end_quietly():
+    """A try that is ended leaves one line, wherever the script is: no traceback of that interrupt."""
+    import os
+
+    told = sys.excepthook
+    ordered = os.environ.get("CARBONTUI_MARKER", "") + ".end"
+
+    def quiet(kind, value, trace):
+        if kind is not KeyboardInterrupt or not os.path.exists(ordered):
+            told(kind, value, trace)
+
+    if "1" in (os.environ.get("CARBONTUI_TRY"), os.environ.get("CARBONTUI_ESTIMATE")):
+        sys.excepthook = quiet
+
+
 def _watch():
     if not _OLD and not any(type(finder).__name__ == "_Watch" for finder in sys.meta_path):
         sys.meta_path.insert(0, _Watch())
@@ -193,7 +208,7 @@ def _install():
 
 
 _OLD = sys.version_info < (3, 8)
-for _part in () if _OLD else (_output_as_alone, _explain_no_input):
+for _part in () if _OLD else (_output_as_alone, _explain_no_input, _end_quietly):
     try:
         _part()
     except Exception:  # no run.log of ours, or output of another kind: it stays as it was
