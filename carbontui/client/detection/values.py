@@ -53,9 +53,11 @@ class MadeOf(NamedTuple):
 
 
 def loader_length(value: Any) -> Optional[int]:
-    """Batches of the loader that this call has made last; None for others."""
+    """Batches of a loader, or of the last that this call has made; None for others."""
     if not isinstance(value, MadeOf):
-        return None
+        if value is UNKNOWN or "DataLoader" not in {one.__name__ for one in type(value).__mro__}:
+            return None
+        return len(value) if getattr(value, "_dataset_kind", 0) == 0 else None
     call, space = value
     at = range(call.lineno, (call.end_lineno or call.lineno) + 1)
     return next((made for line in at if (made := watch.made.get((id(space.space), line))) is not None), None)
@@ -312,8 +314,6 @@ class Reader:
         if (length := loader_length(value)) is not None:
             return length
         if type(value).__module__ in ("builtins", "numpy", "torch") and hasattr(value, "__len__"):
-            return len(value)
-        if value is not UNKNOWN and "DataLoader" in {one.__name__ for one in type(value).__mro__}:
             return len(value)
         named = last(node).lower()
         if (
