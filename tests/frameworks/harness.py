@@ -40,6 +40,7 @@ class Training:
 
     def environment(self, *, resume: bool = False, step: int = 0, socket: str | Path | None = None) -> dict[str, str]:
         base = {key: value for key, value in os.environ.items() if not key.startswith("CARBONTUI_")}
+        base["PYTHONUNBUFFERED"] = ""  # else a rank's line may come in the middle of another's
         base |= {"OMP_NUM_THREADS": "1", "KERAS_HOME": str(self.folder), "HF_HUB_OFFLINE": "1", "JAX_PLATFORMS": "cpu"}
         env = inject.environment(
             base,
