@@ -51,6 +51,13 @@ def capturing() -> bool:
     return cuda is not None and getattr(cuda, "_initialized", False) and bool(cuda.is_current_stream_capturing())
 
 
+def trace(how: Any) -> Any:
+    """How torch.compile treats the frames of this thread from now on, None for not at all; returns how it did. In a
+    step that it traces, it would compile what a boundary calls of the standard library, too."""
+    put = getattr(sys.modules.get("torch._C._dynamo.eval_frame"), "set_eval_frame", None)
+    return put(how) if put is not None else None
+
+
 def devices() -> Tuple[str, ...]:
     """NVML UUIDs of the GPUs in use, as far as this torch reports them; empty without a GPU."""
     try:

@@ -54,7 +54,7 @@ class _Watch:
     modules = {
         "bdb": "",
         "torch.optim.optimizer": "hooks.on_optimizer",
-        "torch.optim.lr_scheduler": "detection.guess.on_schedules",
+        "torch.optim.lr_scheduler": "detection.made.on_schedules",
         "torch._dynamo.trace_rules": "hooks.on_trace_rules",
         "torch.amp.grad_scaler": "hooks.on_grad_scaler",
         "torch.cuda.amp.grad_scaler": "hooks.on_grad_scaler",
@@ -74,8 +74,8 @@ class _Watch:
         "tensorboardX.writer": "frameworks.trackers.on_tensorboard",
         "optuna.study.study": "frameworks.sweeps.on_optuna",
         "hydra.core.utils": "frameworks.sweeps.on_hydra",
-        "torch.utils.data.dataloader": "detection.guess.on_loaders",
-        "rich.progress": "detection.guess.on_rich",
+        "torch.utils.data.dataloader": "detection.made.on_loaders",
+        "rich.progress": "detection.made.on_rich",
         "argparse": "detection.settings.on_argparse",
         "transformers.hf_argparser": "detection.settings.on_hf_parser",
         "tyro._cli": "detection.settings.on_tyro",
@@ -169,6 +169,21 @@ def _explain_no_input():
         sys.excepthook = explained
 
 
+def _end_quietly():
+    """A try that is ended leaves one line, wherever the script is: no traceback of that interrupt."""
+    import os
+
+    told = sys.excepthook
+    ordered = os.environ.get("CARBONTUI_MARKER", "") + ".end"
+
+    def quiet(kind, value, trace):
+        if kind is not KeyboardInterrupt or not os.path.exists(ordered):
+            told(kind, value, trace)
+
+    if "1" in (os.environ.get("CARBONTUI_TRY"), os.environ.get("CARBONTUI_ESTIMATE")):
+        sys.excepthook = quiet
+
+
 def _watch():
     if not _OLD and not any(type(finder).__name__ == "_Watch" for finder in sys.meta_path):
         sys.meta_path.insert(0, _Watch())
@@ -193,7 +208,7 @@ def _install():
 
 
 _OLD = sys.version_info < (3, 8)
-for _part in () if _OLD else (_output_as_alone, _explain_no_input):
+for _part in () if _OLD else (_output_as_alone, _explain_no_input, _end_quietly):
     try:
         _part()
     except Exception:  # no run.log of ours, or output of another kind: it stays as it was

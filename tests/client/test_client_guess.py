@@ -72,6 +72,8 @@ def whole(script, tmp_path, monkeypatch, length=None):
         ("def main():\n    done = 0\n    for _ in range(9):\n        for _ in range(9):\n            step()\n"
          "            done += 1\n            if done == 12: return\nmain()", 12),
         ("def main(flag=False):\n    for _ in range(9):\n        step()\n        if flag: break\nmain()", 9),
+        ("def fit(a, b, n):\n    state = {'seen': 2, 'k': 0}\n    while state['seen'] < n:\n        step()\n"
+         "        state['seen'] += 1\ndef main(n=9):\n    pair = 1, 2\n    fit(*pair, n)\nmain()", 7),
         ("import itertools\nfor a, b in itertools.product([1, 2, 3], (4, 5)):\n    step()", 6),
         ("def main(n=30):\n    seen = 0\n    while True:\n        step()\n        seen += 4\n"
          "        done = seen >= n\n        if done: break\nmain()", 8),
@@ -189,6 +191,33 @@ def test_epochs_of_a_loader_inside_a_function_are_found_and_sure_after_one(super
     assert last.guess_range[0] <= 100 <= last.guess_range[1] <= 110
     assert last.total is None and supervisor.ranks[0].bad == []
     assert last.epoch == 4, "passes over the training's data are epochs where the script reports none"
+
+
+STAGES = """
+import time, torch
+from torch.utils.data import DataLoader
+def fit(layer, loader, epochs):
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+    for epoch in range(epochs):
+        for batch in loader:
+            layer(batch).sum().backward()
+            optimizer.step()
+            time.sleep(0.05)
+def main():
+    every, few = DataLoader(torch.ones(40, 2), 2), DataLoader(torch.ones(12, 2), 2)
+    layer = torch.nn.Linear(2, 2)
+    fit(layer, every, 3)
+    fit(layer, few, 5)
+main()
+"""
+
+
+@needs("torch")
+def test_the_steps_of_a_later_stage_are_counted_from_its_loader(supervisor, launch, finish):
+    finish(launch(STAGES))
+    first = [one.guess for one in supervisor.ranks[0].obs if 20 < one.step < 60]
+    assert first and {steps for steps, _ in first} == {90}
+    assert first[0][1] == "range(epochs) x a pass + range(epochs) x loader"
 
 
 @pytest.mark.parametrize(("told", "found"), [("", (60, None)), ("carbontui.report(total=77)", (None, 77))])

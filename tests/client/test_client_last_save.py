@@ -106,3 +106,14 @@ def fork():
 """
     out = finish(launch(script(before=helper, loop=fork)))
     assert "child True" in out and f"status {int(signal.SIGTERM)}" in out and "saved" not in out
+
+
+@pytest.mark.parametrize("ordered", [True, False], ids=["as the end of a try", "by a person"])
+def test_before_the_first_step_a_try_is_ended_without_a_traceback(ordered, launch, tmp_path):
+    if ordered:
+        (tmp_path / "marker.json.end").touch()
+    process = launch("import time\nprint('up', flush=True)\ntime.sleep(60)", CARBONTUI_TRY="1")
+    assert process.stdout.readline() == "up\n"
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGINT and ("Traceback" in out) is not ordered

@@ -18,7 +18,7 @@ from typing import Any
 
 import corpus
 
-LIMIT_S = 120.0
+LIMIT_S = 600.0
 
 
 class Tally:

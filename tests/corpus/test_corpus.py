@@ -32,6 +32,7 @@ def test_no_training_knows_of_carbontui():
 
 @needs("torch")
 @pytest.mark.long
+@pytest.mark.timeout(700)
 @pytest.mark.parametrize("name", ["nanogpt", "amp_skips", "em_alternation", "dcgan"])
 def test_a_training_makes_the_steps_that_the_list_says(name):
     """The others: python tests/corpus/count.py."""

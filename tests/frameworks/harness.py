@@ -40,6 +40,7 @@ class Training:
 
     def environment(self, *, resume: bool = False, step: int = 0, socket: str | Path | None = None) -> dict[str, str]:
         base = {key: value for key, value in os.environ.items() if not key.startswith("CARBONTUI_")}
+        base["PYTHONUNBUFFERED"] = ""  # else a rank's line may come in the middle of another's
         base |= {"OMP_NUM_THREADS": "1", "KERAS_HOME": str(self.folder), "HF_HUB_OFFLINE": "1", "JAX_PLATFORMS": "cpu"}
         env = inject.environment(
             base,
@@ -102,13 +103,15 @@ class Training:
 
     def unloaded(self, after: int) -> tuple[int, Outcome]:
         """Unloaded by the supervisor once `after` steps are done, started again, to the end; the exit code of the first
-        life, and what the second came to."""
+        life, and what the second came to. Held on the way there: a training reports its steps once a second, in which
+        many of these are over."""
         process = self.start()
         try:
-            self.supervisor.wait(lambda: len(self.supervisor.live()) == self.ranks, LONG_S, "every rank")
-            self.supervisor.wait(
-                lambda: self.supervisor.last() and self.supervisor.last().step >= after, LONG_S, "steps"
-            )
+            at = self.supervisor.pause(self.ranks, LONG_S)
+            while max(at) < after:
+                self.supervisor.want("run")
+                self.supervisor.wait(lambda: self.supervisor.last().state == "running", LONG_S, "steps")
+                at = self.supervisor.pause(self.ranks, LONG_S)
             gen = self.supervisor.want("unload")
             self.supervisor.wait(
                 lambda: all(self.supervisor.acked(gen, r) for r in range(self.ranks)), LONG_S, "the unload"

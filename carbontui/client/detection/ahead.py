@@ -11,22 +11,22 @@ from carbontui.client.detection.source import Function, Scope, dotted, last, lin
 _TIME = ("time", "perf_counter", "monotonic", "now", "elapsed")
 
 
-def follows(scope: Scope) -> bool:
-    """Whether training follows behind the statement that a function is at, outside of its loops."""
+def follows(scope: Scope) -> List[ast.AST]:
+    """The statements that train behind the one that a function is at, outside of its loops."""
+    found: List[ast.AST] = []
     body: Sequence[ast.stmt] = getattr(scope.body, "body", [])
     while body:
         at = next((number for number, one in enumerate(body) if lines([one], scope.line)), None)
         if at is None:
-            return False
-        if any(_trains(scope, one, set()) for one in body[at + 1 :]):
-            return True
+            return found
+        found += (one for one in body[at + 1 :] if _trains(scope, one, set()))
         now = body[at]
         if isinstance(now, (ast.For, ast.AsyncFor, ast.While, ast.FunctionDef, ast.ClassDef)):
-            return False
+            return found
         blocks = [getattr(now, name, []) for name in ("body", "orelse", "finalbody")]
         blocks += [one.body for one in getattr(now, "handlers", [])]
         body = next((block for block in blocks if lines(block, scope.line)), [])
-    return False
+    return found
 
 
 def _trains(scope: Scope, node: ast.AST, visited: Set[str]) -> bool:

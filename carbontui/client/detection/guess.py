@@ -7,15 +7,14 @@ would keep its tensors alive.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 import sys
-import weakref
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
-from carbontui.client.detection import ahead, loops, settings
+from carbontui.client.detection import ahead, loops, settings, stages
 from carbontui.client.detection.conditions import ENDLESS
+from carbontui.client.detection.made import displays, schedules
 from carbontui.client.detection.places import Chain, Stream, watch
 from carbontui.client.detection.values import Reader
 
@@ -38,8 +37,6 @@ SURE_SHARE = 0.1
 COUNT_MAX = 2**53
 SOURCE_MAX = 120
 NESTS_MAX = 100
-schedules: List[Callable[[], Any]] = []
-displays: List[Callable[[], Any]] = []
 
 
 class TotalClaim(NamedTuple):
@@ -100,49 +97,6 @@ def _around(steps: float) -> Tuple[float, float]:
     return steps * (1 - SLACK) - 1, steps * (1 + SLACK) + 1
 
 
-# --- what is remembered as it is made ------------------------------------------------------------------------------
-
-
-def on_schedules(module: Any) -> None:
-    """torch.optim.lr_scheduler has been imported: its objects are remembered, weakly."""
-    _remember(getattr(module, "LRScheduler", None) or module._LRScheduler, schedules)
-
-
-def on_rich(module: Any) -> None:
-    """rich.progress has been imported."""
-    _remember(module.Progress, displays)
-
-
-def on_loaders(module: Any) -> None:
-    """torch.utils.data.dataloader has been imported: the passes over its loaders are noted as they begin."""
-    inner = module.DataLoader.__iter__
-
-    @functools.wraps(inner)
-    def __iter__(self: Any) -> Any:
-        iterator = inner(self)
-        try:
-            watch.passed(self, iterator)
-        except Exception:  # training goes on without it
-            return iterator
-        return iterator
-
-    module.DataLoader.__iter__ = __iter__
-
-
-def _remember(kind: Any, into: List[Callable[[], Any]]) -> None:
-    inner = kind.__init__
-
-    @functools.wraps(inner)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        inner(self, *args, **kwargs)
-        into[:] = [ref for ref in into if ref() is not None] + [weakref.ref(self)]
-
-    kind.__init__ = __init__
-
-
-# --- the sources ---------------------------------------------------------------------------------------------------
-
-
 class Passes(NamedTuple):
     """The passes over the training's data so far."""
 
@@ -162,6 +116,16 @@ class Passes(NamedTuple):
     """The loader is replaced on some condition."""
 
 
+class Around(NamedTuple):
+    """What is around a place of the code."""
+
+    nest: loops.Nest
+    timed: bool
+    """A clock ends one of the loops."""
+    later: Optional[Tuple[float, str]]
+    """Steps of the stages behind, and what says so; None where the code does not tell."""
+
+
 class Detector:
     """Remembers between looks what is costly to find, and which sources have been wrong."""
 
@@ -175,8 +139,8 @@ class Detector:
         self.clocked = False
         """A clock ends one of the loops."""
         self.passes: Optional[Passes] = None
-        self._nests: Dict[Any, Tuple[loops.Nest, int, bool]] = {}
-        """By place: its loops, after how many steps that was found, and whether a clock ends one of them."""
+        self._nests: Dict[Any, Tuple[Around, int]] = {}
+        """By place, and after how many steps that was found."""
 
     def total(self, steps: int) -> Optional[FoundTotal]:
         """The total steps as far as anything tells; None without a clue. `steps` are done so far."""
@@ -199,8 +163,7 @@ class Detector:
         counted, chain, values = watch.look
         stream = watch.leading
         length = stream.length if stream is not None else None
-        nest, clocked = self._nest(chain, length, steps)
-        self.clocked = clocked
+        nest, self.clocked, later = self._nest(chain, length, steps)
         if nest.key != self.stage:
             self.stage, self.stage_from, self.stages = nest.key, counted if self.stages else 0, self.stages + 1
         unsure = watch.unsure and self.led == nest.key
@@ -210,7 +173,7 @@ class Detector:
         self.passes = None
         depth, at = len(nest.loops), 0
         if stream is not None:
-            around, _ = self._nest(stream.at, length, steps)
+            around = self._nest(stream.at, length, steps)[0]
             at = len(around.loops)
             same = [one.line for one in around.loops] == [one.line for one in nest.loops[:at]] and at < depth
             self.passes = _passes(stream, steps, nest.share) if same and ahead.over(stream.at) else None
@@ -236,18 +199,22 @@ class Detector:
         if totals:
             best = min(totals, key=lambda one: one.steps)
             if best.steps < ENDLESS or not best.at_most:
-                open_ = nest.ahead or unsure
-                yield best._replace(high=None, sure=False, at_most=False, more=True, low=steps) if open_ else best
+                if nest.more or unsure or later is None:
+                    yield best._replace(high=None, sure=False, at_most=False, more=True, low=steps)
+                else:
+                    yield _with(best, *later)
 
-    def _nest(self, chain: Chain, length: Optional[int], steps: int) -> Tuple[loops.Nest, bool]:
-        """The loops around a place; thought about again when half as many steps more are done."""
+    def _nest(self, chain: Chain, length: Optional[int], steps: int) -> Around:
+        """What is around a place; thought about again when half as many steps more are done."""
         key = (length, *((place.code, place.line) for place in chain))
         known = self._nests.get(key)
         if known is None or steps > known[1] * 1.5 + 10:
             if len(self._nests) >= NESTS_MAX:
                 self._nests.clear()
-            known = self._nests[key] = loops.nest(chain, Reader(length)), steps, ahead.timed(chain)
-        return known[0], known[2]
+            nest = loops.nest(chain, Reader(length))
+            later = stages.steps_of(nest.ahead, Reader())
+            known = self._nests[key] = Around(nest, ahead.timed(chain), later), steps
+        return known[0]
 
     def _stated(
         self, nest: loops.Nest, total: float, text: str, steps: int, around: Sequence[loops.LoopAround]
@@ -325,6 +292,15 @@ class Detector:
         passes = self._shown_passes()
         lengths = {stream.length for stream in watch.streams.values()}
         return total in lengths or (passes is not None and abs(total - passes.expected) <= 1 and passes.first == 0)
+
+
+def _with(claim: TotalClaim, later: float, text: str) -> TotalClaim:
+    """The claim with the steps of later stages."""
+    if not later:
+        return claim
+    low, high = _around(later)
+    most = None if claim.high is None else claim.high + high
+    return claim._replace(steps=claim.steps + later, source=f"{claim.source} + {text}", low=claim.low + low, high=most)
 
 
 def _passes(stream: Stream, steps: int, share: int) -> Optional[Passes]:

@@ -25,7 +25,7 @@ from carbontui.client.detection.conditions import (
 )
 from carbontui.client.detection.places import Chain, watch
 from carbontui.client.detection.source import Scope, dotted, last, lines, own, scopes
-from carbontui.client.detection.values import UNKNOWN, MadeOf, Reader
+from carbontui.client.detection.values import UNKNOWN, MadeOf, Reader, loader_length
 
 
 class LoopAround(NamedTuple):
@@ -63,8 +63,10 @@ class Nest(NamedTuple):
 
     loops: Tuple[LoopAround, ...] = ()
     bounds: Tuple[LoopBound, ...] = ()
-    ahead: bool = False
-    """There is more training than that of these loops, or may be."""
+    ahead: Tuple[Tuple[Scope, ast.AST], ...] = ()
+    """The statements behind these loops that train too."""
+    more: bool = False
+    """There may be more steps than the loops say."""
     key: Tuple[Any, ...] = ()
     """The stage of the command: changes where the training goes on in another place."""
     counters: Tuple[StepCounter, ...] = ()
@@ -110,10 +112,10 @@ def nest_of(stack: List[Scope], reader: Reader) -> Nest:
     outside = stack[: stack.index(first.scope)] if first else stack
     key = tuple((id(scope.body), scope.line) for scope in outside)
     key += ((id(first.scope.body), getattr(first.node, "lineno", 0)),) if first else ()
-    ahead = more or any(follows(scope) for scope in ([*outside, first.scope] if first else outside))
+    ahead = tuple((scope, one) for scope in [*outside, *([first.scope] if first else [])] for one in follows(scope))
     inside = stack[stack.index(first.scope) :] if first else []
     sometimes = any(on_condition(scope, reader, followed) for scope in inside)
-    return Nest(tuple(loops), tuple(bounds), ahead, key, tuple(counters), share, sometimes)
+    return Nest(tuple(loops), tuple(bounds), ahead, more, key, tuple(counters), share, sometimes)
 
 
 def reached(nest_: Nest, depth: int) -> Optional[float]:
@@ -202,6 +204,8 @@ class _Ends:
                 return self.times(scope, given[0], depth + 1)  # bar = tqdm(range(...))
         if type(value).__name__.lower().startswith("tqdm"):
             value = value.iterable
+        if (length := loader_length(value)) is not None:
+            return float(length)
         if isinstance(value, (range, list, tuple, dict, set, str)) and not isinstance(value, MadeOf):
             return len(value)
         if value is not UNKNOWN and type(value).__module__ in ("numpy", "torch") and hasattr(value, "shape"):
@@ -359,6 +363,8 @@ class _Ends:
                         if isinstance(target, ast.Tuple) and name in (names := [last(part) for part in target.elts]):
                             parts, at = value.elts if isinstance(value, ast.Tuple) else [], names.index(name)
                             value = parts[at] if at < len(parts) else None
+                        elif isinstance(value, ast.Dict) and name in (keys := [_key(part) for part in value.keys]):
+                            value = value.values[keys.index(name)]
                         elif last(target) != name:
                             continue
                         at_depth = self._depth(one, node.lineno)
@@ -374,6 +380,10 @@ class _Ends:
                             if value is not None:
                                 start, seen = self.reader.value(Scope(where.file, method, where.space), value), True
         return depth, int(start) if isinstance(start, (int, float)) else None
+
+
+def _key(node: Optional[ast.AST]) -> Any:
+    return node.value if isinstance(node, ast.Constant) else None
 
 
 def _grows(scope: Scope, node: ast.AST, name: str, reader: Reader) -> Optional[int]:

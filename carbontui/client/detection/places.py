@@ -16,6 +16,7 @@ from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Tuple
 FRAMES_MAX = 60
 MARKS_MAX = 64
 STREAMS_MAX = 32
+MADE_MAX = 256
 OURS = __file__.rpartition("/detection/")[0]
 
 
@@ -86,6 +87,8 @@ class Watch:
         """An optimizer has been given an earlier one's state."""
         self.leading: Optional[Stream] = None
         """The passes in which the steps are made: at work when one ends, the innermost of several."""
+        self.made: Dict[Tuple[int, int], int] = {}
+        """Batches of the loader made last at a line of a module (by the id of its namespace)."""
         self.globals: Tuple[Tuple[Dict[str, Any], str], ...] = ()
         """Names of modules that count something, to be read at the next look."""
 
@@ -98,6 +101,12 @@ class Watch:
             if at_work and not (self.leading in at_work and self.leading.marks[-1] >= at_work[-1].marks[-1]):
                 self.leading = max(at_work, key=lambda one: one.marks[-1])
             self.look = count, chain(), tuple(space.get(name) for space, name in self.globals)
+
+    def loader_made(self, loader: Any) -> None:
+        """In the training thread: a loader has been made."""
+        if getattr(loader, "_dataset_kind", 0) == 0 and len(self.made) < MADE_MAX:  # of others the length is a promise
+            place = chain()[0]
+            self.made[id(place.space), place.line] = len(loader)
 
     def passed(self, loader: Any, iterator: Any) -> None:
         """In the training thread: a pass over a loader begins."""

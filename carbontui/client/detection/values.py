@@ -15,6 +15,7 @@ import math
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from carbontui.client.detection import settings
+from carbontui.client.detection.places import watch
 from carbontui.client.detection.source import Scope, last, own
 
 DEPTH_MAX = 40
@@ -49,6 +50,17 @@ class MadeOf(NamedTuple):
 
     call: ast.Call
     scope: Scope
+
+
+def loader_length(value: Any) -> Optional[int]:
+    """Batches of a loader, or of the last that this call has made; None for others."""
+    if not isinstance(value, MadeOf):
+        if value is UNKNOWN or "DataLoader" not in {one.__name__ for one in type(value).__mro__}:
+            return None
+        return len(value) if getattr(value, "_dataset_kind", 0) == 0 else None
+    call, space = value
+    at = range(call.lineno, (call.end_lineno or call.lineno) + 1)
+    return next((made for line in at if (made := watch.made.get((id(space.space), line))) is not None), None)
 
 
 class Reader:
@@ -193,15 +205,16 @@ class Reader:
         for keyword in call.keywords:
             if keyword.arg == name:
                 return self.value(caller, keyword.value, depth)
-        if 0 <= at < len(call.args) and not any(isinstance(one, ast.Starred) for one in call.args[: at + 1]):
-            return self.value(caller, call.args[at], depth)
+        passed = [part for one in call.args for part in _spread(caller, one)]
+        if 0 <= at < len(passed) and not any(isinstance(one, ast.Starred) for one in passed[: at + 1]):
+            return self.value(caller, passed[at], depth)
         for keyword in call.keywords:
             if keyword.arg is None:
                 value = self._part(self.value(caller, keyword.value, depth), name, depth)
                 value = self._setting((*_path(keyword.value), name)) if value is UNKNOWN else value
                 if value is not UNKNOWN or self.value(caller, keyword.value, depth) is UNKNOWN:
                     return value
-        if any(isinstance(one, ast.Starred) for one in call.args):
+        if any(isinstance(one, ast.Starred) for one in passed):
             return UNKNOWN
         defaults = dict(zip(reversed(names), reversed(args.defaults)))
         defaults.update({one.arg: value for one, value in zip(args.kwonlyargs, args.kw_defaults) if value})
@@ -298,9 +311,9 @@ class Reader:
 
     def _len(self, scope: Scope, node: ast.AST, depth: int) -> Any:
         value = self.value(scope, node, depth)
+        if (length := loader_length(value)) is not None:
+            return length
         if type(value).__module__ in ("builtins", "numpy", "torch") and hasattr(value, "__len__"):
-            return len(value)
-        if value is not UNKNOWN and "DataLoader" in {one.__name__ for one in type(value).__mro__}:
             return len(value)
         named = last(node).lower()
         if (
@@ -357,6 +370,15 @@ class Reader:
 
 def _params(args: ast.arguments) -> Sequence[str]:
     return [one.arg for one in [*args.posonlyargs, *args.args, *args.kwonlyargs]]
+
+
+def _spread(scope: Scope, node: ast.expr) -> Sequence[ast.expr]:
+    """What is passed by an argument: of `*pair` the parts, where the function makes the pair."""
+    if isinstance(node, ast.Starred) and isinstance(node.value, ast.Name):
+        given = scope.file.assigned(scope.body).get(node.value.id, [])
+        if len(given) == 1 and isinstance(given[0], (ast.Tuple, ast.List)):
+            return given[0].elts
+    return (node,)
 
 
 def _path(node: ast.AST) -> Tuple[str, ...]:

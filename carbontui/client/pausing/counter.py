@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any, Callable, ContextManager, Optional, Tuple
 
+from carbontui.client import device
+
 SPAN = 250
 """The count runs down from here inside CPython's cache of small integers, so that a step allocates nothing."""
 FAR = 1 << 62
@@ -53,13 +55,17 @@ class Counter:
 
         def turn() -> None:
             nonlocal timed, asked
-            count = settle()
-            if asked and (timed is None or count != timed[0]):
-                asked = False
-                look(count)
-            timed = (count, clock())
-            if count >= limit:
-                slow()
+            traced = device.trace(None)
+            try:
+                count = settle()
+                if asked and (timed is None or count != timed[0]):
+                    asked = False
+                    look(count)
+                timed = (count, clock())
+                if count >= limit:
+                    slow()
+            finally:
+                device.trace(traced)
 
         def settle() -> int:
             nonlocal base, left, floor

@@ -124,19 +124,9 @@ def arm(gate: Gate) -> None:
     named = os.environ.get("CARBONTUI_MARKER", "") + ".end"
 
     def caught(number: int, frame: Any) -> None:
-        if os.path.exists(named):
-            if os.getpid() == os.getpgrp():
-                gate.end()
-                return
-            sys.excepthook = _quiet(sys.excepthook)
+        if os.path.exists(named) and os.getpid() == os.getpgrp():
+            gate.end()
+            return
         signal.default_int_handler(number, frame)
 
     signal.signal(signal.SIGINT, caught)
-
-
-def _quiet(inner: Any) -> Any:
-    def hook(kind: Any, error: Any, trace: Any) -> None:
-        if kind is not KeyboardInterrupt:
-            inner(kind, error, trace)
-
-    return hook
