@@ -16,7 +16,7 @@ import pytest
 from house import NOBODY, House, Job, until
 from nvml_machine import machine_with  # noqa: F401
 from nvmlsim import Sim
-from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from prometheus_client.parser import text_string_to_metric_families
 from test_capd import Service
 
 from carbontui.power.curves.curve import Curve, Point
