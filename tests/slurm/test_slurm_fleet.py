@@ -110,7 +110,7 @@ def test_a_job_that_runs_follows_the_prices_and_tells_the_fleet_what_it_can_do(c
 
     note = until(lambda: (n := noted()) and n.levels and n, 60, "its levels in its comment")
     assert not note.fault and note.work_s == 7200.0 and 0 < note.left_s <= 7200.0
-    assert any(speed == 1.0 and watts > 100.0 for watts, speed in note.levels)
+    assert any(speed == 1.0 and watts > 100.0 for watts, speed, *_ in note.levels)
     told = house.cli(*steps, check=True).stdout
     assert "1 job runs and follows the prices" in told
     assert cluster.state(job) == "RUNNING"
@@ -146,7 +146,9 @@ def test_orders_for_jobs_that_have_gone_are_refused_and_the_rest_carried_out(clu
     job = cluster.submit("sleep 1\n", "--begin=now+1hour")
     at = time.time() // 60 * 60 + 7200
     (waits,) = (one for one in slurm_queue.queue() if one.id == job)
-    refused = slurm_queue.move([(waits._replace(id="999999"), at), (waits, at), (waits._replace(id="888888"), at)])
+    refused = slurm_queue.move(
+        [(waits._replace(id="999999"), at, None), (waits, at, None), (waits._replace(id="888888"), at, None)]
+    )
     assert len(refused) == 2 and all("nvalid job id" in line for line in refused)
     assert shown(cluster, job)["StartTime"] == time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(at))
     cluster.run("scancel", job)
