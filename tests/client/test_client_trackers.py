@@ -28,6 +28,7 @@ def test_what_is_told_is_a_copy(told):
 
 
 def test_the_script_is_told_what_status_tells(house):
+    house.env["CARBONTUI_HOST_W"] = "100"
     script = house.root / "t.py"
     script.write_text(
         "import carbontui, json, time\n"
