@@ -117,7 +117,7 @@ def summary(status: protocol.Status, means: str = "") -> str:
         parts.append(f"{figures.grams(status.gco2_g)} CO2")
     if said := account_words.avoided(status):
         parts.append(said + (f" ({means})" if means else ""))
-    parts += [first_run.more(status)] if not status.avoided_g and first_run.more(status) else []
+    parts += [more] if not status.avoided_g and (more := first_run.more(status)) else []
     parts += [account_words.excluded(apart) for apart in status.excluded]
     if status.cost is not None:
         parts.append(figures.money(status.cost.value, status.cost.currency))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -164,10 +163,9 @@ def hour_limit(not_above: str | None, max_wait: str | None) -> dict[str, Any]:
         if max_wait is not None:
             raise Failure("--max-wait belongs to --not-above 300g; the longest pause is --max-pause", 2)
         return {}
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*g?(?:\s*/\s*kWh)?\s*", not_above, re.IGNORECASE | re.ASCII)
-    if not match or not 0 < float(match[1]) <= 5000:
-        raise Failure(f"--not-above: {not_above!r} is not an intensity; write it like 300g (gCO2 per kWh)", 2)
-    return {"not_above_g": float(match[1]), "max_wait_s": duration(max_wait, "--max-wait") if max_wait else 6 * 3600.0}
+    with refused("--not-above: "):
+        most_g = units.parse_intensity(not_above)
+    return {"not_above_g": most_g, "max_wait_s": duration(max_wait, "--max-wait") if max_wait else 6 * 3600.0}
 
 
 def split_resume_args(text: str | None, command: tuple[str, ...]) -> tuple[str, ...]:
