@@ -267,3 +267,21 @@ def test_a_coordinator_that_dies_during_the_pause_lets_go(join, clock, memory):
                 break
     assert memory.await_key("run/0") == "silence"
     second.goes_on()
+
+
+def test_a_proposal_lies_as_far_ahead_as_the_speed_before_the_order_asks(clock, memory):
+    """The order ends the measurement of the speed: 1000 steps/s were known, and nothing is known any more."""
+    gate, known, asked = Gate(clock), [1000.0], threading.Event()
+
+    def speed() -> float | None:
+        asked.set()
+        return known[0] if gate.seen_gen == 0 else None
+
+    one = Ranks(gate, 0, 2, speed, lambda: Store(memory, PREFIX))
+    one.start()
+    try:
+        assert asked.wait(60)
+        gate.accept(WantLine("pause", 1, 600.0))
+        assert json.loads(memory.await_key("prop/0/1"))["at"] >= 20
+    finally:
+        one.stop()

@@ -65,6 +65,8 @@ class Ranks:
         self.accord: Accord
         self.duty = Duty(REST_PERIOD_S)
         self.margin = 1
+        self.steps_per_s = 0.0
+        """As last known: an order ends the measurement, and a proposal made without one comes too late."""
         self.retry_s = RETRY_S[0]
         self.offsets: Dict[int, int] = {}
         """A rank's count minus rank 0's at the same step of the training."""
@@ -253,13 +255,14 @@ class Ranks:
                 if self.stopping:
                     raise Lost("the process ends")
                 kind = self._asked()
+                self.steps_per_s = self.speed() or self.steps_per_s
                 if kind is None:
                     due = self.duty.next_at()
                     self.gate.cond.wait(1.0 if due is None else min(1.0, max(0.001, due - self.gate.clock())))
         others = range(1, self.world)
         with self.gate.cond:
             want = self.accord.want
-            ahead = max(2, math.ceil((LEAD_S + LEAD_RANK_S * self.world) * (self.speed() or 0.0))) + self.margin
+            ahead = max(2, math.ceil((LEAD_S + LEAD_RANK_S * self.world) * self.steps_per_s)) + self.margin
             at = self.gate.counter.done() + ahead
             not_before = want.not_before if want is not None else None
             order = StopAt(e, at, kind, not_before, self.gate.clock() + UNDECIDED_S)
