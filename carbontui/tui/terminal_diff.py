@@ -7,7 +7,7 @@ change. Over a slow line that is the difference between a page at once and a pag
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -54,11 +54,15 @@ class Changes(CompositorUpdate):
         return self.text
 
 
+Rows = Mapping[int, Mapping[int, Cell]]
+"""By row, by column."""
+
+
 class TerminalDiff:
     """The terminal's contents, as sent through `changes`."""
 
     def __init__(self) -> None:
-        self._shown: dict[tuple[int, int], Cell] = {}
+        self._shown: dict[int, dict[int, Cell]] = {}
 
     def forget(self) -> None:
         """Forget the terminal's contents: it was resized, or another program wrote to it."""
@@ -71,45 +75,77 @@ class TerminalDiff:
             self.forget()
             return update
         system = console._color_system or ColorSystem.TRUECOLOR
-        text = self.written(pieces, system)
+        text = self.written(pieces, system, console.width)
         return Changes(text) if text else None
 
-    def written(self, pieces: Iterable[tuple[int, int, int, Strip]], system: ColorSystem) -> str:
-        out: list[str] = []
-        shown = self._shown
-        at: tuple[int, int] | None = None
-        pen: CellStyle | None = None
-        last: CellStyle | None = None
+    def written(self, pieces: Iterable[tuple[int, int, int, Strip]], system: ColorSystem, width: int) -> str:
+        rows: dict[int, dict[int, Cell]] = {}
         for x, y, end, strip in pieces:
+            row = rows.setdefault(y, {})
             for column, cell in _cells(x, strip, system):
                 if column >= end:
                     break
-                place = (column, y)
-                if shown.get(place) is cell:
-                    continue
-                shown[place] = cell
-                char = cell.char
-                if not char:
-                    continue
-                if at != place:
-                    out.append(self._moved(at, column, y, pen))
-                if cell.look is not last:
-                    last = cell.look
-                    codes, pen = _turn(pen, last)
-                    out.append(codes)
-                out.append(char)
-                # terminals disagree on the width of some characters: position the cursor explicitly after one
-                at = (column + 1, y) if (len(char) == 1 and char < "\u1100") or _drawing(char) else None
-        return "".join((*out, "\x1b[0m")) if out else ""
+                row[column] = cell
+        text = _text(rows, self._shown)
+        scrolled = _scrolled(rows, self._shown, width) if text else text
+        for y, row in rows.items():
+            self._shown.setdefault(y, {}).update(row)
+        return min(scrolled, text, key=len) if scrolled else text
 
-    def _moved(self, at: tuple[int, int] | None, column: int, y: int, look: CellStyle | None) -> str:
-        """Moves the cursor to a cell: up to four cells that need no other style are rewritten, so words stay whole."""
-        if at is None or at[1] != y or at[0] > column or look is None:
-            return f"\x1b[{y + 1};{column + 1}H"
-        between = [self._shown.get((x, y)) for x in range(at[0], column)]
-        if len(between) <= 4 and all(cell and cell.char and not _turn(look, cell.look)[0] for cell in between):
-            return "".join(cell.char for cell in between if cell)
-        return f"\x1b[{column - at[0]}C"
+
+def _text(rows: Rows, shown: Rows) -> str:
+    """What turns the terminal that shows the one into one that shows the other."""
+    out: list[str] = []
+    at: tuple[int, int] | None = None
+    pen: CellStyle | None = None
+    last: CellStyle | None = None
+    for y, row in rows.items():
+        was = shown.get(y, {})
+        for column, cell in row.items():
+            char = cell.char
+            if was.get(column) is cell or not char:
+                continue
+            if at != (column, y):
+                out.append(_moved(was, at, column, y, pen))
+            if cell.look is not last:
+                last = cell.look
+                codes, pen = _turn(pen, last)
+                out.append(codes)
+            out.append(char)
+            # terminals disagree on the width of some characters: position the cursor explicitly after one
+            at = (column + 1, y) if (len(char) == 1 and char < "\u1100") or _drawing(char) else None
+    return "".join((*out, "\x1b[0m")) if out else ""
+
+
+def _moved(was: Mapping[int, Cell], at: tuple[int, int] | None, column: int, y: int, look: CellStyle | None) -> str:
+    """Moves the cursor to a cell: up to four cells that need no other style are rewritten, so words stay whole."""
+    if at is not None and at[1] == y - 1 and not column:
+        return "\r\n"
+    if at is None or at[1] != y or at[0] > column or look is None:
+        return f"\x1b[{y + 1};{column + 1}H" if column else f"\x1b[{y + 1}H"
+    between = [was.get(x) for x in range(at[0], column)]
+    if len(between) <= 4 and all(cell and cell.char and not _turn(look, cell.look)[0] for cell in between):
+        return "".join(cell.char for cell in between if cell)
+    return f"\x1b[{column - at[0]}C"
+
+
+def _scrolled(rows: Rows, shown: Rows, width: int) -> str:
+    """The same, where whole rows only moved up, as in a log: the terminal moves them, the new last row is sent whole.
+
+    A region and an index within it are understood by every terminal since the VT100. What colour the new row is blank
+    in is not agreed on, so nothing of it is taken as shown.
+    """
+    known = {y: {**shown.get(y, {}), **row} for y, row in rows.items()}
+    after = {y: row for y, row in known.items() if len(row) == width}
+    first = last = -2
+    for y in sorted(after):
+        if y + 1 in after and after[y] == shown.get(y + 1) and after[y] != shown.get(y):
+            first, last = y if last != y - 1 else first, y
+    if last < 0:
+        return ""
+    moved = {**shown, **{y: shown[y + 1] for y in range(first, last + 1)}, last + 1: {}}
+    text = _text({**rows, last + 1: after[last + 1]}, moved)
+    return f"\x1b[{first + 1};{last + 2}r\x1b[{last + 2}H\x1bD\x1b[r{text}"
 
 
 def _pieces(update: RenderableType | None) -> list[tuple[int, int, int, Strip]] | None:
@@ -150,8 +186,8 @@ class _CellsOfLook(dict[str, Cell]):
 
     def __init__(self, look: CellStyle) -> None:
         self._look = look
-        # a blank without attributes has no foreground
-        self._blank = look if look.marks else look._replace(front=None)
+        # a blank without a line or a change of sides has no foreground, and looks alike in bold
+        self._blank = look if SEEN.intersection(look.marks) else look._replace(marks=(), front=None)
 
     def of(self, char: str) -> Cell:
         if len(self) >= MOST_CHARS:
@@ -189,16 +225,20 @@ def _look(style: Style, system: ColorSystem) -> CellStyle:
 
 _ENDS = {"1": "22", "2": "22", "3": "23", "4": "24", "5": "25", "7": "27", "9": "29"}
 """The code that ends one attribute: a full reset would require sending both colours again."""
+SEEN = frozenset("4579")
+"""The attributes that a blank shows."""
 
 
 @lru_cache(maxsize=4096)
 def _turn(was: CellStyle | None, now: CellStyle) -> tuple[str, CellStyle]:
     """The codes that change the current style to the next (None: the default style); and the resulting style."""
     was = was or CellStyle((), "39", "49")
-    # a blank without attributes leaves the foreground as it was
-    after = now._replace(front=was.front) if now.front is None else now
-    codes = list(dict.fromkeys(_ENDS[mark] for mark in was.marks if mark not in now.marks))
-    codes += [mark for mark in now.marks if mark not in was.marks or _ENDS[mark] in codes]
+    # such a blank leaves the foreground and the weight as they were
+    after = now
+    if now.front is None:
+        after = CellStyle(tuple(mark for mark in was.marks if mark not in SEEN), was.front, now.back)
+    codes = list(dict.fromkeys(_ENDS[mark] for mark in was.marks if mark not in after.marks))
+    codes += [mark for mark in after.marks if mark not in was.marks or _ENDS[mark] in codes]
     if after.front is not None and after.front != was.front:
         codes.append(after.front)
     if now.back != was.back:

@@ -39,19 +39,29 @@ ENDS = {"22": "12", "23": "3", "24": "4", "25": "5", "27": "7", "29": "9"}
 
 
 class Emulated:
-    """A terminal that knows as much as the screen uses: moves, colours, letters."""
+    """A terminal that knows as much as the screen uses: moves, colours, letters, rows that scroll."""
 
     def __init__(self) -> None:
         self.cells: dict[tuple[int, int], tuple[str, tuple[str, ...]]] = {}
+        self.scrolls = 0
 
     def write(self, text: str) -> None:
         x = y = 0
         pen: dict[str, str] = {}
-        for token in re.finditer(r"\x1b\[([\d;]*)([A-Za-z])|\x1b\].*?\x1b\\|(\n)|(.)", text):
-            codes, final, newline, char = token.groups()
+        top, bottom = 0, HIGH - 1
+        for token in re.finditer(r"\x1b\[([\d;]*)([A-Za-z])|\x1b\].*?\x1b\\|\x1b(D)|\r?(\n)|(.)", text):
+            codes, final, index, newline, char = token.groups()
             if final == "H":
                 row, _, column = codes.partition(";")
-                x, y = int(column) - 1, int(row) - 1
+                x, y = int(column or 1) - 1, int(row) - 1
+            elif final == "r":
+                top, bottom = (int(row) - 1 for row in codes.split(";")) if codes else (0, HIGH - 1)
+                x = y = 0
+            elif index and y == bottom:
+                self.scrolls += 1
+                moved = {(cx, cy - 1): cell for (cx, cy), cell in self.cells.items() if top < cy <= bottom}
+                unknown = {(cx, bottom): ("unknown", ()) for cx in range(WIDE)}
+                self.cells |= moved | unknown
             elif final == "C":
                 x += int(codes)
             elif final == "m":
@@ -59,7 +69,8 @@ class Emulated:
             elif newline:
                 x, y = 0, y + 1
             elif char:
-                marks = tuple(sorted(code for what, code in pen.items() if what not in ("front", "back")))
+                hidden = ("front", "back", "1", "2", "3") if char == " " else ("front", "back")
+                marks = tuple(sorted(code for what, code in pen.items() if what not in hidden))
                 seen = ("" if char == " " and not marks else pen.get("front", ""), pen.get("back", ""), *marks)
                 self.cells[x, y] = (char, seen)
                 if cell_len(char) == 2:
@@ -101,7 +112,7 @@ def line(chance: random.Random, looks: list[Style]) -> Strip:
 @pytest.mark.parametrize("system", ["truecolor", "256", "standard"])
 def test_the_terminal_shows_what_it_would_show_if_all_were_sent(system: str) -> None:
     chance = random.Random(7)
-    console = Console(force_terminal=True, color_system=system)
+    console = Console(force_terminal=True, color_system=system, width=WIDE)
     diff, whole, spared = TerminalDiff(), Emulated(), Emulated()
     sent = [0, 0]
     looks = styles()
@@ -122,6 +133,23 @@ def test_the_terminal_shows_what_it_would_show_if_all_were_sent(system: str) -> 
         seen = {(x, y) for y in range(first, HIGH) for x in range(WIDE)}
         assert {at: spared.cells[at] for at in seen} == {at: whole.cells[at] for at in seen}
     assert sent[1] < sent[0] / 3
+
+
+def test_rows_that_only_moved_up_are_moved_by_the_terminal() -> None:
+    chance, looks = random.Random(11), styles()
+    console = Console(force_terminal=True, color_system="truecolor", width=WIDE)
+    diff, whole, spared = TerminalDiff(), Emulated(), Emulated()
+    lines = [line(chance, looks) for _ in range(HIGH)]
+    for n in range(60):
+        first = n % 3
+        lines = [*lines[:first], *lines[first + 1 :], line(chance, looks)]
+        update = LayoutUpdate([[one] for one in lines], Region(0, 0, WIDE, HIGH))
+        whole.write(update.render_segments(console))
+        changes = diff.changes(update, console)
+        assert isinstance(changes, Changes)
+        spared.write(changes.text)
+        assert spared.cells == whole.cells
+    assert spared.scrolls == 59
 
 
 def test_the_same_picture_is_nothing_to_send_until_the_terminal_is_forgotten() -> None:
