@@ -87,7 +87,7 @@ class TerminalDiff:
                     break
                 row[column] = cell
         text = _text(rows, self._shown)
-        scrolled = _scrolled(rows, self._shown, width) if text else text
+        scrolled = _scrolled(rows, self._shown, width) if text and self._shown else ""
         for y, row in rows.items():
             self._shown.setdefault(y, {}).update(row)
         return min(scrolled, text, key=len) if scrolled else text

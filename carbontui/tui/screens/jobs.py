@@ -20,10 +20,9 @@ from carbontui.tui.jobs_feed import JobsFeed, Seen
 from carbontui.tui.lists import JobList, ListedJob
 from carbontui.tui.screens.list_page import MOVES, ListPage
 from carbontui.tui.screens.overruling import PendingOverride
-from carbontui.tui.screens.read import folded
 from carbontui.tui.target import Target
 from carbontui.tui.widgets import boards
-from carbontui.tui.widgets.cells import CellRow, Cells, spread
+from carbontui.tui.widgets.cells import CellRow, Cells, folded, spread
 from carbontui.tui.widgets.lines import KeyLine, StatusLine
 from carbontui.tui.widgets.tables import JobTable, counted, cut
 

@@ -18,8 +18,7 @@ from carbontui.tui.feed import JobFeed
 from carbontui.tui.key_order import answered
 from carbontui.tui.picture import Picture
 from carbontui.tui.screens.overruling import Commands, PendingOverride
-from carbontui.tui.screens.read import folded
-from carbontui.tui.widgets.cells import CellRow, Cells
+from carbontui.tui.widgets.cells import CellRow, Cells, folded
 from carbontui.tui.widgets.forecast_chart import ForecastChart
 from carbontui.tui.widgets.levels import PastLevels, table
 from carbontui.tui.widgets.lines import KeyLine, StatusLine

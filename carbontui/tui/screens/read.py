@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import ClassVar
@@ -14,7 +13,7 @@ from textual.screen import Screen
 from carbontui import link
 from carbontui.tui import keys
 from carbontui.tui.key_order import answered
-from carbontui.tui.widgets.cells import CellRow, Cells, spread, width_of
+from carbontui.tui.widgets.cells import CellRow, Cells, folded, spread
 from carbontui.tui.widgets.prompt import AskText
 
 ASK_EVERY_S = 15.0
@@ -50,18 +49,6 @@ class Page(Cells):
 
     def lines(self, width: int) -> list[CellRow]:
         return [line for row in self.rows for line in folded(row, min(width - 2, self.most))]
-
-
-def folded(row: CellRow, width: int) -> list[CellRow]:
-    """A long row as several: its last text continues below itself, or below the whole row if that is narrow."""
-    if width_of(row) <= width or not row:
-        return [row]
-    lead, (text, ink) = row[:-1], row[-1]
-    used = width_of(lead)
-    if used < width // 2:
-        first, *rest = textwrap.wrap(text, max(8, width - used)) or [""]
-        return [[*lead, (first, ink)], *([(" " * used, ink), (line, ink)] for line in rest)]
-    return [lead, *([("  ", ink), (line, ink)] for line in textwrap.wrap(text, max(8, width - 2)))]
 
 
 class Read(Screen[None]):

@@ -9,7 +9,7 @@ from carbontui.tui import plan_words, words
 from carbontui.tui.feed import LogPiece
 from carbontui.tui.loglines import LogLines, LogRow
 from carbontui.tui.picture import Picture
-from carbontui.tui.widgets.cells import CellRow, Cells, PictureCells
+from carbontui.tui.widgets.cells import CellRow, Cells, PictureCells, folded
 
 
 class LogTail(Cells):
@@ -49,7 +49,7 @@ class PlanBrief(PictureCells):
     TITLE = "the plan"
 
     def draw_picture(self, picture: Picture, width: int, height: int) -> list[CellRow]:
-        rows = plan_words.course_rows(picture, width)
+        rows = [line for row in plan_words.course_rows(picture, width) for line in folded(row, width)]
         told = plan_words.event_rows(picture.status.events, picture, whole=False)
         room = height - 1 - min(len(told), 5)
         return [self.heading(width, self.TITLE, "w: all of it"), *rows[:room], *told][:height]

@@ -6,6 +6,7 @@ it does not show yet (`terminal_diff.py`). An unchanged chart costs nothing, a g
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable
 from itertools import groupby
 
@@ -181,3 +182,15 @@ def spread(width: int, left: CellRow, right: CellRow) -> CellRow:
     """Left and right ends of one line; the right end gives way when both do not fit."""
     gap = width - width_of(left) - width_of(right)
     return [*left, (" " * gap, "text"), *right] if gap >= 2 else left
+
+
+def folded(row: CellRow, width: int) -> list[CellRow]:
+    """A long row as several: its last text continues below itself, or below the whole row if that is narrow."""
+    if width_of(row) <= width or not row:
+        return [row]
+    lead, (text, ink) = row[:-1], row[-1]
+    used = width_of(lead)
+    if used < width // 2:
+        first, *rest = textwrap.wrap(text, max(8, width - used)) or [""]
+        return [[*lead, (first, ink)], *([(" " * used, ink), (line, ink)] for line in rest)]
+    return [lead, *([("  ", ink), (line, ink)] for line in textwrap.wrap(text, max(8, width - 2)))]

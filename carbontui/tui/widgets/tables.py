@@ -136,9 +136,9 @@ class JobTable(RowTable):
         TableColumn("BUSY", 7, WIDE),
         TableColumn("WATTS", 9, 0, "watts"),
         TableColumn("DONE", 7, 0, "done", 71),
-        TableColumn("DONE", 8 + BAR_CELLS, 72, "done"),
+        TableColumn("DONE", 7 + BAR_CELLS, 72, "done"),
         TableColumn("ENDS", 11, 60, "finish"),
-        TableColumn("CO₂ END", 10, 40, "CO2"),
+        TableColumn("CO₂ END", 11, 40, "CO2"),
         TableColumn("VS NOW", 7, 52),
     )
     MESSAGE = "WHY"
@@ -168,15 +168,16 @@ class JobTable(RowTable):
 
     def value(self, title: str, job: ListedJob) -> Span:
         status, ink = job.status, "text" if job.live else "dim"
+        gpus = status.gpus if job.live else ()
         if title == "OWNER":
             return job.target.owner or "–", ink
         if title == "NODE":
             return status.host, ink
         if title == "MEMORY":
-            used = [gpu.memory_used_b for gpu in status.gpus if gpu.memory_used_b is not None]
+            used = [gpu.memory_used_b for gpu in gpus if gpu.memory_used_b is not None]
             return (f"{sum(used) / 2**30:.0f} GiB" if used else "–"), ink
         if title == "BUSY":
-            busy = [gpu.util for gpu in status.gpus if gpu.util is not None]
+            busy = [gpu.util for gpu in gpus if gpu.util is not None]
             return (figures.percent(sum(busy) / len(busy)) if busy else "–"), ink
         if title == "GPU":
             return (str(len(status.gpus)) if status.gpus else "–"), "text"
@@ -189,7 +190,7 @@ class JobTable(RowTable):
                 return "–", "dim"
             eighths = round(job.done * BAR_CELLS * 8)
             bar = f"{glyphs.BAR[8] * (eighths // 8)}{glyphs.PART[eighths % 8]}".ljust(BAR_CELLS)
-            share = f"{figures.percent(job.done):>6}"
+            share = f"{figures.percent(job.done):>5}"
             return (f"{bar[:BAR_CELLS]} {share}" if self.wide >= 72 else share), ink
         if title == "ENDS":
             # the clock of a replayed job is not ours
