@@ -1,7 +1,8 @@
 """Draws every picture of a run of `carbontui demo`, and its cast: python screenshots/make.py [folder]
 
-One recorded day at three sizes: the dashboard while it runs, its pages, and its ending. Each as SVG, and as PNG beside
-it where Chromium is installed. About four minutes; every picture is of one moment of a real run.
+One recorded day at three sizes: the dashboard while it runs, its pages, and its ending; then the table, in which the
+demo is over, the same day runs on eight simulated boards, a job waits for a person and one has failed. Each as SVG, and
+as PNG beside it where Chromium is installed. About five minutes; every picture is of one moment of real runs.
 """
 
 from __future__ import annotations
@@ -25,13 +26,21 @@ HERE = Path(__file__).parent
 import cast  # noqa: E402
 from cells import svg  # noqa: E402
 
-from carbontui.job import store  # noqa: E402
+from carbontui.job import launch, store  # noqa: E402
 from carbontui.tui.app import CarbonApp  # noqa: E402
 from carbontui.tui.screens.dashboard import Dashboard  # noqa: E402
+from carbontui.tui.screens.jobs import Jobs  # noqa: E402
+from carbontui.verbs import demo  # noqa: E402
 from carbontui.verbs.support.endings import target_of  # noqa: E402
+from carbontui.verbs.support.station import StationWatch  # noqa: E402
 
 SECONDS = "150"
 """Of the recorded day: long enough to open every page while it lasts."""
+BOARDS = 8
+LOADS = (
+    "import time, carbontui; carbontui.report(total=9000); [(time.sleep(0.1), carbontui.step()) for _ in range(9000)]"
+)
+FAILS = "raise RuntimeError('CUDA out of memory: tried to allocate 2.5 GiB')"
 SIZES = {"": (120, 40), "-80x24": (80, 24), "-200x60": (200, 60)}
 PAGES = {
     "plan": (["w"], "carbon-dark"),
@@ -53,7 +62,40 @@ async def draw(job: str, path: Path, size: tuple[int, int], keys: list[str], the
         await pilot.pause(1.0)  # the first read of the log, the reply of a page
         await pilot.press(*keys)
         await pilot.pause(1.0)
-        path.write_text(svg(app))
+        while "asking" in (picture := svg(app)):
+            await pilot.pause(0.2)
+        path.write_text(picture)
+    print(path, flush=True)
+    photograph(path)
+
+
+async def others(home: str) -> tuple[str, ...]:
+    """Starts what stands beside the demo in the table; the ids."""
+    longer = demo.day("llama-8b", float(SECONDS), boards=BOARDS)
+    launch.start(longer, hold=False)
+    plain = [sys.executable, "-m", "carbontui.cli", "run", "--detach", "--zone", "DE", "--intensity", "324"]
+    told = {"cwd": home, "capture_output": True, "text": True, "check": True}
+    found = [longer.job]
+    for name, script in (("tokenize", LOADS), ("eval", FAILS)):
+        command = [*plain, "--name", name, "--work", "2h", "--budget", "2x", "--", sys.executable, "-c", script]
+        found.append(subprocess.run(command, **told).stdout.split()[-1])
+    while not status(home, found[1]).get("step"):
+        await asyncio.sleep(0.2)
+    subprocess.run([sys.executable, "-m", "carbontui.cli", "pause", found[1]], **told)
+    while status(home, found[0]).get("step", 0) < 200:
+        await asyncio.sleep(0.5)
+    return tuple(found)
+
+
+async def table(path: Path, size: tuple[int, int]) -> None:
+    with StationWatch() as watch:
+        screen = Jobs(watch.listing, Dashboard)
+        app = CarbonApp(lambda: screen)
+        app.theme = "carbon-dark"
+        async with app.run_test(size=size) as pilot:
+            await screen.feed.looked.wait()
+            await pilot.pause(3.0)  # the first answers of every job and of the boards
+            path.write_text(svg(app))
     print(path, flush=True)
     photograph(path)
 
@@ -66,6 +108,7 @@ async def day(folder: Path) -> None:
         job = subprocess.run([*carbontui, "demo", "--seconds", SECONDS, "--detach"], check=True, **told).stdout.split()[
             -1
         ]
+        beside: tuple[str, ...] = ()
         try:
             while status(home, job).get("step", 0) < 60:
                 await asyncio.sleep(0.2)
@@ -77,8 +120,12 @@ async def day(folder: Path) -> None:
                 await asyncio.sleep(0.5)
             for name, size in SIZES.items():
                 await draw(job, folder / f"ended{name}.svg", size, [], "carbon-dark")
+            beside = await others(home)
+            for name, size in SIZES.items():
+                await table(folder / f"table{name}.svg", size)
         finally:
-            subprocess.run([*carbontui, "stop", "--now", "--yes", job], check=False, stderr=subprocess.PIPE, **told)
+            for one in (job, *beside):
+                subprocess.run([*carbontui, "stop", "--now", "--yes", one], check=False, stderr=subprocess.PIPE, **told)
 
 
 def status(home: str, job: str) -> dict[str, object]:

@@ -45,6 +45,34 @@ def has_boards() -> bool:
     return False
 
 
+def day(name: str, seconds: float, *, real: bool = False, boards: int = 1) -> options.Options:
+    """A job of 10 h within 24 h of the recorded day, in about so many seconds. Raises LaunchError."""
+    torch = importlib.util.find_spec("torch") is not None
+    script = paths.example("train_charlm.py" if torch else "train_numpy.py")
+    small = ("--d-model", "48", "--layers", "1", "--batch", "8") if torch else ()
+    speed = DAY_S / seconds
+    steps = round(WORK_S / speed / PACE_S)
+    origin = time.time()
+    home = run.claim(name, ())
+    return options.Options(
+        **home,
+        argv=(sys.executable, str(script), "--steps", str(steps), "--pace", str(PACE_S), *small),
+        cwd=home["dir"],
+        created_s=origin,
+        by=link.whoami(),
+        zone="DE",
+        grid=str(recorded.example_path()),
+        budget="24h",
+        work_s=WORK_S,
+        steps=steps,
+        ref_rate=steps / WORK_S,
+        # on a real board a limit would be real while the hours are replayed
+        cap=not real,
+        replay=options.Replay(start_s=units.from_iso(START), speed=speed, wall_origin_s=origin, bound=True),
+        simulated=None if real else SimulatedSpec(count=boards, points=public.simulated(SimulatedSpec().full_w)),
+    )
+
+
 @click.command()
 @click.option("--seconds", type=Finite(20, 3600), default=SECONDS, help="About how long it takes.")
 @click.option("--detach", is_flag=True, help="Return at once and print the job's id.")
@@ -57,36 +85,13 @@ def demo(seconds: float, detach: bool) -> None:
     running = next((job for job in store.jobs() if job.name == "demo" and job.live and not job.foreign), None)
     if running is not None:
         raise Failure(f"a demo is already running; see it: carbontui attach {running.id}", 2)
-    torch = importlib.util.find_spec("torch") is not None
-    script = paths.example("train_charlm.py" if torch else "train_numpy.py")
-    small = ("--d-model", "48", "--layers", "1", "--batch", "8") if torch else ()
-    speed = DAY_S / seconds
-    steps = round(WORK_S / speed / PACE_S)
-    origin = time.time()
     with refused("", launch.LaunchError):
-        home = run.claim("demo", ())
-        real = has_boards()
-        spec = options.Options(
-            **home,
-            argv=(sys.executable, str(script), "--steps", str(steps), "--pace", str(PACE_S), *small),
-            cwd=home["dir"],
-            created_s=origin,
-            by=link.whoami(),
-            zone="DE",
-            grid=str(recorded.example_path()),
-            budget="24h",
-            work_s=WORK_S,
-            steps=steps,
-            ref_rate=steps / WORK_S,
-            # on a real board a limit would be real while the hours are replayed
-            cap=not real,
-            replay=options.Replay(start_s=units.from_iso(START), speed=speed, wall_origin_s=origin, bound=True),
-            simulated=None if real else SimulatedSpec(points=public.simulated(SimulatedSpec().full_w)),
-        )
-        model = "a small PyTorch model" if torch else 'a small NumPy model (PyTorch: pip install "carbontui[demo]")'
+        spec = day("demo", seconds, real=has_boards())
+        numpy = spec.argv[1].endswith("numpy.py")
+        model = 'a small NumPy model (PyTorch: pip install "carbontui[demo]")' if numpy else "a small PyTorch model"
         click.echo(
-            f"{steps} steps of {model} stand for 10 h of training; 24 h of recorded German grid data, replayed "
-            f"{speed:.0f} times faster than real time, take about {seconds:.0f} s",
+            f"{spec.steps} steps of {model} stand for 10 h of training; 24 h of recorded German grid data, replayed "
+            f"{DAY_S / seconds:.0f} times faster than real time, take about {seconds:.0f} s",
             err=True,
         )
         run.start_and_follow(spec, detach=detach, hold=False, left_code=0)
