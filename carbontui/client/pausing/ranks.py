@@ -32,8 +32,7 @@ LEAD_S, LEAD_RANK_S = 0.02, 0.0004
 """A proposal lies at least this far ahead, and this further for each rank: the time the votes need to arrive."""
 VOTE_S, DECISION_S = 2.0, 60.0
 ARRIVE_S, ARRIVE_STEPS = 30.0, 10
-STALL_S = 2.0
-STALL_STEPS = 4
+STALL_S, STALL_STEPS = 2.0, 4
 """If some ranks are at the step and the others have not moved for this long (seconds, steps), these wait for them."""
 LOOK_S = 0.5
 LATE_MAX = 3
@@ -306,9 +305,8 @@ class Ranks:
             word = "go"
             if order.saves:
                 done = self._gather(e, order, lambda: order.saved is not None, others, "saved", SAVE_S)
-                well = (
-                    done and bool(order.saved) and set(self.store.values([f"saved/{e}/{r}" for r in others])) <= {"ok"}
-                )
+                theirs = set(self.store.values([f"saved/{e}/{r}" for r in others]))
+                well = done and bool(order.saved) and theirs <= {"ok"}
                 self.accord.saved_well = well
                 if well and order.kind == "leave":
                     self._leave(e, order, others)
@@ -328,8 +326,7 @@ class Ranks:
             sys.stderr.write("carbontui: the ranks of this job do not reach a common step; training continues\n")
         with self.gate.cond:
             self.gate.facts["cannot_hold"] = "ranks"
-            want = self.accord.want
-            asked = want and want.want_gen
+            asked = self.accord.want and self.accord.want.want_gen
         self.gate.on_change()
         with self.gate.cond:
             self.gate.cond.wait_for(
