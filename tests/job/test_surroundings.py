@@ -13,7 +13,6 @@ from carbontui.job.supervisor.core.planning import machine, plan_request, proble
 from carbontui.job.supervisor.core.rules.control import decide
 from carbontui.job.supervisor.core.state.decision import Desired
 from carbontui.job.supervisor.core.state.levels import Level
-from carbontui.job.supervisor.core.state.measured import Measured
 from carbontui.power.messages import HostReading
 from carbontui.text import statements
 
@@ -90,10 +89,8 @@ def test_host_watts_are_as_given_else_measured_else_those_of_a_server() -> None:
     metered = structs.replace(seen.readings, host=HostReading(beside_w=900.0, beside_by="ipmitool dcmi", jobs=2))
     measured = machine.host(held, replace(seen, readings=metered))
     assert (measured.watts, measured.how) == (900.0, "measured")
-    given = machine.host(job_state(boundary="held", host_w=300.0), replace(seen, readings=metered))
+    given = machine.host(job_state(boundary="held", host_w=300.0), replace(seen, readings=metered, jobs=2))
     assert (given.watts, given.how) == (150.0, "given"), "split among the jobs of the machine"
-    heir = job_state(boundary="held", host_w=300.0, measured=Measured(jobs=2))
-    assert machine.host(heir, seen).watts == 150.0, "its agent has not counted them yet"
     assert machine.host(job_state(boundary="always-on", host_w=None), seen).watts == 0.0
 
 

@@ -29,6 +29,7 @@ from carbontui.power.backends.several import families
 from carbontui.power.backends.simulated import SimulatedBackend, SimulatedSpec
 from carbontui.power.limit.leases import LeaseStore, stale_leases
 from carbontui.power.messages import Bye, DesiredPower, Gone, Outcome, ToAgent, encode
+from carbontui.power.metering.jobs_here import JobsHere
 from carbontui.power.metering.rapl import Host
 from carbontui.system import isolation, untrusted
 
@@ -181,7 +182,7 @@ def main(argv: list[str] | None = None) -> int:
             declared = msgspec.json.decode(options.declared, type=DeclaredBoards)
             backend = DeclaredBackend(backend, declared)
     host = Host(options.rapl) if options.rapl else Host()
-    host.cpu_time.apart = options.apart
+    host.cpu_time.jobs_here = JobsHere(host.cpu_time.root, options.job, options.apart)
     store = None if simulated else LeaseStore()
     agent = Agent(wire.send, backend, host, store, options.job, monitor=options.monitor, probing=options.probing)
     isolation.tell_what_lacks("agent")

@@ -34,8 +34,9 @@ from carbontui.power.messages import (
     Report,
     Sample,
 )
+from carbontui.power.metering.jobs_here import NO_JOBS
 from carbontui.power.metering.rapl import Host
-from carbontui.power.metering.shares import NO_JOBS, BoardUse
+from carbontui.power.metering.shares import BoardUse
 from carbontui.power.metering.supply import Supply
 
 EVENTS_KEPT = 4

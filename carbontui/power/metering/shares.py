@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from carbontui.power.backends.base import Backend, DeviceError, DeviceInfo, Look
+from carbontui.power.metering.jobs_here import JobsHere
 from carbontui.system import proc
 
 IDLE_OF_LIMIT = 0.15
@@ -122,9 +123,6 @@ LIST_S = 10.0
 FIRST_S = 1.5
 """The first share is known after this long."""
 TICKS_PER_S = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
-AGENT, KEEPER = "carbontui.power.agent", "carbontui.job.keeper"
-NO_JOBS = frozenset({"station", "doctor", ""})
-"""Agents are also started for these, which are not jobs."""
 BATCH = re.compile(r"^(.*/job_\d+)(/.*)?$")
 """The cgroup in which a batch system (Slurm) runs one job."""
 
@@ -147,9 +145,7 @@ class CpuTime:
     cgroups: Path = Path("/sys/fs/cgroup")
 
     def __post_init__(self) -> None:
-        self.apart = ""
-        """The lease directory of our job: jobs with another one (a container, a test) do not count as sharing."""
-        self._agents: dict[tuple[int, int], str] = {}
+        self.jobs_here = JobsHere(self.root)
         self._at_s: float | None = None
         self._before: tuple[int, int, float] | None = None
         self._part = CpuPart(None, 1)
@@ -160,6 +156,7 @@ class CpuTime:
         its part of the idling alone. None: not a job."""
         if own is None:
             return CpuPart(None, 1)
+        self._part = self._part._replace(jobs=(jobs := self.jobs_here.count()))
         if own and not self._working:
             # what they have spent so far is not of this interval
             self._at_s, self._before, self._part = None, None, CpuPart(None, self._part.jobs)
@@ -172,8 +169,6 @@ class CpuTime:
         spent_s = self._cgroup_s(own[0]) if own else 0.0
         if spent_s is None:
             spent_s = sum(one.ticks for one in members(listed, own)) / TICKS_PER_S
-        jobs = max(1, len(self.jobs(listed)))
-        self._part = self._part._replace(jobs=jobs)
         everybody, busy = self.machine()
         now = (everybody, busy, spent_s)
         if self._before is not None:
@@ -182,29 +177,6 @@ class CpuTime:
             self._part = CpuPart(cpu_share(passed, jobs), jobs, cpu_share(passed._replace(own=0.0), jobs))
         self._before = now
         return self._part
-
-    def jobs(self, listed: list[proc.RunningProcess]) -> set[str]:
-        """The jobs of any user that have an agent or a keeper on this machine: one may be replaced just now."""
-        found, agents = set(), {}
-        for one in listed:
-            key = (one.pid, one.start)
-            job = self._agents.get(key)
-            if job is None:
-                job = self._job_of(one)
-            agents[key] = job
-            found.add(job)
-        self._agents = agents
-        return found - NO_JOBS
-
-    def _job_of(self, one: proc.RunningProcess) -> str:
-        if not one.name.startswith((b"python", b"pypy")):
-            return ""
-        words = proc.arguments(one.pid, self.root)
-        if proc.option(words, "--apart") != self.apart:
-            return ""
-        if KEEPER in words[:6]:
-            return words[words.index(KEEPER) + 1]
-        return proc.option(words, "--job") if AGENT in words[:6] else ""
 
     def _cgroup_s(self, pid: int) -> float | None:
         """CPU seconds of the batch job that a process belongs to; None if it is in no batch system's cgroup."""

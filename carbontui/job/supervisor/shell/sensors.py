@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from carbontui import protocol, units
+from carbontui import paths, protocol, units
 from carbontui.grid.feed import Feed
 from carbontui.job.supervisor.core.state.inputs import Inputs, Rank
 from carbontui.job.supervisor.record.accounting import Accounting
@@ -22,6 +22,7 @@ from carbontui.job.supervisor.shell.scheduler_watch import SchedulerWatch, Termi
 from carbontui.job.supervisor.shell.server import Peer, Server
 from carbontui.job.supervisor.shell.unseen_watch import UnseenWatch
 from carbontui.power.agent.handle import AgentHandle
+from carbontui.power.metering.jobs_here import JobsHere
 from carbontui.system import proc
 
 
@@ -46,9 +47,12 @@ class Sensors:
     _scheduler_watch: SchedulerWatch = field(init=False)
     _termination_watch: TerminationWatch = field(init=False)
     _bound_clock: BoundClock = field(default_factory=BoundClock)
+    _jobs_here: JobsHere = field(init=False)
+    _jobs: int = 1
 
     def __post_init__(self) -> None:
         state = self.door.state
+        self._jobs_here = JobsHere(own=state.spec.job, apart=proc.option(paths.apart(), "--apart"))
         self._scheduler_watch = SchedulerWatch(None if state.clock.replay else state.spec.slurm_job)
         self._termination_watch = TerminationWatch(replayed=state.clock.replay)
         self._last_now = self.door.state.clock.at_wall(time.time())
@@ -64,6 +68,7 @@ class Sensors:
         dt = dt_wall * clock.speed_at(wall) if clock.stood is None else max(0.0, now - self._last_now)
         self._spans = (dt, dt_wall, now - self._last_now - dt)
         self._last_now, self._last_mono = now, mono
+        self._jobs = self._jobs_here.count()
         self._scheduler_watch.tick()
         self._termination_watch.tick()
         first = next((peer.hello for peer in self.server.ranks if peer.hello and peer.hello.rank == 0), None)
@@ -93,6 +98,7 @@ class Sensors:
             nodes=self.agent.nodes(),
             metered=self.accounting.metered_boards,
             limits=self.actuators.limits,
+            jobs=self._jobs,
             zone=self.feed.zone,
             grid_note=self.feed.note,
             ends_s=self._scheduler_watch.ends_s,

@@ -186,7 +186,7 @@ def host(state: JobState, inputs: Inputs) -> HostWatts:
     if spec.boundary == "always-on":
         return HostWatts(0.0, "none")
     if spec.host_w is not None:
-        return HostWatts(spec.host_w / (reading.jobs or state.measured.jobs or 1), "given")
+        return HostWatts(spec.host_w / inputs.jobs, "given")
     if spec.simulated is not None:
         return HostWatts(0.0, "none")
     if reading.beside_w is not None:

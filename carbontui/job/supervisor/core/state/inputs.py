@@ -86,6 +86,8 @@ class Inputs:
     metered: frozenset[str] = frozenset()
     """Boards that have been watched or counted for this job."""
     limits: LimitNews = NO_LIMITS
+    jobs: int = 1
+    """How many jobs share the machine, this one included."""
     zone: str | None = None
     grid_note: str = ""
     """Why the grid values are impaired, or ''."""

@@ -269,8 +269,6 @@ def hear_left(state: JobState, rank: Rank, inputs: Inputs) -> JobState:
 
 def _learn_watts(state: JobState, inputs: Inputs, *, plain_full: bool) -> Measured:
     known, host = state.measured, inputs.readings.host
-    if host.jobs and host.jobs != known.jobs:
-        known = replace(known, jobs=host.jobs)
     kind: measured.PowerState
     if state.decision.state == "throttled" and inputs.ranks and host.cpu_w is not None and known.rest_w.value is None:
         # under a cap the host does the same work

@@ -52,8 +52,6 @@ class Measured:
     unload_j: Mean = NO_MEAN
     reload_j: Mean = NO_MEAN
     """Energy of unloading and resuming, of all counted parts of the machine, before PUE."""
-    jobs: int = 0
-    """How many jobs shared the machine when they were counted last."""
 
     def of(self, kind: PowerState) -> Means:
         means: Means = getattr(self, f"{kind}_w")
