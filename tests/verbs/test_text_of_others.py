@@ -102,7 +102,7 @@ def test_an_escape_code_cut_in_two_is_still_one(cut):
 
 
 def test_the_screen_draws_what_steers_a_terminal_as_a_mark():
-    text = TerminalDiff().written([(0, 0, 40, Strip([Segment(HOSTILE)]))], ColorSystem.TRUECOLOR)
+    text = TerminalDiff().written([(0, 0, 40, Strip([Segment(HOSTILE)]))], ColorSystem.TRUECOLOR, 40)
     assert "\x1b[2J" not in text and "\x9b" not in text and "\u202e" not in text and "\x07" not in text
 
 
