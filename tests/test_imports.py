@@ -101,6 +101,7 @@ FILES = {
         "launch",
         "history",
         "restart",
+        "places",
         "runlog",
         "shown_totals",
         "situation",
@@ -142,7 +143,7 @@ INSIDE_JOB = {
         )
     },
     f"{JOB}.worker": set(),
-    f"{JOB}.keeper": set(),
+    f"{JOB}.keeper": {f"{JOB}.places"},
     f"{JOB}.stopping": {f"{JOB}.keeper", *FILES},
     JOB: set(),
 }

@@ -1,0 +1,138 @@
+"""places.json: on which machines a job has trained, which one may start its command, and until when.
+
+In the job's directory at each of its places; absent for a job that never moved. Exactly one place is the *holder*. Its
+right to train is a lease of the place before it, the *watcher*, which takes the job back once that has surely ended.
+Standard library only, for the keeper.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from carbontui.system import proc
+
+NAME = "places.json"
+LEASE_S = 600.0
+"""How long a machine that is not heard keeps the job: a reboot or a lost line shorter than this costs nothing."""
+MARGIN_S = 60.0
+"""The watcher takes it back this much after the holder has ended it: clocks that run apart, a process slow to die."""
+
+
+class Stay(NamedTuple):
+    """One machine at which the job trains for a while. Times are epoch seconds."""
+
+    host: str
+    zone: str = ""
+    """Its grid zone; '' where that is not known."""
+    boot: str = ""
+    since: float = 0.0
+    until: float | None = None
+    """When the job left it; None: it is there."""
+    bytes: int = 0
+    """Copied to bring the job here; with `took_s` and `joules` the cost of the move into this place."""
+    took_s: float = 0.0
+    """From the last step there to the start of the command here."""
+    joules: float | None = None
+
+
+class Places(NamedTuple):
+    """The right to train, as this place knows it."""
+
+    token: int = 0
+    """Grows by one at each hand-over and at each taking back; an older one is void."""
+    holder: bool = True
+    """This place may start the command (while its lease lasts, if `leased`)."""
+    leased: bool = False
+    """The right is a lease: of the holder here, or (where this place is not the holder) of the one at `peer`. Without
+    one the holder has it for good."""
+    ends: float = 0.0
+    """When this lease ends, on the clock of boots (`now`) of `boot`."""
+    boot: str = ""
+    peer: str = ""
+    """The machine of the hand-over, user@host as ssh takes it: where the job is, or where it came from."""
+    call: tuple[str, ...] = ()
+    """The command by which the holder at `peer` is reached."""
+    agent: str = ""
+    """SSH_AUTH_SOCK for it; '' without one."""
+    places: tuple[Stay, ...] = ()
+    """Oldest first; the last one is the holder's."""
+
+    @property
+    def may_start(self) -> bool:
+        """Whether this place may have the command running now."""
+        return self.holder and (not self.leased or self.left_s > 0.0)
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until the lease ends; none after a reboot, of which nobody knows how long it took."""
+        return self.ends - now() if self.boot == proc.boot_id() else 0.0
+
+    @property
+    def moved_to(self) -> str:
+        """Where the job is, if that is not here; '' where it is here."""
+        return "" if self.holder else self.peer
+
+    def leased_for(self, lease_s: float, since: float | None = None) -> Places:
+        """With a lease that began at `since` (`now`)."""
+        return self._replace(ends=(now() if since is None else since) + lease_s, boot=proc.boot_id())
+
+
+NEVER_MOVED = Places()
+UNREADABLE = Places(token=-1, holder=False)
+"""Of a damaged file: nothing is started, for another place may have the job."""
+
+
+def now() -> float:
+    """Seconds since this boot, those asleep included: a machine that slept has outlived its lease."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def read(directory: str | Path) -> Places:
+    """As the file says; NEVER_MOVED without one, UNREADABLE for a damaged one."""
+    try:
+        with open(f"{directory}/{NAME}") as file:  # noqa: PTH123
+            record = json.load(file)
+    except FileNotFoundError:
+        return NEVER_MOVED
+    except (OSError, ValueError, RecursionError):
+        return UNREADABLE
+    try:
+        return parsed(record)
+    except (AttributeError, TypeError, ValueError, KeyError):
+        return UNREADABLE
+
+
+def parsed(record: dict[str, Any]) -> Places:
+    """Of its JSON; fields of newer versions are ignored. Raises TypeError, ValueError or KeyError for another value."""
+    known = {name: record[name] for name in Places._fields if name in record}
+    stays = tuple(Stay(**{name: one[name] for name in Stay._fields if name in one}) for one in known.get("places", ()))
+    result = Places(**{**known, "places": stays, "call": tuple(map(str, known.get("call", ())))})
+    if type(result.token) is not int or type(result.holder) is not bool or type(result.leased) is not bool:
+        raise TypeError("not a place")
+    return result._replace(ends=float(result.ends))
+
+
+def write(directory: str | Path, places: Places) -> None:
+    """Replace the file, durably. Raises OSError."""
+    temporary = f"{directory}/{NAME}.{os.getpid()}.tmp"
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        with os.fdopen(fd, "w") as file:
+            json.dump({**places._asdict(), "places": [stay._asdict() for stay in places.places]}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, f"{directory}/{NAME}")  # noqa: PTH105
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)  # noqa: PTH108
+        raise
+    folder = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,38 @@
+"""places.json: what it says of the right to train, and what a damaged one lets nobody do."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from carbontui.job import places
+from carbontui.job.places import Places, Stay
+
+
+def test_a_job_that_never_moved_has_no_file_and_may_start(tmp_path):
+    assert places.read(tmp_path) == places.NEVER_MOVED and places.NEVER_MOVED.may_start
+
+
+def test_what_is_written_is_read_again_whoever_wrote_it(tmp_path):
+    stays = (Stay("n1", "DE", "b1", 1.0, 2.0), Stay("n2", "SE", "b2", 2.0, None, 10, 3.5))
+    known = Places(3, False, True, peer="me@n2", call=("ssh", "n2"), places=stays).leased_for(60)
+    places.write(tmp_path, known)
+    assert places.read(tmp_path) == known and known.moved_to == "me@n2" and not known.may_start
+    newer = {**json.loads((tmp_path / "places.json").read_text()), "later": 1}
+    (tmp_path / "places.json").write_text(json.dumps(newer))
+    assert places.read(tmp_path) == known
+
+
+def test_a_lease_ends_with_its_time_and_with_a_reboot():
+    held = Places(1, leased=True)
+    assert not held.may_start and held.leased_for(60).may_start
+    assert not held.leased_for(60, places.now() - 61).may_start
+    assert not held.leased_for(60)._replace(boot="another").may_start
+    assert Places(1).may_start, "for good"
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"places": 1}', '{"token": "x"}', '{"holder": 1}', '{"ends": null}'])
+def test_a_damaged_file_lets_nothing_start(tmp_path, text):
+    (tmp_path / "places.json").write_text(text)
+    assert not places.read(tmp_path).may_start
