@@ -23,6 +23,7 @@ _INKS = {
     "past": ("#5d6875", "#868f9c", "ansi_default"),
     "hatch": ("#4f61a6", "#6f82cc", "ansi_blue"),
     "hatch-back": ("#161d2e", "#e9edfa", "ansi_default"),
+    "hatch-mean": ("#273152", "#c4cdec", "ansi_default"),
     "beyond": ("#5d6875", "#868f9c", "ansi_default"),
     "beyond-soft": ("#2b333d", "#d8dee5", "ansi_default"),
     "preview": ("#f08fb4", "#b8306d", "ansi_magenta"),

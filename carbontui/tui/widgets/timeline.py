@@ -49,12 +49,13 @@ def _cell(column: Column, row: int, is_now: bool) -> tuple[str, Ink]:
     base = row * 8
     ink = column.ink if column.metered else f"{column.ink}-soft"
     if column.tall >= base + 8:
-        char = FILL.get(column.ink, glyphs.BAR[8])
-        # the uppermost full cell is the edge where nothing stands above it
-        ink = column.ink if column.tall == base + 8 else ink
+        # the uppermost full cell is the edge where nothing stands above it, and as solid as any other edge
+        edge = column.tall == base + 8
+        char = glyphs.BAR[8] if edge and row else FILL.get(column.ink, glyphs.BAR[8])
+        ink = column.ink if edge else ink
     elif column.tall > base:
         char, ink = glyphs.BAR[column.tall - base], column.ink
-        ink = f"{ink}/hatch-back" if column.hatched else ink
+        ink = f"{ink}/hatch-mean" if column.hatched else ink  # as bright as the hatching beside it
     elif column.hatched:
         char, ink = glyphs.HATCH, "hatch"
     elif column.band >= base + 4:
