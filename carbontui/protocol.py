@@ -341,6 +341,30 @@ class Excluded(Struct, frozen=True, kw_only=True):
     gco2_g: float | None
 
 
+class PlaceUse(Struct, frozen=True, kw_only=True):
+    """What a job used at one of its machines, in the zone of that machine; the account is the sum of them."""
+
+    host: str
+    zone: str | None
+    steps: int | None
+    energy_wall_kwh: float | None
+    """Null, like the other figures, of a machine that was lost with what it had booked."""
+    gco2_g: float | None
+
+
+class MovesCost(Struct, frozen=True, kw_only=True):
+    """What the moves of a job took, from the last step before each to the first one after it: part of its places."""
+
+    energy_wall_kwh: float
+    gco2_g: float | None
+    bytes: int
+    s: float
+
+
+class MovedTo(Struct, frozen=True):
+    host: str
+
+
 class Coverage(Struct, frozen=True):
     """Seconds since the start: metered ones, gaps, and all; the rest of these is excluded."""
 
@@ -501,6 +525,11 @@ class Status(Struct, frozen=True, kw_only=True):
     """Null from versions that did not keep it."""
     excluded: tuple[Excluded, ...] = ()
     coverage: Coverage | None = None
+    places: tuple[PlaceUse, ...] = ()
+    """In order of time, the present one last; empty for a job that never moved."""
+    moves_cost: MovesCost | None = None
+    moved_to: MovedTo | None = None
+    """Where the job is, at a machine that it has left."""
     boundary: BoundaryStatus | None = None
     at_end: AtEnd | None = None
     """Expected totals at the end of the work; null while unknown, and once the job is over."""
