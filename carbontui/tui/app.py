@@ -52,7 +52,7 @@ class CarbonApp(App[str | None]):
         # Textual's own lines and scrollbars are characters, too
         self.set_class(ascii, "-ascii")
         self.key_order = KeyOrder(self, super().on_event)
-        self._terminal = TerminalDiff()
+        self._terminal = TerminalDiff(erases=terminal.erases_in_colour())
         for theme in inks.THEMES:
             self.register_theme(theme)
         name = inks.first_theme(self.available_themes, kept_theme)

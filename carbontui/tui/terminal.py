@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import sys
@@ -61,3 +62,14 @@ def loaded() -> None:
     """Enable it again; what was loaded is frozen, so it is not scanned repeatedly."""
     gc.freeze()
     gc.enable()
+
+
+def erases_in_colour() -> bool:
+    """Whether what the terminal erases takes the background in force (terminfo's `bce`): not all do."""
+    with contextlib.suppress(ImportError):
+        import curses
+
+        with contextlib.suppress(curses.error, OSError):
+            curses.setupterm(fd=sys.__stdout__.fileno() if sys.__stdout__ else -1)
+            return curses.tigetflag("bce") == 1
+    return False

@@ -24,6 +24,8 @@ from carbontui import units
 MOST_CHARS = 2048
 """Cells cached per style; `_cell` keeps more over all styles. One dropped from both is a new object when it recurs, and
 is sent once more."""
+MOST_COLUMNS = 1 << 16
+"""No terminal is as wide."""
 
 
 class CellStyle(NamedTuple):
@@ -59,10 +61,11 @@ Rows = Mapping[int, Mapping[int, Cell]]
 
 
 class TerminalDiff:
-    """The terminal's contents, as sent through `changes`."""
+    """The terminal's contents, as sent through `changes`. `erases`: what it erases has the background in force."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, erases: bool = False) -> None:
         self._shown: dict[int, dict[int, Cell]] = {}
+        self._erases = erases
 
     def forget(self) -> None:
         """Forget the terminal's contents: it was resized, or another program wrote to it."""
@@ -86,24 +89,28 @@ class TerminalDiff:
                 if column >= end:
                     break
                 row[column] = cell
-        text = _text(rows, self._shown)
-        scrolled = _scrolled(rows, self._shown, width) if text and self._shown else ""
+        ends = width if self._erases else 0
+        text = _text(rows, self._shown, ends)
+        scrolled = _scrolled(rows, self._shown, width, ends) if text and self._shown else ""
         for y, row in rows.items():
             self._shown.setdefault(y, {}).update(row)
         return min(scrolled, text, key=len) if scrolled else text
 
 
-def _text(rows: Rows, shown: Rows) -> str:
-    """What turns the terminal that shows the one into one that shows the other."""
+def _text(rows: Rows, shown: Rows, width: int) -> str:
+    """What turns the terminal that shows the one into one that shows the other; a blank end of a row of this width is
+    erased (0: written)."""
     out: list[str] = []
     at: tuple[int, int] | None = None
     pen: CellStyle | None = None
     last: CellStyle | None = None
     for y, row in rows.items():
         was = shown.get(y, {})
+        blank = _blank_from(row, was, width)
+        erased = False
         for column, cell in row.items():
             char = cell.char
-            if was.get(column) is cell or not char:
+            if was.get(column) is cell or not char or (erased and column >= blank):
                 continue
             if at != (column, y):
                 out.append(_moved(was, at, column, y, pen))
@@ -111,10 +118,25 @@ def _text(rows: Rows, shown: Rows) -> str:
                 last = cell.look
                 codes, pen = _turn(pen, last)
                 out.append(codes)
+            if column >= blank:
+                out.append("\x1b[K")
+                at, erased = (column, y), True
+                continue
             out.append(char)
             # terminals disagree on the width of some characters: position the cursor explicitly after one
             at = (column + 1, y) if (len(char) == 1 and char < "\u1100") or _drawing(char) else None
     return "".join((*out, "\x1b[0m")) if out else ""
+
+
+def _blank_from(row: Mapping[int, Cell], was: Mapping[int, Cell], width: int) -> int:
+    """The column from which the row is nothing but one background, if erasing it is shorter; else beyond its end."""
+    last = row.get(width - 1)
+    if last is None or last.char != " " or last.look.front is not None:
+        return MOST_COLUMNS
+    at = width - 1
+    while at and (row.get(at - 1) or was.get(at - 1)) is last:
+        at -= 1
+    return at if sum(was.get(x) is not last for x in range(at, width)) > len("\x1b[K") else MOST_COLUMNS
 
 
 def _moved(was: Mapping[int, Cell], at: tuple[int, int] | None, column: int, y: int, look: CellStyle | None) -> str:
@@ -129,7 +151,7 @@ def _moved(was: Mapping[int, Cell], at: tuple[int, int] | None, column: int, y: 
     return f"\x1b[{column - at[0]}C"
 
 
-def _scrolled(rows: Rows, shown: Rows, width: int) -> str:
+def _scrolled(rows: Rows, shown: Rows, width: int, ends: int) -> str:
     """The same, where whole rows only moved up, as in a log: the terminal moves them, the new last row is sent whole.
 
     A region and an index within it are understood by every terminal since the VT100. What colour the new row is blank
@@ -144,7 +166,7 @@ def _scrolled(rows: Rows, shown: Rows, width: int) -> str:
     if last < 0:
         return ""
     moved = {**shown, **{y: shown[y + 1] for y in range(first, last + 1)}, last + 1: {}}
-    text = _text({**rows, last + 1: after[last + 1]}, moved)
+    text = _text({**rows, last + 1: after[last + 1]}, moved, ends)
     return f"\x1b[{first + 1};{last + 2}r\x1b[{last + 2}H\x1bD\x1b[r{text}"
 
 

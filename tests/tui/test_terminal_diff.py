@@ -39,11 +39,11 @@ ENDS = {"22": "12", "23": "3", "24": "4", "25": "5", "27": "7", "29": "9"}
 
 
 class Emulated:
-    """A terminal that knows as much as the screen uses: moves, colours, letters, rows that scroll."""
+    """A terminal that knows as much as the screen uses: moves, colours, letters, rows that scroll, ends erased."""
 
     def __init__(self) -> None:
         self.cells: dict[tuple[int, int], tuple[str, tuple[str, ...]]] = {}
-        self.scrolls = 0
+        self.scrolls = self.erased = 0
 
     def write(self, text: str) -> None:
         x = y = 0
@@ -64,6 +64,9 @@ class Emulated:
                 self.cells |= moved | unknown
             elif final == "C":
                 x += int(codes)
+            elif final == "K":
+                self.erased += 1
+                self.cells |= {(cx, y): (" ", ("", pen.get("back", ""))) for cx in range(x, WIDE)}
             elif final == "m":
                 self._pen(pen, codes.split(";"))
             elif newline:
@@ -99,8 +102,13 @@ class Emulated:
 
 
 def line(chance: random.Random, looks: list[Style]) -> Strip:
+    """Random pieces; every other one ends in blanks of one look."""
     segments, used = [], 0
+    blank = chance.choice((0, chance.randint(1, WIDE)))
     while used < WIDE:
+        if used >= WIDE - blank:
+            segments.append(Segment(" " * (WIDE - used), chance.choice(looks)))
+            break
         text = "".join(chance.choices(CHARS, k=chance.randint(1, 6)))
         while cell_len(text) > WIDE - used:
             text = text[:-1]
@@ -109,11 +117,12 @@ def line(chance: random.Random, looks: list[Style]) -> Strip:
     return Strip(segments)
 
 
+@pytest.mark.parametrize("erases", [False, True])
 @pytest.mark.parametrize("system", ["truecolor", "256", "standard"])
-def test_the_terminal_shows_what_it_would_show_if_all_were_sent(system: str) -> None:
+def test_the_terminal_shows_what_it_would_show_if_all_were_sent(system: str, erases: bool) -> None:
     chance = random.Random(7)
     console = Console(force_terminal=True, color_system=system, width=WIDE)
-    diff, whole, spared = TerminalDiff(), Emulated(), Emulated()
+    diff, whole, spared = TerminalDiff(erases=erases), Emulated(), Emulated()
     sent = [0, 0]
     looks = styles()
     lines = [line(chance, looks) for _ in range(HIGH)]
@@ -133,12 +142,14 @@ def test_the_terminal_shows_what_it_would_show_if_all_were_sent(system: str) -> 
         seen = {(x, y) for y in range(first, HIGH) for x in range(WIDE)}
         assert {at: spared.cells[at] for at in seen} == {at: whole.cells[at] for at in seen}
     assert sent[1] < sent[0] / 3
+    assert (spared.erased > 20) == erases
 
 
-def test_rows_that_only_moved_up_are_moved_by_the_terminal() -> None:
+@pytest.mark.parametrize("erases", [False, True])
+def test_rows_that_only_moved_up_are_moved_by_the_terminal(erases: bool) -> None:
     chance, looks = random.Random(11), styles()
     console = Console(force_terminal=True, color_system="truecolor", width=WIDE)
-    diff, whole, spared = TerminalDiff(), Emulated(), Emulated()
+    diff, whole, spared = TerminalDiff(erases=erases), Emulated(), Emulated()
     lines = [line(chance, looks) for _ in range(HIGH)]
     for n in range(60):
         first = n % 3
