@@ -47,7 +47,7 @@ def quiesce() -> None:
 
 def capturing() -> bool:
     """True while this thread's CUDA stream records a graph: nothing runs, and waiting for the device would fail."""
-    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    cuda = sys.modules.get("torch.cuda")
     return cuda is not None and getattr(cuda, "_initialized", False) and bool(cuda.is_current_stream_capturing())
 
 

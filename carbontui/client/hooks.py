@@ -81,6 +81,7 @@ def _among(one: Any, refs: List[Callable[[], Any]]) -> bool:
 
 
 leader = Leader()
+watch.unsure = lambda: leader.lent > 0
 
 
 def _boundary(stepper: Any, *_args: Any) -> None:
@@ -88,17 +89,20 @@ def _boundary(stepper: Any, *_args: Any) -> None:
     try:
         if gate.counter is not gate.hooked or gate.framework:
             return
-        torch = sys.modules.get("torch")
-        if torch is None or torch._C._current_graph_task_id() != -1:
+        if sys.modules["torch"]._C._current_graph_task_id() != -1:
             return  # inside backward every parameter steps alone: such a script must call carbontui.step() itself
         if device.capturing():
             evidence.note(evidence.CAPTURED)
             gate.facts["captured"] = True  # this step is recorded, not executed; its replay runs no Python
             return
         worth = leader.worth(stepper)
+        if worth == 1:
+            gate.hooked.step()
+            return
         gate.asides += 1 - worth
-        watch.aside, watch.unsure = not worth, leader.lent > 0
+        watch.aside = not worth
         gate.hooked.step(worth)
+        watch.aside = False
     except Exception:  # SystemExit and KeyboardInterrupt pass: they are intended
         return
 

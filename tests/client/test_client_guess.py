@@ -41,17 +41,21 @@ def test_an_upper_bound_has_the_present_step_as_its_lower_end():
     assert (found.low, found.high, found.at_most) == (70, 400, True)
 
 
-def nest_of(script, tmp_path, monkeypatch, length=None):
-    """The loops around the first call of step() in this script."""
+def chains_of(script, tmp_path, monkeypatch):
+    """Where each call of step() in this script was made."""
     path = tmp_path / "script.py"
     path.write_text(textwrap.dedent(script))
     monkeypatch.setattr(source, "STARTED", 1e12)
     monkeypatch.setattr(places, "OURS", "/nowhere")
     seen = []
-    space = {"__name__": "__main__", "step": lambda: seen or seen.append(places.chain()[1:])}
+    space = {"__name__": "__main__", "step": lambda: seen.append(places.chain()[1:])}
     exec(compile(path.read_text(), str(path), "exec"), space)
-    kept = tuple(place for place in seen[0] if place.code.co_filename == str(path))
-    return loops.nest(kept, values.Reader(length))
+    return [tuple(place for place in one if place.code.co_filename == str(path)) for one in seen]
+
+
+def nest_of(script, tmp_path, monkeypatch, length=None):
+    """The loops around the first call of step() in this script."""
+    return loops.nest(chains_of(script, tmp_path, monkeypatch)[0], values.Reader(length))
 
 
 def whole(script, tmp_path, monkeypatch, length=None):
@@ -129,6 +133,32 @@ def test_a_step_on_a_condition_makes_the_loop_an_upper_bound(tmp_path, monkeypat
     assert nest_of(script, tmp_path, monkeypatch).sometimes
     every = nest_of("for i in range(100):\n    if i > 19 and i % 4 == 0:\n        step()", tmp_path / "..", monkeypatch)
     assert (every.sometimes, loops.reached(every, 1)) == (False, 20)
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "def one():\n    step()\n[one() for fold in range(8) if fold in KEEP]",
+        "for fold in range(8):\n    if fold in KEEP:\n        step()",
+        "for fold in range(8):\n    if fold not in KEEP:\n        continue\n    step()",
+    ],
+)
+def test_folds_that_are_chosen_from_a_list_are_counted(loop, tmp_path, monkeypatch):
+    found = nest_of("KEEP = [0, 2, 3]\n" + loop, tmp_path, monkeypatch)
+    assert (loops.reached(found, 1), found.sometimes, found.loops[0].at_most) == (3, False, False)
+
+
+def test_steps_of_an_optimizer_that_may_take_turns_promise_no_limit(tmp_path, monkeypatch):
+    script = "for _ in range(30):\n    for _ in range(4): step()\n    for _ in range(8): step()"
+    chains = chains_of(script, tmp_path, monkeypatch)
+    monkeypatch.setattr(guess, "watch", watch := places.Watch())
+    detector = guess.Detector()
+    watch.look = 3, chains[2], (), False
+    assert detector.total(3).high is not None
+    watch.look = 12, chains[9], (), True  # the last look, until the first optimizer's steps count again
+    for steps in (9, 12):
+        found = detector.total(steps)
+        assert (found.high, found.sure) == (None, False)
 
 
 def test_a_counter_of_the_script_says_where_a_resumed_training_is(tmp_path, monkeypatch):

@@ -21,15 +21,18 @@ BLOCK = 1000
 
 
 def chosen(scope: Scope, loop: ast.AST, reader: Reader) -> Optional[Tuple[int, List[ast.AST]]]:
-    """Of `for i in range(...)` with the present line on conditions of i (i > start, i % n == 0): how often these hold,
-    and their if statements. None without such."""
-    if not isinstance(loop, ast.For) or not isinstance(loop.target, ast.Name):
+    """Of `for i in range(...)` with the present line on conditions of i (i > start, i % n == 0, i in CHOSEN): how often
+    these hold, and their if statements. None without such."""
+    heads: List[Any] = [loop] if isinstance(loop, ast.For) else getattr(loop, "generators", [])
+    if len(heads) != 1 or not isinstance(heads[0].target, ast.Name):
         return None
-    span: ast.AST = loop.iter
+    span: ast.AST = heads[0].iter
     while isinstance(span, ast.Call) and last(span.func) in WRAPPERS and span.args:
         span = span.args[0]
-    name, ways = loop.target.id, []
-    tests: List[ast.AST] = []
+    name, tests = heads[0].target.id, list(getattr(heads[0], "ifs", []))
+    ways = [_filled(scope, test, name, reader) for test in tests]
+    if None in ways:
+        return None
     for node in own(loop):
         if isinstance(node, ast.If):
             inside = lines(node.body, scope.line)
@@ -69,7 +72,9 @@ def _filled(scope: Scope, test: ast.AST, name: str, reader: Reader) -> Any:
         return ast.Name(name, ast.Load())
     if not any(isinstance(one, ast.Name) and one.id == name for one in ast.walk(test)):
         value = reader.value(scope, test)
-        return ast.Constant(value) if isinstance(value, (int, float)) else None
+        if isinstance(value, (list, set)) and all(isinstance(one, (int, float)) for one in value):
+            value = tuple(value)
+        return ast.Constant(value) if isinstance(value, (int, float, tuple)) else None
     if not isinstance(test, (ast.Compare, ast.BinOp, ast.BoolOp, ast.UnaryOp)):
         return None
     made: Dict[str, Any] = {}

@@ -160,14 +160,13 @@ class Detector:
     def _code(self, steps: int) -> Iterator[TotalClaim]:
         """From the loops around the steps, and the passes over the loader inside them."""
         assert watch.look is not None
-        counted, chain, values = watch.look
+        counted, chain, values, unsure = watch.look
         stream = watch.leading
         length = stream.length if stream is not None else None
         nest, self.clocked, later = self._nest(chain, length, steps)
         if nest.key != self.stage:
             self.stage, self.stage_from, self.stages = nest.key, counted if self.stages else 0, self.stages + 1
-        unsure = watch.unsure and self.led == nest.key
-        self.led = self.led if watch.unsure else nest.key
+        unsure, self.led = unsure and self.led == nest.key, self.led if unsure else nest.key
         known = values if [one.name for one in nest.counters] == [name for _, name in watch.globals] else ()
         watch.globals = tuple((one.space, one.name) for one in nest.counters)
         self.passes = None

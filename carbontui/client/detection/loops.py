@@ -104,7 +104,9 @@ def nest_of(stack: List[Scope], reader: Reader) -> Nest:
     for depth, (level, found) in enumerate(zip(levels, picked)):
         ends = _Ends(stack, levels, depths, reader, share)
         loop = ends.loop(depth, level)
-        loops.append(loop if found is None else loop._replace(times=found[0]))
+        if found is not None:  # the conditions of a comprehension are followed too
+            loop = loop._replace(times=found[0], at_most=loop.at_most and isinstance(level.node, ast.For))
+        loops.append(loop)
         more = more or ends.more
         bounds += ends.bounds
         counters += ends.counters

@@ -77,12 +77,12 @@ class Watch:
     def __init__(self) -> None:
         self.count: Callable[[], int] = lambda: 0
         self.streams: Dict[Tuple[Any, ...], Stream] = {}
-        self.look: Optional[Tuple[int, Chain, Tuple[Any, ...]]] = None
-        """The last step looked at: its number, its place, and the values of `globals` then."""
+        self.look: Optional[Tuple[int, Chain, Tuple[Any, ...], bool]] = None
+        """The last step looked at: its number, its place, the values of `globals` then, and whether it was unsure."""
         self.aside = False
         """The boundary at hand is no step: another optimizer's."""
-        self.unsure = False
-        """The step at hand is another optimizer's, which may turn out to be no step."""
+        self.unsure: Callable[[], bool] = lambda: False
+        """Whether the last step is another optimizer's, which may turn out to be no step."""
         self.resumed = False
         """An optimizer has been given an earlier one's state."""
         self.leading: Optional[Stream] = None
@@ -100,7 +100,8 @@ class Watch:
             at_work = [one for one in list(self.streams.values()) if one.at_work]
             if at_work and not (self.leading in at_work and self.leading.marks[-1] >= at_work[-1].marks[-1]):
                 self.leading = max(at_work, key=lambda one: one.marks[-1])
-            self.look = count, chain(), tuple(space.get(name) for space, name in self.globals)
+            values = tuple(space.get(name) for space, name in self.globals)
+            self.look = count, chain(), values, self.unsure()
 
     def loader_made(self, loader: Any) -> None:
         """In the training thread: a loader has been made."""
