@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
+import random
 
 import msgspec
 import pytest
@@ -63,6 +65,19 @@ def test_a_counter_of_another_unit_is_found_out_and_its_joules_made_up_for(unit:
         meter.add(at(i * step_s, mj=round(400 * i * step_s * unit), w=400))
     assert meter.joules() == pytest.approx(24_000, rel=0.03)
     assert meter.by_method()["integrated"] > 23_000
+
+
+def test_readings_seconds_apart_do_not_condemn_a_counter_that_is_right() -> None:
+    """The load changes every few seconds, and the agent that reads it is killed again and again."""
+    for seed in range(30):
+        dice, meter = random.Random(seed), Meter()
+        watts = [w for _ in range(250) for w in [dice.choice((120, 300, 630))] * dice.randrange(5, 80)]
+        joules = list(itertools.accumulate((w / 10 for w in watts), initial=0.0))  # ten a second
+        now = began = 10
+        while now < len(watts):
+            meter.add(at(now / 10, mj=round(joules[now] * 1000), w=joules[now] - joules[now - 10]))
+            last, now = now, now + (5 if dice.random() < 0.8 else dice.randrange(10, 120))
+        assert meter.joules() == pytest.approx(joules[last] - joules[began], rel=1e-6), seed
 
 
 def test_a_counter_that_momentary_readings_contradict_is_called_unmetered() -> None:

@@ -32,7 +32,8 @@ AGAIN_S = 20.0
 """How often a counter that is believed is compared again: what it miscounts begins within one such window."""
 LAG_S = 2.25
 """A comparison at any moment allows for this much of the highest power: an average ends a second late, and a counter
-ticks."""
+ticks. And for all that a changing load may have done in the seconds that no average covered: readings are seconds apart
+while agents are replaced."""
 BLIND_S = 1.0
 """What a 1 s average covers of the time since the last one."""
 
@@ -49,6 +50,9 @@ class CheckedCounter(Struct):
     high_w: float = 0.0
     blind_s2: float = 0.0
     """Squares of the seconds that no average covered."""
+    blind_s: float = 0.0
+    range_w: float = 0.0
+    """By how much its watts have differed within a comparison, ever: what they may have done in those seconds."""
     owed_j: float = 0.0
     """Booked too little (or, negative, too much)."""
 
@@ -69,7 +73,7 @@ class CheckedCounter(Struct):
 
     def interrupted(self) -> None:
         """The power was not read: the comparison begins anew."""
-        self.seconds = self.counter_j = self.power_j = self.high_w = self.blind_s2 = 0.0
+        self.seconds = self.counter_j = self.power_j = self.high_w = self.blind_s2 = self.blind_s = 0.0
         self.low_w = math.inf
 
     def jumped(self, *, ahead: bool) -> None:
@@ -86,7 +90,10 @@ class CheckedCounter(Struct):
         self.counter_j += counter_j
         self.power_j += power_j
         self.low_w, self.high_w = min(self.low_w, watts), max(self.high_w, watts)
-        self.blind_s2 += max(0.0, dt_s - (0.0 if sample.kind == "unspecified" else BLIND_S)) ** 2
+        blind_s = max(0.0, dt_s - (0.0 if sample.kind == "unspecified" else BLIND_S))
+        self.blind_s += blind_s
+        self.blind_s2 += blind_s**2
+        self.range_w = max(self.range_w, self.high_w - self.low_w)
         wrong = self.trust != "doubted" and self._wrong(sample.kind)
         if wrong:
             self.owed_j += (self.power_j - power_j) - (self.counter_j - counter_j)
@@ -104,7 +111,8 @@ class CheckedCounter(Struct):
             unit = self.seconds >= UNIT_S and self.counter_j < TENTH * self.power_j
             return unit or (kind == "unspecified" and self.seconds >= MINUTE_S and over > self._slack_j())
         due = self.seconds >= (AGAIN_S if self.trust == "believed" else MINUTE_S)
-        return over > LAG_S * self.high_w or (due and over > self._slack_j())
+        at_once_j = LAG_S * self.high_w + self.blind_s * self.range_w
+        return over > at_once_j or (due and over > self._slack_j())
 
     def _is_told(self, kind: PowerKind | None) -> bool:
         """Whether the comparison has lasted long enough to end."""
