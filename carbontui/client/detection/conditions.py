@@ -29,14 +29,18 @@ def chosen(scope: Scope, loop: ast.AST, reader: Reader) -> Optional[Tuple[int, L
     span: ast.AST = heads[0].iter
     while isinstance(span, ast.Call) and last(span.func) in WRAPPERS and span.args:
         span = span.args[0]
-    name, tests = heads[0].target.id, list(getattr(heads[0], "ifs", []))
+    name, tests = heads[0].target.id, [*getattr(heads[0], "ifs", ())]
     ways = [_filled(scope, test, name, reader) for test in tests]
     if None in ways:
         return None
     for node in own(loop):
         if isinstance(node, ast.If):
             inside = lines(node.body, scope.line)
-            skips = node in loop.body and node.lineno < scope.line and isinstance(node.body[-1], ast.Continue)
+            skips = (
+                node in getattr(loop, "body", ())
+                and node.lineno < scope.line
+                and isinstance(node.body[-1], ast.Continue)
+            )
             test = _filled(scope, node.test, name, reader) if inside or skips else None
             if test is not None:
                 tests.append(node)
@@ -71,10 +75,10 @@ def _filled(scope: Scope, test: ast.AST, name: str, reader: Reader) -> Any:
     if isinstance(test, ast.Name) and test.id == name:
         return ast.Name(name, ast.Load())
     if not any(isinstance(one, ast.Name) and one.id == name for one in ast.walk(test)):
-        value = reader.value(scope, test)
+        value: Any = reader.value(scope, test)
         if isinstance(value, (list, set)) and all(isinstance(one, (int, float)) for one in value):
             value = tuple(value)
-        return ast.Constant(value) if isinstance(value, (int, float, tuple)) else None
+        return ast.Constant(value) if isinstance(value, (int, float, tuple)) else None  # type: ignore[arg-type]
     if not isinstance(test, (ast.Compare, ast.BinOp, ast.BoolOp, ast.UnaryOp)):
         return None
     made: Dict[str, Any] = {}

@@ -104,9 +104,8 @@ def nest_of(stack: List[Scope], reader: Reader) -> Nest:
     for depth, (level, found) in enumerate(zip(levels, picked)):
         ends = _Ends(stack, levels, depths, reader, share)
         loop = ends.loop(depth, level)
-        if found is not None:  # the conditions of a comprehension are followed too
-            loop = loop._replace(times=found[0], at_most=loop.at_most and isinstance(level.node, ast.For))
-        loops.append(loop)
+        at_most = loop.at_most and isinstance(level.node, ast.For)  # a comprehension's conditions are all followed
+        loops.append(loop if found is None else loop._replace(times=found[0], at_most=at_most))
         more = more or ends.more
         bounds += ends.bounds
         counters += ends.counters
