@@ -8,9 +8,9 @@ from typing import Any, Literal, get_args
 Reason = Literal["try", "estimate", "calibration"]
 """What was run to learn about the work, not to do it: it is neither used nor part of run-now."""
 EXCLUDED: tuple[Reason, ...] = get_args(Reason)
-Gap = Literal["no_supervisor", "stalled", "clock", "unread", "queue"]
+Gap = Literal["no_supervisor", "stalled", "clock", "unread", "queue", "move"]
 """Nobody watched (no supervisor, or one that stood still), the clock was set or the machine slept, the boards could
-not be read, or the job waited in its scheduler's queue."""
+not be read, the job waited in its scheduler's queue, or it was on its way to another machine."""
 GAP_S = 5.0
 """A longer time without a look is a gap, as it is one for the meter."""
 SWITCHING = "switching"
@@ -104,6 +104,16 @@ class Lived:
                 apart.rest_j += joules
         elif state in AT_SPEED:
             self.at_speed_j += joules
+
+    def begin_run_now_again(self) -> None:
+        """What run-now needs is counted anew, at another machine."""
+        self.at_speed_s = self.at_speed_j = self.capped_s = self.capped_work_s = self.held_s = 0.0
+        self.capped_steps = 0
+
+    @property
+    def steps_kept(self) -> int:
+        """Steps of the account."""
+        return self.steps_done - self.steps_apart
 
     def of(self, reason: str) -> Apart:
         return self.excluded.setdefault(reason, Apart())

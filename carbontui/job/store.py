@@ -17,7 +17,7 @@ import msgspec
 
 from carbontui import paths, protocol, units
 from carbontui.job import child as children
-from carbontui.job import history, runlog, shown_totals, situation, spec, spool
+from carbontui.job import history, places, runlog, shown_totals, situation, spec, spool
 from carbontui.system import proc, untrusted
 from carbontui.system.life import LOCK, TRAINING_LOCK, HostIdentity, Life, Unseen, answers, here, is_locked, judge
 from carbontui.text import statements
@@ -152,6 +152,8 @@ class Job:
             return saved
         pids = protocol.Pids(self.alive("keeper"), self.alive("supervisor"), None, self.alive("child"))
         changes: dict[str, Any] = {"pids": pids}
+        if there := places.read(self.dir).moved_to:
+            changes["moved_to"] = protocol.MovedTo(there)
         if saved.state in protocol.LIVE_STATES:
             saved = shown_totals.at_least(saved, shown_totals.read(shown_totals.place(self.socket)))
             changes |= self._outside(saved, pids)

@@ -15,6 +15,7 @@ from carbontui.job.spec import Options
 from carbontui.job.supervisor.core.planning import problem
 from carbontui.job.supervisor.core.state.levels import Level
 from carbontui.job.supervisor.record.accounting import Accounting
+from carbontui.job.supervisor.record.restoring import restore
 from carbontui.power.messages import Sample
 
 START_S, PUE, HOST_W, RENT = 1_800_000_000.0, 1.2, 250.0, 2.4
@@ -88,7 +89,7 @@ def ours(timeline, first, event, kind, gives_back, folder):
 
     def life():
         account = Accounting(spec, Clock(), Journal(folder / "j.db"), "boot")
-        account.restore()
+        restore(account)
         account.idle_w = {"GPU-a": IDLE_W, "cpu": IDLING_W}
         return account
 

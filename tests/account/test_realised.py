@@ -18,6 +18,7 @@ from carbontui.job.clock import Clock
 from carbontui.job.journal import Journal
 from carbontui.job.supervisor.loop import Supervisor
 from carbontui.job.supervisor.record.accounting import Accounting
+from carbontui.job.supervisor.record.restoring import restore
 
 
 def grid_file(path, start_s, value, rows=200):
@@ -81,7 +82,7 @@ def test_a_successor_holds_what_came_last_when_coarse_values_replace_fine_ones(t
     account.keep()
     account.journal.commit()
     heir = account_of(tmp_path)
-    heir.restore()
+    restore(heir)
     assert dict(heir.intensity) == dict(account.intensity) and set(heir.intensity.values()) == {200.0}
     with journal.read(tmp_path / "j.db") as db:
         assert [tuple(row) for row in db.execute("select start, dur, value, kind from grid")] == [

@@ -24,6 +24,7 @@ from carbontui.job import journal, store
 from carbontui.job.clock import Clock
 from carbontui.job.journal import Journal
 from carbontui.job.supervisor.record.accounting import Accounting
+from carbontui.job.supervisor.record.restoring import restore
 from carbontui.job.supervisor.shell.grid import GridReader
 
 for beside in ("grid", "report"):
@@ -98,7 +99,7 @@ def test_a_forecast_that_comes_true_otherwise_is_no_revision(tmp_path):
     account.keep()
     account.journal.commit()
     heir = Accounting(spec(dir=str(tmp_path)), Clock(), Journal(tmp_path / "j.db"), "boot")
-    heir.restore()
+    restore(heir)
     heir.realised([Row(0.0, 900.0, 100.0)], "average_direct", "another source")
     assert heir.revision is not None and heir.revision.before_g_per_kwh == 200.0
 

@@ -18,6 +18,7 @@ from carbontui.job.clock import Clock
 from carbontui.job.journal import Journal
 from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.job.supervisor.record.energy_ledger import EnergyLedger
+from carbontui.job.supervisor.record.restoring import restore
 from carbontui.job.supervisor.record.watt_history import WattHistory
 from carbontui.power.messages import Sample
 
@@ -261,7 +262,7 @@ def test_a_start_by_the_scheduler_does_not_book_what_others_drew_in_the_meantime
             job="c", name="c", dir=str(tmp_path), argv=(), cwd="", log="", socket="", created_s=2e9, attempt=attempt
         )
         account = Accounting(spec, Clock(), Journal(tmp_path / "j.db"), "boot")
-        account.restore()
+        restore(account)
         counted = [
             Sample(uuid="GPU-a", mono_s=float(at), wall_s=2e9 + at, energy_uj=at * 200_000_000, power_w=200.0)
             for at in seconds

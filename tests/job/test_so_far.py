@@ -12,6 +12,7 @@ from carbontui.job.supervisor.core.state.decision import Decision
 from carbontui.job.supervisor.core.state.measured import Mean, Measured
 from carbontui.job.supervisor.core.state.progress import Progress
 from carbontui.job.supervisor.record.accounting import Accounting
+from carbontui.job.supervisor.record.restoring import restore
 from carbontui.job.supervisor.record.so_far import of_the_job, totals_so_far
 from carbontui.power.messages import Sample
 from carbontui.protocol import Why, statement
@@ -94,7 +95,7 @@ def test_the_host_is_charged_for_a_time_without_a_supervisor_and_the_gap_is_name
 
     def heir():
         account = Accounting(given, Clock(), Journal(tmp_path / "j.db"), "boot")
-        account.restore()
+        restore(account)
         return account
 
     first, at = heir(), given.created_s

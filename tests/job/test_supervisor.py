@@ -24,6 +24,7 @@ from carbontui.job.supervisor.core.advance import Command, CurveMeasured, LastCo
 from carbontui.job.supervisor.core.state.override import Overrides
 from carbontui.job.supervisor.loop import Supervisor
 from carbontui.job.supervisor.record.accounting import Accounting
+from carbontui.job.supervisor.record.restoring import restore
 from carbontui.job.supervisor.shell.agent import keep_starting
 from carbontui.power.curves.curve import Curve, Point
 from carbontui.power.messages import Reading, Readings, Sample
@@ -268,7 +269,7 @@ async def test_rows_lost_while_the_job_runs_are_carried_on_as_their_sum(job, tmp
     )
     await job.keeping.write(job.look())
     successor = Accounting(job.door.state.spec, job.door.state.clock, Journal(tmp_path / "journal.db"), "boot")
-    successor.restore()
+    restore(successor)
     sums = successor.totals(start_s=began, run_now=None, nowcast=300.0, gpus=1)
     assert sums.gco2_g == pytest.approx(before, rel=1e-6)
 
@@ -320,7 +321,7 @@ async def test_a_successor_counts_no_boards_that_the_training_never_named(job, h
     await job.keeping.write(job.look())
     successor, watched = house_of_one(), []
     successor.agent.watch = lambda boards, *_: watched.append(boards)
-    successor.restore()
+    restore(successor)
     assert watched == [("GPU-a",)], "watched before any rank is back"
     see(successor, "GPU-a", "GPU-b")
     successor.agent.readings = Readings(mono_s=time.monotonic(), devices=successor.agent.readings.devices[:1])

@@ -11,9 +11,8 @@ from typing import NamedTuple
 
 from carbontui import protocol, units
 from carbontui.account import accounts
-from carbontui.account import lived as living
 from carbontui.account.boundary import IDLE
-from carbontui.account.lived import EXCLUDED, Gap, Lived
+from carbontui.account.lived import EXCLUDED, GAP_S, Gap, Lived
 from carbontui.account.revision import Revision, revision
 from carbontui.account.run_now import RunNow
 from carbontui.grid.types import GridForecast, Row
@@ -23,6 +22,7 @@ from carbontui.job.spec import Options
 from carbontui.job.supervisor.core.state.job import Totals
 from carbontui.job.supervisor.record.energy_ledger import EnergyLedger
 from carbontui.job.supervisor.record.first_count import FirstCounts
+from carbontui.job.supervisor.record.stays import Stays
 from carbontui.job.supervisor.record.watt_history import WattHistory
 from carbontui.power.messages import Sample
 from carbontui.power.metering.meter import Increment, Meter
@@ -35,6 +35,8 @@ REVISED_MOST_S = 60 * 86400.0
 ESTIMATED = frozenset({"cpu", "dram", HOST, IDLE})
 CLOCK_S = 30.0
 """A wall clock that is off by more than this, beside the monotonic one, has been set (or the machine slept)."""
+AWAY: tuple[Gap, ...] = ("queue", "move")
+"""Gaps in which the job had no machine."""
 SPLIT = "split"
 """`how` of joules that are the job's part of a metered total: others use the board or the CPUs too."""
 
@@ -46,10 +48,13 @@ def is_board(device: str) -> bool:
 
 
 class CarriedOver(NamedTuple):
-    """Sums of the rows of a lost journal; None: unknown. `energy_cost` is without rent."""
+    """Sums of the rows of a lost journal, or of the places before this one; None: unknown. `energy_cost` is without
+    rent."""
 
     gco2_g: float | None = 0.0
     energy_cost: float | None = 0.0
+    run_now_g: float | None = 0.0
+    """Of the places before this one."""
 
 
 class BookedRow(NamedTuple):
@@ -83,11 +88,12 @@ class Accounting:
     """The newest revision that this process has booked."""
     idle_w: Mapping[str, float] = field(default_factory=dict)
     """The job's part of what each device, boards and "cpu", draws without work, as of now."""
-    _booked: dict[float, BookedRow] = field(default_factory=dict)
+    stays: Stays = field(default_factory=Stays)
+    booked: dict[float, BookedRow] = field(default_factory=dict)
     """The intensity rows of the journal, by start."""
     _share: dict[str, float | None] = field(default_factory=dict)
     """The job's share of each device, as of the last sample."""
-    _fresh: Gap | None = "no_supervisor"
+    first_gap: Gap | None = "no_supervisor"
     """What a long time before the first look of this process was."""
     _carbon: accounts.Running = field(default_factory=accounts.Running)
     _money: accounts.Running = field(default_factory=accounts.Running)
@@ -102,38 +108,17 @@ class Accounting:
         self.ledger.boundary, self.ledger.gives_back = self.options.boundary, self.options.gives_back
         self.first_counts = FirstCounts(Path(self.options.dir), self.options.created_s)
 
-    def restore(self) -> None:
-        """Continue where a predecessor stopped: the boards' energy counters fill the gap, unless the scheduler has
-        restarted the job: in that gap boards and machine belonged to others."""
-        kept = self.journal.recall("books")
-        if not kept:
-            return
-        self.ledger.restore(kept["ledger"], self.journal.energy_rows(), time.time())
-        self.held_s = float(kept.get("held_s", 0.0))
-        # the first supervisor that keeps it takes the time before for one at full speed
-        self.lived = living.restored(kept.get("lived"), Lived(self.clock.at_wall(time.time())))
-        self.carried_over = CarriedOver(*kept.get("before", (0.0, 0.0)))
-        rows = self.journal.grid_rows()
-        self.intensity.update_all([row[:3] for row in rows if row[4] != PRICE])
-        self.price.update_all([row[:3] for row in rows if row[4] == PRICE])
-        self._booked = {row[0]: BookedRow(row[1], row[2], row[3], row[5]) for row in rows if row[4] != PRICE}
-        if kept.get("attempt", self.options.attempt) != self.options.attempt:
-            self._fresh = "queue"
-            return
-        try:
-            self.meter = Meter.from_dict(kept["meter"], self.boot_id)
-        except ValueError:
-            self.meter = Meter()
-
     def keep(self) -> None:
         """Write what a successor cannot read from the rows into the journal, in one transaction with them."""
         facts = {"ledger": self.ledger.to_dict(), "meter": self.meter.to_dict(self.boot_id), "held_s": self.held_s}
         facts |= {"attempt": self.options.attempt, "lived": asdict(self.lived), "before": self.carried_over}
+        facts |= self.stays.to_kept()
         self.journal.keep("books", facts)
 
     def carry(self, gco2_g: float | None, cost: float | None, gpus: int) -> None:
         """The journal's rows are lost: continue from their sums. `cost` includes rent."""
-        self.carried_over = CarriedOver(gco2_g, None if cost is None else cost - self._rent(gpus))
+        energy_cost = None if cost is None else cost - self._rent(gpus)
+        self.carried_over = self.carried_over._replace(gco2_g=gco2_g, energy_cost=energy_cost)
         self.ledger.forget()
 
     def begin_from(self, gpu_kwh: float, wall_kwh: float) -> None:
@@ -191,13 +176,22 @@ class Accounting:
             speed = (t1 - t0) / (got.t1_s - got.t0_s) if got.t1_s > got.t0_s else self.clock.speed_at(got.t1_s)
             joules = got.joules * speed * (1.0 if share is None else share)
             how = got.method if share is None or got.method == "model" else SPLIT
-            self.ledger.add(got.uuid, t0, t1, joules, how, state, wall, gpu=is_board(got.uuid))
+            t0, t1 = max(t0, self.stays.since_s), max(t1, self.stays.since_s)  # two machines' clocks differ
+            self.add(got.uuid, t0, t1, joules, how, state, wall, gpu=is_board(got.uuid))
             self.lived.drew(joules, state, gpu=is_board(got.uuid))
             self.watts.add(got.uuid, t0, t1, joules)
             if self.ledger.counted(state) == "above_idle" and (idle_w := self.idle_w.get(got.uuid)):
                 idle_j = -idle_w * (t1 - t0)
-                self.ledger.add(f"{IDLE}@{got.uuid}", t0, t1, idle_j, "model", state, wall, gpu=False)
+                self.add(f"{IDLE}@{got.uuid}", t0, t1, idle_j, "model", state, wall, gpu=False)
                 self.lived.drew(idle_j, state, gpu=False)
+
+    def add(
+        self, device: str, t0: float, t1: float, joules: float, how: str, state: str, wall_s: float, *, gpu: bool
+    ) -> None:
+        """Book joules, also to the cost of the move that is under way."""
+        self.ledger.add(device, t0, t1, joules, how, state, wall_s, gpu=gpu)
+        if state not in EXCLUDED and self.ledger.counted(state) != "nothing":
+            self.stays.drew(t0, t1, joules)
 
     def pass_time(
         self,
@@ -215,23 +209,24 @@ class Accounting:
         """Book the time up to now, which was spent in `state`, and the job's part of the host's watts. `dt_s` passed
         since the last look by the monotonic clock; `steps`, `work_s` and `paused` as in `Lived.advance`; `unread`: the
         boards do not answer."""
-        long_s = living.GAP_S * self.clock.speed
+        long_s = GAP_S * self.clock.speed
         known, gap = self.lived, None
-        if self._fresh is not None:
-            # in the queue the boards are others', and nothing runs
-            gap, paused = (self._fresh if now_s - known.until_s > long_s else None), paused or self._fresh == "queue"
+        if self.first_gap is not None:
+            # in the queue, and on the way to this machine, the boards are others', and nothing runs
+            gap, paused = (self.first_gap if now_s - known.until_s > long_s else None), paused or self.first_gap in AWAY
         elif abs(jump_s := now_s - known.until_s - dt_s) > CLOCK_S * self.clock.speed:
             known.advance(known.until_s + jump_s, state, steps=known.steps_done, gap="clock")
         elif dt_s > long_s or unread:
             gap = "stalled" if dt_s > long_s else "unread"
         since, how = known.until_s, self.ledger.counted(state)
-        away, self._fresh = self._fresh == "queue" or how == "nothing", None
+        away, self.first_gap = self.first_gap in AWAY or how == "nothing", None
         if (seconds := known.advance(now_s, state, steps=steps, work_s=work_s, paused=paused, gap=gap)) <= 0 or away:
             return
         if state not in EXCLUDED:
             self.held_s += seconds
         if host_w and how == "whole":
-            self.ledger.add(HOST, since, now_s, host_w * seconds, host_how, state, time.time(), gpu=False)
+            since, until = max(since, self.stays.since_s), max(now_s, self.stays.since_s)
+            self.add(HOST, since, until, host_w * seconds, host_how, state, time.time(), gpu=False)
             known.drew(host_w * seconds, state, gpu=False)
 
     # --- grid ---
@@ -239,25 +234,27 @@ class Accounting:
     def realised(self, rows: Iterable[Row], signal: str, source: str) -> None:
         """Book realised (or, marked, estimated) intensity into the bins of the accounts and the journal. `rows` are all
         that are known for the job's time, not only new ones: a bin is the mean of the rows in it. A value revised by
-        the same source is an event."""
+        the same source is an event. What they say of the time before the job came to this machine is another zone's."""
         spans: list[tuple[float, float, float]] = []
         fresh: list[tuple[float, float, float, str, str, str]] = []
         again: set[float] = set()
-        for row in rows:
+        for each in rows:
+            if (row := self.stays.from_here(each)) is None:
+                continue
             spans.append((row.start_s, row.dur_s, row.value))
-            told, held = BookedRow(row.dur_s, row.value, row.kind, source), self._booked.get(row.start_s)
+            told, held = BookedRow(row.dur_s, row.value, row.kind, source), self.booked.get(row.start_s)
             if held == told:
                 continue
             if held is not None and held.kind != "forecast" and held.source == source:
                 again.update(at for at, _ in accounts.split(row.start_s, row.start_s + row.dur_s))
-            self._booked[row.start_s] = told
+            self.booked[row.start_s] = told
             fresh.append((row.start_s, row.dur_s, row.value, row.kind, signal, source))
         if not fresh:
             return
         before = {at: self.intensity[at] for at in again if at in self.intensity}
         self.intensity.update_all(spans)
         self.journal.grid(fresh)
-        wall_j = {at: self.ledger.bins[at] * self.options.pue for at in before}
+        wall_j = {at: self.ledger.bins[at] * self.ledger.pue for at in before}
         found = revision(before, before, self.intensity, wall_j, source)
         if found is not None:
             self.revision = found
@@ -293,6 +290,7 @@ class Accounting:
         Without `run_now` avoided is unknown. `rest`: now, seconds of work left at full speed, and its watts at the
         wall: of these, run-now would have done a part by now.
         """
+        start_s = max(start_s, self.stays.since_s)
         bins = self.ledger.bins
         changed_j, changed_g, changed_p = bins.take_changed(), self.intensity.take_changed(), self.price.take_changed()
         self._carbon.renew(since := min(changed_j, changed_g), bins.since(since), self.intensity)
@@ -319,6 +317,8 @@ class Accounting:
             elapsed_s=lived.counted_s,
             steps_apart=lived.steps_apart,
             excluded=tuple(self._excluded(nowcast)),
+            places=self.stays.used(self.lived.steps_kept, self.ledger.wall_kwh, grams),
+            moves_cost=self.stays.cost(self.intensity, nowcast, self.ledger.pue),
             coverage=protocol.Coverage(round(lived.metered_s, 3), round(lived.gap_s, 3), round(lived.lived_s, 3)),
         )
 
@@ -331,12 +331,15 @@ class Accounting:
     ) -> dict[str, float | None]:
         """Run-now's grams so far and what is avoided; its grams by now, with the part of the rest that it would have
         done, and where on the clock its work so far ends."""
-        if not run_now.acted:
+        before_g = self.carried_over.run_now_g
+        if before_g is None:
+            return {}
+        if not run_now.acted and not self.stays.left:
             # it is its own run-now: whatever is to come begins now
             return {"avoided_g": 0.0, "run_now_past_g": grams, "run_now_until_s": None if rest is None else rest[0]}
         start_s, kwh_of = self._run_now.start_s, units.joules_to_kwh
         done = self._run_now.total(run_now.seconds, self.intensity, nowcast)
-        ours_g = kwh_of(run_now.watts * done.value)
+        ours_g = before_g + kwh_of(run_now.watts * done.value)
         found = {"run_now_g": ours_g, "avoided_g": ours_g - grams, "run_now_until_s": start_s + run_now.seconds}
         if rest is None:
             return {**found}
@@ -350,7 +353,7 @@ class Accounting:
         for reason, apart in sorted(self.lived.excluded.items()):
             joules = self.ledger.apart[reason]
             values = [(j, self.intensity.get(at, nowcast)) for at, j in joules.items()]
-            known, pue = [(j, value) for j, value in values if value is not None], self.options.pue
+            known, pue = [(j, value) for j, value in values if value is not None], self.ledger.pue
             yield protocol.Excluded(
                 reason=reason,
                 elapsed_s=round(apart.elapsed_s, 3),
@@ -364,7 +367,7 @@ class Accounting:
 
     def _at_wall(self, total: accounts.Total) -> float:
         """Joules of the devices x value per kWh as grams or money at the wall."""
-        return units.joules_to_kwh(total.value) * self.options.pue
+        return units.joules_to_kwh(total.value) * self.ledger.pue
 
     def _cost(self, gpus: int) -> protocol.Cost | None:
         if self.options.currency is None:

@@ -25,6 +25,7 @@ from carbontui.job.clock import Clock
 from carbontui.job.spec import Options
 from carbontui.job.supervisor.core.planning.expected_end import rounded_g
 from carbontui.job.supervisor.core.state.job import Totals
+from carbontui.job.supervisor.record import restoring
 from carbontui.job.supervisor.record.accounting import PRICE, REVISED_MOST_S, Accounting
 from carbontui.system import proc
 from carbontui.text import figures
@@ -90,7 +91,7 @@ def _booked(job: store.Job, account: Accounting, rows: Sequence[Row], signal: st
     told = book.recall("accounts")
     if not told or not book.recall("books"):
         raise NoData("its account was never stored")
-    account.restore()
+    restoring.restore(account)
     old = (told.get("gco2_g"), told.get("avoided_g"))
     if old[0] is not None and not math.isclose(
         _totals(account, told).gco2_g or 0.0, old[0], rel_tol=SAME, abs_tol=1e-3

@@ -144,6 +144,13 @@ class EnergyLedger:
         self._open.clear()
         self.rows.clear()
 
+    def leave(self, pue: float) -> None:
+        """Keep only the totals at the wall, and go on at a machine with this PUE: what was booked so far is summed up
+        elsewhere. Rows that are still open must have been drained."""
+        self.rest_j = (self.gpu_j + self.rest_j) * self.pue / pue - self.gpu_j
+        self.pue = pue
+        self.bins.clear()
+
     def restore(self, kept: dict[str, Any], rows: Iterable[tuple[float, float, float, str]], wall_s: float) -> None:
         """Continue from what a predecessor kept and from the journal's rows (t0, t1, joules, state)."""
         self.gpu_j, self.rest_j = float(kept["gpu_j"]), float(kept["rest_j"])

@@ -27,6 +27,7 @@ from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.core.state.measured import Measured
 from carbontui.job.supervisor.core.state.override import Overrides
 from carbontui.job.supervisor.core.state.unloading import Tried, Unloading
+from carbontui.job.supervisor.record import restoring
 from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.job.supervisor.record.recorder import Recorder
 from carbontui.job.supervisor.record.so_far import baseline
@@ -44,6 +45,10 @@ SETTINGS = ("overrides", "forbidden", "budget", "allowances")
 WHOLE = {"overrides": "override", "forbidden": "forbidden", "budget": "budget", "progress": "progress"}
 WHOLE |= {"learned": "measured", "control": "asked", "unloading": "unloading", "tried": "tried"}
 """Fields of the state that are kept as they are, by key of the journal."""
+OF_THE_MACHINE = ("plan", "learned", "boards", "control")
+"""Measured, planned and asked for one machine: at another one they begin anew."""
+OF_THE_SPEED = ("ref_steps", "ref_time_s", "ref_wall_s", "span_s", "capped", "blocks", "core_wait")
+"""Of the progress."""
 READ_TRIES = 3
 READ_AGAIN_S = 1.0
 IN_DOUBT = ("plan", "learned", "boards", "budget", "control", "progress", "forbidden", "overrides")
@@ -99,9 +104,12 @@ class Handover:
             "allowances": ("stored_allowances", lambda kept: allowances.restored(state.allowances, kept)),
             "plan": ("stored_plan", plan.restored),
         }
+        moved = False
         with self.confined("stored_account"):
-            self.accounting.restore()
+            moved = restoring.restore(self.accounting)
         for key, (part, restored) in restorers.items():
+            if moved and key in OF_THE_MACHINE:
+                continue
             if key in doubted:
                 self.recorder.say(words(statement("stored_left_out", deaths=silent_deaths, part=part), now_s))
                 self.recorder.event("left_out", part=key)
@@ -118,7 +126,7 @@ class Handover:
                 self.journal.leave(key, _kept(state, key))
         with self.confined("stored_account"):
             state = self._replace_lost(state)
-        return state
+        return _elsewhere(state) if moved else state
 
     def _replace_lost(self, state: JobState) -> JobState:
         """If an account had begun and the journal has none of it (it was damaged, or removed by hand), start from the
@@ -175,6 +183,23 @@ class Handover:
         keep("accounts", basis(state, inputs, run_now, self.accounting.carried_over.gco2_g, account))
 
 
+def _elsewhere(state: JobState) -> JobState:
+    """At another machine: the deadline stays, speed is measured anew, and is taken for that of the machine before until
+    then. Work given as time there is so many steps here."""
+    deadline_s, work, rate = state.budget_deadline_s, state.progress, state.progress.ref_rate
+    if deadline_s is not None:
+        state = replace(state, budget=replace(state.budget, kind="deadline", value=deadline_s))
+    if rate is None:
+        return state
+    steps = work.steps_total
+    if steps is None and work.work_s is not None:
+        steps = work.earlier + round(work.work_s * rate)
+    anew: dict[str, Any] = {name: getattr(progress.Progress(), name) for name in OF_THE_SPEED}
+    return replace(
+        state, progress=msgspec.structs.replace(work, work_s=None, steps_total=steps, given_rate=rate, **anew)
+    )
+
+
 def _kept(state: JobState, key: str) -> object:
     """A part of the state as the journal keeps it."""
     return allowances.to_kept(state.allowances) if key == "allowances" else getattr(state, WHOLE[key])
@@ -226,6 +251,7 @@ def basis(
         "count_idle": state.spec.boundary == "held",
         "parked_wall_w": machine.parked_wall_w(state, inputs),
         "host_w": machine.host(state, inputs).watts,
+        "idle_w": machine.idle_total_w(state, inputs),
     }
 
 

@@ -10,7 +10,7 @@ from msgspec import structs
 from carbontui.account import run_now
 from carbontui.account.lived import GAP_S
 from carbontui.job.supervisor.core.planning import machine
-from carbontui.job.supervisor.core.rules.booking import booked_as, held_back
+from carbontui.job.supervisor.core.rules.booking import booked_as, held_back, of_a_move
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState, Totals
 from carbontui.job.supervisor.record.accounting import Accounting
@@ -34,12 +34,14 @@ def of_the_job(samples: Iterable[Sample], ended_wall_s: float | None) -> Iterato
 def meter(accounting: Accounting, now: JobState, inputs: Inputs, samples: Iterable[Sample]) -> None:
     """Convert new samples to joules, in the state of this moment."""
     accounting.idle_w = {**machine.idle_w(now, inputs), "cpu": inputs.readings.host.idle_w or 0.0}
+    _mark_move(accounting, now, inputs)
     watched = frozenset(reading.uuid for reading in inputs.devices)
     accounting.meter_samples(of_the_job(samples, inputs.child.ended_wall_s), booked_as(now, inputs), watched)
 
 
 def pass_time(accounting: Accounting, before: JobState, after: JobState, inputs: Inputs) -> None:
     """Book the time since the last look, which was spent as `before` says; a job that has ended, up to its end."""
+    _mark_move(accounting, before, inputs)
     ended_s, host = inputs.child.ended_s(after.clock), machine.host(before, inputs)
     accounting.pass_time(
         inputs.now_s if ended_s is None else min(inputs.now_s, ended_s),
@@ -53,6 +55,11 @@ def pass_time(accounting: Accounting, before: JobState, after: JobState, inputs:
         host_w=host.watts,
         host_how="integrated" if host.how == "measured" else "model",
     )
+
+
+def _mark_move(accounting: Accounting, now: JobState, inputs: Inputs) -> None:
+    stays = accounting.stays
+    stays.moving = of_a_move(now, inputs, arriving=stays.arriving(accounting.lived.steps_kept))
 
 
 def baseline(accounting: Accounting, now: JobState, inputs: Inputs) -> run_now.RunNow | None:

@@ -164,6 +164,12 @@ def idle_w(state: JobState, inputs: Inputs) -> dict[str, float]:
     }
 
 
+def idle_total_w(state: JobState, inputs: Inputs) -> float:
+    """Watts of the job's part of the machine without any work, before PUE."""
+    own_idle_w = inputs.readings.host.idle_w or 0.0
+    return math.fsum(idle_w(state, inputs).values()) + own_idle_w + host(state, inputs).watts
+
+
 HOST_OF_LIMIT, HOST_LEAST, HOST_MOST = 0.4, 0.27, 0.53
 """Watts of a server besides boards, CPU and memory, as a share of its boards' limits, and the band: nodes of 8 H100 of
 700 W leave 270-450 W per board besides the boards (Latif et al. 2025; arXiv 2506.14551), of which CPU and memory are

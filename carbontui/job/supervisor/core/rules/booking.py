@@ -7,6 +7,9 @@ from carbontui.job.supervisor.core.state import unloading
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
 
+MOVED = "moved"
+"""The reason of an unload for another machine."""
+
 
 def booked_as(state: JobState, inputs: Inputs) -> str:
     """The name of a state, SWITCHING, or the reason of an exclusion (account/lived.py)."""
@@ -25,7 +28,16 @@ def booked_as(state: JobState, inputs: Inputs) -> str:
     reloading = inputs.starts > state.progress.starts > 0 and known.by != unloading.TRY
     if decided.state == "running" and (reloading or state.resume_asked_mono_s is not None):
         return SWITCHING
+    if decided.state == "unloaded" and decided.why.code == MOVED:
+        return SWITCHING
     return as_booked(decided.state, decided.why.code)
+
+
+def of_a_move(state: JobState, inputs: Inputs, *, arriving: bool) -> bool:
+    """Whether what is drawn now is the cost of a move: leaving for another machine, or on it before the first step."""
+    decided = state.decision
+    leaving = decided.why.code == MOVED and decided.state in ("pausing", "unloaded")
+    return leaving or (arriving and booked_as(state, inputs) in ("starting", SWITCHING))
 
 
 def held_back(state: JobState) -> bool:

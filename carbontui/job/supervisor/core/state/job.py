@@ -63,6 +63,8 @@ class Totals:
     """Of the job's steps, those made in excluded times."""
     excluded: tuple[protocol.Excluded, ...] = ()
     coverage: protocol.Coverage | None = None
+    places: tuple[protocol.PlaceUse, ...] = ()
+    moves_cost: protocol.MovesCost | None = None
 
     def of(self, kind: AllowanceKind) -> float:
         """Grams, money or kWh at the wall that count against an allowance, as far as they are known: an allowance caps

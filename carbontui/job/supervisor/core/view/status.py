@@ -71,6 +71,8 @@ def status(state: JobState, inputs: Inputs, *, host: str, pids: protocol.Pids) -
         account=account,
         excluded=totals.excluded,
         coverage=totals.coverage,
+        places=totals.places,
+        moves_cost=totals.moves_cost,
         boundary=protocol.BoundaryStatus(
             kind=state.spec.boundary,
             idle_limit_s=state.spec.idle_limit_s,

@@ -1,0 +1,88 @@
+"""A supervisor takes the account over: from one before it at this machine, or at the one that the job has left."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from carbontui.account import lived, run_now
+from carbontui.account.lived import EXCLUDED, SWITCHING, Lived
+from carbontui.job.supervisor.record.accounting import HOST, PRICE, Accounting, BookedRow, CarriedOver
+from carbontui.job.supervisor.record.stays import Stays
+from carbontui.power.metering.meter import Meter
+
+
+def restore(book: Accounting) -> bool:
+    """Continue where a predecessor stopped: the boards' energy counters fill the gap, unless the scheduler has
+    restarted the job, or it has moved: in that gap boards and machine belonged to others. Returns whether it moved."""
+    kept = book.journal.recall("books")
+    if not kept:
+        return False
+    told = book.journal.recall("accounts") or {}
+    book.stays = stays = Stays.restored(kept, book.options.dir)
+    ledger = book.ledger
+    if stays.arrived:  # as it was counted there
+        ledger.pue = float(told.get("pue", ledger.pue))
+        ledger.boundary, ledger.gives_back = told.get("boundary", ledger.boundary), False
+    rows = book.journal.energy_rows()
+    here = [row for row in rows if row[0] >= stays.since_s or row[3] in EXCLUDED]
+    ledger.restore(kept["ledger"], here, time.time())
+    book.held_s = float(kept.get("held_s", 0.0))
+    # the first supervisor that keeps it takes the time before for one at full speed
+    book.lived = lived.restored(kept.get("lived"), Lived(book.clock.at_wall(time.time())))
+    book.carried_over = CarriedOver(*kept.get("before", (0.0, 0.0)))
+    _grid(book)
+    if stays.arrived:
+        _arrive(book, told, max((row[1] for row in rows), default=-math.inf))
+    elif kept.get("attempt", book.options.attempt) != book.options.attempt:
+        book.first_gap = "queue"
+    else:
+        try:
+            book.meter = Meter.from_dict(kept["meter"], book.boot_id)
+        except ValueError:
+            book.meter = Meter()
+    return book.first_gap == "move"
+
+
+def _grid(book: Accounting) -> None:
+    """The rows of the journal; where a place begins inside a bin, the bin has the later one's value."""
+    rows, since_s = book.journal.grid_rows(), book.stays.since_s
+    for table, priced in ((book.intensity, False), (book.price, True)):
+        spans = [row[:3] for row in rows if (row[4] == PRICE) is priced]
+        table.update_all([(at, min(dur, since_s - at), value) for at, dur, value in spans if at < since_s])
+        table.update_all([span for span in spans if span[0] >= since_s])
+    here = [row for row in rows if row[4] != PRICE and row[0] >= since_s]
+    book.booked = {row[0]: BookedRow(row[1], row[2], row[3], row[5]) for row in here}
+
+
+def _book_way(book: Accounting, idle_w: float | None) -> None:
+    """Nobody metered the machine that was left while the job was copied from it: it idled."""
+    since_s, next_one = book.lived.until_s, book.stays.known[len(book.stays.left) + 1]
+    seconds = book.clock.at_wall(next_one.since) - since_s
+    if idle_w and seconds > 0 and book.ledger.counted(SWITCHING) == "whole":
+        book.stays.moving = True
+        book.add(HOST, since_s, since_s + seconds, idle_w * seconds, "model", SWITCHING, time.time(), gpu=False)
+        book.stays.moving = False
+
+
+def _arrive(book: Accounting, basis: Mapping[str, Any], booked_s: float) -> None:
+    """The job has come to this machine: what it used before stays as it was booked there, up to `booked_s`; `basis` was
+    kept with it."""
+    _book_way(book, basis.get("idle_w"))
+    book.write(everything=True)
+    baseline = run_now.kept({**basis, "lever_acted": True}) if basis else None  # what the move took is no part of it
+    nowcast, stays = basis.get("nowcast_g"), book.stays
+    at_s = max(book.clock.at_wall(stays.known[-1].since), book.lived.until_s, booked_s)
+    sums = book.totals(start_s=float(basis.get("start_s", 0.0)), run_now=baseline, nowcast=nowcast, gpus=0)
+    stays.leave(at_s, sums.places[-1], stays.moves(book.intensity, nowcast, book.ledger.pue), basis)
+    book.carried_over = CarriedOver(sums.gco2_g, None if sums.cost is None else sums.cost.value, sums.run_now_g)
+    book.lived.begin_run_now_again()
+    book.ledger.boundary, book.ledger.gives_back = book.options.boundary, book.options.gives_back
+    book.ledger.leave(book.options.pue)
+    book.intensity.clear()
+    book.price.clear()
+    _grid(book)
+    book.first_gap = "move"
+    book.keep()

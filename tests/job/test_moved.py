@@ -1,0 +1,207 @@
+"""A job at several machines: its account is the sum of its places, each by its own grid, and nothing of one is the
+other's."""
+
+import json
+import sqlite3
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import structs
+from states import FULL, board, inputs, job_state
+
+from carbontui import units
+from carbontui.grid.types import Row
+from carbontui.job import places
+from carbontui.job.clock import Clock
+from carbontui.job.journal import Journal
+from carbontui.job.supervisor.core.state.decision import Decision
+from carbontui.job.supervisor.core.state.progress import Progress
+from carbontui.job.supervisor.record.accounting import Accounting
+from carbontui.job.supervisor.record.handover import basis
+from carbontui.job.supervisor.record.restoring import restore
+from carbontui.job.supervisor.record.so_far import baseline, totals_so_far
+from carbontui.protocol import Account, Amounts, Why, statement
+
+RUNNING = Decision("running", Why("plan", statement("plan_full", until_s=None)), FULL)
+NOTHING = Account(so_far=Amounts(elapsed_s=0.0, steps=0, energy_gpu_kwh=0.0, energy_wall_kwh=0.0, gco2_g=None))
+
+
+class Machine:
+    """One stay of a job at a machine: its supervisor's accounting on the journal that came with the job."""
+
+    def __init__(self, folder, job, *, pue=1.0, boot="boot"):
+        self.job = replace(job, spec=structs.replace(job.spec, dir=str(folder), pue=pue))
+        self.journal = Journal(folder / "journal.db")
+        self.account = Accounting(self.job.spec, Clock(), self.journal, boot)
+        self.moved = restore(self.account)
+        self.at = max(job.start_s, self.account.lived.until_s)
+
+    def live(self, state, seconds, watts, steps=0):
+        done = self.account.lived.steps_done
+        for second in range(seconds):
+            self.account.add("GPU-a", self.at, self.at + 1, watts, "counter", state, 0.0, gpu=True)
+            self.account.lived.drew(watts, state, gpu=True)
+            self.at += 1
+            self.account.pass_time(self.at, 1.0, state, steps=done + round(steps * (second + 1) / seconds))
+
+    def totals(self):
+        return totals_so_far(self.account, self.job, inputs(self.at, boards=(board(),)))
+
+    def leave(self):
+        """As a supervisor that is told to."""
+        seen, found = inputs(self.at, boards=(board(),)), self.totals()
+        state = replace(self.job, totals=found)
+        self.account.write(everything=True)
+        self.account.keep()
+        self.journal.keep("accounts", basis(state, seen, baseline(self.account, state, seen), None, NOTHING))
+        self.journal.close()
+        return found
+
+
+def move(folder, job, stays):
+    """places.json of a job that is now at the last of these (host, zone, since)."""
+    folder.mkdir(parents=True, exist_ok=True)
+    known = tuple(places.Stay(host, zone, since=since, bytes=1000, took_s=2.0) for host, zone, since in stays)
+    places.write(folder, places.Places(token=len(stays), holder=True, places=known))
+
+
+def rows(start_s, values, dur_s=900.0):
+    first = start_s // dur_s * dur_s
+    return [Row(first + index * dur_s, dur_s, value) for index, value in enumerate(values)]
+
+
+def work():
+    return job_state(progress=Progress(work_s=9000.0), decision=RUNNING)
+
+
+def test_what_was_used_before_a_move_stays_by_its_own_grid(tmp_path):
+    job = work()
+    here = Machine(tmp_path, job)
+    here.account.realised(rows(job.start_s, [400.0]), "average", "DE's")
+    here.live("running", 100, 600.0, steps=50)
+    before = here.leave()
+    assert before.places == () and before.moves_cost is None
+    move(tmp_path, job, [("n1", "DE", job.start_s), ("n2", "SE", job.start_s + 110.0)])
+    there = Machine(tmp_path, job)
+    assert there.moved and there.account.stays.since_s == job.start_s + 110.0
+    # SE's values of the whole day, the hour of before the move among them
+    there.account.realised(rows(job.start_s - 3600.0, [20.0] * 40), "average", "SE's")
+    there.at = job.start_s + 110.0
+    there.live("switching", 10, 300.0)
+    there.live("running", 90, 600.0, steps=70)
+    found = there.totals()
+    one, two = found.places
+    assert (one.host, one.zone, one.steps) == ("n1", "DE", 50) and (two.host, two.zone, two.steps) == ("n2", "SE", 70)
+    # ten seconds on the way, in which the machine that was left idled
+    way_kwh = found.moves_cost.energy_wall_kwh
+    assert 0.0 < way_kwh < units.joules_to_kwh(1000.0)
+    assert one.energy_wall_kwh == pytest.approx(before.wall_kwh + way_kwh, abs=2e-9)
+    assert before.gco2_g == pytest.approx(units.joules_to_kwh(60e3) * 400.0)
+    assert one.gco2_g == pytest.approx(before.gco2_g + way_kwh * 400.0, abs=2e-6)
+    assert found.moves_cost.gco2_g == pytest.approx(way_kwh * 400.0, abs=1e-6)
+    assert two.gco2_g == pytest.approx(units.joules_to_kwh(57e3) * 20.0, abs=1e-6)
+    assert found.gco2_g == pytest.approx(one.gco2_g + two.gco2_g, abs=2e-6)
+    assert found.wall_kwh == pytest.approx(one.energy_wall_kwh + two.energy_wall_kwh, abs=2e-9)
+    # run-now does the same work where it was done; the move itself saves nothing, and costs what it drew
+    cost_g = units.joules_to_kwh(3000.0) * 20.0 + way_kwh * 400.0
+    assert found.avoided_g == pytest.approx(-cost_g, rel=0.01)
+
+
+def test_the_journal_keeps_the_rows_of_before_and_later_looks_find_the_same(tmp_path):
+    job = work()
+    here = Machine(tmp_path, job)
+    here.account.realised(rows(job.start_s, [400.0]), "average", "DE's")
+    here.live("running", 100, 600.0, steps=50)
+    here.leave()
+    at_s = job.start_s + 100.0
+    move(tmp_path, job, [("n1", "DE", job.start_s), ("n2", "SE", at_s)])
+    there = Machine(tmp_path, job)
+    there.account.realised(rows(job.start_s - 7200.0, [20.0] * 40), "average", "SE's")
+    there.live("running", 100, 600.0, steps=50)
+    told = there.leave()
+    with sqlite3.connect(tmp_path / "journal.db") as db:
+        by_place = db.execute(
+            "select (select source from grid where start <= t0 order by start desc limit 1), sum(joules)"
+            " from energy group by t0 >= ?",
+            (at_s,),
+        ).fetchall()
+    assert by_place == [("DE's", 60e3), ("SE's", 60e3)], "a stranger to the package finds each joule's own zone"
+    heir = Machine(tmp_path, job)
+    assert not heir.moved
+    again = heir.totals()
+    assert (again.places, again.gco2_g) == (told.places, pytest.approx(told.gco2_g, abs=1e-6))
+    heir.account.realised(rows(job.start_s - 7200.0, [30.0] * 40), "average", "SE's")
+    revised = heir.totals()
+    assert revised.places[0] == told.places[0] and revised.places[1].gco2_g > told.places[1].gco2_g
+
+
+spent = st.tuples(
+    st.sampled_from(["running", "paused", "throttled", "unloaded", "switching"]), st.integers(1, 200), st.floats(0, 900)
+)
+stay = st.tuples(
+    st.lists(spent, min_size=1, max_size=3),
+    st.floats(5, 900),
+    st.floats(1, 2),
+    st.integers(-30, 900),
+    st.integers(0, 9),
+)
+
+
+@given(stays=st.lists(stay, min_size=2, max_size=4), kind=st.sampled_from(["held", "given-back"]))
+@settings(max_examples=40, deadline=None)
+def test_the_account_is_the_sum_of_its_places_whatever_happens(tmp_path_factory, stays, kind):
+    folder, job = tmp_path_factory.mktemp("job"), work()
+    job = replace(job, spec=structs.replace(job.spec, boundary=kind))
+    been, grams, kwh = [], 0.0, 0.0
+    at_s = job.start_s
+    for index, (parts, value, pue, gap_s, steps) in enumerate(stays):
+        been.append((f"n{index}", f"Z{index}", at_s))
+        if index:
+            move(folder, job, been)
+        machine = Machine(folder, job, pue=pue)
+        assert machine.moved is bool(index)
+        machine.at = max(machine.at, at_s)
+        machine.account.realised(rows(job.start_s - 3600.0, [value] * 60), "average", f"Z{index}'s")
+        for state, seconds, watts in parts:
+            machine.live(state, seconds, watts, steps)
+        found = machine.leave()
+        at_s = machine.at + gap_s
+    assert [place.zone for place in found.places] == [f"Z{index}" for index in range(len(stays))]
+    kwh = sum(place.energy_wall_kwh for place in found.places)
+    grams = sum(place.gco2_g for place in found.places)
+    assert found.wall_kwh == pytest.approx(kwh, rel=1e-6, abs=1e-8)
+    assert found.gco2_g == pytest.approx(grams, rel=1e-6, abs=1e-5)
+    assert sum(place.steps for place in found.places) == machine.account.lived.steps_kept
+    for place, (_, value, *_) in zip(found.places, stays, strict=True):
+        assert place.gco2_g == pytest.approx(place.energy_wall_kwh * value, rel=1e-6, abs=1e-5)
+    assert found.moves_cost.bytes == 1000 * len(stays) and found.moves_cost.s == 2.0 * len(stays)
+    covered = found.coverage
+    assert covered.metered_s + covered.gap_s == pytest.approx(machine.at - job.start_s, abs=0.01)
+
+
+def test_a_machine_that_was_lost_with_its_books_is_not_guessed(tmp_path):
+    job = work()
+    here = Machine(tmp_path, job)
+    here.account.realised(rows(job.start_s, [400.0]), "average", "DE's")
+    here.live("running", 100, 600.0, steps=50)
+    here.leave()
+    start = job.start_s
+    move(tmp_path, job, [("n1", "DE", start), ("n2", "SE", start + 100.0), ("n1", "DE", start + 400.0)])
+    back = Machine(tmp_path, job)
+    back.at = start + 400.0
+    back.live("running", 100, 600.0, steps=40)
+    found = back.totals()
+    assert [place.gco2_g is None for place in found.places] == [False, True, False]
+    assert found.places[1].energy_wall_kwh is None and found.places[1].steps is None
+    assert found.gco2_g == pytest.approx(found.places[0].gco2_g + found.places[2].gco2_g, abs=1e-5)
+
+
+def test_a_job_that_never_moved_keeps_nothing_of_it(tmp_path):
+    alone = Machine(tmp_path, work())
+    alone.live("running", 10, 600.0)
+    alone.leave()
+    with sqlite3.connect(tmp_path / "journal.db") as db:
+        books = json.loads(db.execute("select value from state where key='books'").fetchone()[0])
+    assert not {"left", "moves", "moving_j"} & set(books)
