@@ -15,6 +15,11 @@ from dataclasses import dataclass
 BIN_S = 300.0
 
 
+def bin_of(at_s: float) -> float:
+    """Start of the bin that holds a moment."""
+    return math.floor(at_s / BIN_S) * BIN_S
+
+
 def split(t0: float, t1: float, bin_s: float = BIN_S) -> Iterator[tuple[float, float]]:
     """(bin start, share of [t0, t1) in it), shares summing to one; an empty interval yields its bin whole."""
     if t1 <= t0:

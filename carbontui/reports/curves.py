@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from carbontui import units
 from carbontui.account import accounts
 from carbontui.account.accounts import BIN_S
 from carbontui.account.run_now import RunNow
 
+GramsOf = Callable[[float], float]
+"""g/kWh of a bin."""
 COLUMNS = 480
 """Columns of a chart, whatever the length of the run."""
 
@@ -41,6 +43,16 @@ class EnergyRow:
     seconds: float
 
 
+class FlatOut(Protocol):
+    """Run-now at one place, from its start there."""
+
+    @property
+    def start_s(self) -> float: ...
+    @property
+    def run_now(self) -> RunNow | None: ...
+    def of_here(self, grams_of: GramsOf) -> GramsOf: ...
+
+
 def draw(
     rows: list[EnergyRow],
     pue: float,
@@ -49,9 +61,10 @@ def draw(
     steps: list[tuple[float, float, float | None]],
     start_s: float,
     end_s: float,
-    flat: RunNow | None,
+    flat_out: Iterable[FlatOut],
 ) -> Chart:
-    """Whole bins per column; energy booked before the start or after the end goes into the first or last one."""
+    """Whole bins per column; energy booked before the start or after the end goes into the first or last one.
+    `flat_out`: run-now by place; none where no lever acted."""
     begin = math.floor(start_s / BIN_S) * BIN_S
     step = BIN_S * max(1, math.ceil((end_s - begin) / BIN_S / COLUMNS))
     columns = max(1, math.ceil((end_s - begin) / step))
@@ -71,9 +84,12 @@ def draw(
     for at, value in bins.items():
         if begin <= at < begin + columns * step:
             values[column(at)].append(value)
-    if grams_of is not None and flat is not None and flat.seconds > 0:
-        for at, share in accounts.split(start_s, start_s + flat.seconds):
-            run_now[column(at)] += units.joules_to_kwh(flat.watts * share * flat.seconds) * grams_of(at)
+    for part in flat_out:
+        flat = part.run_now
+        if grams_of is not None and flat is not None and flat.seconds > 0:
+            of_here, joules_at_wall = part.of_here(grams_of), flat.watts * flat.seconds
+            for at, share in accounts.split(part.start_s, part.start_s + flat.seconds):
+                run_now[column(at)] += units.joules_to_kwh(joules_at_wall * share) * of_here(at)
     seconds = [max(found.values(), default=0.0) for found in read]
     losses = [(at, loss) for at, _, loss in steps if loss is not None and math.isfinite(loss)]
     thin = max(1, -(-len(losses) // COLUMNS))

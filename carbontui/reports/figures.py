@@ -121,6 +121,8 @@ def figures(story: RunStory) -> tuple[Figure, ...]:
         )
         for apart in story.excluded
     ]
+    if status.moves_cost is not None:
+        found.append(Figure("moves", words.moves(status.moves_cost), "from the last step before to the first after"))
     found.append(Figure("elapsed", form.duration(story.elapsed_s), _budget(story)))
     if status.step:
         total = f" of {status.steps_total:,}" if status.steps_total else ""
@@ -204,7 +206,9 @@ def tables(story: RunStory) -> list[ReportTable]:
     of_days = ("day", "at full speed", "under caps", "standing still", "energy", "CO2", "decisions")
     of_epochs, epochs = ("epoch", "time", "steps", "energy", "CO2", "last loss"), _epoch_rows(story.epochs)
     shown = len(of_epochs) - (not any(row[-1] for row in epochs))  # a plain script reports no loss
+    of_places, at_each = [words.place_row(place) for place in story.status.places], ("machine", "zone", "steps")
     return [
+        *([ReportTable("By machine", (*at_each, "energy", "CO2"), [*of_places])] if of_places else ()),
         ReportTable("Where it went", ("state", "time", "energy", "CO2"), [*by_state]),
         ReportTable("", ("device", "energy", "CO2"), [*by_device]),
         *([ReportTable("Per day", of_days, [_day_row(part) for part in story.days])] if story.days else ()),

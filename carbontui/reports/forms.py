@@ -64,6 +64,8 @@ def numbers(story: RunStory) -> dict[str, Any]:
         "excluded": msgspec.to_builtins(story.excluded),
         "gaps": [{"reason": part.name, "s": round(part.seconds, 3)} for part in story.gaps],
         "coverage": msgspec.to_builtins(story.status.coverage),
+        "places": msgspec.to_builtins(story.status.places),
+        "moves_cost": msgspec.to_builtins(story.status.moves_cost),
         "work_done_s": story.done_s,
         "steps": story.status.step,
         "zone": story.options.zone,

@@ -16,16 +16,15 @@ import msgspec
 
 from carbontui import protocol, units
 from carbontui.account import accounts
-from carbontui.account.accounts import BIN_S
 from carbontui.account.boundary import waits_count, without_device
 from carbontui.account.embodied import Embodied, embodied
 from carbontui.account.lived import EXCLUDED, as_booked
-from carbontui.account.run_now import RunNow, kept
-from carbontui.account.split import EnergyBin, Split, StateSpan, intensity_of, split_avoided
+from carbontui.account.run_now import RunNow
+from carbontui.account.split import EnergyBin, Split, StateSpan
 from carbontui.job import journal, spec, store
 from carbontui.job.spec import Options
-from carbontui.reports import parts
-from carbontui.reports.curves import Chart, EnergyRow, draw
+from carbontui.reports import parts, stays
+from carbontui.reports.curves import Chart, draw
 from carbontui.reports.doubt import GridRow, doubt
 from carbontui.reports.parts import DayPart, EpochPart, Part, summed
 
@@ -175,12 +174,12 @@ def _read(db: sqlite3.Connection, options: Options, status: protocol.Status, ver
     if not said:
         raise NoStory(f"job {options.job} has nothing to report yet: no energy was metered ({status.reason.text})")
     books = _state(db, "books")
-    rows = _energy(db) + _open(books)
+    at_each = stays.of_books(said, books)
+    rows = stays.energy(db, at_each, books, options.pue)
     counted = [row for row in rows if row.state not in EXCLUDED and (waits_count(said) or row.state != "waiting")]
     rows_of_grid = _grid(db)
     bins = accounts.mean_per_bin([row[:3] for row in rows_of_grid])
-    nowcast = said.get("nowcast_g")
-    grams_of = intensity_of(bins, nowcast) if bins or nowcast is not None else None
+    grams_of = stays.grams_per_kwh(at_each, rows_of_grid)
     start_s, done_s = float(said["start_s"]), float(said["done_s"])
     spans, decisions, plans, worst_gap, end_s = _events(db, start_s, float(units.from_iso(status.measured_at)))
     lived = books.get("lived") or {}
@@ -190,16 +189,15 @@ def _read(db: sqlite3.Connection, options: Options, status: protocol.Status, ver
         end_s = float(lived["until_s"])
     spans = [StateSpan(span.start_s, min(span.end_s, end_s), span.state) for span in spans if span.start_s <= end_s]
     cells = parts.cells(counted, options.pue)
-    run_now = kept(said)
+    run_now = stays.run_now(at_each)
     acted = run_now is not None and run_now.acted
     steps, before = _steps(db), int(said.get("earlier") or 0)
     found: Split | None = None
     if grams_of is not None and run_now is not None and acted and said.get("avoided_g") is not None:
-        found = split_avoided(
-            cells, spans, [(at, step - before) for at, step, _ in steps], grams_of, start_s=start_s,
-            done_s=run_now.seconds, full_w=run_now.watts, parked_w=_parked_w(db, status, options, said),
-            before_g=float(said.get("before_g") or 0.0),
-            doubt=doubt(db, status, rows_of_grid, _state(db, "progress"), status.step),
+        found = stays.split(
+            at_each, cells, spans, [(at, step - before) for at, step, _ in steps], grams_of,
+            _parked_w(db, status, options, said),
+            doubt(db, status, rows_of_grid, _state(db, "progress"), status.step),
         )  # fmt: skip
     ends = [*decisions[: DECISIONS // 2], *decisions[-DECISIONS // 2 :]]
     shown = tuple(decisions if len(decisions) <= DECISIONS else ends)
@@ -240,7 +238,7 @@ def _read(db: sqlite3.Connection, options: Options, status: protocol.Status, ver
         left_out=len(decisions) - len(shown),
         plans=plans,
         worst_gap=worst_gap,
-        chart=draw(counted, options.pue, bins, grams_of, steps, start_s, end_s, run_now if acted else None),
+        chart=draw(counted, options.pue, bins, grams_of, steps, start_s, end_s, at_each if acted else ()),
         epochs=parts.by_epoch(
             parts.begins(db),
             cells,
@@ -262,24 +260,6 @@ def _read(db: sqlite3.Connection, options: Options, status: protocol.Status, ver
     )
 
 
-def _energy(db: sqlite3.Connection) -> list[EnergyRow]:
-    """Sums per bin, device, state and metering method, in row order; a journal row never crosses a bin."""
-    query = (
-        f"select cast(t0 / {BIN_S:.0f} as integer) * {BIN_S}, device, state, how, sum(joules), sum(t1 - t0)"
-        f" from energy where {journal.ENERGY_SOUND} group by 1, 2, 3, 4"
-    )
-    return [EnergyRow(*row) for row in db.execute(query)]
-
-
-def _open(books: dict[str, Any]) -> list[EnergyRow]:
-    """What is booked, but not in a row yet: of a live job, at most ten seconds."""
-    held = (books.get("ledger") or {}).get("open") or {}
-    return [
-        EnergyRow(t0 // BIN_S * BIN_S, device, state, how, joules, t1 - t0)
-        for device, (t0, t1, joules, how, state) in held.items()
-    ]
-
-
 def _grid(db: sqlite3.Connection) -> list[GridRow]:
     rows = db.execute(
         "select start, dur, value, kind, source from grid"
@@ -293,7 +273,7 @@ def _grid_kinds(cells: list[EnergyBin], rows: list[GridRow]) -> tuple[tuple[str,
     for row in rows:
         for at, _ in accounts.split(row.start_s, row.start_s + row.dur_s):
             of[at] = row.kind
-    return _shares([(of.get(cell.bin_s, "unknown"), cell.joules) for cell in cells])
+    return _shares([(of.get(accounts.bin_of(cell.bin_s), "unknown"), cell.joules) for cell in cells])
 
 
 def _shares(weights: list[tuple[str, float]]) -> tuple[tuple[str, float], ...]:

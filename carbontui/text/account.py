@@ -101,6 +101,32 @@ def excluded(apart: protocol.Excluded) -> str:
     return f"the {apart.reason}: {took}{grams}; not in the account"
 
 
+def place_row(place: protocol.PlaceUse) -> tuple[str, str, str, str, str]:
+    """Machine, zone, steps, energy and CO2; what was lost with its machine is not known."""
+    steps = "not known" if place.steps is None else figures.count(place.steps)
+    energy = "not known" if place.energy_wall_kwh is None else figures.kwh(place.energy_wall_kwh)
+    return place.host, place.zone or "not known", steps, energy, figures.grams(place.gco2_g)
+
+
+def places(status: protocol.Status) -> list[str]:
+    """'n1 (DE): 1,200 steps, 1.20 kWh, 410 g CO2', one per machine of a job that has moved."""
+    rows = [place_row(place) for place in status.places]
+    return [f"{host} ({zone}): {steps} steps, {energy}, {grams} CO2" for host, zone, steps, energy, grams in rows]
+
+
+def of_places(status: protocol.Status) -> list[tuple[str, str]]:
+    """(label, text) of what was used where, and of the moves; empty for a job that never moved."""
+    told = [("at", line) for line in places(status)]
+    told += [] if status.moves_cost is None else [("moves", moves(status.moves_cost))]
+    return told + ([] if status.moved_to is None else [("moved to", status.moved_to.host)])
+
+
+def moves(cost: protocol.MovesCost) -> str:
+    """'1.2 Wh, 0.4 g CO2, 2.1 MB copied, 12 s; in the account'."""
+    used = f"{figures.kwh(cost.energy_wall_kwh)}, {figures.grams(cost.gco2_g)} CO2"
+    return f"{used}, {figures.size(cost.bytes)} copied, {figures.duration(cost.s)}; in the account"
+
+
 def worth(grams: float) -> bool:
     """Whether an amount is more than what is shown as zero."""
     return abs(grams) >= figures.LEAST_G
@@ -239,7 +265,7 @@ def summary(status: protocol.Status, of: Callable[[str], str]) -> list[tuple[str
         rows.append(("emitted", f"{figures.grams(status.gco2_g)} CO₂{of('gco2_g')}"))
     if said := avoided(status):
         rows.append(("avoided", said + (of("avoided_g") if status.run_now_g is not None else "")))
-    rows += [("besides", excluded(apart)) for apart in status.excluded]
+    rows += [("besides", excluded(apart)) for apart in status.excluded] + of_places(status)
     if status.cost is not None:
         rows.append(("cost", figures.money(status.cost.value, status.cost.currency)))
     # stopped or failed: it did not finish, so it was neither early nor late

@@ -27,6 +27,15 @@ def count(number: int) -> str:
     return f"{number:,}"
 
 
+def size(number_b: float) -> str:
+    """'800 B', '3.1 MB'."""
+    for unit in ("B", "kB", "MB"):
+        if number_b < 1000:
+            return f"{number_b:.3g} {unit}"
+        number_b /= 1000
+    return f"{number_b:.3g} GB"
+
+
 def total(steps: int, low: int, high: int | None, *, at_most: bool) -> str:
     """A guessed total with its interval: '434 steps (429 to 439)', 'at most 720 steps', '250 steps or more'."""
     if at_most:

@@ -79,6 +79,7 @@ def report(status: protocol.Status, means: str = "") -> list[str]:
     if status.boundary is not None and status.boundary.counted:
         rows.append(("counted", f"{status.boundary.counted} [{status.boundary.kind}: {status.boundary.why}]"))
     rows += [("besides", account_words.excluded(apart)) for apart in status.excluded]
+    rows += account_words.of_places(status)
     so_far = " so far" if live else ""
     if status.estimate is not None:
         rows.append(("whole work", f"{account_words.estimate(status.estimate)}{_how(status, 'estimate')}"))

@@ -3,7 +3,9 @@ other's."""
 
 import json
 import sqlite3
+from contextlib import nullcontext
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -11,18 +13,24 @@ from hypothesis import strategies as st
 from msgspec import structs
 from states import FULL, board, inputs, job_state
 
-from carbontui import units
+from carbontui import protocol, units
 from carbontui.grid.types import Row
-from carbontui.job import places
+from carbontui.job import places, spec
 from carbontui.job.clock import Clock
 from carbontui.job.journal import Journal
-from carbontui.job.supervisor.core.state.decision import Decision
+from carbontui.job.supervisor.core.state.boards import Boards
+from carbontui.job.supervisor.core.state.decision import Decision, Desired
+from carbontui.job.supervisor.core.state.measured import Mean, Measured
+from carbontui.job.supervisor.core.state.override import Overrides
 from carbontui.job.supervisor.core.state.progress import Progress
+from carbontui.job.supervisor.core.view.status import status as status_of
 from carbontui.job.supervisor.record.accounting import Accounting
-from carbontui.job.supervisor.record.handover import basis
+from carbontui.job.supervisor.record.handover import Handover, basis, elsewhere
+from carbontui.job.supervisor.record.recorder import Recorder
 from carbontui.job.supervisor.record.restoring import restore
 from carbontui.job.supervisor.record.so_far import baseline, totals_so_far
 from carbontui.protocol import Account, Amounts, Why, statement
+from carbontui.reports import forms, story
 
 RUNNING = Decision("running", Why("plan", statement("plan_full", until_s=None)), FULL)
 NOTHING = Account(so_far=Amounts(elapsed_s=0.0, steps=0, energy_gpu_kwh=0.0, energy_wall_kwh=0.0, gco2_g=None))
@@ -55,7 +63,8 @@ class Machine:
         state = replace(self.job, totals=found)
         self.account.write(everything=True)
         self.account.keep()
-        self.journal.keep("accounts", basis(state, seen, baseline(self.account, state, seen), None, NOTHING))
+        before_g, flat = self.account.carried_over.gco2_g, baseline(self.account, state, seen)
+        self.journal.keep("accounts", basis(state, seen, flat, before_g, NOTHING))
         self.journal.close()
         return found
 
@@ -179,6 +188,81 @@ def test_the_account_is_the_sum_of_its_places_whatever_happens(tmp_path_factory,
     assert found.moves_cost.bytes == 1000 * len(stays) and found.moves_cost.s == 2.0 * len(stays)
     covered = found.coverage
     assert covered.metered_s + covered.gap_s == pytest.approx(machine.at - job.start_s, abs=0.01)
+
+
+def test_a_report_adds_up_over_the_machines_and_each_lever_by_its_own_grid(tmp_path):
+    job = work()
+    been = [("n1", "DE", job.start_s)]
+    here = Machine(tmp_path, job)
+    here.account.realised(rows(job.start_s, [400.0] * 4), "average", "DE's")
+    here.live("running", 100, 600.0, steps=50)
+    here.live("paused", 50, 100.0)
+    here.leave()
+    move(tmp_path, job, [*been, ("n2", "SE", here.at + 20.0)])
+    there = Machine(tmp_path, job, pue=1.2)
+    there.account.realised(rows(job.start_s - 7200.0, [20.0] * 40), "average", "SE's")
+    there.at = here.at + 20.0
+    there.live("running", 100, 600.0, steps=50)
+    there.live("paused", 50, 100.0)
+    found = there.leave()
+    spec.save(there.job.spec)
+    seen = inputs(there.at, boards=(board(),))
+    told = status_of(replace(there.job, totals=found), seen, host="n2", pids=protocol.Pids(None, None, None, None))
+    run = story.build(SimpleNamespace(id=job.spec.job, dir=tmp_path), status=told)
+    for name in ("kwh", "gco2_g"):
+        whole = getattr(run, {"kwh": "energy_wall_kwh"}.get(name, name))
+        assert sum(getattr(part, name) for part in run.by_state) == pytest.approx(whole, rel=1e-6)
+        assert sum(getattr(part, name) for part in run.by_device) == pytest.approx(whole, rel=1e-6)
+    assert run.split.emitted_g == pytest.approx(found.gco2_g, rel=1e-6)
+    assert run.split.avoided_g == pytest.approx(found.avoided_g, rel=1e-6)
+    parked_g = units.joules_to_kwh(5000.0) * 400.0 + units.joules_to_kwh(5000.0 * 1.2) * 20.0
+    assert run.split.parked_g == pytest.approx(-parked_g, rel=1e-6)
+    assert run.chart.emitted_g[-1] == pytest.approx(found.gco2_g, rel=1e-6)
+    assert run.chart.run_now_g[-1] == pytest.approx(found.run_now_g, rel=1e-6)
+    numbers = forms.numbers(run)
+    assert sum(place["gco2_g"] for place in numbers["places"]) == pytest.approx(numbers["gco2_g"], abs=2e-6)
+    assert numbers["moves_cost"]["bytes"] == 2000
+    page = forms.markdown(run)
+    assert "## By machine" in page and "| n1 | DE | 50 |" in page and "| moves |" in page
+
+
+def test_work_deadline_and_orders_go_on_and_what_was_measured_there_does_not(tmp_path):
+    work_there = Progress(steps_total=1000, step=400, ref_steps=200.0, ref_time_s=100.0, ref_wall_s=100.0)
+    held = protocol.Override("cap", 300.0, None, "me@tty")
+    job = job_state(dir=str(tmp_path), progress=work_there, override=Overrides(held, 7, None), budget="3x",
+                    measured=Measured(full_w={"GPU-a": Mean(600.0, 50)}, reload_s=Mean(9.0, 3)),
+                    boards=Boards(named=("GPU-a",)), asked=Desired(limit_w=300.0, gen=4))  # fmt: skip
+    deadline_s = job.budget_deadline_s
+    assert deadline_s == job.start_s + 3 * 500.0
+
+    def supervisor():
+        book = Journal(tmp_path / "journal.db")
+        account = Accounting(job.spec, Clock(), book, "boot")
+        return Handover(book, account, Recorder(book, Clock()), lambda part: nullcontext(), tmp_path)
+
+    here = supervisor()
+    here.keep(job, inputs(boards=(board(),)))
+    here.journal.close()
+    fresh = job_state(dir=str(tmp_path), budget="3x")
+    heir = supervisor().restore(fresh, job.start_s + 100.0, 1.0)
+    assert (heir.measured, heir.boards.named) == (job.measured, ("GPU-a",)), "here it would go on as it was"
+    move(tmp_path, job, [("n1", "DE", job.start_s), ("n2", "SE", job.start_s + 110.0)])
+    there = supervisor().restore(fresh, job.start_s + 110.0, 1.0)
+    assert (there.measured, there.boards, there.asked, there.plan) == (Measured(), Boards(), Desired(), None)
+    assert there.override == job.override and there.budget_deadline_s == deadline_s
+    assert (there.progress.step, there.progress.left_s) == (400, 300.0), "at the speed of there until it is measured"
+    # three times as fast
+    faster = structs.replace(there.progress, ref_steps=60.0, ref_time_s=10.0, ref_wall_s=10.0)
+    after = replace(there, progress=faster)
+    assert (after.progress.left_s, after.budget_deadline_s) == (100.0, deadline_s)
+
+
+def test_hours_of_work_are_as_many_steps_on_another_machine(tmp_path):
+    there = elsewhere(job_state(progress=Progress(work_s=1000.0, step=400, ref_steps=200.0, ref_time_s=100.0,
+                                                   ref_wall_s=100.0)))  # fmt: skip
+    assert there.progress.left_s == 800.0
+    faster = structs.replace(there.progress, ref_steps=60.0, ref_time_s=15.0, ref_wall_s=15.0)
+    assert faster.left_s == 400.0
 
 
 def test_a_machine_that_was_lost_with_its_books_is_not_guessed(tmp_path):

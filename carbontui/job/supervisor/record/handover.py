@@ -126,7 +126,7 @@ class Handover:
                 self.journal.leave(key, _kept(state, key))
         with self.confined("stored_account"):
             state = self._replace_lost(state)
-        return _elsewhere(state) if moved else state
+        return elsewhere(state) if moved else state
 
     def _replace_lost(self, state: JobState) -> JobState:
         """If an account had begun and the journal has none of it (it was damaged, or removed by hand), start from the
@@ -183,7 +183,7 @@ class Handover:
         keep("accounts", basis(state, inputs, run_now, self.accounting.carried_over.gco2_g, account))
 
 
-def _elsewhere(state: JobState) -> JobState:
+def elsewhere(state: JobState) -> JobState:
     """At another machine: the deadline stays, speed is measured anew, and is taken for that of the machine before until
     then. Work given as time there is so many steps here."""
     deadline_s, work, rate = state.budget_deadline_s, state.progress, state.progress.ref_rate
