@@ -37,7 +37,9 @@ class Cells(Widget):
 
     def __init__(self, id: str | None = None) -> None:
         super().__init__(id=id)
+        self._spans: list[CellRow] = []
         self._rows: list[list[tuple[str, Ink]]] = []
+        """As drawn, and fitted to the width: a row that is drawn as before is not fitted again."""
         self._drawn: Size = Size(0, 0)
         self._inks: dict[str, Style] = {}
         self._base: Style | None = None
@@ -129,8 +131,13 @@ class Cells(Widget):
             return []
         rows = self.draw(size.width, size.height)[: size.height]
         rows += [[] for _ in range(size.height - len(rows))]
-        app = self.app
-        return [fit([(glyphs.plain(text, app), ink) for text, ink in row], size.width) for row in rows]
+        app, was = self.app, zip(self._spans, self._rows, strict=False) if size == self._drawn else ()
+        known = {y: fitted for y, (spans, fitted) in enumerate(was) if y < len(rows) and spans == rows[y]}
+        self._spans = rows
+        return [
+            known.get(y) or fit([(glyphs.plain(text, app), ink) for text, ink in row], size.width)
+            for y, row in enumerate(rows)
+        ]
 
 
 class PictureCells(Cells):
