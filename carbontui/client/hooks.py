@@ -96,13 +96,10 @@ def _boundary(stepper: Any, *_args: Any) -> None:
             gate.facts["captured"] = True  # this step is recorded, not executed; its replay runs no Python
             return
         worth = leader.worth(stepper)
-        if worth == 1:
-            gate.hooked.step()
-            return
-        gate.asides += 1 - worth
+        if worth != 1:
+            gate.asides += 1 - worth
         watch.aside = not worth
         gate.hooked.step(worth)
-        watch.aside = False
     except Exception:  # SystemExit and KeyboardInterrupt pass: they are intended
         return
 

@@ -6,6 +6,7 @@ only when a total is looked for, since scripts derive further ones later.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import time
@@ -94,10 +95,8 @@ def _after(owner: Any, name: str, take: Callable[..., Any]) -> None:
     @functools.wraps(plain)
     def call(*args: Any, **kwargs: Any) -> Any:
         made = plain(*args, **kwargs)
-        try:
+        with contextlib.suppress(Exception):  # a script's objects may raise anything
             take(made)
-        except Exception:  # a script's objects may raise anything
-            return made
         return made
 
     setattr(owner, name, staticmethod(call) if isinstance(inner, staticmethod) else call)
