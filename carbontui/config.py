@@ -83,6 +83,8 @@ class Settings(Terms, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One power budget for all jobs of a machine, like "1200W"; `carbontui site --cap` takes precedence."""
     site_prices: str | None = None
     """The file in which `carbontui fleet --prices` sets the shadow price of the cluster's power budget per kWh."""
+    hosts: str | None = None
+    """Your other machines, like "n2,user@n3": the screen says when a job would emit less on one of them."""
     metrics: str | None = None
     """Where Prometheus metrics are published: node-exporter's textfile folder, or a path ending in .sock."""
     forecast: Literal["mean", "cautious"] = "mean"

@@ -19,12 +19,14 @@ import tempfile
 import threading
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from carbontui import protocol, units
 from carbontui.system import bounded_command
 
+Answered = TypeVar("Answered")
 ANSWER_S = 20.0
 ANSWER_B = 16 * 2**20
 """Upper bound of one answer in bytes; the table of a thousand jobs is a tenth of it."""
@@ -111,16 +113,20 @@ class SshHost:
 
         `ask`: ssh may ask for a password on the terminal.
         """
-        text = self._run(["ls", "--json", "--all"], ask=ask)
-        try:
-            found = tuple(msgspec.json.decode(text, type=list[protocol.Status]))
-        except (ValueError, RecursionError):
-            raise SshError("carbontui there does not answer as this version understands", self.name) from None
+        found = tuple(self.data(["ls", "--json", "--all"], list[protocol.Status], ask=ask))
         if job is None:
             return found
         named = [status for status in found if status.job == job] or [status for status in found if status.name == job]
         live = [status for status in named if status.state in protocol.LIVE_STATES]
         return tuple(live[:1] or named[:1])
+
+    def data(self, words: list[str], kind: type[Answered], *, ask: bool = False) -> Answered:
+        """What carbontui there prints as JSON. Raises SshError."""
+        text = self._run(words, ask=ask)
+        try:
+            return msgspec.json.decode(text, type=kind)
+        except (ValueError, RecursionError):
+            raise SshError("carbontui there does not answer as this version understands", self.name) from None
 
     def socket(self, job: str) -> Path:
         """A socket on this machine connected to the supervisor of the job there."""

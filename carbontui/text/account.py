@@ -117,14 +117,22 @@ def places(status: protocol.Status) -> list[str]:
 def of_places(status: protocol.Status) -> list[tuple[str, str]]:
     """(label, text) of what was used where, and of the moves; empty for a job that never moved."""
     told = [("at", line) for line in places(status)]
-    told += [] if status.moves_cost is None else [("moves", moves(status.moves_cost))]
+    told += [] if status.moves_cost is None else [("moves", f"{moves(status.moves_cost)}; in the account")]
     return told + ([] if status.moved_to is None else [("moved to", status.moved_to.host)])
 
 
 def moves(cost: protocol.MovesCost) -> str:
-    """'1.2 Wh, 0.4 g CO2, 2.1 MB copied, 12 s; in the account'."""
+    """'1.2 Wh, 0.4 g CO2, 2.1 MB copied, 12 s'."""
     used = f"{figures.kwh(cost.energy_wall_kwh)}, {figures.grams(cost.gco2_g)} CO2"
-    return f"{used}, {figures.size(cost.bytes)} copied, {figures.duration(cost.s)}; in the account"
+    return f"{used}, {figures.size(cost.bytes)} copied, {figures.duration(cost.s)}"
+
+
+def better_host(host: str, zone: str, saves: float, later_s: float) -> str:
+    """'n2 in SE: −61 %, done 2 h 00 later': the rest of the work there, against staying."""
+    when = f"done {figures.duration(abs(later_s))} {'later' if later_s > 0 else 'earlier'}"
+    return (
+        f"{host} in {zone}: {figures.signed(-saves, figures.percent)}, {when if abs(later_s) >= 60 else 'done as soon'}"
+    )
 
 
 def worth(grams: float) -> bool:

@@ -4,19 +4,23 @@ job."""
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
+from typing import Any
 
 import click
 
 from carbontui import __version__, config
 from carbontui.account import compare as comparing
 from carbontui.account.compare import BoardSpec, Elsewhere, PublishedPrecision, Rented, Work
+from carbontui.account.hosts import better
 from carbontui.grid.types import GridForecast
 from carbontui.reports import elsewhere, story, tables
+from carbontui.text import account as words
 from carbontui.text import figures
-from carbontui.verbs.support import grid_data, run_values, talk
+from carbontui.verbs.support import grid_data, remote, run_values, talk
+from carbontui.verbs.support import hosts as hosts_asked
 from carbontui.verbs.support.command import Failure, Finite, any_jobs, refused, zone_keys
 from carbontui.verbs.support.grid_data import looked, settings_of, sure_zone
 
@@ -37,6 +41,9 @@ class Comparison:
     speeds: bool = False
     said: tuple[str, ...] = ()
     apart: list[Elsewhere] = field(default_factory=list)
+    numbers: Mapping[Elsewhere, dict[str, Any]] = field(default_factory=dict)
+    """Of rows whose JSON has more than they."""
+    last: str = MOVES_NOTHING
 
 
 def _board_and_number(text: str, most: float, every: list[BoardSpec], form: str) -> tuple[BoardSpec, str, float]:
@@ -130,6 +137,8 @@ def print_rows(rows: Sequence[Elsewhere], own: Elsewhere | None, *, every_row: b
 )
 @click.option("--hours", is_flag=True, help="The same work started now, in 3 h, tonight ...")
 @click.option("--budgets", is_flag=True, help="The best plans within 1x, 1.5x, 2x and 3x of its time.")
+@click.option("--hosts", metavar="A,B", help="The rest of it on your other machines, over ssh, with the move's cost.")
+@remote.there_option
 @click.option("--zone", shell_complete=zone_keys, help="The zone of --hours and --budgets (default: the job's).")
 @click.option("--intensity", help="Your own carbon intensity at all hours, gCO2/kWh.")
 @click.option("--board-w", help="TDP of one board, where its power was not measured.")
@@ -152,6 +161,8 @@ def compare(
     zones: bool,
     hours: bool,
     budgets: bool,
+    hosts: str | None,
+    there: str,
     zone: str | None,
     sort: str | None,
     only: str | None,
@@ -166,8 +177,8 @@ def compare(
             click.echo(board.short)
         return
     by_cloud = bool(clouds or cloud_price)
-    if sum((zones, by_cloud, hours, budgets)) > 1:
-        raise Failure("--zones, --clouds, --hours and --budgets exclude each other: give one", 2)
+    if sum((zones, by_cloud, hours, budgets, hosts is not None)) > 1:
+        raise Failure("--zones, --clouds, --hours, --budgets and --hosts exclude each other: give one", 2)
     if zone is not None and not (hours or budgets):
         raise Failure("--zone belongs to --hours and --budgets; --only DE shows one row of --zones", 2)
     settings = run_values.settings_for(**own).settings
@@ -180,7 +191,9 @@ def compare(
     with refused("", (story.NoStory, elsewhere.NothingToCompare), code=3):
         run = story.build(found := talk.find(job), status=talk.live_status(found), version=__version__)
         work = elsewhere.work_of(run, settings, given=own["board_w"] is not None)
-    if zones:
+    if hosts is not None:
+        made = _hosts(run, work, hosts, there)
+    elif zones:
         made = _zones(run, work)
     elif hours or budgets:
         made = _times(run, work, zone, settings, hours=hours)
@@ -204,7 +217,7 @@ def compare(
     rows, apart = (chosen(some, sort=sort, only=only) for some in (made.rows, made.apart))
     if as_json:
         rows += apart
-        click.echo(talk.as_json([row._asdict() for row in rows]))
+        click.echo(talk.as_json([made.numbers.get(row) or row._asdict() for row in rows]))
         return
     rows = rows or (apart if only else [])
     if not rows:
@@ -215,7 +228,7 @@ def compare(
             3,
         )
     print_rows(rows, made.own, every_row=every_row, speeds=made.speeds)
-    for line in (*made.said, MOVES_NOTHING):
+    for line in (*made.said, made.last):
         click.echo(line)
 
 
@@ -241,6 +254,25 @@ def _clouds(work: Work, rows: list[Elsewhere], offers: list[Rented]) -> Comparis
             0, f"{stays}; {len(less)} of these emit less" if less else f"{stays}; staying is best: none emits less"
         )
     return Comparison(rented, speeds=True, said=tuple(said))
+
+
+def _hosts(run: story.RunStory, work: Work, names: str, there: str) -> Comparison:
+    """The user's machines; staying comes first."""
+    wanted = [name.strip() for name in names.split(",") if name.strip()]
+    if not wanted:
+        raise Failure("--hosts: name machines as ssh does, like n2,user@n3", 2)
+    found, said = hosts_asked.compared(hosts_asked.rest_of(run, work), wanted, there)
+    here, *others = found
+    if not others:
+        raise Failure("; ".join(said), 3)
+    for one in others:
+        took = "" if one.move is None else f": the move takes {words.moves(one.move)}"
+        said.append(f"{one.row.name} in {one.zone}, from {figures.clock(one.from_s, here.from_s)}{took}")
+    best = better(found, WORTH)
+    move = None if best is None else f"to move it: carbontui move {run.status.job} {best.row.name}"
+    last = move or "staying is best: none of them emits less"
+    rows = {one.row: one.numbers for one in found}
+    return Comparison([*rows], here.row, speeds=True, said=tuple(said), numbers=rows, last=last)
 
 
 def _zones(run: story.RunStory, work: Work) -> Comparison:
