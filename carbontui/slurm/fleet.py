@@ -171,14 +171,13 @@ def problem(
         [_LevelRow(one.watts, _left_s(job, start_s) / one.speed / slot_s) for one in job.asked.levels]
         for job in running
     ]
-    drawn, length = _table(rows_of, slots)
+    drawn, length = _table(rows_of)
     work = length.min(axis=1, initial=np.inf)
-    by = np.array([_deadline_s(job, slots, start_s, slot_s) - start_s for job in (*mine, *running)]) / slot_s
-    # a job that is late at any start has no deadline to keep: it is started where there is room
-    by = np.where(by < work, slots, np.minimum(by, slots))
+    deadlines = [job.asked.deadline_s for job in (*mine, *running)]
+    by = np.array([np.inf if at is None else (at - start_s) / slot_s for at in deadlines])
     most = max((job.priority for job in mine), default=0.0) or 1.0
     urgency = np.array([1.0 + job.priority / most for job in mine])
-    undone = UNDONE * urgency * drawn[: len(mine), 0] * work[: len(mine)] * float(weight.mean())
+    undone = UNDONE * urgency * drawn[: len(mine), 0] * np.minimum(work[: len(mine)], slots) * float(weight.mean())
     waits = np.arange(len(rows_of)) < len(mine)
     jobs = FleetJobs(
         gpus=np.array([float(job.gpus if by_gpu else job.cpus) for job in (*mine, *running)]),
@@ -188,7 +187,7 @@ def problem(
         end=by,
         undone_g=np.concatenate([undone, np.full(len(running), np.inf)]),
         last=np.where(waits, slots, 0),
-    )
+    ).within(slots)
     power = np.minimum(cap, fixed + drawn.max(axis=1, initial=0.0).sum() + 1.0)  # an hour without a budget
     site = FleetSite(weight, np.maximum(power - fixed, 0.0), np.maximum(room, 0.0))
     others = sum(not job.runs and job.id not in due and not job.asked.movable for job in queue)
@@ -213,27 +212,19 @@ class _LevelRow(NamedTuple):
     length: float
 
 
-def _table(levels: Sequence[Sequence[_LevelRow]], slots: int) -> tuple[Floats, Floats]:
-    """Watts and lengths, one row per job; infinitely long if it has no such level. Lengths are cut at the number of
-    slots: the rest is planned later."""
+def _table(levels: Sequence[Sequence[_LevelRow]]) -> tuple[Floats, Floats]:
+    """Watts and lengths, one row per job; infinitely long if it has no such level."""
     most = max(map(len, levels), default=1)
     drawn, length = np.zeros((len(levels), most)), np.full((len(levels), most), np.inf)
     for number, rows in enumerate(levels):
         for level, row in enumerate(rows):
             drawn[number, level], length[number, level] = row.watts, row.length
-    if len(levels):
-        length = np.where(np.isfinite(length) & (drawn > 0), np.minimum(length, slots), length)
     return drawn, length
 
 
 def _left_s(job: QueuedJob, now_s: float) -> float:
     """A running job's remaining work, assuming full speed since its last statement; at least a second."""
     return max(1.0, job.asked.left_s - max(0.0, now_s - job.asked.left_at_s))
-
-
-def _deadline_s(job: QueuedJob, slots: int, start_s: float, slot_s: float) -> float:
-    deadline = job.asked.deadline_s
-    return start_s + slots * slot_s if deadline is None else deadline
 
 
 def _work_s(job: QueuedJob) -> float:

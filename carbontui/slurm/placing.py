@@ -120,6 +120,14 @@ class ConstantCap(NamedTuple):
     plan: FleetPlan
 
 
+def decided(problem: FleetProblem, order: Ints) -> tuple[FleetPlan, ConstantCap | None]:
+    """The plan to keep to, and the best constant cap beside it, which is that plan where it has the lower total; for it
+    jobs are taken in this order."""
+    plan = planned(problem)
+    constant = best_constant(problem, plan.prices, order, plan)
+    return (constant.plan if constant is not None and constant.plan.total_g < plan.total_g else plan), constant
+
+
 def best_constant(problem: FleetProblem, prices: Priced, order: Ints, running: FleetPlan) -> ConstantCap | None:
     """The one of these with the least total, jobs taken in this order; those that run stay at their levels in
     `running`. None without levels to choose from."""

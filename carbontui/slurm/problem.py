@@ -7,7 +7,7 @@ its end. Watts are those of all its boards. Shapes: n jobs, l levels, t slots.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -53,6 +53,18 @@ class FleetJobs:
 
     def __len__(self) -> int:
         return len(self.gpus)
+
+    def within(self, slots: int) -> FleetJobs:
+        """As a plan of so many slots has them: cut at its end, the rest is planned later. A level that ends after the
+        deadline even if begun at once is none; a job that is late at every level has no deadline to keep, and is
+        started where there is room. A level longer than the plan, of which only a part would be weighed, is one only
+        if none takes less energy."""
+        late = self.length.min(axis=1, initial=np.inf) > self.end
+        kept = np.isfinite(self.length) & (late[:, None] | (self.length <= self.end[:, None] + 1e-9))
+        energy = np.where(kept, self.watts * np.where(kept, self.length, 0.0), np.inf)
+        kept &= (self.length <= slots) | (energy <= energy.min(axis=1, keepdims=True, initial=np.inf))
+        length = np.where(kept, np.minimum(self.length, slots), np.inf)
+        return replace(self, length=length, end=np.where(late, slots, np.minimum(self.end, slots)))
 
 
 class FleetChoice(NamedTuple):

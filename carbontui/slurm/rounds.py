@@ -108,11 +108,8 @@ def played(
     made = fleet.problem(
         jobs, about, intensity, cap_w, terms.assumed, start_s=start_s, slot_s=slot_s, due=due, throttled=throttled
     )
-    plan = placing.planned(made.problem)
     by_priority = np.argsort([-job.priority for job in made.jobs], kind="stable")
-    constant = placing.best_constant(made.problem, plan.prices, by_priority, plan)
-    if constant is not None and constant.plan.total_g < plan.total_g:
-        plan = constant.plan
+    plan, constant = placing.decided(made.problem, by_priority)
     moves = fleet.moves(made, plan)
     least_w = least_cap_w(made) if fleet.undone(made, plan) else None
     unmoved = [] if dry_run else queue.move(moves)

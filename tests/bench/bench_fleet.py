@@ -185,7 +185,7 @@ def bench_trace(path: Path, slot_h: float, gpus: int, ahead: int) -> dict[str, o
 
 
 def write(name: str, found: object) -> None:
-    made = {"machine": "2 shared vCPU, Linux", "date": "2026-11-22", "found": found}
+    made = {"machine": "2 shared vCPU, Linux", "date": "2026-11-26", "found": found}
     (HERE / "results" / name).write_text(json.dumps(made, indent=1) + "\n")
     print(json.dumps(made, indent=1))
 

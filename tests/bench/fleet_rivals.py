@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from carbontui.slurm.placing import planned
+from carbontui.slurm.placing import decided
 from carbontui.slurm.problem import NEVER, FleetJobs, FleetProblem, FleetSite
 
 FULL = 0
@@ -138,11 +138,12 @@ def fleet(trace: Trace, site: Site, forecast: Forecast, *, ahead: int, every: in
                 trace.watts[waits],
                 trace.length[waits],
                 np.zeros(len(waits), dtype=np.int64),
-                np.minimum(trace.end[waits] - now, n),
+                trace.end[waits] - now,
                 20 * trace.watts[waits, FULL] * trace.length[waits, FULL] * weight.mean(),
                 np.full(len(waits), n, dtype=np.int64),
-            )
-            plan = planned(FleetProblem(FleetSite(weight, site.watts[now : now + n], site.gpus[now : now + n]), jobs))
+            ).within(n)
+            left = FleetSite(weight, site.watts[now : now + n], site.gpus[now : now + n])
+            plan, _ = decided(FleetProblem(left, jobs), np.argsort(trace.arrival[waits], kind="stable"))
             intended = {
                 int(job): (now + int(at) if at != NEVER else NEVER, int(lv))
                 for job, at, lv in zip(waits, plan.start, plan.level, strict=True)

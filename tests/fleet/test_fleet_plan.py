@@ -137,3 +137,15 @@ def test_a_few_jobs_are_planned_within_one_per_cent_of_the_optimum(seed):
     """Where the bound is far away since whole jobs do not fill the slots, the plan itself must not be."""
     p = problem(seed, jobs=8, slots=16, room=0.9)
     assert planned(p).total_g <= optimum(p) * 1.01
+
+
+def test_a_job_longer_than_the_plan_keeps_its_deadline_and_its_thrift():
+    lengths = np.array([[12.0, 15.0, 22.0], [12.0, 15.0, 22.0], [8.0, 9.0, 16.0], [30.0, 33.0, np.inf]])
+    watts = np.array([[650.0, 448.0, 349.0]] * 3 + [[650.0, 448.0, 0.0]])
+    end = np.array([20.0, 40.0, 40.0, 25.0])
+    none, jobs = np.zeros(4, dtype=np.int64), np.ones(4)
+    open_ = np.isfinite(FleetJobs(jobs, watts, lengths, none, end, jobs, none + 10).within(10).length).tolist()
+    assert open_[0] == [False, True, False]  # the slowest would end after the deadline
+    assert open_[1] == [False, True, False]  # 349 W for 22 slots is more than 448 W for 15
+    assert open_[2] == [True, True, False]
+    assert open_[3] == [False, True, False]  # late at any level: as thriftily as it can
