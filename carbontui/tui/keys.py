@@ -14,7 +14,7 @@ from carbontui.text import situation
 from carbontui.tui.picture import Picture
 from carbontui.tui.target import Target
 
-DANGEROUS = frozenset({"send", "timed", "cap", "commit", "type_budget", "stop", "guess"})
+DANGEROUS = frozenset({"send", "timed", "cap", "commit", "type_budget", "stop", "guess", "move"})
 
 FILTER = Binding("slash", "filter", "filter", id="filter", key_display="/", tooltip="Show only what contains a word")
 BINDINGS: list[BindingType] = [
@@ -54,6 +54,7 @@ BINDINGS: list[BindingType] = [
         tooltip="Boards, and what can be measured and done here",
     ),
     Binding("G", "grid", "grid", id="grid", show=False, tooltip="The grid: sources, history, price, forecast accuracy"),
+    Binding("M", "move", "move", id="move", show=False, tooltip="Move it to the machine named below (asks first)"),
     Binding("S", "stop", "stop", id="stop", tooltip="Stop the training (asks first)"),
     Binding("z", "zoom", "zoom", id="zoom", show=False, tooltip="The work alone, or the whole time to the deadline"),
     Binding("y", "receipt('text')", "copy receipt", id="receipt", tooltip="Copy the receipt of a finished job"),

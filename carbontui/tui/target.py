@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from carbontui import protocol
 
 Form = Literal["text", "markdown", "svg"]
+
+
+class BetterHost(NamedTuple):
+    """Another machine of the user's, and what the rest of the work would be there, in words."""
+
+    host: str
+    words: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +39,10 @@ class Target:
     """Of a finished job; may block. Raises RuntimeError with a line to show."""
     ending: Callable[[], tuple[tuple[str, str], ...]] | None = None
     """(label, text) to add to the summary of a finished job; may block."""
+    elsewhere: Callable[[], BetterHost | None] | None = None
+    """Of a live job: the machine on which the rest of it would emit clearly less, if there is one; may block."""
+    move: Callable[[str], tuple[bool, str]] | None = None
+    """Moves it to a machine: whether it trains there, and a line; may block."""
     last_look: Path | None = None
     """Where the screen records the job's state when it was last shown."""
 

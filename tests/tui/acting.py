@@ -7,6 +7,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from fake import FakeSupervisor, past_levels
@@ -34,8 +35,10 @@ def app_on(
     theme: str = "carbon-dark",
     table: Callable[[], Screen[str | None]] | None = None,
     monotonic: Callable[[], float] = lambda: 0.0,
+    **of_target: object,
 ) -> CarbonApp:
-    app = CarbonApp(lambda: Dashboard(target(socket), readonly=readonly, table=table, monotonic=monotonic), ascii=ascii)
+    job = replace(target(socket), **of_target)  # type: ignore[arg-type]
+    app = CarbonApp(lambda: Dashboard(job, readonly=readonly, table=table, monotonic=monotonic), ascii=ascii)
     app.theme = theme
     return app
 

@@ -28,6 +28,7 @@ from carbontui.tui.feed import Connection, JobFeed, LogPiece, News
 from carbontui.tui.picture import Choice, Picture, offline
 from carbontui.tui.screens import layout
 from carbontui.tui.screens.first_paint import Arrived, PaintsOnce
+from carbontui.tui.screens.offers import OffersMove
 from carbontui.tui.screens.overruling import Overruling, PendingOverride
 from carbontui.tui.screens.pages import OpensPages
 from carbontui.tui.screens.past import LearnsPast
@@ -50,7 +51,7 @@ PRINTED_ROWS = 20
 AWAY_SHOWN_S = 60.0
 
 
-class Dashboard(PaintsOnce, OpensPages, LearnsPast, Overruling):
+class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
     """Draws the newest picture; sends what a key asks for; owns nothing."""
 
     AUTO_FOCUS = None
@@ -186,6 +187,8 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, Overruling):
         before, self.picture = self.picture, picture
         if before is None or before.frontier is not picture.frontier or before.plan is not picture.plan:
             self.budget.replanned(picture)
+        if before is None and not self.readonly:
+            self.begin_offers()
         self._tell_overruled(picture)
         self._tell_elsewhere(before, picture)
         if not self._covered:
@@ -376,6 +379,8 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, Overruling):
             return self.choice is not None or self.from_table
         if action == "commit":
             return self.choice is not None
+        if action == "move":
+            return self.better is not None
         if action == "table":
             return self.from_table or self._table is not None
         if action == "receipt":

@@ -15,7 +15,9 @@ from carbontui.tui.widgets.cells import CellRow, Cells, spread, width_of
 
 class StatusLine(Cells):
     """`answer(text, ok, until_s)` occupies the row until then or `clear()`; `show(notices, event)` fills it
-    otherwise."""
+    otherwise, with `offer` in place of the event."""
+
+    offer = ""
 
     notices: tuple[str, ...] = ()
     event = ""
@@ -41,11 +43,12 @@ class StatusLine(Cells):
     def draw(self, width: int, height: int) -> list[CellRow]:
         if self.message is not None:
             return [[(" " + self.message[0], self.message[1])]]
-        last: CellRow = [(f"{self.event} ", "dim")] if self.event else []
+        told, ink = (self.offer, "running") if self.offer else (self.event, "dim")
+        last: CellRow = [(f"{told} ", ink)] if told else []
         if not self.notices:
-            return [[(f" {self.event}", "dim")] if self.event else []]
+            return [[(f" {told}", ink)] if told else []]
         more = f" ({len(self.notices) - 1} more: i)" if len(self.notices) > 1 else ""
-        room = width - len(more) - 5
+        room = width - len(more) - 5 - (len(told) + 1 if self.offer else 0)
         first = self.notices[0]
         if len(first) > room:
             first = first[: max(0, room - 1)] + glyphs.ELLIPSIS

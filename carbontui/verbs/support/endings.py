@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import subprocess
+import sys
 from dataclasses import replace
 
-from carbontui import __version__
+from carbontui import __version__, config, units
 from carbontui.job import store
-from carbontui.tui.target import Form, Target
+from carbontui.text import account as words
+from carbontui.tui.target import BetterHost, Form, Target
+from carbontui.verbs.support.command import Failure
 
 
 def target_of(job: store.Job) -> Target:
@@ -29,7 +35,54 @@ def target_of(job: store.Job) -> Target:
         except story.NoStory:
             return ()
 
-    return replace(without_reports(job), receipt=receipt, ending=ending)
+    told = replace(without_reports(job), receipt=receipt, ending=ending)
+    hosts = None
+    with contextlib.suppress(config.ConfigError):
+        hosts = config.load().settings.hosts
+    if not hosts or told.over or job.foreign:
+        return told
+    names = [name.strip() for name in hosts.split(",") if name.strip()]
+    return replace(told, elsewhere=lambda: _elsewhere(job, names), move=lambda host: by_verb(job, host))
+
+
+WORTH_MOVING = 0.05
+"""A smaller saving is not offered."""
+
+
+def _elsewhere(job: store.Job, names: list[str]) -> BetterHost | None:
+    """The machine on which the rest of it would emit least; None where nothing is known, or gained."""
+    from carbontui.account.hosts import better
+    from carbontui.reports import elsewhere, story
+    from carbontui.verbs.support import hosts, talk
+
+    try:
+        run = story.build(job, status=talk.live_status(job), version=__version__)
+        rest = hosts.rest_of(run, elsewhere.work_of(run, config.load().settings, given=False))
+    except (story.NoStory, elsewhere.NothingToCompare, Failure, ValueError):
+        return None
+    there = os.environ.get("CARBONTUI_THERE", "carbontui")
+    here, *_ = rows = hosts.compared(rest, names, there, at_once=True)[0]
+    best = better(rows, WORTH_MOVING)
+    if best is None:
+        return None
+    saves = 1.0 - (best.row.gco2_g or 0.0) / (here.row.gco2_g or 1.0)
+    return BetterHost(best.row.name, words.better_host(best.row.name, best.zone, saves, best.done_s - here.done_s))
+
+
+def by_verb(job: store.Job, host: str) -> tuple[bool, str]:
+    """By the verb, in a session of its own: leaving the screen does not end it."""
+    log = job.dir / "move.log"
+    try:
+        with log.open("wb") as out:
+            done = subprocess.run(
+                [sys.executable, "-m", "carbontui.cli", "move", job.id, host, "--yes"],
+                stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, check=False,
+            )  # fmt: skip
+        told = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    except OSError as error:
+        return False, f"not moved: {error}"
+    last = told[-1].removeprefix("carbontui: ") if told else f"move ended with {done.returncode}"
+    return done.returncode == 0, units.printable(last)
 
 
 def without_reports(job: store.Job) -> Target:

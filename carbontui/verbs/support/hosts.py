@@ -43,11 +43,14 @@ def rest_of(run: RunStory, work: Work) -> WorkLeft:
     return WorkLeft(run, work, left_s, units.from_iso(status.measured_at))
 
 
-def compared(rest: WorkLeft, names: Sequence[str], there: str) -> tuple[list[Stretched], list[str]]:
-    """The row of staying, then one per machine that answered, least grams first; and why others did not."""
+def compared(
+    rest: WorkLeft, names: Sequence[str], there: str, *, at_once: bool = False
+) -> tuple[list[Stretched], list[str]]:
+    """The row of staying, then one per machine that answered, least grams first; and why others did not. `at_once`:
+    moved now, not for the best hours by the deadline."""
     move, known, silent = cost(rest), [], []
     budget = rest.run.status.budget
-    deadline_s = None if budget is None or budget.deadline is None else units.from_iso(budget.deadline)
+    deadline_s = None if at_once or budget is None or budget.deadline is None else units.from_iso(budget.deadline)
 
     def asked(name: str) -> HostFacts | str:
         try:
