@@ -93,6 +93,8 @@ SOURCES: Table = {
     "source_avoided": _avoided,
     "source_guess": lambda *, guess, agreed, now_s: f"guessed from {guess}{', accepted by a user' if agreed else ''}",
     "source_plan": "the plan in force",
+    "source_places": "as booked at each machine, by its own grid; the last one is this",
+    "source_moves": "metered until the unload and from the arrival; the idle watts of the machine left in between",
     "source_at_end": _at_end,
     "source_estimate": "{timings} timings of {steps} steps at full speed; "
     "95 % interval while the machine is as busy as it was",

@@ -23,6 +23,7 @@ from carbontui.job.supervisor.core.state.decision import Decision, Desired
 from carbontui.job.supervisor.core.state.measured import Mean, Measured
 from carbontui.job.supervisor.core.state.override import Overrides
 from carbontui.job.supervisor.core.state.progress import Progress
+from carbontui.job.supervisor.core.view.provenance import sources
 from carbontui.job.supervisor.core.view.status import status as status_of
 from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.job.supervisor.record.handover import Handover, basis, elsewhere
@@ -220,6 +221,8 @@ def test_a_report_adds_up_over_the_machines_and_each_lever_by_its_own_grid(tmp_p
     assert run.chart.emitted_g[-1] == pytest.approx(found.gco2_g, rel=1e-6)
     assert run.chart.run_now_g[-1] == pytest.approx(found.run_now_g, rel=1e-6)
     numbers = forms.numbers(run)
+    known = sources(replace(there.job, totals=found), seen, told)
+    assert known["places"].how == known["gco2_g"].how and known["moves_cost"].how == "estimated"
     assert sum(place["gco2_g"] for place in numbers["places"]) == pytest.approx(numbers["gco2_g"], abs=2e-6)
     assert numbers["moves_cost"]["bytes"] == 2000
     page = forms.markdown(run)

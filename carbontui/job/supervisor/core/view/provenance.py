@@ -51,6 +51,9 @@ def sources(state: JobState, inputs: Inputs, status: protocol.Status) -> dict[st
     realised = worst(found["energy_wall_kwh"].how, "estimated" if grid == "default" else "measured")
     found["gco2_g"] = Source(realised, source)
     modelled = any(reading.power_kind == "model" for reading in inputs.devices)
+    if status.places:
+        found["places"] = Source(realised, statement("source_places"))
+        found["moves_cost"] = Source(worst(realised, "estimated"), statement("source_moves"))
     watts = "assumed" if machine.full_wall_w(state, inputs) is None else "given" if modelled else "measured"
     yours = state.spec.grid is None and state.spec.intensity_g_per_kwh is not None
     signal = "yours" if yours else "typical" if grid == "default" else "realised"
