@@ -60,6 +60,7 @@ MORE = {
         "guess": "Show a job's guessed total, and accept it for planning.",
         "rehearse": "Unload and resume the running job once, to check that it works.",
         "restart": "Resume a job whose keeper or processes are gone.",
+        "move": "Have a running job go on on another machine, over ssh.",
         "calibrate": "Measure speed against watts on the running job.",
     },
     "Grid and plans": {
@@ -82,6 +83,8 @@ MORE = {
 """What `--help --all` shows besides."""
 ALIASES = ("auto", "allow", "receipt", "explain", "history")
 """Older names: of resume, forbid --clear, and forms of report."""
+BETWEEN = ("receive",)
+"""What our own processes say to each other."""
 TOGETHER = {
     "look": ("ls", "status", "plan", "log", "line", "rm"),
     "overrule": (*DAY["Overrule"], "auto", "forbid", "allow", "guess"),
@@ -93,7 +96,7 @@ TOGETHER = {
 }
 """Modules of carbontui.verbs with several verbs; every other verb has the module of its name. Each is a click command
 of the verb's name there."""
-VERBS = {verb: verb for verbs in (*DAY.values(), *MORE.values(), ALIASES) for verb in verbs}
+VERBS = {verb: verb for verbs in (*DAY.values(), *MORE.values(), ALIASES, BETWEEN) for verb in verbs}
 VERBS |= {verb: module for module, verbs in TOGETHER.items() for verb in verbs}
 
 
@@ -128,7 +131,7 @@ class Verbs(click.Group):
         """Verbs by name, without importing any."""
         if incomplete.startswith("-"):
             return super().shell_complete(ctx, incomplete)
-        verbs = sorted(set(VERBS) - set(ALIASES))
+        verbs = sorted(set(VERBS).difference(ALIASES, BETWEEN))
         return [CompletionItem(verb) for verb in verbs if verb.startswith(incomplete)]
 
     def resolve_command(

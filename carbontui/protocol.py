@@ -70,6 +70,7 @@ ReasonCode = Literal[
     "site",  # the machine's power budget leaves less than was decided, or nothing
     "event",  # a grid event leaves less than was decided, or nothing
     "vanished",  # the child is gone and its exit status is unknown
+    "moved",  # it is on its way to another machine, or there
 ]
 HeldBy = Literal["plan", "person", "site", "allowance", "forbidden", "calibration", "try", "end"]
 """Whose decision holds: the plan (also where nobody decided otherwise), a person's override or stop, the site budget, a

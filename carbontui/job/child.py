@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from carbontui import protocol
@@ -46,6 +46,12 @@ class Child:
     """That allowance did not wait for a checkpoint."""
     freeze_why: str = ""
     """Why the keeper did not freeze it although asked to."""
+    moving: str = ""
+    """The machine it is being moved to; '' if to none."""
+    moved: str = ""
+    """The machine that had it when it ended; '' if this one."""
+    lease_left_s: float | None = None
+    """How long its last place leaves it to this one; None: for good."""
 
     @property
     def over(self) -> bool:
@@ -84,6 +90,7 @@ def exited(record: Mapping[str, Any]) -> Child:
         budget=str(record.get("budget") or ""),
         ended_by=str(record.get("ended_by") or ""),
         interrupted=bool(record.get("interrupted")),
+        moved=str(record.get("moved") or ""),
     )
 
 
@@ -106,6 +113,11 @@ def ending(child: Child, ends_s: float | None = None) -> Ending:
         return Ending("lost", lost(child.was))
     if child.unloaded:
         return Ending("unloaded", Why("exited", statement("unloaded_for_scheduler")))
+    if child.moved:
+        known = child.code is not None or child.signal is not None
+        there = ending(replace(child, moved="")) if known else None
+        said = statement("moved_away", host=child.moved, end=() if there is None else (there.why.said,))
+        return Ending("stopped" if there is None else there.state, Why("moved", said))
     if child.budget:
         if child.interrupted:
             return Ending("stopped", Why("budget_stop", statement("interrupted_by_budget", budget=child.budget)))

@@ -19,7 +19,7 @@ from typing import Any
 from carbontui import paths
 from carbontui.client import inject
 from carbontui.grid import settings
-from carbontui.job import descriptors, spool, store
+from carbontui.job import descriptors, places, spool, store
 from carbontui.job import spec as opts
 from carbontui.system import isolation, life, proc
 
@@ -225,8 +225,9 @@ def keeper_spec(options: opts.Options, environment: Mapping[str, str]) -> dict[s
 
 def run_keeper(spec: Mapping[str, Any], descriptors: tuple[int, ...] = ()) -> int:
     """Start a keeper with its spec, detached; returns its pid once the job answers. Raises LaunchError."""
-    keeper = spawn_keeper(spec, descriptors)
-    _await_socket(Path(spec["socket"]), Path(spec["job_dir"]), keeper)
+    keeper, directory = spawn_keeper(spec, descriptors), Path(spec["job_dir"])
+    # where the job has moved on there is no supervisor
+    _await_socket(Path(spec["socket" if places.read(directory).holder else "door"]), directory, keeper)
     return keeper.pid
 
 

@@ -17,10 +17,18 @@ from typing import Any, NamedTuple
 from carbontui.system import proc
 
 NAME = "places.json"
-LEASE_S = 600.0
+
+
+def _lease_s(text: str) -> float:
+    return max(2.0, float(text)) if text.isdecimal() else 600.0
+
+
+LEASE_S = _lease_s(os.environ.get("CARBONTUI_LEASE_S", ""))
 """How long a machine that is not heard keeps the job: a reboot or a lost line shorter than this costs nothing."""
-MARGIN_S = 60.0
-"""The watcher takes it back this much after the holder has ended it: clocks that run apart, a process slow to die."""
+MARGIN_S = LEASE_S / 10
+"""The watcher takes it back this much after the holder has ended it: clocks that run apart, a process slow to die. The
+holder unloads this much before that, and the time that a checkpoint takes."""
+RENEW_S = LEASE_S / 20
 
 
 class Stay(NamedTuple):
@@ -108,11 +116,13 @@ def read(directory: str | Path) -> Places:
 
 
 def parsed(record: dict[str, Any]) -> Places:
-    """Of its JSON; fields of newer versions are ignored. Raises TypeError, ValueError or KeyError for another value."""
+    """Of its JSON; fields of newer versions are ignored. Raises AttributeError, TypeError, ValueError or KeyError for
+    another value."""
     known = {name: record[name] for name in Places._fields if name in record}
     stays = tuple(Stay(**{name: one[name] for name in Stay._fields if name in one}) for one in known.get("places", ()))
     result = Places(**{**known, "places": stays, "call": tuple(map(str, known.get("call", ())))})
-    if type(result.token) is not int or type(result.holder) is not bool or type(result.leased) is not bool:
+    kinds = [type(record[name]) for name in ("token", "holder", "leased")]
+    if kinds != [int, bool, bool]:
         raise TypeError("not a place")
     return result._replace(ends=float(result.ends))
 

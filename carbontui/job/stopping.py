@@ -8,14 +8,16 @@ import signal
 import socket
 import time
 from collections.abc import Iterator
+from typing import Any
 
 from carbontui.job import store
 from carbontui.job.keeper import files
-from carbontui.job.keeper.messages import RelayedSignal, Stop, encode
+from carbontui.job.keeper.messages import ChildFacts, OfPlaces, RelayedSignal, Stop, decode_child, encode
 from carbontui.job.keeper.stop_order import StopOrder
 from carbontui.system import proc
 
 ANSWER_S = 3.0
+MOST_B = 65536
 KEEPER_S = 8.0
 """A keeper rebinds a socket removed by a cleaner sooner than this."""
 
@@ -36,16 +38,27 @@ def by_keeper(job: store.Job, *, now: bool) -> bool:
     return False
 
 
-def tell_keeper(job: store.Job, order: Stop | RelayedSignal) -> bool:
+def tell_keeper(job: store.Job, order: Stop | RelayedSignal | OfPlaces) -> bool:
     """Whether the keeper has taken an order."""
+    return _said(job, encode(order)) is not None
+
+
+def facts(job: store.Job, order: OfPlaces | None = None) -> ChildFacts | None:
+    """The command's state as its keeper has it, after this order; None where it does not answer."""
+    said = _said(job, b"\n" if order is None else encode(order))
+    return None if said is None else decode_child(said)
+
+
+def _said(job: store.Job, line: bytes) -> bytes | None:
+    """What the keeper answers to a line; None without an answer."""
     if job.stop_socket is None:
-        return False
-    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
-        line.settimeout(ANSWER_S)
-        line.connect(os.fspath(job.stop_socket))
-        line.sendall(encode(order))
-        return bool(line.recv(1))
-    return False
+        return None
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as keeper:
+        keeper.settimeout(ANSWER_S)
+        keeper.connect(os.fspath(job.stop_socket))
+        keeper.sendall(line)
+        return keeper.recv(MOST_B) or None
+    return None
 
 
 def stopped(group: int, *, now: bool) -> Iterator[None]:
@@ -67,7 +80,11 @@ def by_ourselves(job: store.Job, *, now: bool) -> bool:
     if proc.group_alive(group):
         return False
     if not job.kept and job.exit is None:
-        record = {"code": None, "signal": None, "at": time.time(), "stopped": True, "unloaded": False}
-        with contextlib.suppress(OSError):
-            files.write_exit(os.fspath(job.dir), record)
+        close(job, files.exit_record(None, None, stopped=True))
     return True
+
+
+def close(job: store.Job, record: dict[str, Any]) -> None:
+    """Write how a job without a keeper has ended."""
+    with contextlib.suppress(OSError):
+        files.write_exit(os.fspath(job.dir), record)

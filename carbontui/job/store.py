@@ -172,6 +172,10 @@ class Job:
         if known == "dead":
             reason = _reason(children.lost(saved.state, self.restart_command))
             return {"state": "lost", "reason": reason, "situation": situation.over(None), "next": None, "exit": None}
+        if host := places.read(self.dir).moved_to:
+            reason = _reason(protocol.Why("moved", protocol.statement("moved_to", host=host)))
+            there = {"moved_to": protocol.MovedTo(host), "situation": situation.over(None)}
+            return {"state": "unloaded", "reason": reason, "next": None, "power_w": None, **there}
         keeper, child = self.alive("keeper"), self.alive("child")
         if keeper and child and proc.stopped(keeper) and proc.stopped(child):
             said = protocol.statement("suspended") if self.scheduler else protocol.statement("suspended_here")

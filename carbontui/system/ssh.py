@@ -155,11 +155,25 @@ class SshHost:
         said = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
         return [self._ssh, "-T", *said, "--", self.name, there]
 
-    def _run(self, words: list[str], *, ask: bool) -> str:
+    def answer(self, words: list[str], asked: bytes, within_s: float = ANSWER_S, *, ask: bool = False) -> str:
+        """What carbontui there answers to `asked` on its standard input. Raises SshError."""
+        return self._run(words, ask=ask, asked=asked, within_s=within_s)
+
+    def by_itself(self, words: list[str]) -> list[str]:
+        """The command that runs carbontui there without this process: no password can be asked for."""
+        there = " ".join((self._there, *map(shlex.quote, words)))
+        return [*begins_there(self.name, shutil.which(self._ssh) or self._ssh), there]
+
+    @property
+    def rsh(self) -> str:
+        """The remote shell of an rsync to this machine, over the shared connection."""
+        return shlex.join(self._command([], ask=False)[:-2])
+
+    def _run(self, words: list[str], *, ask: bool, asked: bytes = b"", within_s: float = ANSWER_S) -> str:
         try:
             # no timeout while a user may be typing a password
             done = bounded_command.answer(
-                self._command(words, ask=ask), within_s=None if ask else ANSWER_S, most_b=ANSWER_B
+                self._command(words, ask=ask), within_s=None if ask else within_s, most_b=ANSWER_B, stdin=asked
             )
         except FileNotFoundError:
             raise SshError(f"{self._ssh} is not installed here") from None

@@ -43,6 +43,9 @@ REASONS: Table = {
     "plan_full": "at full speed by the plan{until_s:until}",
     "time_limit": "unloaded before its time limit ends it at {ends_s:clock}",
     "machine_ends": "unloaded before this machine ends at {ends_s:clock}, by its cloud's notice",
+    "moving": "being moved to {host}",
+    "lease_unheard": "unloaded here: the machine it came from is not heard, and may take it back",
+    "moved_to": "moved to {host}, where it goes on",
     # what a plan may not do, and why
     "cannot_hold": "at full speed: {why}",
     "ranks": "its ranks do not reach a common step, so no pause can hold; p tries again",
@@ -86,6 +89,7 @@ REASONS: Table = {
     "time_limit_over": "ended by its scheduler: its time limit was over at {ends_s:clock}",
     "stopped_by_slurm": "ended by Slurm before it could go on: scancel, its time limit, or a preemption",
     "stopped_by_signal": "ended by a signal from {by} before it could go on",
+    "moved_away": "moved to {host}{end:also}",
     "suspended": "SUSPENDED by Slurm: its processes are stopped, and it goes on with `scontrol resume`",
     "suspended_here": "suspended: its processes are stopped by a signal, and it goes on with SIGCONT",
     "signalled": "the command was ended by signal {signal}",

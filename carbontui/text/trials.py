@@ -31,7 +31,7 @@ def _unload_works(
     told = "" if step_stated else ", by the step count passed to it"
     known = loss_before is not None and loss_after is not None
     loss = f"; loss {loss_before:.4g} before, {loss_after:.4g} after" if known else ""
-    size = "" if saved_b is None else f", {_bytes(saved_b)}"
+    size = "" if saved_b is None else f", {figures.size(saved_b)}"
     save = "" if save_s is None else f" (checkpoint {save_s:.0f} s{size}; restart {restart_s:.0f} s)"
     away_s = restart_s + (save_s or 0.0)
     data = {
@@ -40,14 +40,6 @@ def _unload_works(
         None: "its data is the script's own matter",
     }[data_order]
     return f"it works: left at step {step:,} and resumed there{told}; {data}{loss}; {away_s:.0f} s without a step{save}"
-
-
-def _bytes(count: float) -> str:
-    for unit in ("B", "kB", "MB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} GB"
 
 
 def _tried(

@@ -161,6 +161,7 @@ def allow(hours: str | None, job: str | None) -> None:
 def stop(job: str | None, now: bool, yes: bool) -> None:
     """End the training: INT, TERM after 30 s, KILL after 30 s more."""
     found = talk.find(job)
+    talk.at_home(found)
     known = found.life.state
     if known == "dead":
         raise Failure(f"job {found.id} is over ({found.status().state})", 3)

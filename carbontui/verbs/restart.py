@@ -6,7 +6,7 @@ import shutil
 
 import click
 
-from carbontui.job import launch, restart_unit, store
+from carbontui.job import launch, receiving, restart_unit, store
 from carbontui.job import restart as restarting
 from carbontui.system import proc, systemd
 from carbontui.text import situation
@@ -41,8 +41,11 @@ def restart(job: str | None, every: bool, here: bool) -> None:
 
 
 def _restart(job: store.Job, *, machine_gone: bool = False) -> None:
-    with refused("", launch.LaunchError, code=3 if job.exit is not None else 1):
-        restarting.restart(job, machine_gone=machine_gone)
+    with refused("", (launch.LaunchError, receiving.NotTaken), code=3 if job.exit is not None else 1):
+        if machine_gone and not job.foreign and job.exit is None:
+            receiving.claim(job)
+        if not (machine_gone and job.kept):
+            restarting.restart(job, machine_gone=machine_gone)
     fresh = talk.live_status(talk.find(job.id))
     click.echo(f"job {job.id} {situation.stated(fresh)}")
 

@@ -27,7 +27,7 @@ import sys
 from carbontui.job.keeper import __main__ as entry
 from carbontui.job.keeper import process as keeper
 from carbontui.job.keeper import supervisor_handle as watch
-keeper.FIRST_HOLD_S, keeper.ALONE_S, watch.BACKOFF_MAX_S = 1000.0, float(sys.argv[2]), 0.3
+keeper.FIRST_HOLD_S, keeper.resuming.ALONE_S, watch.BACKOFF_MAX_S = 1000.0, float(sys.argv[2]), 0.3
 entry.main()
 """
 
@@ -93,7 +93,8 @@ def bare(tmp_path):
 
 def test_a_stop_while_unloaded_is_a_stop_and_nothing_is_to_be_started_again(tmp_path):
     one = bare(tmp_path)
-    one.unloaded, one.hold_until = True, time.time() + 3600
+    one.unloaded = True
+    one.wait.begin(time.time() + 3600)
     one.stop(now=False)
     record = json.loads((tmp_path / "exit.json").read_text())
     assert record["stopped"] and not record["unloaded"]

@@ -48,6 +48,11 @@ def reserve_exit(directory: str) -> None:
         os.fsync(room.fileno())
 
 
+def exit_record(code: int | None, number: int | None, *, stopped: bool, unloaded: bool = False) -> dict[str, Any]:
+    """exit.json of a command that has ended now: its exit code, or the signal that ended it."""
+    return {"code": code, "signal": number, "at": time.time(), "stopped": stopped, "unloaded": unloaded}
+
+
 def write_exit(directory: str, record: dict[str, Any]) -> None:
     """Write into the reserved file (JSON allows the trailing spaces), then rename it; the machine's other jobs
     know at once, however slow the disk. Raises OSError."""

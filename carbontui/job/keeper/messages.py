@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 CommandState = Literal["waiting", "running", "unloaded", "exited"]
@@ -93,13 +93,56 @@ class RelayedSignal(NamedTuple):
     t: str = "signal"
 
 
+class MoveTo(NamedTuple):
+    """For `lease_s` from now the job is being moved to another machine, `to`, where `call` reaches it (`agent`: its
+    SSH_AUTH_SOCK); '' gives that up. `unload`: the child stays unloaded and its supervisor away; `release`: the place
+    before is to let it go, and not to take it back."""
+
+    to: str = ""
+    call: Sequence[str] = ()
+    agent: str = ""
+    unload: bool = False
+    release: bool = False
+    lease_s: float = 15.0
+    t: str = "move"
+
+
+class HandOver(NamedTuple):
+    """The job is that machine's now; `leased`: for as long as this keeper renews it. It was here, in this grid zone,
+    from `since` to `until` (epoch seconds)."""
+
+    zone: str = ""
+    since: float = 0.0
+    until: float = 0.0
+    step: int = 0
+    leased: bool = True
+    t: str = "hand_over"
+
+
+class Renewed(NamedTuple):
+    """The right to train here lasts until `ends` (the clock of boots; None: for good)."""
+
+    token: int
+    ends: float | None = None
+    t: str = "renewed"
+
+
+class Left(NamedTuple):
+    """The job has another place: the keeper ends it here, or makes room for its return."""
+
+    t: str = "left"
+
+
 class AccountsClosed(NamedTuple):
     """The accounts are closed: the keeper may exit."""
 
     t: str = "done"
 
 
-Order = Beat | Hold | Freeze | Thaw | Stop | Leave | Last | Retry | FallBack | EndStart | RelayedSignal | AccountsClosed
+OfPlaces = MoveTo | HandOver | Renewed | Left
+Order = (
+    Beat | Hold | Freeze | Thaw | Stop | Leave | Last | Retry | FallBack | EndStart | RelayedSignal | AccountsClosed
+) | OfPlaces
 
 _KINDS: dict[str, type[Order]] = {kind._field_defaults["t"]: kind for kind in get_args(Order)}
 
@@ -133,6 +176,18 @@ class ChildFacts(NamedTuple):
     """How the last resume restarted that way failed."""
     trying: bool = False
     """The running process is a try: the real start is still to come."""
+    moving: str = ""
+    """The machine it is unloaded for, to move there; '' if for none."""
+    release: bool = False
+    """The place before is asked to let it go."""
+    ready: bool = False
+    """For that it is unloaded, and its supervisor has left."""
+    reached: str = ""
+    """Whether this keeper has reached that machine: `yes`, or why not; '' before it has tried."""
+    moved_to: str = ""
+    """The machine that has the job; '' while it is here."""
+    lease_ends: float | None = None
+    """When the right to train here ends (the clock of boots); None: it does not."""
     t: str = "child"
 
 
@@ -145,6 +200,18 @@ _VALID: dict[type[Order], dict[str, Callable[[Any], bool]]] = {
     Retry: {"on": lambda value: isinstance(value, bool)},
     FallBack: {"on": lambda value: isinstance(value, bool)},
     RelayedSignal: {name: lambda value: type(value) is int for name in ("number", "pid")},
+    MoveTo: {
+        "call": lambda value: isinstance(value, list) and all(isinstance(word, str) for word in value),
+        "lease_s": lambda value: _finite(value) and value >= 0,
+        **dict.fromkeys(("to", "agent"), lambda value: isinstance(value, str)),
+        **dict.fromkeys(("unload", "release"), lambda value: isinstance(value, bool)),
+    },
+    HandOver: {
+        **dict.fromkeys(("since", "until", "step"), lambda value: _finite(value)),
+        "leased": lambda value: isinstance(value, bool),
+        "zone": lambda value: isinstance(value, str),
+    },
+    Renewed: {"token": lambda value: type(value) is int, "ends": lambda value: value is None or _finite(value)},
 }
 
 

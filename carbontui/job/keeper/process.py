@@ -16,12 +16,12 @@ import time
 from functools import partial
 from typing import Any
 
-from carbontui.job.keeper import command, files, first_count, messages, orders, signals
+from carbontui.job.keeper import command, files, first_count, messages, moving, orders, signals
 from carbontui.job.keeper import resume as resuming
 from carbontui.job.keeper.adopted import UNKNOWN, Adopted, exit_status
 from carbontui.job.keeper.files import log
 from carbontui.job.keeper.job_file import JobFile
-from carbontui.job.keeper.own_sleep import RENEWED_S, TURNS, OwnSleep
+from carbontui.job.keeper.own_sleep import TURNS, OwnSleep
 from carbontui.job.keeper.sigstop import Freezer
 from carbontui.job.keeper.stop_order import StopOrder
 from carbontui.job.keeper.stop_socket import StopSocket
@@ -29,8 +29,6 @@ from carbontui.job.keeper.supervisor_handle import SupervisorHandle
 from carbontui.job.keeper.trial import ESTIMATE_OVER, TRY_MOST_S, TRY_OVER, Trial, over
 from carbontui.system import proc
 
-ALONE_S = 60.0
-"""A held child (not yet started, or unloaded) is started after this long without a message from a supervisor."""
 FIRST_HOLD_S = 60.0
 LAST_WORD_S = 15.0
 """How long the supervisor may take to close the accounts after the child's end."""
@@ -57,12 +55,11 @@ class Keeper:
         self.exit: dict[str, Any] | None = None
         again = spec.get("again") or {}  # left by the previous keeper: state and starts
         self.starts = int(again.get("starts") or 0)
-        self.unloaded = again.get("state") == "unloaded"
+        self.moving = moving.Moving(self.dir, self.selector, log, self.publish)
+        self.unloaded = again.get("state") == "unloaded" or (self.starts > 0 and not self.moving.may_start)
         self.trial = Trial(trying=bool(again.get("trying") if again else spec.get("try")))
         hold = bool(spec.get("hold")) and not self.trial.trying
-        self.hold_until = resuming.first_hold(self.marker, again.get("state"), FIRST_HOLD_S, hold=hold)
-        self.word_at = time.monotonic()
-        """When a supervisor last renewed the hold of a held child: the hold's lease."""
+        self.wait = resuming.StartHold(resuming.first_hold(self.marker, again.get("state"), FIRST_HOLD_S, hold=hold))
         self.started_mono = 0.0
         self.rest = resuming.Rest()
         self.supervisor = SupervisorHandle(
@@ -86,16 +83,6 @@ class Keeper:
         self.ordered = orders.size(self.dir)
         """Up to where orders.log has been looked through for a stop."""
 
-    @property
-    def hold_until(self) -> float | None:
-        """Wall time until which the command waits, None: not held. A duration: setting the clock changes none."""
-        return self._hold_until
-
-    @hold_until.setter
-    def hold_until(self, until: float | None) -> None:
-        self._hold_until = until
-        self._hold_mono = time.monotonic() + (0.0 if until is None else until - time.time())
-
     # --- the child ---
 
     def start_child(self) -> None:
@@ -106,9 +93,8 @@ class Keeper:
         again = not self.trial.anew and (self.unloaded or (self.started_mono == 0.0 and self.starts > 0))
         last = files.read_json(self.resumed) if again else {}
         resume = again and (self.unloaded or bool(last))
-        argv, environment = resuming.start_of(
-            self.spec, self.environment, self.marker, last if resume else None, trying=self.trial.trying
-        )
+        left, trying = last if resume else None, self.trial.trying
+        argv, environment = resuming.start_of(self.spec, self.environment, self.marker, left, trying=trying)
         if self.starts == 0:
             first_count.start(self.dir)
         try:
@@ -120,7 +106,7 @@ class Keeper:
         self.started_mono = time.monotonic()
         self.starts += 1
         self.unloaded = False
-        self.hold_until = None
+        self.wait.begin(None)
         self.trial.started(resumed=resume)
         log(f"child {self.child.pid} started{' again' if resume else ''}")
         self.publish()
@@ -156,6 +142,9 @@ class Keeper:
             self.leader_code = code
             return
         self.child = self.child_start = None
+        if not self.moving.may_run and not self.stopped_by_person:
+            self.wait_again(time.time(), moving.LEASE_OVER, unloaded=True)
+            return
         former = partial(resuming.earlier, self.marker, self.resumed), partial(resuming.forget, self.marker)
         if not self.stopped_by_person and (again := self.trial.begins_again(code, *former)):
             self.wait_again(None, again, unloaded=not self.trial.anew)
@@ -168,9 +157,10 @@ class Keeper:
         if marker is not None and (self.trial.kept or not self.spec.get("requeue")):
             self.unloaded = True
             patience_s = 0.0 if self.supervisor.over else FIRST_HOLD_S
-            self.hold_until, self.word_at = resuming.at(marker, patience_s), time.monotonic()
+            self.wait.begin(resuming.at(marker, patience_s))
             self.stopping.end()
-            rests = "" if self.trial.asked else self.rest.after(self.started_mono, time.monotonic())
+            asked = self.trial.asked or self.moving.unloads
+            rests = "" if asked else self.rest.after(self.started_mono, time.monotonic())
             self.trial.left()
             log(rests or "child unloaded")
             self.publish()
@@ -187,7 +177,7 @@ class Keeper:
         """Prepare to start the command again, as for the first time or after an unload; its output says why."""
         self.stopping.end()
         self.unloaded = unloaded
-        self.hold_until, self.word_at = until, time.monotonic()
+        self.wait.begin(until)
         log(why)
         command.say(self.spec, why)
         self.publish()
@@ -202,16 +192,11 @@ class Keeper:
     def finish(self, code: int | None, number: int | None) -> None:
         """The job's command has ended for good: write the exit status once, atomically."""
         self.child = None
-        some = {"budget": self.last_run, "interrupted": self.stopped_by_person and bool(self.last_run)}
-        some |= {"ended_by": self.ended_by, "signals": sorted(self.signals)}
-        self.exit = {
-            "code": code,
-            "signal": number,
-            "at": time.time(),
-            "stopped": self.stopped_by_person or bool(self.last_run),
-            "unloaded": self.unloaded,
-            **{name: value for name, value in some.items() if value},
-        }
+        some: dict[str, Any] = {"budget": self.last_run, "ended_by": self.ended_by, "signals": sorted(self.signals)}
+        some |= {"interrupted": self.stopped_by_person and bool(self.last_run)}
+        stopped = self.stopped_by_person or bool(self.last_run)
+        self.exit = files.exit_record(code, number, stopped=stopped, unloaded=self.unloaded)
+        self.exit |= {name: value for name, value in some.items() if value} | self.moving.end()
         self.stopping.end()
         self.ended_at = time.monotonic()
         log(f"child ended: {self.exit}")
@@ -226,7 +211,7 @@ class Keeper:
 
     def stop(self, now: bool, why: str = "") -> None:
         """INT, then TERM, then KILL, to the child's whole process group; a held child never starts."""
-        if self.exit:
+        if self.exit or not self.moving.places.holder:
             return
         self.stopped_by_person, self.last_run = True, why
         if self.child is None:
@@ -240,9 +225,8 @@ class Keeper:
     # --- orders of the supervisor ---
 
     def obey(self, order: messages.Order) -> None:
-        if isinstance(order, messages.Hold) and self.hold_until is not None and self.child is None and not self.exit:
-            self.hold_until = 0.0 if order.until is None else order.until
-            self.word_at = time.monotonic()
+        if isinstance(order, messages.Hold) and self.wait.until is not None and self.child is None and not self.exit:
+            self.wait.begin(0.0 if order.until is None else order.until)
         elif isinstance(order, messages.Freeze) and self.child is not None and not self.stopping.under_way:
             self.freezer.hold(self.child.pid, order.lease_s, time.monotonic())
         elif isinstance(order, messages.Thaw):
@@ -260,10 +244,17 @@ class Keeper:
             self.publish()
         elif isinstance(order, messages.EndStart):
             self.end_start()
+        elif isinstance(order, messages.OfPlaces):
+            self.moving.obey(order, ready=self.away and self.supervisor.process is None)
         elif isinstance(order, messages.RelayedSignal):
             self.relay.relayed(order.number, order.pid, time.monotonic())
         elif isinstance(order, messages.AccountsClosed):
             self.books_closed = True
+
+    @property
+    def away(self) -> bool:
+        """It is on another machine, or on its way there: nothing of ours writes to its files here."""
+        return not self.moving.places.holder or (self.moving.unloads and self.child is None and not self.exit)
 
     def facts(self) -> messages.ChildFacts:
         """The state of the child."""
@@ -272,13 +263,15 @@ class Keeper:
             pid=self.child.pid if self.child else None,
             start_time=self.child_start,
             starts=self.starts,
-            hold_until=self.hold_until,
+            hold_until=self.wait.until,
             stopping=self.stopped_by_person,
             frozen=self.freezer.frozen,
             freeze_why=self.freezer.why,
             exit=self.exit,
             keeper=os.getpid(),
+            ready=self.away and self.supervisor.process is None,
             **self.trial.facts(),
+            **self.moving.facts(),
         )
 
     def publish(self) -> None:
@@ -291,17 +284,16 @@ class Keeper:
 
     def tick(self) -> None:
         now = time.monotonic()
-        self.supervisor.tick(now, wanted=not self.over())
+        self.move(now)
+        self.supervisor.tick(now, wanted=not self.away and not self.over())
         self.freezer.tick(now)
         self.stop_socket.tick(now)
         self.job_file.mend(now)
         self.hear_signals()
         self.relay.tick(now)
-        if self.child is None and not self.exit:
-            alone = now - self.word_at >= ALONE_S
-            due = self.hold_until is None or now >= self._hold_mono or alone
-            if due and now >= self.rest.until:
-                self.start_child()
+        due = self.moving.may_start and self.wait.over(now) and now >= self.rest.until
+        if due and self.child is None and not self.exit:
+            self.start_child()
         if self.child and self.trial.trying and now - self.started_mono > TRY_MOST_S:
             self.end_start()
         if self.child:
@@ -312,20 +304,30 @@ class Keeper:
                 self.stopping.end()
                 self.child_ended(self.leader_code)
 
+    def move(self, now: float) -> None:
+        """See that the command runs only where it may, and that the supervisor of an unloaded one leaves for a move."""
+        self.moving.tick(now)
+        if self.away and not self.exit:
+            self.supervisor.leave()
+        if self.child is not None and self.moving.fence(self.child.pid):
+            log(moving.LEASE_OVER)
+        elif self.child is None and self.moving.ended is not None and not self.exit:
+            self.finish(None, None)
+
     def over(self) -> bool:
-        if self.ended_at is None:
-            return False
+        if self.moving.leaves or self.ended_at is None:
+            return self.moving.leaves
         return self.books_closed or self.supervisor.over or time.monotonic() - self.ended_at > LAST_WORD_S
 
     def wait_s(self) -> float:
         """Seconds until something is due; at most one and a half: the beat of a supervisor that lives comes first."""
         now = time.monotonic()
         due = [now + 1.5]
-        if self.stopping.under_way:
-            due.append(self.stopping.next)
-        due += [at for at in (self.supervisor.due, self.freezer.due(), self.relay.due()) if at is not None]
-        if self.child is None and not self.exit and self.hold_until is not None:
-            due.append(max(self.rest.until, self._hold_mono))
+        due += [self.stopping.next] if self.stopping.under_way else []
+        supervisor = None if self.away else self.supervisor.due
+        due += [at for at in (supervisor, self.freezer.due(), self.relay.due()) if at is not None]
+        if self.child is None and not self.exit and self.wait.until is not None and self.moving.may_start:
+            due.append(max(self.rest.until, self.wait.mono))
         return max(0.0, min(due) - now)
 
     def run(self) -> None:
@@ -368,21 +370,19 @@ class Keeper:
         self.supervisor.forgive()
         self.freezer.prolong(slept_s)
         self.stopping.next += slept_s
-        self.word_at += slept_s
-        self._hold_mono = max(self._hold_mono, time.monotonic() + RENEWED_S)
+        self.wait.prolong(slept_s)
         self.ended_at = self.ended_at and self.ended_at + slept_s
         for _ in range(TURNS):
             self.hear(0.0)
         given, self.ordered = orders.since(self.dir, self.ordered)
-        for order in given:  # the supervisor that took them may be gone
-            if order.verb == "stop":
-                self.stop(bool(order.args.get("now")))
+        for order in (one for one in given if one.verb == "stop"):  # the supervisor that took it may be gone
+            self.stop(bool(order.args.get("now")))
 
     def hear_signals(self) -> None:
         """External signals are meant for the command, once each; a stop order comes over a socket."""
         for found in signals.taken():
             log(f"signal {found.number} from {found.sender} ({found.pid})")
-            if found.number in signals.PASSED_ON and found.sender in signals.TO_ALL:
+            if found.sender in signals.TO_ALL and found.number in signals.PASSED_ON:
                 self.signals.add(found.number)
             self.relay.caught(found, time.monotonic())
             if self.child is None and found.sender in signals.TO_ALL:

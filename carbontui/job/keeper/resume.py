@@ -12,7 +12,10 @@ from typing import Any
 
 from carbontui.client import inject
 from carbontui.job.keeper import files
+from carbontui.job.keeper.own_sleep import RENEWED_S
 
+ALONE_S = 60.0
+"""A held child (not yet started, or unloaded) is started after this long without a message from a supervisor."""
 SHORT_LIFE_S = 30.0
 REST_MAX_S = 600.0
 
@@ -126,6 +129,28 @@ def clear(marker: str, job: str, ended: Mapping[str, Any]) -> None:
         if os.path.dirname(str(one.get("path"))) == here:  # noqa: PTH120
             with contextlib.suppress(OSError):
                 os.unlink(one["path"])  # noqa: PTH108
+
+
+class StartHold:
+    """Until when the command is not started, as its supervisor says: a lease, without which it starts."""
+
+    def __init__(self, until: float | None) -> None:
+        self.begin(until)
+
+    def begin(self, until: float | None) -> None:
+        """From now on, until `until` (wall time; None: it does not wait). Held as a duration: setting the clock changes
+        none."""
+        self.until = until
+        now = self.word_at = time.monotonic()
+        self.mono = now + (0.0 if until is None else until - time.time())
+
+    def over(self, now: float) -> bool:
+        return self.until is None or now >= self.mono or now - self.word_at >= ALONE_S
+
+    def prolong(self, slept_s: float) -> None:
+        """The keeper slept: what the supervisor said meanwhile is still to be heard."""
+        self.word_at += slept_s
+        self.mono = max(self.mono, time.monotonic() + RENEWED_S)
 
 
 class Rest:

@@ -1,4 +1,5 @@
-"""The keeper's own socket: without a supervisor a job can still be stopped, and `run` can pass its signals on.
+"""The keeper's own socket: without a supervisor a job can still be stopped, and `run` can pass its signals on;
+so can `move` say what becomes of its places.
 
 One order per connection, in the supervisor's form; the reply is the child's state. Only this user and root are heard.
 """
@@ -11,7 +12,7 @@ import selectors
 import socket
 from collections.abc import Callable
 
-from carbontui.job.keeper.messages import ChildFacts, Order, RelayedSignal, Stop, decode_order, encode
+from carbontui.job.keeper.messages import ChildFacts, OfPlaces, Order, RelayedSignal, Stop, decode_order, encode
 from carbontui.system import local_socket
 
 LINE_MAX = 4096
@@ -75,7 +76,7 @@ class StopSocket:
         with contextlib.suppress(OSError):
             data = visitor.recv(LINE_MAX)
         order = decode_order(data)
-        if isinstance(order, Stop | RelayedSignal):
+        if isinstance(order, Stop | RelayedSignal | OfPlaces):
             self._obey(order)
         with contextlib.suppress(OSError):
             if data:

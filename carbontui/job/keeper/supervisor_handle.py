@@ -7,7 +7,9 @@ Standard library only, like the keeper itself. A supervisor is dead on EOF of th
 from __future__ import annotations
 
 import contextlib
+import os
 import selectors
+import signal
 import socket
 import subprocess
 import sys
@@ -77,6 +79,12 @@ class SupervisorHandle:
                 self.gone(f"silent for {silent:.0f} s, killed", respawn=wanted, doubtful=doubtful)
         if self.process is None and self.due is not None and now >= self.due and wanted:
             self._start()
+
+    def leave(self) -> None:
+        """Have it close its books and exit; said again, it changes nothing."""
+        if self.process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.process.pid, signal.SIGTERM)
 
     def forgive(self) -> None:
         """The keeper slept: the supervisor's silence counts from now on."""

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from carbontui import link, protocol
-from carbontui.job import store
+from carbontui.job import places, store
 from carbontui.job.keeper import orders
 from carbontui.text.statements import words
 from carbontui.verbs.support import streams
@@ -87,9 +87,16 @@ def snap(job: store.Job) -> protocol.Snap:
     return _patiently(job, lambda: link.snap(job.socket))
 
 
+def at_home(job: store.Job) -> None:
+    """Raises Failure (3) for a job that has moved to another machine, naming it."""
+    if job.exit is None and (host := places.read(job.dir).moved_to):
+        raise Failure(f"job {job.id} is on {host}: carbontui attach {host}:{job.id}", 3)
+
+
 def _patiently(job: store.Job, once: Callable[[], T]) -> T:
     if job.foreign:
         raise unknown(job)
+    at_home(job)
     due = time.monotonic() + RETRY_S
     while True:
         try:

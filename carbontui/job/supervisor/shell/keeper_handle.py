@@ -13,14 +13,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from carbontui.job import launch, restart, spool, stopping
+from carbontui.job import launch, places, restart, spool, stopping
 from carbontui.job.child import Child, exited
 from carbontui.job.keeper.messages import Beat, ChildFacts, Order, Stop, decode_child, encode
 from carbontui.protocol import statement
 from carbontui.system import proc
 from carbontui.text.statements import words
 
-SAME = ("retry", "retried", "fall_back", "fell_back", "trying", "freeze_why")
+SAME = ("retry", "retried", "fall_back", "fell_back", "trying", "freeze_why", "moving")
 """What is known of the command as the keeper tells it."""
 DEAF_S = 3.0
 """A keeper that lives reads at once what it is sent."""
@@ -157,7 +157,10 @@ class KeeperHandle:
             return Child("vanished", was=state)  # no process is left to start it
         same = {name: getattr(facts, name) for name in SAME}
         age_s = proc.age_s(facts.start_time)
-        return Child(state, age_s=age_s, stopped=asked, frozen=facts.frozen and self.guarded, **same)
+        # what unloads the training here must have come to its end before the lease has
+        left_s = None if facts.lease_ends is None else facts.lease_ends - places.now() - places.MARGIN_S
+        frozen = facts.frozen and self.guarded
+        return Child(state, age_s=age_s, stopped=asked, frozen=frozen, lease_left_s=left_s, **same)
 
     def stop(self, *, now: bool, why: str = "") -> None:
         """Stop the child through the keeper, or directly when it is gone."""

@@ -21,7 +21,9 @@ def observe(state: JobState, inputs: Inputs) -> Observation:
     """Pure: called twice, it returns the same."""
     says = finish.planned(state, inputs)
     used_up = allowance_rules.holds(state)
-    if (ending := unload_rules.machine_ends(state, inputs)) is not None:
+    if (moved := unload_rules.moves(state, inputs)) is not None:
+        used_up, says = moved, says._replace(next_at_s=None)
+    elif (ending := unload_rules.machine_ends(state, inputs)) is not None:
         used_up, says = ending, says._replace(next_at_s=ending.until_s)
     elif used_up is not None:
         says = says._replace(next_at_s=inputs.now_s + USED_UP_HOLD_S)

@@ -243,14 +243,28 @@ def machine_ends(state: JobState, inputs: Inputs) -> Chosen | None:
     return Chosen(levels.UNLOAD, Why("plan", statement("machine_ends", ends_s=ends_s)), "plan", until_s)
 
 
+def moves(state: JobState, inputs: Inputs) -> Chosen | None:
+    """The unload of a job that is being moved to another machine, or whose right to train on this one runs out."""
+    child = inputs.child
+    if child.moving:
+        return Chosen(levels.UNLOAD, Why("moved", statement("moving", host=child.moving)), "person")
+    if child.lease_left_s is None or child.lease_left_s > _leaving_s(state, inputs):
+        return None
+    return Chosen(levels.UNLOAD, Why("moved", statement("lease_unheard")), "plan")
+
+
+def _leaving_s(state: JobState, inputs: Inputs) -> float:
+    """How long an unload takes; a long step must end first."""
+    measured = state.measured.unload_s.value
+    takes_s = DEFAULT_UNLOAD_S if measured is None else measured
+    return takes_s + 2.0 * (inputs.leader.quiet_s if inputs.leader else 0.0)
+
+
 def holds(state: JobState, inputs: Inputs) -> Chosen | None:
     """The unload required by the approaching end of the scheduler's job, and why; None if not required."""
     ends_s, leader = state.ends_s, inputs.leader
     if ends_s is None or not state.comes_back or state.clock.replay or leader is None or not leader.can_unload:
         return None
-    measured = state.measured.unload_s.value
-    takes_s = DEFAULT_UNLOAD_S if measured is None else measured
-    # a long step must end first
-    if inputs.now_s < ends_s - LEAD_S - takes_s - 2.0 * leader.quiet_s:
+    if inputs.now_s < ends_s - LEAD_S - _leaving_s(state, inputs):
         return None
     return Chosen(levels.UNLOAD, Why("plan", statement("time_limit", ends_s=ends_s)))

@@ -1,0 +1,266 @@
+"""A job's places, as its keeper sees them: whether it may train here, and the talk with the place it has moved to.
+
+A move is first a lease of the verb that copies: without renewal the job goes on here. The hand-over is one durable
+write. From then on this keeper only watches: it tells the other place that it holds the job, renews that lease, and
+takes the job back once the lease has surely ended. A lease counts there from before it was asked for, here from when it
+was given, on clocks that count sleep: there it ends first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import socket
+import time
+from collections.abc import Callable
+from typing import Any
+
+from carbontui.job import places
+from carbontui.job.keeper.call import Call
+from carbontui.job.keeper.messages import HandOver, Left, MoveTo, OfPlaces, Renewed
+from carbontui.job.places import LEASE_S, MARGIN_S, RENEW_S, Stay
+from carbontui.system import proc
+
+LEASE_OVER = "ended here: the lease of the job's last place has not been renewed, and it may train there by now"
+AGAIN_S = 3.0
+"""Between two calls to a place that has not confirmed yet what it is told."""
+
+
+class Moving:
+    """`changed` is called when what is known has changed; times are monotonic seconds."""
+
+    def __init__(
+        self,
+        directory: str,
+        selector: selectors.BaseSelector,
+        log: Callable[[str], None],
+        changed: Callable[[], None],
+    ) -> None:
+        self._dir, self._selector, self._log, self._changed = directory, selector, log, changed
+        self.places = places.read(directory)
+        if self.places == places.UNREADABLE:
+            log(f"{places.NAME} is damaged: nothing is started, for another machine may have the job")
+        if not self.places.holder and self.places.leased:  # when a predecessor renewed it last is not known
+            self.places = self.places.leased_for(LEASE_S + MARGIN_S)
+        self.to = ""
+        """The machine that the job is being copied to."""
+        self.reached = ""
+        self.leaves = False
+        """This keeper is to leave without a word: the job returns with a directory of its own."""
+        self.ended: dict[str, Any] | None = None
+        """How the job ended elsewhere, as exit.json has it; {} if only its being here has."""
+        self._granted_s = LEASE_S
+        self._until = self._due = 0.0
+        self._order = MoveTo()
+        self._step = 0
+        self._for_good = False
+        self._before = 0.0
+        """When the lease would end without the last grant, which may be refused."""
+        self._settled = False
+        """The other place has confirmed what it was told."""
+        self._call: Call | None = None
+        self._fault = ""
+
+    @property
+    def may_run(self) -> bool:
+        """Whether the command may be running here."""
+        return self.places.may_start
+
+    @property
+    def may_start(self) -> bool:
+        """Whether it may be started now."""
+        # what was unloaded because nobody is heard waits for word
+        heard = not self.places.leased or self.places.left_s > self._granted_s * 2 / 3
+        return self.may_run and heard and not self.unloads and self.ended is None
+
+    @property
+    def unloads(self) -> bool:
+        """Whether the command is to be unloaded, for a move."""
+        return bool(self.to) and self._order.unload
+
+    def facts(self) -> dict[str, Any]:
+        """The facts reported to the supervisor and to verbs."""
+        held = self.places.holder and self.places.leased
+        ends = self.places.ends if self.places.boot == proc.boot_id() else 0.0
+        there = {"moved_to": self.places.moved_to, "lease_ends": ends if held else None}
+        moving = {"moving": self.to if self.unloads else "", "release": self.unloads and self._order.release}
+        return {**moving, "reached": self.reached if self.to else "", **there}
+
+    def fence(self, pid: int) -> bool:
+        """If the command `pid` may not run here any more, kill it and all that it has started."""
+        if self.may_run:
+            return False
+        for one in (*proc.descendants(pid), pid):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(one, signal.SIGKILL)
+        proc.signal_group(pid, signal.SIGKILL)
+        return True
+
+    def end(self) -> dict[str, Any]:
+        """What exit.json has besides of a job that ended elsewhere; {} for one that ended here."""
+        if self.ended is None:
+            return {}
+        known = {name: value for name, value in self.ended.items() if name in ("code", "signal", "stopped")}
+        return {"moved": self.places.peer or "another machine", "unloaded": False, **known}
+
+    # --- what is said to us ---
+
+    def obey(self, order: OfPlaces, *, ready: bool) -> None:
+        """`ready`: the command is unloaded and the supervisor has left."""
+        before = self.facts()
+        try:
+            self._obey(order, ready=ready)
+        except OSError as error:  # nothing has changed then
+            self._log(f"{places.NAME} could not be written: {error}")
+        if self.facts() != before:
+            self._changed()
+
+    def _obey(self, order: OfPlaces, *, ready: bool) -> None:
+        if isinstance(order, MoveTo):
+            self._move(order)
+        elif isinstance(order, HandOver) and ready and self.unloads and self.may_run:
+            self._hand_over(order)
+        elif isinstance(order, Renewed) and self.places.holder and order.token == self.places.token:
+            self._renewed(order)
+        elif isinstance(order, Left):
+            self.leaves = not self.places.holder
+            if self.places.holder:
+                self._keep(self.places._replace(holder=False, leased=False))
+                self.ended = {}
+
+    def _move(self, order: MoveTo) -> None:
+        if not self.places.holder:
+            return
+        if order.to != self.to:
+            self._log(f"being moved to {order.to}" if order.to else f"not moved to {self.to}: it goes on here")
+            self.reached, self._due = "", 0.0
+        self.to, self._order = order.to, order
+        self._until = time.monotonic() + order.lease_s
+
+    def _hand_over(self, order: HandOver) -> None:
+        here = Stay(socket.gethostname(), order.zone, proc.boot_id(), order.since)
+        *before, last = self.places.places or (here,)
+        moved = places.Places(
+            self.places.token + 1,
+            holder=False,
+            leased=True,
+            peer=self.to,
+            call=tuple(self._order.call),
+            agent=self._order.agent,
+            places=(*before, last._replace(until=order.until)),
+        )
+        self._keep(moved.leased_for(MARGIN_S))  # nothing is granted yet: where it cannot be, it is soon here again
+        self._for_good = not order.leased
+        self._step, self._settled, self._due, self.to = int(order.step), False, 0.0, ""
+        self._log(f"handed over to {moved.peer}, token {moved.token}")
+
+    def _renewed(self, order: Renewed) -> None:
+        if order.ends is None:
+            self._keep(self.places._replace(leased=False, peer="", call=()))
+            return
+        self._granted_s = order.ends - places.now()
+        ends = max(order.ends, self.places.ends if self.places.boot == proc.boot_id() else 0.0)
+        self.places = self.places._replace(ends=ends, boot=proc.boot_id())
+        try:
+            places.write(self._dir, self.places)
+        except OSError as error:  # a successor of ours has less of it than we
+            self._log(f"{places.NAME} could not be written: {error}")
+
+    def _keep(self, new: places.Places) -> None:
+        """Nothing counts before it is on disk, and then all that is. Raises OSError."""
+        try:
+            places.write(self._dir, new)
+        except OSError:
+            self.places = places.read(self._dir)
+            raise
+        self.places = new
+
+    # --- what we say ---
+
+    def tick(self, now: float) -> None:
+        if self.to and now > self._until:
+            self._move(MoveTo())
+            self._changed()
+        watched = not self.places.holder and self.places.leased
+        if watched and self.places.left_s <= 0.0:
+            self._take_back("its lease has ended")
+        elif self._call is not None:
+            self._call.tick(now)
+        elif (self.to or self.places.call) and now >= self._due and self.ended is None:
+            self._begin_call(now)
+
+    def _begin_call(self, now: float) -> None:
+        command, agent = (self._order.call, self._order.agent) if self.to else (self.places.call, self.places.agent)
+        environment = {**os.environ, **({"SSH_AUTH_SOCK": agent} if agent else {})}
+        self._due = now + (RENEW_S if self._settled or self.reached == "yes" else AGAIN_S)
+        try:
+            self._call = Call(command, environment, self._selector, heard=self._heard, over=self._over)
+        except OSError as error:
+            self._over(str(error))
+
+    def _over(self, fault: str) -> None:
+        self._call = None
+        if fault and self.to and self.reached != "yes":
+            self.reached = fault
+            self._changed()
+        if fault and fault != self._fault:
+            self._log(f"{self.to or self.places.peer}: {fault}")
+        self._fault = fault
+
+    def _heard(self, body: dict[str, Any]) -> None:
+        assert self._call is not None
+        if body.get("ready") is True:
+            self._call.say(self._reply(body))
+        elif body.get("ok") is True:
+            self._answered(body)
+        elif "error" in body:
+            if body.get("refused") is True and self.places.leased and not self.places.holder:
+                self.places = self.places._replace(ends=self._before)
+            self._call.fault = str(body["error"])[:200]
+
+    def _reply(self, body: dict[str, Any]) -> dict[str, Any]:
+        """What the other place is told. A lease begins here before the word leaves."""
+        if self.to:
+            if self.reached != "yes":
+                self.reached = "yes"
+                self._changed()
+            return {"ping": True}
+        if self.places.holder:
+            return {"token": self.places.token, "back": True}
+        if body.get("leave") is True and self.places.leased:
+            self._keep(self.places._replace(leased=False))
+            self._log(f"{self.places.peer} moves it on: it is not taken back from there any more")
+        if self.places.leased:
+            self._before, self.places = self.places.ends, self.places.leased_for(LEASE_S + MARGIN_S)
+        lease_s = LEASE_S if self.places.leased else None
+        return {"token": self.places.token, "lease_s": lease_s, "step": self._step}
+
+    def _answered(self, body: dict[str, Any]) -> None:
+        if self.to:
+            return
+        self._settled = True
+        over = body.get("over")
+        if self.places.holder:
+            self._keep(self.places._replace(peer="", call=()))
+        elif body.get("back") is True:
+            self._take_back("it did not start there")
+        elif isinstance(over, dict):
+            self.ended = over
+        elif body.get("own") is True or not self.places.leased:
+            self.ended = {}
+        elif self._for_good:
+            self._keep(self.places._replace(leased=False))
+            self._due = 0.0
+
+    def _take_back(self, why: str) -> None:
+        """The job is here again; its command is started from its last checkpoint here."""
+        held = self.places._replace(token=self.places.token + 1, holder=True, leased=False)
+        stay = Stay(socket.gethostname(), boot=proc.boot_id(), since=time.time())
+        if held.places:
+            stay = stay._replace(zone=held.places[-1].zone)
+        self._keep(held._replace(places=(*held.places, stay)))
+        self._settled, self._due = False, 0.0
+        self._log(f"taken back from {held.peer} ({why}), token {held.token}")
+        self._changed()

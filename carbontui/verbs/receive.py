@@ -1,0 +1,87 @@
+"""`receive`: what `move` runs on the machine that is to take a job, over ssh; for no one else."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from carbontui.grid import opening
+from carbontui.job import receiving, surroundings
+from carbontui.verbs.support.cleaner import AHEAD_S
+from carbontui.verbs.support.command import refused
+from carbontui.verbs.support.grid_data import settings_of
+from carbontui.verbs.support.run_values import declared_boards, place, settings_for
+
+
+@click.command(hidden=True)
+@click.argument("step", type=click.Choice(["check", "outlook", "stage", "hold"]))
+@click.argument("job")
+def receive(step: str, job: str) -> None:
+    """The other end of `move`: JSON lines on stdin and stdout."""
+    if step == "hold":
+        receiving.converse(job, _hear, _say)
+        return
+    asked = _hear()
+    with refused("", (receiving.NotTaken, OSError, KeyError), code=1):
+        own = own_terms()
+        if step == "outlook":
+            _say(outlook(own))
+        elif step == "check":
+            zone = {"zone": own["zone"] or "", "zone_why": own["zone_why"]}
+            _say({**receiving.check(job, asked), **zone})
+        else:
+            receiving.stage(job, asked, own)
+            _say({"ready": True})
+
+
+def own_terms() -> dict[str, Any]:
+    """The fields of a job's options that are this machine's: its grid zone, its boards, what its account counts."""
+    loaded = settings_for()
+    settings = loaded.settings
+    zone, why = place(loaded, None)
+    with refused():
+        counted = surroundings.terms(settings, os.environ, resubmit=False)
+    return {
+        **counted,
+        "zone": zone,
+        "zone_why": why,
+        "price_zone": settings.price_zone,
+        "intensity_g_per_kwh": settings.intensity,
+        "declared": declared_boards(settings),
+    }
+
+
+def outlook(own: Mapping[str, Any]) -> dict[str, Any]:
+    """What this machine expects of its grid: start and seconds of each slot, and their mean intensities."""
+    now_s, given = time.time(), own["intensity_g_per_kwh"]
+    if given is not None or own["zone"] is None:
+        return {"start_s": now_s, "step_s": AHEAD_S, "mean_g": [given]}
+    feed = opening.open_feed(own["zone"], settings=settings_of(settings_for().settings), now=time.time)
+    asyncio.run(feed.refresh())
+    ahead = feed.outlook(now_s, 0.0, AHEAD_S, 3600.0)
+    return (
+        {"start_s": now_s, "step_s": 3600.0, "mean_g": []}
+        if ahead is None
+        else {"start_s": ahead.start_s, "step_s": ahead.step_s, "mean_g": ahead.mean}
+    )
+
+
+def _hear() -> Mapping[str, Any]:
+    line = sys.stdin.buffer.readline()
+    with refused("what was sent cannot be read: ", code=1):
+        asked = json.loads(line or b"{}")
+        if not isinstance(asked, dict):
+            raise ValueError("not an object")
+    return asked
+
+
+def _say(message: Mapping[str, Any]) -> None:
+    sys.stdout.buffer.write(json.dumps(message).encode() + b"\n")
+    sys.stdout.buffer.flush()
