@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from types import SimpleNamespace
 
 import pytest
 from later import IN_PROCESS, needs
@@ -188,6 +189,23 @@ def test_settings_are_remembered_without_keeping_them_alive(monkeypatch):
     assert settings.find(("epochs",)) == 9 and settings.find(("name",)) is None
     del one
     assert settings.find(("max_epochs",)) is None
+
+
+def test_a_bar_that_is_over_stands_until_a_step_is_made_without_it(monkeypatch):
+    task = SimpleNamespace(completed=50, total=200)
+    display = SimpleNamespace(tasks=[task])
+    monkeypatch.setattr(guess, "displays", [lambda: display])
+    monkeypatch.setattr(guess, "watch", watch := places.Watch())
+    watch.look = 50, (), (), False
+    detector = guess.Detector()
+    assert detector.total(50).steps == 200
+    display.tasks = []  # an evaluation, or the end
+    assert [detector.total(60).steps for _ in range(3)] == [200, 200, 200]
+    assert detector.total(61) is None
+    display.tasks, task.completed = [task], 200
+    assert detector.total(200).steps == 200
+    display.tasks = []
+    assert detector.total(200).steps == 200 and detector.total(204) is None
 
 
 def test_rollouts_are_no_steps():

@@ -139,6 +139,9 @@ class Detector:
         self.clocked = False
         """A clock ends one of the loops."""
         self.passes: Optional[Passes] = None
+        self._last: Optional[FoundTotal] = None
+        self._gone_at: Optional[int] = None
+        """So many steps were done when what said the last total was gone."""
         self._nests: Dict[Any, Tuple[Around, int]] = {}
         """By place, and after how many steps that was found."""
 
@@ -155,7 +158,21 @@ class Detector:
         if self.clocked:
             return None
         self.wrong |= {(one.kind, one.source) for one in claims if one.kind != "code" and not _holds(one, steps)}
-        return combine(steps, [one for one in claims if (one.kind, one.source) not in self.wrong])
+        found = combine(steps, [one for one in claims if (one.kind, one.source) not in self.wrong])
+        return self._standing(found, steps)
+
+    def _standing(self, found: Optional[FoundTotal], steps: int) -> Optional[FoundTotal]:
+        """Between two passes, and behind the last, bars and loops are over: until a step is made without them, what
+        they said stands."""
+        last = self._last
+        if last is None or (found is not None and found.sure >= last.sure):
+            self._last, self._gone_at = found, None
+            return found
+        if self._gone_at is None:
+            self._gone_at = steps
+        if steps > min(self._gone_at, max(last.steps, last.high or 0)):
+            self._last, self._gone_at = found, None
+        return self._last
 
     def _code(self, steps: int) -> Iterator[TotalClaim]:
         """From the loops around the steps, and the passes over the loader inside them."""

@@ -118,13 +118,6 @@ def test_a_deadline_is_kept_if_a_guessed_total_is_at_its_upper_end():
     assert heard(unknown(steps=5000)).progress.longest_left_s == work.left_s
 
 
-def test_at_the_very_last_step_a_guess_stands_though_its_loop_and_bar_are_over():
-    job = heard(heard(unknown(), **SURE), step=5000, **SURE)
-    for over in ({"guess": None}, {"guess": (5000, "a pass"), "guess_range": (10, None, False, False)}):
-        assert heard(job, step=5000, **over).progress.steps_total == 5000
-        assert heard(job, step=5001, **over).progress.steps_total is None  # it goes on: contradicted
-
-
 def test_a_guess_that_is_no_longer_offered_or_was_passed_is_withdrawn_and_said():
     job = heard(unknown(), **SURE)
     gone = heard(job, guess=None)

@@ -265,11 +265,9 @@ def saw_guess(
     process: str = "",
 ) -> Progress:
     """A rank's guess when it knows no `total`: planned with if it is sure, or the user accepted its source. Withdrawn
-    when the process that made it offers it no longer, or the steps have passed it; not at its very last step, where the
-    loop and the bar that showed it are over."""
+    when the process that made it offers it no longer, or the steps have passed it."""
     if total is not None:
         return replace(known, guess=None, guess_range=None, withdrawn=None) if known.guess else known
-    reached = known.guessed and known.step == known.steps_total
     if guess is not None:
         whole = None
         if bounds is not None:
@@ -278,13 +276,11 @@ def saw_guess(
             whole = GuessRange(low, high, at_most, sure)
         made = replace(known, guess=(known.before + guess[0], guess[1]), guess_range=whole, guess_by=process)
         if known.guessed and not known.agreed and not made._agrees:  # no longer sure: the total is open again
-            if reached:
-                return known
             made = replace(made, withdrawn=known.guess, steps_total=None, told_total=None)
         known = made
         if not _passed(known):
             return _with_guess(known)
-    elif known.guess is None or reached or (known.guess_by != process and not _passed(known)):
+    elif known.guess is None or (known.guess_by != process and not _passed(known)):
         return known
     return _without_guess(known)
 
