@@ -1,5 +1,5 @@
 """What the hook costs an unchanged training, and how soon ranks that count differently are held. Run by hand:
-python tests/bench/bench_hook.py [--json FILE]
+python tests/bench/bench_hook.py [--json FILE] [--trees FOLDER ...]
 
 The hook: us per optimizer.step() with it and without, in slices of one run, the link up; the optimizer does nothing, so
 that only what torch and the hook add is timed, in CPU time of the thread. The ranks: seconds from `pause` to the last
@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import platform
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -52,6 +53,25 @@ added = [b - a for a, b in zip(slices["plain"], slices["hooked"])]
 found["added_us"] = round(statistics.median(added), 3)
 print(json.dumps(found))
 """
+ALONE = """
+import itertools, sys, time, timeit, types
+sys.path.insert(0, sys.argv[1])
+from carbontui.client import hooks
+from carbontui.client.around import around
+torch, cuda = types.ModuleType("torch"), types.ModuleType("torch.cuda")
+torch._C, torch.cuda = types.SimpleNamespace(_current_graph_task_id=itertools.repeat(-1).__next__), cuda
+cuda._initialized, cuda.is_initialized = False, lambda: False
+sys.modules.update({"torch": torch, "torch.cuda": cuda})
+hooks.gate.enabled = False
+class Plain:
+    def step(self):
+        pass
+class Hooked:
+    step = around(Plain.step, hooks._boundary)
+least = [min(timeit.repeat(one.step, timer=time.thread_time, number=2000, repeat=60)) for one in (Plain(), Hooked())]
+assert hooks.gate.hooked.done() > 100_000, "not counted"
+print((least[1] - least[0]) / 2000 * 1e6)
+"""
 ROUNDS = 5
 
 
@@ -67,6 +87,17 @@ def cost() -> dict[str, float]:
         done = subprocess.run([sys.executable, "-c", COST], env=env, text=True, capture_output=True, check=True)
         assert supervisor.ranks, "the link was not up"
         return json.loads(done.stdout)
+
+
+def alone(trees: list[Path]) -> dict[str, float]:
+    """us that the boundary of each source tree adds to a step, beside a stand-in for torch: the median of five
+    processes, in turn, of the least of 60 slices each."""
+    took: dict[str, list[float]] = {tree.name: [] for tree in trees}
+    for _ in range(5):
+        for tree in trees:
+            argv = [sys.executable, "-I", "-c", ALONE, str(tree.resolve())]
+            took[tree.name].append(float(subprocess.run(argv, capture_output=True, text=True, check=True).stdout))
+    return {name: round(statistics.median(values), 3) for name, values in took.items()}
 
 
 def ranks(ahead: str) -> dict[str, object]:
@@ -100,7 +131,11 @@ def ranks(ahead: str) -> dict[str, object]:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--trees", type=Path, nargs="+", help="compare the boundary alone of these source trees, only")
     args = parser.parse_args()
+    if args.trees:
+        print(json.dumps(alone(args.trees)))
+        return
     found = {
         "date": time.strftime("%Y-%m-%d"),
         "machine": f"{os.cpu_count()} shared vCPU, Linux, Python {platform.python_version()}",
