@@ -161,17 +161,17 @@ class Detector:
         found = combine(steps, [one for one in claims if (one.kind, one.source) not in self.wrong])
         return self._standing(found, steps)
 
-    def _standing(self, found: Optional[FoundTotal], steps: int) -> Optional[FoundTotal]:
+    def _standing(self, total: Optional[FoundTotal], steps: int) -> Optional[FoundTotal]:
         """Between two passes, and behind the last, bars and loops are over: until a step is made without them, what
         they said stands."""
         last = self._last
-        if last is None or (found is not None and found.sure >= last.sure):
-            self._last, self._gone_at = found, None
-            return found
+        if last is None or (total is not None and total.sure >= last.sure):
+            self._last, self._gone_at = total, None
+            return total
         if self._gone_at is None:
             self._gone_at = steps
         if steps > min(self._gone_at, max(last.steps, last.high or 0)):
-            self._last, self._gone_at = found, None
+            self._last, self._gone_at = total, None
         return self._last
 
     def _code(self, steps: int) -> Iterator[TotalClaim]:
