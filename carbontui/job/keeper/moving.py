@@ -24,6 +24,8 @@ from carbontui.job.places import LEASE_S, MARGIN_S, RENEW_S, Stay
 from carbontui.system import proc
 
 LEASE_OVER = "ended here: the lease of the job's last place has not been renewed, and it may train there by now"
+GRANT_S = 60.0
+"""A machine that has not been told within this that the job is its own has not got it."""
 AGAIN_S = 3.0
 """Between two calls to a place that has not confirmed yet what it is told."""
 
@@ -151,7 +153,7 @@ class Moving:
             agent=self._order.agent,
             places=(*before, last._replace(until=order.until)),
         )
-        self._keep(moved.leased_for(MARGIN_S))  # nothing is granted yet: where it cannot be, it is soon here again
+        self._keep(moved.leased_for(GRANT_S))  # nothing is granted yet: where it cannot be, it is soon here again
         self._for_good = not order.leased
         self._step, self._settled, self._due, self.to = int(order.step), False, 0.0, ""
         self._log(f"handed over to {moved.peer}, token {moved.token}")
