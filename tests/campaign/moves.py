@@ -80,6 +80,8 @@ class Found:
     repeated: int = 0
     away_s: list[float] = field(default_factory=list)
     """Between the last step before and the first one after a plain move."""
+    account: float = 0.0
+    """Energy of all places, of the account's."""
     faults: list[str] = field(default_factory=list)
 
 
@@ -144,6 +146,8 @@ class Campaign:
         """As a user would: machines are booted, keepers that are gone restarted."""
         if kind == "long-cut":
             time.sleep(1.4 * LEASE_S)
+        elif kind == "verb":
+            time.sleep(16)  # until its lease is over the job is still being moved
         elif kind == "cut":
             time.sleep(self.dice.uniform(0, 5))
         elif kind.startswith("dies"):
@@ -201,6 +205,14 @@ class Campaign:
         self.found.stayed += now is self.here
         self.here, self.there = now, next(one for one in self.all.all if one is not now)
 
+    def add_up(self) -> None:
+        """The account beside the sum of the places, as the holder's status has both."""
+        status = self.here.status(self.job)
+        if status.get("places") and status["energy_wall_kwh"]:
+            known = [place["energy_wall_kwh"] for place in status["places"]]
+            print(known, status["energy_wall_kwh"], status["gco2_g"], status["moves_cost"], flush=True)
+            self.found.account = sum(kwh or 0.0 for kwh in known) / status["energy_wall_kwh"]
+
     def all_of(self, words: bytes) -> None:
         """Kill whoever has these words in its command line: the verb."""
         for entry in Path("/proc").glob("[0-9]*"):
@@ -253,6 +265,7 @@ def moved(moves: int, seed: int, kinds: tuple[str, ...] = KINDS) -> Found:
         order = [kind for _ in range(moves // len(kinds) + 1) for kind in dice.sample(kinds, len(kinds))][:moves]
         for kind in order:
             campaign.one(kind)
+        campaign.add_up()
         folder = all.root / "stayed"
         folder.mkdir()
         judge(all, found, folder)

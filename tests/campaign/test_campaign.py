@@ -10,6 +10,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 import campaign
 import damaged_files
 import energy
+import moves
+from machines import WHY
 
 SEED = 7
 
@@ -103,3 +105,12 @@ def test_a_damaged_journal_is_named_by_every_verb_that_cannot_do_without(house):
 def test_host_and_rent_are_booked_while_supervisors_are_killed(house):
     booked = energy.of_one(house, "supervisor", 20.0)
     assert all(0.98 <= part <= 1.02 for part in (booked.host, booked.rent)) and not booked.fallen
+
+
+@pytest.mark.timeout(600)
+def test_moves_that_are_cut_or_lose_a_machine_leave_one_copy_with_the_weights_of_staying():
+    if WHY:
+        pytest.skip(WHY)
+    found = moves.moved(3, SEED, ("cut copying", "keeper-there started", "dies-there handed"))
+    assert (found.moves, found.two, found.wrong, found.faults) == (3, 0, 0, [])
+    assert abs(found.account - 1) < 0.005
