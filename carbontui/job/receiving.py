@@ -120,8 +120,8 @@ def compare(cwd: str, files: list[list[Any]], *, been: bool) -> tuple[int, int, 
         if (info.st_size, info.st_mtime_ns // 10**9) != (size, mtime_ns // 10**9):
             differ.append((name, size, info.st_size, info.st_mtime_ns > mtime_ns))
     there = {name for name, _, was_b, _ in differ if was_b is not None}
-    tracked = _git(cwd, "ls-files", "-z") & there if there else set()
-    modified = _git(cwd, "diff", "--name-only", "-z", "--relative", "HEAD") & tracked if tracked else set()
+    tracked = there.intersection(git(cwd, "ls-files", "-z") or ()) if there else set()
+    modified = tracked.intersection(git(cwd, "diff", "--name-only", "-z", "--relative", "HEAD") or ())
     changed = [
         (name, size == was_b)
         for name, size, was_b, newer in differ
@@ -132,9 +132,18 @@ def compare(cwd: str, files: list[list[Any]], *, been: bool) -> tuple[int, int, 
     return sum(size for _, size, *_ in differ), len(differ), shown
 
 
-def _git(cwd: str, *words: str) -> set[str]:
-    done = subprocess.run(["git", "-C", cwd, *words], capture_output=True, check=False)
-    return set(filter(None, os.fsdecode(done.stdout).split("\0"))) if done.returncode == 0 else set()
+def git(cwd: str, *words: str) -> list[str] | None:
+    """The names that git says, each ended by a zero byte; None where there is no repository, or no git."""
+    try:
+        done = subprocess.run(["git", "-C", cwd, *words], capture_output=True, check=False)
+    except OSError:
+        return None
+    return [*filter(None, os.fsdecode(done.stdout).split("\0"))] if done.returncode == 0 else None
+
+
+def not_ignored(cwd: str) -> list[str] | None:
+    """The files below `cwd` that git does not ignore; None without a repository."""
+    return git(cwd, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 
 
 def _path(value: str, roots: Mapping[str, str]) -> str:

@@ -8,11 +8,11 @@ import time
 
 import click
 
-from carbontui.job import store
+from carbontui.account.hosts import better
 from carbontui.job.budget import parse_until
 from carbontui.system import ssh
 from carbontui.text import figures
-from carbontui.verbs.support import cleaner, remote, talk
+from carbontui.verbs.support import hosts, remote, talk
 from carbontui.verbs.support.command import Failure, any_jobs, refused
 from carbontui.verbs.support.moving import Transfer
 
@@ -57,7 +57,7 @@ def move(
         transfer.check()
         click.echo(transfer.said())
         if when_cleaner:
-            await_cleaner(transfer, by_s, look_only=dry_run)
+            await_cleaner(transfer, there, by_s, look_only=dry_run)
         if dry_run:
             return
         if not yes and sys.stdin.isatty():
@@ -73,23 +73,22 @@ def move(
 
 LOOK_S = 300.0
 """Between two looks at both forecasts."""
+WORTH = 0.01
+"""It moves only to save at least this share of the CO2 that is left."""
 
 
-def await_cleaner(transfer: Transfer, by_s: float, *, look_only: bool) -> None:
-    """Wait for the moment from which the work left emits least there. Raises Failure when there is none until `by_s`,
-    or the job ends."""
-    job, host = transfer.job, transfer.host
+def await_cleaner(transfer: Transfer, there: str, by_s: float, *, look_only: bool) -> None:
+    """Wait for the hour from which the work left emits less there. Raises Failure when there is none until `by_s`, or
+    the job ends."""
+    job, host = transfer.job, transfer.host.name
     while True:
-        here = cleaner.of_band(talk.snap(job).series.intensity)
-        status, now_s = talk.live_status(job), time.time()
-        at_s = cleaner.moment(here, transfer.outlook(), now_s, cleaner.left_of(status), by_s)
-        when = "never" if at_s is None else "now" if at_s <= now_s else f"from {figures.clock(at_s, now_s)} on"
-        click.echo(f"cleaner there for the work left: {when}")
-        if look_only or (at_s is not None and at_s <= now_s):
+        rest = hosts.of_job(job)
+        best = better(hosts.compared(rest, [host], there)[0], WORTH)
+        now_s = time.time()
+        when = "never" if best is None else "now" if best.from_s <= now_s else f"{figures.clock(best.from_s, now_s)} on"
+        click.echo(f"cleaner there for the work left, with the move's cost: {when}")
+        if look_only or (best is not None and best.from_s <= now_s):
             return
-        until_s = min(by_s, now_s + LOOK_S, math.inf if at_s is None else at_s)
-        time.sleep(max(0.0, until_s - now_s))
+        time.sleep(max(0.0, min(by_s, now_s + LOOK_S, math.inf if best is None else best.from_s) - now_s))
         if time.time() >= by_s:
-            raise Failure(f"job {job.id} stays: {host.name} has not been cleaner for its work", 1)
-        if (store.load(job.dir) or job).exit is not None:
-            raise Failure(f"job {job.id} has ended meanwhile", 1)
+            raise Failure(f"job {job.id} stays: {host} has not been cleaner for its work", 1)

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import sys
-import time
 from collections.abc import Mapping
 from typing import Any
 
 import click
 
-from carbontui.grid import opening
 from carbontui.job import receiving, surroundings
-from carbontui.verbs.support.cleaner import AHEAD_S
 from carbontui.verbs.support.command import refused
-from carbontui.verbs.support.grid_data import settings_of
 from carbontui.verbs.support.run_values import declared_boards, place, settings_for
 
 
 @click.command(hidden=True)
-@click.argument("step", type=click.Choice(["check", "outlook", "stage", "hold"]))
+@click.argument("step", type=click.Choice(["check", "stage", "hold"]))
 @click.argument("job")
 def receive(step: str, job: str) -> None:
     """The other end of `move`: JSON lines on stdin and stdout."""
@@ -31,9 +26,7 @@ def receive(step: str, job: str) -> None:
     asked = _hear()
     with refused("", (receiving.NotTaken, OSError, KeyError), code=1):
         own = own_terms()
-        if step == "outlook":
-            _say(outlook(own))
-        elif step == "check":
+        if step == "check":
             zone = {"zone": own["zone"] or "", "zone_why": own["zone_why"]}
             _say({**receiving.check(job, asked), **zone})
         else:
@@ -56,21 +49,6 @@ def own_terms() -> dict[str, Any]:
         "intensity_g_per_kwh": settings.intensity,
         "declared": declared_boards(settings),
     }
-
-
-def outlook(own: Mapping[str, Any]) -> dict[str, Any]:
-    """What this machine expects of its grid: start and seconds of each slot, and their mean intensities."""
-    now_s, given = time.time(), own["intensity_g_per_kwh"]
-    if given is not None or own["zone"] is None:
-        return {"start_s": now_s, "step_s": AHEAD_S, "mean_g": [given]}
-    feed = opening.open_feed(own["zone"], settings=settings_of(settings_for().settings), now=time.time)
-    asyncio.run(feed.refresh())
-    ahead = feed.outlook(now_s, 0.0, AHEAD_S, 3600.0)
-    return (
-        {"start_s": now_s, "step_s": 3600.0, "mean_g": []}
-        if ahead is None
-        else {"start_s": ahead.start_s, "step_s": ahead.step_s, "mean_g": ahead.mean}
-    )
 
 
 def _hear() -> Mapping[str, Any]:

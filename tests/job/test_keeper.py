@@ -14,6 +14,7 @@ import pytest
 from drawn import drawn
 from house import until
 
+from carbontui.job import places
 from carbontui.job.keeper import files, messages, resume
 from carbontui.job.keeper import process as keeper
 from carbontui.job.keeper import supervisor_handle as watch
@@ -89,6 +90,14 @@ def bare(tmp_path):
     return keeper.Keeper(
         {**spec, "log": os.devnull, "socket": str(tmp_path / "s"), "door": str(tmp_path / "d")}, dict(os.environ), {}
     )
+
+
+def test_a_keeper_that_only_watches_sleeps_and_takes_no_stop(tmp_path):
+    places.write(tmp_path, places.Places(1, holder=False, leased=True, peer="n2").leased_for(600))
+    one = bare(tmp_path)
+    assert one.wait_s() > 1.0 and one.facts().moved_to == "n2"
+    one.stop(now=True)
+    assert one.exit is None
 
 
 def test_a_stop_while_unloaded_is_a_stop_and_nothing_is_to_be_started_again(tmp_path):

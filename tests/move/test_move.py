@@ -41,8 +41,9 @@ def test_a_job_goes_on_there_as_the_same_job_and_comes_back():
         budget = n1.status(job)["budget"]
         dry = n1.cli("move", job, "n2", "--dry-run")
         assert dry.returncode == 0 and "what git ignores" in dry.stdout and "zone SE-SE3" in dry.stdout, dry.stderr
+        until(lambda: n1.status(job)["work_total_s"], 60, "the work known", every=1)
         wait = n1.cli("move", job, "n2", "--when-cleaner", "--dry-run")
-        assert wait.returncode == 0 and "cleaner there for the work left: now" in wait.stdout, wait.stderr
+        assert wait.returncode == 0 and "the move's cost: now" in wait.stdout, wait.stdout + wait.stderr
         assert n2.status(job) == {} and all.marks()[-1][0] == "n1"
 
         done = n1.cli("move", job, "n2", "--yes")

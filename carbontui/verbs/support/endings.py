@@ -52,13 +52,11 @@ WORTH_MOVING = 0.05
 def _elsewhere(job: store.Job, names: list[str]) -> BetterHost | None:
     """The machine on which the rest of it would emit least; None where nothing is known, or gained."""
     from carbontui.account.hosts import better
-    from carbontui.reports import elsewhere, story
-    from carbontui.verbs.support import hosts, talk
+    from carbontui.verbs.support import hosts
 
     try:
-        run = story.build(job, status=talk.live_status(job), version=__version__)
-        rest = hosts.rest_of(run, elsewhere.work_of(run, config.load().settings, given=False))
-    except (story.NoStory, elsewhere.NothingToCompare, Failure, ValueError):
+        rest = hosts.of_job(job)
+    except (Failure, ValueError):
         return None
     there = os.environ.get("CARBONTUI_THERE", "carbontui")
     here, *_ = rows = hosts.compared(rest, names, there, at_once=True)[0]

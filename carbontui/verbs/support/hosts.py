@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-from carbontui import protocol, units
+from carbontui import __version__, config, protocol, units
 from carbontui.account import compare as comparing
 from carbontui.account.compare import Elsewhere, Work
 from carbontui.account.hosts import HostFacts, Stretched, moved
+from carbontui.job import receiving, store
 from carbontui.job.supervisor.core.planning.problem import DEFAULT_RELOAD_S, DEFAULT_UNLOAD_S
-from carbontui.reports import elsewhere, tables
+from carbontui.reports import elsewhere, story, tables
 from carbontui.reports.story import RunStory
 from carbontui.system import ssh
-from carbontui.verbs.support.command import Failure
+from carbontui.verbs.support import talk
+from carbontui.verbs.support.command import Failure, refused
 from carbontui.verbs.support.remote import host_of
 
 LINK_B_PER_S = 50e6
@@ -30,6 +31,13 @@ class WorkLeft(NamedTuple):
     work: Work
     left_s: float
     now_s: float
+
+
+def of_job(job: store.Job) -> WorkLeft:
+    """What is left of a job now. Raises Failure (3) where that, or what it draws, is not known."""
+    with refused("", (story.NoStory, elsewhere.NothingToCompare), code=3):
+        run = story.build(job, status=talk.live_status(job), version=__version__)
+        return rest_of(run, elsewhere.work_of(run, config.load().settings, given=False))
 
 
 def rest_of(run: RunStory, work: Work) -> WorkLeft:
@@ -141,10 +149,5 @@ def cost(rest: WorkLeft) -> protocol.MovesCost:
 
 def copied_b(cwd: str) -> int:
     """Bytes of the files that git does not ignore; 0 where there is no git."""
-    listed = ("git", "-C", cwd, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    try:
-        names = subprocess.run(listed, capture_output=True, check=False).stdout.split(b"\0")
-    except OSError:
-        return 0
-    paths = [os.path.join(os.fsencode(cwd), name) for name in names if name]  # noqa: PTH118
+    paths = [f"{cwd}/{name}" for name in receiving.not_ignored(cwd) or ()]
     return sum(os.lstat(path).st_size for path in paths if os.path.lexists(path))

@@ -26,7 +26,6 @@ from carbontui.slurm import commands
 from carbontui.system import proc, ssh
 from carbontui.text import figures
 from carbontui.verbs.support import talk
-from carbontui.verbs.support.cleaner import Outlook
 from carbontui.verbs.support.command import Failure, refused
 
 BEAT_S = 3.0
@@ -57,20 +56,13 @@ class Cargo(NamedTuple):
 def cargo(cwd: str) -> Cargo:
     """Every file below `cwd` that git does not ignore; without git, every file. Checkpoints of unloads go their own
     way. Raises Failure."""
-    done = subprocess.run(
-        ["git", "-C", cwd, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        capture_output=True,
-        check=False,
-    )
-    by_git = done.returncode == 0
-    names = os.fsdecode(done.stdout).split("\0") if by_git else _below(cwd)
-    files = []
-    for name in dict.fromkeys(names):
+    named, files = receiving.not_ignored(cwd), []
+    for name in dict.fromkeys(_below(cwd) if named is None else named):
         with contextlib.suppress(OSError):
-            if name and OURS not in Path(name).parts:
+            if OURS not in Path(name).parts:
                 info = os.lstat(f"{cwd}/{name}")
                 files.append((name, info.st_size, info.st_mtime_ns))
-    return Cargo(files, by_git)
+    return Cargo(files, named is not None)
 
 
 def _below(cwd: str) -> Iterator[str]:
@@ -189,11 +181,6 @@ class Transfer:
         zone = f"zone {self.there['zone']}" if self.there["zone"] else self.there["zone_why"]
         where = f"{self.host.name}:{self.there['cwd']}"
         return f"{count} files of {self.options.cwd}, {whole} ({which}; {left} to copy), to {where}; {zone}"
-
-    def outlook(self) -> Outlook:
-        """What that machine expects of its grid. Raises Failure."""
-        body = self._answered("outlook", {}, ssh.ANSWER_S * 3)
-        return Outlook(float(body["start_s"]), float(body["step_s"]), tuple(body["mean_g"]))
 
     # --- until the hand-over ---
 
