@@ -178,7 +178,8 @@ class Campaign:
                 self.all_of(b"move\0" + self.job.encode())
             else:
                 self.fault(what)
-            self.mend(what)
+            if what != "full":
+                self.mend(what)
         try:
             out, err = verb.communicate(timeout=3 * LEASE_S)
         except subprocess.TimeoutExpired:
@@ -187,6 +188,8 @@ class Campaign:
             self.found.faults.append(f"{kind}: the verb hangs: {out} {err}")
         if verb.returncode not in (0, 1, -9, 255, 137, 3) or "Traceback" in err or len(err.splitlines()) > 1:
             self.found.faults.append(f"{kind}: exit {verb.returncode}: {err}")
+        if what == "full":  # the disk is full until the verb has ended
+            self.mend(what)
         self.settle(kind)
         after = self.all.marks()[count:]
         now = self.holder()
