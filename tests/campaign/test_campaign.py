@@ -108,7 +108,7 @@ def test_host_and_rent_are_booked_while_supervisors_are_killed(house):
 
 
 @pytest.mark.timeout(600)
-def test_moves_that_are_cut_or_lose_a_machine_leave_one_copy_with_the_weights_of_staying():
+def test_moves_that_are_cut_or_lose_a_machine_leave_one_copy_and_its_weights():
     if WHY:
         pytest.skip(WHY)
     found = moves.moved(3, SEED, ("cut copying", "keeper-there started", "dies-there handed"))
