@@ -10,7 +10,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from house import until
 
-from carbontui.cli import ALIASES, VERBS
+from carbontui.cli import ALIASES, BETWEEN, VERBS
 
 WRONG = [
     (["run"], 2, "needs a command"),
@@ -50,7 +50,7 @@ def test_help_says_what_every_verb_does_in_words_that_are_not_cut_off(house):
     text = house.cli("--help", "--all", check=True).stdout
     assert "carbontui demo" in text
     assert not [line for line in text.splitlines()[1:] if line.endswith(("...", "…"))]
-    assert [verb for verb in VERBS if f"\n  {verb} " not in text] == list(ALIASES)
+    assert [verb for verb in VERBS if f"\n  {verb} " not in text] == [*ALIASES, *BETWEEN]
 
 
 def test_the_first_help_shows_sixteen_verbs_and_ten_options_of_run(house):

@@ -321,7 +321,7 @@ async def test_a_successor_counts_no_boards_that_the_training_never_named(job, h
     await job.keeping.write(job.look())
     successor, watched = house_of_one(), []
     successor.agent.watch = lambda boards, *_: watched.append(boards)
-    restore(successor)
+    successor.restore()
     assert watched == [("GPU-a",)], "watched before any rank is back"
     see(successor, "GPU-a", "GPU-b")
     successor.agent.readings = Readings(mono_s=time.monotonic(), devices=successor.agent.readings.devices[:1])

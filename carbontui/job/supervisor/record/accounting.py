@@ -111,7 +111,9 @@ class Accounting:
     def keep(self) -> None:
         """Write what a successor cannot read from the rows into the journal, in one transaction with them."""
         facts = {"ledger": self.ledger.to_dict(), "meter": self.meter.to_dict(self.boot_id), "held_s": self.held_s}
-        facts |= {"attempt": self.options.attempt, "lived": asdict(self.lived), "before": self.carried_over}
+        facts |= {"attempt": self.options.attempt, "lived": asdict(self.lived)}
+        *before, run_now_g = self.carried_over  # two: what version 0.1 reads
+        facts |= {"before": before, "run_now_before_g": run_now_g}
         facts |= self.stays.to_kept()
         self.journal.keep("books", facts)
 
