@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -43,7 +44,8 @@ def test_a_job_goes_on_there_as_the_same_job_and_comes_back():
         assert dry.returncode == 0 and "what git ignores" in dry.stdout and "zone SE-SE3" in dry.stdout, dry.stderr
         until(lambda: n1.status(job)["work_total_s"], 60, "the work known", every=1)
         wait = n1.cli("move", job, "n2", "--when-cleaner", "--dry-run")
-        assert wait.returncode == 0 and "the move's cost: now" in wait.stdout, wait.stdout + wait.stderr
+        # which hour is its best one there is a matter of the hour of the test
+        assert wait.returncode == 0 and re.search(r"the move's cost: (now|\d\d:\d\d on)", wait.stdout), wait.stdout
         assert n2.status(job) == {} and all.marks()[-1][0] == "n1"
 
         done = n1.cli("move", job, "n2", "--yes")

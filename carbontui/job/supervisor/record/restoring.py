@@ -32,7 +32,8 @@ def restore(book: Accounting) -> bool:
     book.held_s = float(kept.get("held_s", 0.0))
     # the first supervisor that keeps it takes the time before for one at full speed
     book.lived = lived.restored(kept.get("lived"), Lived(book.clock.at_wall(time.time())))
-    book.carried_over = CarriedOver(*kept.get("before", (0.0, 0.0)), kept.get("run_now_before_g", 0.0))
+    gco2_g, energy_cost = kept.get("before", (0.0, 0.0))
+    book.carried_over = CarriedOver(gco2_g, energy_cost, kept.get("run_now_before_g", 0.0))
     _grid(book)
     if stays.arrived:
         _arrive(book, told, max((row[1] for row in rows), default=-math.inf))
