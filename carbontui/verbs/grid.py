@@ -64,17 +64,15 @@ def grid(zone: str | None, signal: str | None, as_json: bool, record: Path | Non
         settings = replace(settings_of(loaded), offline=False, keys=dict.fromkeys(KEY_NAMES, BLOTTED))
         clock = lambda: answers.at_s  # noqa: E731
     else:
-        place = sure_zone(zone or loaded.zone)
-        settings = settings_of(loaded)
+        place = sure_zone(zone or loaded.zone, loaded.intensity)
+        settings = settings_of(loaded, own=zone is None)
     if record is not None:
         with refused(f"--record: {record}: cannot be written: ", OSError):
             http = Http(record=BodyRecorder(record, settings.keys.values(), place.key, clock()))
     # a recording needs fresh answers, so it bypasses the cache
     feed, other = (
-        opening.open_feed(
-            place.key, settings=replace(settings, marginal=marginal), now=clock, http=http, cached=http is None
-        )
-        for marginal in (settings.marginal, not settings.marginal)
+        opening.open_feed(place.key, settings=each, now=clock, http=http, cached=http is None)
+        for each in (settings, replace(settings, marginal=not settings.marginal, intensity_g_per_kwh=None))
     )
 
     async def refresh() -> None:

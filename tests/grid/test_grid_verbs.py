@@ -37,6 +37,16 @@ def test_offline_it_shows_typical_days_and_says_so(run) -> None:
     assert data["sources"][-1]["state"] == "fallback"
 
 
+def test_an_intensity_of_ones_own_is_what_a_job_here_counts(run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a zone that is named its data are shown; a machine whose zone is not known needs none."""
+    monkeypatch.setenv("CARBONTUI_INTENSITY", "250")
+    data = json.loads(run("--json").output)
+    assert set(data["outlook"]["mean"]) == {250} and "yours" in data["source"]
+    shown = run().output
+    assert "now 250 gCO2/kWh" in shown and "for comparison" not in shown
+    assert "typical days of DE" in run("--zone", "DE").output
+
+
 @pytest.mark.parametrize(("args", "word"), [([], "--zone"), (["--zone", "Atlantis"], "not known")])
 def test_no_or_a_wrong_zone_is_one_line_and_exit_2(run, args, word) -> None:
     failed = run(*args).exception

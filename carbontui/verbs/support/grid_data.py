@@ -14,7 +14,7 @@ from carbontui.grid import choose, compose, opening, recorded, zones
 from carbontui.grid.feed import Feed
 from carbontui.grid.http import Http
 from carbontui.grid.settings import GridSettings, KeyFileError
-from carbontui.grid.types import GridForecast
+from carbontui.grid.types import YOURS, GridForecast
 from carbontui.verbs.support.command import Failure, refused
 
 NAMED = 6
@@ -39,9 +39,12 @@ def find_zone(wanted: str | None) -> tuple[zones.Zone | None, str]:
     )
 
 
-def sure_zone(wanted: str | None) -> zones.Zone:
-    """The zone. Raises Failure that names the candidates when it is not known."""
+def sure_zone(wanted: str | None, yours: float | None = None) -> zones.Zone:
+    """The zone; with an intensity of one's own none has to be known. Raises Failure that names the candidates when it
+    is not."""
     found, why = find_zone(wanted)
+    if found is None and yours is not None:
+        return zones.Zone(YOURS, "your own intensity")
     if found is None:
         raise Failure(why, 2)
     return found
@@ -64,10 +67,11 @@ def looked(
     return feed.outlook(time.time() if start_s is None else start_s, 0.0, ahead_s, step_s), feed
 
 
-def settings_of(loaded: config.Settings) -> GridSettings:
-    """The settings of a feed for a verb. Raises Failure for keys and URLs that cannot be used."""
-    marginal = loaded.signal == "marginal"
-    given = GridSettings(False, marginal, loaded.currency, loaded.price_zone, loaded.price_per_kwh)
+def settings_of(loaded: config.Settings, *, own: bool = False) -> GridSettings:
+    """The settings of a feed for a verb; with the user's `own` intensity, where one is set, as a job here counts.
+    Raises Failure for keys and URLs that cannot be used."""
+    marginal, yours = loaded.signal == "marginal", loaded.intensity if own else None
+    given = GridSettings(False, marginal, loaded.currency, loaded.price_zone, loaded.price_per_kwh, yours)
     with refused(), refused("", KeyFileError, code=4):
         return opening.settings(given)
 

@@ -149,8 +149,8 @@ class StationWatch:
             settings = config.load().settings
             configured = settings.zone or ""
             wanted = configured or await asyncio.to_thread(_zone_of_last_job)
-            place = sure_zone(wanted or None)
-            feed = opening.open_feed(place.key, settings=settings_of(settings), now=time.time)
+            place = sure_zone(wanted or None, settings.intensity)
+            feed = opening.open_feed(place.key, settings=settings_of(settings, own=True), now=time.time)
         except (config.ConfigError, Failure) as error:
             self._grid = (("grid", getattr(error, "message", str(error)), False),)
             return
