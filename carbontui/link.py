@@ -20,9 +20,9 @@ import os
 import socket
 import struct
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -39,7 +39,7 @@ PENDING_MAX = 64
 Request = protocol.Request
 Answer = protocol.Answer
 News = protocol.Snap | protocol.Delta
-
+T = TypeVar("T")
 
 OLDER = "not known: the job's supervisor is of an older carbontui, which cannot be asked this"
 
@@ -153,11 +153,9 @@ class ViewerLink:
     @classmethod
     async def connect(cls, path: Path, timeout_s: float = HELLO_TIMEOUT_S) -> ViewerLink:
         """Connect, check the peer, say hello. Raises LinkError (see the tree above)."""
-        import asyncio
-
         try:
-            return await asyncio.wait_for(cls._open(path), timeout_s)
-        except (TimeoutError, asyncio.TimeoutError):
+            return await _within(timeout_s, cls._open(path))
+        except TimeoutError:
             raise NoAnswer(f"the supervisor at {path} did not answer within {timeout_s:g} s") from None
 
     @classmethod
@@ -198,8 +196,8 @@ class ViewerLink:
         self._waiting[number] = future
         try:
             await self.send(msgspec.structs.replace(message, id=number))
-            return await asyncio.wait_for(future, timeout_s)
-        except (TimeoutError, asyncio.TimeoutError):
+            return await _within(timeout_s, future)
+        except TimeoutError:
             raise NoAnswer(f"no answer from the supervisor within {timeout_s:g} s") from None
         finally:
             del self._waiting[number]
@@ -220,8 +218,7 @@ class ViewerLink:
 
         self._pump.cancel()
         self._writer.close()
-        with contextlib.suppress(asyncio.CancelledError, OSError):
-            await self._pump
+        await asyncio.wait({self._pump})  # a cancel of its own is heard, too
         self._end(Broken("the connection was closed"))
 
     async def _read_all(self) -> None:
@@ -254,6 +251,20 @@ class ViewerLink:
         if not self._news.full():
             self._news.put_nowait(error)
         self._writer.close()
+
+
+async def _within(timeout_s: float, awaited: Awaitable[T]) -> T:
+    """Raises TimeoutError. Unlike `asyncio.wait_for` before Python 3.12 it never loses a cancel that comes with
+    the result: a screen that was told to end would go on for ever."""
+    import asyncio
+
+    future = asyncio.ensure_future(awaited)
+    try:
+        if not (await asyncio.wait({future}, timeout=timeout_s))[0]:
+            raise TimeoutError
+    finally:
+        future.cancel()
+    return future.result()
 
 
 async def _read_known(reader: asyncio.StreamReader) -> protocol.ToViewer:

@@ -138,6 +138,19 @@ async def test_nobody_there_and_nobody_answering(tmp_path: Path) -> None:
             await asyncio.to_thread(link.ask, tmp_path / "s", protocol.StatusAsk(0), 0.1)
 
 
+async def test_a_cancel_that_comes_with_the_answer_is_not_lost(tmp_path: Path, monkeypatch) -> None:
+    """Ctrl-C at the moment at which the supervisor answers: the screen ends."""
+
+    async def refused(*_: object, **__: object) -> None:
+        connecting.cancel()
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(asyncio, "open_unix_connection", refused)
+    connecting = asyncio.create_task(link.ViewerLink.connect(tmp_path))
+    with pytest.raises(asyncio.CancelledError):
+        await connecting
+
+
 async def test_a_socket_of_another_user_is_refused_before_a_byte_is_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
