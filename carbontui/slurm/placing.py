@@ -13,11 +13,10 @@ from dataclasses import fields, replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from carbontui.plan.ascent import Response, climb
-from carbontui.slurm.problem import NEVER, FleetJobs, FleetProblem, FleetSite, Floats, Ints
+from carbontui.slurm.problem import NEVER, FleetJobs, FleetProblem, FleetSite, Floats, Ints, summed
 
 PASSES_MOST = 80
 
@@ -238,6 +237,7 @@ class _Placed:
         self.room_gpus = problem.site.gpus.copy()
         self.start = np.full(len(problem.jobs), NEVER)
         self.level = np.zeros(len(problem.jobs), dtype=np.int64)
+        self._known: dict[int, tuple[Ints, Ints, Floats]] = {}
 
     def plan(self, prices: Priced) -> FleetPlan:
         problem, at = self._problem, (self.start, self.level)
@@ -265,40 +265,52 @@ class _Placed:
     def _first_that_fits(
         self, job: int, starts: Ints, levels: Ints, costs: Floats, price: Priced
     ) -> tuple[int, int] | None:
-        worth = self._problem.jobs.undone_g[job]
+        jobs = self._problem.jobs
+        worth = jobs.undone_g[job]
         for start, level, cost in zip(starts.tolist(), levels.tolist(), costs.tolist(), strict=True):
             if start < 0 or cost > worth:
                 return None
             span = slice(start, start + int(self._problem.touched[job, level]))
-            if self._fits(job, level, self.room_w[span].min(), self.room_gpus[span].min()):
+            if (
+                self.room_w[span].min() >= jobs.watts[job, level] - TOLERANCE
+                and self.room_gpus[span].min() >= jobs.gpus[job] - TOLERANCE
+            ):
                 return start, level
         return self._any_that_fits(job, price)
 
     def _any_that_fits(self, job: int, price: Priced) -> tuple[int, int] | None:
         """The cheapest of all choices that fit."""
-        problem, first = self._problem, int(self._problem.jobs.first[job])
-        best, found = float(problem.jobs.undone_g[job]), None
-        for level, n in enumerate(problem.touched[job].tolist()):
-            last = int(problem.last_start[job, level])
-            if last < first:
-                continue
-            span = slice(first, last + n)
-            least_w = sliding_window_view(self.room_w[span], n).min(axis=1)
-            least_gpus = sliding_window_view(self.room_gpus[span], n).min(axis=1)
-            fits = self._fits(job, level, least_w, least_gpus)
-            if fits.any():
-                cost = np.where(fits, problem.cost_of(job, level, price.watt, price.gpu), np.inf)
-                at = int(cost.argmin())
-                if cost[at] <= best:
-                    best, found = float(cost[at]), (first + at, level)
-        return found
-
-    def _fits(self, job: int, level: int, least_w: Floats, least_gpus: Floats) -> NDArray[np.bool_]:
         jobs = self._problem.jobs
-        fits: NDArray[np.bool_] = (least_w >= jobs.watts[job, level] - TOLERANCE) & (
-            least_gpus >= jobs.gpus[job] - TOLERANCE
-        )
-        return fits
+        starts, ends, grams = self._choices(job)
+        if not grams.size:
+            return None
+        watts = jobs.watts[job][:, None]
+        short = (self.room_w < watts - TOLERANCE) | (self.room_gpus < jobs.gpus[job] - TOLERANCE)
+        full = summed(short)
+        held = summed(price.watt) if price.watt.any() else None
+        cost = grams if held is None else grams + watts * (held[ends] - held[starts])
+        if price.gpu.any():
+            held = summed(price.gpu)
+            cost = cost + jobs.gpus[job] * (held[ends] - held[starts])
+        cost = np.where(np.take_along_axis(full, ends, axis=1) == full[:, starts], cost, np.inf)
+        level, at = divmod(int(cost.argmin()), len(starts))
+        least = cost[level, at]
+        return (int(starts[at]), level) if np.isfinite(least) and least <= jobs.undone_g[job] else None
+
+    def _choices(self, job: int) -> tuple[Ints, Ints, Floats]:
+        """Every start within its window, the ends of its levels from there, and the grams of each, levels x starts;
+        infinite where there is no such choice."""
+        if job not in self._known:
+            problem = self._problem
+            n, last = problem.touched[job][:, None], problem.last_start[job][:, None]
+            starts = np.arange(problem.jobs.first[job], last.max() + 1)
+            ends = np.minimum(starts + n, problem.site.slots)
+            spent, weight = problem.spent, problem.site.weight
+            rest = problem.jobs.length[job][:, None] - (n - 1)
+            with np.errstate(invalid="ignore"):
+                grams = problem.jobs.watts[job][:, None] * (spent[ends - 1] - spent[starts] + rest * weight[ends - 1])
+            self._known[job] = starts, ends, np.where((n > 0) & (starts <= last), grams, np.inf)
+        return self._known[job]
 
     def _occupy(self, job: int, start: int, level: int, sign: float) -> None:
         jobs = self._problem.jobs

@@ -17,6 +17,14 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+
+def summed(values: NDArray[np.generic]) -> Floats:
+    """Up to every slot and to the end, along the last axis."""
+    found = np.zeros((*values.shape[:-1], values.shape[-1] + 1))
+    np.cumsum(values, axis=-1, out=found[..., 1:])
+    return found
+
+
 NEVER = -1
 """The start of a job that is not started within the slots."""
 
@@ -122,35 +130,26 @@ class FleetProblem:
             found.append(_OfLength(int(slots), job * levels + level, factors, barred))
         return found
 
-    def _cost_rows(self, slots: int, watt_price: Floats, gpu_price: Floats) -> Floats:
-        """Cost per start of a choice that touches `slots` slots: of a watt (priced, and emitted except in the last
-        slot), of a watt emitted through the last slot, of a GPU."""
-        n, weight = slots, self.site.weight
-        spent, priced, held = (np.concatenate([[0.0], np.cumsum(of)]) for of in (weight, watt_price, gpu_price))
+    @cached_property
+    def spent(self) -> Floats:
+        """Grams of a watt up to every slot and to the end."""
+        return summed(self.site.weight)
+
+    def _costs(self, of: _OfLength, priced: Floats, held: Floats) -> Floats:
+        """Cost of every choice of one length at every start, at these sums of prices; infinite where excluded. Of a
+        watt (priced, and emitted except in the last slot), of a watt emitted through the last slot, of a GPU."""
+        n, spent = of.slots, self.spent
         watt = spent[n - 1 : -1] - spent[: len(spent) - n] + priced[n:] - priced[:-n]
-        return np.stack([watt, weight[n - 1 :], held[n:] - held[:-n]])
-
-    def _costs(self, of: _OfLength, watt_price: Floats, gpu_price: Floats) -> Floats:
-        """Cost of every choice of one length at every start; infinite where excluded."""
-        cost: Floats = of.factors @ self._cost_rows(of.slots, watt_price, gpu_price)
+        cost: Floats = of.factors @ np.array([watt, self.site.weight[n - 1 :], held[n:] - held[:-n]])
         np.copyto(cost, np.inf, where=of.barred)
-        return cost
-
-    def cost_of(self, job: int, level: int, watt_price: Floats, gpu_price: Floats) -> Floats:
-        """Cost of one level of one job at every start that its window allows, from its first on."""
-        n = int(self.touched[job, level])
-        watts, rest = self.jobs.watts[job, level], self.jobs.length[job, level] - (n - 1)
-        factors = np.array([watts, watts * rest, self.jobs.gpus[job]])
-        starts = slice(int(self.jobs.first[job]), int(self.last_start[job, level]) + 1)
-        cost: Floats = factors @ self._cost_rows(n, watt_price, gpu_price)[:, starts]
         return cost
 
     def best(self, watt_price: Floats, gpu_price: Floats) -> FleetChoice:
         """The cheapest choice of every job individually, at a price per watt and slot and per GPU and slot."""
-        shape = self.jobs.watts.shape
+        shape, sums = self.jobs.watts.shape, (summed(watt_price), summed(gpu_price))
         cost, start = np.full(shape, np.inf), np.full(shape, NEVER)
         for of in self._by_length:
-            costs = self._costs(of, watt_price, gpu_price)
+            costs = self._costs(of, *sums)
             at = costs.argmin(axis=1)
             cost.flat[of.who] = costs[np.arange(len(at)), at]
             start.flat[of.who] = at
@@ -164,10 +163,10 @@ class FleetProblem:
 
     def cheapest(self, watt_price: Floats, gpu_price: Floats, count: int) -> tuple[Ints, Ints, Floats]:
         """The `count` cheapest choices of every job, cheapest first: starts, levels, costs, each n x count."""
-        rows, levels = self.jobs.watts.shape
+        (rows, levels), sums = self.jobs.watts.shape, (summed(watt_price), summed(gpu_price))
         starts, cost = np.full((rows, levels, count), NEVER), np.full((rows, levels, count), np.inf)
         for of in self._by_length:
-            costs = self._costs(of, watt_price, gpu_price)
+            costs = self._costs(of, *sums)
             keep = min(count, costs.shape[1])
             at = np.argpartition(costs, keep - 1, axis=1)[:, :keep]
             job, level = of.who // levels, of.who % levels
@@ -192,7 +191,7 @@ class FleetProblem:
 
     def grams(self, start: Ints, level: Ints) -> Floats:
         """Grams of every job; 0 if it is not started."""
-        spent = np.concatenate([[0.0], np.cumsum(self.site.weight)])
+        spent = self.spent
         rows = np.arange(len(self.jobs))
         length, begin = self.jobs.length[rows, level], np.maximum(start, 0)
         length = np.where(start >= 0, length, 0.0)
