@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from carbontui import units
+from carbontui.slurm.arrivals import Arrivals, to_come
 from carbontui.slurm.placing import FleetPlan
 from carbontui.slurm.pool import Pool, listed, why_left
 from carbontui.slurm.problem import NEVER, FleetJobs, FleetProblem, FleetSite, Floats
@@ -195,6 +196,34 @@ def problem(
     return QueueProblem(
         made, tuple(mine), tuple(running), start_s, slot_s, cap, fixed, others, (*faults, *listed(left))
     )
+
+
+def expected_jobs(made: QueueProblem, past: Arrivals, pool: Pool, assumed: Assumed) -> FleetJobs | None:
+    """The jobs to come, as those came before that this plan would have moved; None: none are known to have come."""
+    came = [
+        (at, job) for at, job in past.came() if pool.has(job) and job.asked.deadline_s and _full_w(job, assumed) > 0
+    ]
+    if not came or past.since_s is None:
+        return None
+    slot_s, weight, by_gpu = made.slot_s, made.problem.site.weight, pool.size.gpus > 0
+    drawn, length = _table(
+        [
+            [_LevelRow(one.watts, _work_s(job) / one.slow / slot_s) for one in open_levels(job, assumed)]
+            for _, job in came
+        ]
+    )
+    count, work = len(came), length.min(axis=1)
+    jobs = FleetJobs(
+        gpus=np.array([float(job.gpus if by_gpu else job.cpus) for _, job in came]),
+        watts=drawn,
+        length=length,
+        first=np.zeros(count, dtype=np.int64),
+        end=np.array([((job.asked.deadline_s or at) - at) / slot_s for at, job in came]),
+        undone_g=drawn[:, 0] * np.minimum(work, len(weight)) * float(weight.mean()),
+        last=np.full(count, len(weight)),
+    )
+    age = np.array([(made.start_s - at) / slot_s for at, _ in came])
+    return to_come(jobs, age, (made.start_s - past.since_s) / slot_s, len(weight))
 
 
 def open_levels(job: QueuedJob, assumed: Assumed) -> list[NotedLevel]:

@@ -13,9 +13,9 @@ from dataclasses import fields, replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from carbontui.plan.ascent import Response, climb
+from carbontui.slurm.arrivals import joined
 from carbontui.slurm.problem import NEVER, FleetJobs, FleetProblem, FleetSite, Floats, Ints, summed
 
 PASSES_MOST = 80
@@ -119,12 +119,34 @@ class ConstantCap(NamedTuple):
     plan: FleetPlan
 
 
-def decided(problem: FleetProblem, order: Ints) -> tuple[FleetPlan, ConstantCap | None]:
-    """The plan to keep to, and the best constant cap beside it, which is that plan where it has the lower total; for it
-    jobs are taken in this order."""
-    plan = planned(problem)
-    constant = best_constant(problem, plan.prices, order, plan)
-    return (constant.plan if constant is not None and constant.plan.total_g < plan.total_g else plan), constant
+def decided(problem: FleetProblem, order: Ints, more: FleetJobs | None = None) -> tuple[FleetPlan, ConstantCap | None]:
+    """The plan to keep to, and the best constant cap beside it, for which jobs are taken in this order. Where the cap
+    has the lower total, the plan is the cap's, improved where a few jobs put elsewhere improve it. Both are made, and
+    compared, with `more` jobs still to come, and told without them."""
+    if more is None or not len(more):
+        plan = planned(problem)
+        constant = best_constant(problem, plan.prices, order, plan)
+        if constant is None or plan.total_g <= constant.plan.total_g:
+            return plan, constant
+        better = _put_again(problem, constant.plan) if len(problem.jobs) <= SEVERAL_MOST else constant.plan
+        return (better if better.total_g < constant.plan.total_g else constant.plan), constant
+    whole, count = joined(problem, more), len(problem.jobs)
+    order = np.concatenate([order, count + np.argsort(more.first, kind="stable")])
+    joint, constant = decided(whole, order)
+    # the price of the scarce hours is of all jobs; what no plan can beat, of those that are here
+    prices = joint.prices._replace(bound_g=priced(problem).bound_g)
+    plan = _first(problem, joint, prices)
+    if constant is None:
+        return plan, None
+    wins = constant.plan is joint
+    constant = ConstantCap(constant.share, plan if wins else _first(problem, constant.plan, prices))
+    return plan, constant
+
+
+def _first(problem: FleetProblem, plan: FleetPlan, prices: Priced) -> FleetPlan:
+    """Of a plan of more jobs the part that is of this problem, whose jobs come first."""
+    at = plan.start[: len(problem.jobs)], plan.level[: len(problem.jobs)]
+    return FleetPlan(*at, prices, problem.total_g(*at), *problem.loads(*at))
 
 
 def best_constant(problem: FleetProblem, prices: Priced, order: Ints, running: FleetPlan) -> ConstantCap | None:

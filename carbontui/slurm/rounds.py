@@ -10,6 +10,7 @@ import numpy as np
 
 from carbontui import units
 from carbontui.slurm import fleet, placing, pool, queue
+from carbontui.slurm.arrivals import Arrivals
 from carbontui.slurm.fleet import Assumed, Cap, Move, QueueProblem
 from carbontui.slurm.placing import ConstantCap, FleetPlan
 from carbontui.slurm.problem import NEVER, FleetProblem
@@ -97,10 +98,16 @@ def least_cap_w(made: QueueProblem) -> float | None:
 
 
 def played(
-    terms: FleetTerms, intensity: Sequence[float], start_s: float, due: frozenset[str], *, dry_run: bool
+    terms: FleetTerms,
+    intensity: Sequence[float],
+    start_s: float,
+    due: frozenset[str],
+    past: Arrivals | None = None,
+    *,
+    dry_run: bool,
 ) -> FleetRound:
     """A round whose slots, of these g/kWh, begin at `start_s`; a dry one moves nothing. Jobs that are `due` should have
-    started by now. Raises SlurmError."""
+    started by now. The queue is noted in `past`, and as many jobs are expected. Raises SlurmError."""
     slot_s = terms.slot_s
     cap_w = fleet.per_slot(terms.budget, start_s, slot_s, len(intensity))
     nodes, jobs = queue.nodes(), queue.queue()
@@ -109,7 +116,10 @@ def played(
         jobs, about, intensity, cap_w, terms.assumed, start_s=start_s, slot_s=slot_s, due=due, throttled=throttled
     )
     by_priority = np.argsort([-job.priority for job in made.jobs], kind="stable")
-    plan, constant = placing.decided(made.problem, by_priority)
+    past = past or Arrivals()
+    past.look(jobs, start_s - slot_s)
+    more = fleet.expected_jobs(made, past, about, terms.assumed)
+    plan, constant = placing.decided(made.problem, by_priority, more)
     moves = fleet.moves(made, plan)
     least_w = least_cap_w(made) if fleet.undone(made, plan) else None
     unmoved = [] if dry_run else queue.move(moves)

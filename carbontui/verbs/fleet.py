@@ -28,6 +28,7 @@ from carbontui.verbs.support.command import Failure, refused
 from carbontui.verbs.support.run_values import power
 
 if TYPE_CHECKING:
+    from carbontui.slurm.arrivals import Arrivals
     from carbontui.slurm.fleet import Assumed, Cap
     from carbontui.slurm.rounds import FleetRound, FleetTerms
 
@@ -71,6 +72,7 @@ def fleet(
     """
     from carbontui.slurm import fleet as fleet_queue
     from carbontui.slurm import rounds
+    from carbontui.slurm.arrivals import Arrivals
 
     with refused():
         budget = [fleet_queue.parse(text) for text in caps]
@@ -83,13 +85,14 @@ def fleet(
     if look:
         sys.exit(_page(budget, zone or os.environ.get("CARBONTUI_ZONE"), grid_file, assumed))
     starts: dict[str, float] = {}
+    past = Arrivals()
     terms, prices = rounds.FleetTerms(budget, assumed, slot_s), Path(prices_file) if prices_file else None
     while True:
         ahead_s = _ahead_s()
         start = fleet_queue.next_slot_s(time.time() + ahead_s, slot_s)
         try:
             starts |= one_round(
-                terms, (zone, grid_file), start, starts, prices, ahead_s, dry_run=dry_run, as_json=as_json
+                *(terms, (zone, grid_file), start, starts, prices, ahead_s, past), dry_run=dry_run, as_json=as_json
             )
         except Failure as failure:
             if once or dry_run:
@@ -140,12 +143,13 @@ def one_round(
     starts: dict[str, float],
     prices: Path | None,
     ahead_s: float = 0.0,
+    past: Arrivals | None = None,
     *,
     dry_run: bool,
     as_json: bool,
 ) -> dict[str, float]:
     """Plan by the zone or file of `grid`, move, and print; each job's start. `starts`: those set by earlier rounds.
-    The controller's clock is `ahead_s` ahead of ours. Raises Failure."""
+    The controller's clock is `ahead_s` ahead of ours; `past` is what has come until now. Raises Failure."""
     from carbontui.slurm import fleet as fleet_queue
     from carbontui.slurm import rounds
 
@@ -153,7 +157,7 @@ def one_round(
     due = frozenset(job for job, at in starts.items() if at <= now)
     mean, source = grid_data.filled(*grid, start_s, terms.slot_s, fleet_queue.SLOTS)
     with refused("", (SlurmError, given.PricesError), code=1):
-        done = rounds.played(terms, mean, start_s, due, dry_run=dry_run)
+        done = rounds.played(terms, mean, start_s, due, past, dry_run=dry_run)
         if prices is not None and not dry_run:
             given.write(prices, start_s, terms.slot_s, done.made.price_g_per_kwh(done.plan), now_s=now)
     if as_json:

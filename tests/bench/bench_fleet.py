@@ -1,7 +1,7 @@
 """The fleet's planner: 10,000 synthetic jobs beside its bound and FIFO; public traces under forecasts beside rivals.
 
     python tests/bench/bench_fleet.py                       # results/fleet.json: synthetic
-    python tests/bench/bench_fleet.py kalos.csv pai_1k.csv  # results/fleet_traces.json as well
+    python tests/bench/bench_fleet.py kalos.csv pai_1k.csv pai_1k.csv:200-400    # results/fleet_traces.json; or a part
 
 Traces (not part of this repository): converted_kalos_trace.csv of hyunnnchoi/AcmeTrace (Hu et al., NSDI 2024) and
 src/cluster_traces/pai_1k.csv of umassos/GAIA (after Weng et al., NSDI 2022). Forecasts are those issued at the time.
@@ -85,8 +85,9 @@ def bench_synthetic(seed: int, gpus: int) -> dict[str, object]:
 class Grid:
     """DE, July to December 2021: what was forecast each midnight for 96 h, and what came."""
 
-    def __init__(self, path: Path, slot_h: float) -> None:
-        self.slot_h, self.issued, self.truth = slot_h, {}, {}
+    def __init__(self, path: Path, slot_h: float, at: int = 0) -> None:
+        """`at`: how many slots after its begin the slots of a trace begin."""
+        self.slot_h, self.at, self.issued, self.truth = slot_h, at, {}, {}
         with gzip.open(path, "rt") as rows:
             for row in csv.DictReader(rows):
                 issue, target = (
@@ -101,10 +102,11 @@ class Grid:
         )
 
     def actual(self, slots: int) -> np.ndarray:
-        return self._slots(self.hours, 0, slots)
+        return self._slots(self.hours, self.at * self.slot_h, slots)
 
     def forecast(self, now: int, ahead: int) -> np.ndarray:
         """As issued at the last midnight; what lies beyond repeats its last day; the present hour is known."""
+        now += self.at
         first = int(now * self.slot_h)
         issue = max((at for at in self.issued if at <= self.begin + first), default=self.begin)
         known = self.issued[issue]
@@ -142,9 +144,15 @@ def read(path: Path, slot_h: float) -> Trace:
     return Trace(begin, gpus, gpus[:, None] * WATTS, length[:, None] / slot_h / SPEED, end)
 
 
-def bench_trace(path: Path, slot_h: float, gpus: int, ahead: int) -> dict[str, object]:
-    grid = Grid(DATA / "DE_ci-direct-forecast96h_2021H2.csv.gz", slot_h)
+def bench_trace(path: Path, part: str, slot_h: float, gpus: int, ahead: int) -> dict[str, object]:
     trace = read(path, slot_h)
+    begin, _, end = part.partition("-")
+    rows = slice(int(begin or 0), int(end or len(trace.arrival)))
+    at = int(trace.arrival[rows].min())
+    trace = Trace(
+        trace.arrival[rows] - at, trace.gpus[rows], trace.watts[rows], trace.length[rows], trace.end[rows] - at
+    )
+    grid = Grid(DATA / "DE_ci-direct-forecast96h_2021H2.csv.gz", slot_h, at)
     slots = int(trace.end.max()) + 2
     power, held, actual = np.full(slots, BUDGET * gpus * WATTS[0]), np.full(slots, float(gpus)), grid.actual(slots)
     forecast = lambda now, n: grid.forecast(now, n)  # noqa: E731
@@ -175,11 +183,12 @@ def bench_trace(path: Path, slot_h: float, gpus: int, ahead: int) -> dict[str, o
     found["best_constant_cap"] = {"cap": best, **capped[best]}
     found["start_windows"] = told(windows(trace, Site(power, held), forecast), none)
     found["greedy"] = told(*greedy(trace, Site(power, held), forecast))
-    found["fleet"] = told(*fleet(trace, Site(power, held), forecast, ahead=ahead))
+    found["fleet"] = told(*fleet(trace, Site(power, held), forecast, ahead=ahead, week=round(168 / slot_h)))
     truth = lambda now, n: np.concatenate([actual[now : now + n], np.full(max(0, now + n - slots), actual.mean())])  # noqa: E731
-    found["fleet_with_truth"] = told(*fleet(trace, Site(power, held), truth, ahead=ahead))
+    found["fleet_with_truth"] = told(*fleet(trace, Site(power, held), truth, ahead=ahead, week=round(168 / slot_h)))
     return {
-        "trace": path.name, "jobs": len(work), "gpus": gpus, "slot_h": slot_h, "slots_ahead": ahead,
+        "trace": path.name, "part": part or "all", "jobs": len(work),
+        "gpus": gpus, "slot_h": slot_h, "slots_ahead": ahead,
         "gpu_h": round(float(work.sum() * slot_h)), "wall_s": round(time.perf_counter() - began, 1), **found,
     }  # fmt: skip
 
@@ -199,7 +208,8 @@ if __name__ == "__main__":
         sys.exit(f"skipped: no grid data in {DATA}")
     else:
         sizes = {"kalos": (3.0, 1408, 192), "pai": (0.5, 32, 96)}
-        paths = [Path(arg) for arg in sys.argv[1:]]
+        told = [(Path(arg.partition(":")[0]), arg.partition(":")[2]) for arg in sys.argv[1:]]
         write("fleet_traces.json", [
-            bench_trace(path, *next(size for name, size in sizes.items() if name in path.name)) for path in paths
+            bench_trace(path, part, *next(size for name, size in sizes.items() if name in path.name))
+            for path, part in told
         ])  # fmt: skip

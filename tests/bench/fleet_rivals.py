@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from carbontui.slurm.arrivals import to_come
+from carbontui.slurm.fleet import EARLIER, UNDONE
 from carbontui.slurm.placing import decided
 from carbontui.slurm.problem import NEVER, FleetJobs, FleetProblem, FleetSite
 
@@ -121,36 +123,39 @@ def greedy(trace: Trace, site: Site, forecast: Forecast) -> tuple[np.ndarray, np
     return start, level
 
 
-def fleet(trace: Trace, site: Site, forecast: Forecast, *, ahead: int, every: int = 1) -> tuple[np.ndarray, np.ndarray]:
-    """The fleet's planner over `ahead` slots, made anew every so many slots; what it begins now is begun."""
+def fleet(trace: Trace, site: Site, forecast: Forecast, *, ahead: int, week: int) -> tuple[np.ndarray, np.ndarray]:
+    """The fleet's planner over `ahead` slots, made anew every slot with what came in the last `week` slots to come
+    again; what it begins now is begun."""
     start, level = np.full(len(trace.arrival), NEVER), np.zeros(len(trace.arrival), dtype=int)
-    total, intended = len(site.watts), {}
+    total = len(site.watts)
     for now in range(total):
         waits = np.nonzero((trace.arrival <= now) & (start == NEVER))[0]
         waits = waits[now + trace.length[waits, FULL] <= trace.end[waits] + 1e-9]
         if not len(waits):
             continue
         n = min(ahead, total - now)
-        if now % every == 0 or any(int(job) not in intended for job in waits):
-            weight = np.maximum(forecast(now, n), 1e-9) * (1 + 1e-6 * np.arange(n))
-            jobs = FleetJobs(
-                trace.gpus[waits].astype(float),
-                trace.watts[waits],
-                trace.length[waits],
-                np.zeros(len(waits), dtype=np.int64),
-                trace.end[waits] - now,
-                20 * trace.watts[waits, FULL] * trace.length[waits, FULL] * weight.mean(),
-                np.full(len(waits), n, dtype=np.int64),
-            ).within(n)
-            left = FleetSite(weight, site.watts[now : now + n], site.gpus[now : now + n])
-            plan, _ = decided(FleetProblem(left, jobs), np.argsort(trace.arrival[waits], kind="stable"))
-            intended = {
-                int(job): (now + int(at) if at != NEVER else NEVER, int(lv))
-                for job, at, lv in zip(waits, plan.start, plan.level, strict=True)
-            }
-        for job in waits:
-            at, lv = intended[int(job)]
-            if at == now:
+        weight = np.maximum(forecast(now, n), 1e-9) * (1 + EARLIER * np.arange(n))
+        known = min(now + 1, week)
+        past = np.nonzero((trace.arrival <= now) & (trace.arrival > now - known))[0]
+        more = to_come(_jobs(trace, past, trace.arrival[past], weight, 1.0), now - trace.arrival[past], known, n)
+        left = FleetSite(weight, site.watts[now : now + n], site.gpus[now : now + n])
+        problem = FleetProblem(left, _jobs(trace, waits, now, weight, UNDONE).within(n))
+        plan, _ = decided(problem, np.argsort(trace.arrival[waits], kind="stable"), more)
+        for job, at, lv in zip(waits, plan.start, plan.level, strict=True):
+            if at == 0:
                 start[job], level[job] = now, lv
                 site.take(trace, int(job), now, lv)
     return start, level
+
+
+def _jobs(trace: Trace, rows: np.ndarray, since: np.ndarray | int, weight: np.ndarray, undone: float) -> FleetJobs:
+    """Some jobs of a trace, their ends counted from `since`."""
+    return FleetJobs(
+        trace.gpus[rows].astype(float),
+        trace.watts[rows],
+        trace.length[rows],
+        np.zeros(len(rows), dtype=np.int64),
+        trace.end[rows] - since,
+        undone * trace.watts[rows, FULL] * trace.length[rows, FULL] * weight.mean(),
+        np.full(len(rows), len(weight), dtype=np.int64),
+    )
