@@ -135,12 +135,12 @@ class FleetProblem:
         """Grams of a watt up to every slot and to the end."""
         return summed(self.site.weight)
 
-    def _costs(self, of: _OfLength, priced: Floats, held: Floats) -> Floats:
+    def _costs(self, of: _OfLength, watts_price: Floats, gpus_price: Floats) -> Floats:
         """Cost of every choice of one length at every start, at these sums of prices; infinite where excluded. Of a
         watt (priced, and emitted except in the last slot), of a watt emitted through the last slot, of a GPU."""
         n, spent = of.slots, self.spent
-        watt = spent[n - 1 : -1] - spent[: len(spent) - n] + priced[n:] - priced[:-n]
-        cost: Floats = of.factors @ np.array([watt, self.site.weight[n - 1 :], held[n:] - held[:-n]])
+        watt = spent[n - 1 : -1] - spent[: len(spent) - n] + watts_price[n:] - watts_price[:-n]
+        cost: Floats = of.factors @ np.array([watt, self.site.weight[n - 1 :], gpus_price[n:] - gpus_price[:-n]])
         np.copyto(cost, np.inf, where=of.barred)
         return cost
 
