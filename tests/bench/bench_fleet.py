@@ -16,6 +16,7 @@ import json
 import os
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
 from datetime import datetime
 from pathlib import Path
 
@@ -209,7 +210,11 @@ if __name__ == "__main__":
     else:
         sizes = {"kalos": (3.0, 1408, 192), "pai": (0.5, 32, 96)}
         told = [(Path(arg.partition(":")[0]), arg.partition(":")[2]) for arg in sys.argv[1:]]
-        write("fleet_traces.json", [
-            bench_trace(path, part, *next(size for name, size in sizes.items() if name in path.name))
-            for path, part in told
-        ])  # fmt: skip
+        with ProcessPoolExecutor(os.cpu_count()) as processes:
+            made = [
+                processes.submit(
+                    bench_trace, path, part, *next(size for key, size in sizes.items() if key in path.name)
+                )
+                for path, part in told
+            ]
+            write("fleet_traces.json", [one.result() for one in made])
