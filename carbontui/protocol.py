@@ -60,6 +60,7 @@ ReasonCode = Literal[
     "deadline",  # at full speed is needed to finish in time
     "late",  # at full speed and still late
     "max_pause",  # the longest pause allowed is over
+    "epoch_end",  # to be unloaded as planned, at the end of the epoch
     "calibrating",  # measuring the speed-per-watt curve, rehearsing an unload, or a try before the start
     "unguarded",  # the keeper is gone: no restart
     "unseen",  # its processes cannot be seen from here: whether it lives is not known
@@ -814,6 +815,9 @@ class RankReport(Struct, tag_field="t", tag="obs", frozen=True):
     """Of a sweep in one process: the current trial, like "trial 3 of my-study"."""
     captured: bool = False
     """A CUDA graph was recorded: its replay runs no hook, so that steps may not be seen."""
+    epoch_left: tuple[Count, Count] | None = None
+    """Steps to the end of the present epoch, and of a whole one, where a resumed run may go on with other batches until
+    then; null where that is not known."""
 
 
 class Want(Struct, tag_field="t", tag="want", frozen=True):
@@ -828,6 +832,8 @@ class Want(Struct, tag_field="t", tag="want", frozen=True):
     """Call the checkpoint function at the next boundary."""
     not_before: Time | None = None
     """With unload: when the keeper should start the command again."""
+    epoch_end: bool | None = None
+    """With unload: train on to the end of the epoch, and leave there."""
 
 
 class Figures(Struct, tag_field="t", tag="figures", frozen=True, omit_defaults=True):

@@ -37,6 +37,7 @@ REASONS: Table = {
     "plan_begins": "not started yet: the plan begins at {at_s:clock}",
     "plan_not_begun": "not started yet",
     "plan_unload": "unloaded by the plan{until_s:until}",
+    "epoch_end": "unloaded by the plan{until_s:until}, once its epoch has ended, at {ends_s:clock}",
     "plan_pause": "paused by the plan{until_s:until}",
     "plan_duty": "running {duty:percent} of the time (saves watts, not energy) by the plan{until_s:until}",
     "plan_cap": "capped at {watts:g} W per GPU by the plan{until_s:until}",

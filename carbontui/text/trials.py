@@ -36,7 +36,7 @@ def _unload_works(
     away_s = restart_s + (save_s or 0.0)
     data = {
         "same": "weights and data order are an undisturbed run's",
-        "other": "its steps are exact, the order of its data is not: plans rather pause it",
+        "other": "its steps are exact, the order of its data is not: plans pause it, or unload it where an epoch ends",
         None: "its data is the script's own matter",
     }[data_order]
     return f"it works: left at step {step:,} and resumed there{told}; {data}{loss}; {away_s:.0f} s without a step{save}"

@@ -1,4 +1,5 @@
 """Runs a script that is to be unloaded after so many steps of this process: python leaving.py STEPS SCRIPT [ARGS...]
+With EPOCH_END, at the end of the epoch that this step is in.
 
 What a supervisor's `unload` does at a step that chance decides, at a step that the test decides.
 """
@@ -21,10 +22,13 @@ class Leaving(Lease):
 
     told = False
 
+    def __init__(self, lease):
+        vars(self).update(vars(lease))
+
     def act(self, now, done, can_save):
         if done >= STEPS and not self.told:
             self.told = True
-            self.accept(WantLine("unload", 1, 600.0), now)
+            self.accept(WantLine("unload", 1, 600.0, epoch_end="EPOCH_END" in os.environ), now)
         return super().act(now, done, can_save)
 
     def limit(self, now, can_save):
@@ -32,7 +36,7 @@ class Leaving(Lease):
 
 
 if STEPS:
-    gate.authority = Leaving()
+    gate.authority = Leaving(gate.authority)
 sys.argv = sys.argv[2:]
 sys.path[0] = os.path.dirname(os.path.abspath(sys.argv[0]))  # as if the script had been started itself
 runpy.run_path(sys.argv[0], run_name="__main__")

@@ -96,6 +96,21 @@ def test_unload_needs_a_checkpoint_function_else_it_is_a_pause():
     assert asked.mode == "unload" and asked.not_before_s == 5000.0
 
 
+def test_an_unload_waits_for_an_epochs_end_that_is_near_else_it_is_a_pause():
+    leaves = [rank(can_unload=True, data_order="other")]
+    near = {"next_at_s": 5000.0, "keeps_order": False, "epoch_left_s": 600.0}
+    asked, decision = decide(Desired(), seen(UNLOAD, leaves, **near))
+    assert (asked.mode, asked.epoch_end, decision.state, decision.why.code) == ("unload", True, "running", "epoch_end")
+    assert decision.until_s == 1600.0
+    late = replace(seen(UNLOAD, leaves, **near), now_s=1950.0)
+    assert decide(asked, late)[0].mode == "pause", "it has waited long enough"
+    for never in ({"epoch_left_s": 1000.0}, {"epoch_left_s": None}, {"next_at_s": 1500.0}):
+        assert decide(Desired(), seen(UNLOAD, leaves, **{**near, **never}))[0].mode == "pause", never
+    unknown = seen(UNLOAD, leaves, **{**near, "keeps_order": True, "epoch_left_s": 1000.0})
+    asked, _ = decide(Desired(), unknown)
+    assert (asked.mode, asked.epoch_end) == ("unload", False)
+
+
 def test_a_start_that_waits_is_held_until_the_plan_begins_and_released_by_boost():
     waiting = Child("waiting")
     _, decision = decide(Desired(), seen(OFF, (), waiting, next_at_s=4000.0))

@@ -66,6 +66,20 @@ class Stream:
         drawn = getattr(self.iterator(), "_num_yielded", 0)
         return drawn > 0 and (self.length is None or drawn < self.length or self.length <= 2)
 
+    def left(self, steps: int) -> Optional[Tuple[int, int]]:
+        """After so many steps, those to the end of the present pass, and of a whole one. None where a pass is over
+        between two steps, or nothing can be said yet."""
+        drawn, length, here = getattr(self.iterator(), "_num_yielded", 0), self.length, steps - self.marks[-1]
+        # steps and batches: of the last whole pass, else of this one
+        made, of = (self.marks[-1] - self.marks[-2], self.lengths[-2]) if len(self.marks) > 1 else (here, drawn)
+        if not length or not drawn or not of or made < 1:
+            return None
+        share = max(1, round(of / made))
+        whole = length // share
+        if length % share or drawn < here * share:
+            return None
+        return 0 if here >= whole and drawn == length else max(1, whole - here), whole
+
     @property
     def length(self) -> Optional[int]:
         return self.lengths[-1] if self.lengths else None
@@ -102,6 +116,10 @@ class Watch:
                 self.leading = max(at_work, key=lambda one: one.marks[-1])
             values = tuple(space.get(name) for space, name in self.globals)
             self.look = count, chain(), values, self.unsure()
+
+    def left(self, steps: int) -> Optional[Tuple[int, int]]:
+        """As `Stream.left`, of the loader that the steps are made with."""
+        return None if self.leading is None else self.leading.left(steps)
 
     def loader_made(self, loader: Any) -> None:
         """In the training thread: a loader has been made."""

@@ -64,13 +64,14 @@ class Loop:
         others: Callable[[], Iterable[Tuple[str, Optional[int]]]] = tuple,
         *,
         same_order: bool = True,
+        epoch_left: Callable[[], Optional[Tuple[int, int]]] = lambda: None,
     ) -> None:
         """The loop can be unloaded: `save` writes a checkpoint and returns its path; `others` are paths and steps of
-        checkpoints written by the script itself; whether the data comes in the `same_order` after a resume. A script's
-        own checkpoint function takes precedence."""
+        checkpoints written by the script itself; whether the data comes in the `same_order` after a resume, and else
+        how many steps are left of an epoch, and its whole. A script's own checkpoint function takes precedence."""
         if not self.counts or Loop.loops != 1 or gate.savers or not os.environ.get("CARBONTUI_MARKER"):
             return
-        gate.facts["data_order"] = "same" if same_order else "other"
+        gate.facts["data_order"], gate.epoch_left = "same" if same_order else "other", epoch_left
 
         def saver() -> None:
             path = os.path.abspath(save())

@@ -1,4 +1,5 @@
-"""The Trainer of Lightning: a step ends at on_train_batch_end, when Lightning itself may save a checkpoint.
+"""The Trainer of Lightning: a step ends at on_train_batch_end, when Lightning itself may save a checkpoint; the last of
+an epoch ends with that, when its validation and hooks are done.
 
 Unloading writes one of Lightning's own checkpoints below default_root_dir, and the next start of the command resumes
 from it, not from an older ckpt_path of the script, which was meant for the first start.
@@ -7,9 +8,10 @@ from it, not from an older ckpt_path of the script, which was meant for the firs
 from __future__ import annotations
 
 import importlib
+import math
 import os
 import warnings
-from typing import Any, Iterator, Tuple
+from typing import Any, Iterator, Optional, Tuple
 
 from carbontui.client import api
 from carbontui.client.api import gate
@@ -37,6 +39,10 @@ def callback(base: Any) -> Any:
             self.saving = False
             self.left: Any = None
             """The position in the data of the checkpoint that is resumed from, until the loader begins."""
+            self.over = False
+            """An epoch has made its last step, and the next one has not begun."""
+            self.new_epoch = False
+            """The checkpoint that is resumed from is one of an epoch's end, and no epoch has begun since."""
 
         def __reduce__(self) -> Any:  # a trainer that spawns its ranks (ddp_spawn) pickles its callbacks
             return callback, (base,)
@@ -46,7 +52,8 @@ def callback(base: Any) -> Any:
             total = quietly(lambda: _total(trainer, module))
             self.loop.begin(self.steps_done, total)
             same = bool(quietly(lambda: _known_order(trainer)))
-            self.loop.saves_with(lambda: self.save(trainer), "lightning", lambda: _others(trainer), same_order=same)
+            left, others = lambda: _epoch_left(trainer), lambda: _others(trainer)
+            self.loop.saves_with(lambda: self.save(trainer), "lightning", others, same_order=same, epoch_left=left)
             if self.left is not None:
                 quietly(lambda: set_random_states(self.left["now"]))
                 self.left = None
@@ -64,9 +71,13 @@ def callback(base: Any) -> Any:
         def on_save_checkpoint(self, trainer: Any, module: Any, checkpoint: Any) -> None:
             if self.saving:
                 checkpoint[KEY] = quietly(lambda: _position(trainer)) or {"now": random_states()}
+                if self.over:
+                    checkpoint[KEY]["over"] = True
+                    _at_last_batch(checkpoint["loops"]["fit_loop"])
 
         def on_load_checkpoint(self, trainer: Any, module: Any, checkpoint: Any) -> None:
             self.left = checkpoint.get(KEY)
+            self.new_epoch = bool((self.left or {}).get("over"))
 
         def on_train_epoch_start(self, trainer: Any, module: Any) -> None:
             quietly(lambda: api.report(epoch=trainer.current_epoch))
@@ -76,9 +87,18 @@ def callback(base: Any) -> Any:
                 quietly(lambda: api.report(loss=outputs["loss"] if isinstance(outputs, dict) else outputs))
             done = quietly(lambda: _steps(trainer, module)) or self.steps_done
             new, self.steps_done = done - self.steps_done, done
-            self.loop.ended(new)
+            self.over = bool(quietly(lambda: _is_over(trainer)))
+            if self.over:
+                self.loop.due += new
+            else:
+                self.loop.ended(new)
+
+        def on_epoch_over(self) -> None:
+            self.loop.ended(0)
+            self.over = False
 
         def on_train_end(self, trainer: Any, module: Any) -> None:
+            self.loop.ended(0)
             self.loop.end()
 
     return Reporter()
@@ -128,6 +148,30 @@ def _add(trainer: Any, package: str) -> None:
 def _follow(package: str) -> None:
     """Of another version than this knows, a resumed epoch begins its data anew, as Lightning says itself."""
     loop = importlib.import_module(package + ".loops.fit_loop")._FitLoop
+    if hasattr(loop, "reset_restart_stage"):
+
+        @replaces(loop, "on_advance_end")
+        def ended(inner: Any, self: Any) -> None:
+            inner(self)
+            reporter = mine(self.trainer.callbacks)
+            if reporter is not None:
+                reporter.on_epoch_over()
+
+        @replaces(loop, "setup_data")
+        def begun(inner: Any, self: Any) -> None:
+            inner(self)
+            reporter = mine(self.trainer.callbacks)
+            if reporter is not None and reporter.new_epoch:
+                reporter.left = {"now": random_states()}  # the loader has begun; what follows here draws once more
+
+        @replaces(loop, "reset")
+        def reset(inner: Any, self: Any) -> None:
+            inner(self)
+            reporter = mine(self.trainer.callbacks)
+            if reporter is not None and reporter.new_epoch:
+                self.reset_restart_stage()  # it begins as any other, with its hooks
+                self.epoch_loop.restarting = False
+                reporter.new_epoch = False
 
     @replaces(loop, "_load_combined_loader_states")
     def loaded(inner: Any, self: Any) -> Any:
@@ -153,11 +197,40 @@ def _position(trainer: Any) -> Any:
 def _goes_on(fit_loop: Any) -> None:
     """The loaders are there, and no iterator has been made of them yet."""
     reporter = mine(fit_loop.trainer.callbacks)
-    if reporter is not None and reporter.left is not None and "batches" in reporter.left:
+    left = None if reporter is None else reporter.left
+    if left is None:
+        return
+    if left.get("over"):
+        set_random_states(left["now"])
+    elif "batches" in left:
         (loader,) = fit_loop._combined_loader.flattened
-        loaders.go_on(loader, reporter.left)
+        loaders.go_on(loader, left)
         reporter.left = None
         warnings.filterwarnings("ignore", "You're resuming from a checkpoint that ended before the epoch ended")
+
+
+def _is_over(trainer: Any) -> bool:
+    """Whether this is the last batch of an epoch whose end will be seen."""
+    loop = trainer.fit_loop
+    return hasattr(loop, "reset_restart_stage") and bool(loop.epoch_loop._num_ready_batches_reached())
+
+
+def _at_last_batch(progress: Any) -> None:
+    """Lightning's progress when an epoch has ended, as it was at its last batch: from there it goes on with the next
+    epoch, and what lies between is done."""
+    counts = {"epoch_progress": ("processed", "completed"), "epoch_loop.batch_progress": ("completed",)}
+    for name, ended in counts.items():
+        for kind in ("total", "current"):
+            progress[name][kind].update((one, progress[name][kind][one] - 1) for one in ended)
+
+
+def _epoch_left(trainer: Any) -> Optional[Tuple[int, int]]:
+    """Steps to the end of the epoch, and of a whole one."""
+    batches, each = trainer.num_training_batches, trainer.accumulate_grad_batches
+    if not isinstance(batches, int) or not hasattr(trainer.fit_loop, "reset_restart_stage"):
+        return None
+    left = batches - trainer.fit_loop.epoch_loop.batch_progress.current.ready
+    return max(0, math.ceil(left / each)), math.ceil(batches / each)
 
 
 def _optimizers(trainer: Any, module: Any) -> int:

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import traceback
-from typing import Any, Callable, Dict, List, Optional, Union
+from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 from carbontui.client import device, marker
 from carbontui.client.detection.places import watch
@@ -32,6 +32,9 @@ class Gate:
         self.hooked = Counter(self._boundary, lock, clock, watch.stepped)
         self.counter = self.hooked
         self.authority: Any = Lease()
+        self.authority.epoch_over = lambda: (self.epoch() or (1, 1))[0] == 0
+        self.epoch_left: Callable[[], Optional[Tuple[int, int]]] = lambda: watch.left(self.counter.done())
+        """Steps to the end of the epoch, and of a whole one; a framework's own count replaces the loader's."""
         self.savers: List[Callable[[], Any]] = []
         self.facts: Dict[str, Any] = {}
         """Values from report(): loss, epoch, total, metrics, and start_step."""
@@ -293,6 +296,16 @@ class Gate:
         where = self.counter is self.explicit or self.framework or self.counter.done() > 1
         return bool(self.savers) and bool(where)
 
+    def epoch(self) -> Optional[Tuple[int, int]]:
+        """Steps to the end of the present epoch, and of a whole one. None where that is not known, or does not matter:
+        the data goes on in the same order anyway, or several ranks would have to agree on it."""
+        if self.facts.get("data_order") == "same" or not self.savers or not self.authority.alone:
+            return None
+        try:
+            return self.epoch_left()
+        except Exception:  # a loader or a framework that is not as it was known
+            return None
+
     def starts_at(self, step: int) -> None:
         """The training goes on from this step of the whole."""
         with self.cond:
@@ -309,4 +322,6 @@ class Gate:
             want = self.authority.in_force(self.clock()) if self.enabled else None
             if want is None:
                 return "run" if self.enabled and self.connected else None
+            if want.epoch_end and self.state == "running":
+                return "run"
             return "duty" if want.mode == "run" and want.duty else str(want.mode)

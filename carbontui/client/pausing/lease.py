@@ -6,7 +6,7 @@ by itself. An `Accord` holds what the ranks thread (ranks.py) and the training t
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional
+from typing import Callable, NamedTuple, Optional
 
 from carbontui.client.pausing.counter import FAR
 from carbontui.client.pausing.wire import WantLine
@@ -96,6 +96,10 @@ class Lease:
 
     marks_early = False
     """The marker is written when the process leaves, not when it saves."""
+    alone = True
+    """No other rank has to agree."""
+    epoch_over: Callable[[], bool] = staticmethod(lambda: True)
+    """Whether this boundary is the end of an epoch."""
 
     def __init__(self) -> None:
         self.want: Optional[WantLine] = None
@@ -121,8 +125,9 @@ class Lease:
         return self.want
 
     def running(self, now: float) -> Optional[WantLine]:
-        """The want to acknowledge while training goes on."""
-        return self.in_force(now)
+        """The want to acknowledge while training goes on: not one that waits for the epoch's end."""
+        want = self.in_force(now)
+        return None if want is not None and want.epoch_end else want
 
     def asks_boundary(self, now: float, can_save: bool) -> bool:
         """True while the want in force needs the training thread to stop at a boundary."""
@@ -131,6 +136,8 @@ class Lease:
 
     def stop_for(self, want: WantLine, can_save: bool) -> Optional[str]:
         """The kind of stop that this want needs: leave, save, hold; None while training may go on."""
+        if want.epoch_end and not self.epoch_over():
+            return None
         untried = can_save and self.saved != want.want_gen
         if untried and (want.mode == "unload" or want.checkpoint):
             return "leave" if want.mode == "unload" else "save"
@@ -144,7 +151,7 @@ class Lease:
         stop = self.stop_for(want, can_save)
         if stop in ("leave", "save"):
             return Act("save", want=want)
-        if want.mode == "unload" and can_save and self.saved_well:
+        if stop == "hold" and want.mode == "unload" and can_save and self.saved_well:
             return Act("leave", want=want)
         if stop == "hold":  # an unload that is not possible: hold the model instead
             return Act("hold", self.until, want)
@@ -157,8 +164,10 @@ class Lease:
 
     def limit(self, now: float, can_save: bool) -> int:
         """The step count from which on the training thread must come to the gate."""
-        due = self.duty.next_at() if self.in_force(now) else None
-        return 0 if self.asks_boundary(now, can_save) or (due is not None and now >= due) else FAR
+        want = self.in_force(now)
+        due = self.duty.next_at() if want else None
+        looks = (want is not None and want.epoch_end) or self.asks_boundary(now, can_save)
+        return 0 if looks or (due is not None and now >= due) else FAR
 
     def wakes_at(self, now: float) -> Optional[float]:
         """When `limit` or `act` may change through the passage of time."""
@@ -195,6 +204,8 @@ class StopAt:
 
 class Accord(Lease):
     """The authority of a rank, in place of its `lease`: a want is acted on only where all ranks have agreed."""
+
+    alone = False
 
     def __init__(self, lease: Lease) -> None:
         vars(self).update(vars(lease))

@@ -269,6 +269,7 @@ class Link:
             "devices": self.devices,
             "calls": gate.boundaries(),
             "can_unload": bool(gate.savers),
+            "epoch_left": gate.epoch(),
             "timed": timed and (timed[0], round(max(0.0, gate.clock() - timed[1]), 6)),
         }
 

@@ -40,6 +40,7 @@ class WantLine(NamedTuple):
     duty: Optional[float] = None
     checkpoint: bool = False
     not_before: Optional[str] = None
+    epoch_end: bool = False
 
     @property
     def asked(self) -> WantLine:
@@ -89,9 +90,9 @@ def _want(body: Dict[str, Any]) -> WantLine:
     if mode not in ("run", "pause", "unload"):
         raise BadLine("unknown mode")
     duty = None if body.get("duty") is None else _number(body, "duty", 1.0)
-    checkpoint = body.get("checkpoint")
-    if checkpoint is not None and not isinstance(checkpoint, bool):
-        raise BadLine("checkpoint is not a boolean")
+    for name in ("checkpoint", "epoch_end"):
+        if not isinstance(body.get(name, False), (bool, type(None))):
+            raise BadLine(f"{name} is not a boolean")
     not_before = body.get("not_before")
     if not_before is not None and not (isinstance(not_before, str) and _RFC3339.match(not_before)):
         raise BadLine("not_before is not a time")
@@ -100,8 +101,9 @@ def _want(body: Dict[str, Any]) -> WantLine:
         want_gen=_count(body, "want_gen"),
         lease_s=_number(body, "lease_s", LEASE_MAX_S),
         duty=None if duty == 1.0 else duty,
-        checkpoint=bool(checkpoint),
+        checkpoint=bool(body.get("checkpoint")),
         not_before=not_before,
+        epoch_end=bool(body.get("epoch_end")),
     )
 
 

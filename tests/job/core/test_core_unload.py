@@ -102,24 +102,24 @@ def test_one_that_comes_back_holds_and_its_cost_is_measured():
     assert state.measured.unload_j.value == pytest.approx(3600.0)
     assert state.measured.reload_j.value == pytest.approx(0.002 * 3.6e6)
     assert effects.Retry(False) in asked and any(isinstance(one, effects.Replan) for one in asked)
-    assert state.may_unload and state.progress.step == 504
+    assert state.may_unload(None) and state.progress.step == 504
 
 
 def test_one_whose_data_comes_in_another_order_says_so_and_plans_pause_it():
     back = rank(can_unload=True, step=4, start_step=500, start_known=True, data_order="other")
     state, _ = told(returning(), at(27, ranks=(back,), starts=2))
-    assert state.unloading.resumes is True and not state.may_unload
+    assert state.unloading.resumes is True and not state.may_unload(None)
     assert "its steps are exact, the order of its data is not" in drawn(state.unloading.result)
     same = rank(can_unload=True, step=4, start_step=500, start_known=True, data_order="same")
     state, _ = told(returning(), at(27, ranks=(same,), starts=2))
-    assert state.may_unload and "weights and data order are an undisturbed run's" in drawn(state.unloading.result)
+    assert state.may_unload(None) and "weights and data order are an undisturbed run's" in drawn(state.unloading.result)
 
 
 def test_one_that_begins_elsewhere_does_not_hold_and_is_counted_from_there():
     back = rank(can_unload=True, step=4, start_step=0, start_known=True)
     state, _ = told(returning(), at(27, ranks=(back,), starts=2))
     assert state.unloading.resumes is False and "left at step 500, resumed from step 0" in drawn(state.unloading.result)
-    assert not state.may_unload
+    assert not state.may_unload(None)
     assert told(state, at(28, ranks=(structs.replace(back, step=9),), starts=2))[0].progress.step == 9
 
 
@@ -181,7 +181,7 @@ def test_a_failed_resume_goes_on_from_an_earlier_checkpoint_and_is_the_last():
     assert "ended with signal 9" in drawn(state.unloading.result) and "resumed from step 450" in drawn(
         state.unloading.result
     )
-    assert not state.may_unload and effects.FallBack(False) in asked
+    assert not state.may_unload(None) and effects.FallBack(False) in asked
     state, _ = told(state, at(26, ranks=(structs.replace(back, step=9),), child=tries, starts=3))
     assert state.progress.step == 459, "what is done twice counts once"
 

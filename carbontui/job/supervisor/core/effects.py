@@ -137,7 +137,8 @@ def want_of(state: JobState) -> protocol.Want:
     """What is asked of the training, as sent to every rank."""
     asked = state.asked
     not_before = None if asked.not_before_s is None else units.iso(state.clock.to_wall(asked.not_before_s))
-    return protocol.Want(asked.mode, asked.gen, protocol.LEASE_S, duty=_felt_duty(state), not_before=not_before)
+    duty, epoch_end = _felt_duty(state), asked.epoch_end or None
+    return protocol.Want(asked.mode, asked.gen, protocol.LEASE_S, duty=duty, not_before=not_before, epoch_end=epoch_end)
 
 
 def _felt_duty(state: JobState) -> float | None:

@@ -135,9 +135,10 @@ def _from_now(state: JobState, inputs: Inputs, known: Known) -> Ahead:
     if decided.held_by == "plan" and not follows_plan(state, inputs):
         # full speed for want of a plan or of what a plan needs, or although the plan would stand still
         resumes_s = None if state.plan is None else _runs_again_s(state.plan, inputs.now_s)
-        if decided.why.code == "max_pause" and resumes_s is not None:
-            yield resumes_s, level, "plan"
-            yield from _planned(state, inputs, known, resumes_s)
+        then_s = {"max_pause": resumes_s, "epoch_end": decided.until_s}.get(decided.why.code)
+        if then_s is not None:
+            yield then_s, level, "plan"
+            yield from _planned(state, inputs, known, then_s)
             return
         at = inputs.now_s
         if now.kind != "full":

@@ -56,7 +56,7 @@ def machine(state: JobState, inputs: Inputs) -> problem.Machine:
         can_duty=state.progress.step > 0 and not state.caps_hold and not state.clock.replay,
         pause_s=min(PAUSE_PLAN_MAX_S, (known.pause_s.value or problem.DEFAULT_PAUSE_S / speed) * speed),
         resume_s=resume_s(state),
-        can_unload=(state.may_unload and any(rank.can_unload for rank in inputs.ranks))
+        can_unload=(state.may_unload(inputs.leader) and any(rank.can_unload for rank in inputs.ranks))
         or state.decision.state == "unloaded",
         reload_s=max(problem.DEFAULT_RELOAD_MIN_S, known.reload_s.value or problem.DEFAULT_RELOAD_S) * speed,
         unload_s=_unload_s(state),

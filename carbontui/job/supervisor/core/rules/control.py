@@ -20,6 +20,7 @@ from carbontui.job.supervisor.core.state import levels
 from carbontui.job.supervisor.core.state.decision import Decision, Desired
 from carbontui.job.supervisor.core.state.inputs import Rank
 from carbontui.job.supervisor.core.state.levels import FULL, OFF, PAUSE, Chosen, Level
+from carbontui.job.supervisor.core.state.unloading import EPOCH_WAIT_S
 from carbontui.protocol import Statement, Why, statement
 
 NO_BOUNDARY_S = 10.0
@@ -87,19 +88,25 @@ class Observation:
     """Watts per GPU that keep the job within its allowances."""
     fleet_cap_w: float | None = None
     """Watts per GPU at which the cluster's fleet has started it."""
+    epoch_left_s: float | None = None
+    """To the end of the epoch at full speed, where the data of an unload before that may come in another order."""
+    keeps_order: bool = True
+    """The data of an unload within an epoch is not known to come in another order."""
 
 
 def decide(before: Desired, observation: Observation) -> tuple[Desired, Decision]:
     """The complete policy of one job, evaluated about once a second and at every event."""
     choice = _choose(before, observation)
-    spent = choice.why.code == "max_pause"
+    spent, at_epoch_end = choice.why.code == "max_pause", choice.why.code == "epoch_end"
     choice = _within_allowance(choice, observation)
     wanted = choice.level
     choice = site_claim.within(choice, observation.room, can_cap=observation.can_cap)
     if observation.lost and choice.level.still and observation.child.state == "running":
         choice = Chosen(FULL, Why("no_client", statement("lease_ended", reason=choice.why.said)), choice.held_by)
     level = choice.level
-    asked = _since(before, replace(_ask(before, observation, level), spent_pause=spent), choice, observation.now_s)
+    asked = _ask(before, observation, level, at_epoch_end=at_epoch_end and not level.still)
+    asked = replace(asked, spent_pause=spent, epoch_by_s=_epoch_by_s(before, observation))
+    asked = _since(before, asked, choice, observation.now_s)
     state, why = _observe(asked, observation, level, choice.why)
     held_by = choice.held_by if state in protocol.LIVE_STATES else "end"
     if observation.silent and state in protocol.LIVE_STATES:
@@ -154,7 +161,7 @@ def _choose(before: Desired, observation: Observation) -> Chosen:
         # a user's command outranks the deadline and the longest pause; the plan chooses how to stand still
         still = OFF if observation.child.state == "waiting" else PAUSE
         if planned is not None and planned.still and observation.no_shifting is None:
-            still = planned
+            still = _in_order(planned, observation)
         said = statement("forbidden_hours", until_s=observation.forbidden_until_s)
         return Chosen(still, Why("override", said), "forbidden", observation.forbidden_until_s)
     if observation.used_up is not None:
@@ -181,12 +188,40 @@ def _choose(before: Desired, observation: Observation) -> Chosen:
             longest_s = min(longest_s, observation.idle_limit_s)
         if longest_s < math.inf and (before.spent_pause or still_s > longest_s):
             return Chosen(FULL, Why("max_pause", statement("longest_pause_over", max_pause_s=longest_s)))
+        ends_s = _epoch_end_s(before, observation)
+        if ends_s is not None:
+            said = statement("epoch_end", ends_s=ends_s, until_s=observation.next_at_s)
+            return Chosen(FULL, Why("epoch_end", said), "plan", ends_s)
+        planned = _in_order(planned, observation)
     if observation.late and planned.kind == "full":
         limit = statement("late_for_limit", ends_s=observation.ends_s)
         said = limit if observation.cut_short else statement("late")
         return Chosen(planned, Why("late", said), "plan", observation.next_at_s)
     code: protocol.ReasonCode = "plan_wait" if planned.kind == "off" else "plan"
     return Chosen(planned, Why(code, _as_planned(planned, observation.next_at_s)), "plan", observation.next_at_s)
+
+
+def _in_order(planned: Level, observation: Observation) -> Level:
+    """A pause in place of an unload after which the data would come in another order."""
+    leaves = planned.kind == "unload" and observation.child.state == "running" and not observation.keeps_order
+    return PAUSE if leaves else planned
+
+
+def _epoch_by_s(before: Desired, observation: Observation) -> float | None:
+    """By when the epoch has to end at which a planned unload leaves; None where it does not wait for one."""
+    planned = observation.planned
+    if planned is None or planned.kind != "unload" or observation.child.state != "running":
+        return None
+    return observation.now_s + EPOCH_WAIT_S if before.epoch_by_s is None else before.epoch_by_s
+
+
+def _epoch_end_s(before: Desired, observation: Observation) -> float | None:
+    """When the epoch ends at which the planned unload leaves; None where that is too late, or there is none."""
+    by_s = _epoch_by_s(before, observation)
+    if by_s is None or observation.epoch_left_s is None:
+        return None
+    ends_s = observation.now_s + observation.epoch_left_s
+    return ends_s if ends_s <= by_s and ends_s < (observation.next_at_s or math.inf) else None
 
 
 def _overridden(override: protocol.Override, until_s: float | None) -> Chosen:
@@ -225,10 +260,12 @@ def _as_planned(planned: Level, next_at_s: float | None) -> protocol.Statement:
     return protocol.Statement(f"plan_{planned.kind}", figures)
 
 
-def _ask(before: Desired, observation: Observation, level: Level) -> Desired:
+def _ask(before: Desired, observation: Observation, level: Level, *, at_epoch_end: bool) -> Desired:
     """Turn the level into requests to the process and boards; a new generation only when the request changes."""
     mode: protocol.Mode = "run"
     not_before: float | None = None
+    if at_epoch_end:
+        mode, not_before = "unload", observation.next_at_s
     if level.still:
         mode = "pause"
         leader = next((rank for rank in observation.ranks if rank.rank == 0), None)
@@ -245,7 +282,8 @@ def _ask(before: Desired, observation: Observation, level: Level) -> Desired:
         before.still_since_s if still and before.still_since_s is not None else (observation.now_s if still else None)
     )
     newest = max((rank.want_gen for rank in observation.ranks), default=0)
-    if (mode, duty) == (before.mode, before.duty) and newest <= before.gen:
+    same = (mode, duty, at_epoch_end) == (before.mode, before.duty, before.epoch_end)
+    if same and newest <= before.gen:
         return replace(before, limit_w=limit, not_before_s=not_before, still_since_s=since, freeze=freeze)
     return Desired(
         mode=mode,
@@ -254,6 +292,7 @@ def _ask(before: Desired, observation: Observation, level: Level) -> Desired:
         duty=duty,
         limit_w=limit,
         not_before_s=not_before,
+        epoch_end=at_epoch_end,
         asked_mono_s=observation.mono_s,
         still_since_s=since,
         freeze=freeze,
@@ -305,7 +344,7 @@ def _observe(asked: Desired, observation: Observation, level: Level, why: Why) -
         if why.code in ("plan", "starting"):
             return "running", Why("no_client", statement("no_step"))
         return "running", why
-    if asked.mode in ("pause", "unload"):
+    if asked.mode in ("pause", "unload") and not asked.epoch_end:
         if all(rank.state == "paused" and rank.want_gen == asked.gen for rank in observation.ranks):
             return "paused", why
         waited = observation.mono_s - asked.asked_mono_s

@@ -29,6 +29,7 @@ def observe(state: JobState, inputs: Inputs) -> Observation:
         says = says._replace(next_at_s=inputs.now_s + USED_UP_HOLD_S)
     elif (used_up := unload_rules.holds(state, inputs)) is not None:
         says = says._replace(next_at_s=None)  # its successor continues at once
+    leader, epoch_s = inputs.leader, unloading.epoch_s(inputs.leader, state.clock.speed)
     refused = boards.refused_cap(state.asked.limit_w, inputs)
     return Observation(
         now_s=inputs.now_s,
@@ -65,6 +66,8 @@ def observe(state: JobState, inputs: Inputs) -> Observation:
         used_up=used_up,
         allowance_cap_w=state.allowances.cap_w,
         fleet_cap_w=state.spec.fleet_cap_w,
+        epoch_left_s=None if epoch_s is None else epoch_s[0],
+        keeps_order=leader is None or leader.data_order != "other",
     )
 
 

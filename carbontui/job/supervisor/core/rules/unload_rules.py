@@ -133,7 +133,8 @@ def _left(state: JobState, known: Unloading, inputs: Inputs) -> Unloading:
     """It has written its checkpoint and exited."""
     asked = state.asked
     began_s = known.since_s if known.phase == "leaving" else asked.asked_mono_s
-    took = max(0.0, inputs.mono_s - began_s) if known.phase == "leaving" or asked.mode == "unload" else None
+    timed = known.phase == "leaving" or (asked.mode == "unload" and not asked.epoch_end)
+    took = max(0.0, inputs.mono_s - began_s) if timed else None
     joules = _joules(state, known) if known.phase == "leaving" else None
     known = replace(known, step=state.progress.step, loss=known.loss if known.loss is not None else state.last_loss)
     return _turn(state, replace(known, save_s=took, save_j=joules), "away", inputs)

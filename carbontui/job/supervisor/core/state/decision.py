@@ -19,6 +19,10 @@ class Desired:
     duty: float | None = None
     limit_w: float | None = None
     not_before_s: float | None = None
+    epoch_end: bool = False
+    """An unload that waits for the end of the epoch."""
+    epoch_by_s: float | None = None
+    """By when that has to be there, on the job's clock; None while the plan does not unload."""
     asked_mono_s: float = 0.0
     still_since_s: float | None = None
     """Job clock since which the process has been asked to pause."""

@@ -28,7 +28,7 @@ from carbontui.job.supervisor.core.state.measured import PAUSE_MAX_S, RESUME_MAX
 from carbontui.job.supervisor.core.state.override import Overrides
 from carbontui.job.supervisor.core.state.plan import Plan
 from carbontui.job.supervisor.core.state.progress import Progress
-from carbontui.job.supervisor.core.state.unloading import NOT_TRIED, Tried, Unloading
+from carbontui.job.supervisor.core.state.unloading import EPOCH_WAIT_S, NOT_TRIED, Tried, Unloading
 from carbontui.power.curves.curve import Curve
 from carbontui.site.sharing import Share
 
@@ -178,11 +178,12 @@ class JobState:
     def live(self) -> bool:
         return self.decision.state in protocol.LIVE_STATES
 
-    @property
-    def may_unload(self) -> bool:
-        """Whether a plan may unload: not where the data would come in another order, which a pause avoids. The training
-        of a replay is known to resume, one that reads a pipe cannot."""
-        resumes = self.unloading.resumes is True and self.unloading.data_order != "other"
+    def may_unload(self, leader: Rank | None) -> bool:
+        """Whether a plan may unload: where the data would come in another order, only if an end of an epoch is always
+        near, else a pause avoids that. The training of a replay is known to resume, one that reads a pipe cannot."""
+        epoch_s = unloading.epoch_s(leader, self.clock.speed)
+        short = epoch_s is not None and epoch_s[1] <= EPOCH_WAIT_S
+        resumes = self.unloading.resumes is True and (self.unloading.data_order != "other" or short)
         return (resumes or self.clock.replay) and not self.spec.reads_once
 
     def level_named(self, name: str) -> Level | None:

@@ -7,9 +7,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from carbontui.job.child import Child
+from carbontui.job.supervisor.core.state.inputs import Rank
 from carbontui.job.supervisor.core.state.levels import FULL, UNLOAD, Level
 from carbontui.protocol import Statement, statement
 
+EPOCH_WAIT_S = 900.0
+"""The longest that an unload waits for the end of an epoch: it trains meanwhile at an hour meant for rest, and what an
+unload saves over a pause does not pay for much of that."""
 Phase = Literal["none", "asked", "leaving", "away", "returning"]
 TRY = "the try"
 """`by` for the unload at the end of a try before the start: what it saved is resumed when the plan says."""
@@ -46,6 +50,14 @@ class Unloading:
 
 
 NEVER = Unloading()
+
+
+def epoch_s(rank: Rank | None, speed: float) -> tuple[float, float] | None:
+    """Seconds of the job's clock to the end of the rank's epoch, and of a whole one; None where they are not known."""
+    if rank is None or rank.epoch_left is None or not rank.rate:
+        return None
+    left, whole = rank.epoch_left
+    return left / rank.rate * speed, whole / rank.rate * speed
 
 
 def awaits_start(known: Unloading) -> bool:
