@@ -141,6 +141,7 @@ def receipt(event: GridEvent, jobs: Sequence[store.Job], now_s: float) -> dict[s
     unread: list[str] = []
     found = rows_of(jobs, event.start_s - BEFORE_S, end_s, unread)
     unread += sorted(set(event.jobs) - {job.job for job in found} - set(unread))
+    found = [job for job in found if any(row.t1 > event.start_s for row in job.energy)]
     base, most = event.baseline_w, event.most_w
     minutes: list[dict[str, Any]] = []
     at = event.start_s
@@ -164,7 +165,7 @@ def receipt(event: GridEvent, jobs: Sequence[store.Job], now_s: float) -> dict[s
         "delivered": minutes,
         "unread": unread,
         "reached_s": None if unread else _reached_s(found, event, most, end_s),
-        "steps_lost": sum(_lost(job) for job in found),
+        "steps_lost": sum(_lost(job, event.start_s) for job in found),
         "jobs": [_cost(job, event, end_s) for job in found],
         "sha256": _hash(found),
     }
@@ -182,11 +183,12 @@ def _reached_s(jobs: Sequence[JobRows], event: GridEvent, most_w: float | None, 
     return None
 
 
-def _lost(job: JobRows) -> int:
-    """Steps that were made again."""
+def _lost(job: JobRows, since_s: float) -> int:
+    """Steps that were made again since then."""
     lost, best = 0, 0
-    for _, step in job.steps:
-        lost, best = lost + max(0, best - step), step if step < best else max(best, step)
+    for at_s, step in job.steps:
+        lost += max(0, best - step) if at_s >= since_s else 0
+        best = step
     return lost
 
 
@@ -213,7 +215,7 @@ def _cost(job: JobRows, event: GridEvent, end_s: float) -> dict[str, Any]:
         "capped_s": spent("throttled"),
         "held_s": spent("paused"),
         "steps": done,
-        "steps_lost": _lost(job),
+        "steps_lost": _lost(job, event.start_s),
         "delay_s": delay_s,
     }
 

@@ -73,8 +73,8 @@ class GridEvent(Struct, frozen=True, kw_only=True):
 
     @property
     def over_s(self) -> float:
-        """When the watts are back; at once for one that never began."""
-        return self.end_s + self.ramp_s if self.end_s > self.start_s else self.start_s
+        """When the watts are back; for one that will never begin, since it was told."""
+        return self.end_s + self.ramp_s if self.end_s > self.start_s else self.taken_s
 
     def state(self, now_s: float) -> str:
         if self.cancelled:

@@ -98,6 +98,15 @@ def test_the_command_line_takes_cancels_and_refuses_events_in_one_line(house):
     assert site("--event", "event.json", id="e2").returncode == 0
     shown = json.loads(site("--json").stdout)["events"]
     assert {one["id"]: one["state"] for one in shown} == {"e1": "cancelled", "e2": "pending"}
+    assert "e1" not in house.cli("site").stdout, "what will never begin is not told as one to come, nor as one ending"
+
+
+def test_an_event_cancelled_before_it_began_does_not_hide_the_next_one():
+    one, other = (
+        events.parse(asked(id=name, start=units.iso(NOW_S + begin)), NOW_S, "me")
+        for name, begin in (("e1", HOUR_S), ("e2", 3 * HOUR_S))
+    )
+    assert events.current([events.cancelled(one, NOW_S + 60), other], NOW_S + 61).id == "e2"
 
 
 def job(name: str, **fields) -> Claim:
@@ -236,6 +245,15 @@ def test_the_receipt_is_by_the_journals_and_its_hash_can_be_made_again(metered):
     for job_rows in rows_of(store.jobs(), NOW_S - 900, NOW_S + 600):
         lines += [json.dumps([job_rows.job, *row]) + "\n" for row in (*job_rows.energy, *job_rows.steps)]
     assert hashlib.sha256("".join(lines).encode()).hexdigest() == found["sha256"]
+
+
+def test_a_receipt_lists_the_jobs_of_the_event_and_steps_lost_in_it(metered):
+    event = GridEvent(id="e1", start_s=NOW_S, end_s=NOW_S + 300, within_s=30, ramp_s=60, shed_w=600, baseline_w=1400.0)
+    metered("before", (NOW_S - 600, NOW_S - 300, 700, "running"))
+    lost_before = [(NOW_S - 90, 50), (NOW_S - 80, 20), (NOW_S + 10, 60), (NOW_S + 20, 57)]
+    metered("during", (NOW_S - 100, NOW_S + 300, 700, "running"), steps=lost_before)
+    found = receipt(event, list(store.jobs()), NOW_S + 900)
+    assert [(one["job"], one["steps_lost"]) for one in found["jobs"]] == [("during", 3)] and found["steps_lost"] == 3
 
 
 def test_minutes_that_nobody_metered_are_not_sold_as_delivered(metered):
