@@ -10,6 +10,7 @@ from msgspec import structs
 from states import CAP, FULL, NOW_S, PAUSE, board, inputs, job_state, limits, plan_of, rank, settled
 
 from carbontui import protocol, units
+from carbontui.job.supervisor.core.planning import course
 from carbontui.job.supervisor.core.state.job import Totals
 from carbontui.job.supervisor.core.state.measured import Mean, Measured
 from carbontui.job.supervisor.core.state.override import Overrides
@@ -65,6 +66,18 @@ def test_an_override_with_an_end_is_followed_by_the_plan_and_says_its_price() ->
     assert view.levels[0] == ("full", 4) and view.levels[1] == ("pause", 3)
     assert "15 g more than the plan alone (160 g)" in view.explanation
     assert "already the best" not in view.explanation
+
+
+@pytest.mark.parametrize("after", [PAUSE, FULL], ids=lambda level: level.name)
+def test_a_pause_that_ends_within_a_slot_is_not_shown_to_that_slots_end(after) -> None:
+    end = NOW_S + 1300.0
+    word = protocol.Override("pause", None, units.iso(end), "ada@pts/3")
+    made = planned(PAUSE, PAUSE, after, FULL, FULL, free_g=160.0)
+    state = job_state(plan=made, override=Overrides(word, 1, end), work_s=1800.0)
+    ahead = course.course(settled(state, at(100)), at(100))
+    assert ahead.level_at(end - 1).name == "pause" and ahead.level_at(end + 1).name == after.name
+    resumes = end if after is FULL else NOW_S + 2700.0
+    assert ahead.finish_s == pytest.approx(resumes + 1800.0, abs=10.0)
 
 
 def test_what_is_shown_stands_still_while_nothing_happens() -> None:

@@ -6,6 +6,7 @@ Finish, next change, expected totals and the plan as viewers see it all come fro
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import math
 from collections.abc import Iterator
@@ -190,13 +191,22 @@ def _planned(state: JobState, inputs: Inputs, known: Known, from_s: float) -> Ah
     if state.plan is None or finish.why_no_shifting(state, inputs) is not None:
         yield from _full_speed(state, at, known)
         return
-    index = 0
-    for name, slots in itertools.groupby(state.plan.names):
+    index, ends_s = 0, None if held.current is None else held.until_s
+    for name, slots in itertools.groupby(state.plan.names if ends_s is None else _names_after(state.plan, ends_s)):
         index += len(tuple(slots))
         until, level = state.plan.edges_s[index], known.get(name) or state.plan.table.get(name)
         if until > at and level is not None:
             yield until, level, "plan"
     yield from _full_speed(state, max(at, state.plan.edges_s[-1]), known)
+
+
+def _names_after(planned: plan.Plan, ends_s: float) -> tuple[str, ...]:
+    """The plan's levels after an override that ends then. Was the plan made around it, the slot in which it ends is the
+    override's as a whole; what is left of it will be planned anew, and is taken to be as the next slot."""
+    here = bisect.bisect_right(planned.edges_s, ends_s - 1.0) - 1
+    if planned.free_gco2_g is None or not 0 <= here < len(planned.names) - 1:
+        return planned.names
+    return (*planned.names[:here], planned.names[here + 1], *planned.names[here + 1 :])
 
 
 def _full_speed(state: JobState, from_s: float, known: Known) -> Ahead:
