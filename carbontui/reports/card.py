@@ -9,7 +9,7 @@ from rich.cells import cell_len, set_cell_size
 
 from carbontui import units
 from carbontui.reports import figures
-from carbontui.reports.story import RunStory
+from carbontui.reports.story import FirstSaid, RunStory
 from carbontui.text import figures as form
 
 INSIDE = 52
@@ -22,7 +22,7 @@ def lines(story: RunStory) -> list[tuple[str, str]]:
     at = next((index for index, (label, _) in enumerate(shown) if label == "avoided"), len(shown) - 1) + 1
     shown[at:at] = gave
     if (first := story.first) is not None and story.over:
-        band = f" ({form.between(form.grams, *first.band_g)})" if first.band_g else ""
+        band = _band(first)
         shown[at + len(gave) : at + len(gave)] = [
             ("first said", f"{form.grams(first.gco2_g)} CO2{band}"),
             *_missed(story),
@@ -32,9 +32,15 @@ def lines(story: RunStory) -> list[tuple[str, str]]:
     return shown
 
 
+def _band(first: FirstSaid) -> str:
+    """' (3.2 kg to 3.6 kg)'; '' where none is known or its ends read alike."""
+    between = form.between(form.grams, *first.band_g) if first.band_g else ""
+    return f" ({between})" if between else ""
+
+
 def _missed(story: RunStory) -> list[tuple[str, str]]:
-    """How far the first forecast was off."""
-    if story.first is None or story.gco2_g is None or story.first.gco2_g <= 0:
+    """How far the first forecast was off; nothing for a run that did not get to its end."""
+    if story.status.state != "done" or story.first is None or story.gco2_g is None or story.first.gco2_g <= 0:
         return []
     off = story.gco2_g / story.first.gco2_g - 1.0
     return [("missed by", form.signed(off, form.percent) if abs(off) >= 0.005 else form.percent(0.0))]
@@ -45,7 +51,7 @@ def ending(story: RunStory) -> tuple[tuple[str, str], ...]:
     levers = [f"{figure.label.rpartition(': ')[2]} {figure.value}" for figure in figures.parts(story)[:-1]]
     rows = [("levers", " · ".join(levers))] if levers else []
     if (first := story.first) is not None:
-        band = f" ({form.between(form.grams, *first.band_g)})" if first.band_g else ""
+        band = _band(first)
         missed = "".join(f" · forecast missed by {value}" for _, value in _missed(story))
         at, done = (form.clock(when, story.start_s) for when in (first.at_s, first.finish_s))
         was = f"was {form.grams(story.gco2_g)} at {form.clock(story.end_s, story.start_s)}"

@@ -149,10 +149,12 @@ def _budget(story: RunStory) -> str:
     if budget is None or budget.deadline is None:
         return ""
     slack = units.from_iso(budget.deadline) - story.end_s
+    changed = [decision.text for decision in story.decisions if decision.kind == "budget"]
+    last = changed[-1] if changed else f"budget {story.options.budget}"
     if not story.over:
-        return f"budget {story.options.budget}"
+        return last
     side = "before" if slack >= 0 else "after"
-    return f"budget {story.options.budget}, {form.duration(abs(slack))} {side} the deadline"
+    return f"{last}, {form.duration(abs(slack))} {side} the deadline"
 
 
 LEVERS = {

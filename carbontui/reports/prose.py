@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from carbontui.account.lived import EVENT_HELD
+from carbontui.account.lived import EVENT, EVENT_HELD
 from carbontui.account.split import PARKED
 from carbontui.reports import figures
 from carbontui.reports.story import RunStory
@@ -49,8 +49,8 @@ def _how(story: RunStory) -> str:
         )
     elif not story.unmetered:
         said.append("The work never stood still.")
-    if seconds.get("throttled"):
-        said.append(f"It ran under a cap for {form.duration(seconds['throttled'])}")
+    if capped_s := seconds.get("throttled", 0.0) + seconds.get(EVENT, 0.0):
+        said.append(f"It ran under a cap for {form.duration(capped_s)}")
         said[-1] += f" and at full speed for {form.duration(seconds.get('running', 0.0))}."
     elif seconds.get("running"):
         said.append(f"It ran at full speed for {form.duration(seconds['running'])}.")

@@ -2,6 +2,7 @@
 
 import csv
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,12 @@ def test_a_row_of_emissions_csv_adds_up_and_agrees_with_the_status(job, told):
     mean_w = float(row["gpu_energy"]) * 3.6e6 / (told.elapsed_s - away_s)
     assert float(row["gpu_power"]) == pytest.approx(mean_w, rel=1e-3) and row["gpu_model"] == "H100"
     assert row["gpu_count"] == "2" and row["pue"] == "1.2"
+
+
+def test_what_the_machine_idles_anyway_is_not_told_as_energy_of_a_gpu(told):
+    idle = replace(told.by_device[0], name="idle", kwh=-0.5)
+    row = codecarbon.row(replace(told, by_device=(*told.by_device, idle)))
+    assert row["gpu_energy"] == codecarbon.row(told)["gpu_energy"]
 
 
 def test_rows_are_added_to_a_file_of_these_columns_and_to_no_other(job, told, tmp_path):

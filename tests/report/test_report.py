@@ -178,6 +178,28 @@ def test_one_pause_is_told_once_and_a_moments_stillness_never(tmp_path):
     assert "The work stood still once, for 80 min in all." in " ".join(prose.story_of(made))
 
 
+def test_a_grid_events_cap_is_told_as_time_under_a_cap(told):
+    event = parts.Part("event", 600.0, 0.1, 30.0)
+    made = replace(told, by_state=(*told.by_state, event))
+    assert "under a cap for 2 h 10 and at full speed" in " ".join(prose.story_of(made))
+
+
+def test_the_report_names_the_budget_in_force_not_the_first_one(told):
+    changed = story.PastDecision(told.start_s + 60, "budget", "running", "person", "budget 3x")
+    elapsed = {figure.label: figure.rests_on for figure in figures.figures(replace(told, decisions=(changed,)))}[
+        "elapsed"
+    ]
+    assert elapsed.startswith("budget 3x, ")
+
+
+def test_the_first_forecast_is_judged_by_a_run_that_got_to_its_end(told):
+    first = story.FirstSaid(told.start_s, told.end_s, 2 * told.gco2_g, (told.gco2_g, told.gco2_g))
+    done = dict(card.lines(replace(told, first=first)))
+    assert done["missed by"] == "−50 %" and "()" not in done["first said"]
+    stopped = replace(told, first=first, status=structs.replace(told.status, state="stopped"))
+    assert "missed by" not in dict(card.lines(stopped)) and "missed" not in dict(card.ending(stopped))["first said"]
+
+
 def test_two_runs_are_compared_line_by_line(home, job, tmp_path):
     short = runs.make(home, "other.py", phases=runs.DAY[:2], job="shortx")
     lines = {line.what: line for line in against.against(story.build(short), story.build(job))}

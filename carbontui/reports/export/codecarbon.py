@@ -12,6 +12,7 @@ import os
 from pathlib import Path
 
 from carbontui import units
+from carbontui.account.boundary import IDLE
 from carbontui.reports.parts import Part
 from carbontui.reports.story import RunStory
 
@@ -34,8 +35,9 @@ class NotThatFile(ValueError):
 
 
 def row(story: RunStory) -> dict[str, str]:
-    """By column. Energies include the PUE, as CodeCarbon's do; the host constant is in `energy_consumed` alone."""
-    kinds: dict[str, list[Part]] = {"cpu": [], "dram": [], "host": [], "gpu": []}
+    """By column. Energies include the PUE, as CodeCarbon's do; the host constant, and what the machine idles without
+    the job, are in `energy_consumed` alone."""
+    kinds: dict[str, list[Part]] = {"cpu": [], "dram": [], "host": [], IDLE: [], "gpu": []}
     for part in story.by_device:  # of another machine: 'cpu@n2'
         kind = part.name.partition("@")[0]
         kinds[kind if kind in kinds else "gpu"].append(part)
