@@ -166,8 +166,9 @@ class SshHost:
 
     @property
     def rsh(self) -> str:
-        """The remote shell of an rsync to this machine, over the shared connection."""
-        return shlex.join(self._command([], ask=False)[:-2])
+        """The remote shell of an rsync to this machine, over the shared connection. rsync adds the host and, for
+        user@host, `-l user` before it: options have not ended."""
+        return shlex.join(self._command([], ask=False)[:-3])
 
     def _run(self, words: list[str], *, ask: bool, asked: bytes = b"", within_s: float = ANSWER_S) -> str:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import re
 import signal
@@ -48,8 +49,9 @@ def test_a_job_goes_on_there_as_the_same_job_and_comes_back():
         assert wait.returncode == 0 and re.search(r"the move's cost: (now|\d\d:\d\d on)", wait.stdout), wait.stdout
         assert n2.status(job) == {} and all.marks()[-1][0] == "n1"
 
-        done = n1.cli("move", job, "n2", "--yes")
-        assert done.returncode == 0 and f"carbontui attach n2:{job}" in done.stdout, done.stderr
+        there = f"{getpass.getuser()}@n2"
+        done = n1.cli("move", job, there, "--yes")
+        assert done.returncode == 0 and f"carbontui attach {there}:{job}" in done.stdout, done.stderr
         assert (n2.home / "run" / "data").read_bytes() == (run / "data").read_bytes()
         assert not (n2.home / "run" / "ignored.bin").exists()
         all.until_steps(5, on="n2")
