@@ -2,7 +2,7 @@
 
 Speed against the board at hand is 0.7 x the ratio of TFLOPS + 0.3 x the ratio of memory bandwidth. That is a rule of
 thumb: what a training gains depends on whether it computes, moves memory or waits. Watts keep the share of the limit
-(TDP) that the job was measured at. carbontui moves no job.
+(TDP) that the job was measured at.
 """
 
 from __future__ import annotations

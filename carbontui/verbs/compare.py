@@ -24,7 +24,7 @@ from carbontui.verbs.support import hosts as hosts_asked
 from carbontui.verbs.support.command import Failure, Finite, any_jobs, refused, zone_keys
 from carbontui.verbs.support.grid_data import looked, settings_of, sure_zone
 
-MOVES_NOTHING = "carbontui moves no job: this is what the same work would take elsewhere"
+MOVES_NOTHING = "compare moves no job (carbontui move does): this is what the same work would take elsewhere"
 BUDGETS = (1.0, 1.5, 2.0, 3.0)
 AHEAD_LEAST_S = 30 * 3600.0
 WORTH = 0.001
