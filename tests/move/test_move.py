@@ -49,16 +49,16 @@ def test_a_job_goes_on_there_as_the_same_job_and_comes_back():
         assert wait.returncode == 0 and re.search(r"the move's cost: (now|\d\d:\d\d on)", wait.stdout), wait.stdout
         assert n2.status(job) == {} and all.marks()[-1][0] == "n1"
 
-        there = f"{getpass.getuser()}@n2"
-        done = n1.cli("move", job, there, "--yes")
-        assert done.returncode == 0 and f"carbontui attach {there}:{job}" in done.stdout, done.stderr
+        by_name = f"{getpass.getuser()}@n2"
+        done = n1.cli("move", job, by_name, "--yes")
+        assert done.returncode == 0 and f"carbontui attach {by_name}:{job}" in done.stdout, done.stderr
         assert (n2.home / "run" / "data").read_bytes() == (run / "data").read_bytes()
         assert not (n2.home / "run" / "ignored.bin").exists()
         all.until_steps(5, on="n2")
         there, here = n2.status(job), n1.status(job)
         assert there["override"]["mode"] == "boost" and there["budget"]["deadline"] == budget["deadline"]
         assert there["step"] > 5 and there["host"] == "n2" and there["intensity"]["value_g_per_kwh"] == 250
-        assert here["state"] == "unloaded" and here["moved_to"] == {"host": "n2"}
+        assert here["state"] == "unloaded" and here["moved_to"] == {"host": by_name}
         assert [stay["host"] for stay in n2.record(job, "places.json")["places"]] == ["n1", "n2"]
         for verb in (["pause"], ["stop", "--yes"], ["move", job, "n2", "--yes"]):
             refused = n1.cli(*verb, *([] if job in verb else [job]))
