@@ -16,8 +16,8 @@ SMALL = 0.005
 """A share of run-now's grams below which nothing is to be had: no share of it is given."""
 
 
-def markdown(evaluated: dict[str, Any], pictures: Iterable[str] = ()) -> str:
-    """The whole report: how it was made, the tables, what they mean."""
+def markdown(evaluated: dict[str, Any], pictures: Iterable[str] = (), *, cpu_s: float) -> str:
+    """The whole report: how it was made and what it took, the tables, what they mean."""
     groups: list[Group] = evaluated["groups"]
     recorded = [group for group in groups if " recorded" in group["data"]]
     made = [group for group in groups if group not in recorded]
@@ -28,7 +28,7 @@ def markdown(evaluated: dict[str, Any], pictures: Iterable[str] = ()) -> str:
         f"    {evaluated['command']}",
         "",
         f"Seed {evaluated['seed']}; {evaluated['date']}; {evaluated['machine']}; {evaluated['took_s']:.0f} s, "
-        f"{evaluated['cpu_s']:.0f} s of CPU. "
+        f"{cpu_s:.0f} s of CPU. "
         "The same seed gives the same figures, to the digit, elsewhere.",
         "",
         f"{sum(len(group['jobs']) for group in groups)} jobs in {len(groups)} groups: work of "

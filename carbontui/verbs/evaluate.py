@@ -39,12 +39,11 @@ def evaluate(quick: bool, seed: int, out: Path) -> None:
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "machine": f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, Python {sys.version.split()[0]}",
         "took_s": round(time.monotonic() - begun, 1),
-        "cpu_s": round(sum(os.times()[:4]), 1),
         "command": f"carbontui evaluate {'--quick ' if quick else ''}--seed {seed} --out DIR",
         "out": str(out),
     }
     drawn = evaluation_report.pictures(found)
-    text = evaluation_report.markdown(found, drawn)
+    text = evaluation_report.markdown(found, drawn, cpu_s=sum(os.times()[:4]))
     files = {**grids, **drawn, "evaluation.json": json.dumps(found, allow_nan=False), "evaluation.md": text}
     with refused(f"--out: {out}: ", OSError):
         for name, content in files.items():
