@@ -11,6 +11,7 @@ from carbontui.job.supervisor.core.state.measured import Mean, Measured
 from carbontui.job.supervisor.core.state.progress import Progress
 from carbontui.job.supervisor.core.state.unloading import Unloading
 from carbontui.power.curves.curve import Curve, Point
+from carbontui.power.messages import HostReading, Readings
 
 REPLAY = Clock(speed=60.0, wall_origin_s=NOW_S, job_origin_s=NOW_S)
 TWO = inputs(boards=(board(limit_found_w=700.0), board("GPU-b", limit_found_w=500.0)))
@@ -55,6 +56,12 @@ def test_without_a_gpu_the_cpu_is_the_machine():
     known = job_state(measured=Measured(rest_w=Mean(120.0, 5), rest_parked_w=Mean(30.0, 5)))
     found = machine.machine(known, inputs())
     assert (found.full_w, found.parked_w, found.host_w) == (120.0, 30.0, 0.0)
+
+
+def test_a_light_job_without_a_gpu_costs_its_watts_above_the_idle_ones():
+    idles = Readings(mono_s=1000.0, host=HostReading(cpu_w=1.04, dram_w=5.0, idle_w=6.0))
+    known = job_state(measured=Measured(rest_w=Mean(6.04, 9)), boundary="always-on")
+    assert machine.full_wall_w(known, inputs(readings=idles)) == pytest.approx(0.04)
 
 
 CURVE = Curve(

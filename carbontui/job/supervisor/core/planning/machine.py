@@ -32,7 +32,7 @@ def machine(state: JobState, inputs: Inputs) -> problem.Machine:
     if not uuids:
         # no board: use the CPU's watts when busy and idle instead
         full = known.rest_w.value or problem.DEFAULT_CPU_W
-        parked = known.rest_parked_w.value or problem.DEFAULT_CPU_IDLE_SHARE * full
+        parked = known.rest_parked_w.value or max(problem.DEFAULT_CPU_IDLE_SHARE * full, rest_idle)
         idle = parked if inputs.readings.host.idle_w is None else rest_idle
         rest = rest_idle = rest_parked = 0.0
     # levels must be ordered by watts, even if two means taken at different times are not
