@@ -171,3 +171,17 @@ def test_others_work_is_not_counted_before_the_jobs_share_is_known(kind, joules,
         account.meter_samples([sample], "running", frozenset())
         found.append(account.ledger.rest_j)
     assert found == [0.0, 0.0, pytest.approx(joules)]  # a quarter of 200 W over the two seconds, less what idles
+
+
+def test_a_light_job_never_shows_less_than_nothing_and_adds_up_in_the_end(tmp_path) -> None:
+    spec = Options(
+        job="b", name="b", dir="", argv=(), cwd="", log="", socket="", created_s=START_S, pue=1.0, boundary="always-on"
+    )
+    account, found = Accounting(spec, Clock(), Journal(tmp_path / "j.db"), "boot"), []
+    for second in range(201):
+        account.idle_w = {"cpu": (5.5, 7.0)[second % 2]}  # 6.25 W, read at another moment than the samples
+        told = {"how": "estimated", "kind": "model", "share": 1.0, "mono_s": float(second), "wall_s": START_S + second}
+        samples = [Sample(uuid=name, power_w=watts, **told) for name, watts in (("cpu", 1.5), ("dram", 5.0))]
+        account.meter_samples(samples, "running", frozenset())
+        found.append(account.ledger.rest_j)
+    assert min(found) >= 0 and found[-1] == pytest.approx(200 * 0.25, abs=2.0)

@@ -95,6 +95,9 @@ class Accounting:
     """The job's share of each device, as of the last sample."""
     first_gap: Gap | None = "no_supervisor"
     """What a long time before the first look of this process was."""
+    _rest_above_j: float = 0.0
+    """What this process has booked of CPU and memory above what they idle, and what is still to be subtracted."""
+    _idle_owed_j: float = 0.0
     _carbon: accounts.Running = field(default_factory=accounts.Running)
     _money: accounts.Running = field(default_factory=accounts.Running)
     _run_now: accounts.FromStart = field(default_factory=lambda: accounts.FromStart(0.0))
@@ -182,10 +185,20 @@ class Accounting:
             self.add(got.uuid, t0, t1, joules, how, state, wall, gpu=is_board(got.uuid))
             self.lived.drew(joules, state, gpu=is_board(got.uuid))
             self.watts.add(got.uuid, t0, t1, joules)
-            if self.ledger.counted(state) == "above_idle" and (idle_w := self.idle_w.get(got.uuid)):
-                idle_j = -idle_w * (t1 - t0)
-                self.add(f"{IDLE}@{got.uuid}", t0, t1, idle_j, "model", state, wall, gpu=False)
-                self.lived.drew(idle_j, state, gpu=False)
+            if self.ledger.counted(state) == "above_idle" and (idle_j := self._idle_j(got.uuid, t1 - t0, joules)):
+                self.add(f"{IDLE}@{got.uuid}", t0, t1, -idle_j, "model", state, wall, gpu=False)
+                self.lived.drew(-idle_j, state, gpu=False)
+
+    def _idle_j(self, device: str, seconds: float, joules: float) -> float:
+        """What of a device's joules is nobody's. Idle watts of CPU and memory are of another moment than their joules:
+        what would make a total of theirs negative is subtracted later."""
+        idle_j = self.idle_w.get(device, 0.0) * seconds
+        if is_board(device):
+            return idle_j
+        self._rest_above_j, self._idle_owed_j = self._rest_above_j + joules, self._idle_owed_j + idle_j
+        idle_j = min(self._rest_above_j, self._idle_owed_j)
+        self._rest_above_j, self._idle_owed_j = self._rest_above_j - idle_j, self._idle_owed_j - idle_j
+        return idle_j
 
     def add(
         self, device: str, t0: float, t1: float, joules: float, how: str, state: str, wall_s: float, *, gpu: bool
