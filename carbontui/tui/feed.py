@@ -12,11 +12,12 @@ from carbontui import link, protocol
 from carbontui.tui.picture import Picture, fold
 
 RETRY_S = (0.1, 0.25, 0.5, 1.0, 2.0)
-LOG_EVERY_S = 0.5
+TOGETHER_S = 0.02
+"""How long a picture waits for the output that was written before it: both are painted at once then."""
 LOG_BEGIN_B = 16 * 1024
 """How much of the log's end an attaching screen reads."""
-LOG_SKIP_B = 256 * 1024
-"""Further behind than this, the tail restarts at the end: a flood of output is not worth reading through."""
+LOG_MOST_B = 64 * 1024
+"""With more than this to read, the tail restarts at the end: a flood of output is not worth reading through."""
 
 REPLAY_HZ = 4.0
 """At 1 Hz an hour of a replay may pass between two updates: the start and end of a pause must be visible."""
@@ -126,43 +127,63 @@ class JobFeed:
 
     async def _follow(self, wire: link.ViewerLink) -> None:
         await wire.send(protocol.View(self._rate_hz))
-        of_err = (False, True) if self._with_log else ()
-        reading = [asyncio.create_task(self._read_log(wire, err), name=f"log reader {err}") for err in of_err]
+        outputs = [_Output(wire, err) for err in (False, True)] if self._with_log else []
+        reading: asyncio.Task[list[LogPiece]] | None = None
         try:
             async for message in wire.messages():
                 picture = fold(self.picture, message)
                 if picture is None:
                     await wire.send(protocol.View(self._rate_hz))
                     continue
+                if outputs:
+                    reading = reading or asyncio.create_task(_read_all(outputs), name="log reader")
+                    await asyncio.wait({reading}, timeout=TOGETHER_S)
                 self.picture = picture
                 self._post(picture)
+                if reading is not None and reading.done():
+                    for piece in reading.result():
+                        self._post(piece)
+                    reading = None
                 if self._with_log and picture.series.replay_speed is not None and self._rate_hz < REPLAY_HZ:
                     self._rate_hz = REPLAY_HZ
                     await wire.send(protocol.View(self._rate_hz))
         finally:
-            for reader in reading:
-                reader.cancel()
+            if reading is not None:
+                reading.cancel()
 
-    async def _read_log(self, wire: link.ViewerLink, err: bool) -> None:
-        """Follow the end of run.log by offset, or of run.err if there is one; after a gap the tail starts over."""
-        offset, fresh = -LOG_BEGIN_B, True
-        while True:
-            try:
-                answer = await wire.request(protocol.LogRead(0, offset, err=err))
-            except link.NoAnswer:
-                continue
-            except link.LinkError:
-                return
-            assert isinstance(answer, protocol.LogAnswer)
-            if answer.err is not err:
-                return
-            if answer.text:
-                self._post(LogPiece(answer.text, fresh, err))
-                fresh = False
-            offset = answer.next
-            if answer.size - offset > LOG_SKIP_B:
-                offset, fresh = -LOG_BEGIN_B, True
-            elif answer.size < offset:
-                offset, fresh = 0, True
-            if answer.size <= offset or not answer.text:
-                await asyncio.sleep(LOG_EVERY_S)
+
+async def _read_all(outputs: list[_Output]) -> list[LogPiece]:
+    return [piece for output in outputs for piece in await output.read()]
+
+
+class _Output:
+    """The end of run.log, or of run.err if there is one, followed by offset; after a gap the tail starts over."""
+
+    def __init__(self, wire: link.ViewerLink, err: bool) -> None:
+        self._wire, self._err = wire, err
+        self._offset, self._fresh, self._exists = -LOG_BEGIN_B, True, True
+
+    async def read(self) -> list[LogPiece]:
+        """What is new; nothing while the connection is lost."""
+        if not self._exists:
+            return []
+        try:
+            answer = await self._ask()
+            if answer.size > answer.next:
+                self._offset, self._fresh = -LOG_BEGIN_B, True
+                answer = await self._ask()
+        except link.LinkError:
+            return []
+        self._exists = answer.err is self._err
+        if not self._exists:
+            return []
+        found = [LogPiece(answer.text, self._fresh, self._err)] if answer.text else []
+        self._offset, self._fresh = answer.next, self._fresh and not found
+        if answer.size < answer.next:
+            self._offset, self._fresh = 0, True
+        return found
+
+    async def _ask(self) -> protocol.LogAnswer:
+        answer = await self._wire.request(protocol.LogRead(0, self._offset, LOG_MOST_B, err=self._err))
+        assert isinstance(answer, protocol.LogAnswer)
+        return answer

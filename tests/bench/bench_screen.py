@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import platform
@@ -270,9 +271,11 @@ async def key_to_paint(folder: Path, keys: int = 60) -> tuple[list[float], list[
             await terminal.quiet(1.0)
 
             async def flood() -> None:
-                while True:
-                    fake.log += b"\nstep %d | loss 1.4" % len(fake.log)
-                    await asyncio.sleep(0.02)
+                for second in itertools.count(1):
+                    tick(fake, second)
+                    for _ in range(50):
+                        fake.log += b"\nstep %d | loss 1.4" % len(fake.log)
+                        await asyncio.sleep(0.02)
 
             flooding = asyncio.create_task(flood())
             ours_s = await paints(terminal, keys)

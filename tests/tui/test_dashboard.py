@@ -82,6 +82,7 @@ async def test_what_is_too_long_for_the_page_goes_on_below(stage: Any) -> None:
     async with stage(size=(60, 24)) as s:
         plan = structs.replace(s.fake.snap.plan, explanation="a sentence of many words " * 8 + "to its very end.")
         s.fake.push(plan=plan, status=s.fake.status(notices=("n" * 30 + " " + "m" * 30 + " last-word",)))
+        await s.until(lambda: s.dashboard.picture.plan == plan)
         await s.pilot.press("i")
         await s.until(lambda: "where the numbers" in s.text())
         await s.pilot.press("end")

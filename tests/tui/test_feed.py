@@ -1,0 +1,82 @@
+"""What the screen is told, and in which order."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from fake import FakeSupervisor, scene
+
+from carbontui import protocol
+from carbontui.tui.feed import LOG_BEGIN_B, LOG_MOST_B, JobFeed, LogPiece, News
+from carbontui.tui.picture import Picture
+
+
+class Hears:
+    """What a feed posts, of pictures and output alone."""
+
+    def __init__(self, path: Path) -> None:
+        self.news: list[Picture | LogPiece] = []
+        self._arrived = asyncio.Event()
+        self._running = asyncio.create_task(JobFeed(path, self._post).run())
+
+    def _post(self, news: News) -> None:
+        if isinstance(news, Picture | LogPiece):
+            self.news.append(news)
+            self._arrived.set()
+
+    async def until(self, count: int) -> list[Picture | LogPiece]:
+        while len(self.news) < count:
+            self._arrived.clear()
+            await asyncio.wait_for(self._arrived.wait(), 20)
+        return self.news
+
+    async def close(self) -> None:
+        self._running.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._running
+
+
+async def test_output_comes_with_the_picture_after_it(tmp_path: Path) -> None:
+    async with FakeSupervisor(tmp_path / "s", scene(), log="before\n") as fake:
+        hears = Hears(tmp_path / "s")
+        await hears.until(2)
+        for n in range(3):
+            fake.log += b"line %d\n" % n
+            fake.push(status=fake.status(step=n))
+            await hears.until(4 + 2 * n)
+        await hears.close()
+        assert [type(one) for one in hears.news] == [Picture, LogPiece] * 4
+        assert [one.text for one in hears.news if isinstance(one, LogPiece)] == [
+            "before\n", "line 0\n", "line 1\n", "line 2\n"
+        ]  # fmt: skip
+
+
+async def test_pictures_do_not_wait_for_an_output_that_cannot_be_read(tmp_path: Path) -> None:
+    class SickDisk(FakeSupervisor):
+        def _hear(self, writer: asyncio.StreamWriter, message: Any) -> None:
+            if not isinstance(message, protocol.LogRead):
+                super()._hear(writer, message)
+
+    async with SickDisk(tmp_path / "s", scene()) as fake:
+        hears = Hears(tmp_path / "s")
+        await hears.until(1)
+        fake.push(status=fake.status(step=5))
+        fake.push(status=fake.status(step=6))
+        news = await hears.until(3)
+        await hears.close()
+        assert [one.status.step for one in news if isinstance(one, Picture)][-2:] == [5, 6]
+
+
+async def test_of_a_flood_of_output_the_end_is_read(tmp_path: Path) -> None:
+    async with FakeSupervisor(tmp_path / "s", scene(), log="begin\n") as fake:
+        hears = Hears(tmp_path / "s")
+        await hears.until(2)
+        fake.log += b"x" * 2 * LOG_MOST_B + b"much\n"
+        fake.push(status=fake.status(step=1))
+        last = (await hears.until(4))[-1]
+        await hears.close()
+        assert isinstance(last, LogPiece) and last.fresh
+        assert last.text.endswith("much\n") and len(last.text) == LOG_BEGIN_B
