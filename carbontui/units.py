@@ -12,6 +12,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
+from functools import lru_cache
 from typing import Literal
 
 J_PER_KWH = 3.6e6
@@ -55,8 +56,10 @@ def iso(epoch_s: float) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{whole % 1000:03d}Z"
 
 
+@lru_cache(maxsize=512)
 def from_iso(text: str) -> float:
-    """Epoch seconds of an RFC 3339 time; a time without a zone is refused.
+    """Epoch seconds of an RFC 3339 time; a time without a zone is refused. Kept, since a screen asks for the same few
+    each second.
 
     Raises ValueError when the text is not such a time.
     """

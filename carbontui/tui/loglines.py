@@ -12,7 +12,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice
+from itertools import groupby, islice
+from operator import itemgetter
 
 from rich.ansi import AnsiDecoder
 from rich.style import Style
@@ -46,6 +47,8 @@ class LogLines:
     def __init__(self, keep: int = 1000) -> None:
         self._rows: deque[list[tuple[str, Style]]] = deque([[]])
         """The rows that the cursor can still come back to."""
+        self._open: list[LogRow] | None = None
+        """These rows in runs, until the next output."""
         self._closed: deque[LogRow] = deque(maxlen=max(0, keep - OPEN_ROWS - 1))
         self._up = 0
         self._column = 0
@@ -54,6 +57,7 @@ class LogLines:
 
     def feed(self, text: str) -> None:
         """Process the next piece of output; it may be cut anywhere."""
+        self._open = None
         text = self._rest + text
         cut = _CUT.search(text)
         self._rest = cut[0] if cut else ""
@@ -74,10 +78,9 @@ class LogLines:
 
     def rows(self, most: int) -> list[LogRow]:
         """The newest rows, oldest first; a last row with nothing on it yet is left out."""
-        found = list(self._rows)
-        if found and not found[-1]:
-            found.pop()
-        runs = [_runs(row) for row in found[-most:]] if most > 0 else []
+        if self._open is None:
+            self._open = [_runs(row) for row in self._rows if row or row is not self._rows[-1]]
+        runs = self._open[-most:] if most > 0 else []
         older = max(0, len(self._closed) - max(0, most - len(runs)))
         return [*islice(self._closed, older, None), *runs]
 
@@ -131,13 +134,7 @@ class LogLines:
 
 
 def _runs(row: list[tuple[str, Style]]) -> LogRow:
-    runs: list[tuple[str, Style]] = []
-    for char, style in row:
-        if runs and runs[-1][1] is style:
-            runs[-1] = (runs[-1][0] + char, style)
-        else:
-            runs.append((char, style))
-    return tuple(runs)
+    return tuple(("".join(char for char, _ in run), style) for style, run in groupby(row, key=itemgetter(1)))
 
 
 _TRACEBACK = "Traceback (most recent call last)"

@@ -7,7 +7,7 @@ change. Over a slow line that is the difference between a page at once and a pag
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -84,11 +84,7 @@ class TerminalDiff:
     def written(self, pieces: Iterable[tuple[int, int, int, Strip]], system: ColorSystem, width: int) -> str:
         rows: dict[int, dict[int, Cell]] = {}
         for x, y, end, strip in pieces:
-            row = rows.setdefault(y, {})
-            for column, cell in _cells(x, strip, system):
-                if column >= end:
-                    break
-                row[column] = cell
+            rows.setdefault(y, {}).update(zip(range(x, end), _cells(strip, system), strict=False))
         ends = width if self._erases else 0
         text = _text(rows, self._shown, ends)
         scrolled = _scrolled(rows, self._shown, width, ends) if text and self._shown else ""
@@ -106,11 +102,13 @@ def _text(rows: Rows, shown: Rows, width: int) -> str:
     last: CellStyle | None = None
     for y, row in rows.items():
         was = shown.get(y, {})
-        blank = _blank_from(row, was, width)
+        changed = [column for column, cell in row.items() if was.get(column) is not cell]
+        blank = _blank_from(row, was, width) if changed else MOST_COLUMNS
         erased = False
-        for column, cell in row.items():
+        for column in changed:
+            cell = row[column]
             char = cell.char
-            if was.get(column) is cell or not char or (erased and column >= blank):
+            if not char or (erased and column >= blank):
                 continue
             if at != (column, y):
                 out.append(_moved(was, at, column, y, pen))
@@ -191,16 +189,24 @@ def _pieces(update: RenderableType | None) -> list[tuple[int, int, int, Strip]] 
     return None
 
 
-def _cells(x: int, strip: Strip, system: ColorSystem) -> Iterator[tuple[int, Cell]]:
+def _cells(strip: Strip, system: ColorSystem) -> list[Cell]:
+    """The cells of a strip, from its first column on."""
+    cells: list[Cell] = []
     for segment in strip:
         known = _known(segment.style or Style.null(), system)
+        if _narrow(segment.text):
+            cells += map(known.__getitem__, segment.text)
+            continue
         for char in segment.text:
             wide = 1 if char < "\u0300" else cell_len(char)
-            if wide:
-                yield x, known.get(char) or known.of(char)
-                if wide == 2:
-                    yield x + 1, known.get("") or known.of("")
-                x += wide
+            cells += (known[char], known[""])[:wide]
+    return cells
+
+
+@lru_cache(maxsize=4096)
+def _narrow(text: str) -> bool:
+    """Whether each of its characters takes one cell."""
+    return text.isascii() or all(char < "\u0300" or cell_len(char) == 1 for char in text)
 
 
 class _CellsOfLook(dict[str, Cell]):
@@ -211,7 +217,7 @@ class _CellsOfLook(dict[str, Cell]):
         # a blank without a line or a change of sides has no foreground, and looks alike in bold
         self._blank = look if SEEN.intersection(look.marks) else look._replace(marks=(), front=None)
 
-    def of(self, char: str) -> Cell:
+    def __missing__(self, char: str) -> Cell:
         if len(self) >= MOST_CHARS:
             self.clear()
         cell = self[char] = _cell(units.printable(char), self._blank if char == " " else self._look)

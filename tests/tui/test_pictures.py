@@ -82,7 +82,7 @@ def test_planned_levels_stand_in_their_columns() -> None:
 
 def test_columns_are_means_of_what_they_cover() -> None:
     view = TimeScale(0.0, 30.0, 4)
-    assert means([1.0, 3.0, None, None, 7.0], 0.0, 15.0, view) == [2.0, None, 7.0, None]
+    assert means((1.0, 3.0, None, None, 7.0), 0.0, 15.0, view) == (2.0, None, 7.0, None)
 
 
 @settings(max_examples=100, deadline=None)

@@ -41,7 +41,7 @@ from carbontui.tui.widgets.levels import PastLevels
 from carbontui.tui.widgets.lines import KeyLine, StatusLine
 from carbontui.tui.widgets.numbers import Numbers
 from carbontui.tui.widgets.state_bar import StateBar
-from carbontui.tui.widgets.timeline import PriceStrip, TimeChart
+from carbontui.tui.widgets.timeline import PriceStrip
 from carbontui.tui.widgets.watt_chart import WattChart
 from carbontui.tui.widgets.watt_rows import WattRows
 
@@ -147,7 +147,8 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
         else:
             self._arrived_s = self._monotonic()
             self._show(replace(news, zoomed=self._zoomed) if self._zoomed else news)
-            self.call_after_refresh(self.first_look)
+            if self.waiting:
+                self.call_after_refresh(self.first_look)
 
     def _connected(self, connection: Connection) -> None:
         self.connection = connection
@@ -252,10 +253,10 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
         if picture is None or self._covered:
             return
         preview = self.choice.plan(picture) if self.choice is not None else None
-        for chart in self.query(TimeChart):
-            chart.show_levels(picture, self.past, preview)
-        for budgets in self.query(FrontierChart):
-            budgets.show_choice(self._headed(picture), self.choice)
+        for chart in (ForecastChart, WattChart):
+            self.query_one(chart).show_levels(picture, self.past, preview)
+        for budgets in ("#frontier", "#slider"):
+            self.query_one(budgets, FrontierChart).show_choice(self._headed(picture), self.choice)
 
     def _headed(self, picture: Picture) -> Picture:
         """What the headline says: one saving and one end on the whole page, also while that is held to be read."""

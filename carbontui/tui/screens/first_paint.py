@@ -26,19 +26,19 @@ class Arrived(Message):
 class PaintsOnce(Screen[str | None]):
     """Nothing of it reaches the terminal until `first_look`, which a timer calls if no data arrives."""
 
-    _waiting = True
+    waiting = True
 
     def await_first_look(self) -> None:
         """To be called once it is mounted."""
         self.set_timer(FIRST_LOOK_S, self.first_look)
 
     def first_look(self) -> None:
-        if self._waiting:
-            self._waiting = False
+        if self.waiting:
+            self.waiting = False
             self.refresh()
 
     def _compositor_refresh(self) -> None:
-        if self._waiting:
+        if self.waiting:
             self._dirty_widgets.clear()  # their regions are noted
         else:
             super()._compositor_refresh()

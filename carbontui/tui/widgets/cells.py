@@ -6,9 +6,10 @@ it does not show yet (`terminal_diff.py`). An unchanged chart costs nothing, a g
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable
-from itertools import groupby
+from functools import lru_cache
 
 from rich.cells import cell_len
 from rich.color import Color as RichColor
@@ -38,7 +39,7 @@ class Cells(Widget):
     def __init__(self, id: str | None = None) -> None:
         super().__init__(id=id)
         self._spans: list[CellRow] = []
-        self._rows: list[list[tuple[str, Ink]]] = []
+        self._rows: list[CellRow] = []
         """As drawn, and fitted to the width: a row that is drawn as before is not fitted again."""
         self._drawn: Size = Size(0, 0)
         self._inks: dict[str, Style] = {}
@@ -80,16 +81,7 @@ class Cells(Widget):
         base = self._base
         if y >= len(self._rows):
             return Strip.blank(size.width, base)
-        segments: list[Segment] = []
-        text, style = "", base
-        for ink, run in groupby(self._rows[y], key=lambda cell: cell[1]):
-            own = base + self.ink(ink)
-            # two inks may give the same style, and each segment costs its colours on the wire
-            if own != style and text:
-                segments.append(Segment(text, style))
-                text = ""
-            text, style = text + "".join(char for char, _ in run), own
-        return Strip([*segments, Segment(text, style)], size.width)
+        return Strip([Segment(text, base + self.ink(ink)) for text, ink in self._rows[y]], size.width)
 
     def ink(self, ink: Ink) -> Style:
         """The style of a name; 'a/b' paints the colour of a on the colour of b."""
@@ -126,7 +118,7 @@ class Cells(Widget):
     def _fill(self, size: Size) -> None:
         self._rows, self._drawn = self._build(size), size
 
-    def _build(self, size: Size) -> list[list[tuple[str, Ink]]]:
+    def _build(self, size: Size) -> list[CellRow]:
         if size.width < 1 or size.height < 1:
             return []
         rows = self.draw(size.width, size.height)[: size.height]
@@ -161,24 +153,37 @@ class PictureCells(Cells):
         raise NotImplementedError
 
 
-def fit(row: Iterable[Span], width: int) -> list[tuple[str, Ink]]:
-    """The row as (character, ink) pairs exactly `width` terminal cells wide, cut or padded."""
-    cells: list[tuple[str, Ink]] = []
-    used = 0
+def fit(row: Iterable[Span], width: int) -> CellRow:
+    """The row exactly `width` terminal cells wide, cut or padded; neighbours of one ink are one span."""
+    spans: CellRow = []
+    left = width
     for text, ink in row:
-        for char in text:
-            # a stray control byte must not move the cursor
-            char = char if char >= " " and char != "\x7f" else " "
-            wide = 1 if char < "\u0300" else cell_len(char)
-            if wide == 0:
-                if cells:
-                    cells[-1] = (cells[-1][0] + char, cells[-1][1])
-                continue
-            if used + wide > width:
-                return cells + [(" ", "text")] * (width - used)
-            cells.append((char, ink))
-            used += wide
-    return cells + [(" ", "text")] * (width - used)
+        # a stray control byte must not move the cursor
+        whole = text if text.isprintable() else _CONTROL.sub(" ", text)
+        part, used = (whole[:left], min(left, len(whole))) if whole.isascii() else _cut(whole, left)
+        left -= used
+        if spans and spans[-1][1] == ink:
+            spans[-1] = (spans[-1][0] + part, ink)
+        elif part:
+            spans.append((part, ink))
+        if part != whole:
+            break
+    return [*spans, (" " * left, "text")] if left else spans
+
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+@lru_cache(maxsize=1024)
+def _cut(text: str, width: int) -> tuple[str, int]:
+    """As much of it as fits into so many cells, and how many it takes."""
+    used = 0
+    for index, char in enumerate(text):
+        wide = 1 if char < "\u0300" else cell_len(char)
+        if used + wide > width:
+            return text[:index], used
+        used += wide
+    return text, used
 
 
 def width_of(row: CellRow) -> int:

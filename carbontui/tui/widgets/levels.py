@@ -57,15 +57,15 @@ def planned(plan: protocol.PlanView | None, view: TimeScale, now_s: float) -> li
     found: list[protocol.Level | None] = [None] * view.columns
     if plan is None:
         return found
-    infos = table(plan)
+    infos, now = table(plan), view.column(now_s)
     edge = units.from_iso(plan.start)
     first = True
     for name, slots in plan.levels:
         begin = edge
         edge += slots * plan.slot_s + (plan.first_s - plan.slot_s if first and slots else 0.0)
         first = False
-        for column in range(max(0, view.column(begin)), min(view.columns, view.column(edge) + 1)):
+        for column in range(max(0, now, view.column(begin)), min(view.columns, view.column(edge) + 1)):
             middle = view.time(column) + view.span_s / 2
-            if begin <= middle < edge and column >= view.column(now_s):
+            if begin <= middle < edge:
                 found[column] = infos.get(name)
     return found

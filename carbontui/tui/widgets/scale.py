@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from carbontui import units
 from carbontui.tui import glyphs
@@ -74,8 +75,10 @@ def window(picture: Picture, columns: int) -> TimeScale:
     return TimeScale(math.floor(start / span) * span, span, columns)
 
 
-def means(values: Sequence[float | None], start_s: float, step_s: float, view: TimeScale) -> list[float | None]:
-    """The mean of a stepwise series in each column; None where nothing is known."""
+@lru_cache(maxsize=16)
+def means(values: tuple[float | None, ...], start_s: float, step_s: float, view: TimeScale) -> tuple[float | None, ...]:
+    """The mean of a stepwise series in each column; None where nothing is known. Kept, since a forecast is the same for
+    many pictures."""
     found: list[float | None] = []
     for column in range(view.columns):
         a = (view.time(column) - start_s) / step_s
@@ -87,7 +90,7 @@ def means(values: Sequence[float | None], start_s: float, step_s: float, view: T
             if value is not None and share > 1e-9:
                 total, weight = total + value * share, weight + share
         found.append(total / weight if weight else None)
-    return found
+    return tuple(found)
 
 
 def bars(values: Sequence[float | None], most: int, ends: tuple[float, float] | None = None) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import NamedTuple
 
 from carbontui import protocol, units
 from carbontui.text import figures
@@ -17,8 +18,7 @@ FILL = {"running": glyphs.BAR[8], "capped": glyphs.DENSE}
 """What fills a column below its edge: a level shows by its shape as well."""
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(NamedTuple):
     """One column, heights in eighths of a cell: its `edge` at `tall`, filled below; a band reaches up to `band`. Only
     what is `metered` is filled in full colour."""
 
@@ -42,7 +42,14 @@ class TimeChart(PictureCells):
 
 def plot(columns: list[Column], rows: int, now: int | None) -> list[list[tuple[str, Ink]]]:
     """Rows of cells, the top one first."""
-    return [[_cell(column, row, now == x) for x, column in enumerate(columns)] for row in reversed(range(rows))]
+    return [
+        list(row) for row in zip(*(_cells(column, rows, now == x) for x, column in enumerate(columns)), strict=True)
+    ]
+
+
+@lru_cache(maxsize=1024)
+def _cells(column: Column, rows: int, is_now: bool) -> tuple[tuple[str, Ink], ...]:
+    return tuple(_cell(column, row, is_now) for row in reversed(range(rows)))
 
 
 def _cell(column: Column, row: int, is_now: bool) -> tuple[str, Ink]:

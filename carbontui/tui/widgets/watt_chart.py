@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from carbontui import units
 from carbontui.text import figures
 from carbontui.tui import glyphs, words
@@ -28,7 +30,7 @@ class WattChart(TimeChart):
             return rows
         now = view.column(picture.now_s)
         watts = picture.series.watts
-        metered: list[float | None] = [None] * view.columns
+        metered: Sequence[float | None] = [None] * view.columns
         if watts is not None:
             metered = means(watts.total_w, units.from_iso(watts.start), watts.step_s, view)
         ahead = planned(None if picture.over else self.preview or picture.plan, view, picture.now_s)
