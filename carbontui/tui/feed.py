@@ -128,15 +128,15 @@ class JobFeed:
     async def _follow(self, wire: link.ViewerLink) -> None:
         await wire.send(protocol.View(self._rate_hz))
         outputs = [_Output(wire, err) for err in (False, True)] if self._with_log else []
-        reading: asyncio.Task[list[LogPiece]] | None = None
+        reading = _reader(outputs)  # beside the first picture
         try:
             async for message in wire.messages():
                 picture = fold(self.picture, message)
                 if picture is None:
                     await wire.send(protocol.View(self._rate_hz))
                     continue
-                if outputs:
-                    reading = reading or asyncio.create_task(_read_all(outputs), name="log reader")
+                reading = reading or _reader(outputs)
+                if reading is not None:
                     await asyncio.wait({reading}, timeout=TOGETHER_S)
                 self.picture = picture
                 self._post(picture)
@@ -152,8 +152,11 @@ class JobFeed:
                 reading.cancel()
 
 
-async def _read_all(outputs: list[_Output]) -> list[LogPiece]:
-    return [piece for output in outputs for piece in await output.read()]
+def _reader(outputs: list[_Output]) -> asyncio.Task[list[LogPiece]] | None:
+    async def read() -> list[LogPiece]:
+        return [piece for output in outputs for piece in await output.read()]
+
+    return asyncio.create_task(read(), name="log reader") if outputs else None
 
 
 class _Output:

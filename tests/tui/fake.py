@@ -395,6 +395,8 @@ class FakeSupervisor:
         self.preview_plan: p.PlanView | None = None
         self.older = False
         """It knows no question about slots and hours, and leaves such fields out."""
+        self.log_is_read = True
+        """Otherwise a question about the output is never answered: the disk is sick."""
         self.viewing = asyncio.Event()
         self.asked = asyncio.Event()
         self._seq = 0
@@ -481,7 +483,7 @@ class FakeSupervisor:
             now = self.snap.plan and held and (units.iso(START + held.finish_s), held.gco2_g, held.cost, held.kwh)
             instead = p.PlanTotals(self.snap.plan, *now) if now else None
             writer.write(p.encode(p.Previewed(message.id, plan, *found, self.preview_error, text, instead=instead)))
-        elif isinstance(message, p.LogRead):
+        elif isinstance(message, p.LogRead) and self.log_is_read:
             size = len(self.log)
             at = max(0, size + message.offset) if message.offset < 0 else min(message.offset, size)
             data = self.log[at : at + message.max]

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from fake import FakeSupervisor, scene
 
-from carbontui import protocol
 from carbontui.tui.feed import LOG_BEGIN_B, LOG_MOST_B, JobFeed, LogPiece, News
 from carbontui.tui.picture import Picture
 
@@ -55,12 +53,8 @@ async def test_output_comes_with_the_picture_after_it(tmp_path: Path) -> None:
 
 
 async def test_pictures_do_not_wait_for_an_output_that_cannot_be_read(tmp_path: Path) -> None:
-    class SickDisk(FakeSupervisor):
-        def _hear(self, writer: asyncio.StreamWriter, message: Any) -> None:
-            if not isinstance(message, protocol.LogRead):
-                super()._hear(writer, message)
-
-    async with SickDisk(tmp_path / "s", scene()) as fake:
+    async with FakeSupervisor(tmp_path / "s", scene()) as fake:
+        fake.log_is_read = False
         hears = Hears(tmp_path / "s")
         await hears.until(1)
         fake.push(status=fake.status(step=5))
