@@ -56,14 +56,16 @@ class JobFeed:
         read_log: ReadLog | None = None,
         whole_run: WholeRun | None = None,
         *,
+        away: Callable[[], str] = str,
         with_log: bool = True,
     ) -> None:
-        """`read_log` and `whole_run` read the files of a finished job, which has no supervisor any more. `with_log`
-        False: its output is not read."""
+        """`read_log` and `whole_run` read the files of a finished job, which has no supervisor any more; `away` as of
+        the target. `with_log` False: its output is not read."""
         self._socket = socket
         self._post = post
         self.read_log = read_log
         self._whole_run = whole_run
+        self._away = away
         self._rate_hz = 1.0
         self._with_log = with_log
         self._link: link.ViewerLink | None = None
@@ -92,7 +94,7 @@ class JobFeed:
         return answer
 
     async def run(self) -> None:
-        """Connect, follow, and connect again until the job is over."""
+        """Connect, follow, and connect again until the job is over, or on another machine."""
         tries = 0
         while True:
             try:
@@ -107,6 +109,9 @@ class JobFeed:
                 if self.picture is not None and self.picture.over:
                     self.over = True
                     self._post(Connection("over"))
+                    return
+                if where := self._away():
+                    self._post(Connection("refused", where))
                     return
                 self._post(Connection("reconnecting", str(error)))
             finally:

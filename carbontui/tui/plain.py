@@ -125,7 +125,7 @@ async def _follow(target: Target, narrator: PlainNarrator) -> int:
             elif lost and not was_lost:
                 narrator.write(f"{news.text}; the training goes on, trying again")
 
-    following = asyncio.create_task(JobFeed(target.socket, hear, with_log=False).run())
+    following = asyncio.create_task(JobFeed(target.socket, hear, away=target.away, with_log=False).run())
     await asyncio.wait([following])
     if not following.cancelled():
         following.result()

@@ -43,6 +43,8 @@ class Target:
     """Of a live job: the machine on which the rest of it would emit clearly less, if there is one; may block."""
     move: Callable[[str], tuple[bool, str]] | None = None
     """Moves it to a machine: whether it trains there, and a line; may block."""
+    away: Callable[[], str] = str
+    """Where it is, in a line, once it has moved to another machine; '' while it is here."""
     last_look: Path | None = None
     """Where the screen records the job's state when it was last shown."""
 

@@ -75,6 +75,7 @@ def open_screen(job: str | None, *, readonly: bool = False, **screen: bool) -> i
     found = talk.find(job)
     if found.foreign:
         raise Failure(f"job {found.id} runs on {found.host}; try: ssh -t {found.host} carbontui attach {found.id}", 3)
+    talk.at_home(found)
     if not readonly and found.orphaned:
         take_up(found)
     elif not readonly and found.live:

@@ -60,7 +60,7 @@ def test_a_job_goes_on_there_as_the_same_job_and_comes_back():
         assert there["step"] > 5 and there["host"] == "n2" and there["intensity"]["value_g_per_kwh"] == 250
         assert here["state"] == "unloaded" and here["moved_to"] == {"host": by_name}
         assert [stay["host"] for stay in n2.record(job, "places.json")["places"]] == ["n1", "n2"]
-        for verb in (["pause"], ["stop", "--yes"], ["move", job, "n2", "--yes"]):
+        for verb in (["pause"], ["attach"], ["stop", "--yes"], ["move", job, "n2", "--yes"]):
             refused = n1.cli(*verb, *([] if job in verb else [job]))
             assert refused.returncode in (1, 3) and "n2" in refused.stderr and refused.stderr.count("\n") == 1
         all.until_steps(5, on="n2")

@@ -47,6 +47,16 @@ async def test_a_move_that_fails_says_why_and_the_job_goes_on_here(stage: Any) -
         await s.until(lambda: "stays: n2: no rsync" in s.text())
 
 
+async def test_the_screen_of_a_job_that_has_moved_says_where_it_is(stage: Any) -> None:
+    where, there = "job k7q2mz is on me@n2: carbontui attach me@n2:k7q2mz", ""
+    async with stage(away=lambda: there) as s:
+        await s.until(lambda: "charlm" in s.text())
+        there = where
+        await s.fake.__aexit__()
+        await s.until(lambda: where in s.text())
+        assert "reconnecting" not in s.text() and s.dashboard.farewell() == where
+
+
 async def test_where_nothing_is_better_or_nothing_may_be_done_the_key_does_nothing(stage: Any) -> None:
     async with stage(elsewhere=lambda: None, move=lambda host: (True, "")) as s:
         await s.pilot.press("M")

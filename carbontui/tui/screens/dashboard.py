@@ -76,7 +76,7 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
         self.notify_command = os.environ.get("CARBONTUI_NOTIFY", "")
         self.target, self._until_over = target, until_over
         self.readonly = readonly
-        self.feed = JobFeed(target.socket, self._post, target.read_log, target.whole_run)
+        self.feed = JobFeed(target.socket, self._post, target.read_log, target.whole_run, away=target.away)
         self.picture: Picture | None = None
         self.connection = Connection("connecting", f"connecting to {target.name or target.job}")
         self.budget = BudgetChoice(self.feed.request, self._choice_changed)
@@ -357,7 +357,7 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
             self.app.exit(message=self.farewell())
 
     def farewell(self) -> str:
-        said = keys.farewell(self.target, self.picture)
+        said = self.target.away() or keys.farewell(self.target, self.picture)
         return f"carbontui: {said}" if said and self._until_over is not None else said
 
     def on_key(self, event: Key) -> None:

@@ -12,6 +12,7 @@ from carbontui import __version__, config, units
 from carbontui.job import store
 from carbontui.text import account as words
 from carbontui.tui.target import BetterHost, Form, Target
+from carbontui.verbs.support import talk
 from carbontui.verbs.support.command import Failure
 
 
@@ -35,7 +36,7 @@ def target_of(job: store.Job) -> Target:
         except story.NoStory:
             return ()
 
-    told = replace(without_reports(job), receipt=receipt, ending=ending)
+    told = replace(without_reports(job), receipt=receipt, ending=ending, away=lambda: talk.away(job))
     hosts = None
     with contextlib.suppress(config.ConfigError):
         hosts = config.load().settings.hosts

@@ -87,10 +87,16 @@ def snap(job: store.Job) -> protocol.Snap:
     return _patiently(job, lambda: link.snap(job.socket))
 
 
+def away(job: store.Job) -> str:
+    """Where a job is that has moved to another machine; '' for one that is here."""
+    host = "" if job.exit is not None else places.read(job.dir).moved_to
+    return f"job {job.id} is on {host}: carbontui attach {host}:{job.id}" if host else ""
+
+
 def at_home(job: store.Job) -> None:
     """Raises Failure (3) for a job that has moved to another machine, naming it."""
-    if job.exit is None and (host := places.read(job.dir).moved_to):
-        raise Failure(f"job {job.id} is on {host}: carbontui attach {host}:{job.id}", 3)
+    if where := away(job):
+        raise Failure(where, 3)
 
 
 def _patiently(job: store.Job, once: Callable[[], T]) -> T:
