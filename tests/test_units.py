@@ -47,6 +47,7 @@ def test_what_people_read():
     assert figures.grams(1239) == "1.24 kg"
     assert figures.grams(-0.004) == "0.00 g", "no minus before nothing"
     assert figures.kwh(0.0351) == "35.1 Wh"
+    assert figures.kwh(-0.0) == "0 Wh", "nothing is not less than nothing"
     assert figures.watts(None) == "–"
 
 

@@ -91,7 +91,7 @@ def kwh(kwh: float | None) -> str:
     if kwh is None:
         return "–"
     if abs(kwh) < 0.9995:
-        return f"{kwh * 1000:.3g} Wh".replace("-", "−", 1)
+        return f"{kwh * 1000 + 0.0:.3g} Wh".replace("-", "−", 1)
     return f"{number(kwh, 2)} kWh" if abs(kwh) < 99.95 else f"{number(kwh, 0, ',')} kWh"
 
 
