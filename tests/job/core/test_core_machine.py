@@ -62,6 +62,11 @@ def test_a_light_job_without_a_gpu_costs_its_watts_above_the_idle_ones():
     idles = Readings(mono_s=1000.0, host=HostReading(cpu_w=1.04, dram_w=5.0, idle_w=6.0))
     known = job_state(measured=Measured(rest_w=Mean(6.04, 9)), boundary="always-on")
     assert machine.full_wall_w(known, inputs(readings=idles)) == pytest.approx(0.04)
+    crowded = Readings(mono_s=1000.0, host=HostReading(cpu_w=1.5, dram_w=5.0, idle_w=6.4))
+    same_moments = replace(known, measured=replace(known.measured, rest_idle_w=Mean(6.0, 9)))
+    assert machine.full_wall_w(same_moments, inputs(readings=crowded)) == pytest.approx(0.04), (
+        "not nothing, as it once read"
+    )
 
 
 CURVE = Curve(

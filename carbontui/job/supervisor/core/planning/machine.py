@@ -27,13 +27,13 @@ def machine(state: JobState, inputs: Inputs) -> problem.Machine:
     parked, parked_measured = measured.total_w(known, "parked", uuids, min(problem.DEFAULT_PARKED_W, guess / 3))
     idle = math.fsum(idle_w(state, inputs).values())
     rest = known.rest_w.value or 0.0
-    rest_idle = inputs.readings.host.idle_w or 0.0
+    rest_idle = known.rest_idle_w.value or inputs.readings.host.idle_w or 0.0
     rest_parked = rest if known.rest_parked_w.value is None else known.rest_parked_w.value
     if not uuids:
         # no board: use the CPU's watts when busy and idle instead
         full = known.rest_w.value or problem.DEFAULT_CPU_W
         parked = known.rest_parked_w.value or max(problem.DEFAULT_CPU_IDLE_SHARE * full, rest_idle)
-        idle = parked if inputs.readings.host.idle_w is None else rest_idle
+        idle = rest_idle or parked
         rest = rest_idle = rest_parked = 0.0
     # levels must be ordered by watts, even if two means taken at different times are not
     parked = min(parked, full) if full else parked

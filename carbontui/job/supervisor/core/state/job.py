@@ -275,7 +275,7 @@ def _learn_watts(state: JobState, inputs: Inputs, *, plain_full: bool) -> Measur
     kind: measured.PowerState
     if state.decision.state == "throttled" and inputs.ranks and host.cpu_w is not None and known.rest_w.value is None:
         # under a cap the host does the same work
-        return measured.saw_rest(known, host.cpu_w + (host.dram_w or 0.0), parked=False)
+        return measured.saw_rest(known, host.cpu_w + (host.dram_w or 0.0), host.idle_w, parked=False)
     if plain_full and inputs.ranks:
         kind = "full"
     elif state.decision.state == "paused":
@@ -287,7 +287,7 @@ def _learn_watts(state: JobState, inputs: Inputs, *, plain_full: bool) -> Measur
     read = [(r.uuid, r.own_w) for r in inputs.devices if r.own_w is not None and not r.lost]
     known = measured.saw_watts(known, kind, read)
     if host.cpu_w is not None and kind in ("full", "parked"):
-        known = measured.saw_rest(known, host.cpu_w + (host.dram_w or 0.0), parked=kind == "parked")
+        known = measured.saw_rest(known, host.cpu_w + (host.dram_w or 0.0), host.idle_w, parked=kind == "parked")
     return known
 
 

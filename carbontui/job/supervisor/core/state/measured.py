@@ -43,6 +43,8 @@ class Measured:
     """CPU and DRAM while the training runs at full speed."""
     rest_parked_w: Mean = NO_MEAN
     """CPU and DRAM while the training is paused."""
+    rest_idle_w: Mean = NO_MEAN
+    """What of `rest_w` would be drawn without the job's work, by the same readings."""
     pause_s: Mean = NO_MEAN
     resume_s: Mean = NO_MEAN
     reload_s: Mean = NO_MEAN
@@ -74,11 +76,12 @@ def saw_watts(known: Measured, kind: PowerState, readings: Iterable[tuple[str, f
     return replace(known, **change)
 
 
-def saw_rest(known: Measured, watts: float, *, parked: bool) -> Measured:
-    """Settled watts of CPU and DRAM, parked or at full speed."""
+def saw_rest(known: Measured, watts: float, idle_w: float | None, *, parked: bool) -> Measured:
+    """Settled watts of CPU and DRAM, parked or at full speed; `idle_w` of them without the job's work."""
     if parked:
         return replace(known, rest_parked_w=known.rest_parked_w.plus(watts))
-    return replace(known, rest_w=known.rest_w.plus(watts))
+    idle = known.rest_idle_w if idle_w is None else known.rest_idle_w.plus(idle_w)
+    return replace(known, rest_w=known.rest_w.plus(watts), rest_idle_w=idle)
 
 
 def total_w(known: Measured, kind: PowerState, uuids: tuple[str, ...], default_w: float) -> BoardsTotal:
