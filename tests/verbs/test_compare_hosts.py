@@ -40,8 +40,16 @@ def machines(house, tmp_path):
 
 
 def test_each_machine_is_compared_by_its_own_grid_and_its_own_measured_speed(house, machines):
-    there = machines["n2"].start("--steps", 200_000, pause=0.02)
-    job = house.start("--steps", 200_000, "--zone", "DE", pause=0.06)
+    drawn = (
+        "--steps",
+        200_000,
+        "--boundary",
+        "held",
+        "--host-w",
+        "100W",
+    )  # a script that sleeps draws nothing above idle
+    there = machines["n2"].start(*drawn, pause=0.02)
+    job = house.start(*drawn, "--zone", "DE", pause=0.06)
     for one in (job, there):
         until(lambda one=one: (s := one.served()) and s.work_total_s and s.at_end, 60, "its work")
     rows = json.loads(house.cli("compare", job.id, "--hosts", "n2,n3", "--json", check=True).stdout)
