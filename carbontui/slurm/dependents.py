@@ -29,7 +29,8 @@ class Unloaded(NamedTuple):
 def moved(dependency: str, job: Unloaded, new: str) -> str | None:
     """squeue's `dependency` with `new` for the job; None where it does not wait for it, or cannot be put so."""
     either = "?" in dependency
-    parts = [re.sub(r"\(\w+\)$", "", part.strip()) for part in re.split(r"[,?]", dependency)]
+    told = [part.strip() for part in re.split(r"[,?]", dependency)]
+    parts = [re.sub(r"\(\w+\)$", "", part) for part in told if not (either and part.endswith("(failed)"))]
     found, own, more = [], {job.name, *(() if job.array else (job.id,))}, []
     for part in parts:
         kind, _, whom = part.partition(":")
@@ -40,8 +41,11 @@ def moved(dependency: str, job: Unloaded, new: str) -> str | None:
         found.append(part)
         if kind in _TYPES and job.array and whom in (f"{job.array}_*", job.array):
             more.append(f"{corresponding}:{new}")  # the array's other tasks are waited for as before
-    if either and more:
-        return None
+    if more:  # of an array and the successors of its tasks all are to end well, or any one to fail
+        any_of = [one.startswith("afternotok:") for one in more]
+        if len(set(any_of)) > 1 or (len(found) > 1 and either != any_of[0]):
+            return None
+        either = any_of[0]
     changed = [*found, *more]
     return None if changed == parts else ("?" if either else ",").join(changed)
 
