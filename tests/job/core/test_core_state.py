@@ -65,6 +65,13 @@ def test_what_a_board_draws_is_learned_under_the_name_of_what_the_job_did(observ
     assert found == ({table} if table else set())
 
 
+def test_figures_of_a_board_that_follow_the_command_are_not_its_idle_watts():
+    loading = job_state(decision=decision("running"))
+    assert job.absorb(loading, inputs(boards=(board(pids=()),))).measured.idle_w
+    as_given = board(pids=(), power_kind="model")
+    assert not job.absorb(loading, inputs(boards=(as_given,))).measured.idle_w
+
+
 @pytest.mark.parametrize("asked", [Desired(limit_w=300.0), Desired(duty=0.5)])
 def test_a_job_that_is_held_back_does_not_teach_what_flat_out_draws(asked):
     seen = inputs(boards=(board(power_w=300.0),), ranks=(rank(),))

@@ -292,8 +292,9 @@ def _learn_watts(state: JobState, inputs: Inputs, *, plain_full: bool) -> Measur
 
 
 def _bare(state: JobState, inputs: Inputs) -> bool:
-    """Whether no process is on the boards yet."""
-    return not inputs.ranks and state.progress.step == 0 and all(one.pids == () for one in inputs.devices)
+    """Whether no process is on the boards yet; where their watts are the user's figures, they follow the command."""
+    alone = all(one.pids == () and one.power_kind != "model" for one in inputs.devices)
+    return not inputs.ranks and state.progress.step == 0 and alone
 
 
 def _see_boards(state: JobState, inputs: Inputs) -> Boards:
