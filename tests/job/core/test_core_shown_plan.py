@@ -80,6 +80,14 @@ def test_a_pause_that_ends_within_a_slot_is_not_shown_to_that_slots_end(after) -
     assert ahead.finish_s == pytest.approx(resumes + 1800.0, abs=10.0)
 
 
+def test_a_pause_of_a_minute_in_the_last_slot_does_not_make_the_work_late() -> None:
+    end = NOW_S + 160.0
+    word = protocol.Override("pause", None, units.iso(end), "ada@pts/3")
+    state = job_state(plan=planned(PAUSE, free_g=160.0), override=Overrides(word, 1, end), work_s=300.0)
+    ahead = course.course(settled(state, at(100)), at(100))
+    assert ahead.level_at(end + 1).name == "full" and ahead.finish_s == pytest.approx(end + 300.0, abs=10.0)
+
+
 def test_what_is_shown_stands_still_while_nothing_happens() -> None:
     for mode in ("pause", "boost"):
         state = under(mode, free_g=175.0)

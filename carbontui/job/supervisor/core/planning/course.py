@@ -202,11 +202,13 @@ def _planned(state: JobState, inputs: Inputs, known: Known, from_s: float) -> Ah
 
 def _names_after(planned: plan.Plan, ends_s: float) -> tuple[str, ...]:
     """The plan's levels after an override that ends then. Was the plan made around it, the slot in which it ends is the
-    override's as a whole; what is left of it will be planned anew, and is taken to be as the next slot."""
+    override's as a whole; what is left of it will be planned anew, and is taken to be as the next slot, of the last one
+    at full speed."""
     here = bisect.bisect_right(planned.edges_s, ends_s - 1.0) - 1
-    if planned.free_gco2_g is None or not 0 <= here < len(planned.names) - 1:
+    if planned.free_gco2_g is None or not 0 <= here < len(planned.names):
         return planned.names
-    return (*planned.names[:here], planned.names[here + 1], *planned.names[here + 1 :])
+    after = planned.names[here + 1 :]
+    return (*planned.names[:here], after[0] if after else FULL.name, *after)
 
 
 def _full_speed(state: JobState, from_s: float, known: Known) -> Ahead:
