@@ -165,7 +165,20 @@ def test_steps_of_an_optimizer_that_may_take_turns_promise_no_limit(tmp_path, mo
 def test_a_counter_of_the_script_says_where_a_resumed_training_is(tmp_path, monkeypatch):
     script = "done = 150\nwhile True:\n    step()\n    done += 1\n    if done > 160: break"
     (counter,) = nest_of(script, tmp_path, monkeypatch).counters
-    assert (counter.name, counter.end, counter.by) == ("done", 161, 1)
+    assert (counter.name, counter.end, counter.by) == ("done", 160, 1)
+
+
+@pytest.mark.parametrize(
+    ("body", "last"),
+    [
+        ("while done < 300:\n    step()\n    done += 1", 299),
+        ("while done < 300:\n    done += 1\n    step()", 300),
+        ("while True:\n    step()\n    if done >= 300: break\n    done += 1", 300),
+    ],
+)
+def test_a_loop_until_a_counter_is_full_has_just_that_many_steps(body, last, tmp_path, monkeypatch):
+    (counter,) = nest_of("done = 0\n" + body, tmp_path, monkeypatch).counters
+    assert counter.end == last
 
 
 def test_training_that_follows_is_seen(tmp_path, monkeypatch):

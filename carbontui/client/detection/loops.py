@@ -49,7 +49,7 @@ class LoopBound(NamedTuple):
 
 
 class StepCounter(NamedTuple):
-    """A number of a module that counts the steps: where it ends, and by how much it goes up."""
+    """A number of a module that counts the steps: what it is at the last one, and by how much it goes up."""
 
     space: Dict[str, Any]
     name: str
@@ -276,21 +276,21 @@ class _Ends:
                 return True
         for where in self.stack:
             for node in own(where.body):
-                grows = _grows(where, node, name, self.reader)
-                if grows is None:
+                if (grows := _grows(where, node, name, self.reader)) is None:
                     continue
                 to = self._depth(where, node.lineno)  # type: ignore[attr-defined]
                 if not known or self._sometimes(where, node, name, to):
                     return False
                 by = grows * (self.share if to == len(self.levels) and not self._beside(where, node) else 1)
+                after = where.line < node.lineno  # type: ignore[attr-defined]
+                # looked at after the step, and before it goes up: there is one round more
+                late = where is scope and where.line < counter.lineno < node.lineno  # type: ignore[attr-defined]
                 reset, begins = self._reset(scope, where, name, to)
                 live = where.function is None and isinstance(where.space.get(name), int)
                 if live and reset == 0 and to == len(self.levels):
-                    end = int(n) - extra + (grows if more else 0)
-                    self.counters.append(StepCounter(where.space, name, end, by, self.text))
+                    last_one = int(n) - extra + grows * (more + late - after)
+                    self.counters.append(StepCounter(where.space, name, last_one, by, self.text))
                     return True
-                # looked at after the step, and before it goes up: there is one round more
-                late = where is scope and where.line < counter.lineno < node.lineno  # type: ignore[attr-defined]
                 times = math.ceil((n - extra - (begins or 0) + (grows if more else 0)) / by) + late
                 self.bounds.append(LoopBound(reset, to, max(1, times), begins is not None, self.text))
                 return True
