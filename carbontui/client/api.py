@@ -116,7 +116,7 @@ def refresh() -> None:
 
 def _number(value: Any) -> Optional[float]:
     try:
-        number = float(value)
+        number = float(value.detach() if hasattr(value, "detach") else value)  # torch warns of a loss with its graph
     except Exception:  # any class: a value may be anything, and warnings may be errors
         return None
     return number if math.isfinite(number) else None

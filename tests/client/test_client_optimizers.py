@@ -6,11 +6,12 @@ import importlib
 import os
 import subprocess
 import sys
+import warnings
 
 import pytest
 from later import IN_PROCESS, Later, needs
 
-from carbontui.client import device, hooks
+from carbontui.client import api, device, hooks
 from carbontui.client.pausing.gate import Gate
 from carbontui.client.pausing.wire import WantLine
 
@@ -307,3 +308,11 @@ def test_an_explicit_step_silences_the_hook(gate):
         turn(layer, optimizer)
         gate.explicit.step()
     assert seen(gate) == (4, 4)
+
+
+def test_a_loss_with_its_graph_is_reported_without_a_warning(monkeypatch):
+    monkeypatch.setattr(api.gate, "facts", {})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        api.report(loss=torch.ones(1, requires_grad=True).sum())
+    assert api.gate.facts["loss"] == 1.0
