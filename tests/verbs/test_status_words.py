@@ -49,6 +49,13 @@ def test_the_kind_of_intensity_is_said_in_words() -> None:
     assert "intensity  387 gCO2/kWh in DE (as given)" in report(own)
 
 
+def test_a_job_that_is_started_again_is_not_said_to_be_unloaded() -> None:
+    left = protocol.Reason("exited", "unloaded; the scheduler is to start it again")
+    before = msgspec.structs.replace(status("unloaded", None), reason=left)
+    assert list(narrate(None, before, NoticesTold())) == []
+    assert list(narrate(status("running", None), before, NoticesTold())) == [f"unloaded: {left.text}"]
+
+
 def test_what_holds_a_job_is_told_once_and_its_end_by_the_summary_alone() -> None:
     held = msgspec.structs.replace(status("paused", None), reason=protocol.Reason("person", "you paused it"))
     assert list(narrate(status("running", None), held, NoticesTold())) == ["paused: you paused it"]

@@ -100,7 +100,9 @@ class Narration:
 
 def narrate(old: protocol.Status | None, new: protocol.Status, notices: NoticesTold) -> Iterator[str]:
     """What a reader of the output would ask about: why nothing comes, and what the supervisor has to say."""
-    if new.state in HELD and (old is None or (old.state, old.reason.text) != (new.state, new.reason.text)):
+    same = old is not None and (old.state, old.reason.text) == (new.state, new.reason.text)
+    begins_again = old is None and (new.state, new.reason.code) == ("unloaded", "exited")
+    if new.state in HELD and not same and not begins_again:
         yield situation.stated(new)
     if new.at_end is not None and (old is None or old.at_end is None):
         yield f"at the end: {account_words.at_end(new.at_end)}"

@@ -122,7 +122,7 @@ def resubmit(directory: Path, code: int) -> tuple[int, str]:
         return 128 + signal.SIGTERM, "unloaded, and ended by Slurm or its user: no successor is submitted"
     except commands.SlurmError as error:
         return code, f"unloaded, but its successor cannot be submitted ({error}); submit it again by hand: it resumes"
-    told = f"unloaded; continues as Slurm job {new.job}, starting in {max(0.0, not_before - now):.0f} s"
+    told = f"it continues as Slurm job {new.job}, starting in {max(0.0, not_before - now):.0f} s"
     if new.left:
         left = units.printable(", ".join(new.left))[:200]
         return code, f"{told}; these wait for this job and cannot be moved to that one, so it ends with {code}: {left}"
