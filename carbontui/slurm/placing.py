@@ -198,15 +198,14 @@ def _put_again(problem: FleetProblem, plan: FleetPlan) -> FleetPlan:
     total, level = plan.total_g, float(problem.site.weight.mean())
     free = np.zeros(problem.site.slots)
     for _ in range(AGAIN_ROUNDS if len(movable) else 0):
-        out = dice.choice(movable, min(len(movable), int(dice.integers(1, AGAIN_MOST + 1))), replace=False)
-        missing = np.nonzero(placed.start == NEVER)[0]
-        if len(missing) and dice.integers(0, 2):
-            # an unplaced job goes first; the job that occupied its room looks for another place
-            first = dice.choice(missing, 1)
-            out = np.concatenate([first, out[out != first]])
         before = placed.start.copy(), placed.level.copy(), placed.room_w.copy(), placed.room_gpus.copy()
-        for job in out:
-            placed.take(int(job))
+        missing = movable[placed.start[movable] == NEVER]
+        if len(missing) and dice.integers(0, 2):
+            out = _forced(problem, placed, int(dice.choice(missing)), dice)
+        else:
+            out = dice.choice(movable, min(len(movable), int(dice.integers(1, AGAIN_MOST + 1))), replace=False)
+            for job in out:
+                placed.take(int(job))
         # random prices every second time: a job's second-best place may be better for all together
         watt = level * dice.exponential(0.3, len(free)) * dice.integers(0, 2)
         for job in out:
@@ -217,6 +216,31 @@ def _put_again(problem: FleetProblem, plan: FleetPlan) -> FleetPlan:
         else:
             placed.start, placed.level, placed.room_w, placed.room_gpus = before
     return placed.plan(plan.prices)
+
+
+def _forced(problem: FleetProblem, placed: _Placed, job: int, dice: np.random.Generator) -> Ints:
+    """Put an unplaced job at random within its window; returned are those in its way, now without a place, the larger
+    first. A job as large as the cluster has room only where several make room at once."""
+    jobs, rows = problem.jobs, np.arange(len(problem.jobs))
+    levels = np.nonzero(problem.last_start[job] >= jobs.first[job])[0]
+    if not len(levels):
+        return levels
+    level = int(dice.choice(levels))
+    start = int(dice.integers(jobs.first[job], problem.last_start[job, level] + 1))
+    end = start + int(problem.touched[job, level])
+    ends = placed.start + problem.touched[rows, placed.level]
+    beside = (placed.start != NEVER) & (placed.start < end) & (ends > start) & np.isfinite(jobs.undone_g)
+    # the smaller, as a rule, leave first
+    order = np.argsort(np.where(beside, jobs.undone_g * dice.exponential(1.0, len(jobs)), np.inf))
+    out = []
+    for other in order[: int(beside.sum())]:
+        theirs = slice(max(start, int(placed.start[other])), min(end, int(ends[other])))
+        if not placed.fits(job, level, theirs):
+            placed.take(int(other))
+            out.append(other)
+    if placed.fits(job, level, slice(start, end)):
+        placed.put(job, start, level)
+    return np.array(sorted(out, key=lambda one: -jobs.undone_g[one]), dtype=np.int64)
 
 
 def _in_order(problem: FleetProblem, whole: Priced, left: Ints, size: Floats, least: Ints) -> FleetPlan:
@@ -292,13 +316,16 @@ class _Placed:
         for start, level, cost in zip(starts.tolist(), levels.tolist(), costs.tolist(), strict=True):
             if start < 0 or cost > worth:
                 return None
-            span = slice(start, start + int(self._problem.touched[job, level]))
-            if (
-                self.room_w[span].min() >= jobs.watts[job, level] - TOLERANCE
-                and self.room_gpus[span].min() >= jobs.gpus[job] - TOLERANCE
-            ):
+            if self.fits(job, level, slice(start, start + int(self._problem.touched[job, level]))):
                 return start, level
         return self._any_that_fits(job, price)
+
+    def fits(self, job: int, level: int, span: slice) -> bool:
+        jobs = self._problem.jobs
+        return bool(
+            self.room_w[span].min() >= jobs.watts[job, level] - TOLERANCE
+            and self.room_gpus[span].min() >= jobs.gpus[job] - TOLERANCE
+        )
 
     def _any_that_fits(self, job: int, price: Priced) -> tuple[int, int] | None:
         """The cheapest of all choices that fit."""

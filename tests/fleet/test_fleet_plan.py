@@ -139,6 +139,17 @@ def test_a_few_jobs_are_planned_within_one_per_cent_of_the_optimum(seed):
     assert planned(p).total_g <= optimum(p) * 1.01
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_one_large_job_is_worth_the_short_ones_in_its_way(seed):
+    # whenever it begins, two to four short ones, larger still and each with one start, are in its way
+    gpus, work = np.array([12.0, *[14.0] * 4, *[1.0] * 30]), np.array([40.0, *[3.0] * 4, *[8.0] * 30])
+    first, end = np.array([5, 10, 20, 30, 40, *[0] * 30]), np.array([55.0, 13.0, 23.0, 33.0, 43.0, *[64.0] * 30])
+    jobs = FleetJobs(gpus, gpus[:, None], work[:, None], first, end, 20 * gpus * work, np.full(35, 64))
+    weight = np.random.default_rng(seed).uniform(0.8, 1.2, 64)
+    plan = planned(FleetProblem(FleetSite(weight, np.full(64, 1e3), np.full(64, 16.0)), jobs))
+    assert (plan.start != NEVER).tolist() == [True, True, False, False, False, *[True] * 30]
+
+
 def test_a_job_longer_than_the_plan_keeps_its_deadline_and_its_thrift():
     lengths = np.array([[12.0, 15.0, 22.0], [12.0, 15.0, 22.0], [8.0, 9.0, 16.0], [30.0, 33.0, np.inf]])
     watts = np.array([[650.0, 448.0, 349.0]] * 3 + [[650.0, 448.0, 0.0]])
