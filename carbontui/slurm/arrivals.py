@@ -1,8 +1,8 @@
 """Jobs still to come: those that came before, once more.
 
 A plan that knows only the waiting jobs leaves hours to them that others will want. So it is made with as many jobs as
-came in the past, a period later each. One of them is a guess: left undone it costs its own CO2 once, while a waiting
-job costs a multiple of that. Crowded hours thus have a price, empty ones have none, and a full cluster waits for
+came in the past, a period later each. One of them is a guess: left undone it costs less than a waiting job, yet more
+than its own CO2. Crowded hours thus have a price, empty ones have none, and a full cluster waits for
 nothing.
 """
 

@@ -69,6 +69,8 @@ SLOTS = 96
 SLOT_S = 1800.0
 UNDONE = 20.0
 """Leaving a job undone costs this multiple of its own CO2: it is done whenever possible."""
+EXPECTED = 5.0
+"""What it costs for a job that is only expected: less, as it may not come; more than its own CO2, as it may."""
 EARLIER = 1e-6
 """Each later slot counts as this much dirtier: among equals the earliest is taken."""
 LEAD_S = 60.0
@@ -219,7 +221,7 @@ def expected_jobs(made: QueueProblem, past: Arrivals, pool: Pool, assumed: Assum
         length=length,
         first=np.zeros(count, dtype=np.int64),
         end=np.array([((job.asked.deadline_s or at) - at) / slot_s for at, job in came]),
-        undone_g=drawn[:, 0] * np.minimum(work, len(weight)) * float(weight.mean()),
+        undone_g=EXPECTED * drawn[:, 0] * np.minimum(work, len(weight)) * float(weight.mean()),
         last=np.full(count, len(weight)),
     )
     age = np.array([(made.start_s - at) / slot_s for at, _ in came])

@@ -21,7 +21,7 @@ from datetime import datetime
 from pathlib import Path
 
 import numpy as np
-from fleet_rivals import FULL, Site, Trace, fifo, fleet, greedy, windows
+from fleet_rivals import FULL, Site, Trace, fifo, fleet, greedy, hindsight, windows
 
 from carbontui.slurm.placing import planned
 from carbontui.slurm.problem import NEVER, FleetJobs, FleetProblem, FleetSite
@@ -187,6 +187,7 @@ def bench_trace(path: Path, part: str, slot_h: float, gpus: int, ahead: int) -> 
     found["fleet"] = told(*fleet(trace, Site(power, held), forecast, ahead=ahead, week=round(168 / slot_h)))
     truth = lambda now, n: np.concatenate([actual[now : now + n], np.full(max(0, now + n - slots), actual.mean())])  # noqa: E731
     found["fleet_with_truth"] = told(*fleet(trace, Site(power, held), truth, ahead=ahead, week=round(168 / slot_h)))
+    found["hindsight"] = told(*hindsight(trace, Site(power, held), actual))
     return {
         "trace": path.name, "part": part or "all", "jobs": len(work),
         "gpus": gpus, "slot_h": slot_h, "slots_ahead": ahead,

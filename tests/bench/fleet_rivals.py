@@ -7,13 +7,13 @@ watts and GPUs, and one that can no longer be in time is not begun (which favour
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from carbontui.slurm.arrivals import to_come
-from carbontui.slurm.fleet import EARLIER, UNDONE
-from carbontui.slurm.placing import decided
+from carbontui.slurm.fleet import EARLIER, EXPECTED, UNDONE
+from carbontui.slurm.placing import decided, planned
 from carbontui.slurm.problem import NEVER, FleetJobs, FleetProblem, FleetSite
 
 FULL = 0
@@ -137,7 +137,7 @@ def fleet(trace: Trace, site: Site, forecast: Forecast, *, ahead: int, week: int
         weight = np.maximum(forecast(now, n), 1e-9) * (1 + EARLIER * np.arange(n))
         known = min(now + 1, week)
         past = np.nonzero((trace.arrival <= now) & (trace.arrival > now - known))[0]
-        more = to_come(_jobs(trace, past, trace.arrival[past], weight, 1.0), now - trace.arrival[past], known, n)
+        more = to_come(_jobs(trace, past, trace.arrival[past], weight, EXPECTED), now - trace.arrival[past], known, n)
         left = FleetSite(weight, site.watts[now : now + n], site.gpus[now : now + n])
         problem = FleetProblem(left, _jobs(trace, waits, now, weight, UNDONE).within(n))
         plan, _ = decided(problem, np.argsort(trace.arrival[waits], kind="stable"), more)
@@ -146,6 +146,14 @@ def fleet(trace: Trace, site: Site, forecast: Forecast, *, ahead: int, week: int
                 start[job], level[job] = now, lv
                 site.take(trace, int(job), now, lv)
     return start, level
+
+
+def hindsight(trace: Trace, site: Site, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """One plan that knows all jobs and the grid from the beginning."""
+    every, n = np.arange(len(trace.arrival)), len(weight)
+    jobs = replace(_jobs(trace, every, 0, weight, UNDONE), first=trace.arrival.astype(np.int64))
+    plan = planned(FleetProblem(FleetSite(weight, site.watts, site.gpus), jobs.within(n)))
+    return plan.start, plan.level
 
 
 def _jobs(trace: Trace, rows: np.ndarray, since: np.ndarray | int, weight: np.ndarray, undone: float) -> FleetJobs:

@@ -76,7 +76,7 @@ def test_the_queues_past_is_expected_with_its_watts_processors_and_time():
     assert more is not None and more.first.tolist()[:2] == [2, 6]  # each second hour, as seen in two hours
     assert set(more.gpus) == {4.0} and set(more.watts[:, 0]) == {1600.0} and set(more.length[:, 0]) == {2.0}
     # the waiting job is worth far more than a guess
-    assert made.problem.jobs.undone_g[0] == pytest.approx(40.0 * more.undone_g[0], rel=1e-3)
+    assert made.problem.jobs.undone_g[0] == pytest.approx(8.0 * more.undone_g[0], rel=1e-3)
     assert fleet.expected_jobs(made, Arrivals(), POOL, Assumed(0.0, 0.0)) is None
 
 
