@@ -218,7 +218,9 @@ def test_a_job_that_ends_while_its_driver_hangs_is_counted_to_the_end() -> None:
     for t in (0.0, 1.0):
         meter.add(at(t, mj=int(300_000 * t), w=300))
         meter.add(at(t, mj=int(100_000 * t), w=100, uuid="GPU-b"))
-    assert meter.carry_on(["GPU-a"], 5.0, WALL + 5) == (), "the next look may be on its way"
+    assert meter.carry_on(["GPU-a"], 2.0, WALL + 2) == (), "its last second was read"
+    (gap,) = meter.carry_on(["GPU-a", "GPU-c"], 5.0, WALL + 5)
+    assert (gap.uuid, gap.joules, gap.method) == ("GPU-a", 1200.0, "gap")
     (gap,) = meter.carry_on(["GPU-a", "GPU-c"], 21.0, WALL + 21)
-    assert (gap.uuid, gap.joules, gap.method) == ("GPU-a", 6000.0, "gap")
+    assert (gap.uuid, gap.joules, gap.method) == ("GPU-a", 4800.0, "gap")
     assert meter.joules("GPU-b") == 100.0, "a board the job has left is not its own"

@@ -33,6 +33,8 @@ from carbontui.power.messages import Method, Sample
 from carbontui.power.metering.checked_counter import CheckedCounter
 
 GAP_S = 5.0
+MISSED_S = 1.5
+"""At the end of a job, after which no look comes: longer without one, and its last seconds were not read."""
 BELIEVABLE = 1.5
 TICK_S = 0.25
 """Tolerance for the counter's own tick (20..100 ms on known boards) and the jitter of our reading."""
@@ -86,8 +88,9 @@ class Meter:
         self._epochs: dict[str, int] = {}
         self._checks: dict[str, CheckedCounter] = {}
 
-    def add(self, sample: Sample) -> tuple[Increment, ...]:
-        """The joules between this sample and the last one of the same device; none for the first."""
+    def add(self, sample: Sample, *, unread: bool = False) -> tuple[Increment, ...]:
+        """The joules between this sample and the last one of the same device; none for the first. `unread`: it is no
+        reading, and its interval is a gap."""
         last = self._anchors.get(sample.uuid)
         if sample.lost:
             # what was measured stays; a board that returns with its counter intact fills the gap
@@ -104,7 +107,7 @@ class Meter:
         made = self._between(last, sample)
         if made is None:
             return ()
-        joules, method = made
+        joules, method = made[0], "gap" if unread else made[1]
         dt = sample.mono_s - last.mono_s
         # a stepped wall clock or a suspended host must not place energy at times that were not measured
         t0 = last.wall_s if abs((sample.wall_s - last.wall_s) - dt) <= 2.0 else sample.wall_s - dt
@@ -127,13 +130,13 @@ class Meter:
         return tuple(increments)
 
     def carry_on(self, uuids: Iterable[str], mono_s: float, wall_s: float) -> tuple[Increment, ...]:
-        """Extrapolate devices not read for longer than GAP_S up to now from the last power, as a gap: for the end of a
-        job whose driver hangs, where no later sample will come."""
+        """Extrapolate devices not read for longer than MISSED_S up to now from the last power, as a gap: for the end of
+        a job whose driver hangs, where no later sample will come."""
         made: list[Increment] = []
         for uuid in uuids:
             last = self._anchors.get(uuid)
-            if last is not None and not last.absent and last.power_w is not None and mono_s - last.seen_s > GAP_S:
-                made += self.add(Sample(uuid=uuid, mono_s=mono_s, wall_s=wall_s, power_w=last.power_w))
+            if last is not None and not last.absent and last.power_w is not None and mono_s - last.seen_s > MISSED_S:
+                made += self.add(Sample(uuid=uuid, mono_s=mono_s, wall_s=wall_s, power_w=last.power_w), unread=True)
         return tuple(made)
 
     def _between(self, last: _Anchor, sample: Sample) -> tuple[float, Method] | None:
