@@ -56,6 +56,8 @@ NOTICES: Table = {
     "simulated": "SIMULATED GPU: watts are a model, not a measurement",
     "guess_withdrawn": "withdrawn: {steps:count} total steps, guessed from {source}; "
     "it trains on, and nothing is delayed until the total is known",
+    "total_passed": "it has passed the {steps:count} steps that --steps or the script states as the total: "
+    "when it ends is not known",
     "replay": "REPLAY of recorded grid data, {times:,.0f} times faster than life",
     "unguarded": "unguarded: the keeper is gone, nothing restarts it; carbontui restart gives it another",
     "silent": "silent: {names:list}",

@@ -8,6 +8,7 @@ from carbontui import protocol
 from carbontui.job.clock import Clock
 from carbontui.job.supervisor.core.state.boards import Boards
 from carbontui.job.supervisor.core.state.override import Overrides
+from carbontui.job.supervisor.core.state.progress import Progress
 from carbontui.job.supervisor.core.view import notices
 from carbontui.power.backends.simulated import SimulatedSpec
 from carbontui.power.messages import Capability, Outcome, Readings
@@ -44,6 +45,12 @@ def test_notices_begin_with_what_is_not_measured():
     assert len(lines) == len(order)
     for line, begin in zip(lines, order, strict=True):
         assert begin in (line if isinstance(line, str) else drawn(line))
+
+
+def test_a_training_that_goes_on_past_its_stated_total_says_that_its_end_is_not_known():
+    (line,) = told(job_state(progress=Progress(steps_total=200, step=250)))
+    assert "passed the 200 steps" in line and "when it ends is not known" in line
+    assert told(job_state(progress=Progress(steps_total=200, step=201))) == ()
 
 
 def test_what_the_agent_notices_is_told_as_it_is():

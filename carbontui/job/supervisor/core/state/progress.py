@@ -132,6 +132,12 @@ class Progress(Struct, frozen=True):
         return bool(self.guess and self._agrees and self.steps_total == self.told_total == self.guess[0])
 
     @property
+    def passed(self) -> bool:
+        """More steps are done than the user or the script has stated in all."""
+        total = None if self.guessed else self.steps_total
+        return total is not None and self.step > total * (1 + GUESS_SLACK) + 1
+
+    @property
     def _agrees(self) -> bool:
         if self.guess is None or self.agreed == NONE:
             return False

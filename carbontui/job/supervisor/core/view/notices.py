@@ -30,6 +30,8 @@ def notices(state: JobState, inputs: Inputs, ours: Iterable[Statement]) -> list[
         found.append(late)
     if (gone := state.progress.withdrawn) is not None:
         found.append(statement("guess_withdrawn", steps=gone[0], source=gone[1]))
+    if state.progress.passed:
+        found.append(statement("total_passed", steps=state.progress.steps_total))
     found += allowance_rules.notices(state, inputs)
     if not inputs.guarded:
         found.append(statement("unguarded"))
