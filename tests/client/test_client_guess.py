@@ -172,6 +172,7 @@ def test_a_counter_of_the_script_says_where_a_resumed_training_is(tmp_path, monk
     ("body", "last"),
     [
         ("while done < 300:\n    step()\n    done += 1", 299),
+        ("while done < 300:\n    step(); done += 1", 299),
         ("while done < 300:\n    done += 1\n    step()", 300),
         ("while True:\n    step()\n    if done >= 300: break\n    done += 1", 300),
     ],

@@ -282,7 +282,7 @@ class _Ends:
                 if not known or self._sometimes(where, node, name, to):
                     return False
                 by = grows * (self.share if to == len(self.levels) and not self._beside(where, node) else 1)
-                after = where.line < node.lineno  # type: ignore[attr-defined]
+                after = where.line <= node.lineno  # type: ignore[attr-defined]
                 # looked at after the step, and before it goes up: there is one round more
                 late = where is scope and where.line < counter.lineno < node.lineno  # type: ignore[attr-defined]
                 reset, begins = self._reset(scope, where, name, to)
