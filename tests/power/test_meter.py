@@ -213,6 +213,15 @@ def test_a_sound_counter_is_counted_to_the_last_joule_whatever_was_missed(
     assert meter.joules() == pytest.approx(joules, abs=0.01)
 
 
+@pytest.mark.parametrize("seen_s", [(0.0,), (0.0, 1.0), (0.0, 1.0, 9.0)])
+def test_a_meter_is_taken_up_whatever_its_counter_was_just_compared_with(seen_s: tuple[float, ...]) -> None:
+    meter = Meter()
+    for t in seen_s:
+        meter.add(at(t, mj=int(300_000 * t), w=300))
+    back = Meter.from_dict(msgspec.json.decode(msgspec.json.encode(meter.to_dict("boot"))), "boot")
+    assert sum(one.joules for one in back.add(at(15.0, mj=4_500_000, w=300))) == 300 * (15 - seen_s[-1])
+
+
 def test_a_job_that_ends_while_its_driver_hangs_is_counted_to_the_end() -> None:
     meter = Meter()
     for t in (0.0, 1.0):

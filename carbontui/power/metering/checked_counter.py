@@ -46,8 +46,9 @@ class CheckedCounter(Struct):
     seconds: float = 0.0
     counter_j: float = 0.0
     power_j: float = 0.0
-    low_w: float = math.inf
+    low_w: float = 0.0
     high_w: float = 0.0
+    """Of a comparison that has begun. JSON, in which it is kept, has no infinity."""
     blind_s2: float = 0.0
     """Squares of the seconds that no average covered."""
     blind_s: float = 0.0
@@ -73,8 +74,8 @@ class CheckedCounter(Struct):
 
     def interrupted(self) -> None:
         """The power was not read: the comparison begins anew."""
-        self.seconds = self.counter_j = self.power_j = self.high_w = self.blind_s2 = self.blind_s = 0.0
-        self.low_w = math.inf
+        self.seconds = self.counter_j = self.power_j = 0.0
+        self.low_w = self.high_w = self.blind_s2 = self.blind_s = 0.0
 
     def jumped(self, *, ahead: bool) -> None:
         """It made an impossible step or stood still: ahead of its board it is no longer believed; back is a reset."""
@@ -86,10 +87,11 @@ class CheckedCounter(Struct):
         """Take another interval; whether the counter was found wrong just now: this interval is then counted from
         power, what was booked of the others is owed."""
         watts = sample.power_w or 0.0
+        self.low_w = min(self.low_w, watts) if self.seconds else watts
+        self.high_w = max(self.high_w, watts)
         self.seconds += dt_s
         self.counter_j += counter_j
         self.power_j += power_j
-        self.low_w, self.high_w = min(self.low_w, watts), max(self.high_w, watts)
         blind_s = max(0.0, dt_s - (0.0 if sample.kind == "unspecified" else BLIND_S))
         self.blind_s += blind_s
         self.blind_s2 += blind_s**2
