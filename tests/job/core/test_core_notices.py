@@ -47,7 +47,7 @@ def test_notices_begin_with_what_is_not_measured():
         assert begin in (line if isinstance(line, str) else drawn(line))
 
 
-def test_a_training_that_goes_on_past_its_stated_total_says_that_its_end_is_not_known():
+def test_a_training_past_its_stated_total_says_that_its_end_is_not_known():
     (line,) = told(job_state(progress=Progress(steps_total=200, step=250)))
     assert "passed the 200 steps" in line and "when it ends is not known" in line
     assert told(job_state(progress=Progress(steps_total=200, step=201))) == ()

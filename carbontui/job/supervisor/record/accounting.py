@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 from carbontui import protocol, units
 from carbontui.account import accounts
@@ -20,6 +19,7 @@ from carbontui.job.clock import Clock
 from carbontui.job.journal import Journal
 from carbontui.job.spec import Options
 from carbontui.job.supervisor.core.state.job import Totals
+from carbontui.job.supervisor.record.booked import BookedRow, CarriedOver
 from carbontui.job.supervisor.record.energy_ledger import EnergyLedger
 from carbontui.job.supervisor.record.first_count import FirstCounts
 from carbontui.job.supervisor.record.stays import Stays
@@ -45,25 +45,6 @@ def is_board(device: str) -> bool:
     """Whether `device` is a board, not a part of a host or what idles ('idle@GPU-a'). Those of other machines carry
     their name, like 'cpu@n2'."""
     return device.partition("@")[0] not in ESTIMATED
-
-
-class CarriedOver(NamedTuple):
-    """Sums of the rows of a lost journal, or of the places before this one; None: unknown. `energy_cost` is without
-    rent."""
-
-    gco2_g: float | None = 0.0
-    energy_cost: float | None = 0.0
-    run_now_g: float | None = 0.0
-    """Of the places before this one."""
-
-
-class BookedRow(NamedTuple):
-    """An intensity row of the journal without its start: seconds, gCO2/kWh, kind and source."""
-
-    dur_s: float
-    value: float
-    kind: str
-    source: str
 
 
 @dataclass

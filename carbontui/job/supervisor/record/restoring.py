@@ -9,7 +9,8 @@ from typing import Any
 
 from carbontui.account import lived, run_now
 from carbontui.account.lived import EXCLUDED, SWITCHING, Lived
-from carbontui.job.supervisor.record.accounting import HOST, PRICE, Accounting, BookedRow, CarriedOver
+from carbontui.job.supervisor.record.accounting import HOST, PRICE, Accounting
+from carbontui.job.supervisor.record.booked import BookedRow, CarriedOver
 from carbontui.job.supervisor.record.stays import Stays
 from carbontui.power.metering.meter import Meter
 
