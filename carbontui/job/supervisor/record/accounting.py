@@ -76,9 +76,8 @@ class Accounting:
     """The job's share of each device, as of the last sample."""
     first_gap: Gap | None = "no_supervisor"
     """What a long time before the first look of this process was."""
-    _rest_above_j: float = 0.0
-    """What this process has booked of CPU and memory above what they idle, and what is still to be subtracted."""
     _idle_owed_j: float = 0.0
+    """What CPU and memory have idled and is still to be subtracted."""
     _carbon: accounts.Running = field(default_factory=accounts.Running)
     _money: accounts.Running = field(default_factory=accounts.Running)
     _run_now: accounts.FromStart = field(default_factory=lambda: accounts.FromStart(0.0))
@@ -172,13 +171,13 @@ class Accounting:
 
     def _idle_j(self, device: str, seconds: float, joules: float) -> float:
         """What of a device's joules is nobody's. Idle watts of CPU and memory are of another moment than their joules:
-        what would make a total of theirs negative is subtracted later."""
+        what would make a total of theirs fall is subtracted later."""
         idle_j = self.idle_w.get(device, 0.0) * seconds
         if is_board(device):
             return idle_j
-        self._rest_above_j, self._idle_owed_j = self._rest_above_j + joules, self._idle_owed_j + idle_j
-        idle_j = min(self._rest_above_j, self._idle_owed_j)
-        self._rest_above_j, self._idle_owed_j = self._rest_above_j - idle_j, self._idle_owed_j - idle_j
+        self._idle_owed_j += idle_j
+        idle_j = min(max(0.0, joules), self._idle_owed_j)
+        self._idle_owed_j -= idle_j
         return idle_j
 
     def add(
