@@ -13,7 +13,7 @@ import os
 import sys
 from typing import NoReturn
 
-from carbontui import __version__
+from carbontui import __version__, hooks
 from carbontui.system import isolation
 
 isolation.forget_pythonpath()  # before anything else is imported: `module load` may have put another click there
@@ -57,18 +57,14 @@ MORE = {
         "line": "Print one job in a few words, for a status bar.",
         "rm": "Forget finished jobs; a live one is refused.",
         "forbid": "Set hours in which the training must not run, or clear them.",
-        "guess": "Show a job's guessed total, and accept it for planning.",
-        "rehearse": "Unload and resume the running job once, to check that it works.",
+        "learn": "Learn of a running job: speed by watts, total, whether it unloads.",
         "restart": "Resume a job whose keeper or processes are gone.",
         "move": "Have a running job go on on another machine, over ssh.",
-        "calibrate": "Measure speed against watts on the running job.",
     },
     "Grid and plans": {
         "grid": "The grid's carbon intensity now, and which source answers.",
         "zones": "List the known grid zones, and the data available for each.",
         "solve": "Plan without running: --work on a --zone, or a problem file.",
-        "backtest": "What plans would have saved on recorded grid data.",
-        "evaluate": "Plans against simple rules on many grids; repeatable.",
         "compare": "Show what the same work would take elsewhere, or later.",
     },
     "Machine and cluster": {
@@ -81,8 +77,8 @@ MORE = {
     },
 }
 """What `--help --all` shows besides."""
-ALIASES = ("auto", "allow", "receipt", "explain", "history")
-"""Older names: of resume, forbid --clear, and forms of report."""
+ALIASES = ("auto", "allow", "receipt", "explain", "history", "calibrate", "guess", "rehearse")
+"""Older names: of resume, forbid --clear, and forms of report and of learn."""
 BETWEEN = ("receive",)
 """What our own processes say to each other."""
 TOGETHER = {
@@ -90,7 +86,7 @@ TOGETHER = {
     "overrule": (*DAY["Overrule"], "auto", "forbid", "allow", "guess"),
     "report": ("receipt", "explain", "history"),
     "grid": ("zones",),
-    "calibrate": ("rehearse",),
+    "calibrate": ("learn", "rehearse"),
     "fleet": ("submit",),
     "hook": ("completion",),
 }
@@ -100,29 +96,54 @@ VERBS = {verb: verb for verbs in (*DAY.values(), *MORE.values(), ALIASES, BETWEE
 VERBS |= {verb: module for module, verbs in TOGETHER.items() for verb in verbs}
 
 
+DAILY = {verb for verbs in DAY.values() for verb in verbs}
+
+
+def headings() -> dict[str, dict[str, str]]:
+    """What each command does, under the headings of the whole help; those of our own extensions under one."""
+    ours = {
+        command.name: command.help
+        for extension, command in hooks.commands(hooks.own().values())
+        if hooks.is_on(extension)
+    }
+    return DAY | MORE | ({"Extensions": ours} if ours else {})
+
+
+def extension_command(name: str) -> click.Command | None:
+    """The command of an extension. Raises UsageError for one that is switched off."""
+    for extension, command in hooks.commands(hooks.every()):
+        if command.name == name and not hooks.is_on(extension):
+            raise click.UsageError(f"{name} is of the extension {extension.name}, off by {hooks.SWITCH}")
+        if command.name == name:
+            found = hooks.load(command.target)
+            assert isinstance(found, click.Command)
+            return found
+    return None
+
+
 class Verbs(click.Group):
     """A group whose commands live in carbontui.verbs and are loaded on demand."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(VERBS)
+        return [verb for verbs in headings().values() for verb in verbs]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, whole_help(ctx, args) if args[:1] and args[0].startswith("-") else args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         whole = ctx.meta.get(WHOLE_HELP, False)
-        for heading, verbs in (DAY | MORE if whole else DAY).items():
+        for heading, verbs in (headings() if whole else DAY).items():
             with formatter.section(heading):
                 formatter.write_dl(list(verbs.items()))
         if not whole:
-            more = ", ".join(verb for verbs in MORE.values() for verb in verbs)
+            more = ", ".join(verb for verbs in headings().values() for verb in verbs if verb not in DAILY)
             formatter.write_paragraph()
             formatter.write_text(f"More (--help --all): {more}.")
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         module = VERBS.get(cmd_name)
         if module is None:
-            return None
+            return extension_command(cmd_name)
         command = getattr(importlib.import_module(f"carbontui.verbs.{module}"), cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
         return command
@@ -131,16 +152,15 @@ class Verbs(click.Group):
         """Verbs by name, without importing any."""
         if incomplete.startswith("-"):
             return super().shell_complete(ctx, incomplete)
-        verbs = sorted(set(VERBS).difference(ALIASES, BETWEEN))
-        return [CompletionItem(verb) for verb in verbs if verb.startswith(incomplete)]
+        return [CompletionItem(verb) for verb in sorted(self.list_commands(ctx)) if verb.startswith(incomplete)]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in VERBS and not args[0].startswith("-"):
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             import difflib
 
-            near = difflib.get_close_matches(args[0], VERBS, 1)
+            near = difflib.get_close_matches(args[0], self.list_commands(ctx), 1)
             raise click.UsageError(f"no verb {args[0]!r}; {f'perhaps {near[0]}' if near else 'see carbontui --help'}")
         return super().resolve_command(ctx, args)
 

@@ -41,7 +41,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 def of_verbs() -> Iterator[str]:
     top = click.Context(cli.cli, info_name="carbontui", help_option_names=["-h", "--help"])
-    for heading, verbs in (cli.DAY | cli.MORE).items():
+    for heading, verbs in cli.headings().items():
         yield f"\n## {heading}"
         for verb in verbs:
             command = cli.cli.get_command(top, verb)

@@ -23,16 +23,21 @@ def page() -> Iterator[str]:
     yield ".SH SYNOPSIS\n.B carbontui\n[OPTIONS] [VERB] [VALUE] [JOB]\n.SH DESCRIPTION"
     yield escaped(inspect.cleandoc(cli.cli.help or "").split("\b")[0].strip())
     yield from options(cli.cli, top)
-    for heading, verbs in (cli.DAY | cli.MORE).items():
+    for heading, verbs in cli.headings().items():
         yield f".SH {heading.upper()}"
         for verb in verbs:
             command = cli.cli.get_command(top, verb)
             assert command is not None
-            ctx = click.Context(command, info_name=verb, parent=top, terminal_width=200)
-            yield f".SS {escaped(command.get_usage(ctx).removeprefix('Usage: ').replace(chr(10), ' '))}"
-            yield escaped(inspect.cleandoc(command.help or "").replace("\b", ""))
-            yield from options(command, ctx)
+            yield from section(command, click.Context(command, info_name=verb, parent=top, terminal_width=200))
     yield f".SH SEE ALSO\n{escaped(SEE)}"
+
+
+def section(command: click.Command, ctx: click.Context) -> Iterator[str]:
+    yield f".SS {escaped(command.get_usage(ctx).removeprefix('Usage: ').replace(chr(10), ' '))}"
+    yield escaped(inspect.cleandoc(command.help or "").replace("\b", ""))
+    yield from options(command, ctx)
+    for name, part in command.commands.items() if isinstance(command, click.Group) else ():
+        yield from section(part, click.Context(part, info_name=name, parent=ctx, terminal_width=200))
 
 
 def options(command: click.Command, ctx: click.Context) -> Iterator[str]:

@@ -21,14 +21,15 @@ FIGURES = "carbontui.text.figures"
 ROOMS = {
     "__main__": {"start"},
     "start": {"cli"},
-    "cli": {"verbs"},
+    "cli": {"verbs", "hooks"},
     "verbs": {
-        *("tui", "backtest", "job", "slurm", "grid", "power", "plan", "account", "reports"),
-        *("protocol", "link", "site", "text"),
+        *("tui", "assumed", "job", "slurm", "grid", "power", "plan", "account", "reports"),
+        *("protocol", "link", "site", "text", "hooks"),
         "client",  # hook: puts it into an environment; nothing of a training runs there
     },
     "tui": {"protocol", "link", "text"},
-    "backtest": {"account", "grid", "plan", "text"},
+    "assumed": {"account", "grid", "plan", "text"},
+    "hooks": set(),  # extensions are loaded by name
     "job": {"text", "nodes", "slurm", "site", "grid", "power", "plan", "account", "protocol", "client"},
     "nodes": {"power"},
     "slurm": {"plan"},
@@ -49,6 +50,7 @@ ROOMS = {
     "client": set(),
     "train": {"client"},
     "data": set(),
+    "extensions": {"verbs", "assumed", "job", "grid", "power", "plan", "account", "reports", "text", "link", "hooks"},
     "examples": set(),
 }
 """Each room of the package and what it may import beside itself, from the top down: no arrow runs back up."""

@@ -1,4 +1,5 @@
-"""`calibrate` and `rehearse`: measure the running job's speed by watts, and try whether it resumes after an unload."""
+"""`learn`: what is learned of a running job, its speed by watts (`calibrate`), whether it resumes after an unload
+(`rehearse`), and its total (`guess`)."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from carbontui import protocol
 from carbontui.job import store
 from carbontui.power.curves import curve, files
 from carbontui.text import figures, situation
+from carbontui.verbs.overrule import guess
 from carbontui.verbs.support import talk
 from carbontui.verbs.support.command import Failure, live_jobs, refused
 
@@ -120,3 +122,12 @@ def _begun(job: store.Job) -> protocol.Result:
             told = why
             click.echo(f"carbontui: {why}", err=True)
         time.sleep(POLL_S)
+
+
+@click.group()
+def learn() -> None:
+    """Learn of a running job; calibrate, guess and rehearse are the same."""
+
+
+for form, command in (("speed", calibrate), ("total", guess), ("unload", rehearse)):
+    learn.add_command(command, form)

@@ -13,7 +13,7 @@ from typing import Literal
 
 import click
 
-from carbontui import __version__, config, paths
+from carbontui import __version__, config, hooks, paths
 from carbontui.client.detection import probe
 from carbontui.grid import zones
 from carbontui.job import journal, launch, store, surroundings
@@ -142,6 +142,16 @@ def command_findings(command: tuple[str, ...]) -> list[Finding]:
     return [Finding("command", "ok" if one.ok else "missing", one.text, one.fix) for one in said]
 
 
+def extension_findings() -> list[Finding]:
+    """What this package and others add to it, and which of that is off or broken."""
+    others, broken = hooks.foreign()
+    every = {**hooks.own(), **others}
+    words = [one.name + ("" if hooks.is_on(one) else f" (off by {hooks.SWITCH})") for one in every.values()]
+    found = [Finding("extensions", "ok", ", ".join(words) or "none")]
+    repair = "update or uninstall the package that brings it"
+    return found + [Finding("extensions", "note", f"{name}: {why}", repair) for name, why in broken.items()]
+
+
 def grid_findings() -> list[Finding]:
     """The grid zone; nothing is fetched."""
     try:
@@ -236,7 +246,7 @@ def doctor(mend: bool, as_json: bool, install: bool, uninstall: bool, dry_run: b
     else:
         findings += state_findings() + socket_findings() + logout_findings() + settings_findings() + grid_findings()
         findings += boundary_findings()
-        findings += hook_findings() + job_findings(mend) + asyncio.run(power_findings(mend))
+        findings += hook_findings() + extension_findings() + job_findings(mend) + asyncio.run(power_findings(mend))
     if as_json:
         click.echo(talk.as_json([asdict(finding) for finding in findings]))
     else:

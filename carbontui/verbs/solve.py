@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from carbontui.account.boundary import Kind
-    from carbontui.backtest.assumed_job import Grid, TypicalDays
-    from carbontui.backtest.signals import ExpectedSignal
+    from carbontui.assumed.job import Grid, TypicalDays
+    from carbontui.assumed.signals import ExpectedSignal
     from carbontui.plan.problem import Problem
     from carbontui.plan.results import Evaluation, PlanFrontier, Schedule
 
@@ -91,9 +91,9 @@ def solve(
     tol: float,
 ) -> None:
     """Plan a problem file, or --work on a --zone; shows the frontier when no file is given."""
-    from carbontui.backtest import signals
-    from carbontui.backtest.assumed_job import AssumedJob, Grid, assumed, load_job, planned
-    from carbontui.backtest.bounded import bounded
+    from carbontui.assumed import signals
+    from carbontui.assumed.bounded import bounded
+    from carbontui.assumed.job import AssumedJob, Grid, assumed, load_job, planned
     from carbontui.plan import frontier_curve, planner, weights
     from carbontui.plan.problem import Infeasible, load_problem
 
@@ -153,8 +153,8 @@ def _grid_of(
     zone: str | None, grid_file: str | None, signal: str, start_s: float | None
 ) -> Grid | TypicalDays | ExpectedSignal:
     """Where the intensities come from. Raises ValueError or Failure."""
-    from carbontui.backtest.assumed_job import Grid, TypicalDays
-    from carbontui.backtest.signals import ExpectedSignal
+    from carbontui.assumed.job import Grid, TypicalDays
+    from carbontui.assumed.signals import ExpectedSignal
 
     if grid_file:
         return Grid(

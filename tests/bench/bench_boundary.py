@@ -149,10 +149,10 @@ def main() -> None:
 
 def group(zone: str, caps: bool, host_w: float, starts: int) -> dict[str, object]:
     """All that is known of one group; the product is asked for schedules alone."""
-    from carbontui.backtest.assumed_job import Grid, assumed
-    from carbontui.backtest.bounded import bounded
-    from carbontui.backtest.issued import OwnForecast, load_issues
-    from carbontui.backtest.policies import Case, Knowledge, rolling
+    from carbontui.assumed.bounded import bounded
+    from carbontui.assumed.job import Grid, assumed
+    from carbontui.extensions.evaluation.issued import OwnForecast, load_issues
+    from carbontui.extensions.evaluation.policies import Case, Knowledge, rolling
     from carbontui.grid import recorded
     from carbontui.plan.planner import solve
 

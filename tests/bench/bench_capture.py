@@ -17,9 +17,9 @@ import time
 from datetime import date
 from pathlib import Path
 
-from carbontui.backtest.assumed_job import Grid, assumed
-from carbontui.backtest.issued import load_issues
-from carbontui.backtest.run import run
+from carbontui.assumed.job import Grid, assumed
+from carbontui.extensions.evaluation.issued import load_issues
+from carbontui.extensions.evaluation.run import run
 from carbontui.grid import recorded
 
 DATA = Path(os.environ.get("CARBONTUI_DATA", "../shared/data"))

@@ -15,9 +15,9 @@ import sys
 from datetime import date
 from pathlib import Path
 
-from carbontui.backtest.assumed_job import Grid, assumed
-from carbontui.backtest.bounded import bounded
-from carbontui.backtest.run import run
+from carbontui.assumed.bounded import bounded
+from carbontui.assumed.job import Grid, assumed
+from carbontui.extensions.evaluation.run import run
 from carbontui.grid import recorded
 
 DATA = Path(os.environ.get("CARBONTUI_DATA", "../shared/data"))

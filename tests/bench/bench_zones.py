@@ -21,10 +21,10 @@ from typing import Any
 
 os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
-from carbontui.backtest.assumed_job import Grid, assumed, boundaries
-from carbontui.backtest.evaluation import FULL_W, SLOT_S, held
-from carbontui.backtest.issued import OwnForecast, load_issues
-from carbontui.backtest.policies import (
+from carbontui.assumed.job import Grid, assumed, boundaries
+from carbontui.extensions.evaluation.evaluation import FULL_W, SLOT_S, held
+from carbontui.extensions.evaluation.issued import OwnForecast, load_issues
+from carbontui.extensions.evaluation.policies import (
     Case,
     Knowledge,
     Policy,
@@ -35,7 +35,7 @@ from carbontui.backtest.policies import (
     threshold,
     window,
 )
-from carbontui.backtest.published_rules import rules
+from carbontui.extensions.evaluation.published_rules import rules
 from carbontui.grid import recorded
 from carbontui.plan.planner import solve
 

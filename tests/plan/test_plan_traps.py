@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 from plan_helpers import best_by_trying
 
-from carbontui.backtest.assumed_job import boundaries
+from carbontui.assumed.job import boundaries
 from carbontui.plan.evaluation import evaluate
 from carbontui.plan.frontier_curve import frontier
 from carbontui.plan.planner import solve

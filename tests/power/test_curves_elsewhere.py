@@ -12,7 +12,7 @@ import pytest
 from house import until
 from nvml_machine import machine_with  # noqa: F401
 
-from carbontui.backtest import assumed_job
+from carbontui.assumed import job as assumed_job
 from carbontui.power.curves import files, public
 from carbontui.power.curves.curve import Curve, Point, energy_error, imported, rescaled
 

@@ -80,8 +80,8 @@ def _gives(
     zone: str | None, work_s: float, settings: config.Settings, given: dict[str, Any]
 ) -> tuple[str, float, list[first_run.Offer]]:
     """(zone, work, what each budget gives) on typical days of the zone; nothing where those are not known."""
-    from carbontui.backtest.assumed_job import TypicalDays, assumed, planned
-    from carbontui.backtest.bounded import bounded
+    from carbontui.assumed.bounded import bounded
+    from carbontui.assumed.job import TypicalDays, assumed, planned
 
     if zone is None:
         return "", work_s, []

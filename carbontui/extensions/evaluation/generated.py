@@ -12,7 +12,7 @@ import math
 import random
 from dataclasses import dataclass
 
-from carbontui.backtest.issued import ForecastIssue
+from carbontui.extensions.evaluation.issued import ForecastIssue
 from carbontui.grid import typical
 from carbontui.grid.types import Row, Series
 from carbontui.units import from_iso

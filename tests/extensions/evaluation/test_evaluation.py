@@ -6,13 +6,13 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from carbontui.backtest import evaluation, evaluation_report
-from carbontui.backtest.assumed_job import Grid, assumed, boundaries
-from carbontui.backtest.generated import generated
+from carbontui.assumed.job import Grid, assumed, boundaries
+from carbontui.extensions.evaluation import evaluation, evaluation_report
+from carbontui.extensions.evaluation.evaluate import evaluate as verb
+from carbontui.extensions.evaluation.generated import generated
 from carbontui.grid import recorded, typical
 from carbontui.plan.evaluation import evaluate
 from carbontui.units import from_iso
-from carbontui.verbs.evaluate import evaluate as verb
 
 SMALL = evaluation.EvaluationScope(hours=(4,), slacks=(2.0,), held_w=(None, 250.0), starts=1)
 

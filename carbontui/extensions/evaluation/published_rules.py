@@ -9,8 +9,8 @@ import itertools
 import math
 from collections.abc import Callable
 
-from carbontui.backtest.assumed_job import Grid
-from carbontui.backtest.policies import Case, Knowledge, Policy, quantile, threshold, window
+from carbontui.assumed.job import Grid
+from carbontui.extensions.evaluation.policies import Case, Knowledge, Policy, quantile, threshold, window
 
 NEO_G = 300.0
 NEO_WAIT_S = 24 * 3600.0

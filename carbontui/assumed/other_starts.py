@@ -9,9 +9,9 @@ from typing import NamedTuple
 from carbontui import units
 from carbontui.account.compare import Elsewhere, Work
 from carbontui.account.expected_end import Stretch, to_come
-from carbontui.backtest.assumed_job import assumed, on_hours
-from carbontui.backtest.bounded import bounded
-from carbontui.backtest.signals import ExpectedSignal
+from carbontui.assumed.bounded import bounded
+from carbontui.assumed.job import assumed, on_hours
+from carbontui.assumed.signals import ExpectedSignal
 from carbontui.grid.types import GridForecast
 from carbontui.plan.planner import solve
 from carbontui.text import figures

@@ -23,7 +23,7 @@ from carbontui.verbs.support.command import Count, refused
 )
 def evaluate(quick: bool, seed: int, out: Path) -> None:
     """Write evaluation.json, evaluation.md, two pictures and the grids to --out. No key and no network are needed."""
-    from carbontui.backtest import evaluation, evaluation_report
+    from carbontui.extensions.evaluation import evaluation, evaluation_report
 
     with refused(f"--out: {out}: ", OSError):
         out.mkdir(parents=True, exist_ok=True)

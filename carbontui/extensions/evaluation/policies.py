@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from carbontui.backtest.assumed_job import Grid
-from carbontui.backtest.issued import Predictor
+from carbontui.assumed.job import Grid
+from carbontui.extensions.evaluation.issued import Predictor
 from carbontui.plan.evaluation import evaluate, spelled_out
 from carbontui.plan.graph import build
 from carbontui.plan.problem import Problem

@@ -16,11 +16,12 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from carbontui.backtest.assumed_job import AssumedJob, Grid, assumed, boundaries
-from carbontui.backtest.generated import generated
-from carbontui.backtest.issued import ForecastIssue, OwnForecast
-from carbontui.backtest.policies import Case, Knowledge, Policy, best_constant, outcome, rolling
-from carbontui.backtest.published_rules import rules
+from carbontui import hooks
+from carbontui.assumed.job import AssumedJob, Grid, assumed, boundaries
+from carbontui.extensions.evaluation.generated import generated
+from carbontui.extensions.evaluation.issued import ForecastIssue, OwnForecast
+from carbontui.extensions.evaluation.policies import Case, Knowledge, Policy, best_constant, outcome, rolling
+from carbontui.extensions.evaluation.published_rules import rules
 from carbontui.grid import recorded
 from carbontui.grid.types import Series
 from carbontui.plan.planner import solve
@@ -155,6 +156,7 @@ def _policies(grid: Grid, known: Knowledge) -> dict[str, Policy]:
         **rules(grid, known),
         "ours": lambda case: rolling(case, known),
         "perfect foresight": lambda case: solve(case.problem, compare=False).levels,
+        **{name: one for _, made in hooks.offered("policies") for name, one in made(grid, known).items()},
     }
 
 

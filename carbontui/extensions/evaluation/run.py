@@ -13,9 +13,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from carbontui.backtest.assumed_job import AssumedJob, Grid, boundaries
-from carbontui.backtest.issued import LEAST_HISTORY_S, DayAhead, ForecastIssue, OwnForecast, PublishedForecast, Tariff
-from carbontui.backtest.policies import (
+from carbontui.assumed.job import AssumedJob, Grid, boundaries
+from carbontui.extensions.evaluation.issued import (
+    LEAST_HISTORY_S,
+    DayAhead,
+    ForecastIssue,
+    OwnForecast,
+    PublishedForecast,
+    Tariff,
+)
+from carbontui.extensions.evaluation.policies import (
     WEEK_S,
     Case,
     Knowledge,
@@ -131,7 +138,12 @@ class BacktestReport:
                     },
                 }
             )
-        return {"schema": "carbontui.backtest/1", **self.about, "summary": self.summary(), "starts": starts}
+        return {
+            "schema": "carbontui.backtest/1",
+            **self.about,
+            "summary": self.summary(),
+            "starts": starts,
+        }
 
 
 def run(

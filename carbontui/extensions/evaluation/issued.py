@@ -15,7 +15,7 @@ from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any, Protocol
 
-from carbontui.backtest.assumed_job import Grid
+from carbontui.assumed.job import Grid
 from carbontui.grid import prices, recorded
 from carbontui.grid.issues import Issue
 from carbontui.plan.problem import ProblemError

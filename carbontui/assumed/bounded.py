@@ -7,7 +7,7 @@ from dataclasses import replace
 from msgspec import structs
 
 from carbontui.account.boundary import Draw, Kind, Place, charged_w, counted
-from carbontui.backtest.assumed_job import AssumedJob
+from carbontui.assumed.job import AssumedJob
 from carbontui.plan.problem import ProblemLevel
 
 IDLE = 0.1

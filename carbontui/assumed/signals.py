@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from carbontui.backtest.assumed_job import TypicalDays
+from carbontui.assumed.job import TypicalDays
 from carbontui.grid.types import GridForecast
 from carbontui.plan.evaluation import evaluate
 from carbontui.plan.planner import solve

@@ -10,15 +10,15 @@ import pytest
 from click.testing import CliRunner
 
 from carbontui import units
-from carbontui.backtest import run as backtest
-from carbontui.backtest.assumed_job import Grid, assumed
-from carbontui.backtest.issued import DayAhead, ForecastIssue, OwnForecast, PublishedForecast, load_issues
-from carbontui.backtest.policies import Case, Knowledge, rolling
+from carbontui.assumed.job import Grid, assumed
+from carbontui.extensions.evaluation import run as backtest
+from carbontui.extensions.evaluation.backtest import backtest as verb
+from carbontui.extensions.evaluation.issued import DayAhead, ForecastIssue, OwnForecast, PublishedForecast, load_issues
+from carbontui.extensions.evaluation.policies import Case, Knowledge, rolling
 from carbontui.grid import recorded
 from carbontui.grid.types import Row, Series
 from carbontui.plan.evaluation import evaluate
 from carbontui.plan.problem import ProblemError
-from carbontui.verbs.backtest import backtest as verb
 from carbontui.verbs.support.command import Failure
 
 START = units.from_iso("2030-01-01T00:00:00Z")

@@ -17,8 +17,8 @@ from carbontui.verbs.support.prices import PRICE_HELP, WEIGHT_HELP, price_series
 
 if TYPE_CHECKING:
     from carbontui.account.boundary import Kind
-    from carbontui.backtest.assumed_job import Grid
-    from carbontui.backtest.run import BacktestReport, PlannedPrices
+    from carbontui.assumed.job import Grid
+    from carbontui.extensions.evaluation.run import BacktestReport, PlannedPrices
 
 
 def _factor(text: str) -> float:
@@ -76,10 +76,10 @@ def backtest(
     as_json: bool,
 ) -> None:
     """Compare run-now, threshold tools and rolling plans on recorded grid data, with the knowledge of the time."""
-    from carbontui.backtest.assumed_job import Grid, assumed, load_job
-    from carbontui.backtest.bounded import bounded
-    from carbontui.backtest.issued import load_issues
-    from carbontui.backtest.run import run
+    from carbontui.assumed.bounded import bounded
+    from carbontui.assumed.job import Grid, assumed, load_job
+    from carbontui.extensions.evaluation.issued import load_issues
+    from carbontui.extensions.evaluation.run import run
 
     def progress(done: int) -> None:
         streams.over_itself(f"{done} of {starts}")
@@ -105,8 +105,8 @@ def backtest(
 
 def _prices(path: str | None, objective: str, weight: str | None, grid: Grid) -> PlannedPrices | None:
     """The prices of a backtest, and how they count. Raises ValueError or Failure."""
-    from carbontui.backtest.assumed_job import Grid
-    from carbontui.backtest.run import PlannedPrices
+    from carbontui.assumed.job import Grid
+    from carbontui.extensions.evaluation.run import PlannedPrices
     from carbontui.plan import weights
 
     if path is None:

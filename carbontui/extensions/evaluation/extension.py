@@ -1,0 +1,14 @@
+"""Plans weighed on recorded grids: `backtest` on the user's data, `evaluate` on data that anybody has."""
+
+from carbontui.hooks import Extension, ExtensionCommand
+
+HERE = "carbontui.extensions.evaluation"
+EXTENSION = Extension(
+    "evaluation",
+    commands=(
+        ExtensionCommand("backtest", "What plans would have saved on recorded grid data.", f"{HERE}.backtest:backtest"),
+        ExtensionCommand(
+            "evaluate", "Plans against simple rules on many grids; repeatable.", f"{HERE}.evaluate:evaluate"
+        ),
+    ),
+)
