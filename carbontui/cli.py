@@ -30,12 +30,12 @@ DAY = {
         "doctor": "What was found here, and the command that fixes what is missing.",
         "estimate": "Run a training for up to 90 s and estimate the whole run.",
         "run": "Start a training command under a plan.",
-        "submit": "Submit a Slurm script to start in clean hours.",
     },
     "Look": {
         "attach": "Open the screen of a job, here or on another machine.",
         "ls": "List jobs.",
         "status": "Show one job, sampled now.",
+        "plan": "Show the plan in force.",
         "log": "Print the command's output.",
     },
     "Overrule": {
@@ -53,7 +53,6 @@ DAY = {
 """The verbs of a day and what each does, under the headings of the help."""
 MORE = {
     "Jobs": {
-        "plan": "Show the plan in force.",
         "line": "Print one job in a few words, for a status bar.",
         "rm": "Forget finished jobs; a live one is refused.",
         "forbid": "Set hours in which the training must not run, or clear them.",
@@ -71,7 +70,6 @@ MORE = {
         "hook": "Install the hook into a Python environment, or remove it.",
         "capd": "Power limits for users without root.",
         "site": "One power budget for all jobs here; grid events.",
-        "fleet": "Start a cluster's jobs in clean hours, within a power budget.",
         "completion": "Print the script that completes verbs and jobs in your shell.",
         "serve": "The socket's protocol on stdin and stdout, for ssh.",
     },
@@ -87,7 +85,6 @@ TOGETHER = {
     "report": ("receipt", "explain", "history"),
     "grid": ("zones",),
     "calibrate": ("learn", "rehearse"),
-    "fleet": ("submit",),
     "hook": ("completion",),
 }
 """Modules of carbontui.verbs with several verbs; every other verb has the module of its name. Each is a click command

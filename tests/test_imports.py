@@ -32,7 +32,7 @@ ROOMS = {
     "hooks": set(),  # extensions are loaded by name
     "job": {"text", "nodes", "slurm", "site", "grid", "power", "plan", "account", "protocol", "client"},
     "nodes": {"power"},
-    "slurm": {"plan"},
+    "slurm": set(),
     "site": {"plan"},
     "grid": set(),
     "power": {"text"},  # the words of the boards' makers
@@ -50,7 +50,10 @@ ROOMS = {
     "client": set(),
     "train": {"client"},
     "data": set(),
-    "extensions": {"verbs", "assumed", "job", "grid", "power", "plan", "account", "reports", "text", "link", "hooks"},
+    "extensions": {
+        *("verbs", "tui", "assumed", "job", "slurm", "grid", "power", "plan", "account", "reports"),
+        *("text", "link", "site", "hooks"),
+    },
     "examples": set(),
 }
 """Each room of the package and what it may import beside itself, from the top down: no arrow runs back up."""

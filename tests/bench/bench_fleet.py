@@ -23,8 +23,8 @@ from pathlib import Path
 import numpy as np
 from fleet_rivals import FULL, Site, Trace, fifo, fleet, greedy, hindsight, windows
 
-from carbontui.slurm.placing import planned
-from carbontui.slurm.problem import NEVER, FleetJobs, FleetProblem, FleetSite
+from carbontui.extensions.fleet.placing import planned
+from carbontui.extensions.fleet.problem import NEVER, FleetJobs, FleetProblem, FleetSite
 
 HERE = Path(__file__).parent
 DATA = Path(os.environ.get("CARBONTUI_SHARED", HERE.parents[1] / ".." / "shared" / "data"))

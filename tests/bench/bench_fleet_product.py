@@ -24,7 +24,7 @@ from click.testing import CliRunner
 from fleet_rivals import FULL, Site, Trace, fifo, greedy
 
 from carbontui import cli, units
-from carbontui.slurm.problem import NEVER
+from carbontui.extensions.fleet.problem import NEVER
 from carbontui.slurm.queue import asked
 
 SLOT_S, SLOTS, JOBS_A_GPU = 1800.0, 96, 10_000 / 8800
@@ -41,7 +41,7 @@ for job in json.load(open("JOBS")):
 
 def submitted(folder: Path, trace: Trace, now: float, grid: Path) -> list[list[str]]:
     """The rows that squeue would show of the jobs, each submitted with its own `submit`."""
-    verb = importlib.import_module("carbontui.verbs.fleet")
+    verb = importlib.import_module("carbontui.extensions.fleet.commands")
     commands, runner, rows = [], CliRunner(), []
     verb.commands.submitted = lambda command: commands.append(list(command)) or str(len(commands))
     full = {"kind": "full", "cap_w": None, "power_w": WATTS[0], "power_se": 1.0, "speed": 1.0, "speed_se": 0.002}

@@ -25,8 +25,8 @@ sys.path[:0] = [str(HERE.parent / "slurm")]
 from cluster import Cluster, missing
 
 from carbontui import units
-from carbontui.slurm import fleet
-from carbontui.slurm.fleet import Assumed
+from carbontui.extensions.fleet import queue_problem as fleet
+from carbontui.extensions.fleet.queue_problem import Assumed
 from carbontui.tui.lists import QueueList
 from carbontui.tui.widgets.site_chart import SiteChart
 from carbontui.tui.widgets.tables import QueueTable

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from carbontui.slurm.arrivals import to_come
-from carbontui.slurm.fleet import EARLIER, EXPECTED, UNDONE
-from carbontui.slurm.placing import decided, planned
-from carbontui.slurm.problem import NEVER, FleetJobs, FleetProblem, FleetSite
+from carbontui.extensions.fleet.arrivals import to_come
+from carbontui.extensions.fleet.placing import decided, planned
+from carbontui.extensions.fleet.problem import NEVER, FleetJobs, FleetProblem, FleetSite
+from carbontui.extensions.fleet.queue_problem import EARLIER, EXPECTED, UNDONE
 
 FULL = 0
 Forecast = Callable[[int, int], np.ndarray]

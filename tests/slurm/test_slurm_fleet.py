@@ -16,11 +16,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "nvmlsim"))
 from nvmlsim import Sim, built
 
 from carbontui import link, protocol
-from carbontui.slurm import fleet
+from carbontui.extensions.fleet import queue_problem as fleet
+from carbontui.extensions.fleet.queue_problem import Assumed
 from carbontui.slurm import queue as slurm_note
 from carbontui.slurm import queue as slurm_queue
 from carbontui.slurm.commands import SlurmError
-from carbontui.slurm.fleet import Assumed
 from carbontui.slurm.queue import JobNote
 from carbontui.verbs.support.queue_watch import QueueWatch
 

@@ -9,11 +9,11 @@ import time
 from collections.abc import Sequence
 
 from carbontui import protocol, units
+from carbontui.extensions.fleet import queue_problem as fleet_queue
+from carbontui.extensions.fleet.queue_problem import Assumed, Cap
 from carbontui.job import store
 from carbontui.slurm import commands
-from carbontui.slurm import fleet as fleet_queue
 from carbontui.slurm import queue as slurm_queue
-from carbontui.slurm.fleet import Assumed, Cap
 from carbontui.slurm.queue import QueuedJob
 from carbontui.system import ssh
 from carbontui.text import marks, slurm

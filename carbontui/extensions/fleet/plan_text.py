@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from carbontui.slurm import fleet
-from carbontui.slurm.fleet import QueueProblem
-from carbontui.slurm.placing import FleetPlan
-from carbontui.slurm.problem import NEVER
+from carbontui.extensions.fleet import queue_problem as fleet
+from carbontui.extensions.fleet.placing import FleetPlan
+from carbontui.extensions.fleet.problem import NEVER
+from carbontui.extensions.fleet.queue_problem import QueueProblem
 from carbontui.text import figures
 
 

@@ -9,11 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from carbontui import units
-from carbontui.slurm import fleet, placing, pool, queue
-from carbontui.slurm.arrivals import Arrivals
-from carbontui.slurm.fleet import Assumed, Cap, Move, QueueProblem
-from carbontui.slurm.placing import ConstantCap, FleetPlan
-from carbontui.slurm.problem import NEVER, FleetProblem
+from carbontui.extensions.fleet import placing, pool
+from carbontui.extensions.fleet import queue_problem as fleet
+from carbontui.extensions.fleet.arrivals import Arrivals
+from carbontui.extensions.fleet.placing import ConstantCap, FleetPlan
+from carbontui.extensions.fleet.problem import NEVER, FleetProblem
+from carbontui.extensions.fleet.queue_problem import Assumed, Cap, Move, QueueProblem
+from carbontui.slurm import queue
 
 
 class FleetTerms(NamedTuple):

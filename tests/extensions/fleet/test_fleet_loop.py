@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from carbontui.verbs.support.command import Failure
 
-verb = importlib.import_module("carbontui.verbs.fleet")
+verb = importlib.import_module("carbontui.extensions.fleet.commands")
 
 
 class Ended(Exception):

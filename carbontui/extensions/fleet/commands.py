@@ -17,20 +17,21 @@ import click
 
 from carbontui import tui, units
 from carbontui.account.best_start import STEP_S, StartWindow, best_start
+from carbontui.extensions.fleet import starting
 from carbontui.job import budget as budgets
 from carbontui.site import given
 from carbontui.slurm import commands, queue
 from carbontui.slurm.commands import SlurmError
 from carbontui.text import figures
 from carbontui.tui import terminal
-from carbontui.verbs.support import grid_data, starting
+from carbontui.verbs.support import grid_data
 from carbontui.verbs.support.command import Failure, refused
 from carbontui.verbs.support.run_values import power
 
 if TYPE_CHECKING:
-    from carbontui.slurm.arrivals import Arrivals
-    from carbontui.slurm.fleet import Assumed, Cap
-    from carbontui.slurm.rounds import FleetRound, FleetTerms
+    from carbontui.extensions.fleet.arrivals import Arrivals
+    from carbontui.extensions.fleet.queue_problem import Assumed, Cap
+    from carbontui.extensions.fleet.rounds import FleetRound, FleetTerms
 
 RETRY_S = 60.0
 CLOCK_S = 30.0
@@ -70,9 +71,9 @@ def fleet(
     ends, they start at the times last set. Slurm lets you move your own jobs; an operator moves everyone's. Running
     jobs follow the prices in the --prices file if their settings name it as site_prices.
     """
-    from carbontui.slurm import fleet as fleet_queue
-    from carbontui.slurm import rounds
-    from carbontui.slurm.arrivals import Arrivals
+    from carbontui.extensions.fleet import queue_problem as fleet_queue
+    from carbontui.extensions.fleet import rounds
+    from carbontui.extensions.fleet.arrivals import Arrivals
 
     with refused():
         budget = [fleet_queue.parse(text) for text in caps]
@@ -150,8 +151,8 @@ def one_round(
 ) -> dict[str, float]:
     """Plan by the zone or file of `grid`, move, and print; each job's start. `starts`: those set by earlier rounds.
     The controller's clock is `ahead_s` ahead of ours; `past` is what has come until now. Raises Failure."""
-    from carbontui.slurm import fleet as fleet_queue
-    from carbontui.slurm import rounds
+    from carbontui.extensions.fleet import queue_problem as fleet_queue
+    from carbontui.extensions.fleet import rounds
 
     now = time.time() + ahead_s
     due = frozenset(job for job, at in starts.items() if at <= now)
@@ -168,16 +169,16 @@ def one_round(
 
 
 def _tell(done: FleetRound, source: str, now: float, *, dry_run: bool) -> None:
-    from carbontui.slurm import told_plan
+    from carbontui.extensions.fleet import plan_text
 
     made, plan, moves, unmoved, least_w, constant = done
     moved = "would move" if dry_run else "moved" if not unmoved else "asked Slurm, which refused some, to move"
     click.echo(f"{figures.named_clock(now, now)}  {moved} {len(moves)} starts ({source})")
     for move in moves if dry_run else ():
         click.echo(f"  {move.job.id}  {move.job.name:<24} begins {figures.clock(move.at_s, now)}{_capped(move.cap_w)}")
-    lines = told_plan.told(made, plan, least_w)
+    lines = plan_text.told(made, plan, least_w)
     if constant is not None:
-        lines.append(told_plan.told_constant(made, constant.plan, constant.share, used=done.constant_wins))
+        lines.append(plan_text.told_constant(made, constant.plan, constant.share, used=done.constant_wins))
     for line in lines:
         click.echo(f"  {line}")
     for line in sorted({units.printable(line) for line in unmoved})[:5]:

@@ -8,12 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from carbontui.slurm import fleet, queue
-from carbontui.slurm.arrivals import PAST_S, Arrivals, to_come
-from carbontui.slurm.fleet import Assumed
-from carbontui.slurm.placing import decided
-from carbontui.slurm.pool import Pool
-from carbontui.slurm.problem import FleetJobs, FleetProblem, FleetSite
+from carbontui.extensions.fleet import queue_problem as fleet
+from carbontui.extensions.fleet.arrivals import PAST_S, Arrivals, to_come
+from carbontui.extensions.fleet.placing import decided
+from carbontui.extensions.fleet.pool import Pool
+from carbontui.extensions.fleet.problem import FleetJobs, FleetProblem, FleetSite
+from carbontui.extensions.fleet.queue_problem import Assumed
+from carbontui.slurm import queue
 from carbontui.slurm.queue import ClusterSize
 
 NOW = 1_800_000_000.0

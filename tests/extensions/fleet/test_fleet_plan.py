@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from later import Later, together
 
-from carbontui.slurm.placing import bound_g, planned, priced
-from carbontui.slurm.problem import NEVER, FleetJobs, FleetProblem, FleetSite
+from carbontui.extensions.fleet.placing import bound_g, planned, priced
+from carbontui.extensions.fleet.problem import NEVER, FleetJobs, FleetProblem, FleetSite
 
 optimize = Later("scipy.optimize")
 pytestmark = together("scipy")

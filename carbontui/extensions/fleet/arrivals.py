@@ -13,7 +13,7 @@ from dataclasses import fields, replace
 
 import numpy as np
 
-from carbontui.slurm.problem import FleetJobs, FleetProblem, Floats
+from carbontui.extensions.fleet.problem import FleetJobs, FleetProblem, Floats
 from carbontui.slurm.queue import QueuedJob
 
 PAST_S = 7 * 86400.0

@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 
 from carbontui import units
-from carbontui.slurm.arrivals import Arrivals, to_come
-from carbontui.slurm.placing import FleetPlan
-from carbontui.slurm.pool import Pool, listed, why_left
-from carbontui.slurm.problem import NEVER, FleetJobs, FleetProblem, FleetSite, Floats
+from carbontui.extensions.fleet.arrivals import Arrivals, to_come
+from carbontui.extensions.fleet.placing import FleetPlan
+from carbontui.extensions.fleet.pool import Pool, listed, why_left
+from carbontui.extensions.fleet.problem import NEVER, FleetJobs, FleetProblem, FleetSite, Floats
 from carbontui.slurm.queue import NotedLevel, QueuedJob
 from carbontui.units import J_PER_KWH
 

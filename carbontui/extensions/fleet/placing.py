@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from carbontui.extensions.fleet.arrivals import joined
+from carbontui.extensions.fleet.problem import NEVER, FleetJobs, FleetProblem, FleetSite, Floats, Ints, summed
 from carbontui.plan.ascent import Response, climb
-from carbontui.slurm.arrivals import joined
-from carbontui.slurm.problem import NEVER, FleetJobs, FleetProblem, FleetSite, Floats, Ints, summed
 
 PASSES_MOST = 80
 
