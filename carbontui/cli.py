@@ -21,8 +21,8 @@ isolation.forget_pythonpath()  # before anything else is imported: `module load`
 import click  # noqa: E402
 from click.shell_completion import CompletionItem  # noqa: E402
 
-from carbontui.verbs.support import streams  # noqa: E402
-from carbontui.verbs.support.command import WHOLE_HELP, Failure, whole_help  # noqa: E402
+from carbontui.commands.support import streams  # noqa: E402
+from carbontui.commands.support.command import WHOLE_HELP, Failure, whole_help  # noqa: E402
 
 DAY = {
     "Start": {
@@ -87,8 +87,8 @@ TOGETHER = {
     "calibrate": ("learn", "rehearse"),
     "hook": ("completion",),
 }
-"""Modules of carbontui.verbs with several verbs; every other verb has the module of its name. Each is a click command
-of the verb's name there."""
+"""Modules of carbontui.commands with several; every other command has the module of its name. Each is a click command
+of that name there."""
 VERBS = {verb: verb for verbs in (*DAY.values(), *MORE.values(), ALIASES, BETWEEN) for verb in verbs}
 VERBS |= {verb: module for module, verbs in TOGETHER.items() for verb in verbs}
 
@@ -119,7 +119,7 @@ def extension_command(name: str) -> click.Command | None:
 
 
 class Verbs(click.Group):
-    """A group whose commands live in carbontui.verbs and are loaded on demand."""
+    """A group whose commands live in carbontui.commands and are loaded on demand."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [verb for verbs in headings().values() for verb in verbs]
@@ -141,7 +141,7 @@ class Verbs(click.Group):
         module = VERBS.get(cmd_name)
         if module is None:
             return extension_command(cmd_name)
-        command = getattr(importlib.import_module(f"carbontui.verbs.{module}"), cmd_name.replace("-", "_"))
+        command = getattr(importlib.import_module(f"carbontui.commands.{module}"), cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
         return command
 
@@ -180,11 +180,11 @@ def cli(ctx: click.Context, readonly: bool, hosts: str | None, there: str) -> No
     if hosts and ctx.invoked_subcommand is not None:
         raise click.UsageError("--hosts is for the table: carbontui --hosts a,b")
     if hosts:
-        from carbontui.verbs.attach import open_hosts
+        from carbontui.commands.attach import open_hosts
 
         ctx.exit(open_hosts([host.strip() for host in hosts.split(",") if host.strip()], there, readonly=readonly))
     if ctx.invoked_subcommand is None:
-        from carbontui.verbs.attach import open_default
+        from carbontui.commands.attach import open_default
 
         ctx.exit(open_default(readonly=readonly))
     if readonly and ctx.invoked_subcommand != "attach":

@@ -11,8 +11,8 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 from carbontui import cli
-from carbontui.tui import keys
 from carbontui.tui.screens import jobs, log, plan, queue
+from carbontui.tui.terminal import keys
 
 PICTURES = Path(__file__).parent.parent / "screenshots"
 KEYS, VERBS = "<!-- keys", "<!-- verbs"

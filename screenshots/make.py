@@ -26,13 +26,14 @@ HERE = Path(__file__).parent
 import cast  # noqa: E402
 from cells import svg  # noqa: E402
 
-from carbontui.job import launch, store  # noqa: E402
+from carbontui.commands import demo  # noqa: E402
+from carbontui.commands.support.endings import target_of  # noqa: E402
+from carbontui.commands.support.station import StationWatch  # noqa: E402
+from carbontui.job.files import store  # noqa: E402
+from carbontui.job.life import launch  # noqa: E402
 from carbontui.tui.app import CarbonApp  # noqa: E402
 from carbontui.tui.screens.dashboard import Dashboard  # noqa: E402
 from carbontui.tui.screens.jobs import Jobs  # noqa: E402
-from carbontui.verbs import demo  # noqa: E402
-from carbontui.verbs.support.endings import target_of  # noqa: E402
-from carbontui.verbs.support.station import StationWatch  # noqa: E402
 
 SECONDS = "150"
 """Of the recorded day: long enough to open every page while it lasts."""

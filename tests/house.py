@@ -15,8 +15,8 @@ from pathlib import Path
 import msgspec
 
 from carbontui import link, protocol
-from carbontui.job import store
-from carbontui.verbs.support import talk
+from carbontui.commands.support import talk
+from carbontui.job.files import store
 
 SCRIPT = """\
 import os, sys, time

@@ -21,8 +21,8 @@ FIGURES = "carbontui.text.figures"
 ROOMS = {
     "__main__": {"start"},
     "start": {"cli"},
-    "cli": {"verbs", "hooks"},
-    "verbs": {
+    "cli": {"commands", "hooks"},
+    "commands": {
         *("tui", "assumed", "job", "slurm", "grid", "power", "plan", "account", "reports"),
         *("protocol", "link", "site", "text", "hooks"),
         "client",  # hook: puts it into an environment; nothing of a training runs there
@@ -51,7 +51,7 @@ ROOMS = {
     "train": {"client"},
     "data": set(),
     "extensions": {
-        *("verbs", "tui", "assumed", "job", "slurm", "grid", "power", "plan", "account", "reports"),
+        *("commands", "tui", "assumed", "job", "slurm", "grid", "power", "plan", "account", "reports"),
         *("text", "link", "site", "hooks"),
     },
     "examples": set(),
@@ -61,12 +61,7 @@ ROOMS = {
 PURE = {
     "carbontui.job.supervisor.core",
     "carbontui.site.events",
-    "carbontui.job.allowance",
-    "carbontui.job.budget",
-    "carbontui.job.child",
-    "carbontui.job.clock",
-    "carbontui.job.situation",
-    "carbontui.job.spec",
+    "carbontui.job.terms",
     "carbontui.job.keeper.messages",
     "carbontui.job.worker.messages",
     "carbontui.account",
@@ -94,29 +89,7 @@ IMPURE = {
 """The standard library's clocks, processes, files, sockets and dice."""
 
 JOB = "carbontui.job"
-FILES = {
-    f"{JOB}.{name}"
-    for name in (
-        "allowance",
-        "budget",
-        "child",
-        "clock",
-        "descriptors",
-        "journal",
-        "launch",
-        "history",
-        "restart",
-        "places",
-        "runlog",
-        "shown_totals",
-        "situation",
-        "spec",
-        "spool",
-        "surroundings",
-        "stopping",
-        "store",
-    )
-}
+TERMS, FILES, LIFE = (f"{JOB}.{name}" for name in ("terms", "files", "life"))
 MESSAGES = ("keeper.messages", "worker.messages")
 CORE, RECORD, SHELL = (f"{JOB}.supervisor.{name}" for name in ("core", "record", "shell"))
 CORE_STATE, PLANNING, RULES, VIEW = (f"{CORE}.{name}" for name in ("state", "planning", "rules", "view"))
@@ -132,30 +105,30 @@ INSIDE_CORE = {
 """The rooms of the supervisor's core and what each may import of the others: values, what they are planned with, the
 rules, and above them what is done and what is shown. Nothing decides on what is shown."""
 INSIDE_JOB = {
-    f"{JOB}.supervisor.loop": {CORE, RECORD, SHELL, f"{JOB}.keeper.messages", f"{JOB}.worker.handle", *FILES},
-    f"{JOB}.supervisor.__main__": {f"{JOB}.supervisor.loop", f"{JOB}.spec"},
+    f"{JOB}.supervisor.loop": {CORE, RECORD, SHELL, f"{JOB}.keeper.messages", f"{JOB}.worker.handle", TERMS, FILES},
+    f"{JOB}.supervisor.__main__": {f"{JOB}.supervisor.loop", TERMS},
     SHELL: {
-        *(CORE, RECORD, *FILES),
+        *(CORE, RECORD, TERMS, FILES, LIFE),
         *(f"{JOB}.{name}" for name in ("keeper.messages", "keeper.orders", "worker.handle", "worker.messages")),
     },
-    RECORD: {CORE, *FILES},
-    CORE: {
-        f"{JOB}.{name}"
-        for name in (
-            *["allowance", "budget", "child", "clock", "situation", "spec"],
-            "keeper.messages",
-            "worker.messages",
-        )
-    },
+    RECORD: {CORE, TERMS, FILES},
+    CORE: {TERMS, *(f"{JOB}.{name}" for name in MESSAGES)},
     f"{JOB}.worker": set(),
-    f"{JOB}.keeper": {f"{JOB}.places"},
-    **{f"{JOB}.{name}": {f"{JOB}.keeper", *FILES} for name in ("stopping", "receiving")},
+    f"{JOB}.keeper": {f"{FILES}.places"},
+    LIFE: {TERMS, FILES, f"{JOB}.keeper"},
+    FILES: {TERMS},
+    TERMS: set(),
     JOB: set(),
 }
 """Each part of a job and what it may import of the others; the first that fits a module is meant."""
 
-POWER, CLIENT = "carbontui.power", "carbontui.client"
+POWER, CLIENT, TUI = "carbontui.power", "carbontui.client", "carbontui.tui"
 INSIDE = {
+    f"{TUI}.model": set(),
+    f"{TUI}.terminal": {f"{TUI}.model"},
+    f"{TUI}.widgets": {f"{TUI}.{name}" for name in ("model", "terminal")},
+    f"{TUI}.screens": {f"{TUI}.{name}" for name in ("model", "terminal", "widgets")},
+    TUI: {TUI},
     f"{POWER}.messages": set(),
     f"{POWER}.curves": set(),
     f"{POWER}.backends": {f"{POWER}.messages"},
@@ -298,15 +271,15 @@ def test_inside_a_job_nothing_imports_what_is_above_it():
         if not within(module, [JOB]):
             continue
         part = next(part for part in INSIDE_JOB if within(module, [part]))
-        allowed = FILES if part == JOB else {part, *INSIDE_JOB[part]}
+        allowed = {part, *INSIDE_JOB[part]}
         for other in others:
             if within(other, [JOB]) and not within(other, allowed):
                 broken.append(f"{module} imports {other}")
     assert broken == []
 
 
-@pytest.mark.parametrize("room", [POWER, CLIENT])
-def test_inside_power_and_the_client_a_file_s_folder_says_what_it_may_touch(room):
+@pytest.mark.parametrize("room", [POWER, CLIENT, TUI])
+def test_inside_power_client_and_tui_a_file_s_folder_says_what_it_may_touch(room):
     broken = []
     for module, others in imports().items():
         if not within(module, [room]):
@@ -366,7 +339,7 @@ def test_the_state_of_a_job_is_replaced_by_an_event_and_by_a_restore_alone():
 @pytest.mark.parametrize("module", sorted(m for m in FILE_OF if within(m, [f"{JOB}.keeper"])))
 def test_the_keeper_imports_the_standard_library_alone(module):
     system = (f"carbontui.system.{name}" for name in ("isolation", "life", "local_socket", "proc"))
-    known = {f"{JOB}.keeper", f"{JOB}.places", "carbontui.client.inject", *system}
+    known = {f"{JOB}.keeper", f"{FILES}.places", "carbontui.client.inject", *system}
     foreign = {name for name in names()[module] if not module_of(name)}
     foreign = {name for name in foreign if name.split(".")[0] not in sys.stdlib_module_names}
     assert foreign | {other for other in imports()[module] if not within(other, known)} == set()

@@ -11,8 +11,9 @@ from click.testing import CliRunner
 from house import ordinary_user
 
 from carbontui import cli, paths
-from carbontui.job import launch, restart_unit, spec
-from carbontui.verbs.restart import install
+from carbontui.commands.restart import install
+from carbontui.job.life import launch, restart_unit
+from carbontui.job.terms import spec
 
 
 @pytest.fixture

@@ -30,8 +30,8 @@ FOREIGN = {
     "carbontui.slurm.commands": "what Slurm prints",
     "carbontui.config": "what msgspec says of a file of the user",
     "carbontui.grid.providers": "what operators publish",
-    "carbontui.job.allowance": "what the user typed",
-    "carbontui.job.journal": "/proc",
+    "carbontui.job.terms.allowance": "what the user typed",
+    "carbontui.job.files.journal": "/proc",
     "carbontui.job.supervisor.shell.unseen_watch": "a file of lines `time word`",
     "carbontui.link": "lines of a socket",
     "carbontui.system.openmetrics": "the OpenMetrics format",
@@ -42,16 +42,16 @@ FOREIGN = {
     "carbontui.power.metering.rapl": "/proc",
     "carbontui.power.metering.shares": "/proc",
     "carbontui.system.proc": "/proc",
-    "carbontui.tui.loglines": "the training's output, with the keeper's one marker line",
+    "carbontui.tui.model.loglines": "the training's output, with the keeper's one marker line",
     "carbontui.tui.screens.log": "the training's output",
-    "carbontui.verbs.compare": "what the user typed",
-    "carbontui.verbs.support.machines": "what the user typed",
-    "carbontui.verbs.support.remote": "what the user typed",
+    "carbontui.commands.compare": "what the user typed",
+    "carbontui.commands.support.machines": "what the user typed",
+    "carbontui.commands.support.remote": "what the user typed",
 }
 """Modules that read texts of others, and which: nothing they read is a sentence of carbontui."""
 LAID_OUT = {
     "carbontui.reports.forms": "a text on one line of a table",
-    "carbontui.tui.glyphs": "its characters, where a terminal has few",
+    "carbontui.tui.terminal.glyphs": "its characters, where a terminal has few",
     "carbontui.tui.widgets.state_bar": "whether a line was cut short",
 }
 """Modules that fold a text to fit, or print it once: nothing depends on what it says."""

@@ -5,9 +5,10 @@ import sqlite3
 
 import pytest
 
-from carbontui.job import spec, spool, store
-from carbontui.job.journal import Journal
+from carbontui.job.files import spool, store
+from carbontui.job.files.journal import Journal
 from carbontui.job.supervisor.record.first_count import FirstCounts
+from carbontui.job.terms import spec
 from carbontui.power.curves import files
 from carbontui.power.limit.leases import LeaseStore
 from carbontui.power.messages import Sample

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from carbontui.account.accounts import BIN_S, split
 from carbontui.account.lived import EVENT
 from carbontui.account.split import AT_WORK, EnergyBin, StateSpan
-from carbontui.job import journal
+from carbontui.job.files import journal
 from carbontui.reports.curves import EnergyRow
 from carbontui.units import joules_to_kwh
 

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 from carbontui import units
 from carbontui.account.boundary import IDLE
 from carbontui.account.lived import as_booked
-from carbontui.job import journal, spec, store
+from carbontui.job.files import journal, store
+from carbontui.job.terms import spec
 from carbontui.reports.figures import DEVICE_WORDS
 from carbontui.site.events import GridEvent
 

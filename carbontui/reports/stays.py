@@ -18,7 +18,7 @@ from carbontui.account.accounts import BIN_S
 from carbontui.account.places import LeftPlace
 from carbontui.account.run_now import RunNow, kept
 from carbontui.account.split import Doubt, EnergyBin, Halves, Split, StateSpan, intensity_of, split_avoided
-from carbontui.job import journal
+from carbontui.job.files import journal
 from carbontui.reports.curves import EnergyRow, GramsOf
 from carbontui.reports.doubt import GridRow
 

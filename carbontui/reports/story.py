@@ -21,8 +21,9 @@ from carbontui.account.embodied import Embodied, embodied
 from carbontui.account.lived import EXCLUDED, as_booked
 from carbontui.account.run_now import RunNow
 from carbontui.account.split import EnergyBin, Split, StateSpan
-from carbontui.job import journal, spec, store
-from carbontui.job.spec import Options
+from carbontui.job.files import journal, store
+from carbontui.job.terms import spec
+from carbontui.job.terms.spec import Options
 from carbontui.reports import parts, stays
 from carbontui.reports.curves import Chart, draw
 from carbontui.reports.doubt import GridRow, doubt

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from textual.screen import Screen
 
-    from carbontui.tui.jobs_feed import Seen
-    from carbontui.tui.lists import QueueSeen
+    from carbontui.tui.model.jobs_feed import Seen
+    from carbontui.tui.model.lists import QueueSeen
+    from carbontui.tui.model.target import Target
     from carbontui.tui.screens.dashboard import Dashboard
     from carbontui.tui.screens.jobs import Jobs
-    from carbontui.tui.target import Target
 
 
 def run(
@@ -33,9 +33,9 @@ def run(
 
     `look` gives all jobs of the machine, for the table that the `t` key opens.
     """
-    from carbontui.tui import terminal
+    from carbontui.tui.terminal import tty
 
-    why = terminal.why_plain()
+    why = tty.why_plain()
     if why:
         from carbontui.tui import plain
 
@@ -68,15 +68,15 @@ def queue(look: Callable[[], QueueSeen], *, readonly: bool = False, ascii: bool 
 
 
 def _show(first: Callable[[], Screen[str | None]], ascii: bool, mouse: bool = True) -> int:
-    from carbontui.tui import terminal
+    from carbontui.tui.terminal import tty
 
-    terminal.load_first()
-    terminal.prefer_still()
+    tty.load_first()
+    tty.prefer_still()
     from carbontui import paths
     from carbontui.tui.app import CarbonApp
 
     kept = paths.state_dir() / "theme"
-    CarbonApp(first, ascii=terminal.ascii_alone(ascii), kept_theme=kept).run(mouse=mouse)
+    CarbonApp(first, ascii=tty.ascii_alone(ascii), kept_theme=kept).run(mouse=mouse)
     return 0
 
 

@@ -12,10 +12,10 @@ from textual.binding import Binding, BindingType
 from textual.events import Event, Key, Paste
 from textual.screen import Screen
 
-from carbontui.tui import inks, terminal
-from carbontui.tui.glyphs import plain
-from carbontui.tui.key_order import KeyOrder
-from carbontui.tui.terminal_diff import TerminalDiff
+from carbontui.tui.terminal import palette, tty
+from carbontui.tui.terminal.diff import TerminalDiff
+from carbontui.tui.terminal.glyphs import plain
+from carbontui.tui.terminal.key_order import KeyOrder
 
 
 @runtime_checkable
@@ -52,10 +52,10 @@ class CarbonApp(App[str | None]):
         # Textual's own lines and scrollbars are characters, too
         self.set_class(ascii, "-ascii")
         self.key_order = KeyOrder(self, super().on_event)
-        self._terminal = TerminalDiff(erases=terminal.erases_in_colour())
-        for theme in inks.THEMES:
+        self._terminal = TerminalDiff(erases=tty.erases_in_colour())
+        for theme in palette.THEMES:
             self.register_theme(theme)
-        name = inks.first_theme(self.available_themes, kept_theme)
+        name = palette.first_theme(self.available_themes, kept_theme)
         if not name and self.console.color_system == "standard":
             # sixteen colours cannot show our greys: use the terminal's palette then
             self.theme = "ansi-dark"
@@ -65,7 +65,7 @@ class CarbonApp(App[str | None]):
             self.stylesheet.set_variables(self.get_css_variables())
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
-        return inks.variables(self.current_theme)
+        return palette.variables(self.current_theme)
 
     def get_key_display(self, binding: Binding) -> str:
         """A key's name in characters this terminal can show."""
@@ -122,9 +122,9 @@ class CarbonApp(App[str | None]):
         self.push_screen(self._first(), callback=self.exit)
         if not self.is_headless:
             self.app_resume_signal.subscribe(self, self._paint_all)
-            self.theme_changed_signal.subscribe(self, lambda theme: inks.keep_theme(theme.name, self._kept_theme))
-            self.set_timer(terminal.START_S, terminal.loaded)
-            self.set_interval(terminal.GUARD_EVERY_S, terminal.leave_if_dead)
+            self.theme_changed_signal.subscribe(self, lambda theme: palette.keep_theme(theme.name, self._kept_theme))
+            self.set_timer(tty.START_S, tty.loaded)
+            self.set_interval(tty.GUARD_EVERY_S, tty.leave_if_dead)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """The palette lists every action of the screen, besides the theme and Textual's own commands."""

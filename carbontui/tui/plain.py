@@ -10,10 +10,10 @@ from carbontui import protocol
 from carbontui.text import figures, situation
 from carbontui.text.account import at_end, summary
 from carbontui.text.notices import NoticesTold
-from carbontui.tui import words
-from carbontui.tui.feed import Connection, JobFeed, News
-from carbontui.tui.picture import Picture, offline
-from carbontui.tui.target import Target
+from carbontui.tui.model import words
+from carbontui.tui.model.feed import Connection, JobFeed, News
+from carbontui.tui.model.picture import Picture, offline
+from carbontui.tui.model.target import Target
 
 
 class PlainNarrator:

@@ -9,13 +9,13 @@ from carbontui import units
 from carbontui.account.boundary import Draw, charged_w, counted
 from carbontui.account.run_now import run_now
 from carbontui.grid.types import Row
-from carbontui.job.clock import Clock
-from carbontui.job.journal import Journal
-from carbontui.job.spec import Options
+from carbontui.job.files.journal import Journal
 from carbontui.job.supervisor.core.planning import problem
 from carbontui.job.supervisor.core.state.levels import Level
 from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.job.supervisor.record.restoring import restore
+from carbontui.job.terms.clock import Clock
+from carbontui.job.terms.spec import Options
 from carbontui.power.messages import Sample
 
 START_S, PUE, HOST_W, RENT = 1_800_000_000.0, 1.2, 250.0, 2.4

@@ -16,9 +16,9 @@ from grid_site import good, served
 from carbontui import cli
 from carbontui.account import compare
 from carbontui.account.compare import BoardSpec, Throughput, Work
+from carbontui.commands.support import grid_data
 from carbontui.grid.settings import GridSettings
 from carbontui.reports.tables import boards
-from carbontui.verbs.support import grid_data
 
 OLD = BoardSpec("Old", "old", 16, 500.0, 10.0, 50.0, 250.0)
 NEW = BoardSpec("New", "new", 80, 1000.0, 20.0, 200.0, 500.0)

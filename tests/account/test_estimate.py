@@ -18,11 +18,11 @@ from states import NOW_S, board, inputs, job_state, shown
 
 from carbontui.account.estimate import BLOCKS_MOST, Blocks
 from carbontui.client import prediction as estimate
+from carbontui.commands.look import report
 from carbontui.job.supervisor.core.state import progress
 from carbontui.job.supervisor.core.state.measured import Mean, Measured
 from carbontui.system import proc
 from carbontui.text import account as account_words
-from carbontui.verbs.look import report
 
 special = Later("scipy.special")
 

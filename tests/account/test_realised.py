@@ -12,13 +12,13 @@ from carbontui import units
 from carbontui.account import accounts
 from carbontui.account.run_now import RunNow
 from carbontui.grid.types import Row
-from carbontui.job import journal
-from carbontui.job import spec as options
-from carbontui.job.clock import Clock
-from carbontui.job.journal import Journal
+from carbontui.job.files import journal
+from carbontui.job.files.journal import Journal
 from carbontui.job.supervisor.loop import Supervisor
 from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.job.supervisor.record.restoring import restore
+from carbontui.job.terms import spec as options
+from carbontui.job.terms.clock import Clock
 
 
 def grid_file(path, start_s, value, rows=200):

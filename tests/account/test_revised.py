@@ -20,12 +20,12 @@ from carbontui.account.revision import revision
 from carbontui.account.run_now import RunNow, to_kept
 from carbontui.grid.feed import Feed
 from carbontui.grid.types import Row
-from carbontui.job import journal, store
-from carbontui.job.clock import Clock
-from carbontui.job.journal import Journal
+from carbontui.job.files import journal, store
+from carbontui.job.files.journal import Journal
 from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.job.supervisor.record.restoring import restore
 from carbontui.job.supervisor.shell.grid import GridReader
+from carbontui.job.terms.clock import Clock
 
 for beside in ("grid", "report"):
     sys.path.append(str(Path(__file__).parents[1] / beside))

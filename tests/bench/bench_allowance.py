@@ -21,7 +21,6 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from carbontui import units
 from carbontui.grid.types import GridForecast
-from carbontui.job.allowance import Allowance
 from carbontui.job.supervisor.core.planning import answers, machine, plan_request, problem
 from carbontui.job.supervisor.core.rules import allowance_rules, control
 from carbontui.job.supervisor.core.rules.observe import observe
@@ -29,6 +28,7 @@ from carbontui.job.supervisor.core.state.allowances import Allowances
 from carbontui.job.supervisor.core.state.job import Totals
 from carbontui.job.supervisor.core.state.measured import Mean, Measured
 from carbontui.job.supervisor.core.state.progress import Progress
+from carbontui.job.terms.allowance import Allowance
 from carbontui.job.worker.process import solve_plan
 from carbontui.power.curves.curve import Curve, Point
 from tests.job.states import NOW_S, board, inputs, job_state, rank

@@ -139,8 +139,8 @@ def asked(role, name, epochs, more_path=""):
 
 def job(name, epochs):
     """(seconds the loop took, [(share of the steps, Estimate)]) of a real job under a real supervisor."""
-    from carbontui.job import store
-    from carbontui.verbs.support import talk
+    from carbontui.commands.support import talk
+    from carbontui.job.files import store
 
     # the job's processes may still be writing when the figures are there
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:

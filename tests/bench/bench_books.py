@@ -14,10 +14,10 @@ from pathlib import Path
 from carbontui.account import accounts
 from carbontui.account.run_now import RunNow
 from carbontui.grid.types import Row
-from carbontui.job.clock import Clock
-from carbontui.job.journal import Journal
-from carbontui.job.spec import Options
+from carbontui.job.files.journal import Journal
 from carbontui.job.supervisor.record.accounting import Accounting
+from carbontui.job.terms.clock import Clock
+from carbontui.job.terms.spec import Options
 
 TICKS = 50
 

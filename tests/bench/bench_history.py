@@ -17,8 +17,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from carbontui.job import history
-from carbontui.job.journal import Journal
+from carbontui.job.files import history
+from carbontui.job.files.journal import Journal
 
 DAYS, BOARDS, ROW_S, COLUMNS = 30, 8, 10.0, 240
 START = 1_800_000_000.0

@@ -27,7 +27,7 @@ from cluster import Cluster, missing
 from carbontui import units
 from carbontui.extensions.fleet import queue_problem as fleet
 from carbontui.extensions.fleet.queue_problem import Assumed
-from carbontui.tui.lists import QueueList
+from carbontui.tui.model.lists import QueueList
 from carbontui.tui.widgets.site_chart import SiteChart
 from carbontui.tui.widgets.tables import QueueTable
 
@@ -73,7 +73,7 @@ def main() -> None:
         os.environ.update(cluster.env)
         home = tempfile.mkdtemp(prefix="ct-home-")
         os.environ["CARBONTUI_HOME"] = home
-        from carbontui.verbs.support.queue_watch import QueueWatch
+        from carbontui.commands.support.queue_watch import QueueWatch
 
         took, drew = [], []
         table, chart, listed = QueueTable(), SiteChart(), QueueList()

@@ -28,10 +28,10 @@ sys.path[:0] = [str(HERE.parent / "job")]
 
 from states import NOW_S, board, inputs, job_state, outlook, rank, spec
 
-from carbontui.job.child import Child
 from carbontui.job.supervisor.core.planning import answers, plan_request
 from carbontui.job.supervisor.core.rules import site_claim
 from carbontui.job.supervisor.core.state.levels import FULL, Level
+from carbontui.job.terms.child import Child
 from carbontui.job.worker import process
 from carbontui.plan.ascent import climb
 from carbontui.power.backends.simulated import SimulatedSpec

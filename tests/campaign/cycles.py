@@ -14,7 +14,7 @@ from kills import FAULTS, Found, inject, order
 from rest import dirty_now
 
 from carbontui import link, protocol
-from carbontui.job import store
+from carbontui.job.files import store
 
 SCRIPT = """\
 import json, os, sys, time

@@ -14,7 +14,7 @@ from pathlib import Path
 import lasting
 from house import House, until
 
-from carbontui.job.journal import read
+from carbontui.job.files.journal import read
 
 
 @dataclass

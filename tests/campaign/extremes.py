@@ -22,11 +22,13 @@ from typing import Any
 import msgspec
 
 from carbontui import line, protocol
-from carbontui.job import history, restart, spec, spool, store
-from carbontui.job.journal import Journal, read
+from carbontui.job.files import history, spool, store
+from carbontui.job.files.journal import Journal, read
 from carbontui.job.keeper import resume
 from carbontui.job.keeper.messages import ChildFacts
+from carbontui.job.life import restart
 from carbontui.job.supervisor.loop import Supervisor
+from carbontui.job.terms import spec
 from carbontui.reports import forms, story
 from carbontui.system import proc
 

@@ -18,7 +18,7 @@ from house import House, Job, until
 from watched import HOST_W, Watched
 
 from carbontui import link, protocol
-from carbontui.job import store
+from carbontui.job.files import store
 from carbontui.system import proc
 
 sys.path[:0] = [str(Path(__file__).parents[1] / "nvmlsim")]

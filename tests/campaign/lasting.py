@@ -14,7 +14,7 @@ from house import House, Job, until
 from kills import hit
 
 from carbontui import link, protocol
-from carbontui.job import store
+from carbontui.job.files import store
 
 KNOWN = ("--work", "10h", "--zone", "DE", "--intensity", "300")
 """Its work is known, and its every hour is alike: it starts at any time of the day."""

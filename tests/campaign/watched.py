@@ -12,7 +12,7 @@ from typing import Any
 from house import Job, until
 
 from carbontui import link, protocol, units
-from carbontui.job import store
+from carbontui.job.files import store
 
 LOOK_S = 0.1
 ANSWER_S = 3.0

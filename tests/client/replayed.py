@@ -20,7 +20,7 @@ import json, sys, time
 from carbontui import paths, units
 from carbontui.job import launch, spec
 from carbontui.power.backends.simulated import SimulatedSpec
-from carbontui.verbs import run
+from carbontui.commands import run
 told = json.loads(sys.argv[1])
 job, directory = launch.prepare_dir("replay")
 origin = time.time() + 0.5

@@ -13,12 +13,12 @@ import pytest
 from click.testing import CliRunner
 
 from carbontui import cli
+from carbontui.commands.support import machines
+from carbontui.commands.support.command import Failure
 from carbontui.nodes.handle import NodeHandle
 from carbontui.slurm import allocation, commands, successor
 from carbontui.slurm import queue as slurm_queue
 from carbontui.system import ssh
-from carbontui.verbs.support import machines
-from carbontui.verbs.support.command import Failure
 
 MARK = "0123456789abcdef"
 SAYS = {

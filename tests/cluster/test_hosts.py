@@ -15,7 +15,7 @@ from later import needs
 from sshd import WHY_NOT, Sshd, client
 
 from carbontui import link, protocol
-from carbontui.job import store
+from carbontui.job.files import store
 
 SOCKETS = f"/tmp/carbontui-{os.getuid()}"
 TRAIN = """\
@@ -165,8 +165,8 @@ def test_a_machine_that_cannot_be_is_one_line_before_anything_starts(house, host
 
 
 def test_a_machine_without_carbontui_is_said(far, monkeypatch, capsys):
-    from carbontui.verbs.support import machines
-    from carbontui.verbs.support.command import Failure
+    from carbontui.commands.support import machines
+    from carbontui.commands.support.command import Failure
 
     house, _ = far
     monkeypatch.setenv("PATH", house.env["PATH"])

@@ -35,7 +35,7 @@ def test_the_successor_has_the_resources_of_the_job_and_follows_it():
 
 
 def test_a_chain_is_one_job_whatever_ids_slurm_gives():
-    from carbontui.job import requeue
+    from carbontui.job.life import requeue
 
     assert successor.chain({}) is None
     first = requeue.scheduled({"SLURM_JOB_ID": "12", "SLURM_CLUSTER_NAME": "c"})

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
 import runs
 
 from carbontui import cli
-from carbontui.job import spec
+from carbontui.job.terms import spec
 from carbontui.reports import story
 from carbontui.reports.export import codecarbon, sacct
 

@@ -10,16 +10,16 @@ from click.testing import CliRunner
 from grid_site import Site, good
 
 from carbontui import config
+from carbontui.commands import doctor
+from carbontui.commands import grid as grid_verb
+from carbontui.commands.run import run as run_verb
+from carbontui.commands.support.command import Failure
+from carbontui.commands.support.grid_data import find_zone, sure_zone
 from carbontui.grid import recorded
 from carbontui.grid.feed import Feed
-from carbontui.job.clock import Clock
-from carbontui.job.spec import Options
 from carbontui.job.supervisor.shell.grid import open_feed
-from carbontui.verbs import doctor
-from carbontui.verbs import grid as grid_verb
-from carbontui.verbs.run import run as run_verb
-from carbontui.verbs.support.command import Failure
-from carbontui.verbs.support.grid_data import find_zone, sure_zone
+from carbontui.job.terms.clock import Clock
+from carbontui.job.terms.spec import Options
 
 
 @pytest.fixture(autouse=True)
@@ -87,7 +87,7 @@ def test_run_says_that_it_goes_on_without_the_keys(home: Path, monkeypatch: pyte
     path = home / "keys.env"
     path.write_text("EIA_API_KEY=s3cret\n")
     path.chmod(0o644)
-    monkeypatch.setattr("carbontui.verbs.run.start_and_follow", lambda options, **_: None)
+    monkeypatch.setattr("carbontui.commands.run.start_and_follow", lambda options, **_: None)
     done = CliRunner().invoke(run_verb, ["--zone", "GB", "--", "true"], standalone_mode=False)
     assert done.exception is None and "chmod 600" in done.output and "s3cret" not in done.output
 
@@ -102,7 +102,7 @@ def test_run_grid_and_doctor_find_the_same_zone_or_give_the_same_reason(
     if named is not None:
         monkeypatch.setenv("CARBONTUI_ZONE", named)
     started: list[Options] = []
-    monkeypatch.setattr("carbontui.verbs.run.start_and_follow", lambda options, **_: started.append(options))
+    monkeypatch.setattr("carbontui.commands.run.start_and_follow", lambda options, **_: started.append(options))
     ran = CliRunner().invoke(run_verb, ["--", "true"], standalone_mode=False).exception
     shown = CliRunner().invoke(grid_verb.grid, [], standalone_mode=False)
     found = doctor.grid_findings()[0]

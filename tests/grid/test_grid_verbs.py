@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner
 from grid_site import Answer, good, served
 
-from carbontui.verbs import grid as verbs
-from carbontui.verbs import solve
-from carbontui.verbs.support.command import Failure
+from carbontui.commands import grid as verbs
+from carbontui.commands import solve
+from carbontui.commands.support.command import Failure
 
 
 @pytest.fixture

@@ -18,7 +18,6 @@ from typing import Any
 import msgspec
 
 from carbontui import protocol
-from carbontui.job.spec import Options
 from carbontui.job.supervisor.core.advance import Command, Event, LastCount, RankChanged, Tick, advance
 from carbontui.job.supervisor.core.state import decision, job
 from carbontui.job.supervisor.core.state.boards import LeftAlone
@@ -27,6 +26,7 @@ from carbontui.job.supervisor.core.state.job import Calibrating, JobState
 from carbontui.job.supervisor.core.state.levels import Level
 from carbontui.job.supervisor.core.state.unloading import Tried, Unloading
 from carbontui.job.supervisor.record.events_file import tree
+from carbontui.job.terms.spec import Options
 from carbontui.protocol import Statement, statement, written
 from carbontui.site.sharing import Share
 

@@ -5,10 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from carbontui.grid.types import GridForecast
-from carbontui.job import budget as budgets
-from carbontui.job.child import Child
-from carbontui.job.clock import Clock
-from carbontui.job.spec import Options
 from carbontui.job.supervisor.core.rules.control import decide
 from carbontui.job.supervisor.core.rules.observe import observe
 from carbontui.job.supervisor.core.state.decision import Decision
@@ -21,6 +17,10 @@ from carbontui.job.supervisor.core.view import status
 from carbontui.job.supervisor.shell.door import Door
 from carbontui.job.supervisor.shell.faults import Faults
 from carbontui.job.supervisor.shell.snapshot import described
+from carbontui.job.terms import budget as budgets
+from carbontui.job.terms.child import Child
+from carbontui.job.terms.clock import Clock
+from carbontui.job.terms.spec import Options
 from carbontui.power.messages import Capability, Reading, Readings
 from carbontui.protocol import Pids, PlanView, Status, Why, statement
 from carbontui.units import iso

@@ -13,9 +13,9 @@ import time
 import pytest
 from house import until
 
-from carbontui.job import child as children
-from carbontui.job import store
+from carbontui.job.files import store
 from carbontui.job.keeper.adopted import UNKNOWN, Adopted, exit_status
+from carbontui.job.terms import child as children
 from carbontui.system import proc
 
 

@@ -16,11 +16,12 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "campaign"))
 
 import alone
 
-from carbontui.job import descriptors, runlog, store
+from carbontui.job.files import runlog, store
 from carbontui.job.keeper import command
+from carbontui.job.life import descriptors
 from carbontui.protocol import LogRead
-from carbontui.tui.feed import LogPiece
-from carbontui.tui.loglines import error_in, text_of
+from carbontui.tui.model.feed import LogPiece
+from carbontui.tui.model.loglines import error_in, text_of
 from carbontui.tui.widgets.bottom import LogTail
 
 QUICK = (

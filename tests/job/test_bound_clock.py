@@ -6,11 +6,11 @@ from pathlib import Path
 from msgspec import structs
 from states import decided, spec
 
-from carbontui.job import budget as budgets
-from carbontui.job.clock import Clock, Standstills
 from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.core.state.progress import begun
 from carbontui.job.supervisor.shell.bound_clock import BoundClock
+from carbontui.job.terms import budget as budgets
+from carbontui.job.terms.clock import Clock, Standstills
 
 ORIGIN_S, DAY_S = 1_800_000_000.0, 1_600_000_000.0
 SPEED, RATE = 2000.0, 0.008

@@ -4,7 +4,7 @@ import time
 import pytest
 
 from carbontui import units
-from carbontui.job import budget
+from carbontui.job.terms import budget
 from carbontui.text import figures
 
 

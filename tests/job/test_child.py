@@ -2,9 +2,10 @@
 
 import pytest
 
-from carbontui.job import child, store
+from carbontui.job.files import store
 from carbontui.job.supervisor.core.rules.control import Observation, decide
 from carbontui.job.supervisor.core.state.decision import Desired
+from carbontui.job.terms import child
 from carbontui.text.statements import reason
 
 RECORDS = [

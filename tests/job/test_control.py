@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carbontui import protocol
-from carbontui.job.child import Child
 from carbontui.job.supervisor.core.rules.control import Observation, decide
 from carbontui.job.supervisor.core.state.decision import Desired
 from carbontui.job.supervisor.core.state.inputs import Rank
 from carbontui.job.supervisor.core.state.levels import Level
+from carbontui.job.terms.child import Child
 
 PAUSE = Level("pause", "pause", 90, 0.0)
 FULL = Level("full", "full", 600, 1.0)

@@ -6,7 +6,7 @@ import pytest
 from house import until
 
 from carbontui import link, units
-from carbontui.job import store
+from carbontui.job.files import store
 
 
 @pytest.fixture

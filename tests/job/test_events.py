@@ -6,9 +6,9 @@ import pytest
 from states import NOW_S
 
 from carbontui import units
-from carbontui.job import history
-from carbontui.job.history import HistoryError
-from carbontui.job.journal import Journal
+from carbontui.job.files import history
+from carbontui.job.files.history import HistoryError
+from carbontui.job.files.journal import Journal
 from carbontui.plan.evaluation import evaluate
 from carbontui.plan.level_windows import windows
 from carbontui.plan.planner import solve

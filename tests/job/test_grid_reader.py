@@ -9,11 +9,11 @@ from states import NOW_S, decided, door, job_state, spec
 from carbontui import units
 from carbontui.grid import opening
 from carbontui.grid.settings import GridSettings
-from carbontui.job.clock import Clock
-from carbontui.job.journal import Journal
-from carbontui.job.spec import Replay
+from carbontui.job.files.journal import Journal
 from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.job.supervisor.shell.grid import GridReader, open_feed
+from carbontui.job.terms.clock import Clock
+from carbontui.job.terms.spec import Replay
 from carbontui.protocol import State
 
 HOUR = 3600.0

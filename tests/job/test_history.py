@@ -6,9 +6,9 @@ from contextlib import closing
 import pytest
 
 from carbontui import protocol, units
-from carbontui.job import journal
-from carbontui.job.history import HistoryError, read, whole
-from carbontui.job.journal import Journal
+from carbontui.job.files import journal
+from carbontui.job.files.history import HistoryError, read, whole
+from carbontui.job.files.journal import Journal
 
 START = 1_800_000_123.0
 DAY_S = 86400.0

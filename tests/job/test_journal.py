@@ -3,8 +3,8 @@ import sqlite3
 import pytest
 from damaged import spoil
 
-from carbontui.job import journal
-from carbontui.job.journal import Journal
+from carbontui.job.files import journal
+from carbontui.job.files.journal import Journal
 
 
 def test_rows_and_state_are_there_for_a_reader_and_a_successor(tmp_path):

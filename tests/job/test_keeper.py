@@ -14,7 +14,7 @@ import pytest
 from drawn import drawn
 from house import until
 
-from carbontui.job import places
+from carbontui.job.files import places
 from carbontui.job.keeper import files, messages, resume
 from carbontui.job.keeper import process as keeper
 from carbontui.job.keeper import supervisor_handle as watch

@@ -13,7 +13,7 @@ import subprocess
 import pytest
 from house import until
 
-from carbontui.job import store
+from carbontui.job.files import store
 from carbontui.system import life, proc
 from carbontui.system.life import HostIdentity, Life
 

@@ -15,9 +15,8 @@ from states import FULL, board, inputs, job_state
 
 from carbontui import protocol, units
 from carbontui.grid.types import Row
-from carbontui.job import places, spec
-from carbontui.job.clock import Clock
-from carbontui.job.journal import Journal
+from carbontui.job.files import places
+from carbontui.job.files.journal import Journal
 from carbontui.job.supervisor.core.state.boards import Boards
 from carbontui.job.supervisor.core.state.decision import Decision, Desired
 from carbontui.job.supervisor.core.state.measured import Mean, Measured
@@ -30,6 +29,8 @@ from carbontui.job.supervisor.record.handover import Handover, basis, elsewhere
 from carbontui.job.supervisor.record.recorder import Recorder
 from carbontui.job.supervisor.record.restoring import restore
 from carbontui.job.supervisor.record.so_far import baseline, totals_so_far
+from carbontui.job.terms import spec
+from carbontui.job.terms.clock import Clock
 from carbontui.protocol import Account, Amounts, Why, statement
 from carbontui.reports import forms, story
 

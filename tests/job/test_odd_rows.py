@@ -10,10 +10,11 @@ import states
 
 from carbontui import protocol, units
 from carbontui.account import accounts
-from carbontui.job import history, spec, store
-from carbontui.job.history import events as read_events
-from carbontui.job.journal import Journal
+from carbontui.job.files import history, store
+from carbontui.job.files.history import events as read_events
+from carbontui.job.files.journal import Journal
 from carbontui.job.supervisor.loop import Supervisor
+from carbontui.job.terms import spec
 from carbontui.reports import forms, story
 
 ROWS = {

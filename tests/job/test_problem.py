@@ -6,7 +6,6 @@ import pytest
 from drawn import drawn
 from states import NOW_S, inputs, job_state, outlook
 
-from carbontui.job.child import Child
 from carbontui.job.supervisor.core.planning import problem
 from carbontui.job.supervisor.core.planning.finish import why_no_shifting
 from carbontui.job.supervisor.core.rules.capabilities import sigstop_refusal
@@ -15,6 +14,7 @@ from carbontui.job.supervisor.core.state.boards import take_limits
 from carbontui.job.supervisor.core.state.decision import Desired
 from carbontui.job.supervisor.core.state.inputs import Rank
 from carbontui.job.supervisor.core.state.levels import Level
+from carbontui.job.terms.child import Child
 from carbontui.power.messages import Capability, Reading
 
 CAPS = (problem.PowerCap(300.0, 300.0, 0.85),)

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from house import Job, until
 
-from carbontui.tui.loglines import last_error
+from carbontui.tui.model.loglines import last_error
 
 SCRIPT = """\
 import json, os, sys, time

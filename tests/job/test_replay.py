@@ -9,8 +9,9 @@ from house import until
 from recompute import recompute
 
 from carbontui import units
-from carbontui.job import spec, store
-from carbontui.job.history import events as read_events
+from carbontui.job.files import store
+from carbontui.job.files.history import events as read_events
+from carbontui.job.terms import spec
 from carbontui.reports import card, figures, forms, prose, story
 from carbontui.text import account as account_words
 from carbontui.text import figures as form

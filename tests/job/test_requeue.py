@@ -11,7 +11,8 @@ import sys
 import pytest
 from house import until
 
-from carbontui.job import requeue, store
+from carbontui.job.files import store
+from carbontui.job.life import requeue
 from carbontui.system.life import HostIdentity
 
 SCRIPT = """\

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from carbontui.job import runlog
+from carbontui.job.files import runlog
 
 PIECES = [b"one\n", b"two\r\n", b"bar 10%\rbar 20%\r", b"\n", b"", b"no end", b"x" * 50 + b"\n"]
 

@@ -10,8 +10,8 @@ import time
 import pytest
 
 from carbontui import protocol
-from carbontui.job import shown_totals
-from carbontui.job.shown_totals import ShownTotals
+from carbontui.job.files import shown_totals
+from carbontui.job.files.shown_totals import ShownTotals
 
 NAMES = shown_totals.NAMES
 

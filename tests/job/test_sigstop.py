@@ -15,12 +15,12 @@ from drawn import drawn
 from house import until
 
 from carbontui import protocol
-from carbontui.job.child import Child
 from carbontui.job.keeper.sigstop import Freezer
 from carbontui.job.supervisor.core.rules.control import Observation, decide
 from carbontui.job.supervisor.core.state.decision import Desired
 from carbontui.job.supervisor.core.state.inputs import Rank
 from carbontui.job.supervisor.core.state.levels import Level
+from carbontui.job.terms.child import Child
 from carbontui.system import proc
 
 PAUSE = Level("pause", "pause", 90, 0.0)

@@ -4,8 +4,7 @@ import pytest
 from states import FULL, board, inputs, job_state
 
 from carbontui import units
-from carbontui.job.clock import Clock
-from carbontui.job.journal import Journal
+from carbontui.job.files.journal import Journal
 from carbontui.job.supervisor.core.planning import expected_end
 from carbontui.job.supervisor.core.planning.course import course
 from carbontui.job.supervisor.core.state.decision import Decision
@@ -14,6 +13,7 @@ from carbontui.job.supervisor.core.state.progress import Progress
 from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.job.supervisor.record.restoring import restore
 from carbontui.job.supervisor.record.so_far import of_the_job, totals_so_far
+from carbontui.job.terms.clock import Clock
 from carbontui.power.messages import Sample
 from carbontui.protocol import Why, statement
 

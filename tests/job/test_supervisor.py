@@ -16,16 +16,16 @@ from damaged import spoil
 from drawn import drawn
 
 from carbontui import cli, protocol
-from carbontui.job import journal
-from carbontui.job import spec as options
-from carbontui.job.clock import Clock
-from carbontui.job.journal import Journal
+from carbontui.job.files import journal
+from carbontui.job.files.journal import Journal
 from carbontui.job.supervisor.core.advance import Command, CurveMeasured, LastCount, RankChanged, Tick
 from carbontui.job.supervisor.core.state.override import Overrides
 from carbontui.job.supervisor.loop import Supervisor
 from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.job.supervisor.record.restoring import restore
 from carbontui.job.supervisor.shell.agent import keep_starting
+from carbontui.job.terms import spec as options
+from carbontui.job.terms.clock import Clock
 from carbontui.power.curves.curve import Curve, Point
 from carbontui.power.messages import Reading, Readings, Sample
 from carbontui.system import proc

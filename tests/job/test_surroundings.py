@@ -8,7 +8,7 @@ from states import board, inputs, job_state
 from test_control import seen as look
 
 from carbontui.config import Settings
-from carbontui.job import surroundings
+from carbontui.job.life import surroundings
 from carbontui.job.supervisor.core.planning import machine, plan_request, problem
 from carbontui.job.supervisor.core.rules.control import decide
 from carbontui.job.supervisor.core.state.decision import Desired

@@ -18,7 +18,7 @@ from house import Job, until
 from test_rehearse import SCRIPT, undisturbed
 
 from carbontui import units
-from carbontui.job import store
+from carbontui.job.files import store
 from carbontui.system import termination
 
 ROUNDS = int(os.environ.get("TERMINATION_ROUNDS", "1"))

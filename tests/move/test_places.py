@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from carbontui.job import places
-from carbontui.job.places import Places, Stay
+from carbontui.job.files import places
+from carbontui.job.files.places import Places, Stay
 
 
 def test_a_job_that_never_moved_has_no_file_and_may_start(tmp_path):

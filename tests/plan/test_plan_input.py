@@ -7,9 +7,9 @@ import pytest
 from click.testing import CliRunner
 from test_plan_schema_examples import EXAMPLE_1
 
+from carbontui.commands.solve import solve as verb
+from carbontui.commands.support.command import Failure
 from carbontui.plan.problem import ProblemError, problem_from_dict
-from carbontui.verbs.solve import solve as verb
-from carbontui.verbs.support.command import Failure
 
 
 def broken(path, value):

@@ -5,9 +5,9 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from carbontui.commands.solve import solve
+from carbontui.commands.support.command import Failure
 from carbontui.plan import weights
-from carbontui.verbs.solve import solve
-from carbontui.verbs.support.command import Failure
 
 
 def test_the_mean_kwh_counts_by_the_shares_whatever_the_units():

@@ -16,7 +16,7 @@ from house import until
 from nvml_machine import machine_with  # noqa: F401
 
 from carbontui import link, protocol
-from carbontui.job import store
+from carbontui.job.files import store
 from carbontui.job.supervisor.record.first_count import FirstCounts
 from carbontui.power.messages import Sample
 

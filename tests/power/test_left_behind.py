@@ -19,11 +19,11 @@ from test_limits_live import agent, doomed, gone
 from test_limits_live import until as until_async
 
 from carbontui import paths
+from carbontui.commands.support import talk
 from carbontui.power.agent import processes
 from carbontui.power.agent.processes import restore_stale
 from carbontui.power.limit.leases import LeaseStore, stale_leases
 from carbontui.system import proc
-from carbontui.verbs.support import talk
 
 pytestmark = together("doomed")  # its agents are found by the name of their job, all over the machine
 

@@ -15,11 +15,11 @@ from nvml_machine import machine_with  # noqa: F401
 from nvmlsim import Sim
 from test_ownership import process  # noqa: F401
 
-from carbontui.job.clock import Clock
-from carbontui.job.journal import Journal
-from carbontui.job.spec import Options
+from carbontui.job.files.journal import Journal
 from carbontui.job.supervisor.core.view import notices
 from carbontui.job.supervisor.record.accounting import Accounting
+from carbontui.job.terms.clock import Clock
+from carbontui.job.terms.spec import Options
 from carbontui.power.agent.core import Agent
 from carbontui.power.backends.nvml import NvmlBackend
 from carbontui.power.limit.leases import LeaseStore

@@ -12,11 +12,11 @@ import msgspec
 from carbontui import protocol, units
 from carbontui.account import run_now
 from carbontui.grid.types import Row
-from carbontui.job import spec as options
-from carbontui.job import store
-from carbontui.job.clock import Clock
-from carbontui.job.journal import Journal
+from carbontui.job.files import store
+from carbontui.job.files.journal import Journal
 from carbontui.job.supervisor.record.accounting import Accounting
+from carbontui.job.terms import spec as options
+from carbontui.job.terms.clock import Clock
 
 START_S = 1_782_000_000.0  # 21 June 2026, 00:00 UTC
 FULL_W, PARKED_W, IDLE_W, CPU_W, PUE, RATE = 700.0, 100.0, 30.0, 50.0, 1.2, 2.0

@@ -11,8 +11,8 @@ import pytest
 import runs
 from click.testing import CliRunner
 
-from carbontui.verbs import look, overrule, report
-from carbontui.verbs.support import streams
+from carbontui.commands import look, overrule, report
+from carbontui.commands.support import streams
 
 
 @pytest.fixture

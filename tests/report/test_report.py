@@ -17,12 +17,12 @@ from msgspec import structs
 
 from carbontui import cli, protocol, units
 from carbontui.account.accounts import BIN_S
-from carbontui.job.journal import Journal
+from carbontui.commands import look
+from carbontui.commands.support import foreground
+from carbontui.job.files.journal import Journal
 from carbontui.reports import against, card, charts, figures, forms, parts, prose, story, totals
 from carbontui.reports.export import codecarbon, sacct
 from carbontui.text import figures as form
-from carbontui.verbs import look
-from carbontui.verbs.support import foreground
 
 
 @pytest.fixture(scope="module")

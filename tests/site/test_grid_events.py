@@ -11,8 +11,8 @@ import pytest
 from msgspec import structs
 
 from carbontui import units
-from carbontui.job import store
-from carbontui.job.journal import Journal
+from carbontui.job.files import store
+from carbontui.job.files.journal import Journal
 from carbontui.reports.receipt import receipt, rows_of
 from carbontui.site import events
 from carbontui.site.events import EventError, GridEvent

@@ -11,7 +11,7 @@ from cluster import SOCKETS, Cluster, free_port
 from house import House, sweep, until
 
 from carbontui import link, protocol
-from carbontui.job import store
+from carbontui.job.files import store
 
 TRAIN = """\
 import os, sys, time, torch

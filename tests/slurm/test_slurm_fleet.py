@@ -16,13 +16,13 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "nvmlsim"))
 from nvmlsim import Sim, built
 
 from carbontui import link, protocol
+from carbontui.commands.support.queue_watch import QueueWatch
 from carbontui.extensions.fleet import queue_problem as fleet
 from carbontui.extensions.fleet.queue_problem import Assumed
 from carbontui.slurm import queue as slurm_note
 from carbontui.slurm import queue as slurm_queue
 from carbontui.slurm.commands import SlurmError
 from carbontui.slurm.queue import JobNote
-from carbontui.verbs.support.queue_watch import QueueWatch
 
 pytestmark = [pytest.mark.xdist_group("slurm"), pytest.mark.timeout(180)]
 

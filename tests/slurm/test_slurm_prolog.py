@@ -18,7 +18,7 @@ from nvmlsim import Sim, built
 from test_capd import Service
 
 from carbontui import link, protocol
-from carbontui.job import store
+from carbontui.job.files import store
 
 pytestmark = [pytest.mark.xdist_group("slurm"), pytest.mark.timeout(200)]
 

@@ -12,7 +12,7 @@ import pytest
 from house import until
 from outcomes import SCRIPT, weights
 
-from carbontui.job import store
+from carbontui.job.files import store
 
 pytestmark = [pytest.mark.xdist_group("slurm"), pytest.mark.timeout(300)]
 

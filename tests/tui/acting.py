@@ -17,8 +17,8 @@ from textual.screen import Screen
 
 from carbontui import protocol, units
 from carbontui.tui.app import CarbonApp
+from carbontui.tui.model.target import Target
 from carbontui.tui.screens.dashboard import Dashboard
-from carbontui.tui.target import Target
 
 WAIT_S = 20.0
 LOOK_EVERY_S = 0.25

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from carbontui.tui import inks
+from carbontui.tui.terminal import palette
 
 TEXT = ("text", "strong", "dim", "title", "preview", "running", "capped", "paused", "unloaded", "warning", "fault")
 MARKS = ("past", "hatch", "beyond", "now")
@@ -23,9 +23,9 @@ def contrast(one: str, other: str) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-@pytest.mark.parametrize("theme", inks.THEMES, ids=lambda theme: theme.name)
+@pytest.mark.parametrize("theme", palette.THEMES, ids=lambda theme: theme.name)
 def test_words_and_marks_stand_out_from_the_ground(theme) -> None:
-    colours = {name.removeprefix("ink-"): colour for name, colour in inks.variables(theme).items()}
+    colours = {name.removeprefix("ink-"): colour for name, colour in palette.variables(theme).items()}
     grounds = {"background": theme.background, "cursor": colours["cursor"]}
     for name in TEXT:
         assert contrast(colours[name], theme.background) >= 4.5, name
@@ -38,8 +38,8 @@ def test_words_and_marks_stand_out_from_the_ground(theme) -> None:
 
 def test_a_theme_is_the_one_named_else_the_one_last_chosen(tmp_path) -> None:
     kept, known = tmp_path / "theme", {"carbon-dark", "carbon-light", "nord"}
-    assert inks.first_theme(known, kept, {}) == ""
-    inks.keep_theme("nord", kept)
-    assert inks.first_theme(known, kept, {}) == "nord"
-    assert inks.first_theme(known, kept, {"TEXTUAL_THEME": "none-such, carbon-light"}) == "carbon-light"
-    inks.keep_theme("nord", tmp_path / "none" / "there")  # a place that cannot be written keeps nothing
+    assert palette.first_theme(known, kept, {}) == ""
+    palette.keep_theme("nord", kept)
+    assert palette.first_theme(known, kept, {}) == "nord"
+    assert palette.first_theme(known, kept, {"TEXTUAL_THEME": "none-such, carbon-light"}) == "carbon-light"
+    palette.keep_theme("nord", tmp_path / "none" / "there")  # a place that cannot be written keeps nothing

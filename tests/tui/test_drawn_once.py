@@ -11,9 +11,9 @@ from fake import FakeSupervisor, past_levels, scene
 
 from carbontui import protocol
 from carbontui.tui.app import CarbonApp
+from carbontui.tui.model.target import Target
 from carbontui.tui.screens import first_paint
 from carbontui.tui.screens.dashboard import Dashboard
-from carbontui.tui.target import Target
 
 EMPTY = protocol.LogAnswer(0, 0, 0, 0, "")
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from fake import FakeSupervisor, scene
 
-from carbontui.tui.feed import LOG_BEGIN_B, LOG_MOST_B, JobFeed, LogPiece, News
-from carbontui.tui.picture import Picture
+from carbontui.tui.model.feed import LOG_BEGIN_B, LOG_MOST_B, JobFeed, LogPiece, News
+from carbontui.tui.model.picture import Picture
 
 
 class Hears:

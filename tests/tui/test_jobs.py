@@ -17,19 +17,19 @@ from house import until
 from msgspec import structs
 
 from carbontui import protocol, units
+from carbontui.commands.support.station import gain_words
 from carbontui.grid.types import GridForecast
 from carbontui.job.keeper.trial import TRY_OVER
 from carbontui.text import figures
 from carbontui.tui.app import CarbonApp
-from carbontui.tui.jobs_feed import Seen
-from carbontui.tui.lists import JobList, ListedJob
-from carbontui.tui.loglines import last_error
+from carbontui.tui.model.jobs_feed import Seen
+from carbontui.tui.model.lists import JobList, ListedJob
+from carbontui.tui.model.loglines import last_error
+from carbontui.tui.model.target import Target
 from carbontui.tui.screens.dashboard import Dashboard
 from carbontui.tui.screens.jobs import Jobs
-from carbontui.tui.target import Target
 from carbontui.tui.widgets import boards
 from carbontui.tui.widgets.tables import JobTable
-from carbontui.verbs.support.station import gain_words
 
 FACTS = (("grid", "DE 324 gCO2/kWh (default: typical days of DE 2020) " + "and what it says on and on " * 3, True),)
 TRACE = 'step 4\nTraceback (most recent call last):\n  File "t.py", line 3\nRuntimeError: CUDA out of memory\nbye\n'
@@ -235,7 +235,7 @@ def test_the_watch_reads_this_machine_and_leaves_nothing_behind(
     monkeypatch.setenv("CARBONTUI_LEASE_DIR", str(tmp_path / "leases"))
     monkeypatch.setenv("CARBONTUI_OFFLINE", "1")
     monkeypatch.setenv("CARBONTUI_ZONE", "DE")
-    from carbontui.verbs.support.station import StationWatch
+    from carbontui.commands.support.station import StationWatch
 
     before = set(threading.enumerate())
     with StationWatch() as watch:

@@ -20,13 +20,13 @@ from textual.widgets import Input, OptionList
 
 from carbontui import protocol
 from carbontui.tui.app import CarbonApp
-from carbontui.tui.jobs_feed import Seen
+from carbontui.tui.model.jobs_feed import Seen
+from carbontui.tui.model.target import Target
 from carbontui.tui.screens.dashboard import Dashboard
 from carbontui.tui.screens.jobs import Jobs
 from carbontui.tui.screens.log import LogPage
 from carbontui.tui.screens.plan import Course, PlanPage
 from carbontui.tui.screens.read import Page
-from carbontui.tui.target import Target
 
 BURSTS = int(os.environ.get("CARBONTUI_TEST_BURSTS", "15"))
 """In all; 1000 by hand, as many as time allows in every run."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from carbontui.tui.loglines import LogFigures, figures
+from carbontui.tui.model.loglines import LogFigures, figures
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from carbontui.job.keeper.trial import TRY_OVER
-from carbontui.tui.loglines import text_of
+from carbontui.tui.model.loglines import text_of
 from carbontui.tui.screens.log import LogPage, LogScreen
 
 LINES = [f"line {n} of a log with words" for n in range(12_000)]

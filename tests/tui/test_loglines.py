@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from rich.color import Color
 from rich.style import Style
 
-from carbontui.tui.loglines import ROW_MAX, LogLines
+from carbontui.tui.model.loglines import ROW_MAX, LogLines
 
 
 def shown(*pieces: str, most: int = 100) -> list[str]:

@@ -13,10 +13,10 @@ from textual.pilot import Pilot
 
 from carbontui import protocol
 from carbontui.tui.app import CarbonApp
-from carbontui.tui.jobs_feed import Seen
+from carbontui.tui.model.jobs_feed import Seen
+from carbontui.tui.model.target import Target
 from carbontui.tui.screens.dashboard import Dashboard
 from carbontui.tui.screens.jobs import Jobs
-from carbontui.tui.target import Target
 
 LOOKS = {
     "wide": ("running", 1, (120, 40), {}, []),

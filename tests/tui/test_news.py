@@ -11,11 +11,11 @@ from house import until
 from msgspec import structs
 
 from carbontui import protocol, units
-from carbontui.tui import away, notify
 from carbontui.tui.app import CarbonApp
-from carbontui.tui.picture import Picture, fold
+from carbontui.tui.model import notify, since_last_visit
+from carbontui.tui.model.picture import Picture, fold
+from carbontui.tui.model.target import Target
 from carbontui.tui.screens.dashboard import Dashboard
-from carbontui.tui.target import Target
 
 PAUSED = protocol.Event(units.iso(NOW), "override", "ada@pts/3 paused it, until 22:00", "ada@pts/3")
 
@@ -59,13 +59,13 @@ def test_a_users_command_gets_the_text_and_one_that_is_missing_is_said(tmp_path:
 
 def test_what_has_been_is_told_after_a_while_and_counts_what_stood_still() -> None:
     now = picture(loss=1.95, step=7182, avoided_g=316.0, gco2_g=900.0)
-    last = away.LastLook(units.iso(NOW - 6 * 3600), 1204, 2.56, 100.0, 0.0, "running")
+    last = since_last_visit.LastLook(units.iso(NOW - 6 * 3600), 1204, 2.56, 100.0, 0.0, "running")
     events = (
         protocol.Event(units.iso(NOW - 5 * 3600), "state", "paused: by the plan", state="paused"),
         protocol.Event(units.iso(NOW - 3600), "state", "running: at full speed", state="running"),
         PAUSED,
     )
-    told = away.told(last, now, events)
+    told = since_last_visit.told(last, now, events)
     for said in (
         "away 6 h",
         "step 1,204 to 7,182",
@@ -76,14 +76,14 @@ def test_what_has_been_is_told_after_a_while_and_counts_what_stood_still() -> No
     ):
         assert said in told, told
     assert told.endswith(PAUSED.text)
-    assert away.told(structs.replace(last, at=units.iso(NOW - 60)), now) == ""
-    assert away.told(structs.replace(last, at="x"), now) == ""
-    assert away.stood_still_s((), NOW - 100, NOW, "paused") == 100
+    assert since_last_visit.told(structs.replace(last, at=units.iso(NOW - 60)), now) == ""
+    assert since_last_visit.told(structs.replace(last, at="x"), now) == ""
+    assert since_last_visit.stood_still_s((), NOW - 100, NOW, "paused") == 100
 
 
 async def test_the_screen_notes_when_it_was_left_and_says_what_has_been(tmp_path: Path) -> None:
     note = tmp_path / "last-look.json"
-    away.write(note, away.LastLook(units.iso(NOW - 7200), 10, None, None, None, "running"))
+    since_last_visit.write(note, since_last_visit.LastLook(units.iso(NOW - 7200), 10, None, None, None, "running"))
     async with FakeSupervisor(tmp_path / "s", scene()) as fake:
         target = Target("k7q2mz", "charlm", tmp_path / "s", last_look=note)
         app = CarbonApp(lambda: Dashboard(target, monotonic=lambda: 0.0))
@@ -95,7 +95,7 @@ async def test_the_screen_notes_when_it_was_left_and_says_what_has_been(tmp_path
             assert "step 10 to" in text_of(app)
             fake.push(status=fake.status(events=(PAUSED,), notices=("one",)))
             await pilot.press("q")
-    last = away.read(note)
+    last = since_last_visit.read(note)
     assert last is not None and last.at == units.iso(NOW) and last.step == fake.snap.status.step
 
 

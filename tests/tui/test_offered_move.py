@@ -10,8 +10,8 @@ from acting import app_on, served
 from fake import scene
 from textual.pilot import Pilot
 
-from carbontui.tui.target import BetterHost
-from carbontui.verbs.support import endings
+from carbontui.commands.support import endings
+from carbontui.tui.model.target import BetterHost
 
 SE = BetterHost("n2", "n2 in SE: −61 %, done 2 h later")
 OFFER = "n2 in SE: −61 %, done 2 h later; M moves it"

@@ -14,16 +14,16 @@ from fake import scene
 from msgspec import structs
 
 from carbontui import protocol, units
-from carbontui.job import runlog
+from carbontui.job.files import runlog
 from carbontui.text import account as account_words
 from carbontui.text import figures
-from carbontui.tui import keys
 from carbontui.tui.app import CarbonApp
-from carbontui.tui.feed import WholeRun
-from carbontui.tui.picture import fold, offline
+from carbontui.tui.model.feed import WholeRun
+from carbontui.tui.model.picture import fold, offline
+from carbontui.tui.model.target import Target
 from carbontui.tui.screens.dashboard import Dashboard
 from carbontui.tui.screens.log import LogScreen
-from carbontui.tui.target import Target
+from carbontui.tui.terminal import keys
 from carbontui.tui.widgets.scale import GUTTER, window
 from carbontui.tui.widgets.watt_chart import WattChart
 

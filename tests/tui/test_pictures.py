@@ -16,12 +16,13 @@ from msgspec import structs
 from rich.cells import cell_len
 
 from carbontui import protocol, units
+from carbontui.commands import look
 from carbontui.text import marks, situation
-from carbontui.tui import budget, words
-from carbontui.tui.keys import until_args
-from carbontui.tui.lists import JobList, ListedJob
-from carbontui.tui.picture import Picture, fold
+from carbontui.tui.model import budget, words
+from carbontui.tui.model.lists import JobList, ListedJob
+from carbontui.tui.model.picture import Picture, fold
 from carbontui.tui.plain import PlainNarrator
+from carbontui.tui.terminal.keys import until_args
 from carbontui.tui.widgets import boards
 from carbontui.tui.widgets.cells import fit
 from carbontui.tui.widgets.levels import PastLevels, held, planned
@@ -29,7 +30,6 @@ from carbontui.tui.widgets.scale import TimeScale, hours, means, nice_top, windo
 from carbontui.tui.widgets.tables import JobTable
 from carbontui.tui.widgets.watt_chart import WattChart
 from carbontui.tui.widgets.watt_rows import WattRows
-from carbontui.verbs import look
 
 
 def picture(name: str = "running") -> Picture:

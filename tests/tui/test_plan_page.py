@@ -10,10 +10,10 @@ from msgspec import structs
 
 from carbontui import protocol, units
 from carbontui.text.plan import difference
-from carbontui.tui import plan_words
-from carbontui.tui.picture import fold
+from carbontui.tui.model.picture import fold
 from carbontui.tui.screens.dashboard import Dashboard
 from carbontui.tui.screens.plan import PlanPage
+from carbontui.tui.widgets import plan_words
 
 HOURS = protocol.ForbiddenStatus(
     "2020-04-16T02:00:00Z", "2020-04-16T04:15:00Z", False, "ada@pts/3", "Thu 02:00 to Thu 04:15"

@@ -14,10 +14,10 @@ from fake import NOW, FakeSupervisor, scene
 from rich.cells import cell_len
 
 from carbontui.tui.app import CarbonApp
-from carbontui.tui.lists import QueueList, QueueRow, QueueSeen
+from carbontui.tui.model.lists import QueueList, QueueRow, QueueSeen
+from carbontui.tui.model.target import Target
 from carbontui.tui.screens.dashboard import Dashboard
 from carbontui.tui.screens.queue import Queue
-from carbontui.tui.target import Target
 from carbontui.tui.widgets.site_chart import SiteChart
 from carbontui.tui.widgets.tables import QueueTable
 

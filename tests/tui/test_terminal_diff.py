@@ -14,7 +14,7 @@ from textual._compositor import LayoutUpdate
 from textual.geometry import Region
 from textual.strip import Strip
 
-from carbontui.tui.terminal_diff import Changes, TerminalDiff
+from carbontui.tui.terminal.diff import Changes, TerminalDiff
 
 WIDE, HIGH = 30, 6
 

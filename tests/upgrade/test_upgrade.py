@@ -18,8 +18,8 @@ from house import until
 
 import carbontui
 from carbontui import protocol, units
-from carbontui.job import store
-from carbontui.verbs.support import talk
+from carbontui.commands.support import talk
+from carbontui.job.files import store
 
 NEW = Path(carbontui.__file__).parent
 WHEEL = Path(__file__).parent / "carbontui-0.1.0-py3-none-any.whl"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from carbontui.verbs import doctor
+from carbontui.commands import doctor
 
 
 def test_a_driver_that_does_not_answer_is_no_missing_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

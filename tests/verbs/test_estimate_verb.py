@@ -7,7 +7,7 @@ import pytest
 
 from carbontui import protocol
 from carbontui.account.estimate import of_steps
-from carbontui.verbs import estimate
+from carbontui.commands import estimate
 
 NOW = "2026-11-22T12:00:00.000Z"
 SCRIPT = """\

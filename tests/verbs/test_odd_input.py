@@ -10,11 +10,11 @@ import pytest
 from click.shell_completion import CompletionItem
 
 from carbontui import units
+from carbontui.commands.support import command
 from carbontui.grid.recording import INDEX, Replayed
-from carbontui.job import budget
-from carbontui.job.journal import Journal
+from carbontui.job.files.journal import Journal
+from carbontui.job.terms import budget
 from carbontui.text import figures
-from carbontui.verbs.support import command
 
 
 @pytest.mark.parametrize("text", ["３００", "٣٠٠", "３００W", "300\u0660"])
@@ -43,7 +43,7 @@ def test_completion_offers_no_name_that_a_shell_would_read_otherwise(house, name
         id, live = "20260101-000000-aaaa", True
 
     One.name = name
-    monkeypatch.setattr("carbontui.job.store.jobs", lambda: [One])
+    monkeypatch.setattr("carbontui.job.files.store.jobs", lambda: [One])
     offered: list[CompletionItem] = command.any_jobs(None, None, "")
     assert [item.value for item in offered] == [One.id]
 

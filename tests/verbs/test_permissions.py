@@ -11,9 +11,10 @@ import pytest
 from house import ordinary_user
 
 from carbontui import link, paths
+from carbontui.commands import doctor
 from carbontui.grid import recorded
-from carbontui.job import journal, launch
-from carbontui.verbs import doctor
+from carbontui.job.files import journal
+from carbontui.job.life import launch
 
 
 def test_a_state_directory_that_may_not_be_written_is_named_and_left_alone(

@@ -10,9 +10,9 @@ from house import until
 from sshd import WHY_NOT, Sshd
 
 from carbontui import link, protocol
+from carbontui.commands.support import remote
+from carbontui.commands.support.command import Failure
 from carbontui.system import ssh
-from carbontui.verbs.support import remote
-from carbontui.verbs.support.command import Failure
 
 THERE = f"{sys.executable} -m carbontui.cli"
 

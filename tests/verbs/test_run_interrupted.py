@@ -12,9 +12,10 @@ from typing import Any
 import click
 import pytest
 
-from carbontui.job import launch, store
-from carbontui.verbs import attach, run
-from carbontui.verbs.support import foreground
+from carbontui.commands import attach, run
+from carbontui.commands.support import foreground
+from carbontui.job.files import store
+from carbontui.job.life import launch
 
 
 @pytest.mark.parametrize("live", [True, False])

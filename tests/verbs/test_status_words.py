@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from carbontui import protocol
+from carbontui.commands.look import report
+from carbontui.commands.support.foreground import narrate
 from carbontui.text.notices import NoticesTold
-from carbontui.verbs.look import report
-from carbontui.verbs.support.foreground import narrate
 
 
 def status(state: protocol.State, watts: float | None) -> protocol.Status:

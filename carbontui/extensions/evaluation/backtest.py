@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import click
 
 from carbontui import units
+from carbontui.commands.support import streams
+from carbontui.commands.support.command import Also, Count, Failure, WithUnit, assumptions, refused
+from carbontui.commands.support.prices import PRICE_HELP, WEIGHT_HELP, price_series
 from carbontui.grid import recorded
-from carbontui.job import budget as budgets
+from carbontui.job.terms import budget as budgets
 from carbontui.text import figures
-from carbontui.verbs.support import streams
-from carbontui.verbs.support.command import Also, Count, Failure, WithUnit, assumptions, refused
-from carbontui.verbs.support.prices import PRICE_HELP, WEIGHT_HELP, price_series
 
 if TYPE_CHECKING:
     from carbontui.account.boundary import Kind

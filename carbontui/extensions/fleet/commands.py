@@ -17,16 +17,16 @@ import click
 
 from carbontui import tui, units
 from carbontui.account.best_start import STEP_S, StartWindow, best_start
+from carbontui.commands.support import grid_data
+from carbontui.commands.support.command import Failure, refused
+from carbontui.commands.support.run_values import power
 from carbontui.extensions.fleet import starting
-from carbontui.job import budget as budgets
+from carbontui.job.terms import budget as budgets
 from carbontui.site import given
 from carbontui.slurm import commands, queue
 from carbontui.slurm.commands import SlurmError
 from carbontui.text import figures
-from carbontui.tui import terminal
-from carbontui.verbs.support import grid_data
-from carbontui.verbs.support.command import Failure, refused
-from carbontui.verbs.support.run_values import power
+from carbontui.tui.terminal import tty
 
 if TYPE_CHECKING:
     from carbontui.extensions.fleet.arrivals import Arrivals
@@ -129,9 +129,9 @@ def _watts(text: str, option: str) -> float:
 
 
 def _page(budget: list[Cap], zone: str | None, grid_file: str | None, assumed: Assumed) -> int:
-    from carbontui.verbs.support.queue_watch import QueueWatch
+    from carbontui.commands.support.queue_watch import QueueWatch
 
-    if why := terminal.why_plain():
+    if why := tty.why_plain():
         raise Failure(f"{why}: the queue page needs a terminal; --dry-run --json prints the plan", 2)
     with QueueWatch(budget, zone, grid_file, assumed) as watch:
         return tui.queue(watch.look)

@@ -17,10 +17,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from carbontui.job import places
+from carbontui.job.files import places
+from carbontui.job.files.places import LEASE_S, MARGIN_S, RENEW_S, Stay
 from carbontui.job.keeper.call import Call
 from carbontui.job.keeper.messages import HandOver, Left, MoveTo, OfPlaces, Renewed
-from carbontui.job.places import LEASE_S, MARGIN_S, RENEW_S, Stay
 from carbontui.system import proc
 
 LEASE_OVER = "ended here: the lease of the job's last place has not been renewed, and it may train there by now"

@@ -8,8 +8,8 @@ import signal
 import sys
 from pathlib import Path
 
-from carbontui.job import spec
 from carbontui.job.supervisor.loop import Supervisor
+from carbontui.job.terms import spec
 from carbontui.system import isolation
 
 CYCLES = 10_000

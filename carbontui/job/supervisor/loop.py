@@ -15,10 +15,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from carbontui import protocol
-from carbontui.job import budget as budgets
-from carbontui.job.journal import Journal
+from carbontui.job.files.journal import Journal
 from carbontui.job.keeper.messages import AccountsClosed
-from carbontui.job.spec import Options, clock_of
 from carbontui.job.supervisor.core.advance import Booked, LastCount, Tick
 from carbontui.job.supervisor.core.rules import capabilities
 from carbontui.job.supervisor.core.state import allowances, boards, progress
@@ -47,6 +45,8 @@ from carbontui.job.supervisor.shell.site import SiteClaim
 from carbontui.job.supervisor.shell.snapshot import Snapshots
 from carbontui.job.supervisor.shell.ticks import NextTick, Ticks
 from carbontui.job.supervisor.shell.unseen_watch import UnseenWatch
+from carbontui.job.terms import budget as budgets
+from carbontui.job.terms.spec import Options, clock_of
 from carbontui.job.worker.handle import WorkerHandle
 from carbontui.protocol import Statement, statement, written
 from carbontui.site.ledger import Ledger

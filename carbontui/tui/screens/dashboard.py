@@ -22,17 +22,18 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from carbontui import link, protocol
-from carbontui.tui import away, keys, notify, words
-from carbontui.tui.budget import BudgetChoice
-from carbontui.tui.feed import Connection, JobFeed, LogPiece, News
-from carbontui.tui.picture import Choice, Picture, offline
+from carbontui.tui.model import notify, since_last_visit, words
+from carbontui.tui.model.budget import BudgetChoice
+from carbontui.tui.model.feed import Connection, JobFeed, LogPiece, News
+from carbontui.tui.model.picture import Choice, Picture, offline
+from carbontui.tui.model.target import Target
 from carbontui.tui.screens import layout
 from carbontui.tui.screens.first_paint import Arrived, PaintsOnce
 from carbontui.tui.screens.offers import OffersMove
 from carbontui.tui.screens.overruling import Overruling, PendingOverride
 from carbontui.tui.screens.pages import OpensPages
 from carbontui.tui.screens.past import LearnsPast
-from carbontui.tui.target import Target
+from carbontui.tui.terminal import keys
 from carbontui.tui.widgets.bottom import LogTail, PlanBrief, Summary
 from carbontui.tui.widgets.budget_slider import BudgetSlider
 from carbontui.tui.widgets.forecast_chart import ForecastChart
@@ -205,20 +206,20 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
             self.run_worker(self._tell_away(self.target.last_look, picture), group="away")
 
     async def _tell_away(self, path: Path, picture: Picture) -> None:
-        last = away.read(path)
-        away.write(path, away.of(picture))
+        last = since_last_visit.read(path)
+        since_last_visit.write(path, since_last_visit.of(picture))
         if last is None:
             return
         events: tuple[protocol.Event, ...] = ()
         with contextlib.suppress(link.LinkError):
             answer = await self.feed.request(protocol.EventsAsk(0, last.at))
             events = answer.events if isinstance(answer, protocol.EventsAnswer) else ()
-        if told := away.told(last, picture, events):
+        if told := since_last_visit.told(last, picture, events):
             self.query_one(StatusLine).answer(told, True, self._monotonic() + AWAY_SHOWN_S)
 
     def _note_look(self) -> None:
         if self.picture is not None and self.target.last_look is not None and not self.picture.over:
-            away.write(self.target.last_look, away.of(self.picture))
+            since_last_visit.write(self.target.last_look, since_last_visit.of(self.picture))
 
     def _draw(self, picture: Picture, *, anew: bool) -> None:
         with self.app.batch_update():

@@ -5,8 +5,8 @@ from __future__ import annotations
 from textual.message import Message
 from textual.screen import Screen
 
-from carbontui.tui.feed import News
-from carbontui.tui.picture import Picture
+from carbontui.tui.model.feed import News
+from carbontui.tui.model.picture import Picture
 
 FIRST_LOOK_S = 0.3
 """A snapshot comes within milliseconds: drawing an empty page before it would cost as much as the first paint."""

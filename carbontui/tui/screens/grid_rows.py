@@ -6,8 +6,8 @@ from rich.cells import cell_len, set_cell_size
 
 from carbontui import protocol, units
 from carbontui.text import figures
-from carbontui.tui import words
-from carbontui.tui.picture import Picture
+from carbontui.tui.model import words
+from carbontui.tui.model.picture import Picture
 from carbontui.tui.widgets.cells import CellRow
 from carbontui.tui.widgets.scale import bars
 from carbontui.tui.widgets.timeline import trend_words, value_at

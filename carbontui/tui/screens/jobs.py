@@ -15,12 +15,12 @@ from textual.screen import Screen
 
 from carbontui import link, protocol
 from carbontui.text import figures
-from carbontui.tui import glyphs, keys
-from carbontui.tui.jobs_feed import JobsFeed, Seen
-from carbontui.tui.lists import JobList, ListedJob
+from carbontui.tui.model.jobs_feed import JobsFeed, Seen
+from carbontui.tui.model.lists import JobList, ListedJob
+from carbontui.tui.model.target import Target
 from carbontui.tui.screens.list_page import MOVES, ListPage
 from carbontui.tui.screens.overruling import PendingOverride
-from carbontui.tui.target import Target
+from carbontui.tui.terminal import glyphs, keys
 from carbontui.tui.widgets import boards
 from carbontui.tui.widgets.cells import CellRow, Cells, folded, spread
 from carbontui.tui.widgets.lines import KeyLine, StatusLine

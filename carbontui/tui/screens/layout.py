@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from carbontui.tui import words
-from carbontui.tui.picture import Picture
+from carbontui.tui.model import words
+from carbontui.tui.model.picture import Picture
 
 LEGEND_FROM = 34
 """Least rows of a terminal that shows the chart's legend and the price."""

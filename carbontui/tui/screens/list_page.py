@@ -11,10 +11,10 @@ from textual.binding import Binding, BindingType
 from textual.events import ScreenResume, ScreenSuspend
 from textual.screen import Screen
 
-from carbontui.tui import keys
-from carbontui.tui.lists import RowList
+from carbontui.tui.model.lists import RowList
+from carbontui.tui.model.target import Target
 from carbontui.tui.screens.overruling import Answers
-from carbontui.tui.target import Target
+from carbontui.tui.terminal import keys
 from carbontui.tui.widgets.tables import RowTable
 
 MOVES: list[BindingType] = [

@@ -11,10 +11,10 @@ from textual.screen import Screen
 
 from carbontui import link, protocol
 from carbontui.text import figures
-from carbontui.tui import glyphs, keys
-from carbontui.tui.feed import JobFeed
-from carbontui.tui.key_order import answered
-from carbontui.tui.loglines import ROW_MAX, LogLines, LogRow, after_the_try, speaks_of_error, text_of
+from carbontui.tui.model.feed import JobFeed
+from carbontui.tui.model.loglines import ROW_MAX, LogLines, LogRow, after_the_try, speaks_of_error, text_of
+from carbontui.tui.terminal import glyphs, keys
+from carbontui.tui.terminal.key_order import answered
 from carbontui.tui.widgets.cells import CellRow, Cells, spread
 from carbontui.tui.widgets.lines import KeyLine
 

@@ -6,8 +6,8 @@ import contextlib
 import threading
 from collections.abc import Callable
 
+from carbontui.tui.model.target import BetterHost
 from carbontui.tui.screens.overruling import JobPage
-from carbontui.tui.target import BetterHost
 from carbontui.tui.widgets.lines import StatusLine
 
 LOOK_EVERY_S = 900.0

@@ -12,10 +12,10 @@ from typing import Any
 from textual.screen import Screen
 
 from carbontui import link, protocol, units
-from carbontui.tui import keys
-from carbontui.tui.feed import JobFeed
-from carbontui.tui.picture import Picture
-from carbontui.tui.target import Target
+from carbontui.tui.model.feed import JobFeed
+from carbontui.tui.model.picture import Picture
+from carbontui.tui.model.target import Target
+from carbontui.tui.terminal import keys
 from carbontui.tui.widgets.levels import PastLevels
 from carbontui.tui.widgets.lines import StatusLine
 

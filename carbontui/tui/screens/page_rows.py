@@ -6,8 +6,10 @@ from textual.screen import Screen
 
 from carbontui import protocol
 from carbontui.text import figures, marks
-from carbontui.tui import glyphs, plan_words, words
-from carbontui.tui.picture import Picture
+from carbontui.tui.model import words
+from carbontui.tui.model.picture import Picture
+from carbontui.tui.terminal import glyphs
+from carbontui.tui.widgets import plan_words
 from carbontui.tui.widgets.cells import CellRow
 
 

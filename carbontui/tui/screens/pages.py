@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from textual.screen import Screen
 
 from carbontui import link, protocol
-from carbontui.tui.picture import Picture
+from carbontui.tui.model.picture import Picture
+from carbontui.tui.model.target import Form
 from carbontui.tui.screens.overruling import JobPage
-from carbontui.tui.target import Form
 
 if TYPE_CHECKING:
     from carbontui.tui.screens.read import Read

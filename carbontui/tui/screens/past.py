@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from carbontui import link, protocol, units
-from carbontui.tui.loglines import error_in
-from carbontui.tui.picture import Picture, offline
+from carbontui.tui.model.loglines import error_in
+from carbontui.tui.model.picture import Picture, offline
 from carbontui.tui.screens.overruling import JobPage
 from carbontui.tui.widgets.bottom import Summary
 from carbontui.tui.widgets.levels import PastLevels

@@ -13,11 +13,13 @@ from textual.binding import Binding, BindingType
 
 from carbontui import link, protocol, units
 from carbontui.text.plan import difference
-from carbontui.tui import glyphs, keys, plan_words, words
-from carbontui.tui.feed import JobFeed
-from carbontui.tui.key_order import answered
-from carbontui.tui.picture import Picture
+from carbontui.tui.model import words
+from carbontui.tui.model.feed import JobFeed
+from carbontui.tui.model.picture import Picture
 from carbontui.tui.screens.overruling import Commands, PendingOverride
+from carbontui.tui.terminal import glyphs, keys
+from carbontui.tui.terminal.key_order import answered
+from carbontui.tui.widgets import plan_words
 from carbontui.tui.widgets.cells import CellRow, Cells, folded
 from carbontui.tui.widgets.forecast_chart import ForecastChart
 from carbontui.tui.widgets.levels import PastLevels, table

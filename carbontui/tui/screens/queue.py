@@ -11,10 +11,10 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from carbontui.tui import keys
-from carbontui.tui.lists import QueueList, QueueSeen
+from carbontui.tui.model.lists import QueueList, QueueSeen
+from carbontui.tui.model.target import Target
 from carbontui.tui.screens.list_page import MOVES, ListPage
-from carbontui.tui.target import Target
+from carbontui.tui.terminal import keys
 from carbontui.tui.widgets.lines import KeyLine, StatusLine
 from carbontui.tui.widgets.site_chart import SiteChart
 from carbontui.tui.widgets.tables import QueueTable

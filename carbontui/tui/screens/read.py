@@ -11,8 +11,8 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from carbontui import link
-from carbontui.tui import keys
-from carbontui.tui.key_order import answered
+from carbontui.tui.terminal import keys
+from carbontui.tui.terminal.key_order import answered
 from carbontui.tui.widgets.cells import CellRow, Cells, folded, spread
 from carbontui.tui.widgets.prompt import AskText
 

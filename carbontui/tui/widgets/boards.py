@@ -7,7 +7,7 @@ from itertools import groupby
 
 from carbontui import protocol
 from carbontui.text import figures, situation
-from carbontui.tui import glyphs
+from carbontui.tui.terminal import glyphs
 from carbontui.tui.widgets.cells import CellRow, width_of
 from carbontui.tui.widgets.scale import bars
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import textwrap
 
 from carbontui.text.account import summary
-from carbontui.tui import plan_words, words
-from carbontui.tui.feed import LogPiece
-from carbontui.tui.loglines import LogLines, LogRow
-from carbontui.tui.picture import Picture
+from carbontui.tui.model import words
+from carbontui.tui.model.feed import LogPiece
+from carbontui.tui.model.loglines import LogLines, LogRow
+from carbontui.tui.model.picture import Picture
+from carbontui.tui.widgets import plan_words
 from carbontui.tui.widgets.cells import CellRow, Cells, PictureCells, folded
 
 

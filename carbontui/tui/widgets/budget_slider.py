@@ -6,8 +6,9 @@ from carbontui import units
 from carbontui.protocol import FrontierPoint
 from carbontui.text import figures, situation
 from carbontui.text.plan import same_course
-from carbontui.tui import budget, glyphs, words
-from carbontui.tui.picture import Picture
+from carbontui.tui.model import budget, words
+from carbontui.tui.model.picture import Picture
+from carbontui.tui.terminal import glyphs
 from carbontui.tui.widgets.cells import CellRow, Ink, spread, width_of
 from carbontui.tui.widgets.frontier_chart import FrontierChart
 

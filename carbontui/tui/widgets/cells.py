@@ -20,9 +20,9 @@ from textual.geometry import Region, Size
 from textual.strip import Strip
 from textual.widget import Widget
 
-from carbontui.tui import glyphs
-from carbontui.tui.inks import FAINT
-from carbontui.tui.picture import Picture
+from carbontui.tui.model.picture import Picture
+from carbontui.tui.terminal import glyphs
+from carbontui.tui.terminal.palette import FAINT
 
 Ink = str | Style
 """The name of a colour of the theme ('running', or 'running/band' for one colour on another), or a ready style."""

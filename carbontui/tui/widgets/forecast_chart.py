@@ -10,8 +10,9 @@ import math
 
 from carbontui import protocol, units
 from carbontui.text import account
-from carbontui.tui import glyphs, words
-from carbontui.tui.picture import Picture
+from carbontui.tui.model import words
+from carbontui.tui.model.picture import Picture
+from carbontui.tui.terminal import glyphs
 from carbontui.tui.widgets.cells import CellRow, Ink, width_of
 from carbontui.tui.widgets.levels import held, planned, table
 from carbontui.tui.widgets.scale import GUTTER, TimeScale, eighths, means, window

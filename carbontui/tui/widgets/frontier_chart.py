@@ -10,8 +10,9 @@ from textual.message import Message
 
 from carbontui import protocol
 from carbontui.text import figures
-from carbontui.tui import glyphs, words
-from carbontui.tui.picture import Choice, Picture
+from carbontui.tui.model import words
+from carbontui.tui.model.picture import Choice, Picture
+from carbontui.tui.terminal import glyphs
 from carbontui.tui.widgets.cells import CellRow, Ink, PictureCells, spread
 
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))

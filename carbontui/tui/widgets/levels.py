@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from carbontui import protocol, units
-from carbontui.tui.picture import Picture
+from carbontui.tui.model.picture import Picture
 from carbontui.tui.widgets.scale import TimeScale
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from textual import events
 from textual.screen import Screen
 
-from carbontui.tui import glyphs
+from carbontui.tui.terminal import glyphs
 from carbontui.tui.widgets.cells import CellRow, Cells, spread, width_of
 
 

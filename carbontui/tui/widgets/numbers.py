@@ -6,9 +6,9 @@ from carbontui import protocol, units
 from carbontui.text import account, situation
 from carbontui.text import figures as form
 from carbontui.text.boundary import COUNTS
-from carbontui.tui import words
-from carbontui.tui.loglines import LogFigures, LogRow, figures, text_of
-from carbontui.tui.picture import Picture
+from carbontui.tui.model import words
+from carbontui.tui.model.loglines import LogFigures, LogRow, figures, text_of
+from carbontui.tui.model.picture import Picture
 from carbontui.tui.widgets.cells import CellRow, PictureCells, spread
 from carbontui.tui.widgets.scale import bars
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from carbontui import units
-from carbontui.tui import glyphs
-from carbontui.tui.picture import Picture
+from carbontui.tui.model.picture import Picture
+from carbontui.tui.terminal import glyphs
 
 GUTTER = 6
 """Cells left of a chart for its scale."""

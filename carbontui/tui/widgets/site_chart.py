@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from carbontui.text import figures, marks
-from carbontui.tui import glyphs, words
-from carbontui.tui.lists import QueueSeen
+from carbontui.tui.model import words
+from carbontui.tui.model.lists import QueueSeen
+from carbontui.tui.terminal import glyphs
 from carbontui.tui.widgets.cells import CellRow, Cells, spread
 from carbontui.tui.widgets.scale import GUTTER, TimeScale, eighths, means
 from carbontui.tui.widgets.timeline import Column, axis, plot, top_of, with_scale

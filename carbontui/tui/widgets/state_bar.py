@@ -9,9 +9,10 @@ import time
 from rich.cells import set_cell_size
 
 from carbontui.text import account, situation
-from carbontui.tui import glyphs, words
-from carbontui.tui.feed import Connection
-from carbontui.tui.picture import Picture
+from carbontui.tui.model import words
+from carbontui.tui.model.feed import Connection
+from carbontui.tui.model.picture import Picture
+from carbontui.tui.terminal import glyphs
 from carbontui.tui.widgets.cells import CellRow, Cells, spread, width_of
 
 _NAME_LEAST = 8

@@ -9,8 +9,9 @@ from rich.cells import cell_len, set_cell_size
 
 from carbontui import protocol, units
 from carbontui.text import figures, situation
-from carbontui.tui import glyphs, words
-from carbontui.tui.lists import JobList, ListedJob, QueueList, QueueRow, RowList
+from carbontui.tui.model import words
+from carbontui.tui.model.lists import JobList, ListedJob, QueueList, QueueRow, RowList
+from carbontui.tui.terminal import glyphs
 from carbontui.tui.widgets.cells import CellRow, Cells, Span
 
 MESSAGE_LEAST = 15

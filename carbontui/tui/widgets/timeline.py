@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from carbontui import protocol, units
 from carbontui.text import figures
-from carbontui.tui import glyphs
-from carbontui.tui.picture import Picture
+from carbontui.tui.model.picture import Picture
+from carbontui.tui.terminal import glyphs
 from carbontui.tui.widgets.cells import CellRow, Ink, PictureCells
 from carbontui.tui.widgets.levels import PastLevels
 from carbontui.tui.widgets.scale import GUTTER, TimeScale, hours, means, nice_base, nice_top, window

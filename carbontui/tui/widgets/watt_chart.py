@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from carbontui import units
 from carbontui.text import figures
-from carbontui.tui import glyphs, words
-from carbontui.tui.picture import Picture
+from carbontui.tui.model import words
+from carbontui.tui.model.picture import Picture
+from carbontui.tui.terminal import glyphs
 from carbontui.tui.widgets.cells import CellRow, Ink
 from carbontui.tui.widgets.levels import held, planned
 from carbontui.tui.widgets.scale import GUTTER, eighths, means, window

@@ -5,8 +5,9 @@ from __future__ import annotations
 from carbontui import protocol
 from carbontui.text import figures, marks
 from carbontui.text.situation import OTHERS
-from carbontui.tui import glyphs, words
-from carbontui.tui.picture import Picture
+from carbontui.tui.model import words
+from carbontui.tui.model.picture import Picture
+from carbontui.tui.terminal import glyphs
 from carbontui.tui.widgets import boards
 from carbontui.tui.widgets.cells import CellRow, PictureCells, fit, spread
 

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from carbontui import units
 from carbontui.assumed.job import Grid, assumed
+from carbontui.commands.support.command import Failure
 from carbontui.extensions.evaluation import run as backtest
 from carbontui.extensions.evaluation.backtest import backtest as verb
 from carbontui.extensions.evaluation.issued import DayAhead, ForecastIssue, OwnForecast, PublishedForecast, load_issues
@@ -19,7 +20,6 @@ from carbontui.grid import recorded
 from carbontui.grid.types import Row, Series
 from carbontui.plan.evaluation import evaluate
 from carbontui.plan.problem import ProblemError
-from carbontui.verbs.support.command import Failure
 
 START = units.from_iso("2030-01-01T00:00:00Z")
 

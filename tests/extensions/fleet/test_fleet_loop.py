@@ -7,7 +7,7 @@ import importlib
 import pytest
 from click.testing import CliRunner
 
-from carbontui.verbs.support.command import Failure
+from carbontui.commands.support.command import Failure
 
 verb = importlib.import_module("carbontui.extensions.fleet.commands")
 

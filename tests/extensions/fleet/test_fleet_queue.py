@@ -8,6 +8,7 @@ import time
 import numpy as np
 import pytest
 
+from carbontui.commands.support import queue_watch
 from carbontui.extensions.fleet import plan_text, rounds
 from carbontui.extensions.fleet import queue_problem as fleet
 from carbontui.extensions.fleet import queue_problem as fleet_queue
@@ -16,7 +17,6 @@ from carbontui.extensions.fleet.pool import Pool, pool_of, why_left
 from carbontui.extensions.fleet.queue_problem import Assumed
 from carbontui.slurm import queue as slurm_queue
 from carbontui.slurm.queue import ClusterSize
-from carbontui.verbs.support import queue_watch
 
 MARK = "0123456789abcdef"
 NOW = 1_800_000_000.0

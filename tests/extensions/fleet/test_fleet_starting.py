@@ -10,12 +10,12 @@ import pytest
 from click.testing import CliRunner
 
 from carbontui import cli, protocol
-from carbontui.job.child import Child
+from carbontui.commands.support.command import Failure
 from carbontui.job.supervisor.core.rules.control import Observation, decide
 from carbontui.job.supervisor.core.state.decision import Desired
 from carbontui.job.supervisor.core.state.levels import Level
+from carbontui.job.terms.child import Child
 from carbontui.slurm import allocation, queue
-from carbontui.verbs.support.command import Failure
 
 CURVE = {
     "schema": "carbontui.curve/1", "gpu": "A", "gpus": 2, "fingerprint": "x", "measured_s": 1.0,

@@ -108,7 +108,7 @@ def test_state_line_pause_watts_and_notices_say_who_is_silent():
 
 
 def test_a_job_that_is_over_misses_nobody():
-    from carbontui.job.child import Child
+    from carbontui.job.terms.child import Child
 
     seen = inputs(NOW_S + 100, child=Child("exited", code=0), nodes=(Node("n2", "", 9.0, 9.0),))
     made = job_state()

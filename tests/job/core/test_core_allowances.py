@@ -8,8 +8,6 @@ from drawn import drawn
 from states import NOW_S, board, inputs, job_state, outlook, rank
 
 from carbontui import protocol
-from carbontui.job.allowance import Allowance, parse, parse_order, recognised
-from carbontui.job.child import Child
 from carbontui.job.supervisor.core import commands
 from carbontui.job.supervisor.core.effects import LastRun, Record, effects
 from carbontui.job.supervisor.core.planning import expected_end, plan_request
@@ -22,6 +20,8 @@ from carbontui.job.supervisor.core.state.measured import Mean, Measured
 from carbontui.job.supervisor.core.state.override import Overrides
 from carbontui.job.supervisor.core.state.progress import Progress
 from carbontui.job.supervisor.core.view.notices import key
+from carbontui.job.terms.allowance import Allowance, parse, parse_order, recognised
+from carbontui.job.terms.child import Child
 from carbontui.job.worker.process import solve_plan
 from carbontui.power.curves.curve import Curve, Point
 from carbontui.text.notices import NoticesTold

@@ -8,13 +8,13 @@ from drawn import drawn
 from states import NOW_S, board, decided, inputs, job_state, rank
 
 from carbontui import protocol
-from carbontui.job.clock import Clock
 from carbontui.job.supervisor.core.rules import calibration
 from carbontui.job.supervisor.core.state.boards import Boards
 from carbontui.job.supervisor.core.state.decision import Desired
 from carbontui.job.supervisor.core.state.measured import Mean, Measured
 from carbontui.job.supervisor.core.state.override import Overrides
 from carbontui.job.supervisor.core.state.progress import Progress
+from carbontui.job.terms.clock import Clock
 from carbontui.power.curves.curve import Curve, Point
 from carbontui.power.messages import Capability, Outcome
 from carbontui.text.replies import curve_lines

@@ -12,7 +12,6 @@ from msgspec import structs
 from states import CAP, FULL, NOW_S, PAUSE, board, decided, inputs, job_state, limits, outlook, plan_of, rank
 
 from carbontui import protocol
-from carbontui.job.child import Child
 from carbontui.job.supervisor.core import commands
 from carbontui.job.supervisor.core import effects as fx
 from carbontui.job.supervisor.core.planning import finish
@@ -21,6 +20,7 @@ from carbontui.job.supervisor.core.state.decision import Desired
 from carbontui.job.supervisor.core.state.job import Calibrating
 from carbontui.job.supervisor.core.state.override import Overrides
 from carbontui.job.supervisor.core.view import status
+from carbontui.job.terms.child import Child
 from carbontui.power.curves.curve import Curve, Point
 from carbontui.power.messages import Capability, Outcome
 from carbontui.protocol import Cmd, statement, written

@@ -8,11 +8,11 @@ from drawn import drawn_plan
 from msgspec import structs
 from states import CAP, NOW_S, board, inputs, job_state, plan_of, rank
 
-from carbontui.job.clock import Clock
 from carbontui.job.supervisor.core.effects import want_of
 from carbontui.job.supervisor.core.planning import machine
 from carbontui.job.supervisor.core.rules import calibration, capabilities
 from carbontui.job.supervisor.core.state.decision import Desired
+from carbontui.job.terms.clock import Clock
 from carbontui.power.backends.simulated import SimulatedSpec, fresh, target_w
 from carbontui.power.curves import public as public_curves
 

@@ -5,13 +5,13 @@ from dataclasses import replace
 from states import CAP, NOW_S, board, decided, inputs, job_state, rank
 
 from carbontui import protocol
-from carbontui.job.child import Child
-from carbontui.job.clock import Clock
 from carbontui.job.supervisor.core import effects as fx
 from carbontui.job.supervisor.core.effects import effects
 from carbontui.job.supervisor.core.state import override
 from carbontui.job.supervisor.core.state.boards import Boards, LeftAlone
 from carbontui.job.supervisor.core.state.decision import Desired
+from carbontui.job.terms.child import Child
+from carbontui.job.terms.clock import Clock
 from carbontui.power.backends.simulated import SimulatedSpec
 from carbontui.protocol import statement
 

@@ -7,12 +7,12 @@ from drawn import drawn
 from states import FULL, NOW_S, PAUSE, board, inputs, job_state, limits, outlook, plan_of, rank, settled
 
 from carbontui import protocol
-from carbontui.job.child import Child
 from carbontui.job.supervisor.core.planning import finish
 from carbontui.job.supervisor.core.planning.course import course
 from carbontui.job.supervisor.core.state.levels import Level
 from carbontui.job.supervisor.core.state.measured import Mean, Measured
 from carbontui.job.supervisor.core.state.override import Overrides
+from carbontui.job.terms.child import Child
 from carbontui.power.curves.curve import Curve, Point
 from carbontui.protocol import statement
 

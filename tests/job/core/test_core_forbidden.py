@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from states import FULL, NOW_S, PAUSE, inputs, job_state, plan_of, rank
 
 from carbontui import protocol
-from carbontui.job.child import Child
 from carbontui.job.supervisor.core import commands
 from carbontui.job.supervisor.core.planning import finish, plan_request
 from carbontui.job.supervisor.core.rules import control
@@ -17,6 +16,7 @@ from carbontui.job.supervisor.core.rules.observe import observe
 from carbontui.job.supervisor.core.state import forbidden
 from carbontui.job.supervisor.core.state.forbidden import ForbiddenHours
 from carbontui.job.supervisor.core.view import status
+from carbontui.job.terms.child import Child
 from carbontui.plan.planner import solve
 from carbontui.plan.problem import STANDS_STILL, problem_from_dict
 from carbontui.protocol import Cmd

@@ -7,10 +7,10 @@ import pytest
 from drawn import drawn_plan
 from states import NOW_S, board, decided, inputs, job_state, outlook, rank
 
-from carbontui.job.child import Child
 from carbontui.job.supervisor.core.planning import answers, plan_request
 from carbontui.job.supervisor.core.state import levels
 from carbontui.job.supervisor.core.state.measured import Mean, Measured
+from carbontui.job.terms.child import Child
 from carbontui.job.worker.process import solve_plan
 
 WAITING = inputs(NOW_S, boards=(board(),), child=Child("waiting"))

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 from states import NOW_S, board, decided, inputs, job_state, rank
 
-from carbontui.job.clock import Clock
 from carbontui.job.supervisor.core.planning import machine, problem
 from carbontui.job.supervisor.core.state.measured import Mean, Measured
 from carbontui.job.supervisor.core.state.progress import Progress
 from carbontui.job.supervisor.core.state.unloading import Unloading
+from carbontui.job.terms.clock import Clock
 from carbontui.power.curves.curve import Curve, Point
 from carbontui.power.messages import HostReading, Readings
 

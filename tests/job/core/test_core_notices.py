@@ -5,11 +5,11 @@ from drawn import drawn
 from states import NOW_S, board, inputs, job_state, limits
 
 from carbontui import protocol
-from carbontui.job.clock import Clock
 from carbontui.job.supervisor.core.state.boards import Boards
 from carbontui.job.supervisor.core.state.override import Overrides
 from carbontui.job.supervisor.core.state.progress import Progress
 from carbontui.job.supervisor.core.view import notices
+from carbontui.job.terms.clock import Clock
 from carbontui.power.backends.simulated import SimulatedSpec
 from carbontui.power.messages import Capability, Outcome, Readings
 

@@ -7,7 +7,6 @@ from msgspec import structs
 from states import CAP, FULL, NOW_S, PAUSE, RUNNING, board, inputs, job_state, limits, plan_of, rank
 
 from carbontui import protocol
-from carbontui.job.child import Child
 from carbontui.job.supervisor.core.rules import control
 from carbontui.job.supervisor.core.rules.observe import observe
 from carbontui.job.supervisor.core.state.decision import Desired
@@ -15,6 +14,7 @@ from carbontui.job.supervisor.core.state.job import Calibrating
 from carbontui.job.supervisor.core.state.levels import cap
 from carbontui.job.supervisor.core.state.override import Overrides
 from carbontui.job.supervisor.core.state.progress import Progress
+from carbontui.job.terms.child import Child
 from carbontui.power.messages import Outcome
 
 

@@ -10,8 +10,6 @@ from states import CAP, FULL, NOW_S, PAUSE, board, decided, inputs, job_state, o
 
 from carbontui import protocol, units
 from carbontui.account.estimate import Blocks
-from carbontui.job import budget as budgets
-from carbontui.job.child import Child
 from carbontui.job.supervisor.core.planning import answers, finish, plan_request
 from carbontui.job.supervisor.core.state import plan
 from carbontui.job.supervisor.core.state.decision import Desired
@@ -19,10 +17,12 @@ from carbontui.job.supervisor.core.state.levels import Level
 from carbontui.job.supervisor.core.state.override import Overrides
 from carbontui.job.supervisor.core.state.plan import Plan
 from carbontui.job.supervisor.core.view import status
+from carbontui.job.terms import budget as budgets
+from carbontui.job.terms.child import Child
 from carbontui.job.worker.process import preview_plan, solve_plan
 from carbontui.protocol import Override
 from carbontui.text.statements import words
-from carbontui.tui import plan_words
+from carbontui.tui.widgets import plan_words
 
 UNLOAD = Level("unload", "unload", 25.0, 0.0)
 

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 from states import CAP, NOW_S, PAUSE, board, decided, inputs, job_state, plan_of, rank
 
-from carbontui.job.child import Child
 from carbontui.job.supervisor.core.state import job, override
 from carbontui.job.supervisor.core.state.boards import Boards, LeftAlone
 from carbontui.job.supervisor.core.state.decision import Desired
 from carbontui.job.supervisor.core.state.measured import Mean
 from carbontui.job.supervisor.core.state.progress import Progress
+from carbontui.job.terms.child import Child
 from carbontui.power.backends.simulated import SimulatedSpec
 from carbontui.power.messages import Capability, HostReading, Readings
 

@@ -9,8 +9,6 @@ from states import CAP, FULL, NOW_S, PAUSE, board, decided, inputs, job_state, o
 
 from carbontui import protocol
 from carbontui.grid.types import Accuracy
-from carbontui.job.child import Child
-from carbontui.job.clock import Clock
 from carbontui.job.supervisor.core.state.boards import Boards
 from carbontui.job.supervisor.core.state.job import Totals
 from carbontui.job.supervisor.core.state.measured import Mean, Measured
@@ -18,6 +16,8 @@ from carbontui.job.supervisor.core.state.override import Overrides
 from carbontui.job.supervisor.core.state.progress import Progress
 from carbontui.job.supervisor.core.view import notices as core_notices
 from carbontui.job.supervisor.core.view import status as core
+from carbontui.job.terms.child import Child
+from carbontui.job.terms.clock import Clock
 from carbontui.plan.results import Explanation
 from carbontui.power.backends.simulated import SimulatedSpec
 from carbontui.power.messages import HostReading, Readings

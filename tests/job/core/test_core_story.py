@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from states import CAP, FULL, NOW_S, PAUSE, board, inputs, job_state, limits, outlook, plan_of, rank
 
 from carbontui import protocol
-from carbontui.job.child import Child
-from carbontui.job.clock import Clock
 from carbontui.job.supervisor.core import commands
 from carbontui.job.supervisor.core import effects as fx
 from carbontui.job.supervisor.core.advance import CalibrationSaid, PlanFailed, Tick, advance
 from carbontui.job.supervisor.core.planning import finish, plan_request
 from carbontui.job.supervisor.core.state.levels import OFF, Level
 from carbontui.job.supervisor.core.view import notices, status
+from carbontui.job.terms.child import Child
+from carbontui.job.terms.clock import Clock
 from carbontui.power.backends.simulated import SimulatedSpec
 from carbontui.power.messages import Capability, HostReading, Outcome, Readings
 from carbontui.protocol import statement

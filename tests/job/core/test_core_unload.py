@@ -10,7 +10,6 @@ from drawn import drawn
 from msgspec import structs
 from states import FULL, NOW_S, decided, inputs, job_state, plan_of, rank
 
-from carbontui.job.child import Child
 from carbontui.job.supervisor.core import effects
 from carbontui.job.supervisor.core.planning import plan_request
 from carbontui.job.supervisor.core.rules import control, trying, unload_rules
@@ -20,6 +19,7 @@ from carbontui.job.supervisor.core.state import unloading
 from carbontui.job.supervisor.core.state.decision import Desired
 from carbontui.job.supervisor.core.state.job import Totals, absorb
 from carbontui.job.supervisor.core.state.unloading import Tried, Unloading
+from carbontui.job.terms.child import Child
 from carbontui.protocol import Override
 
 RUNNING = decided("running", "full", "plan", "")

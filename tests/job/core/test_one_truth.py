@@ -14,7 +14,7 @@ from msgspec import structs
 from states import CAP, FULL, NOW_S, PAUSE, board, inputs, job_state, limits, plan_of, rank, settled
 
 from carbontui import line, protocol, units
-from carbontui.job.child import Child
+from carbontui.commands import look
 from carbontui.job.supervisor.core.state.allowances import Allowances
 from carbontui.job.supervisor.core.state.forbidden import ForbiddenHours
 from carbontui.job.supervisor.core.state.inputs import Inputs
@@ -23,6 +23,7 @@ from carbontui.job.supervisor.core.state.levels import OFF, UNLOAD
 from carbontui.job.supervisor.core.state.measured import Mean, Measured
 from carbontui.job.supervisor.core.state.override import Overrides
 from carbontui.job.supervisor.core.view import status as statuses
+from carbontui.job.terms.child import Child
 from carbontui.plan.results import Explanation
 from carbontui.power.curves.curve import Curve, Point
 from carbontui.power.messages import Outcome
@@ -31,7 +32,6 @@ from carbontui.text import situation
 from carbontui.text.statements import reason
 from carbontui.tui.widgets import levels as chart
 from carbontui.tui.widgets.scale import TimeScale
-from carbontui.verbs import look
 
 AT_S = NOW_S + 100.0
 PERSON = "ada@pts/3"
@@ -80,7 +80,7 @@ def test_there_are_enough_combinations():
 
 
 def the_job(override, forbidden, allowance, plan, work) -> JobState:
-    from carbontui.job.allowance import Allowance
+    from carbontui.job.terms.allowance import Allowance
 
     made = None
     if PLANS[plan] is not None:

@@ -15,8 +15,6 @@ from states import decided as told
 
 from carbontui import protocol
 from carbontui.account.lived import as_booked
-from carbontui.job.child import Child
-from carbontui.job.clock import Clock
 from carbontui.job.supervisor.core import commands
 from carbontui.job.supervisor.core.planning import answers, plan_request, site_plan
 from carbontui.job.supervisor.core.rules import control, site_claim
@@ -24,6 +22,8 @@ from carbontui.job.supervisor.core.rules.observe import observe
 from carbontui.job.supervisor.core.state.forbidden import ForbiddenHours
 from carbontui.job.supervisor.core.state.override import Overrides
 from carbontui.job.supervisor.core.view import notices
+from carbontui.job.terms.child import Child
+from carbontui.job.terms.clock import Clock
 from carbontui.job.worker.process import solve_plan
 from carbontui.plan.results import Explanation
 from carbontui.power.backends import declared

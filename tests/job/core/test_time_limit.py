@@ -8,13 +8,13 @@ from drawn import drawn
 from msgspec import structs
 from states import NOW_S, inputs, job_state, plan_of, rank
 
-from carbontui.job import child as children
-from carbontui.job.child import Child
 from carbontui.job.keeper.messages import Leave
 from carbontui.job.supervisor.core.advance import Tick, advance
 from carbontui.job.supervisor.core.rules import control
 from carbontui.job.supervisor.core.rules.observe import observe
 from carbontui.job.supervisor.core.state.levels import FULL, OFF
+from carbontui.job.terms import child as children
+from carbontui.job.terms.child import Child
 
 
 def asked_at(now_s: float, *, can_unload: bool = True, quiet_s: float = 0.1, save_s: float | None = None, **fields):

@@ -10,8 +10,6 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from carbontui import protocol
-from carbontui.job import budget as budgets
-from carbontui.job.allowance import Allowance, checked, recognised
 from carbontui.job.keeper.messages import Stop
 from carbontui.job.supervisor.core.effects import (
     Effect,
@@ -28,6 +26,8 @@ from carbontui.job.supervisor.core.state import attendance, boards, forbidden, o
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.core.state.override import OverrideError
+from carbontui.job.terms import budget as budgets
+from carbontui.job.terms.allowance import Allowance, checked, recognised
 from carbontui.protocol import Statement, statement, written
 
 OVERRIDE_MAX_S = 366 * 86400.0

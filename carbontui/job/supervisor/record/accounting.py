@@ -15,15 +15,15 @@ from carbontui.account.lived import EXCLUDED, GAP_S, Gap, Lived
 from carbontui.account.revision import Revision, revision
 from carbontui.account.run_now import RunNow
 from carbontui.grid.types import GridForecast, Row
-from carbontui.job.clock import Clock
-from carbontui.job.journal import Journal
-from carbontui.job.spec import Options
+from carbontui.job.files.journal import Journal
 from carbontui.job.supervisor.core.state.job import Totals
 from carbontui.job.supervisor.record.booked import BookedRow, CarriedOver
 from carbontui.job.supervisor.record.energy_ledger import EnergyLedger
 from carbontui.job.supervisor.record.first_count import FirstCounts
 from carbontui.job.supervisor.record.stays import Stays
 from carbontui.job.supervisor.record.watt_history import WattHistory
+from carbontui.job.terms.clock import Clock
+from carbontui.job.terms.spec import Options
 from carbontui.power.messages import Sample
 from carbontui.power.metering.meter import Increment, Meter
 

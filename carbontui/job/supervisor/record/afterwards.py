@@ -20,13 +20,13 @@ from carbontui.account.accounts import BIN_S
 from carbontui.grid.faults import NoData
 from carbontui.grid.feed import Feed
 from carbontui.grid.types import Row
-from carbontui.job import journal, store
-from carbontui.job.clock import Clock
-from carbontui.job.spec import Options
+from carbontui.job.files import journal, store
 from carbontui.job.supervisor.core.planning.expected_end import rounded_g
 from carbontui.job.supervisor.core.state.job import Totals
 from carbontui.job.supervisor.record import restoring
 from carbontui.job.supervisor.record.accounting import PRICE, REVISED_MOST_S, Accounting
+from carbontui.job.terms.clock import Clock
+from carbontui.job.terms.spec import Options
 from carbontui.system import proc
 from carbontui.text import figures
 

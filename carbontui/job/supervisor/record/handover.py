@@ -13,11 +13,8 @@ import msgspec
 
 from carbontui import protocol, units
 from carbontui.account.run_now import RunNow, to_kept
-from carbontui.job import budget as budgets
-from carbontui.job import store
-from carbontui.job.budget import Budget
-from carbontui.job.journal import Journal
-from carbontui.job.spec import NUMBER_MOST
+from carbontui.job.files import store
+from carbontui.job.files.journal import Journal
 from carbontui.job.supervisor.core.planning import expected_end, machine
 from carbontui.job.supervisor.core.planning.course import course
 from carbontui.job.supervisor.core.state import allowances, boards, forbidden, plan, progress
@@ -31,6 +28,9 @@ from carbontui.job.supervisor.record import restoring
 from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.job.supervisor.record.recorder import Recorder
 from carbontui.job.supervisor.record.so_far import baseline
+from carbontui.job.terms import budget as budgets
+from carbontui.job.terms.budget import Budget
+from carbontui.job.terms.spec import NUMBER_MOST
 from carbontui.protocol import Statement, statement
 from carbontui.text.statements import words
 

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from carbontui import protocol, units
-from carbontui.job import history
-from carbontui.job.clock import Clock
-from carbontui.job.journal import Journal
+from carbontui.job.files import history
+from carbontui.job.files.journal import Journal
 from carbontui.job.supervisor.record.disk import to_stderr
+from carbontui.job.terms.clock import Clock
 from carbontui.protocol import Statement
 from carbontui.text import events
 from carbontui.text.statements import in_words, words

@@ -11,7 +11,7 @@ from carbontui import protocol, units
 from carbontui.account import accounts
 from carbontui.account.places import NO_MOVES, LeftPlace, Moves, uses
 from carbontui.grid.types import Row
-from carbontui.job import places
+from carbontui.job.files import places
 
 
 @dataclass

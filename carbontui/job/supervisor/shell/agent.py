@@ -10,9 +10,9 @@ from pathlib import Path
 
 import msgspec
 
-from carbontui.job.clock import Clock
-from carbontui.job.spec import Nodes, Options
 from carbontui.job.supervisor.record.recorder import say
+from carbontui.job.terms.clock import Clock
+from carbontui.job.terms.spec import Nodes, Options
 from carbontui.nodes.agents import Agents
 from carbontui.nodes.handle import NodeHandle
 from carbontui.power.agent.handle import AgentHandle

@@ -13,13 +13,13 @@ from carbontui.grid import opening
 from carbontui.grid.feed import Feed
 from carbontui.grid.settings import GridSettings
 from carbontui.grid.types import GridForecast
-from carbontui.job.clock import Clock
-from carbontui.job.spec import Options
 from carbontui.job.supervisor.core.advance import ForecastRead
 from carbontui.job.supervisor.core.planning import plan_request
 from carbontui.job.supervisor.core.planning.problem import SLOT_S
 from carbontui.job.supervisor.record.accounting import REVISED_MOST_S, Accounting
 from carbontui.job.supervisor.shell.door import Door
+from carbontui.job.terms.clock import Clock
+from carbontui.job.terms.spec import Options
 from carbontui.job.worker.handle import WorkerHandle, WorkFailed
 from carbontui.job.worker.messages import ForecastAsk
 from carbontui.protocol import Statement, statement

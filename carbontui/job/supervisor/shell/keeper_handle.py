@@ -13,9 +13,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from carbontui.job import launch, places, restart, spool, stopping
-from carbontui.job.child import Child, exited
+from carbontui.job.files import places, spool
 from carbontui.job.keeper.messages import Beat, ChildFacts, Order, Stop, decode_child, encode
+from carbontui.job.life import launch, restart, stopping
+from carbontui.job.terms.child import Child, exited
 from carbontui.protocol import statement
 from carbontui.system import proc
 from carbontui.text.statements import words

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from carbontui import protocol
-from carbontui.job import store
-from carbontui.job.journal import Journal
+from carbontui.job.files import store
+from carbontui.job.files.journal import Journal
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.record.disk import Disk

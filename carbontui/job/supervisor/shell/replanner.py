@@ -14,8 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from carbontui import protocol, units
-from carbontui.job import budget as budgets
-from carbontui.job.journal import Journal
+from carbontui.job.files.journal import Journal
 from carbontui.job.supervisor.core.advance import PlanFailed, PlanMade
 from carbontui.job.supervisor.core.planning import (
     answers,
@@ -34,6 +33,7 @@ from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.record.recorder import Recorder
 from carbontui.job.supervisor.shell.door import Door
 from carbontui.job.supervisor.shell.grid import GridReader
+from carbontui.job.terms import budget as budgets
 from carbontui.job.worker.handle import WorkerHandle, WorkFailed
 from carbontui.job.worker.messages import PlanAnswer
 from carbontui.protocol import Statement, statement

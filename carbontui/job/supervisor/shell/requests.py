@@ -17,8 +17,8 @@ import msgspec
 from carbontui import protocol, units
 from carbontui.grid.feed import Feed
 from carbontui.grid.types import GridForecast
-from carbontui.job import history, runlog, store
-from carbontui.job.history import HistoryError
+from carbontui.job.files import history, runlog, store
+from carbontui.job.files.history import HistoryError
 from carbontui.job.keeper.orders import LoggedOrder
 from carbontui.job.supervisor.core import commands
 from carbontui.job.supervisor.core.advance import Command, RankChanged

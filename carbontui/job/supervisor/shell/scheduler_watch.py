@@ -8,7 +8,7 @@ import contextlib
 import math
 import time
 
-from carbontui.job import surroundings
+from carbontui.job.life import surroundings
 from carbontui.slurm import allocation
 from carbontui.slurm.commands import SlurmError
 from carbontui.system import termination

@@ -14,8 +14,7 @@ from pathlib import Path
 import msgspec
 
 from carbontui import paths, protocol
-from carbontui.job import shown_totals
-from carbontui.job.spec import Options
+from carbontui.job.files import shown_totals
 from carbontui.job.supervisor.core.state import forbidden
 from carbontui.job.supervisor.core.state.inputs import FRESH_S, Inputs
 from carbontui.job.supervisor.core.state.job import JobState
@@ -24,6 +23,7 @@ from carbontui.job.supervisor.core.view import status as view
 from carbontui.job.supervisor.record.disk import Disk
 from carbontui.job.supervisor.shell import metrics
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
+from carbontui.job.terms.spec import Options
 from carbontui.power.agent.handle import AgentHandle
 from carbontui.protocol import Statement, statement, written
 from carbontui.system.metrics_place import MetricsPlace

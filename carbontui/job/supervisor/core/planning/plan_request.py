@@ -6,12 +6,12 @@ import bisect
 import itertools
 from typing import Any, NamedTuple
 
-from carbontui.job.budget import Budget
 from carbontui.job.supervisor.core.planning import answers, closed_hours, finish, machine, problem, site_plan
 from carbontui.job.supervisor.core.state import unloading
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.core.state.levels import STILL
+from carbontui.job.terms.budget import Budget
 from carbontui.job.worker.messages import Limits, Pauses, PlanAsk, PreviewAsk
 from carbontui.plan import weights
 from carbontui.plan.problem import STANDS_STILL

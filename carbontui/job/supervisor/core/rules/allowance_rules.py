@@ -13,13 +13,13 @@ from dataclasses import replace
 from carbontui import protocol, units
 from carbontui.account import expected_end as account
 from carbontui.account.expected_end import Stretch
-from carbontui.job.allowance import Allowance, AllowanceKind, OnBudget
 from carbontui.job.supervisor.core.planning import expected_end, machine
 from carbontui.job.supervisor.core.planning.problem import DEFAULT_UNLOAD_S
 from carbontui.job.supervisor.core.state.allowances import Allowances, NoCap, Prospect
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.core.state.levels import PAUSE, UNLOAD, Chosen
+from carbontui.job.terms.allowance import Allowance, AllowanceKind, OnBudget
 from carbontui.protocol import Statement, Why, statement
 
 JUDGED_EVERY_S = 10.0

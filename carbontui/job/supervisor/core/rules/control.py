@@ -13,7 +13,6 @@ from typing import Any
 
 from carbontui import protocol
 from carbontui.client.detection.unseen import Cause
-from carbontui.job.child import Child, ending
 from carbontui.job.supervisor.core.rules import site_claim
 from carbontui.job.supervisor.core.rules.site_claim import Room
 from carbontui.job.supervisor.core.state import levels
@@ -21,6 +20,7 @@ from carbontui.job.supervisor.core.state.decision import Decision, Desired
 from carbontui.job.supervisor.core.state.inputs import Rank
 from carbontui.job.supervisor.core.state.levels import FULL, OFF, PAUSE, Chosen, Level
 from carbontui.job.supervisor.core.state.unloading import EPOCH_WAIT_S
+from carbontui.job.terms.child import Child, ending
 from carbontui.protocol import Statement, Why, statement
 
 NO_BOUNDARY_S = 10.0

@@ -10,13 +10,13 @@ from dataclasses import replace
 
 from carbontui import protocol, units
 from carbontui.job.keeper.messages import Leave
-from carbontui.job.spec import continued
 from carbontui.job.supervisor.core.planning.problem import DEFAULT_UNLOAD_S
 from carbontui.job.supervisor.core.state import levels, progress
 from carbontui.job.supervisor.core.state.inputs import Inputs, Rank
 from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.core.state.levels import Chosen
 from carbontui.job.supervisor.core.state.unloading import Phase, Unloading, awaits_start, said
+from carbontui.job.terms.spec import continued
 from carbontui.protocol import Statement, Why, statement
 
 REPEAT_MOST_S = 600.0

@@ -7,8 +7,8 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from carbontui.job.allowance import DEFAULT_ORDER, KINDS, Allowance, AllowanceKind, OnBudget, order_of
-from carbontui.job.spec import Options
+from carbontui.job.terms.allowance import DEFAULT_ORDER, KINDS, Allowance, AllowanceKind, OnBudget, order_of
+from carbontui.job.terms.spec import Options
 
 NoCap = Literal["", "no_limits", "unmeasured", "none_saves"]
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from carbontui import protocol, units
-from carbontui.job import budget as budgets
+from carbontui.job.terms import budget as budgets
 from carbontui.protocol import Statement, statement
 
 MOST = 16

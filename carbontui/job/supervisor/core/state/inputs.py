@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from carbontui import protocol
 from carbontui.client.detection.unseen import Cause
-from carbontui.job.child import Child
+from carbontui.job.terms.child import Child
 from carbontui.power.messages import Node, Outcome, Reading, Readings
 
 FRESH_S = 5.0

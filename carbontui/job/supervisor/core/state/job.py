@@ -11,11 +11,6 @@ from msgspec import structs
 
 from carbontui import protocol
 from carbontui.grid.types import GridForecast
-from carbontui.job.allowance import AllowanceKind
-from carbontui.job.budget import Budget
-from carbontui.job.child import Child
-from carbontui.job.clock import Clock
-from carbontui.job.spec import Options, continued
 from carbontui.job.supervisor.core.state import attendance, boards, measured, override, progress, unloading
 from carbontui.job.supervisor.core.state.allowances import Allowances
 from carbontui.job.supervisor.core.state.attendance import Attendance
@@ -29,6 +24,11 @@ from carbontui.job.supervisor.core.state.override import Overrides
 from carbontui.job.supervisor.core.state.plan import Plan
 from carbontui.job.supervisor.core.state.progress import Progress
 from carbontui.job.supervisor.core.state.unloading import EPOCH_WAIT_S, NOT_TRIED, Tried, Unloading
+from carbontui.job.terms.allowance import AllowanceKind
+from carbontui.job.terms.budget import Budget
+from carbontui.job.terms.child import Child
+from carbontui.job.terms.clock import Clock
+from carbontui.job.terms.spec import Options, continued
 from carbontui.power.curves.curve import Curve
 from carbontui.site.sharing import Share
 

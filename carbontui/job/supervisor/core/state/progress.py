@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from carbontui import units
 from carbontui.account.estimate import Blocks
-from carbontui.job.spec import Options
+from carbontui.job.terms.spec import Options
 
 MIN_STEPS = 5
 MIN_WALL_S = 3.0

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from carbontui.job.child import Child
 from carbontui.job.supervisor.core.state.inputs import Rank
 from carbontui.job.supervisor.core.state.levels import FULL, UNLOAD, Level
+from carbontui.job.terms.child import Child
 from carbontui.protocol import Statement, statement
 
 EPOCH_WAIT_S = 900.0

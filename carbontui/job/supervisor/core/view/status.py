@@ -8,7 +8,6 @@ import math
 from carbontui import protocol, units
 from carbontui.account.estimate import of_steps
 from carbontui.grid.types import GridForecast
-from carbontui.job import situation
 from carbontui.job.supervisor.core.planning import expected_end, machine
 from carbontui.job.supervisor.core.planning.course import CourseAhead, course
 from carbontui.job.supervisor.core.rules import allowance_rules
@@ -16,6 +15,7 @@ from carbontui.job.supervisor.core.state import forbidden
 from carbontui.job.supervisor.core.state.inputs import FRESH_S, Inputs
 from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.core.view import provenance, work_estimate
+from carbontui.job.terms import situation
 from carbontui.power.messages import Reading
 
 

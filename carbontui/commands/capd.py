@@ -1,0 +1,117 @@
+"""The administrator's verb: install, remove or query the one privileged process that lowers limits for users."""
+
+from __future__ import annotations
+
+import contextlib
+import grp
+import os
+import shlex
+from pathlib import Path
+
+import click
+
+from carbontui.commands.support.command import Failure, refused
+from carbontui.power.capd import install as unit_files
+from carbontui.power.capd import wire
+from carbontui.system import systemd
+from carbontui.units import printable
+
+ALLOWS = (
+    "It lowers the power limit or locks the clock of a GPU, within the driver's range and below what it found, for a "
+    "user who is alone on that GPU; it restores what it changed when the user's job ends in any way. "
+    "It never raises a limit, runs no command and opens no file that a user names."
+)
+
+
+@click.group()
+def capd() -> None:
+    """Power limits for users without root.
+
+    A small service that an administrator installs once. It lowers the power limit or locks the clock of a GPU, within
+    the driver's range and below what it found, for a user who is alone on that GPU, and restores what it changed when
+    that user's job ends.
+    """
+
+
+@capd.command()
+@click.option("--group", help="Members of this group may also lower limits on GPUs that others use.")
+@click.option(
+    "--metrics", type=click.Path(path_type=Path), help="Metrics for Prometheus: a folder, or a path ending in .sock."
+)
+@click.option("--print", "show", is_flag=True, help="Print what would be written; change nothing.")
+def install(group: str | None, metrics: Path | None, show: bool) -> None:
+    """Install and start it (as root): a systemd socket and service, or the line that starts it elsewhere."""
+    if group is not None:
+        try:
+            grp.getgrnam(group)
+        except KeyError:
+            raise Failure(f"there is no group {group!r}", 2) from None
+    if metrics is not None and any(not letter.isprintable() or letter in " %$\"'\\" for letter in str(metrics)):
+        raise Failure(
+            f"--metrics {printable(str(metrics))}: a systemd unit takes no spaces, quotes or special characters", 2
+        )
+    metrics = metrics.absolute() if metrics else None
+    units = unit_files.units(group, metrics)
+    if show:
+        for name, text in units.items():
+            click.echo(f"# {unit_files.UNITS / name}\n{text}")
+        return
+    _root("sudo carbontui capd install")
+    if (place := unit_files.writable_by_others(unit_files.code())) is not None:
+        raise Failure(
+            f"{place} can be changed by somebody who is not root, who could then run anything as root through capd; "
+            "install carbontui for root first: python3 -m venv /opt/carbontui && "
+            "/opt/carbontui/bin/pip install carbontui && /opt/carbontui/bin/carbontui capd install",
+            4,
+        )
+    click.echo(ALLOWS)
+    if not systemd.runs():
+        line = shlex.join(unit_files.command(group, metrics=metrics))
+        click.echo(f"There is no systemd here: have your init, or the container's entry point, run as root:\n{line}")
+        return
+    for name, text in units.items():
+        (unit_files.UNITS / name).write_text(text)
+    with refused("", systemd.SystemdError, code=1):
+        systemd.control("daemon-reload")
+        systemd.control("enable", "--now", f"{unit_files.NAME}.socket")
+        systemd.control("enable", "--now", f"{unit_files.NAME}.service")
+    click.echo(f"capd answers at {wire.SOCKET}; its log: journalctl -u {unit_files.NAME}")
+
+
+@capd.command()
+def uninstall() -> None:
+    """Stop it and remove it (as root); limits it has set are restored."""
+    _root("sudo carbontui capd uninstall")
+    if systemd.runs():
+        with contextlib.suppress(systemd.SystemdError):
+            systemd.control("disable", "--now", f"{unit_files.NAME}.socket", f"{unit_files.NAME}.service")
+    found = [unit_files.UNITS / name for name in unit_files.units(None) if (unit_files.UNITS / name).exists()]
+    for path in found:
+        path.unlink()
+    if found and systemd.runs():
+        with refused("", systemd.SystemdError, code=1):
+            systemd.control("daemon-reload")
+    click.echo("capd is removed" if found else "capd was not installed by carbontui capd install")
+
+
+@capd.command()
+def status() -> None:
+    """Whether it answers, and whose limits it holds."""
+    path = wire.socket_path()
+    try:
+        with wire.connect(wire.socket_path()) as link:
+            answer = wire.ask(link, wire.CapdAsk())
+    except OSError as error:
+        raise Failure(
+            f"no capd answers at {path} ({error.strerror or error}); sudo carbontui capd install", 3
+        ) from None
+    click.echo(f"capd answers at {path}")
+    for board in answer.boards:
+        limit = "no limit" if board.limit_mw is None else f"{board.limit_mw / 1000:.0f} W"
+        holder = "" if board.holder is None else f", set for uid {board.holder}"
+        click.echo(f"{board.uuid}  {board.name}  {limit}{holder}")
+
+
+def _root(line: str) -> None:
+    if os.geteuid() != 0:
+        raise Failure(f"this needs root: {line}", 4)

@@ -1,0 +1,336 @@
+"""`compare`: the same work on other boards, in other zones, in clouds, at other hours, under other budgets. It moves no
+job."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
+from typing import Any
+
+import click
+
+from carbontui import __version__, config
+from carbontui.account import compare as comparing
+from carbontui.account.compare import BoardSpec, Elsewhere, PublishedPrecision, Rented, Work
+from carbontui.account.hosts import better
+from carbontui.commands.support import grid_data, remote, run_values, talk
+from carbontui.commands.support import hosts as hosts_asked
+from carbontui.commands.support.command import Failure, Finite, any_jobs, refused, zone_keys
+from carbontui.commands.support.grid_data import looked, settings_of, sure_zone
+from carbontui.grid.types import GridForecast
+from carbontui.reports import elsewhere, story, tables
+from carbontui.text import account as words
+from carbontui.text import figures
+
+MOVES_NOTHING = "compare moves no job (carbontui move does): this is what the same work would take elsewhere"
+BUDGETS = (1.0, 1.5, 2.0, 3.0)
+AHEAD_LEAST_S = 30 * 3600.0
+WORTH = 0.001
+"""A saving below this share is not worth waiting for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Rows, the job's own row, whether speeds differ, the notes below the table, and rows that do not compare with
+    the others: they are shown as JSON, and where `--only` means none of the others."""
+
+    rows: list[Elsewhere]
+    own: Elsewhere | None = None
+    speeds: bool = False
+    said: tuple[str, ...] = ()
+    apart: list[Elsewhere] = field(default_factory=list)
+    numbers: Mapping[Elsewhere, dict[str, Any]] = field(default_factory=dict)
+    """Of rows whose JSON has more than they."""
+    last: str = MOVES_NOTHING
+
+
+def _board_and_number(text: str, most: float, every: list[BoardSpec], form: str) -> tuple[BoardSpec, str, float]:
+    """'BOARD=NUMBER' as the board, the name given, and the number. Raises Failure."""
+    name, _, number = text.rpartition("=")
+    try:
+        value = float(number)
+    except ValueError:
+        value = -1.0
+    if not name or not 0 < value < most:
+        raise Failure(form, 2)
+    board = comparing.known(name, every)
+    if board is None:
+        raise Failure(f"{form.split()[0]}: no board {name!r} in the table; --list shows them", 2)
+    return board, name, value
+
+
+def _offers(texts: tuple[str, ...], every: list[BoardSpec]) -> list[Rented]:
+    """The user's prices, like "crusoe:H100 SXM5 80GB=3.9", then the dated example prices."""
+    given = []
+    for text in texts:
+        form = f'--cloud-price {text!r} is not a price; write it like "crusoe:H100 SXM5 80GB=3.9"'
+        provider, _, priced = text.partition(":")
+        board, _, value = _board_and_number(priced if provider else "", 1e6, every, form)
+        given.append(Rented(provider, "", board.short, value, "as given", None))
+    return [*given, *tables.cloud_prices()]
+
+
+def _speedups(texts: tuple[str, ...], every: list[BoardSpec]) -> dict[str, float]:
+    form = '--speedup {!r} is not a board and a factor; write it like "H100 PCIe 80GB=2.5"'
+    return dict(_board_and_number(text, 1000, every, form.format(text))[1:] for text in texts)
+
+
+SHOWN, BAR = 15, 12
+SORTS = {"co2": "gco2_g", "energy": "kwh", "time": "time_s", "cost": "cost"}
+
+
+def chosen(rows: Sequence[Elsewhere], *, sort: str | None, only: str | None) -> list[Elsewhere]:
+    """The rows whose name contains `only`, lowest first by `sort`; rows without that figure come last."""
+    kept = [row for row in rows if only is None or only.lower() in row.name.lower()]
+    if sort is None:
+        return kept
+    figure = attrgetter(SORTS[sort])
+    return sorted(kept, key=lambda row: (figure(row) is None, figure(row) or 0.0))
+
+
+def print_rows(rows: Sequence[Elsewhere], own: Elsewhere | None, *, every_row: bool, speeds: bool = False) -> None:
+    """Print them, `own` always among them; bars are CO2, or energy where no grid is known."""
+    shown = list(rows if every_row else rows[:SHOWN])
+    if own is not None and own not in shown:
+        shown.append(own)
+    priced = any(row.cost is not None for row in shown)
+    by_grams = any(row.gco2_g is not None for row in shown)
+
+    def amount(row: Elsewhere) -> float:
+        return (row.gco2_g if by_grams else row.kwh) or 0.0
+
+    most = max(map(amount, shown), default=0.0)
+    width = max(len(row.name) for row in shown)
+    head = [f"{'':<{width}}", *([f"{'speed':>6}"] if speeds else []), f"{'time':>9}", f"{'energy':>9}"]
+    click.echo("  ".join([*head, *([f"{'price':>10}"] if priced else []), f"{'CO2':>8}"]))
+    one_how = len({row.how for row in shown}) == 1
+    for row in shown:
+        cells = [f"{row.name:<{width}}", *([f"{row.speed:>5.2f}x"] if speeds else [])]
+        cells += [f"{figures.duration(row.time_s):>9}", f"{figures.kwh(row.kwh):>9}"]
+        if priced:
+            cells.append(f"{'' if row.cost is None else format(row.cost, ',.2f'):>10}")
+        bar = "█" * round(BAR * (amount(row) / most if most > 0 else 0))
+        how = f"{'' if one_how else row.how}{'  <- here' if row is own else ''}"
+        click.echo("  ".join([*cells, f"{figures.grams(row.gco2_g):>8}", f"{bar:<{BAR}}", how]).rstrip())
+    if one_how and shown:
+        click.echo(f"all rows: {shown[0].how}")
+    if len(shown) < len(rows):
+        click.echo(f"... {len(rows) - len(shown)} more with --all")
+
+
+@click.command()
+@click.argument("job", required=False, shell_complete=any_jobs)
+@click.option("--gpu", metavar="NAME", help="The board the job ran on, if its name is not recognised.")
+@click.option("--precision", type=click.Choice(["fp16", "fp32"]), default="fp16", show_default=True)
+@click.option(
+    "--speedup", multiple=True, metavar="GPU=FACTOR", help="A speedup you know, instead of the rule of thumb."
+)
+@click.option(
+    "--task", metavar="NAME", help="A published training like yours: resnet50, bert_base_squad, mlperf-bert ..."
+)
+@click.option("--clouds", is_flag=True, help="Rented boards at dated example prices, cheapest first.")
+@click.option("--cloud-price", multiple=True, metavar="WHO:GPU=PRICE", help="A price per board and hour that you know.")
+@click.option(
+    "--zones", is_flag=True, help="Other zones by their grid's intensity now, countries by their yearly mean."
+)
+@click.option("--hours", is_flag=True, help="The same work started now, in 3 h, tonight ...")
+@click.option("--budgets", is_flag=True, help="The best plans within 1x, 1.5x, 2x and 3x of its time.")
+@click.option("--hosts", metavar="A,B", help="The rest of it on your other machines, over ssh, with the move's cost.")
+@remote.there_option
+@click.option("--zone", shell_complete=zone_keys, help="The zone of --hours and --budgets (default: the job's).")
+@click.option("--intensity", help="Your own carbon intensity at all hours, gCO2/kWh.")
+@click.option("--board-w", help="TDP of one board, where its power was not measured.")
+@click.option("--utilisation", type=Finite(0), help="Share of the TDP that it draws under load, like 0.8.")
+@click.option(
+    "--sort", type=click.Choice(list(SORTS)), help="Sort by this, lowest first (default: the figure compared)."
+)
+@click.option("--only", metavar="TEXT", help="Only rows whose name contains this.")
+@click.option("--all", "every_row", is_flag=True, help="Every row.")
+@click.option("--list", "show", is_flag=True, help="List the known boards.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON, every row.")
+def compare(
+    job: str | None,
+    gpu: str | None,
+    precision: PublishedPrecision,
+    speedup: tuple[str, ...],
+    task: str | None,
+    clouds: bool,
+    cloud_price: tuple[str, ...],
+    zones: bool,
+    hours: bool,
+    budgets: bool,
+    hosts: str | None,
+    there: str,
+    zone: str | None,
+    sort: str | None,
+    only: str | None,
+    every_row: bool,
+    show: bool,
+    as_json: bool,
+    **own: float | None,
+) -> None:
+    """Show what the same work would take elsewhere, or later."""
+    if show:
+        for board in tables.boards():
+            click.echo(board.short)
+        return
+    by_cloud = bool(clouds or cloud_price)
+    if sum((zones, by_cloud, hours, budgets, hosts is not None)) > 1:
+        raise Failure("--zones, --clouds, --hours, --budgets and --hosts exclude each other: give one", 2)
+    if zone is not None and not (hours or budgets):
+        raise Failure("--zone belongs to --hours and --budgets; --only DE shows one row of --zones", 2)
+    settings = run_values.settings_for(**own).settings
+    every = tables.boards()
+    told, offers = _speedups(speedup, every), _offers(cloud_price, every) if by_cloud else []
+    rates = tables.throughputs()
+    if task is not None and task not in {rate.task for rate in rates}:
+        names = ", ".join(sorted({rate.task for rate in rates}))
+        raise Failure(f"--task: no published figures for {task!r}; known: {names}", 2)
+    with refused("", (story.NoStory, elsewhere.NothingToCompare), code=3):
+        run = story.build(found := talk.find(job), status=talk.live_status(found), version=__version__)
+        work = elsewhere.work_of(run, settings, given=own["board_w"] is not None)
+    if hosts is not None:
+        made = _hosts(run, work, hosts, there)
+    elif zones:
+        made = _zones(run, work)
+    elif hours or budgets:
+        made = _times(run, work, zone, settings, hours=hours)
+    else:
+        if not run.status.gpus and work.boards_w <= 0:
+            raise Failure(
+                f"job {run.status.job} used no GPU, so what one would do for it is not known; --zones, --hours and"
+                " --budgets compare it, and if it ran on one: --gpu NAME --board-w WATTS",
+                2,
+            )
+        with refused():
+            here = elsewhere.board_of(run, gpu, every)
+        known = {} if task is None else comparing.published(rates, task, precision, here)
+        if task is not None and not known:
+            click.echo(
+                f"carbontui: no published figure for {task} in {precision} on {here.short}: using the rule of thumb",
+                err=True,
+            )
+        rows = comparing.on_boards(work, here, every, precision=precision, values=told, measured=known)
+        made = _clouds(work, rows, offers) if by_cloud else _boards(rows)
+    rows, apart = (chosen(some, sort=sort, only=only) for some in (made.rows, made.apart))
+    if as_json:
+        rows += apart
+        click.echo(talk.as_json([made.numbers.get(row) or row._asdict() for row in rows]))
+        return
+    rows = rows or (apart if only else [])
+    if not rows:
+        raise Failure(
+            f"--only: no row contains {only!r}"
+            if only
+            else "no board has a known speed and enough memory for this work",
+            3,
+        )
+    print_rows(rows, made.own, every_row=every_row, speeds=made.speeds)
+    for line in (*made.said, made.last):
+        click.echo(line)
+
+
+def _boards(rows: list[Elsewhere]) -> Comparison:
+    own = next((row for row in rows if row.here), None)
+    best = "staying is best: no board in the table takes less energy for this work"
+    return Comparison(rows, own, speeds=True, said=(best,) if own is not None and rows[0] == own else ())
+
+
+def _clouds(work: Work, rows: list[Elsewhere], offers: list[Rented]) -> Comparison:
+    own = next((row for row in rows if row.here), None)
+    rented = comparing.rented(work, rows, offers)
+    if not rented:
+        raise Failure("no offered board has a known speed and enough memory for this work", 3)
+    said = [
+        "on-demand example prices are out of date within weeks: ask the provider; regions by their grid's yearly mean",
+        "no open table lists spot prices; give yours: --cloud-price 'aws spot:H100 SXM5 80GB=3.9'",
+    ]
+    if own is not None and own.gco2_g is not None:
+        less = [row for row in rented if row.gco2_g is not None and row.gco2_g < own.gco2_g]
+        stays = f"here: {figures.kwh(own.kwh)}, {figures.grams(own.gco2_g)}"
+        said.insert(
+            0, f"{stays}; {len(less)} of these emit less" if less else f"{stays}; staying is best: none emits less"
+        )
+    return Comparison(rented, speeds=True, said=tuple(said))
+
+
+def _hosts(run: story.RunStory, work: Work, names: str, there: str) -> Comparison:
+    """The user's machines; staying comes first."""
+    wanted = [name.strip() for name in names.split(",") if name.strip()]
+    if not wanted:
+        raise Failure("--hosts: name machines as ssh does, like n2,user@n3", 2)
+    found, said = hosts_asked.compared(hosts_asked.rest_of(run, work), wanted, there)
+    here, *others = found
+    if not others:
+        raise Failure("; ".join(said), 3)
+    for one in others:
+        took = "" if one.move is None else f": the move takes {words.moves(one.move)}"
+        said.append(f"{one.row.name} in {one.zone}, from {figures.clock(one.from_s, here.from_s)}{took}")
+    best = better(found, WORTH)
+    move = None if best is None else f"to move it: carbontui move {run.status.job} {best.row.name}"
+    last = move or "staying is best: none of them emits less"
+    rows = {one.row: one.numbers for one in found}
+    return Comparison([*rows], here.row, speeds=True, said=tuple(said), numbers=rows, last=last)
+
+
+def _zones(run: story.RunStory, work: Work) -> Comparison:
+    """Zones by what their grids emit now, in the signal of the job's own account; where no source answers, countries by
+    their yearly mean, the job's own among them."""
+    live = grid_data.now_on(settings_of(run_values.settings_for().settings))
+    zone, known, yearly = run.options.zone, run.status.intensity, comparing.on_grids(work, tables.countries())
+    if not live:
+        own = next((row for row in yearly if row.name.split()[0] == (zone or "").partition("-")[0]), None)
+        unknown = "no grid's current value is known here (offline, or no source answers)"
+        means = "yearly lifecycle means: compare them with each other, not with this job's own account"
+        return Comparison(yearly, own, said=(unknown, means))
+    ours = None if known is None else known.signal
+    signal = max(live, key=lambda each: (each == ours, len(live[each])))
+    rows = comparing.on_grids(work, live[signal])
+    if signal == ours:
+        rows = [comparing.as_used(row, work) if row.name.split()[0] == zone else row for row in rows]
+    own = next((row for row in rows if row.name.split()[0] == zone), None)
+    said = ["staying is best: no grid with a current value is cleaner"] if own is not None and own == rows[0] else []
+    others = [row for each, grids in live.items() if each != signal for row in comparing.on_grids(work, grids)]
+    kinds = f"{len(others)} zones with another signal and the yearly means of {len(yearly)} countries"
+    said.append(f"{kinds} do not compare with these: --json has them, --only NAME shows them")
+    return Comparison(rows, own, said=tuple(said), apart=others + yearly)
+
+
+def _times(run: story.RunStory, work: Work, zone: str | None, settings: config.Settings, *, hours: bool) -> Comparison:
+    from carbontui.assumed import other_starts
+    from carbontui.plan.problem import ProblemError
+
+    now_s = time.time()
+    outlook = _outlook(run, work, zone, settings.intensity, now_s)
+    if hours:
+        rows = other_starts.at_hours(work, outlook, other_starts.start_hours(now_s), now_s)
+        best = "starting now is best: no hour in the table emits less"
+    else:
+        with refused("", ProblemError, code=3):
+            rows = other_starts.within_budgets(work, outlook, BUDGETS, now_s)
+        best = "more time saves nothing: the plan within 1x is the best"
+    own, said = rows[0], []
+    if all((row.gco2_g or 0.0) >= (own.gco2_g or 0.0) * (1 - WORTH) for row in rows):
+        said.append(best)
+    if not hours:
+        said.append("levels are from public measurements, not from your board: to measure it, carbontui calibrate")
+    return Comparison(rows, own, said=tuple(said))
+
+
+def _outlook(run: story.RunStory, work: Work, zone: str | None, intensity: float | None, now_s: float) -> GridForecast:
+    """The grid's forecast from now on. Raises Failure where the zone is unknown or nothing is known of its grid."""
+    options = run.options
+    value = intensity if intensity is not None else options.intensity_g_per_kwh if zone is None else None
+    key = None
+    if value is None:
+        if zone is None and options.grid is not None:
+            raise Failure(f"job {options.job} used a recorded grid; name the current zone with --zone", 2)
+        key = sure_zone(zone or options.zone).key
+    settings = settings_of(run_values.settings_for(signal=options.signal, currency=options.currency).settings)
+    ahead_s = max(AHEAD_LEAST_S + work.work_s, BUDGETS[-1] * work.work_s + 3600.0)
+    found, feed = looked(key, replace(settings, intensity_g_per_kwh=value), ahead_s, start_s=now_s)
+    if found is None or all(mean is None for mean in found.mean):
+        raise Failure(feed.note or f"no grid data for {key}", 3)
+    return found

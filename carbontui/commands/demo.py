@@ -1,0 +1,98 @@
+"""`demo`: a real small training under a plan, against a recorded German day, in about 45 seconds."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import subprocess
+import sys
+import time
+
+import click
+
+from carbontui import link, paths, units
+from carbontui.commands import run
+from carbontui.commands.support.command import Failure, Finite, refused
+from carbontui.grid import recorded
+from carbontui.job.files import store
+from carbontui.job.life import launch
+from carbontui.job.terms import spec as options
+from carbontui.power.backends.simulated import SimulatedSpec
+from carbontui.power.curves import public
+
+WORK_S, DAY_S = 10 * 3600.0, 24 * 3600.0
+SECONDS = 45.0
+"""Wall seconds of the day; its clock goes with the steps of the training, so a busy machine takes longer."""
+START = "2020-04-14T16:00:00Z"
+"""A Tuesday evening in April 2020: the peak is ahead, then a night and a sunny noon; that evening's forecast was off
+by 9 %, inside its band throughout."""
+PACE_S = 0.06
+"""A step takes this long. The models need a tenth of it on an idle core, so a busy machine keeps up."""
+
+
+BOARDS = """
+from carbontui.power.backends.several import Several, families
+boards = Several(*families())
+boards.open()
+raise SystemExit(0 if boards.devices() else 1)
+"""
+
+
+def has_boards() -> bool:
+    """Whether a real board answers; asked in a separate process, as a hung driver must not hang the demo."""
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        asked = subprocess.run([sys.executable, "-c", BOARDS], capture_output=True, timeout=10, check=False, cwd="/")
+        return asked.returncode == 0
+    return False
+
+
+def day(name: str, seconds: float, *, real: bool = False, boards: int = 1) -> options.Options:
+    """A job of 10 h within 24 h of the recorded day, in about so many seconds. Raises LaunchError."""
+    torch = importlib.util.find_spec("torch") is not None
+    script = paths.example("train_charlm.py" if torch else "train_numpy.py")
+    small = ("--d-model", "48", "--layers", "1", "--batch", "8") if torch else ()
+    speed = DAY_S / seconds
+    steps = round(WORK_S / speed / PACE_S)
+    origin = time.time()
+    home = run.claim(name, ())
+    return options.Options(
+        **home,
+        argv=(sys.executable, str(script), "--steps", str(steps), "--pace", str(PACE_S), *small),
+        cwd=home["dir"],
+        created_s=origin,
+        by=link.whoami(),
+        zone="DE",
+        grid=str(recorded.example_path()),
+        budget="24h",
+        work_s=WORK_S,
+        steps=steps,
+        ref_rate=steps / WORK_S,
+        # on a real board a limit would be real while the hours are replayed
+        cap=not real,
+        replay=options.Replay(start_s=units.from_iso(START), speed=speed, wall_origin_s=origin, bound=True),
+        simulated=None if real else SimulatedSpec(count=boards, points=public.simulated(SimulatedSpec().full_w)),
+    )
+
+
+@click.command()
+@click.option("--seconds", type=Finite(20, 3600), default=SECONDS, help="About how long it takes.")
+@click.option("--detach", is_flag=True, help="Return at once and print the job's id.")
+def demo(seconds: float, detach: bool) -> None:
+    """Train a small model for 10 h within 24 h, on a recorded German day, replayed.
+
+    Watts are real where a GPU of NVIDIA or AMD is found, else of a simulated GPU that follows the training's own steps.
+    The model is a small transformer where PyTorch is installed, else one in NumPy.
+    """
+    running = next((job for job in store.jobs() if job.name == "demo" and job.live and not job.foreign), None)
+    if running is not None:
+        raise Failure(f"a demo is already running; see it: carbontui attach {running.id}", 2)
+    with refused("", launch.LaunchError):
+        spec = day("demo", seconds, real=has_boards())
+        numpy = spec.argv[1].endswith("numpy.py")
+        model = 'a small NumPy model (PyTorch: pip install "carbontui[demo]")' if numpy else "a small PyTorch model"
+        click.echo(
+            f"{spec.steps} steps of {model} stand for 10 h of training; 24 h of recorded German grid data, replayed "
+            f"{DAY_S / seconds:.0f} times faster than real time, take about {seconds:.0f} s",
+            err=True,
+        )
+        run.start_and_follow(spec, detach=detach, hold=False, left_code=0)

@@ -1,0 +1,260 @@
+"""`doctor`: reports what was found on this machine, and the exact command that fixes what is missing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import socket
+import subprocess
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from carbontui import __version__, config, hooks, paths
+from carbontui.client.detection import probe
+from carbontui.commands import restart
+from carbontui.commands.hook import installed
+from carbontui.commands.support import streams, talk
+from carbontui.commands.support.command import Failure, refused
+from carbontui.commands.support.grid_data import find_zone
+from carbontui.commands.support.run_values import settings_for
+from carbontui.grid import zones
+from carbontui.job.files import journal, store
+from carbontui.job.life import launch, surroundings
+from carbontui.job.life import restart as restarting
+from carbontui.power.agent import processes, view
+from carbontui.power.agent.handle import AgentHandle
+from carbontui.power.limit import leases
+from carbontui.power.metering.supply import Supply
+from carbontui.system import systemd
+from carbontui.text import figures
+from carbontui.text.boundary import COUNTS, PUES, SIGNS
+
+Verdict = Literal["ok", "note", "missing"]
+FIRST_LOOK_S = 6.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the report; `mend` is the exact command that fixes it, or ''; the name is the key of --json."""
+
+    area: str
+    verdict: Verdict
+    text: str
+    mend: str = ""
+    aspect: str = ""
+    support: str = ""
+    """Of a device, in the terms of `carbontui.power.agent.view`."""
+
+
+def state_findings() -> list[Finding]:
+    """The state directory; on a network file system the journal works without its write-ahead log."""
+    where = paths.state_dir()
+    if why := launch.why_not(where):
+        return [Finding("state", "missing", why, "export CARBONTUI_HOME=/local/dir")]
+    kind = journal.filesystem_of(where)
+    if kind and kind.startswith(("nfs", "cifs", "smb", "lustre", "gpfs", "beegfs", "fuse.sshfs", "afs")):
+        text = f"{where} lies on {kind}: the journal works without its write-ahead log, jobs of other hosts are listed"
+        return [Finding("state", "note", text, f"export CARBONTUI_HOME=/var/tmp/carbontui-{os.getuid()}-home")]
+    if not journal.has_locks(paths.jobs_dir()):
+        text = f"{where} ({kind or 'unknown file system'}) has no POSIX locks: journals are written without them"
+        return [Finding("state", "note", text, f"export CARBONTUI_HOME=/var/tmp/carbontui-{os.getuid()}-home")]
+    return [Finding("state", "ok", f"{where} ({kind or 'unknown file system'})")]
+
+
+def socket_findings() -> list[Finding]:
+    """Whether sockets can be bound, and where."""
+    directory = paths.socket_dir()
+    path = directory / f"doctor-{os.getpid()}.sock"
+    try:
+        paths.private_dir(directory)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.bind(str(path))
+        path.unlink()
+    except OSError as error:
+        return [Finding("sockets", "missing", f"{directory}: {error.strerror or error}", f"rm -r {directory}")]
+    note = "" if os.environ.get("XDG_RUNTIME_DIR") else " (no XDG_RUNTIME_DIR)"
+    return [Finding("sockets", "ok", f"{directory}{note}")]
+
+
+def logout_findings() -> list[Finding]:
+    """Whether a job outlives the logout: logind may kill a user's processes then."""
+    if not shutil.which("loginctl") or not Path("/run/systemd/system").exists():
+        return [Finding("logout", "ok", "no systemd-logind here: jobs outlive the logout")]
+    kills, linger = _logind("KillUserProcesses"), systemd.lingers()
+    if kills == "yes" and not linger:
+        text = "logind kills your processes at logout (KillUserProcesses=yes), and lingering is off"
+        return [Finding("logout", "missing", text, f"loginctl enable-linger {systemd.user()}")]
+    return [Finding("logout", "ok", f"jobs outlive the logout (KillUserProcesses={kills or 'no'}, linger={linger})")]
+
+
+def _logind(name: str) -> str:
+    command = ["busctl", "get-property", "org.freedesktop.login1", "/org/freedesktop/login1"]
+    try:
+        done = subprocess.run(
+            [*command, "org.freedesktop.login1.Manager", name], capture_output=True, text=True, timeout=3, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return "yes" if done.stdout.strip().endswith("true") else "no" if done.returncode == 0 else ""
+
+
+def settings_findings() -> list[Finding]:
+    try:
+        loaded = config.load()
+    except config.ConfigError as error:
+        return [Finding("settings", "missing", str(error), f"edit {paths.config_file()}")]
+    origins = {name: origin for name, origin in loaded.origin.items() if origin != "default"}
+    given = [f"{name}={getattr(loaded.settings, name)} ({origin})" for name, origin in origins.items()]
+    file = paths.config_file()
+    where = str(file) if file.exists() else f"{file} does not exist"
+    return [Finding("settings", "ok", f"{', '.join(given) or 'defaults'} ({where})")]
+
+
+def job_findings(mend: bool) -> list[Finding]:
+    """Trainings without a keeper: nobody steers them or counts their energy; taken up with --mend."""
+    found: list[Finding] = []
+    for job in (job for job in store.jobs() if job.orphaned):
+        command = f"carbontui restart {job.id}"
+        text = f"{job.name} ({job.id}) has lost its keeper"
+        if not mend:
+            found.append(Finding("job", "missing", f"{text}; its training goes on", command))
+            continue
+        try:
+            restarting.restart(job)
+            found.append(Finding("job", "ok", f"{text}; it is taken up again"))
+        except launch.LaunchError as error:
+            found.append(Finding("job", "missing", str(error), command))
+    return found
+
+
+def hook_findings() -> list[Finding]:
+    """Environments that `carbontui hook` has installed the hook into."""
+    return [Finding("hook", "ok", f"installed: {path}") for path in installed()]
+
+
+def command_findings(command: tuple[str, ...]) -> list[Finding]:
+    """What would be detected in a command, without running it."""
+    with refused("", probe.NotAsked):
+        said = probe.look(command, os.environ, str(Path.cwd()))
+    return [Finding("command", "ok" if one.ok else "missing", one.text, one.fix) for one in said]
+
+
+def extension_findings() -> list[Finding]:
+    """What this package and others add to it, and which of that is off or broken."""
+    others, broken = hooks.foreign()
+    every = {**hooks.own(), **others}
+    words = [one.name + ("" if hooks.is_on(one) else f" (off by {hooks.SWITCH})") for one in every.values()]
+    found = [Finding("extensions", "ok", ", ".join(words) or "none")]
+    repair = "update or uninstall the package that brings it"
+    return found + [Finding("extensions", "note", f"{name}: {why}", repair) for name, why in broken.items()]
+
+
+def grid_findings() -> list[Finding]:
+    """The grid zone; nothing is fetched."""
+    try:
+        zone, why = find_zone(settings_for().settings.zone)
+    except Failure as error:
+        return [Finding("grid", "missing", error.message, "carbontui zones")]
+    if zone is None:
+        candidates, _ = zones.guess(zones.local_time_zone())
+        likely = candidates[0].key if candidates else "DE"
+        return [Finding("grid", "missing", why, f"export CARBONTUI_ZONE={likely}  # see: carbontui zones")]
+    return [Finding("grid", "ok", f"zone {zone.key}; to see its sources: carbontui grid --zone {zone.key}")]
+
+
+def boundary_findings() -> list[Finding]:
+    """What the account of a job started here would count, and how long boards may stand still."""
+    try:
+        found = surroundings.terms(settings_for().settings, os.environ, resubmit=False)
+    except (Failure, ValueError) as error:
+        return [Finding("counted", "missing", str(error))]
+    limit_s, by = found["idle_limit_s"], Supply().by
+    host = "as given" if found["host_w"] is not None else by or "no meter of the machine's supply"
+    still = "" if limit_s is None else f"; boards stand still for {figures.duration(limit_s)} at most (--idle-limit)"
+    text = f"{found['boundary']}: {SIGNS[found['boundary_why']]}; {COUNTS[found['boundary']]}{still}"
+    return [Finding("counted", "ok", f"{text}; host watts: {host}; PUE {found['pue']:g} ({PUES[found['pue_why']]})")]
+
+
+async def power_findings(mend: bool) -> list[Finding]:
+    """GPUs, CPU and what may be set, as the agent finds them; stale limits, restored with --mend."""
+    found: list[Finding] = []
+    if mend:
+        for outcome in processes.restore_stale():
+            verdict: Verdict = "ok" if outcome.ok else "missing"
+            back = "restored" if outcome.watts is None else f"restored, {outcome.watts:.0f} W"
+            found.append(Finding("limits", verdict, f"{outcome.uuid}: {outcome.text or back}", outcome.fix))
+    else:
+        found += [Finding("limits", "missing", text, "carbontui doctor --mend") for text in talk.lease_warnings()]
+    found += [Finding("limits", "missing", text) for text in leases.damaged_leases()]
+    try:
+        directory = paths.private_dir(paths.state_dir())
+    except OSError:  # state_findings reports it; reading the boards needs no state directory
+        directory = Path("/")
+    handle = AgentHandle(log=lambda _line: None, cwd=directory, job="doctor", monitor=True, probing=True)
+    try:
+        handle.change(probe=False)
+        handle.watch(None, own_pids=tuple(pid for job in store.jobs() if (pid := job.alive("child"))))
+        await handle.start()
+        loop = asyncio.get_running_loop()
+        due = loop.time() + FIRST_LOOK_S
+        while not handle.readings.mono_s and loop.time() < due:
+            await asyncio.sleep(0.05)
+        if not handle.readings.mono_s:
+            text = f"the GPU driver has not answered for {FIRST_LOOK_S:.0f} s; running jobs do not wait for it"
+            return [*found, Finding("gpu", "missing", text)]
+        found += [Finding("gpu", "missing", text) for text in handle.readings.notices]
+        for row in view.table(handle.readings):
+            ok: Verdict = "ok" if row.support == "yes" else "note"
+            support = view.SAYS[row.support]
+            text = f"{row.aspect}: {support}" + (f" ({row.why})" if row.why else "")
+            found.append(Finding(row.device, ok, text, row.fix, row.aspect, support))
+        if not handle.readings.devices:
+            found.append(Finding("gpu", "note", "no GPU answers: watts are an estimate of CPU and host"))
+    except OSError as error:
+        found.append(Finding("gpu", "missing", f"the agent cannot be started: {error}"))
+    finally:
+        await handle.close()
+    return found
+
+
+@click.command()
+@click.option("--mend", is_flag=True, help="Take up trainings without a keeper; restore limits that a dead job left.")
+@click.option("--json", "as_json", is_flag=True, help="The findings as a list.")
+@click.option("--install", is_flag=True, help="Install a systemd user unit that resumes jobs after a reboot.")
+@click.option("--uninstall", is_flag=True, help="Remove that unit.")
+@click.option("--dry-run", is_flag=True, help="With --install or --uninstall: print, change nothing.")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+def doctor(mend: bool, as_json: bool, install: bool, uninstall: bool, dry_run: bool, command: tuple[str, ...]) -> None:
+    """Report what was found here, and the exact command that fixes what is missing.
+
+    With a command (carbontui doctor -- python train.py): whether the hook would be loaded in it, and how its steps
+    would be detected. It is not run.
+    """
+    if install or uninstall:
+        if install and uninstall:
+            raise Failure("--install or --uninstall, not both", 2)
+        (restart.install if install else restart.uninstall)(dry_run=dry_run)
+        return
+    if dry_run:
+        raise Failure("--dry-run belongs to --install or --uninstall", 2)
+    findings = [Finding("carbontui", "ok", __version__)]
+    if command:
+        findings += command_findings(command)
+    else:
+        findings += state_findings() + socket_findings() + logout_findings() + settings_findings() + grid_findings()
+        findings += boundary_findings()
+        findings += hook_findings() + extension_findings() + job_findings(mend) + asyncio.run(power_findings(mend))
+    if as_json:
+        click.echo(talk.as_json([asdict(finding) for finding in findings]))
+    else:
+        for finding in findings:
+            lines = streams.folded(finding.text, indent=20)
+            click.echo(f"{finding.verdict:<7}  {finding.area:<10} {lines}")
+            if finding.mend and finding.verdict != "ok":
+                click.echo(f"{'':>21}fix: {finding.mend}")
+    if any(finding.area in ("limits", "command", "job") and finding.verdict == "missing" for finding in findings):
+        raise SystemExit(1)

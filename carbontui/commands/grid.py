@@ -1,0 +1,185 @@
+"""`grid` and `zones`: the local grid now, its sources and their age."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from carbontui.commands.support.command import Failure, refused, zone_keys
+from carbontui.commands.support.grid_data import settings_of, sure_zone
+from carbontui.commands.support.run_values import settings_for
+from carbontui.grid import choose, opening, typical
+from carbontui.grid import zones as places
+from carbontui.grid.feed import Feed
+from carbontui.grid.http import Http
+from carbontui.grid.live import SourceState
+from carbontui.grid.recording import BLOTTED, BodyRecorder, Replayed
+from carbontui.grid.settings import KEY_NAMES
+from carbontui.grid.types import GridForecast
+from carbontui.text import sources
+from carbontui.text.figures import duration as fmt_duration
+from carbontui.tui.model.words import SIGNALS
+from carbontui.units import iso
+
+AHEAD_S = 24 * 3600.0
+OUTLOOK_FIGURES = ("step_s", "mean", "lo", "hi", "price", "price_lo", "price_hi", "price_source", "currency")
+BARS = "▁▂▃▄▅▆▇█"
+UNRECORDED = frozenset(kind.name for kind in choose.EVERY if not kind.recorded)
+"""Sources written from their documentation alone: no recorded answer of the real service was available."""
+
+
+@click.command(
+    help="The grid now: its intensity, which source answers, how fresh it is, what a key would add.",
+)
+@click.option("--zone", shell_complete=zone_keys, help="Zone key, country or common name; see `carbontui zones`.")
+@click.option("--signal", type=click.Choice(["average", "marginal"]), help="Which signal comes first; both are shown.")
+@click.option("--json", "as_json", is_flag=True, help="Print data.")
+@click.option(
+    "--record", type=click.Path(file_okay=False, path_type=Path), help="Save the raw answers here, keys removed."
+)
+@click.option(
+    "--replay",
+    "replayed",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Read what --record saved, as of that moment.",
+)
+def grid(zone: str | None, signal: str | None, as_json: bool, record: Path | None, replayed: Path | None) -> None:
+    loaded = settings_for(signal=signal).settings
+    if record is not None and replayed is not None:
+        raise Failure("--record and --replay exclude each other", 2)
+    http: Http | None = None
+    clock: Callable[[], float] = time.time
+    if replayed is not None:
+        with refused("--replay: "):
+            http = answers = Replayed(replayed)
+        place = sure_zone(zone or answers.zone)
+        # the recorded answers include what a key gave access to; replaying them needs none
+        settings = replace(settings_of(loaded), offline=False, keys=dict.fromkeys(KEY_NAMES, BLOTTED))
+        clock = lambda: answers.at_s  # noqa: E731
+    else:
+        place = sure_zone(zone or loaded.zone, loaded.intensity)
+        settings = settings_of(loaded, own=zone is None)
+    if record is not None:
+        with refused(f"--record: {record}: cannot be written: ", OSError):
+            http = Http(record=BodyRecorder(record, settings.keys.values(), place.key, clock()))
+    # a recording needs fresh answers, so it bypasses the cache
+    feed, other = (
+        opening.open_feed(place.key, settings=each, now=clock, http=http, cached=http is None)
+        for each in (settings, replace(settings, marginal=not settings.marginal, intensity_g_per_kwh=None))
+    )
+
+    async def refresh() -> None:
+        await feed.refresh()
+        await other.refresh()
+
+    asyncio.run(refresh())
+    now_s = clock()
+    seen, beside = (each.outlook(now_s, 0.0, AHEAD_S, 3600.0) for each in (feed, other))
+    if as_json:
+        data = _data(place, feed, seen, now_s)
+        click.echo(json.dumps(data | {"other_signal": _other(beside)}, indent=2))
+        return
+    for line in _lines(place, feed, seen, beside, now_s):
+        click.echo(line)
+    if record:
+        click.echo(f"raw answers saved in {record}")
+
+
+def _other(beside: GridForecast | None) -> dict[str, Any] | None:
+    """The other signal, where known: shown beside the chosen one, never mixed with it."""
+    if beside is None:
+        return None
+    told = {"signal": beside.signal, "value_g_per_kwh": beside.mean[0], "source": beside.source, "how": beside.how}
+    return {**told, "mean": beside.mean}
+
+
+def _data(place: places.Zone, feed: Feed, outlook: GridForecast | None, now_s: float) -> dict[str, Any]:
+    return {
+        "schema": "carbontui.grid/1",
+        "zone": place.key,
+        "name": place.name,
+        "measured_at": iso(now_s),
+        "signal": feed.signal,
+        "unit": "gCO2/kWh",
+        "value_g_per_kwh": outlook.mean[0] if outlook else None,
+        "source": outlook.source if outlook else None,
+        "how": outlook.how if outlook else None,
+        "note": feed.note,
+        "outlook": outlook
+        and {"start": iso(outlook.start_s), **{name: getattr(outlook, name) for name in OUTLOOK_FIGURES}},
+        "moved": outlook.moved if outlook else "",
+        "accuracy": [asdict(lead) for lead in feed.accuracy],
+        "sources": [_source(state, now_s) for state in feed.sources],
+    }
+
+
+def _source(state: SourceState, now_s: float) -> dict[str, Any]:
+    age_s = round(now_s - state.fetched_at_s, 1) if state.fetched_at_s else None
+    told = {"name": state.name, "title": state.title, "state": state.state, "signal": state.signal}
+    return {**told, "age_s": age_s, "note": state.note, "documentation_only": state.name in UNRECORDED}
+
+
+def _lines(
+    place: places.Zone, feed: Feed, outlook: GridForecast | None, beside: GridForecast | None, now_s: float
+) -> list[str]:
+    lines = [f"{place.key}  {place.name}"]
+    if outlook is None:
+        lines.append("no data for this zone: work is not shifted in time, caps only")
+    else:
+        values = [value for value in outlook.mean if value is not None]
+        now = f"{outlook.mean[0]:.0f} gCO2/kWh" if outlook.mean[0] is not None else "unknown"
+        lines.append(f"now {now} ({SIGNALS[feed.signal]}; {outlook.how})")
+        if values and max(values) > min(values):
+            span = max(values) - min(values)
+            drawn = "".join(" " if v is None else BARS[min(7, int(8 * (v - min(values)) / span))] for v in outlook.mean)
+            lines.append(f"next 24 h {drawn} {min(values):.0f} to {max(values):.0f} g")
+        lines.append(f"from {outlook.source}")
+        priced = [price for price in outlook.price if price is not None]
+        if priced and outlook.price[0] is not None:
+            day = f"{min(priced):.3f} to {max(priced):.3f}"
+            lines.append(
+                f"price {outlook.price[0]:.3f} {outlook.currency}/kWh now, next 24 h {day}, from {outlook.price_source}"
+            )
+        if outlook.moved:
+            lines.append(f"moved by {outlook.moved}")
+        if outlook.accuracy:
+            lines.append(f"forecasts here so far: {sources.accuracy(outlook.accuracy)}")
+    if beside is not None and beside.mean[0] is not None:
+        kind = SIGNALS[beside.signal]
+        lines.append(f"for comparison only: {beside.mean[0]:.0f} gCO2/kWh ({kind}; {beside.how}) from {beside.source}")
+    if feed.note:
+        lines.append(f"note: {feed.note}")
+    lines.append("")
+    for state in feed.sources:
+        age = f", {fmt_duration(now_s - state.fetched_at_s)} ago" if state.fetched_at_s else ""
+        note = f"  {state.note}" if state.note else ""
+        note += "  (documentation only)" if state.name in UNRECORDED else ""
+        lines.append(f"  {state.title:36} {state.state}{age}{note}")
+    return lines
+
+
+@click.command(help="List the known grid zones, and the data available for each.")
+@click.argument("search", default="")
+@click.option("--json", "as_json", is_flag=True, help="Print data.")
+def zones(search: str, as_json: bool) -> None:
+    found = places.search(search)
+    if not found:
+        raise Failure(f"no zone matches {search!r}", 3)
+    rows = []
+    for zone in found:
+        sources = [kind.title for kind in choose.AVERAGE if kind.covers(zone.key)]
+        known = "by the hour" if typical.has_hours(zone.key) else "as similar grids"
+        kind = known if typical.profile(zone.key) else "none"
+        rows.append({"zone": zone.key, "name": zone.name, "typical": kind, "sources": sources})
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+        return
+    for row in rows:
+        click.echo(f"{row['zone']:14} {row['name']:36} typical days: {row['typical']:16} {', '.join(row['sources'])}")

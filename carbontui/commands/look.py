@@ -1,0 +1,349 @@
+"""Verbs that only read: ls, status, log, plan, line; and rm, which deletes finished jobs."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import shutil
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+import msgspec
+from rich.cells import set_cell_size
+
+from carbontui import line as status_bar
+from carbontui import protocol, units
+from carbontui.commands.support import streams, talk
+from carbontui.commands.support.command import Count, Failure, any_jobs
+from carbontui.job.files import runlog, store
+from carbontui.text import account as account_words
+from carbontui.text import figures, marks, situation
+from carbontui.text.plan import certificate, level_ends_s
+from carbontui.tui.model import words
+
+FOLLOW_S = 0.3
+LOG_LINE_MAX = 1 << 20
+"""Bytes of output in one JSON object; a longer line is split over several."""
+
+
+def listed(status: protocol.Status) -> str:
+    """One job on one line, for `ls`."""
+    # padded by terminal cells, not characters: a name may hold wide ones
+    parts = [f"{status.job}  {set_cell_size(status.name, 20)} {situation.state(status):<10}"]
+    if status.power_w is not None and status.state in protocol.LIVE_STATES:
+        parts.append(marks.marked(figures.watts(status.power_w), marks.mark(status, "power_w")))
+    if status.state not in protocol.LIVE_STATES and not status.replayed:
+        # a replay's clock is not the wall clock
+        parts.append(f"{figures.clock(units.from_iso(status.ended_at), time.time()):>9}")
+    if status.step:
+        parts.append(f"step {status.step:,}" + (f"/{status.steps_total:,}" if status.steps_total else ""))
+    parts.append(status.reason.text)
+    return "  ".join(parts)
+
+
+def report(status: protocol.Status, means: str = "") -> list[str]:
+    """A status as aligned rows for a terminal."""
+    rows: list[tuple[str, str]] = [("state", _headline(status))]
+    now = units.from_iso(status.measured_at)
+    if status.next:
+        rows.append(("next", f"{situation.level(status.next.level)} at {situation.clock(status.next.at, now)}"))
+    # a finished job draws no power, and has neither cap nor override
+    live = status.state in protocol.LIVE_STATES
+    if status.override and live:
+        rows.append(("override", situation.override(status, now)))
+    if status.step:
+        total = f" of {status.steps_total:,}" if status.steps_total else ""
+        rate = f", {status.rate_steps_per_s:.3g} steps/s" if status.rate_steps_per_s else ""
+        rows.append(("step", f"{status.step:,}{total}{_how(status, 'steps_total')}{rate}"))
+    if status.guess and not status.guess.agreed and live:
+        bounds = status.guess.low, status.guess.high
+        told = f"{figures.total(status.guess.steps, *bounds, at_most=status.guess.at_most)} from {status.guess.source}"
+        rows.append(("guess", f"{told}; plan with it: carbontui guess --accept {status.job}"))
+    for index, gpu in enumerate(status.gpus if live else ()):
+        cap = f" of {gpu.limit_w:.0f} W" if gpu.limit_w else ""
+        parked = f", parked {gpu.parked_w:.0f} W" if gpu.parked_w is not None else ""
+        how = "" if gpu.power_w is None else _how(status, f"gpus.{index}.power_w")
+        number = index if gpu.index is None else gpu.index
+        own = f"; {part}" if (part := situation.own_part(gpu)) else ""
+        rows.append((f"gpu {number}", f"{gpu.name}  {figures.watts(gpu.power_w)}{cap}{parked}{own}{how}"))
+    if not status.gpus and live:
+        rows.append(("power", f"{figures.watts(status.power_w)}{_how(status, 'power_w')}"))
+    unmetered = account_words.unmetered(status)
+    covered = f", metered {metered}" if (metered := account_words.metered(status)) else ""
+    energy = f"{figures.kwh(status.energy_wall_kwh)}{covered}{_how(status, 'energy_wall_kwh')}"
+    rows.append(("energy", figures.NOT_METERED if unmetered else energy))
+    if status.boundary is not None and status.boundary.counted:
+        rows.append(("counted", f"{status.boundary.counted} [{status.boundary.kind}: {status.boundary.why}]"))
+    rows += [("besides", account_words.excluded(apart)) for apart in status.excluded]
+    rows += account_words.of_places(status)
+    so_far = " so far" if live else ""
+    if status.estimate is not None:
+        rows.append(("whole work", f"{account_words.estimate(status.estimate)}{_how(status, 'estimate')}"))
+    if status.at_end is not None:
+        # first, because a shifted job is behind run-now until it ends
+        rows.append(("at the end", f"{account_words.at_end(status.at_end)}{_how(status, 'at_end')}"))
+    if status.gco2_g is not None and not unmetered:
+        rows.append(("CO2", f"{figures.grams(status.gco2_g)}{so_far}{_how(status, 'gco2_g')}"))
+    if said := account_words.avoided(status):
+        rows.append(("avoided", said + (so_far if status.run_now_g is not None else "")))
+        if means and account_words.share(status.avoided_g, status.run_now_g) is not None:
+            rows.append(("of this", f"{means} (± half of an 80 % band)"))
+    if status.cost:
+        rows.append(("cost", figures.money(status.cost.value, status.cost.currency)))
+    rows += [(f"{entry.kind} max", account_words.allowance(entry, now)) for entry in status.allowances]
+    if status.intensity and live:
+        signal = words.SIGNALS.get(status.intensity.signal, status.intensity.signal)
+        from carbontui.grid.types import YOURS
+
+        where = "yours" if status.intensity.zone == YOURS else f"in {status.intensity.zone} ({signal})"
+        value = f"{status.intensity.value_g_per_kwh:.0f} gCO2/kWh {where}"
+        rows.append(("intensity", f"{value}{_how(status, 'intensity')}"))
+    if status.budget and status.budget.deadline:
+        factor = f" ({status.budget.factor:.2f}x)" if status.budget.factor else ""
+        rows.append(("deadline", f"{figures.named_clock(units.from_iso(status.budget.deadline), now)}{factor}"))
+    if status.finish_expected and live:
+        rows.append(("finish", figures.named_clock(units.from_iso(status.finish_expected), now)))
+    rows += [("note", notice) for notice in status.notices]
+    return [f"{key:<10} {value}" for key, value in rows]
+
+
+def _headline(status: protocol.Status) -> str:
+    """'running at full speed; cap of 100 W refused: ...': as the screen's first two lines."""
+    if not situation.refused(status):
+        return situation.stated(status)
+    return f"{situation.state(status)} {situation.at_level(status, None)}; {status.reason.text}"
+
+
+def _how(status: protocol.Status, field: str) -> str:
+    found = status.provenance.get(field)
+    if found is None:
+        return ""
+    ahead = f"; ahead: {found.ahead}" if found.ahead and status.state in protocol.LIVE_STATES else ""
+    return f"  [{found.how}: {found.source}{ahead}]"
+
+
+def warn_stale() -> None:
+    for text in (*talk.lease_warnings(), *talk.low_limits()):
+        click.echo(f"carbontui: {text}", err=True)
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="A list of statuses.")
+@click.option("--all", "every", is_flag=True, help="Finished jobs too.")
+def ls(as_json: bool, every: bool) -> None:
+    """List jobs."""
+    jobs = [job for job in store.jobs() if every or as_json or not job.dead or job.restart_command]
+    statuses = [talk.live_status(job) for job in jobs]
+    if as_json:
+        click.echo(talk.as_json(statuses))
+        return
+    for job, status in zip(jobs, statuses, strict=True):
+        click.echo(listed(status) + (f"  (on {job.host})" if job.foreign else ""))
+    if not jobs:
+        finished = len(store.jobs())
+        click.echo(f"no job is running ({finished} finished; --all lists them)" if finished else "no jobs yet")
+    warn_stale()
+
+
+@click.command()
+@click.argument("job", required=False, shell_complete=any_jobs)
+@click.option("--json", "as_json", is_flag=True, help="The whole status as JSON.")
+def status(job: str | None, as_json: bool) -> None:
+    """Show one job, sampled now.
+
+    Of none named the live one, else the last.
+    """
+    found = talk.live_or_last(job)
+    current = talk.live_status(found)
+    split, means = None, ""
+    if current.avoided_g is not None:
+        from carbontui.reports import figures as reported
+        from carbontui.reports import story
+
+        split = story.split_at_a_look(found, current)
+        means = reported.gave(split) if split else ""
+    if as_json:
+        numbers = split and reported.split_numbers(split)
+        click.echo(talk.as_json({**msgspec.to_builtins(current), "avoided_split": numbers}))
+    else:
+        click.echo(f"{current.job}  {current.name}  on {current.host}")
+        for row in report(current, means):
+            click.echo(row)
+    warn_stale()
+
+
+@click.command()
+@click.argument("job", required=False, shell_complete=any_jobs)
+@click.option("-f", "--follow", is_flag=True, help="Go on until the job ends.")
+@click.option("-n", "--lines", type=Count(0), help="Only the last lines.")
+@click.option("--json", "as_json", is_flag=True, help="One object per line: {offset: its first byte, text}.")
+@click.option("--err", is_flag=True, help="Only its stderr, where that is apart, to stdout.")
+def log(job: str | None, follow: bool, lines: int | None, as_json: bool, err: bool) -> None:
+    """Print the command's output.
+
+    run.log goes to stdout, and where its stderr is apart, run.err to stderr (--json: one of them). Of no job named
+    that of the live one, else of the last.
+    """
+    found = talk.live_or_last(job)
+    talk.warn_lost(found)
+    if err and found.err is None:
+        raise Failure(f"job {found.id} has one output: its stderr is in it, in the order it was written", 3)
+    paths = [found.err] if err else [found.log, *(() if as_json or found.err is None else (found.err,))]
+    with contextlib.ExitStack() as stack:
+        files = [stack.enter_context(_opened(found, path, follow)) for path in paths if path is not None]
+        if lines is not None:
+            for file in files:
+                file.seek(runlog.last_lines(file, lines))
+        offset = files[0].tell()
+        outs = (sys.stdout.buffer, sys.stderr.buffer)
+        clean = [streams.OutputText().piece if out.isatty() and not as_json else None for out in outs]
+        pieces = _pieces(files, found, follow)
+        if as_json:
+            for line in _objects((piece for _, piece in pieces), offset):
+                outs[0].write(line)
+                outs[0].flush()
+            return
+        for number, piece in pieces:
+            keep = clean[number]
+            outs[number].write(piece if keep is None else keep(piece))
+            outs[number].flush()
+
+
+def _opened(job: store.Job, path: Path, wait: bool) -> BinaryIO:
+    """An output file; `wait` waits for it, as a delayed start has written nothing yet. Raises Failure (3) if none."""
+    while True:
+        try:
+            return path.open("rb")
+        except FileNotFoundError:
+            now = talk.live_status(store.load(job.dir) or job)
+            if now.state not in protocol.LIVE_STATES:
+                raise Failure(f"job {job.id} has written nothing, or {path} was removed", 3) from None
+            if not wait:
+                raise Failure(f"job {job.id} has written nothing yet: {now.reason.text}", 3) from None
+        except OSError as error:
+            raise Failure(f"{path}: {error.strerror}", 3) from None
+        time.sleep(FOLLOW_S)
+
+
+def _pieces(files: Sequence[BinaryIO], job: store.Job, follow: bool) -> Iterator[tuple[int, bytes]]:
+    """The rest of the files, each piece with its file's number; with `follow`, what is appended until the job ends,
+    too."""
+    while True:
+        over = not follow or (fresh := store.load(job.dir)) is None or not fresh.live
+        for number, file in enumerate(files):
+            while piece := file.read(65536):
+                yield number, piece
+        if over:
+            return
+        time.sleep(FOLLOW_S)
+
+
+def _objects(pieces: Iterable[bytes], offset: int) -> Iterator[bytes]:
+    """A JSON object for each line of the output; a carriage return ends one too (progress bars)."""
+    rest = b""
+    for piece in pieces:
+        # a \r at the end may yet be followed by its \n
+        lines = (rest + piece).splitlines(keepends=True)
+        rest = lines.pop() if not lines[-1].endswith(b"\n") and len(lines[-1]) < LOG_LINE_MAX else b""
+        for line in lines:
+            yield _object(line, offset)
+            offset += len(line)
+    if rest:
+        yield _object(rest, offset)
+
+
+def _object(line: bytes, offset: int) -> bytes:
+    text = line.rstrip(b"\r\n").decode("utf-8", "replace")
+    return streams.json_for_terminals(msgspec.json.encode({"offset": offset, "text": text}).decode()).encode() + b"\n"
+
+
+@click.command()
+@click.argument("job", required=False, shell_complete=any_jobs)
+@click.option("--json", "as_json", is_flag=True, help="The plan as JSON.")
+def plan(job: str | None, as_json: bool) -> None:
+    """Show the plan in force."""
+    found = talk.find(job)
+    snap = talk.snap(found)
+    if snap.plan is None:
+        raise Failure(f"job {found.id} has no plan: {snap.status.reason.text}", 3)
+    if as_json:
+        click.echo(talk.as_json(snap.plan))
+        return
+    now, ends = units.from_iso(snap.series.now), [round(end_s) for end_s in level_ends_s(snap.plan)]
+    endless = snap.status.finish_expected is None  # what holds it has no end, so what comes after is unknown
+    begins = [round(units.from_iso(snap.plan.start)), *ends[:-1]]
+    for (name, _), at, end in zip(snap.plan.levels, begins, ends, strict=False):
+        lasts = "until cleared" if endless and end == ends[-1] else figures.duration(end - at)
+        click.echo(f"{figures.clock(at, now):>10}  {'not started' if name == 'off' else name:<12} {lasts}")
+    if endless:
+        click.echo(snap.plan.explanation or snap.status.reason.text)
+        return
+    # names the clock: the machine may be in another time zone than its user
+    to_come = f"finished; {figures.grams(snap.plan.gco2_g)} CO2 to come"
+    click.echo(f"{figures.clock(ends[-1], now):>10}  {to_come} (times: {figures.clock_name(ends[-1])})")
+    if snap.status.at_end is not None:
+        click.echo(f"the whole job: {account_words.at_end(snap.status.at_end)}")
+    if snap.plan.certificate:
+        click.echo(certificate(snap.plan.certificate.gap))
+    for text in (snap.plan.explanation or snap.status.reason.text, snap.plan.curve_note):
+        if text:
+            click.echo(text)
+
+
+@click.command()
+@click.argument("job", required=False)
+@click.option("--json", "as_json", is_flag=True, help="The parts as JSON.")
+def line(job: str | None, as_json: bool) -> None:
+    """Print one job in a few words, for a status bar.
+
+    Prints nothing while no job runs.
+
+    tmux: set -g status-right '#(carbontui line)'
+    """
+    live = [found for found in store.jobs() if found.live and not found.foreign] if job is None else [talk.find(job)]
+    if not live:
+        return
+    talk.warn_lost(live[0])
+    status = talk.live_status(live[0])
+    more = f" +{len(live) - 1}" if len(live) > 1 else ""
+    words = status_bar.words(msgspec.to_builtins(status)) + more
+    data = {"job": status.job, "state": status.state, "line": words, "power_w": status.power_w}
+    click.echo(talk.as_json(data) if as_json else words)
+
+
+@click.command()
+@click.argument("jobs", nargs=-1, shell_complete=any_jobs)
+@click.option("--all", "every", is_flag=True, help="Every finished job.")
+@click.option("--yes", is_flag=True, help="With --all: do not ask.")
+def rm(jobs: tuple[str, ...], every: bool, yes: bool) -> None:
+    """Forget finished jobs; a live one is refused."""
+    if not jobs and not every:
+        raise Failure("rm needs a job, or --all for every finished one", 2)
+    chosen = [job for job in store.jobs() if job.dead] if every else []
+    if chosen and not yes:
+        if not sys.stdin.isatty():
+            raise Failure(f"rm --all forgets {len(chosen)} jobs and their accounts: add --yes", 2)
+        click.confirm(f"Forget {len(chosen)} finished jobs and their accounts?", abort=True)
+    for wanted in jobs:
+        found = talk.find(wanted)
+        if found.foreign:
+            raise Failure(f"job {found.id} belongs to {found.host}", 2)
+        known = found.life.state
+        if known == "alive":
+            raise Failure(f"job {found.id} is running; stop it first", 2)
+        if known == "unknown":
+            unknown = talk.unknown(found, 2)
+            raise Failure(f"{unknown.message}; if it does not: rm -r {shlex.quote(str(found.dir))}", 2)
+        chosen.append(found)
+    if not chosen:
+        click.echo("no finished job to forget")
+    for found in chosen:
+        try:
+            shutil.rmtree(found.dir)
+        except OSError as error:
+            raise Failure(f"{found.dir} cannot be removed ({error.strerror})", 4) from None
+        click.echo(f"forgot {found.id} ({found.name})")

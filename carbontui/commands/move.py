@@ -1,0 +1,94 @@
+"""`move`: a running job goes on on another machine."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+
+import click
+
+from carbontui.account.hosts import better
+from carbontui.commands.support import hosts, remote, talk
+from carbontui.commands.support.command import Failure, any_jobs, refused
+from carbontui.commands.support.moving import Transfer
+from carbontui.job.terms.budget import parse_until
+from carbontui.system import ssh
+from carbontui.text import figures
+
+
+@click.command()
+@click.argument("words", nargs=-1, metavar="[JOB] USER@HOST", shell_complete=any_jobs)
+@remote.there_option
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Only check, and say what would be copied.")
+@click.option("--when-cleaner", is_flag=True, help="Wait until that machine's grid is cleaner for the work left.")
+@click.option("--by", help="With --when-cleaner: until when to wait, like 18:00; then it stays.")
+@click.option("--for-good", is_flag=True, help="Never take it back, even if that machine dies.")
+def move(
+    words: tuple[str, ...],
+    there: str,
+    yes: bool,
+    dry_run: bool,
+    when_cleaner: bool,
+    by: str | None,
+    for_good: bool,
+) -> None:
+    """Have a job go on on another machine: carbontui move JOB user@host
+
+    Unloads it at a step, copies the working directory (but what git ignores) and its checkpoint by rsync over ssh, and
+    starts it there as the same job. Until that machine has it, any failure leaves it here; if that machine dies, it
+    goes on here again.
+    """
+    if not 1 <= len(words) <= 2:
+        raise Failure("move [JOB] user@host: one job and one machine", 2)
+    job, place = talk.find(words[0] if len(words) == 2 else None), words[-1]
+    with refused():
+        if ssh.place(place).job is not None:
+            raise ValueError(f"{place!r} names a job; give the machine alone, like user@host")
+    by_s = math.inf
+    if by is not None:
+        with refused("--by: "):
+            at_s = parse_until(by, time.time())
+            if isinstance(at_s, str) or at_s <= time.time() or not when_cleaner:
+                raise ValueError(f"{by!r}: a time to come, with --when-cleaner")
+            by_s = at_s
+    with remote.host_of(place, there) as host, Transfer(job, host, for_good=for_good) as transfer:
+        transfer.check()
+        click.echo(transfer.said())
+        if when_cleaner:
+            await_cleaner(transfer, there, by_s, look_only=dry_run)
+        if dry_run:
+            return
+        if not yes and sys.stdin.isatty():
+            back = "and never comes back by itself" if for_good else "and comes back if that machine dies"
+            click.confirm(f"Move {job.name} ({job.id}) to {host.name}? It is unloaded at a step, {back}", abort=True)
+        transfer.prepare()
+        transfer.unload()
+        transfer.copy_all()
+        transfer.hand_over()
+        status = transfer.until_trains()
+    click.echo(f"job {job.id} is {status.state} on {place}, step {status.step}: carbontui attach {place}:{job.id}")
+
+
+LOOK_S = 300.0
+"""Between two looks at both forecasts."""
+WORTH = 0.01
+"""It moves only to save at least this share of the CO2 that is left."""
+
+
+def await_cleaner(transfer: Transfer, there: str, by_s: float, *, look_only: bool) -> None:
+    """Wait for the hour from which the work left emits less there. Raises Failure when there is none until `by_s`, or
+    the job ends."""
+    job, host = transfer.job, transfer.host.name
+    while True:
+        rest = hosts.of_job(job)
+        best = better(hosts.compared(rest, [host], there)[0], WORTH)
+        now_s = time.time()
+        when = "never" if best is None else "now" if best.from_s <= now_s else f"{figures.clock(best.from_s, now_s)} on"
+        click.echo(f"cleaner there for the work left, with the move's cost: {when}")
+        if look_only or (best is not None and best.from_s <= now_s):
+            return
+        time.sleep(max(0.0, min(by_s, now_s + LOOK_S, math.inf if best is None else best.from_s) - now_s))
+        if time.time() >= by_s:
+            raise Failure(f"job {job.id} stays: {host} has not been cleaner for its work", 1)

@@ -1,0 +1,65 @@
+"""`receive`: what `move` runs on the machine that is to take a job, over ssh; for no one else."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from carbontui.commands.support.command import refused
+from carbontui.commands.support.run_values import declared_boards, place, settings_for
+from carbontui.job.life import receiving, surroundings
+
+
+@click.command(hidden=True)
+@click.argument("step", type=click.Choice(["check", "stage", "hold"]))
+@click.argument("job")
+def receive(step: str, job: str) -> None:
+    """The other end of `move`: JSON lines on stdin and stdout."""
+    if step == "hold":
+        receiving.converse(job, _hear, _say)
+        return
+    asked = _hear()
+    with refused("", (receiving.NotTaken, OSError, KeyError), code=1):
+        own = own_terms()
+        if step == "check":
+            zone = {"zone": own["zone"] or "", "zone_why": own["zone_why"]}
+            _say({**receiving.check(job, asked), **zone})
+        else:
+            receiving.stage(job, asked, own)
+            _say({"ready": True})
+
+
+def own_terms() -> dict[str, Any]:
+    """The fields of a job's options that are this machine's: its grid zone, its boards, what its account counts."""
+    loaded = settings_for()
+    settings = loaded.settings
+    zone, why = place(loaded, None)
+    with refused():
+        counted = surroundings.terms(settings, os.environ, resubmit=False)
+    return {
+        **counted,
+        "zone": zone,
+        "zone_why": why,
+        "price_zone": settings.price_zone,
+        "intensity_g_per_kwh": settings.intensity,
+        "declared": declared_boards(settings),
+    }
+
+
+def _hear() -> Mapping[str, Any]:
+    line = sys.stdin.buffer.readline()
+    with refused("what was sent cannot be read: ", code=1):
+        asked = json.loads(line or b"{}")
+        if not isinstance(asked, dict):
+            raise ValueError("not an object")
+    return asked
+
+
+def _say(message: Mapping[str, Any]) -> None:
+    sys.stdout.buffer.write(json.dumps(message).encode() + b"\n")
+    sys.stdout.buffer.flush()

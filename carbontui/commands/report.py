@@ -1,0 +1,321 @@
+"""Verbs that report on a job: report, explain, receipt, history. They only read."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sqlite3
+import sys
+import time
+import webbrowser
+from collections.abc import Callable
+from pathlib import Path
+from typing import get_args
+
+import click
+import msgspec
+
+from carbontui import __version__, units
+from carbontui.commands.support import streams, talk
+from carbontui.commands.support.command import Failure, any_jobs, refused
+from carbontui.grid.faults import GridError
+from carbontui.job.files import runlog, store
+from carbontui.job.terms import spec
+from carbontui.job.terms.clock import Clock
+from carbontui.reports import against as comparing
+from carbontui.reports import card, figures, forms, prose, story, totals, wording
+from carbontui.reports.export import codecarbon, sacct, standards
+from carbontui.text import figures as form
+
+LLM_S = 20.0
+LLM_B = 2**20
+MODEL = "gpt-4o-mini"
+
+
+def _told(wanted: str | None) -> story.RunStory:
+    """The story of the job meant. Raises Failure."""
+    found = talk.live_or_last(wanted)
+    talk.warn_lost(found)
+    with refused("", story.NoStory, code=3):
+        return story.build(found, status=talk.live_status(found), version=__version__)
+
+
+def _revise(job: store.Job) -> None:
+    """Update a finished job's account with the grid source's revised values, and say on stderr what changed."""
+    from carbontui.job.supervisor.record import afterwards
+    from carbontui.job.supervisor.shell.grid import open_feed
+
+    if (known := job.life.state) == "unknown":
+        raise talk.unknown(job, 2)
+    if known == "alive":
+        where = "is running: revisions are applied as they come"
+        raise Failure(f"job {job.id} {where}; --revise is for jobs of this machine that are over", 2)
+    unrevised = f"job {job.id} cannot be revised, its account stays as it was: "
+    with refused(unrevised, (GridError, OSError, ValueError, sqlite3.Error), code=1):
+        options = spec.load(job.dir)
+        feed = open_feed(options, Clock(), lambda line: click.echo(f"carbontui: {line}", err=True))
+        told = asyncio.run(afterwards.rebook(job, options, feed))
+    click.echo(f"carbontui: {told.words}", err=True)
+
+
+def _write(path: str, text: str) -> None:
+    if path == "-":
+        click.echo(text, nl=False)
+        return
+    with refused(f"{path}: ", OSError, code=1):
+        Path(path).write_text(units.printable(text, streams.LAYOUT), encoding="utf-8")
+
+
+@click.command()
+@click.argument("job", required=False, shell_complete=any_jobs)
+@click.option("--html", metavar="FILE", help="One self-contained page ('-': to stdout).")
+@click.option("--open", "show", is_flag=True, help="Show the page in the browser of this machine.")
+@click.option("--md", "as_md", is_flag=True, help="As Markdown.")
+@click.option("--csv", "table", metavar="FILE", help="A row per time slot ('-': to stdout).")
+@click.option("--json", "as_json", is_flag=True, help="All figures as JSON.")
+@click.option("--codecarbon", "emissions", metavar="FILE", help="Add a row to an emissions.csv ('-': to stdout).")
+@click.option("--sacct", "slurm", metavar="FILE", help="A row that joins sacct's on JobIDRaw ('-': to stdout).")
+@click.option(
+    "--model-card", metavar="FILE", help="Its co2_eq_emissions for a Hugging Face model card ('-': to stdout)."
+)
+@click.option("--training-type", metavar="T", help="With --model-card, like pre-training or fine-tuning.")
+@click.option("--sci", metavar="FILE", help="Its Software Carbon Intensity, ISO/IEC 21031 ('-': to stdout).")
+@click.option(
+    "--per", type=click.Choice(get_args(standards.Per)), default="step", show_default=True, help="With --sci."
+)
+@click.option("--annex-xi", metavar="FILE", help="Time, energy and compute for the EU AI Act ('-': to stdout).")
+@click.option("--against", metavar="JOB", help="Compare with another run.")
+@click.option("--revise", is_flag=True, help="For a finished job: first apply the grid source's revised values.")
+@click.option("--receipt", "on_card", is_flag=True, help="On one card; --md, --svg FILE: as Markdown, as a picture.")
+@click.option("--svg", metavar="FILE", help="With --receipt ('-': to stdout).")
+@click.option("--explain", "told_why", is_flag=True, help="What it did, and why, in a few sentences.")
+@click.option(
+    "--llm", is_flag=True, help="With --explain: a language model's wording too (OPENAI_BASE_URL, HTTPS or local)."
+)
+@click.option("--model", default=MODEL, show_default=True, help="The model's name, with --llm.")
+@click.option("--dry-run", is_flag=True, help="With --llm: show what would be sent, and send nothing.")
+@click.option("--all", "every", is_flag=True, help="All jobs of this machine, summed up.")
+@click.option("--by", type=click.Choice(get_args(totals.By)), default="month", show_default=True, help="With --all.")
+@click.pass_context
+def report(
+    ctx: click.Context,
+    job: str | None,
+    html: str | None,
+    show: bool,
+    as_md: bool,
+    table: str | None,
+    as_json: bool,
+    emissions: str | None,
+    slurm: str | None,
+    model_card: str | None,
+    training_type: str | None,
+    sci: str | None,
+    per: standards.Per,
+    annex_xi: str | None,
+    against: str | None,
+    revise: bool,
+    on_card: bool,
+    svg: str | None,
+    told_why: bool,
+    llm: bool,
+    model: str,
+    dry_run: bool,
+    every: bool,
+    by: totals.By,
+) -> None:
+    """Report a run: energy, CO2, and what each lever avoided."""
+    if on_card + told_why + every > 1:
+        raise Failure("--receipt, --explain and --all exclude each other: give one", 2)
+    for option, given, fits in (("--svg", svg, on_card), ("--llm", llm, told_why)):
+        if given and not fits:
+            raise Failure(f"{option} belongs to {'--receipt' if option == '--svg' else '--explain'}", 2)
+    if on_card:
+        ctx.invoke(receipt, job=job, svg=svg, as_md=as_md)
+    if told_why:
+        ctx.invoke(explain, job=job, llm=llm, model=model, dry_run=dry_run)
+    if every:
+        ctx.invoke(history, by=by, as_json=as_json)
+    if on_card or told_why or every:
+        return
+    if show and html in (None, "-"):
+        raise Failure("--open needs a page to show: --html FILE --open", 2)
+    if revise:
+        _revise(talk.live_or_last(job))
+    told = _told(job)
+    if against is not None:
+        _against(told, _told(against), as_json=as_json)
+        return
+    if training_type is not None and model_card is None:
+        raise Failure("--training-type belongs to --model-card FILE", 2)
+    exports: tuple[tuple[str | None, Callable[[story.RunStory], str]], ...] = (
+        (html, forms.html),
+        (table, forms.table),
+        (slurm, sacct.text),
+        (model_card, lambda run: standards.model_card(run, training_type)),
+        (sci, lambda run: standards.sci(run, per)),
+        (annex_xi, standards.annex_xi),
+    )
+    for path, written in exports:
+        if path is not None:
+            _write(path, written(told))
+    if emissions is not None:
+        _emissions(emissions, told)
+    if as_json:
+        click.echo(talk.as_json(forms.numbers(told)))
+    elif as_md:
+        click.echo(forms.markdown(told), nl=False)
+    elif not emissions and not any(path for path, _ in exports):
+        _print(told)
+    if show and html is not None and not webbrowser.open(Path(html).resolve().as_uri()):
+        click.echo(f"carbontui: no browser here; the page is {html}", err=True)
+
+
+def _emissions(path: str, run: story.RunStory) -> None:
+    if path == "-":
+        _write(path, codecarbon.text(run))
+        return
+    with refused("", codecarbon.NotThatFile), refused(f"{path}: ", OSError, code=1):
+        codecarbon.append(Path(path), run)
+
+
+def _print(run: story.RunStory) -> None:
+    for text in prose.story_of(run):
+        click.echo(text)
+    click.echo()
+    for figure in figures.figures(run):
+        rests = f"  [{figure.rests_on}]" if figure.rests_on else ""
+        click.echo(f"{figure.label:<20} {figure.value}{rests}")
+    if run.over and (waiting := dict(run.grid_kinds).get("forecast")):
+        click.echo(
+            f"\n{form.percent(waiting)} of its energy is based on forecasts; "
+            f"update: carbontui report {run.status.job} --revise"
+        )
+    if parts := figures.parts(run):
+        click.echo("\navoided CO2 by lever")
+        for figure in parts:
+            click.echo(f"{figure.label:<32} {figure.value:>22}")
+
+
+def _against(this: story.RunStory, other: story.RunStory, *, as_json: bool) -> None:
+    lines = comparing.against(this, other)
+    if as_json:
+        both = {"this": forms.numbers(this), "other": forms.numbers(other), "lines": [line._asdict() for line in lines]}
+        click.echo(talk.as_json(both))
+        return
+    click.echo(f"{'':<32} {this.status.job:>14} {other.status.job:>14}")
+    for line in lines:
+        click.echo(f"{line.what:<32} {line.this:>14} {line.other:>14}  {line.change}")
+
+
+@click.command(hidden=True)
+@click.argument("job", required=False, shell_complete=any_jobs)
+@click.option(
+    "--llm", is_flag=True, help="Add a language model's wording, from OPENAI_BASE_URL (HTTPS or this machine)."
+)
+@click.option("--model", default=MODEL, show_default=True, help="The model's name, with --llm.")
+@click.option("--dry-run", is_flag=True, help="With --llm: show what would be sent, and send nothing.")
+def explain(job: str | None, llm: bool, model: str, dry_run: bool) -> None:
+    """Say in a few sentences what a run did, and why."""
+    if dry_run and not llm:
+        raise Failure("--dry-run belongs to --llm", 2)
+    told = _told(job)
+    for text in prose.story_of(told):
+        click.echo(text)
+    if error := _last_error(told):
+        click.echo(f"Its last error: {error} (all of it: carbontui log {told.status.job})")
+    click.echo()
+    for line in prose.decisions(told):
+        click.echo(line)
+    if llm:
+        click.echo()
+        _model_wording(told, model, dry_run=dry_run)
+
+
+def _last_error(run: story.RunStory) -> str:
+    """The last line of the traceback of a failed run; '' where it wrote none."""
+    if run.status.state != "failed":
+        return ""
+    from carbontui.tui.model.loglines import error_in
+
+    log, err = Path(run.options.log), Path(run.options.err) if run.options.err else None
+    return units.printable(error_in(lambda ask: runlog.read(log, ask, err)))
+
+
+def _model_wording(run: story.RunStory, model: str, *, dry_run: bool) -> None:
+    """Print it below the account's own words, or one line on stderr why not: the account is complete without it."""
+    sent = wording.facts(run)
+    body = wording.request(sent, model)
+    if dry_run:
+        click.echo("only this would be sent; nothing was sent:")
+        click.echo(talk.as_json(body))
+        return
+    base = os.environ.get("OPENAI_BASE_URL", "")
+    if not base:
+        raise Failure("--llm needs OPENAI_BASE_URL, like https://host/v1, and the key in OPENAI_API_KEY", 2)
+    with refused("", wording.EndpointError):
+        address = wording.endpoint(base)
+    import httpx
+
+    key = os.environ.get("OPENAI_API_KEY", "").strip()
+    # a compressed answer could expand to any size
+    headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {})
+    text, due_s = bytearray(), time.monotonic() + LLM_S
+    try:
+        with (
+            httpx.Client(timeout=LLM_S, follow_redirects=False, trust_env=False) as client,
+            client.stream("POST", address, json=body, headers=headers) as reply,
+        ):
+            if reply.status_code != 200:
+                raise Failure(f"--llm: the endpoint answered {reply.status_code}", 1)
+            for piece in reply.iter_raw():
+                text += piece
+                if len(text) > LLM_B or time.monotonic() > due_s:
+                    raise Failure(f"--llm: the answer did not end within {LLM_S:.0f} s and {LLM_B // 2**20} MiB", 1)
+        answer = wording.checked(json.loads(text), sent)
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError, RecursionError) as error:
+        raise Failure(f"--llm: no answer ({type(error).__name__})", 1) from None
+    if answer.text is None:
+        raise Failure(f"--llm: {answer.why}; it is not shown", 1)
+    click.echo(f"[{wording.LABEL}] {answer.text}")
+
+
+@click.command(hidden=True)
+@click.argument("job", required=False, shell_complete=any_jobs)
+@click.option("--svg", metavar="FILE", help="As a picture ('-': to stdout).")
+@click.option("--md", "as_md", is_flag=True, help="As Markdown.")
+def receipt(job: str | None, svg: str | None, as_md: bool) -> None:
+    """Print a run's results on one card."""
+    told = _told(job)
+    if svg is not None:
+        _write(svg, card.svg(told))
+    elif as_md:
+        click.echo(card.markdown(told), nl=False)
+    else:
+        encoding = (sys.stdout.encoding or "").lower()
+        click.echo(card.terminal(told, ascii=not encoding.startswith("utf")))
+
+
+@click.command(hidden=True)
+@click.option("--by", type=click.Choice(["month", "project", "board"]), default="month", show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+def history(by: totals.By, as_json: bool) -> None:
+    """Sum up all jobs of this machine."""
+    jobs = [job for job in store.jobs() if not job.foreign]
+    groups = totals.grouped([(job.status(), units.iso(job.started_s)[:10]) for job in jobs], by)
+    if as_json:
+        click.echo(talk.as_json([msgspec.to_builtins(total._asdict()) for total in groups]))
+        return
+    if not groups:
+        click.echo("no jobs yet")
+        return
+    rows = [[by, "jobs", "energy", "CO2", "avoided"], *[totals.row(total) for total in groups]]
+    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+    for cells in rows:
+        rest = "  ".join(cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True))
+        click.echo(f"{cells[0]:<{widths[0]}}  {rest}".rstrip())
+    real = [total for total in groups if total.name != totals.NOT_REAL]
+    if besides := sum(total.excluded_wall_kwh for total in real):
+        click.echo(f"besides, for tries, estimates and calibrations: {form.kwh(besides)}")
+    if said := figures.equivalences(sum(total.gco2_g for total in real)):
+        click.echo(f"\nin all, as much as {' or '.join(said)} ({figures.EQUIVALENCES_SOURCE})")

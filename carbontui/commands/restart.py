@@ -1,0 +1,82 @@
+"""`restart` takes up or resumes a job whose keeper is gone; `doctor --install`: the systemd unit for reboots."""
+
+from __future__ import annotations
+
+import shutil
+
+import click
+
+from carbontui.commands.support import talk
+from carbontui.commands.support.command import Failure, any_jobs, refused
+from carbontui.job.files import store
+from carbontui.job.life import launch, receiving, restart_unit
+from carbontui.job.life import restart as restarting
+from carbontui.system import proc, systemd
+from carbontui.text import situation
+
+
+@click.command()
+@click.argument("job", required=False, shell_complete=any_jobs)
+@click.option("--after-reboot", "every", is_flag=True, help="Every job on this machine that a reboot has ended.")
+@click.option("--here", "here", is_flag=True, help="The machine it ran on is gone for good: it goes on on this one.")
+def restart(job: str | None, every: bool, here: bool) -> None:
+    """Take up a training whose keeper is gone; resume a job whose processes are gone, as after a reboot."""
+    if not every:
+        _restart(talk.find(job), machine_gone=here)
+        return
+    if job is not None:
+        raise Failure("restart JOB, or restart --after-reboot for all of them", 2)
+    boot = proc.boot_id()
+    ended = [job for job in store.jobs() if job.restart_command and job.place and job.place.boot != boot]
+    failed = 0
+    for found in (found for found in ended if not found.foreign):
+        try:
+            _restart(found)
+        except Failure as error:
+            failed += 1
+            error.show()
+    if not ended:
+        click.echo("no job was ended by a reboot")
+    if failed:
+        raise SystemExit(1)
+
+
+def _restart(job: store.Job, *, machine_gone: bool = False) -> None:
+    with refused("", (launch.LaunchError, receiving.NotTaken), code=3 if job.exit is not None else 1):
+        if machine_gone and not job.foreign and job.exit is None:
+            receiving.claim(job)
+        if not (machine_gone and job.kept):
+            restarting.restart(job, machine_gone=machine_gone)
+    fresh = talk.live_status(talk.find(job.id))
+    click.echo(f"job {job.id} {situation.stated(fresh)}")
+
+
+def install(*, dry_run: bool) -> None:
+    """Write and enable it. Raises Failure."""
+    place = restart_unit.place()
+    with refused():
+        unit = restart_unit.text()
+    if dry_run:
+        click.echo(f"# {place}\n{unit}", nl=False)
+        return
+    if shutil.which("systemctl") is None:
+        raise Failure("there is no systemctl here; from cron: @reboot carbontui restart --after-reboot", 3)
+    with refused("nothing is installed: ", systemd.SystemdError, code=1):
+        restart_unit.install(unit)
+    click.echo(f"installed {place}; to undo: carbontui doctor --uninstall")
+    if not systemd.lingers():
+        click.echo(f"it runs when you log in; to have it run at boot: loginctl enable-linger {systemd.user()}")
+
+
+def uninstall(*, dry_run: bool) -> None:
+    """Disable and remove it. Raises Failure."""
+    place = restart_unit.place()
+    if dry_run:
+        click.echo(f"would remove {place}" if place.exists() else f"{place} does not exist")
+        return
+    if not place.exists():
+        click.echo(f"nothing is installed ({place} does not exist)")
+        return
+    with refused("", systemd.SystemdError, code=1):
+        restart_unit.remove()
+    click.echo(f"removed {place}")

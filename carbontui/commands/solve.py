@@ -1,0 +1,262 @@
+"""`solve`: a plan for a problem file, or for a job that does not exist yet; `backtest`: what each policy would have
+emitted on recorded grid data."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+from msgspec import structs
+
+from carbontui import units
+from carbontui.commands.support import streams
+from carbontui.commands.support.command import (
+    Failure,
+    Finite,
+    WithUnit,
+    assumptions,
+    refused,
+    zone_keys,
+)
+from carbontui.commands.support.grid_data import looked, sure_zone, zone_key
+from carbontui.commands.support.prices import PRICE_HELP, WEIGHT_HELP, price_series
+from carbontui.grid import opening, recorded
+from carbontui.grid.settings import GridSettings
+from carbontui.job.terms import budget as budgets
+from carbontui.text import figures
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from carbontui.account.boundary import Kind
+    from carbontui.assumed.job import Grid, TypicalDays
+    from carbontui.assumed.signals import ExpectedSignal
+    from carbontui.plan.problem import Problem
+    from carbontui.plan.results import Evaluation, PlanFrontier, Schedule
+
+LONGEST_S = 60 * 86400.0
+"""Typical days say little about a job that takes longer."""
+MARGINAL_AHEAD_S = 4 * 86400.0
+DEFAULT_FULL_W = 300.0
+"""Board watts at full speed where none are given; an assumption, named as such in the output."""
+
+
+@click.command()
+@click.argument("problem_file", required=False, metavar="[F.json]")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@click.option("--frontier", "with_frontier", is_flag=True, help="The best plan for every deadline as well.")
+@click.option("--zone", shell_complete=zone_keys, help="Grid zone, like DE: typical days of it.")
+@click.option("--grid", "grid_file", help="Recorded or expected intensity instead: CSV time_utc,carbon_g_per_kwh.")
+@click.option(
+    "--signal",
+    type=click.Choice(["average", "marginal"]),
+    default="average",
+    show_default=True,
+    help="The signal in --grid; marginal without --grid: the zone's live source, and a plan by each signal.",
+)
+@click.option("--work", help="Work at full speed, like 8h.")
+@click.option("--budget", default="2x", show_default=True, help='How long it may take: 1.8x, 18h or "fri 09:00".')
+@click.option("--start", help="When it starts: 2020-04-12 06:00, tomorrow 9 (default: now, or the file's first slot).")
+@click.option("--watts", type=WithUnit(units.parse_watts), default=DEFAULT_FULL_W, show_default=True, help="At full.")
+@click.option("--levels", "levels_file", help="Levels and switches as JSON (problem format without slots and work).")
+@assumptions
+@click.option("--idle-limit", help="The longest stillness on held boards, like 30m.")
+@click.option("--price", "price_file", help=PRICE_HELP)
+@click.option("--weight", help=WEIGHT_HELP)
+@click.option("--tol", type=Finite(1e-6, 0.5), default=1e-3, show_default=True, help="Certificate wanted.")
+def solve(
+    problem_file: str | None,
+    as_json: bool,
+    with_frontier: bool,
+    zone: str | None,
+    grid_file: str | None,
+    signal: str,
+    work: str | None,
+    budget: str,
+    start: str | None,
+    watts: float,
+    levels_file: str | None,
+    boundary: Kind | None,
+    embodied: float,
+    host_w: float | None,
+    idle_w: float | None,
+    idle_limit: str | None,
+    price_file: str | None,
+    weight: str | None,
+    tol: float,
+) -> None:
+    """Plan a problem file, or --work on a --zone; shows the frontier when no file is given."""
+    from carbontui.assumed import signals
+    from carbontui.assumed.bounded import bounded
+    from carbontui.assumed.job import AssumedJob, Grid, assumed, load_job, planned
+    from carbontui.plan import frontier_curve, planner, weights
+    from carbontui.plan.problem import Infeasible, load_problem
+
+    beside = None
+    with refused("--weight: "):
+        asked = weights.parse(weight) if weight else None
+    with refused(f"{problem_file}: ", OSError), refused(), refused("infeasible: ", Infeasible):
+        if problem_file:
+            if zone or work or grid_file or price_file or signal != "average":
+                raise Failure("give a problem file or --work with --zone, not both", 2)
+            if boundary or host_w or idle_w or idle_limit or embodied:
+                raise Failure("a problem file holds all that counts: --boundary and all beside it belong to --work", 2)
+            problem, start_s, about = weights.weighed(load_problem(problem_file), asked), 0.0, problem_file
+            found = planner.solve(problem, tol=tol)
+        else:
+            if not work or not (zone or grid_file):
+                raise Failure("nothing to plan: give a problem file, or --work 8h with --zone DE or --grid FILE", 2)
+            job = load_job(levels_file) if levels_file else assumed(watts, caps=True, running=False)
+            job = bounded(job, boundary or "given-back", host_w=host_w or 0.0, idle_w=idle_w, embodied_g_per_h=embodied)
+            speeds = f"speeds under caps of public measurements, {watts:.0f} W at full speed"
+            begin_s = units.parse_moment(start, time.time()) if start else None
+            grid = _grid_of(zone, grid_file, signal, begin_s)
+            start_s = begin_s if begin_s is not None else grid.start_s if isinstance(grid, Grid) else time.time()
+            work_s, start_s, deadline_s = _budgeted(work, budget, start_s)
+            if price_file:
+                until_s = max(deadline_s, start_s + 2 * work_s)  # work that does not fit goes on after the deadline
+                prices, _ = price_series(price_file, start_s, until_s)
+                job = AssumedJob(job.shape, Grid(prices), asked)
+            elif asked:
+                raise Failure("--weight needs prices: add --price FILE", 2)
+            longest_s = units.parse_duration(idle_limit) if idle_limit else math.inf
+            problem, found = planned(job, grid, work_s, start_s, deadline_s, tol=tol, idle_limit_s=longest_s)
+            about = f"{grid.source}; {f'levels of {levels_file}' if levels_file else speeds}"
+            with_frontier = True
+            if signal == "marginal" and zone and not found.late_s:
+                beside = signals.beside_average(problem, found, start_s, zone_key(zone), grid.source)
+        curve = frontier_curve.frontier(problem) if with_frontier else None
+        text = _explanation(problem, found, start_s)
+    if made := max(level.embodied_g_per_h for level in problem.levels):
+        about += f"; {figures.grams(made)} per hour held are weighed for making the hardware, in no figure here"
+    if as_json:
+        answer = found.to_dict() | {"explanation": text}
+        if curve is not None:
+            answer["frontier"] = curve.to_dict()["points"]
+        if beside is not None:
+            answer["signals"] = [asdict(one) for one in beside]
+        click.echo(json.dumps(answer, allow_nan=False))
+        return
+    _show(problem, found, curve, text, about)
+    for one in beside or ():
+        own, other, now = map(figures.grams, (one.plan_g, one.other_plan_g, one.run_now_g))
+        rest = f"its own plan {own}, the plan for the other signal {other}, run now {now}"
+        click.echo(f"By the {one.signal} signal ({one.source}): {rest}")
+
+
+def _grid_of(
+    zone: str | None, grid_file: str | None, signal: str, start_s: float | None
+) -> Grid | TypicalDays | ExpectedSignal:
+    """Where the intensities come from. Raises ValueError or Failure."""
+    from carbontui.assumed.job import Grid, TypicalDays
+    from carbontui.assumed.signals import ExpectedSignal
+
+    if grid_file:
+        return Grid(
+            recorded.load(grid_file, zone=zone or "recorded", signal="marginal" if signal == "marginal" else None)
+        )
+    if signal == "average":
+        return TypicalDays(zone_key(zone or ""))
+    if start_s is not None:
+        raise Failure("--start: marginal rates are known from now on; give --grid FILE for another time", 2)
+    place = sure_zone(zone)
+    seen, feed = looked(place.key, opening.settings(GridSettings(marginal=True)), MARGINAL_AHEAD_S)
+    if seen is None:
+        keys = "; ".join(f"{state.title}: {state.note}" for state in feed.sources if state.note)
+        raise Failure(
+            f"no marginal rates of {place.key} are known ({keys or 'no source has any'}); or give --grid FILE", 3
+        )
+    return ExpectedSignal(seen)
+
+
+def _budgeted(work: str, budget: str, start_s: float) -> tuple[float, float, float]:
+    """Seconds of work, when they start, and when they are to be done. Raises ValueError or Failure."""
+    work_s = units.parse_duration(work)
+    deadline_s = budgets.parse(budget, start_s).deadline_s(start_s, work_s)
+    assert deadline_s is not None
+    if deadline_s <= start_s:
+        raise Failure(f"budget {budget!r} ends before the start", 2)
+    if deadline_s - start_s > LONGEST_S:
+        raise Failure(f"budget {budget!r} is longer than {LONGEST_S / 86400:.0f} days", 2)
+    return work_s, start_s, deadline_s
+
+
+def _explanation(problem: Problem, schedule: Schedule, begin_s: float) -> str:
+    """The plan in words, with clock times."""
+    from carbontui.plan import explanation
+    from carbontui.text.plan import explained
+
+    stretches = [(name, still, begin_s + end_s) for name, still, end_s in explanation.stretches(problem, schedule)]
+    return explained(now_s=begin_s, stretches=stretches, **structs.asdict(explanation.explain(problem, schedule)))
+
+
+def _show(problem: Problem, plan: Schedule, curve: PlanFrontier | None, text: str, about: str) -> None:
+    console = streams.console()
+    console.print(text, soft_wrap=True, markup=False)
+    proof = "no plan at all can be more than" if plan.certified else "not certified; none can be more than"
+    console.print(f"Certificate: {proof} {figures.percent(plan.gap, 3)} better (stage {plan.stage}).", style="dim")
+    console.print(f"From: {about}", style="dim", markup=False, soft_wrap=True)
+    rows: list[tuple[str, Evaluation]] = [("plan", plan), *((b.name, b) for b in plan.baselines)]
+    with_cost = any(of.cost for _, of in rows)
+    shown = []
+    for name, of in rows:
+        late, cost = figures.duration(of.late_s) if of.late_s else "", [f"{of.cost:.2f}"] if with_cost else []
+        cells = (figures.grams(of.gco2), figures.kwh(of.kwh), figures.duration(of.finish_s), late, *cost)
+        shown.append((name + (" (breaks a rule)" if of.violations else ""), *cells))
+    head = ("", "CO2", "energy", "finish", "late", *(["cost"] if with_cost else []))
+    console.print(streams.table("This plan and its alternatives", head, shown))
+    if curve is not None and len(curve):
+        console.print(_frontier_table(problem, curve, with_cost))
+        if len(curve) > 1:
+            console.print(draw([(p.finish_s / 3600, p.gco2_g) for p in curve]), markup=False)
+
+
+def _frontier_table(problem: Problem, curve: PlanFrontier, with_cost: bool) -> Table:
+    head = ("finish", "CO2", "energy", *(("cost",) if with_cost else ()), "how")
+    points = list(curve)
+    step = max(1, (len(points) + 11) // 12)
+    shown = points[::-1][::step][::-1]
+    rows = []
+    for point in shown if points[0] in shown else [points[0], *shown]:
+        cost = [f"{point.cost:.2f}"] if with_cost else []
+        how = _course(problem, point.levels[:5], point.finish_s) + (" · …" if len(point.levels) > 5 else "")
+        amounts = (figures.duration(point.finish_s), figures.grams(point.gco2_g), figures.kwh(point.kwh))
+        rows.append((*amounts, *cost, how))
+    return streams.table("Frontier: a later finish emits less", head, rows, left=(len(head) - 1,))
+
+
+def _course(problem: Problem, runs: Sequence[tuple[int, int]], finish_s: float) -> str:
+    """'wait 45 min · cap 161 W 10 h 30': each level and how long it is held, in order."""
+    said, slot, at = [], 0, 0.0
+    for level, slots in runs:
+        begun, at = at, at + sum(problem.dur_s[slot : slot + slots])
+        slot += slots
+        name = problem.levels[level].name
+        said.append(f"{'wait' if name == 'off' else name} {figures.duration(min(at, finish_s) - begun)}")
+    return " · ".join(said)
+
+
+def draw(points: list[tuple[float, float]], width: int = 64, height: int = 12) -> str:
+    """A step curve of (hours, grams), falling to the right; the best value so far is held."""
+    left, right = points[0][0], points[-1][0]
+    low, high = min(y for _, y in points), max(y for _, y in points)
+    rows = [[" "] * width for _ in range(height)]
+    index = 0
+    for column in range(width):
+        hour = left + (right - left) * column / max(1, width - 1)
+        while index + 1 < len(points) and points[index + 1][0] <= hour + 1e-9:
+            index += 1
+        share = (points[index][1] - low) / (high - low) if high > low else 0.0
+        rows[height - 1 - round(share * (height - 1))][column] = "•"
+    labels = [figures.grams(high)] + [""] * (height - 2) + [figures.grams(low)]
+    margin = max(len(label) for label in labels)
+    lines = [f"{label:>{margin}} │{''.join(row).rstrip()}" for label, row in zip(labels, rows, strict=True)]
+    lines.append(" " * margin + " └" + "─" * width)
+    first, last = (figures.duration(3600 * hours) for hours in (left, right))
+    ends = first + last.rjust(width - len(first))
+    return "\n".join([*lines, " " * (margin + 2) + ends])

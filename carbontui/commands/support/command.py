@@ -1,0 +1,198 @@
+"""What every command shares: its one error, finite numbers, completion of jobs and zones, overriding options."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+from carbontui import units
+from carbontui.account import boundary
+
+SAFE_WORD = re.compile(r"[\w.,:@%+][\w.,:@%+/-]*")
+"""A shell takes it as it stands."""
+
+
+def live_jobs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Jobs that accept commands."""
+    return _jobs(incomplete, live=True)
+
+
+def any_jobs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Jobs that can be viewed, finished ones included."""
+    return _jobs(incomplete, live=False)
+
+
+def zone_keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Grid zones by their keys."""
+    from carbontui.grid.zones import every
+
+    return [CompletionItem(key, help=zone.name) for key, zone in sorted(every().items()) if _fits(key, incomplete)]
+
+
+def _jobs(incomplete: str, *, live: bool) -> list[CompletionItem]:
+    """By name; by id where another job has the same name, or the name would need quoting in a shell."""
+    from carbontui.job.files import store
+
+    found: dict[str, CompletionItem] = {}
+    for job in store.jobs():
+        if live and not job.live:
+            continue
+        word = job.name if job.name not in found and SAFE_WORD.fullmatch(job.name) else job.id
+        found[word] = CompletionItem(word, help="live" if job.live else "over")
+    return [item for word, item in found.items() if _fits(word, incomplete)]
+
+
+def _fits(word: str, incomplete: str) -> bool:
+    return word.lower().startswith(incomplete.lower())
+
+
+class Failure(click.ClickException):
+    """One clear line on stderr and a documented exit code (see carbontui.cli)."""
+
+    def __init__(self, message: str, exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.code = exit_code
+
+    def show(self, file: object = None) -> None:
+        click.echo(f"carbontui: {self.message}", err=True)
+
+
+Kinds = type[Exception] | tuple[type[Exception], ...]
+
+
+@contextlib.contextmanager
+def refused(said: str = "", kinds: Kinds = ValueError, *, code: int = 2) -> Iterator[None]:
+    """An error of these kinds as a Failure: `said`, and what the error says."""
+    try:
+        yield
+    except kinds as error:
+        why = error.strerror or error if isinstance(error, OSError) else error
+        raise Failure(f"{said}{why}", code) from None
+
+
+class Count(click.IntRange):
+    """A whole number within a range, in ASCII digits."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, str) and not value.isascii():
+            self.fail(f"{value!r} is not a number in ASCII digits.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class WithUnit(click.ParamType):  # type: ignore[type-arg]  # generic in its stubs, not at run time
+    """A value with its unit, as one of the readers of `units` takes it."""
+
+    def __init__(self, read: Callable[[str], Any], name: str = "text") -> None:
+        self.name, self._read = name, read
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return self._read(value) if isinstance(value, str) else value
+        except ValueError as error:
+            return self.fail(str(error), param, ctx)
+
+
+class Finite(click.FloatRange):
+    """A number within a range, in ASCII digits; 'nan' and 'inf' are refused, which a FloatRange alone lets pass."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, str) and not value.isascii():
+            self.fail(f"{value!r} is not a number in ASCII digits.", param, ctx)
+        number = super().convert(value, param, ctx)
+        if number is not None and not math.isfinite(number):
+            self.fail(f"{value!r} is not a finite number.", param, ctx)
+        return number
+
+
+class Brief(click.Command):
+    """A command whose help names its usual options; `--help --all` shows all. `usual` names parameters."""
+
+    def __init__(self, *given: Any, usual: tuple[str, ...] = (), **more: Any) -> None:
+        super().__init__(*given, **more)
+        self._usual = usual
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, whole_help(ctx, args))
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        every = [option for option in self.get_params(ctx) if isinstance(option, click.Option) and not option.hidden]
+        usual = [option for option in every if option.name in self._usual or "--help" in option.opts]
+        whole = ctx.meta.get(WHOLE_HELP, False)
+        with formatter.section("Options"):
+            formatter.write_dl([said for one in (every if whole else usual) if (said := one.get_help_record(ctx))])
+        if not whole:
+            formatter.write(f"\n{ctx.command_path} --help --all shows all {len(every)}.\n")
+
+
+WHOLE_HELP = "carbontui.whole_help"
+
+
+def whole_help(ctx: click.Context, args: list[str]) -> list[str]:
+    """The arguments without an `--all` beside `--help`, which is noted in the context's meta."""
+    ours = args[: args.index("--")] if "--" in args else args
+    if "--all" not in ours or not {"-h", "--help"} & set(ours):
+        return args
+    ctx.meta[WHOLE_HELP] = True
+    return [one for one in ours if one != "--all"]
+
+
+class Also(click.Option):
+    """An option with older names, which its help leaves out."""
+
+    def __init__(self, names: Sequence[str], *, also: str, **more: Any) -> None:
+        super().__init__((*names, also), **more)
+        self._also = also
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        every, self.opts = self.opts, [name for name in self.opts if name != self._also]
+        try:
+            return super().get_help_record(ctx)
+        finally:
+            self.opts = every
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+boundary_option = click.option(
+    "--boundary",
+    type=click.Choice(boundary.KINDS),
+    help="Who pays for an idle machine: held until released, always-on anyway, or given-back.",
+)
+
+_OPTIONS = (
+    click.option("--intensity", help="Your own carbon intensity at all hours, gCO2/kWh."),
+    click.option("--price-per-kwh", help="A flat electricity price, where no source gives one."),
+    click.option("--gpu", metavar="NAME", help="Name of the board, if its power cannot be read: its TDP is used."),
+    click.option("--boards", type=Count(1, 1024), help="Number of boards, if no driver reports any (default 1)."),
+    click.option("--board-w", help="TDP of one board, like 250W, if its power cannot be read."),
+    click.option("--utilisation", type=Finite(0), help="Share of the TDP that it draws under load, like 0.8."),
+    click.option("--pue", type=Finite(1), help="Power usage effectiveness (default: 1 for a workstation, else 1.2)."),
+    click.option("--host-w", help="Watts besides GPU, CPU and memory (default: measured, or a typical)."),
+    boundary_option,
+)
+
+
+def overrides(command: F) -> F:
+    """Add the options to a command, which takes them as keywords and hands them to `run_values.settings_for`."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def assumptions(command: F) -> F:
+    """Add the options for what counts of an assumed machine."""
+    watts, grams = WithUnit(units.parse_idle_power), WithUnit(units.parse_grams)
+    for option in (
+        click.option("--idle-w", type=watts, help="Watts of the board without a process (default: a tenth)."),
+        click.option("--embodied", type=grams, default="0", help="Weigh making the hardware: 12g per GPU hour."),
+        click.option("--host-w", type=watts, help="Watts of the machine besides the board (default 0)."),
+        boundary_option,
+    ):
+        command = option(command)
+    return command

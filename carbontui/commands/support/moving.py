@@ -1,0 +1,349 @@
+"""A job's move to another machine: what is copied, by Debian's rsync over the user's ssh, and what its keeper is asked.
+
+Until the hand-over, which is one durable write of the keeper here, any failure leaves the job where it is: the keeper
+holds it back only while this process says so every few seconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from carbontui import __version__, protocol, units
+from carbontui.client.checkpoint import identity
+from carbontui.commands.support import talk
+from carbontui.commands.support.command import Failure, refused
+from carbontui.job.files import places, spool, store
+from carbontui.job.keeper.messages import ChildFacts, HandOver, MoveTo
+from carbontui.job.life import launch, receiving, stopping
+from carbontui.job.terms import spec
+from carbontui.power.agent.view import SAYS
+from carbontui.slurm import commands
+from carbontui.system import proc, ssh
+from carbontui.text import figures
+
+BEAT_S = 3.0
+REACH_S = 45.0
+UNLOAD_S = 600.0
+TRAINS_S = 600.0
+STAGE_S = 600.0
+"""Bounds of the phases: for the keeper to reach the machine, for the checkpoint, for the first step there, and for
+what has arrived to be read again."""
+OURS = ".carbontui"
+LEFT_HERE = ("hook/", "*.lock", "*.tmp", "exit.room", ".*")
+"""Of the job's directory: what each machine makes for itself."""
+GONE_WRONG = {11: "its disk is full or refuses a file", 12: "the line was lost", 30: "the line hangs", 255: "ssh"}
+"""Exit codes of rsync (rsync(1), EXIT VALUES), and of the ssh below it."""
+
+
+class Cargo(NamedTuple):
+    """What of the working directory goes along: name, bytes and mtime (ns) of each file."""
+
+    files: list[tuple[str, int, int]]
+    by_git: bool
+
+    @property
+    def bytes(self) -> int:
+        return sum(size for _, size, _ in self.files)
+
+
+def cargo(cwd: str) -> Cargo:
+    """Every file below `cwd` that git does not ignore; without git, every file. Checkpoints of unloads go their own
+    way. Raises Failure."""
+    named, files = receiving.not_ignored(cwd), []
+    for name in dict.fromkeys(_below(cwd) if named is None else named):
+        with contextlib.suppress(OSError):
+            if OURS not in Path(name).parts:
+                info = os.lstat(f"{cwd}/{name}")
+                files.append((name, info.st_size, info.st_mtime_ns))
+    return Cargo(files, named is not None)
+
+
+def _below(cwd: str) -> Iterator[str]:
+    for folder, _, names in os.walk(cwd):
+        for name in names:
+            yield os.path.relpath(f"{folder}/{name}", cwd)
+
+
+class Transfer:
+    """One move of `job` to `host`. Use it as a context manager: unless it has been handed over, leaving it lets the job
+    go on here."""
+
+    def __init__(self, job: store.Job, host: ssh.SshHost, *, for_good: bool = False) -> None:
+        self.job, self.host, self.for_good = job, host, for_good
+        with refused(f"job {job.id}: ", (OSError, ValueError), code=1):
+            self.options = spec.load(job.dir)
+        self.known = places.read(job.dir)
+        self.cargo = Cargo([], by_git=False)
+        self.there: dict[str, Any] = {}
+        self.status: protocol.Status | None = None
+        self.facts: ChildFacts | None = None
+        self._order = MoveTo()
+        self._left = threading.Event()
+        self._beats = threading.Thread(target=self._beat, daemon=True)
+        self._began_s = 0.0
+        self._sent_b = 0
+        self._joules: float | None = None
+
+    def __enter__(self) -> Transfer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._left.set()
+        if self._order.to and not places.read(self.job.dir).moved_to:
+            stopping.facts(self.job, MoveTo())
+
+    # --- before anything changes ---
+
+    def check(self) -> None:
+        """Whether it can be moved, and what will be copied. Raises Failure (1)."""
+        if why := self._why_not():
+            raise Failure(f"job {self.job.id} cannot be moved: {why}", 1)
+        self.cargo = cargo(self.options.cwd)
+        kept = spool.load(self.job.dir)
+        assert kept is not None
+        asked = {
+            "version": __version__,
+            "cwd": self.options.cwd,
+            "home": str(Path.home()),
+            "argv0": self.options.argv[0],
+            "path": kept["environment"].get("PATH", ""),
+            "files": self.cargo.files,
+        }
+        self.there = self._answered("check", asked, ssh.ANSWER_S * 3, ask=True)
+        changed = [
+            name
+            for name, digest in self.there["changed"]
+            if digest is None or digest != identity.checksum(f"{self.options.cwd}/{name}")
+        ]
+        if changed:
+            more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
+            names = units.printable(", ".join(changed[:3]))
+            self.refuse(f"{names}{more} in {self.there['cwd']} there would be overwritten, and was changed there")
+        needs = self.there["copy_b"] + sum(_size(path) for path in self.checkpoints()) * 2 + _size(str(self.job.dir))
+        if self.there["free_b"] < needs + launch.ROOM_B:
+            free = figures.size(self.there["free_b"])
+            self.refuse(f"{free} are free there, {figures.size(needs + launch.ROOM_B)} are needed")
+
+    def _why_not(self) -> str:
+        """Why this job moves nowhere; '' if it can."""
+        job, options = self.job, self.options
+        if self.known.moved_to:
+            return f"it is on {self.known.moved_to}: carbontui move {job.id} user@host, there"
+        if job.exit is not None or not job.live:
+            return f"it is over or lost ({job.status().state})"
+        if options.nodes is not None:
+            return "it runs on several nodes"
+        if options.scheduler or options.requeue or commands.in_step(os.environ):
+            return "its scheduler decides where it runs"
+        if options.reads_once:
+            return "it reads a pipe, which a start elsewhere could not read"
+        if options.replay is not None:
+            return "it replays a recorded grid"
+        if not spool.kept(job.dir):
+            return "no environment of it is kept (--no-spool, or no local disk)"
+        self.status = talk.ask(job, protocol.StatusAsk(1), protocol.StatusAnswer).status
+        facts = stopping.facts(job)
+        if facts is None:
+            return "its keeper does not answer"
+        if facts.trying or facts.reached:
+            return "it runs as a try, before its start" if facts.trying else "it is being moved already"
+        if facts.state == "running":
+            for row in talk.ask(job, protocol.AbilitiesAsk(1), protocol.AbilitiesAnswer).rows:
+                if (row.device, row.aspect) == ("training", "unload"):
+                    return "" if row.support == SAYS["yes"] else f"it cannot unload: {row.why}"
+            return "it has shown no training step yet"
+        return ""
+
+    def refuse(self, why: str) -> None:
+        """Raises Failure: the job stays."""
+        raise Failure(f"job {self.job.id} stays: {self.host.name}: {why}", 1)
+
+    def checkpoints(self) -> list[str]:
+        """Files and folders that the pointer of its last unload names."""
+        body = store.read_json(self.job.dir / "resume.json.checkpoint") or {}
+        earlier = [one.get("path") for one in body.get("earlier") or () if isinstance(one, dict)]
+        named = [body.get("path"), *earlier, *(body.get("folders") or ())]
+        inside = f"{self.job.dir}/"
+        paths = dict.fromkeys(path for path in named if isinstance(path, str) and not path.startswith(inside))
+        return [path for path in paths if os.path.lexists(path)]
+
+    def said(self) -> str:
+        """'412 files, 1.2 GB (3.1 MB to copy) to n2:/home/me/run, zone SE'"""
+        count, whole, left = len(self.cargo.files), figures.size(self.cargo.bytes), figures.size(self.there["copy_b"])
+        which = "all but what git ignores" if self.cargo.by_git else "no git there: every file"
+        zone = f"zone {self.there['zone']}" if self.there["zone"] else self.there["zone_why"]
+        where = f"{self.host.name}:{self.there['cwd']}"
+        return f"{count} files of {self.options.cwd}, {whole} ({which}; {left} to copy), to {where}; {zone}"
+
+    # --- until the hand-over ---
+
+    def prepare(self) -> None:
+        """Have the keeper reach the machine by itself, and copy while training goes on. Raises Failure."""
+        self._say(
+            MoveTo(
+                self.host.name,
+                self.host.by_itself(["receive", "hold", self.job.id]),
+                os.environ.get("SSH_AUTH_SOCK", ""),
+                release=self.known.leased and self.there["watches"] != self.known.token,
+            )
+        )
+        self._beats.start()
+        facts = self._until(lambda now: bool(now.reached), REACH_S, "its keeper cannot reach it")
+        if facts.reached != "yes":
+            self.refuse(f"its keeper cannot reach it by itself ({facts.reached}): it needs a key without a passphrase")
+        self.copy_files()
+
+    def unload(self) -> None:
+        """Have it unloaded at its next step. Raises Failure."""
+        before = talk.ask(self.job, protocol.StatusAsk(1), protocol.StatusAnswer).status
+        self._began_s = time.time()
+        self._say(self._order._replace(unload=True))
+        self._until(lambda now: now.ready, UNLOAD_S, "it has not unloaded")
+        self.status = after = store.snapshot(self.job.dir) or before
+        if before.energy_wall_kwh is not None and after.energy_wall_kwh is not None:
+            self._joules = (after.energy_wall_kwh - before.energy_wall_kwh) * units.J_PER_KWH
+
+    def copy_all(self) -> None:
+        """The rest, and what only an unload has written; it is read again there. Raises Failure."""
+        assert self.status is not None
+        self.cargo = cargo(self.options.cwd)
+        self.copy_files()
+        for path in self.checkpoints():
+            folder, name = os.path.split(path)
+            self._rsync(f"{folder}/", self._follow(folder), [name])
+        rules = [word for pattern in LEFT_HERE for word in ("--exclude", pattern)]
+        self._rsync(f"{self.job.dir}/", self.there["staging"], None, "--delete", *rules)
+        given = {
+            "cwd": self.there["cwd"],
+            "home": str(Path.home()),
+            "token": self.known.token + 1,
+            "peer": self.status.host,
+            "host": self.status.host,
+            "zone": self.options.zone or "",
+            "boot": proc.boot_id(),
+            "since": self.options.created_s,
+            "until": self._began_s,
+            "bytes": self._sent_b,
+            "joules": self._joules,
+        }
+        self._answered("stage", given, STAGE_S)
+        if self._order.release:
+            self._until(
+                lambda _: not places.read(self.job.dir).leased, REACH_S * 2, "its last place does not let it go"
+            )
+
+    def hand_over(self) -> None:
+        """One durable write here, and it is the other machine's. Raises Failure."""
+        assert self.status is not None
+        order = HandOver(
+            self.options.zone or "", self.options.created_s, self._began_s, self.status.step, not self.for_good
+        )
+        self._left.set()
+        self._beats.join()  # what comes after the hand-over is no part of this move
+        stopping.facts(self.job, order)
+        if not places.read(self.job.dir).moved_to:
+            self.refuse("its keeper could not hand it over")
+
+    def until_trains(self) -> protocol.Status:
+        """Its status there, once it trains, waits as planned, or is over. Raises Failure if it comes back, or nothing
+        is heard of it."""
+        assert self.status is not None
+        due, step, last = time.monotonic() + TRAINS_S, self.status.step, ""
+        while time.monotonic() < due:
+            if (here := places.read(self.job.dir)).holder:
+                raise Failure(f"job {self.job.id} stays: it did not start on {self.host.name}, token {here.token}", 1)
+            with contextlib.suppress(ssh.SshError):
+                for status in self.host.statuses(self.job.id):
+                    last = status.state
+                    held = status.state in ("waiting", "unloaded", "paused") and status.next is not None
+                    if status.step > step or held or status.state == "done":
+                        return status
+            time.sleep(0.5)
+        raise Failure(
+            f"job {self.job.id} is {self.host.name}'s now ({last or 'not heard'}), and has made no step yet", 1
+        )
+
+    # --- parts ---
+
+    def copy_files(self) -> None:
+        """What differs of the working directory. Raises Failure."""
+        self._rsync(f"{self.options.cwd}/", self.there["cwd"], [name for name, *_ in self.cargo.files])
+
+    def _follow(self, path: str) -> str:
+        return receiving.follow(path, {self.options.cwd: self.there["cwd"], str(Path.home()): self.there["home"]})
+
+    def _rsync(self, of: str, to: str, names: list[str] | None, *more: str) -> None:
+        listed = [] if names is None else ["--files-from=-", "--from0"]
+        command = ["rsync", "-rlptH", "--partial", "--timeout=60", "--mkpath", "--info=stats1", "-e", self.host.rsh]
+        given = b"" if names is None else b"\0".join(map(os.fsencode, names))
+        try:
+            done = subprocess.run(
+                [*command, *listed, *more, "--", of, f"{self.host.name}:{to}/"],
+                input=given,
+                capture_output=True,
+                check=False,
+            )
+        except FileNotFoundError:
+            raise Failure(f"job {self.job.id} stays: rsync is not installed here", 1) from None
+        if done.returncode not in (0, 24):  # 24: a file vanished meanwhile, as a training's may
+            fault = [one for one in done.stderr.decode(errors="replace").splitlines() if one.startswith("rsync: ")]
+            why = GONE_WRONG.get(done.returncode, f"exit code {done.returncode}")
+            self.refuse(f"the copy failed ({why}){': ' + units.printable(fault[0])[7:200] if fault else ''}")
+        self._sent_b += _sent(done.stdout)
+
+    def _answered(self, step: str, asked: dict[str, Any], within_s: float, *, ask: bool = False) -> dict[str, Any]:
+        try:
+            line = self.host.answer(
+                ["receive", step, self.job.id], json.dumps(asked).encode() + b"\n", within_s, ask=ask
+            )
+            answer = json.loads(line)
+        except ssh.SshError as error:
+            raise Failure(f"job {self.job.id} stays: {error}", 1) from None
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            self.refuse("carbontui there does not answer as this version understands")
+        assert isinstance(answer, dict)
+        return answer
+
+    def _say(self, order: MoveTo) -> None:
+        self._order = order
+        self.facts = stopping.facts(self.job, order)
+
+    def _beat(self) -> None:
+        while not self._left.wait(BEAT_S):
+            self.facts = stopping.facts(self.job, self._order) or self.facts
+
+    def _until(self, predicate: Callable[[ChildFacts], bool], within_s: float, why: str) -> ChildFacts:
+        due = time.monotonic() + within_s
+        while time.monotonic() < due:
+            facts = stopping.facts(self.job)
+            if facts is not None and facts.exit is not None:
+                raise Failure(f"job {self.job.id} has ended meanwhile", 1)
+            if facts is not None and predicate(facts):
+                return facts
+            time.sleep(0.1)
+        self.refuse(f"{why} within {within_s:.0f} s")
+        raise AssertionError
+
+
+def _size(path: str) -> int:
+    """Bytes of a file, or of all files of a folder."""
+    if not os.path.isdir(path):  # noqa: PTH112
+        return os.path.getsize(path) if os.path.exists(path) else 0  # noqa: PTH110, PTH202
+    return sum(_size(entry.path) for entry in os.scandir(path))
+
+
+def _sent(stats: bytes) -> int:
+    """Bytes over the wire, as rsync says: 'sent 1,234 bytes  received 56 bytes ...'."""
+    sent = re.search(rb"^sent ([0-9,.]+) bytes", stats, re.MULTILINE)
+    return int(re.sub(rb"[,.]", b"", sent[1])) if sent else 0

@@ -1,0 +1,181 @@
+"""Watts, levels and intensity of any span of a job's past, from its journal.
+
+A week of ten boards is 600,000 rows. So a span is answered from energy_10min, with the rows themselves only where a
+column edge falls inside ten minutes; the result is still exact.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from carbontui import protocol, units
+from carbontui.job.files import journal
+from carbontui.job.files.journal import ROLLUP_S
+from carbontui.protocol import LevelKind, is_level_kind
+from carbontui.system import untrusted
+from carbontui.text import events as event_lines
+
+UNUSABLE = (ArithmeticError, AttributeError, KeyError, TypeError, ValueError)
+"""Exceptions raised by rows that no supervisor has written."""
+TOUCHED_S = 1e-6
+"""Less of a column than this is rounding error of sums, not a reading."""
+LEVEL_OF_STATE: dict[str, LevelKind | None] = {
+    "paused": "pause",
+    "unloaded": "unload",
+    "waiting": "off",
+    "starting": None,
+}
+"""States without steps map to these levels, named after their kind, regardless of the plan's level for the slot."""
+
+
+class HistoryError(RuntimeError):
+    """The journal cannot be read; the text says why, and that the job continues."""
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """Columns of equal time: mean watts of all devices (None where none was read), and the level at each midpoint."""
+
+    watts: tuple[float | None, ...]
+    levels: tuple[str | None, ...]
+    kinds: tuple[LevelKind | None, ...]
+
+
+class Sum(NamedTuple):
+    """Joules of all devices, and device-seconds read."""
+
+    joules: float = 0.0
+    seconds: float = 0.0
+
+
+def read(path: Path, start_s: float, span_s: float, columns: int) -> Past:
+    """`columns` equal columns from `start_s` on. Raises HistoryError."""
+    try:
+        with journal.read(path) as db:
+            edges = [start_s + span_s * index / columns for index in range(columns + 1)]
+            return Past(tuple(_watts(db, edges)), *_levels(db, edges))
+    except (sqlite3.Error, OSError, *UNUSABLE) as error:
+        raise _unreadable(path, error) from error
+
+
+def whole(path: Path, status: protocol.Status, columns: int) -> protocol.HistoryAnswer | None:
+    """A finished job from its first joule to its last status; None if nothing was booked.
+
+    Raises HistoryError."""
+    end_s, signal = units.from_iso(status.ended_at), status.intensity.signal if status.intensity else ""
+    try:
+        with journal.read(path) as db:
+            first_s = db.execute(f"select min(t0) from energy where {journal.ENERGY_SOUND}").fetchone()[0]
+            rows = db.execute(
+                f"select start, dur, value from grid where signal = ? and {journal.GRID_SOUND} order by start",
+                (signal,),
+            )
+            grid = [tuple(row) for row in rows]
+    except (sqlite3.Error, OSError) as error:
+        raise _unreadable(path, error) from error
+    if first_s is None or first_s >= end_s:
+        return None
+    found = read(path, first_s, end_s - first_s, columns)
+    step_s = (end_s - first_s) / columns
+    starts = [start for start, _, _ in grid]
+
+    def value(at_s: float) -> float | None:
+        index = bisect.bisect_right(starts, at_s) - 1
+        return grid[index][2] if index >= 0 and at_s < starts[index] + grid[index][1] else None
+
+    intensity = tuple(value(first_s + (index + 0.5) * step_s) for index in range(columns))
+    watts = protocol.Watts(units.iso(first_s), step_s, found.watts)
+    return protocol.HistoryAnswer(0, watts, found.levels, intensity, found.kinds)
+
+
+def events(path: Path, since_s: float, most: int, plans: bool) -> tuple[protocol.Event, ...]:
+    """The journal's events of interest to users, oldest first. Raises HistoryError."""
+    found: list[protocol.Event] = []
+    try:
+        with journal.read(path) as db:
+            rows = db.execute("select at, kind, data from event where at >= ? order by rowid desc", (since_s,))
+            for at, kind, data in rows:
+                if len(found) == most:
+                    break
+                if (plans or kind != "plan") and (one := event_lines.told(at, kind, untrusted.decode(data, dict))):
+                    found.append(one)
+    except (sqlite3.Error, OSError, *UNUSABLE) as error:
+        raise _unreadable(path, error) from error
+    return tuple(reversed(found))
+
+
+def _unreadable(path: Path, error: Exception) -> HistoryError:
+    return HistoryError(f"the past cannot be shown, {path.name}: {journal.why_not(error)}")
+
+
+def _bins(db: sqlite3.Connection) -> list[tuple[float, float, float]]:
+    """energy_10min, in order of time; a journal of an earlier version has only the rows."""
+    known = db.execute("select 1 from sqlite_master where name='energy_10min'").fetchone()
+    summed = (
+        "select start, joules, seconds from energy_10min order by start"
+        if known
+        else f"select cast(t0 / {ROLLUP_S} as integer) * {ROLLUP_S}, sum(joules), sum(t1 - t0)"
+        " from energy group by 1 order by 1"
+    )
+    return [tuple(row) for row in db.execute(summed)]
+
+
+def _watts(db: sqlite3.Connection, edges: Sequence[float]) -> list[float | None]:
+    """Each column is the energy up to its end minus the energy up to its start."""
+    bins = _bins(db)
+    starts = [start for start, _, _ in bins]
+    joules = list(itertools.accumulate((each[1] for each in bins), initial=0.0))
+    seconds = list(itertools.accumulate((each[2] for each in bins), initial=0.0))
+
+    def until(edge: float) -> Sum:
+        whole = bisect.bisect_right(starts, edge - ROLLUP_S)
+        if whole == len(starts) or starts[whole] >= edge:
+            return Sum(joules[whole], seconds[whole])
+        cut = _cut(db, starts[whole], edge)
+        return Sum(joules[whole] + cut.joules, seconds[whole] + cut.seconds)
+
+    found: list[float | None] = []
+    for (a, before), (b, after) in itertools.pairwise((edge, until(edge)) for edge in edges):
+        read_s = after.seconds - before.seconds
+        found.append((after.joules - before.joules) / (b - a) if read_s > TOUCHED_S else None)
+    return found
+
+
+def _cut(db: sqlite3.Connection, start: float, edge: float) -> Sum:
+    """The rows of the ten minutes from `start`, up to `edge`."""
+    joules, seconds = db.execute(
+        "select sum(joules * (min(t1, ?1) - t0) / (t1 - t0)), sum(min(t1, ?1) - t0)"
+        " from energy where t0 >= ?2 and t0 < ?1 and t1 > t0",
+        (edge, start),
+    ).fetchone()
+    return Sum(joules or 0.0, seconds or 0.0)
+
+
+def _levels(
+    db: sqlite3.Connection, edges: Sequence[float]
+) -> tuple[tuple[str | None, ...], tuple[LevelKind | None, ...]]:
+    """The level observed in the middle of each column, and its kind, from the journal's changes of state."""
+    rows = db.execute(
+        "select at, data from event where kind='state' and at <= ?2 and at >="
+        " coalesce((select max(at) from event where kind='state' and at <= ?1), 0) order by at",
+        (edges[0], edges[-1]),
+    )
+    at: list[float] = []
+    levels: list[tuple[str | None, LevelKind | None]] = [(None, None)]
+    for moment, data in rows:
+        facts = untrusted.decode(data, dict)
+        at.append(moment)
+        if (state := facts["state"]) in LEVEL_OF_STATE:
+            levels.append((LEVEL_OF_STATE[state], LEVEL_OF_STATE[state]))
+        else:
+            # a journal of an earlier version names the level alone
+            kind: LevelKind = "cap" if state == "throttled" else "full"
+            levels.append((facts["level"], told if is_level_kind(told := facts.get("level_kind", "")) else kind))
+    seen = [levels[bisect.bisect_right(at, (a + b) / 2)] for a, b in itertools.pairwise(edges)]
+    return tuple(name for name, _ in seen), tuple(kind for _, kind in seen)

@@ -1,0 +1,1 @@
+"""How a job is begun, taken up again, moved, requeued and ended."""

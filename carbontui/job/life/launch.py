@@ -1,0 +1,281 @@
+"""Starting a job: its directory, spec and keeper, detached from the terminal and holding nothing of the caller's."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import resource
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from carbontui import paths
+from carbontui.client import inject
+from carbontui.grid import settings
+from carbontui.job.files import places, spool, store
+from carbontui.job.life import descriptors
+from carbontui.job.terms import spec as opts
+from carbontui.system import isolation, life, proc
+
+READY_S = 15.0
+GRID_KEYS = frozenset({*settings.KEY_NAMES, *settings.ALSO_CALLED.values()})
+"""API keys for grid data: for our use only, not passed to the training."""
+PLAIN_FLAGS = frozenset({"-u", "-O", "-OO", "-B", "-E", "-I", "-s", "-S", "-v", "-q"})
+"""Python options that take no value."""
+
+
+class LaunchError(RuntimeError):
+    """The job could not be started; the text says what is wrong and how to repair it. `code`: the exit code for it."""
+
+    def __init__(self, text: str, code: int = 2) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class NameTaken(LaunchError):
+    """A live job has this name."""
+
+
+OF_THE_BOARDS = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+NO_INPUT = "CARBONTUI_NO_INPUT"
+"""Set for a command that was started on a terminal, whose input it does not get."""
+ROOM_B = 16e6
+"""Free space needed to start a job: with less, its journal and process records would soon be lost."""
+
+
+FILES_LEAST = 32
+"""It has 16 open at rest; viewers, ranks and a source of the grid come on top."""
+
+
+def why_not(state: Path) -> str:
+    """Why a job cannot keep its files in this state directory; '' if it can."""
+    try:
+        paths.private_dir(state)
+        disk = os.statvfs(state)
+    except OSError as error:
+        return f"{state} cannot be used ({error.strerror or error})"
+    if not os.access(state, os.W_OK | os.X_OK, effective_ids=True):
+        return f"{state} cannot be used (Permission denied)"
+    free_b = disk.f_bavail * disk.f_frsize
+    if disk.f_blocks and free_b < ROOM_B:  # some file systems do not report it
+        return f"{state} has {free_b / 1e6:.0f} MB free, the files of a job need {ROOM_B / 1e6:.0f} MB"
+    return ""
+
+
+def few_files() -> str:
+    """Why our processes could not open the files they need; '' if they can."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most == resource.RLIM_INFINITY or most >= FILES_LEAST:
+        return ""
+    return f"ulimit -n allows {most} open files; a job's supervisor needs {FILES_LEAST}: ulimit -n {FILES_LEAST}"
+
+
+def prepare_dir(name: str) -> tuple[str, Path]:
+    """A fresh job id and its directory (0700), the name claimed by this process until the keeper has it.
+
+    Raises NameTaken, or LaunchError when the state directory cannot be used.
+    """
+    if why := few_files():
+        raise LaunchError(why)
+    job = store.new_id()
+    directory = paths.job_dir(job)
+    if why := why_not(paths.state_dir()):
+        raise LaunchError(f"{why}; set CARBONTUI_HOME")
+    try:
+        paths.jobs_dir().mkdir(mode=0o700, exist_ok=True)
+        with _one_at_a_time(paths.jobs_dir()):
+            for live in store.jobs():
+                if live.name == name and live.live and not live.foreign:
+                    raise NameTaken(f"job {name!r} is running ({live.id}); choose another --name")
+            directory.mkdir(mode=0o700)
+            claimed = {
+                "job": job,
+                "name": name,
+                **life.here()._asdict(),
+                "socket": "",
+                "log": "",
+                "started": time.time(),
+                "argv": (),
+                "state": "waiting",
+                "pids": {"keeper": [os.getpid(), proc.start_time(os.getpid())]},
+            }
+            paths.write_whole(directory / "job.json", json.dumps(claimed).encode())
+    except OSError as error:
+        where = paths.state_dir()
+        raise LaunchError(f"{where} cannot be used ({error.strerror or error}); set CARBONTUI_HOME") from error
+    return job, directory
+
+
+@contextlib.contextmanager
+def _one_at_a_time(jobs: Path) -> Iterator[None]:
+    """Serialise processes that prepare a job at the same time, so that each sees the names of those before it."""
+    fd = os.open(jobs / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks: best effort
+            fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+def executable(argv: tuple[str, ...]) -> None:
+    """Refuse a command that does not exist, before anything is started; exit codes are a shell's: 127, 126."""
+    if shutil.which(argv[0]) is not None:
+        return _script(argv)
+    if os.sep in argv[0] and Path(argv[0]).is_dir():
+        raise LaunchError(f"{argv[0]}: is a folder", 126)
+    if os.sep in argv[0] and Path(argv[0]).is_file():
+        how = f"python {argv[0]}" if argv[0].endswith(".py") else f"chmod +x {argv[0]}"
+        raise LaunchError(f"{argv[0]}: is not executable; write {how}", 126)
+    raise LaunchError(f"{argv[0]}: no such command", 127)
+
+
+def _script(argv: tuple[str, ...]) -> None:
+    """A start may wait for hours: a mistyped `python trian.py` is reported now."""
+    if not Path(argv[0]).name.startswith("python"):
+        return
+    script = next((word for word in argv[1:] if word not in PLAIN_FLAGS), "")
+    if script.endswith(".py") and not script.startswith("-") and not Path(script).exists():
+        raise LaunchError(f"{script}: no such file")
+
+
+def waits(options: opts.Options) -> bool:
+    """Whether the start may wait for the plan."""
+    return options.work_s is not None and options.budget.strip().lower() not in ("1x", "1.0x")
+
+
+def start(
+    options: opts.Options,
+    *,
+    hold: bool | None = None,
+    again: Mapping[str, Any] | None = None,
+    try_first: bool = False,
+    handed: descriptors.Handed = descriptors.NOTHING,
+) -> int:
+    """Start the keeper of a prepared job; returns its pid. The environment of its command is the caller's.
+
+    `hold`: the command waits for the plan before it starts. `again`: a job that continues, and from where.
+    `try_first`: it runs at once until enough is known of it, then waits for its start. `handed`: the descriptors of
+    this process that it gets.
+    """
+    try:
+        paths.private_dir(Path(options.socket).parent)
+    except OSError as error:
+        raise LaunchError(f"the job could not be controlled: no place for its socket: {error}") from error
+    opts.save(options)
+    with contextlib.suppress(OSError):  # an obstacle is reported by the supervisor, which retries
+        paths.private_dir(Path(options.socket).parent)
+    if hold is None:
+        # a job that may wait starts when the plan says so; without a supervisor the keeper starts it after a minute
+        hold = waits(options)
+    environment = {name: value for name, value in os.environ.items() if name not in GRID_KEYS}
+    environment.pop(NO_INPUT, None)
+    if handed.terminal:
+        environment[NO_INPUT] = "1"
+    if sys.stdout.isatty():
+        environment = inject.as_on_a_terminal(environment, shutil.get_terminal_size((120, 24)).columns)
+    spec = keeper_spec(options, environment)
+    spec |= {"input": handed.spec(None), "hold": hold, "try": try_first, "surroundings": isolation.surroundings()}
+    if again is not None:
+        spec["again"] = dict(again)
+        (Path(options.dir) / "exit.json").unlink(missing_ok=True)
+    if options.spool:
+        spool.save(Path(options.dir), spec)
+    if not handed.stdin:
+        return run_keeper(spec, handed.others)
+    stdin = os.dup(0)
+    try:
+        return run_keeper({**spec, "input": handed.spec(stdin)}, (stdin, *handed.others))
+    finally:
+        os.close(stdin)
+
+
+@contextlib.contextmanager
+def undone(directory: Path) -> Iterator[None]:
+    """If the launch inside fails, remove the job, unless its keeper runs."""
+    try:
+        yield
+    except BaseException:
+        job = store.load(directory)
+        if job is None or job.alive("keeper") in (None, os.getpid()):
+            shutil.rmtree(directory, ignore_errors=True)
+        raise
+
+
+def keeper_spec(options: opts.Options, environment: Mapping[str, str]) -> dict[str, Any]:
+    """What a keeper needs to know of its job; `environment` is that of the command."""
+    told = ("job", "name", "socket", "log", "err", "argv", "cwd", "scheduler")
+    public = {name: getattr(options, name) for name in told}  # the fields of job.json besides the pids
+    public |= {"door": opts.stop_socket(options.socket), "started": options.created_s}
+    return {
+        **public,
+        **{name: getattr(options, name) for name in ("requeue", "resume_args", "estimate")},
+        "job_dir": options.dir,
+        "input": descriptors.NOTHING.spec(None),
+        "public": public,
+        "environment": environment,
+    }
+
+
+def run_keeper(spec: Mapping[str, Any], descriptors: tuple[int, ...] = ()) -> int:
+    """Start a keeper with its spec, detached; returns its pid once the job answers. Raises LaunchError."""
+    keeper, directory = spawn_keeper(spec, descriptors), Path(spec["job_dir"])
+    # where the job has moved on there is no supervisor
+    _await_socket(Path(spec["socket" if places.read(directory).holder else "door"]), directory, keeper)
+    return keeper.pid
+
+
+def spawn_keeper(spec: Mapping[str, Any], descriptors: tuple[int, ...] = ()) -> subprocess.Popen[bytes]:
+    """Start a keeper with its spec, detached, with these descriptors under the same numbers."""
+    directory, theirs = Path(spec["job_dir"]), spec.get("environment") or {}
+    # another shell may restart it: the boards are those that its command sees
+    ours = {name: value for name, value in isolation.environment(os.environ).items() if name not in OF_THE_BOARDS}
+    ours |= {name: theirs[name] for name in OF_THE_BOARDS if name in theirs}
+    with (directory / "carbontui.log").open("ab") as log:
+        try:
+            keeper = subprocess.Popen(
+                [sys.executable, "-m", "carbontui.job.keeper", spec["job"], *paths.apart()],
+                cwd=directory,
+                env=ours,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                pass_fds=descriptors,
+            )
+        except BlockingIOError:
+            raise LaunchError(isolation.TOO_FEW) from None
+    assert keeper.stdin is not None
+    with contextlib.suppress(BrokenPipeError):  # a keeper that exits at once is reported below
+        # in ASCII: a path or an argument may contain bytes that are not text, which Python escapes and msgspec refuses
+        keeper.stdin.write(json.dumps(spec).encode())
+        keeper.stdin.close()
+    return keeper
+
+
+def _await_socket(path: Path, directory: Path, keeper: subprocess.Popen[bytes]) -> None:
+    """Wait until job.sock answers; a job that ends before that is fine too."""
+    due = time.monotonic() + READY_S
+    while time.monotonic() < due:
+        probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            probe.connect(os.fspath(path))
+            return
+        except OSError:
+            if (directory / "exit.json").exists():
+                return
+            if keeper.poll() is not None and not life.is_locked(directory / life.LOCK):  # else another has it
+                tail = (directory / "carbontui.log").read_text(errors="replace").strip().splitlines()[-1:]
+                raise LaunchError(f"the keeper ended at once: {' '.join(tail)}") from None
+        finally:
+            probe.close()
+        time.sleep(0.02)
+    text = f"no supervisor answers after {READY_S:.0f} s; job {directory.name} runs all the same, unsteered"
+    raise LaunchError(f"{text}; see {directory / 'carbontui.log'}")

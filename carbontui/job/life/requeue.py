@@ -1,0 +1,105 @@
+"""A job restarted by its scheduler is the same job: found by the scheduler's id, continued in its own directory.
+
+Its journal, account, budget, overrides and checkpoints already exist. The options of this `run` apply, except the
+job's start time and name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from carbontui import paths
+from carbontui.job.files import store
+from carbontui.job.terms import spec as opts
+from carbontui.slurm import successor
+from carbontui.system import life
+
+
+class Scheduled(NamedTuple):
+    """A scheduler's job, and how often it has been restarted."""
+
+    key: str
+    attempt: int
+
+
+def scheduled(environment: Mapping[str, str]) -> Scheduled | None:
+    """The scheduler's job according to its environment variables; None outside one: Slurm, and SkyPilot, whose task
+    keeps its id over the machines on which it is started again."""
+    chain = successor.chain(environment)
+    if chain is None:
+        task = environment.get("SKYPILOT_TASK_ID", "")
+        return _elsewhere(f"skypilot {task}") if task else None
+    job = chain.first
+    key = f"slurm {environment.get('SLURM_CLUSTER_NAME', '')} {job}"
+    if environment.get("SLURM_STEP_NUM_TASKS", "1") != "1":  # srun starts `carbontui run` once per task
+        key += f" task {environment.get('SLURM_PROCID', '')}"
+    count = environment.get("SLURM_RESTART_COUNT", "")
+    return Scheduled(key, chain.number + (int(count) if count.isdecimal() else 0))
+
+
+def _elsewhere(key: str) -> Scheduled:
+    """A scheduler that counts no restarts: on another boot than the last it is one more."""
+    for job in store.jobs():
+        if job.scheduler == key:
+            with contextlib.suppress(OSError, ValueError):
+                moved = job.place is not None and job.place.boot != life.here().boot
+                return Scheduled(key, opts.load(job.dir).attempt + moved)
+    return Scheduled(key, 0)
+
+
+def earlier(here: Scheduled, argv: tuple[str, ...], cwd: str) -> store.Job | None:
+    """The job to continue; None at the first start, or if the last one came to its end.
+
+    After a restart by the scheduler, any job that has not ended by itself continues; within one start only an unloaded
+    one.
+    """
+    for job in store.jobs():
+        if job.scheduler != here.key or job.argv != argv:
+            continue
+        try:
+            spec = opts.load(job.dir)
+        except (OSError, ValueError):
+            continue
+        if spec.cwd != cwd:
+            continue
+        return job if goes_on(job, again=here.attempt > spec.attempt) else None
+    return None
+
+
+def goes_on(job: store.Job, *, again: bool) -> bool:
+    record = job.exit
+    if record is None:
+        return again  # killed with its keeper, or still alive
+    if record.get("unloaded"):
+        return True
+    # exit code 0 after an external signal is a training that has saved, to continue later
+    return again and (record.get("code") != 0 or bool(record.get("signals")))
+
+
+def taken_up(job: store.Job, options: opts.Options, *, log: str | None) -> opts.Options:
+    """`options` for a job that continues. Raises OSError or ValueError if its spec cannot be read."""
+    before = opts.load(job.dir)
+    return msgspec.structs.replace(
+        options,
+        job=job.id,
+        name=job.name,
+        dir=str(job.dir),
+        log=log or before.log,
+        socket=str(paths.socket_path(job.id, paths.socket_dir(every_node=options.nodes is not None))),
+        created_s=before.created_s,
+    )
+
+
+def state_left(job: store.Job) -> dict[str, Any]:
+    """Where its next keeper continues: see `again` in the keeper's spec."""
+    record = store.read_json(job.dir / "job.json") or {}
+    starts = int(record.get("starts") or 0)
+    if not starts:  # it left before its start: nothing is to be resumed
+        (job.dir / "resume.json").unlink(missing_ok=True)
+    elif (job.dir / "resume.json").exists():
+        return {"state": "unloaded", "starts": starts}
+    return {"state": "running" if starts else "waiting", "starts": starts}

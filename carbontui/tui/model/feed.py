@@ -1,0 +1,197 @@
+"""The screen's connection to the socket: connects, folds deltas, reconnects, says what is new; touches no widget."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from carbontui import link, protocol
+from carbontui.tui.model.picture import Picture, fold
+
+RETRY_S = (0.1, 0.25, 0.5, 1.0, 2.0)
+TOGETHER_S = 0.02
+"""How long a picture waits for the output that was written before it: both are painted at once then."""
+LOG_BEGIN_B = 16 * 1024
+"""How much of the log's end an attaching screen reads."""
+LOG_MOST_B = 64 * 1024
+"""With more than this to read, the tail restarts at the end: a flood of output is not worth reading through."""
+
+REPLAY_HZ = 4.0
+"""At 1 Hz an hour of a replay may pass between two updates: the start and end of a pause must be visible."""
+
+ReadLog = Callable[[protocol.LogRead], protocol.LogAnswer]
+WholeRun = Callable[[int], protocol.HistoryAnswer | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """Whether the screen is connected to a supervisor, and a line about it."""
+
+    kind: Literal["connecting", "live", "reconnecting", "refused", "over"]
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LogPiece:
+    """The next piece of run.log, or of run.err; `fresh` when it does not continue the last one."""
+
+    text: str
+    fresh: bool
+    err: bool = False
+
+
+News = Picture | Connection | LogPiece
+
+
+class JobFeed:
+    """One job's updates. `run()` until cancelled; `request()` for everything that has an answer."""
+
+    def __init__(
+        self,
+        socket: Path,
+        post: Callable[[News], object],
+        read_log: ReadLog | None = None,
+        whole_run: WholeRun | None = None,
+        *,
+        away: Callable[[], str] = str,
+        with_log: bool = True,
+    ) -> None:
+        """`read_log` and `whole_run` read the files of a finished job, which has no supervisor any more; `away` as of
+        the target. `with_log` False: its output is not read."""
+        self._socket = socket
+        self._post = post
+        self.read_log = read_log
+        self._whole_run = whole_run
+        self._away = away
+        self._rate_hz = 1.0
+        self._with_log = with_log
+        self._link: link.ViewerLink | None = None
+        self.picture: Picture | None = None
+        self.over = False
+
+    async def request(self, message: link.Request, timeout_s: float = link.ANSWER_TIMEOUT_S) -> link.Answer:
+        """The supervisor's answer. Raises LinkError, NoSupervisor while not connected."""
+        if self._link is None and self.over:
+            if isinstance(message, protocol.LogRead) and self.read_log is not None:
+                return self.read_log(message)
+            if isinstance(message, protocol.HistoryAsk) and self._whole_run is not None:
+                return await self._past_of_one_over(self._whole_run, message.buckets)
+            raise link.NoSupervisor("the job is over: it has no supervisor any more")
+        if self._link is None:
+            raise link.NoSupervisor("not connected just now; the training goes on")
+        return await self._link.request(message, timeout_s)
+
+    async def _past_of_one_over(self, whole_run: WholeRun, columns: int) -> protocol.HistoryAnswer:
+        try:
+            answer = await asyncio.to_thread(whole_run, columns)
+        except RuntimeError as error:
+            raise link.RequestRefused(str(error)) from None
+        if answer is None:
+            raise link.NoSupervisor("the account is empty")
+        return answer
+
+    async def run(self) -> None:
+        """Connect, follow, and connect again until the job is over, or on another machine."""
+        tries = 0
+        while True:
+            try:
+                self._link = await link.ViewerLink.connect(self._socket)
+                tries = 0
+                self._post(Connection("live"))
+                await self._follow(self._link)
+            except (link.NotOurs, link.VersionMismatch, link.RequestRefused) as error:
+                self._post(Connection("refused", str(error)))
+                return
+            except link.LinkError as error:
+                if self.picture is not None and self.picture.over:
+                    self.over = True
+                    self._post(Connection("over"))
+                    return
+                if where := self._away():
+                    self._post(Connection("refused", where))
+                    return
+                self._post(Connection("reconnecting", str(error)))
+            finally:
+                held, self._link = self._link, None
+                if held is not None:
+                    await held.close()
+            await asyncio.sleep(RETRY_S[min(tries, len(RETRY_S) - 1)])
+            tries += 1
+
+    def read_over(self) -> None:
+        """For a job that was over before the screen was opened: post the end of its output."""
+        self.over = True
+        if self.read_log is not None:
+            for err in (False, True):
+                answer = self.read_log(protocol.LogRead(0, -LOG_BEGIN_B, err=err))
+                if answer.err is err:
+                    self._post(LogPiece(answer.text, True, err))
+
+    async def _follow(self, wire: link.ViewerLink) -> None:
+        await wire.send(protocol.View(self._rate_hz))
+        outputs = [_Output(wire, err) for err in (False, True)] if self._with_log else []
+        reading = _reader(outputs)  # beside the first picture
+        try:
+            async for message in wire.messages():
+                picture = fold(self.picture, message)
+                if picture is None:
+                    await wire.send(protocol.View(self._rate_hz))
+                    continue
+                reading = reading or _reader(outputs)
+                if reading is not None:
+                    await asyncio.wait({reading}, timeout=TOGETHER_S)
+                self.picture = picture
+                self._post(picture)
+                if reading is not None and reading.done():
+                    for piece in reading.result():
+                        self._post(piece)
+                    reading = None
+                if self._with_log and picture.series.replay_speed is not None and self._rate_hz < REPLAY_HZ:
+                    self._rate_hz = REPLAY_HZ
+                    await wire.send(protocol.View(self._rate_hz))
+        finally:
+            if reading is not None:
+                reading.cancel()
+
+
+def _reader(outputs: list[_Output]) -> asyncio.Task[list[LogPiece]] | None:
+    async def read() -> list[LogPiece]:
+        return [piece for output in outputs for piece in await output.read()]
+
+    return asyncio.create_task(read(), name="log reader") if outputs else None
+
+
+class _Output:
+    """The end of run.log, or of run.err if there is one, followed by offset; after a gap the tail starts over."""
+
+    def __init__(self, wire: link.ViewerLink, err: bool) -> None:
+        self._wire, self._err = wire, err
+        self._offset, self._fresh, self._exists = -LOG_BEGIN_B, True, True
+
+    async def read(self) -> list[LogPiece]:
+        """What is new; nothing while the connection is lost."""
+        if not self._exists:
+            return []
+        try:
+            answer = await self._ask()
+            if answer.size > answer.next:
+                self._offset, self._fresh = -LOG_BEGIN_B, True
+                answer = await self._ask()
+        except link.LinkError:
+            return []
+        self._exists = answer.err is self._err
+        if not self._exists:
+            return []
+        found = [LogPiece(answer.text, self._fresh, self._err)] if answer.text else []
+        self._offset, self._fresh = answer.next, self._fresh and not found
+        if answer.size < answer.next:
+            self._offset, self._fresh = 0, True
+        return found
+
+    async def _ask(self) -> protocol.LogAnswer:
+        answer = await self._wire.request(protocol.LogRead(0, self._offset, LOG_MOST_B, err=self._err))
+        assert isinstance(answer, protocol.LogAnswer)
+        return answer

@@ -1,0 +1,100 @@
+"""All jobs of the machine, live: the list from disk every two seconds, each job's status over its own socket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from carbontui import link, protocol
+from carbontui.tui.model.feed import Connection, JobFeed, News
+from carbontui.tui.model.lists import ListedJob
+from carbontui.tui.model.loglines import error_in
+from carbontui.tui.model.picture import Picture
+from carbontui.tui.model.target import Target
+
+LOOK_EVERY_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One look at the machine. A fact is (label, text, whether it is in order); `host_w` is what CPU and memory draw,
+    `headline` the grid and what waiting gives in a few words, `load` the share of the cores in use."""
+
+    facts: tuple[tuple[str, str, bool], ...] = ()
+    jobs: tuple[Target, ...] = ()
+    host_w: float | None = None
+    headline: str = ""
+    boards: tuple[protocol.Gpu, ...] = ()
+    load: float | None = None
+
+
+class JobsFeed:
+    """`run()` until cancelled; calls `changed` on every update. `look` may block: it is called on a thread."""
+
+    def __init__(self, look: Callable[[], Seen], changed: Callable[[], None]) -> None:
+        self._look, self._changed = look, changed
+        self._feeds: dict[str, tuple[JobFeed, asyncio.Task[None]]] = {}
+        self._pictures: dict[str, Picture] = {}
+        self._lost: set[str] = set()
+        self._errors: dict[str, str] = {}
+        self.listing: Seen | None = None
+        self.looked = asyncio.Event()
+        """Set once the jobs are known."""
+
+    def jobs(self) -> tuple[ListedJob, ...]:
+        """Every job with its newest known status."""
+        return tuple(self._listed(target) for target in self.listing.jobs) if self.listing else ()
+
+    async def request(self, job: str, message: link.Request) -> link.Answer:
+        """A live job's answer. Raises LinkError."""
+        if job not in self._feeds:
+            raise link.NoSupervisor("the job is over: it has no supervisor any more")
+        return await self._feeds[job][0].request(message)
+
+    async def run(self) -> None:
+        try:
+            while True:
+                self.listing = await asyncio.to_thread(self._once)
+                self._follow({target.job: target for target in self.listing.jobs if not target.over})
+                self._changed()
+                self.looked.set()
+                await asyncio.sleep(LOOK_EVERY_S)
+        finally:
+            self._follow({})
+
+    def _once(self) -> Seen:
+        seen = self._look()
+        for target in seen.jobs:
+            failed = target.status is not None and target.status.state == "failed"
+            if failed and target.read_log and target.job not in self._errors:
+                self._errors[target.job] = error_in(target.read_log)
+        return seen
+
+    def _follow(self, live: dict[str, Target]) -> None:
+        """A feed for every live job, none for the others."""
+        for job in set(self._feeds) - set(live):
+            self._feeds.pop(job)[1].cancel()
+            self._pictures.pop(job, None)
+            self._lost.discard(job)
+        for job in set(live) - set(self._feeds):
+            feed = JobFeed(live[job].socket, self._hears(job), with_log=False)
+            self._feeds[job] = feed, asyncio.create_task(feed.run(), name=f"feed of {job}")
+
+    def _hears(self, job: str) -> Callable[[News], None]:
+        def hear(news: News) -> None:
+            if isinstance(news, Picture):
+                self._pictures[job] = news
+                self._changed()
+            elif isinstance(news, Connection):
+                # reported only once it lasts: a supervisor that is being replaced is back within seconds
+                told = self._lost.add if news.kind in ("reconnecting", "refused") else self._lost.discard
+                told(job)
+
+        return hear
+
+    def _listed(self, target: Target) -> ListedJob:
+        picture = self._pictures.get(target.job)
+        status = picture.status if picture is not None else target.status
+        assert status is not None
+        return ListedJob(target, status, self._errors.get(target.job, ""), target.job in self._lost and not target.over)

@@ -1,0 +1,85 @@
+"""Notifications for a user who is not watching: the job is done, failed, stands still, or its budget is at risk."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from typing import NamedTuple, Protocol, runtime_checkable
+
+from carbontui import protocol
+from carbontui.text import figures, situation
+from carbontui.tui.model.picture import Picture
+
+OFF = "off"
+STILL = frozenset({"paused", "unloaded"})
+
+
+class Notification(NamedTuple):
+    """`urgent` rings the bell."""
+
+    text: str
+    urgent: bool
+
+
+@runtime_checkable
+class TellsTerminal(Protocol):
+    """An app that can write to its terminal outside the screen's drawing."""
+
+    def tell_terminal(self, sequence: str, *, bell: bool) -> None: ...
+
+
+def news(before: Picture | None, after: Picture) -> Notification | None:
+    """The notification for this change; None for the first picture and for changes of no interest."""
+    if before is None:
+        return None
+    was, now = before.status, after.status
+    name = "".join(char for char in now.name if char.isprintable())
+    over = now.state not in protocol.LIVE_STATES
+    if was.state != now.state and (over or (now.state in STILL and was.state not in STILL)):
+        return Notification(f"{name}: {situation.state(now)} ({now.reason.text})", over)
+    if at_risk(after) and not at_risk(before):
+        return Notification(f"{name}: {at_risk(after)}", True)
+    return None
+
+
+def at_risk(picture: Picture) -> str:
+    """Why the budget is at risk, or ''."""
+    plan, status = picture.plan, picture.status
+    if status.reason.code == "late" or (plan is not None and plan.late_s > 300):
+        late = f"by {figures.duration(plan.late_s)}" if plan is not None and plan.late_s > 0 else ""
+        return f"it will be late {late}".strip()
+    over = next((one for one in status.allowances if one.used_up_at is not None), None)
+    return "" if over is None else f"its {over.kind} budget will be used up"
+
+
+def osc9(text: str) -> str:
+    """The escape sequence that makes a terminal notify (iTerm2, kitty, WezTerm, Windows Terminal, foot)."""
+    clean = "".join(char for char in text if char.isprintable())
+    return f"\x1b]9;{clean}\x07"
+
+
+def tell(notification: Notification, command: str, app: object) -> str:
+    """Notify by the user's `command`, without one by the `app`'s terminal, not at all if it is OFF; the error, or
+    ''."""
+    if command == OFF:
+        return ""
+    if command.strip():
+        return run(command, notification.text)
+    if isinstance(app, TellsTerminal):
+        app.tell_terminal(osc9(notification.text), bell=notification.urgent)
+    return ""
+
+
+def run(command: str, text: str) -> str:
+    """Run the user's command with the text as its last argument; the error, or ''."""
+    try:
+        subprocess.Popen(
+            [*shlex.split(command), text],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        return f"the notify command cannot be run: {error}"
+    return ""

@@ -1,0 +1,128 @@
+"""The dashboard's keys, and how typed text becomes the arguments of a command."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from typing import Any
+
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+
+from carbontui import units
+from carbontui.text import situation
+from carbontui.tui.model.picture import Picture
+from carbontui.tui.model.target import Target
+
+DANGEROUS = frozenset({"send", "timed", "cap", "commit", "type_budget", "stop", "guess", "move"})
+
+FILTER = Binding("slash", "filter", "filter", id="filter", key_display="/", tooltip="Show only what contains a word")
+BINDINGS: list[BindingType] = [
+    # first: a narrow footer shows these at least
+    Binding("question_mark", "help", "help", id="help", key_display="?", tooltip="Every key, and what the marks say"),
+    Binding("q", "detach", "detach", id="detach", tooltip="Leave the screen; the training goes on"),
+    Binding("p", "send('pause')", "pause", id="pause", tooltip="Hold the training at its next step, until cleared"),
+    Binding("P", "timed('pause')", "pause for", id="pause_for", show=False, tooltip="Pause for a time (asks how long)"),
+    Binding(
+        "b", "send('boost')", "boost", id="boost", tooltip="Run at full speed, whatever the plan says, until cleared"
+    ),
+    Binding("B", "timed('boost')", "boost for", id="boost_for", show=False, tooltip="Boost for a time (asks how long)"),
+    Binding("r", "send('resume')", "resume", id="resume", tooltip="Resume the plan: clear the override"),
+    Binding("c", "cap", "cap", id="cap", tooltip="Cap the watts of each GPU (asks how many)"),
+    Binding("left", "budget(-1)", "budget", id="tighter", key_display="←→", tooltip="A tighter budget"),
+    Binding("right", "budget(1)", "a looser budget", id="looser", show=False, tooltip="A looser budget"),
+    Binding("shift+left", "budget(-10)", "tighter by ten", id="tighter10", show=False, tooltip="Ten steps tighter"),
+    Binding("shift+right", "budget(10)", "looser by ten", id="looser10", show=False, tooltip="Ten steps looser"),
+    Binding("home", "budget(-10000)", "tightest budget", id="tightest", show=False, tooltip="The tightest budget"),
+    Binding("end", "budget(10000)", "loosest budget", id="loosest", show=False, tooltip="The loosest budget"),
+    Binding(
+        "e", "type_budget", "type a budget", id="type_budget", show=False, tooltip="Type a budget: 18h, 1.8x, fri 09:00"
+    ),
+    Binding("enter", "commit", "commit", id="commit", tooltip="Make the budget shown the budget in force"),
+    Binding("escape", "back", "back", id="back", show=False, tooltip="Return to the budget in force"),
+    Binding("g", "guess", "guess", id="guess", show=False, tooltip="Plan with the guessed total"),
+    Binding("l", "log", "log", id="log", tooltip="All of the training's output"),
+    Binding("t", "table", "all jobs", id="table", tooltip="The table of all jobs of this machine"),
+    Binding("w", "plan", "why", id="plan", tooltip="The plan: why each hour is as it is; hours that must not run"),
+    Binding("i", "sources", "sources", id="sources", show=False, tooltip="Where each number comes from, all notices"),
+    Binding(
+        "d",
+        "abilities",
+        "doctor",
+        id="abilities",
+        show=False,
+        tooltip="Boards, and what can be measured and done here",
+    ),
+    Binding("G", "grid", "grid", id="grid", show=False, tooltip="The grid: sources, history, price, forecast accuracy"),
+    Binding("M", "move", "move", id="move", show=False, tooltip="Move it to the machine named below (asks first)"),
+    Binding("S", "stop", "stop", id="stop", tooltip="Stop the training (asks first)"),
+    Binding("z", "zoom", "zoom", id="zoom", show=False, tooltip="The work alone, or the whole time to the deadline"),
+    Binding("y", "receipt('text')", "copy receipt", id="receipt", tooltip="Copy the receipt of a finished job"),
+    Binding("m", "receipt('markdown')", "Markdown", id="receipt_md", tooltip="Copy the receipt as Markdown"),
+    Binding("v", "receipt('svg')", "SVG", id="receipt_svg", tooltip="Write the receipt as a picture into this folder"),
+]
+
+
+def until_args(text: str) -> dict[str, Any]:
+    """'30m' as a duration, anything else as a time for the supervisor to parse."""
+    try:
+        return {"for_s": units.parse_duration(text)}
+    except ValueError:
+        return {"until": text.strip()}
+
+
+_BUDGET = re.compile(r"\d+(\.\d+)?x", re.IGNORECASE | re.ASCII)
+
+
+def _is_time(said: str) -> bool:
+    """Whether it is a time of day, a duration or a moment."""
+    for read in (units.parse_duration, lambda text: units.parse_moment(text, 0.0)):
+        with contextlib.suppress(ValueError):
+            read(said)
+            return True
+    return False
+
+
+def check_until(text: str) -> None:
+    """Raises ValueError for text that is not a time, while the prompt is still open; the supervisor checks the rest."""
+    said = text.strip()
+    if said.lower() != "next" and not _is_time(said):
+        raise ValueError(f"{said!r} is not a time; use 30m, 18:00, fri 09:00 or next")
+
+
+def check_budget(text: str) -> None:
+    """Raises ValueError for text that is not a budget; the supervisor checks its size."""
+    said = text.strip()
+    if not (_BUDGET.fullmatch(said) or _is_time(said)):
+        raise ValueError(f"{said!r} is not a budget; use 18h, 1.8x or fri 09:00")
+
+
+def why_not(action: str, picture: Picture | None) -> str:
+    """Why a key has no effect at the moment; '' when it has one, or where that is not known."""
+    if picture is None:
+        return ""
+    if action == "cap" and not picture.status.gpus:
+        return "no GPU of this job to cap (d says what can be done here)"
+    if action == "guess" and (picture.status.guess is None or picture.status.guess.agreed):
+        return "no guessed total to accept"
+    return ""
+
+
+def asking(screen: Screen[Any]) -> bool:
+    """Whether a prompt is open, which then takes the keys. Called for every key of the page, so no DOM query."""
+    return any(child.id == "prompt" for child in screen.children)
+
+
+def farewell(target: Target, picture: Picture | None) -> str:
+    """The line printed when the screen is left: where to go on looking."""
+    if picture is None:
+        return ""
+    if picture.over:
+        status = picture.status
+        how = f"{status.name} is over ({situation.state(status)}, {situation.exit_words(status.exit)})"
+        if status.state == "failed":
+            return f"{how}; what it wrote: carbontui log {target.job}"
+        return f"{how}; what it took: carbontui report --receipt {target.job}"
+    if picture.status.reason.code == "stop":
+        return f"{picture.status.name} is being stopped; look with: carbontui attach {target.job}"
+    return f"{picture.status.name} continues; return to it with: carbontui attach {target.job}"

@@ -1,0 +1,179 @@
+"""The plan as text: its stretches and the reason for each, the cost of a slot or of forbidden hours, earlier plans."""
+
+from __future__ import annotations
+
+import textwrap
+
+from carbontui import protocol, units
+from carbontui.text import figures as form
+from carbontui.text import situation
+from carbontui.text.plan import certificate
+from carbontui.tui.model import words
+from carbontui.tui.model.picture import Picture
+from carbontui.tui.widgets.cells import CellRow
+from carbontui.tui.widgets.levels import table
+
+SAME_G_PER_KWH = 0.02
+"""Means that differ by a smaller share count as equally clean."""
+
+
+def span(start: str, end: str, now_s: float) -> str:
+    """'21:24 to Thu 02:00'."""
+    first, last = words.clock_iso(start, now_s), words.clock_iso(end, now_s)
+    day, _, at = last.rpartition(" ")
+    # the day is written once
+    return f"{first} to {at if day and first.startswith(day) else last}"
+
+
+def running_mean(plan: protocol.PlanView) -> float | None:
+    """Energy-weighted gCO2/kWh of the stretches that run; None where none does."""
+    infos = table(plan)
+    running = [one for one in plan.windows if one.level in infos and infos[one.level].kind not in words.STILL]
+    kwh = sum(one.kwh for one in running)
+    return sum(one.g_per_kwh * one.kwh for one in running) / kwh if kwh > 0 else None
+
+
+def stretch_at(plan: protocol.PlanView | None, at_s: float) -> protocol.PlanWindow | None:
+    """The plan's stretch at a time; None without a plan, and after its end."""
+    windows = plan.windows if plan else ()
+    return next((one for one in windows if units.from_iso(one.start) <= at_s < units.from_iso(one.end)), None)
+
+
+def why(one: protocol.PlanWindow, picture: Picture) -> str:
+    """Why the plan chose this level for a stretch, in a few words."""
+    plan = picture.plan
+    assert plan is not None
+    kind = table(plan)[one.level].kind if one.level in table(plan) else "full"
+    start, end = units.from_iso(one.start), units.from_iso(one.end)
+    held = picture.status.override
+    if held is not None and start <= picture.now_s < end:
+        return f"{held.mode} by {held.by}"
+    if kind in words.STILL and any(_meets(hours, start, end) for hours in picture.status.forbidden):
+        return "hours that must not run"
+    mean = running_mean(plan)
+    if mean is None:
+        return ""
+    if kind in words.STILL:
+        if one.g_per_kwh > mean * (1 + SAME_G_PER_KWH):
+            return f"dirtier than the {mean:.0f} g/kWh where it runs"
+        return "cleaner hours come" if kind == "off" else "too short to be worth a start"
+    if kind in ("cap", "duty"):
+        return "fewer watts for each step, and there is time"
+    if all(at.level in table(plan) and table(plan)[at.level].kind == "full" for at in plan.windows):
+        return "no cleaner hours worth a wait"
+    still = [at for at in plan.windows if at.level in table(plan) and table(plan)[at.level].kind in words.STILL]
+    cleaner = any(at.g_per_kwh > one.g_per_kwh * (1 + SAME_G_PER_KWH) for at in still)
+    return "cleaner than where it stands still" if cleaner else "the time is needed"
+
+
+def _meets(hours: protocol.ForbiddenStatus, start_s: float, end_s: float) -> bool:
+    return units.from_iso(hours.start) < end_s and units.from_iso(hours.end) > start_s
+
+
+def course_rows(picture: Picture, width: int) -> list[CellRow]:
+    """A row per stretch: when, level, intensity, grams, what it gains, why."""
+    plan = picture.plan
+    if plan is None:
+        told = textwrap.wrap(f"no plan yet: {picture.status.reason.text}", max(8, width - 2))
+        return [[(f" {line}", "dim")] for line in told]
+    wide, narrow = width >= 84, width < 58
+    figures = f"{'CO₂':>8}" if narrow else f"{'g/kWh':>6}{'CO₂':>9}{'GAINS':>9}"
+    cells, level = (20, 10) if narrow else (23, 11)
+    head = f" {'WHEN':<{cells}}{'LEVEL':<{level}}{figures}" + ("  WHY" if wide else "")
+    rows: list[CellRow] = [[(head, "dim")]]
+    infos = table(plan)
+    for one in plan.windows:
+        info = infos.get(one.level)
+        ink = words.KIND_STYLE[info.kind] if info else "text"
+        when = span(one.start, one.end, picture.now_s)
+        when = when.replace(" to ", "–") if narrow else when
+        row: CellRow = [(f" {when:<{cells}}", "text"), (f"{situation.level(one.level, plan.table):<{level}}", ink)]
+        gains = f"{form.grams(one.gain_g)}" if abs(one.gain_g) >= form.LEAST_G else "–"
+        grams = form.grams(one.gco2_g)
+        if narrow:
+            row.append((f"{grams:>8}", "text"))
+        else:
+            row.append((f"{one.g_per_kwh:>6.0f}{grams:>9}", "text"))
+            row.append((f"{gains:>9}", "running" if one.gain_g >= form.LEAST_G else "dim"))
+        if wide:
+            row.append((f"  {why(one, picture)}", "dim"))
+        rows.append(row)
+    return [*rows, [], *total_rows(plan)]
+
+
+def total_rows(plan: protocol.PlanView) -> list[CellRow]:
+    """What the rest takes, why, and what it would take otherwise."""
+    infos = table(plan)
+    parked = sum(one.gco2_g for one in plan.windows if one.level in infos and infos[one.level].kind in words.STILL)
+    whole = f"{form.grams(plan.gco2_g)} CO₂, {form.kwh(plan.kwh)}"
+    rows: list[CellRow] = [[(" the rest  ", "dim"), (whole, "text")]]
+    if parked > 0:
+        rows[-1].append((f"; standing still costs {form.grams(parked)} of it", "text"))
+    for line in plan.explanation.splitlines():
+        rows.append([(" why       ", "dim"), (line, "text")])
+    if plan.certificate is not None:
+        rows.append([(" proof     ", "dim"), (certificate(plan.certificate.gap), "text")])
+    if plan.baselines:
+        rows += [[], [(" otherwise the rest would emit", "title")]]
+    widest = max((len(base.name) for base in plan.baselines), default=0)
+    for base in plan.baselines:
+        late = "" if base.feasible else ", late"
+        rows.append([(f" {base.name:<{widest}}  ", "dim"), (f"{form.grams(base.gco2_g)}{late}", "text")])
+    if plan.weights:
+        rows += [[], [(" by weight the rest would take", "title")]]
+    for one in plan.weights:
+        share = f"carbon {form.percent(one.carbon)}"
+        taken = f"{form.grams(one.gco2_g)}, {form.money(one.cost, one.currency)}"
+        rows.append([(f" {share:<20}", "dim"), (taken, "text")])
+    return rows
+
+
+def hours_rows(picture: Picture) -> list[CellRow]:
+    """The forbidden hours, and who set them."""
+    held = picture.status.forbidden
+    if not held:
+        return []
+    rows: list[CellRow] = [[], [(" hours that must not run", "title"), ("  x allows them again", "dim")]]
+    for one in held:
+        rows.append([(f" {one.text:<28}", "text"), (f"by {one.by}", "dim")])
+    return rows
+
+
+def event_rows(events: tuple[protocol.Event, ...], picture: Picture, *, whole: bool) -> list[CellRow]:
+    """The first plan beside what is expected now, then the events, newest first."""
+    plans = [one for one in events if one.kind == "plan"]
+    rows: list[CellRow] = []
+    if plans:
+        rows += [[], [(" planned and expected", "title")]]
+        first = plans[0]
+        lead = "first plan" if whole else "an earlier plan"
+        at = words.clock_iso(first.at, picture.now_s)
+        if first.finish is not None and first.whole_g is not None:
+            done = words.clock_iso(first.finish, picture.now_s)
+            rows.append([(f" {lead:<16}", "dim"), (f"{at}: done {done}, {form.grams(first.whole_g)} in all", "text")])
+        end = picture.status.at_end
+        if end is not None:
+            now = f"done {situation.finish(picture.status, picture.now_s)}, {form.grams(end.gco2_g)} in all"
+            rows.append([(f" {'now expected':<16}", "dim"), (now, "text")])
+    if events:
+        rows += [[], [(" what happened, newest first", "title")]]
+    for one in reversed(events[-60:]):
+        ink = "text" if one.kind != "plan" else "dim"
+        rows.append([(f" {words.clock_iso(one.at, picture.now_s):>12}  ", "dim"), (one.text, ink)])
+    return rows
+
+
+def slot_row(at_s: float, end_s: float, picture: Picture) -> CellRow:
+    """Line 1: the plan's level in a slot, and its intensity."""
+    band, plan = picture.series.intensity, picture.plan
+    grams = ""
+    if band is not None:
+        index = int(((at_s + end_s) / 2 - units.from_iso(band.start)) // band.step_s)
+        value = band.mean_g[index] if 0 <= index < len(band.mean_g) else None
+        grams = "" if value is None else f"{value:.0f} g/kWh"
+    stretch = stretch_at(plan, (at_s + end_s) / 2)
+    level = "after the end" if stretch is None else situation.level(stretch.level, plan.table if plan else ())
+    when = f"{words.clock(at_s, picture.now_s)} to {words.clock(end_s, picture.now_s)}"
+    reason = "" if stretch is None else why(stretch, picture)
+    told = " · ".join(filter(None, (grams, reason)))
+    return [(f" {when}  ", "strong"), (level, "text"), (f"  {told}", "dim")]
