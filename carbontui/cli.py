@@ -69,7 +69,6 @@ MORE = {
     "Machine and cluster": {
         "hook": "Install the hook into a Python environment, or remove it.",
         "capd": "Power limits for users without root.",
-        "site": "One power budget for all jobs here; grid events.",
         "completion": "Print the script that completes verbs and jobs in your shell.",
         "serve": "The socket's protocol on stdin and stdout, for ssh.",
     },

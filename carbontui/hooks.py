@@ -34,6 +34,11 @@ class Extension(NamedTuple):
 
     name: str
     commands: tuple[ExtensionCommand, ...] = ()
+    exchange: str = ""
+    """Who divides a power budget that jobs share: a callable that opens a `carbontui.headroom.Exchange`."""
+    prices: str = ""
+    """In the worker, what the slots of a shared budget cost a plan: (Problem, SharedWatts, deadline_s or None) ->
+    an object with `shadow_per_h` (by slot and level) and `price` (g/kWh by slot)."""
     policies: str = ""
     """What is weighed beside ours: (Grid, Knowledge) -> {name: Policy}, as in `extensions/evaluation/policies.py`."""
 

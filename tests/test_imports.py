@@ -24,22 +24,22 @@ ROOMS = {
     "cli": {"commands", "hooks"},
     "commands": {
         *("tui", "assumed", "job", "slurm", "grid", "power", "plan", "account", "reports"),
-        *("protocol", "link", "site", "text", "hooks"),
+        *("protocol", "link", "text", "hooks"),
         "client",  # hook: puts it into an environment; nothing of a training runs there
     },
     "tui": {"protocol", "link", "text"},
     "assumed": {"account", "grid", "plan", "text"},
+    "headroom": set(),
     "hooks": set(),  # extensions are loaded by name
-    "job": {"text", "nodes", "slurm", "site", "grid", "power", "plan", "account", "protocol", "client"},
+    "job": {"text", "nodes", "slurm", "grid", "power", "plan", "account", "protocol", "client", "hooks", "headroom"},
     "nodes": {"power"},
     "slurm": set(),
-    "site": {"plan"},
     "grid": set(),
     "power": {"text"},  # the words of the boards' makers
     "plan": set(),
     "account": {"protocol", "client"},  # the statistics of an estimate, which a training script uses as well
     "text": {"protocol"},
-    "reports": {"account", "job", "site", "protocol", "grid", "text"},
+    "reports": {"account", "job", "protocol", "grid", "text"},
     "link": {"protocol"},
     "protocol": set(),
     "config": {"paths"},
@@ -52,7 +52,7 @@ ROOMS = {
     "data": set(),
     "extensions": {
         *("commands", "tui", "assumed", "job", "slurm", "grid", "power", "plan", "account", "reports"),
-        *("text", "link", "site", "hooks"),
+        *("text", "link", "hooks", "headroom"),
     },
     "examples": set(),
 }
@@ -60,7 +60,6 @@ ROOMS = {
 
 PURE = {
     "carbontui.job.supervisor.core",
-    "carbontui.site.events",
     "carbontui.job.terms",
     "carbontui.job.keeper.messages",
     "carbontui.job.worker.messages",
@@ -77,7 +76,7 @@ PURE = {
     "carbontui.power.backends.simulated",
     "carbontui.system.openmetrics",
     "carbontui.protocol",
-    "carbontui.site.sharing",
+    "carbontui.headroom",
     "carbontui.units",
     "carbontui.system.untrusted",
 }

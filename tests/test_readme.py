@@ -21,7 +21,13 @@ PAGES = sorted((ROOT / "docs").rglob("*.md"))
 CONTRIBUTORS = [ROOT / name for name in ("ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md")]
 NAMES = [str(page.relative_to(ROOT)) for page in (README, *PAGES)]
 BLOCK = re.compile(r"^```[a-z]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
-OF_EXTENSIONS = {"backtest": "evaluation", "evaluate": "evaluation", "submit": "fleet", "fleet": "fleet"}
+OF_EXTENSIONS = {
+    "backtest": "evaluation",
+    "evaluate": "evaluation",
+    "submit": "fleet",
+    "fleet": "fleet",
+    "site": "site",
+}
 """Commands that pages show although an extension brings them, which may be deleted."""
 GONE = {command for command, extension in OF_EXTENSIONS.items() if extension not in hooks.own()}
 ENDS = {"|", "&&", ";", "<", ">", "<<E", "&"}

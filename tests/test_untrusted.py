@@ -12,7 +12,6 @@ from carbontui.job.terms import spec
 from carbontui.power.curves import files
 from carbontui.power.limit.leases import LeaseStore
 from carbontui.power.messages import Sample
-from carbontui.site.ledger import Ledger, LedgerError
 from carbontui.system import untrusted
 
 DEEP = b'{"more":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
@@ -63,14 +62,11 @@ def test_a_value_nested_without_end_is_forgotten(tmp_path):
     book.close()
 
 
-def test_damaged_leases_claims_and_curves_count_as_none(tmp_path, damaged):
-    for name in ("GPU-a.json", "GPU-a.low", "k3f9aa.claim", "ramp", "budget.json"):
+def test_damaged_leases_and_curves_count_as_none(tmp_path, damaged):
+    for name in ("GPU-a.json", "GPU-a.low"):
         (tmp_path / name).write_bytes(damaged)
-    leases, ledger = LeaseStore(tmp_path), Ledger(tmp_path, boot_id="b")
+    leases = LeaseStore(tmp_path)
     assert leases.read("GPU-a") is None and leases.damaged("GPU-a") and leases.low() == []
-    assert ledger.claims(1.0) == []
-    with pytest.raises(LedgerError, match="carbontui site --cap"):
-        ledger.budget(1.0)
     assert files.of_script("m", tmp_path) is None
     with pytest.raises(ValueError):
         files.read(tmp_path / "GPU-a.json")

@@ -24,6 +24,8 @@ sys.path[:0] = [str(HERE.parent), str(HERE.parent / "job")]
 from states import NOW_S, board, inputs, job_state, rank
 
 from carbontui import protocol
+from carbontui.extensions.site.ledger import Ledger, LedgerEntry
+from carbontui.extensions.site.sharing import SiteBudget
 from carbontui.job.supervisor.core.rules import control, site_claim
 from carbontui.job.supervisor.core.rules.observe import observe
 from carbontui.job.supervisor.core.state import job as state
@@ -32,8 +34,6 @@ from carbontui.power.backends import simulated
 from carbontui.power.backends.simulated import SimulatedSpec
 from carbontui.power.messages import Sample
 from carbontui.power.metering.meter import Meter
-from carbontui.site.ledger import Ledger, LedgerEntry
-from carbontui.site.sharing import SiteBudget
 
 CAP_W, RAMP_W_PER_S = 2400.0, 100.0
 STEP_S, TICK_S = 0.25, 1.0

@@ -28,6 +28,9 @@ sys.path[:0] = [str(HERE.parent / "job")]
 
 from states import NOW_S, board, inputs, job_state, outlook, rank, spec
 
+from carbontui.extensions.site import shadow_prices
+from carbontui.extensions.site.sharing import allot
+from carbontui.headroom import Headroom
 from carbontui.job.supervisor.core.planning import answers, plan_request
 from carbontui.job.supervisor.core.rules import site_claim
 from carbontui.job.supervisor.core.state.levels import FULL, Level
@@ -36,8 +39,6 @@ from carbontui.job.worker import process
 from carbontui.plan.ascent import climb
 from carbontui.power.backends.simulated import SimulatedSpec
 from carbontui.power.curves.curve import Curve, Point
-from carbontui.site import shadow_prices
-from carbontui.site.sharing import Share, allot
 
 JOBS, CAP_W = 8, 1400.0
 STEP_S, SLOT_S, PLAN_S = 60.0, 900.0, 1800.0
@@ -104,7 +105,7 @@ def replay(all_jobs: list[Job], values: list[float], cap_w: float, *, priced: bo
             for job in live:
                 others = tuple(claims[o.name] for o in live if o is not job and o.name in claims)
                 seen = job.inputs(now)
-                job.state = replace(job.state, site=Share(700.0, cap_w, True, 0.0, 0.0, others))
+                job.state = replace(job.state, site=Headroom(700.0, cap_w, True, 0.0, 0.0, others))
                 job.state = replace(job.state, progress=structs.replace(job.state.progress, plain_done_s=job.done_s))
                 request = plan_request.plan_request(job.state, seen)
                 ask = request.ask if priced else replace_(request.ask, shared=None)
@@ -119,7 +120,7 @@ def replay(all_jobs: list[Job], values: list[float], cap_w: float, *, priced: bo
             said = job.state.plan.at(NOW_S + now).level or FULL
             job.level = said
             seen = job.inputs(now)
-            job.state = replace(job.state, site=Share(700.0, cap_w, True, 0.0, 0.0))
+            job.state = replace(job.state, site=Headroom(700.0, cap_w, True, 0.0, 0.0))
             state = replace(job.state, progress=structs.replace(job.state.progress, plain_done_s=job.done_s))
             state = replace(state, decision=replace(state.decision, wanted=said))
             wants.append(site_claim.claim(state, seen))

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from carbontui import protocol
+from carbontui.headroom import Headroom
 from carbontui.job.supervisor.core.advance import Command, Event, LastCount, RankChanged, Tick, advance
 from carbontui.job.supervisor.core.state import decision, job
 from carbontui.job.supervisor.core.state.boards import LeftAlone
@@ -28,7 +29,6 @@ from carbontui.job.supervisor.core.state.unloading import Tried, Unloading
 from carbontui.job.supervisor.record.events_file import tree
 from carbontui.job.terms.spec import Options
 from carbontui.protocol import Statement, statement, written
-from carbontui.site.sharing import Share
 
 SENTENCES = {"text", "why", "error", "verdict", "said"}
 """Fields that hold words for people: whether there are any is compared, not which."""
@@ -213,7 +213,7 @@ def inputs_and_fields(told: dict[str, Any]) -> tuple[Inputs, dict[str, Any]]:
         progress = told.pop("trial_text", None)
         said = built(told.pop("trial_said"), Statement) if "trial_said" in told else progress and written(progress)
         fields["calibrating"] = Calibrating(built(told.pop("trial"), Level | None), said or None)
-        fields["site"] = built(told.pop("site"), Share | None)
+        fields["site"] = built(told.pop("site"), Headroom | None)
         fields["plan_fault"] = statement("no_new_plan", why="") if told.pop("planning_failed") else None
     return built(told, Inputs), fields
 

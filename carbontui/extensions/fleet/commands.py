@@ -21,8 +21,8 @@ from carbontui.commands.support import grid_data
 from carbontui.commands.support.command import Failure, refused
 from carbontui.commands.support.run_values import power
 from carbontui.extensions.fleet import starting
+from carbontui.extensions.site import given
 from carbontui.job.terms import budget as budgets
-from carbontui.site import given
 from carbontui.slurm import commands, queue
 from carbontui.slurm.commands import SlurmError
 from carbontui.text import figures

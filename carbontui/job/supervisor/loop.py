@@ -41,7 +41,7 @@ from carbontui.job.supervisor.shell.replanner import Replanner
 from carbontui.job.supervisor.shell.requests import Requests
 from carbontui.job.supervisor.shell.sensors import Sensors, rank_told
 from carbontui.job.supervisor.shell.server import Server
-from carbontui.job.supervisor.shell.site import SiteClaim
+from carbontui.job.supervisor.shell.site import SiteClaim, opened
 from carbontui.job.supervisor.shell.snapshot import Snapshots
 from carbontui.job.supervisor.shell.ticks import NextTick, Ticks
 from carbontui.job.supervisor.shell.unseen_watch import UnseenWatch
@@ -49,7 +49,6 @@ from carbontui.job.terms import budget as budgets
 from carbontui.job.terms.spec import Options, clock_of
 from carbontui.job.worker.handle import WorkerHandle
 from carbontui.protocol import Statement, statement, written
-from carbontui.site.ledger import Ledger
 from carbontui.system import proc
 from carbontui.text.statements import words
 
@@ -88,7 +87,7 @@ class Supervisor:
         self.accounting = Accounting(spec, clock, self.journal, proc.boot_id())
         self.handover = Handover(self.journal, self.accounting, self.recorder, self.faults.confined, directory)
         self.keeper = KeeperHandle(keeper_fd, say, self.wake, directory)
-        self.site = SiteClaim(self.door, self.keeper, Ledger())
+        self.site = SiteClaim(self.door, self.keeper, opened())
         self.agent = agent_of(spec, clock)
         self.worker = WorkerHandle(directory, say)
         feed = open_feed(spec, clock, say)

@@ -12,10 +12,10 @@ import math
 import msgspec
 from msgspec import Struct
 
+from carbontui.headroom import SharedWatts
 from carbontui.plan.level_windows import Window
 from carbontui.plan.results import Explanation, PlanFrontierPoint, PolicyResult, Schedule
 from carbontui.protocol import WeightPoint
-from carbontui.site.sharing import SharedWatts
 
 ProblemFile = dict[str, object]
 """A planning problem in its public form (carbontui.problem/1): `plan.problem_from_dict` reads and checks it."""

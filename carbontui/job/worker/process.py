@@ -9,12 +9,14 @@ from __future__ import annotations
 import contextlib
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
 import msgspec
 
+from carbontui import hooks
+from carbontui.headroom import SharedWatts
 from carbontui.job.worker.messages import (
     Answer,
     Ask,
@@ -37,7 +39,6 @@ from carbontui.plan.rivals import baselines
 from carbontui.plan.rolling import AtOnce, broken, replan
 from carbontui.plan.weights import Weight, weighed
 from carbontui.protocol import FRONTIER_POINTS_MAX, WeightPoint
-from carbontui.site import shadow_prices as site_prices
 
 
 def solve_plan(ask: PlanAsk) -> PlanAnswer:
@@ -47,8 +48,8 @@ def solve_plan(ask: PlanAsk) -> PlanAnswer:
     """
     whole, longer = problem_from_dict(ask.problem), problem_from_dict(ask.curve or ask.problem)
     price: tuple[float, ...] = ()
-    if ask.shared is not None:
-        shadow, price = site_prices.shadow(longer, ask.shared, sum(whole.dur_s))
+    if ask.shared is not None and (priced := shadow_prices()) is not None:
+        shadow, price = priced(longer, ask.shared, sum(whole.dur_s))
         whole = replace(whole, shadow_per_h=shadow[: len(whole.dur_s)])
         longer = replace(longer, shadow_per_h=shadow)
     fixed = {**ask.closed, **ask.fixed}
@@ -68,6 +69,15 @@ def solve_plan(ask: PlanAsk) -> PlanAnswer:
         # a point later than the plan and no better is not worth showing
         frontier=tuple(p for p in points if p.finish_s < chosen.finish_s or p.objective < chosen.objective),
     )
+
+
+Priced = Callable[[Problem, SharedWatts, float | None], tuple[tuple[tuple[float, ...], ...], tuple[float, ...]]]
+"""The hook `prices`: the cost of each level by slot, and the price of a slot in g/kWh."""
+
+
+def shadow_prices() -> Priced | None:
+    """By the first extension that has them."""
+    return next((priced for _, priced in hooks.offered("prices")), None)
 
 
 WEIGHTS = (1.0, 0.75, 0.5, 0.25, 0.0)
@@ -190,8 +200,8 @@ def _allowed(
 def preview_plan(ask: PreviewAsk) -> PlanAnswer:
     """The plan another budget or carbon price would give around the fixed slots; no kept plan, no frontier."""
     problem = problem_from_dict(ask.problem)
-    if ask.shared is not None:
-        problem = replace(problem, shadow_per_h=site_prices.shadow(problem, ask.shared).shadow_per_h)
+    if ask.shared is not None and (priced := shadow_prices()) is not None:
+        problem = replace(problem, shadow_per_h=priced(problem, ask.shared, None)[0])
     _, chosen, _ = _chosen(problem, ask, {**ask.closed, **ask.fixed})
     return PlanAnswer(plan=replace(chosen, baselines=()))
 

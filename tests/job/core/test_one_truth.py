@@ -15,6 +15,7 @@ from states import CAP, FULL, NOW_S, PAUSE, board, inputs, job_state, limits, pl
 
 from carbontui import line, protocol, units
 from carbontui.commands import look
+from carbontui.headroom import Headroom
 from carbontui.job.supervisor.core.state.allowances import Allowances
 from carbontui.job.supervisor.core.state.forbidden import ForbiddenHours
 from carbontui.job.supervisor.core.state.inputs import Inputs
@@ -27,7 +28,6 @@ from carbontui.job.terms.child import Child
 from carbontui.plan.results import Explanation
 from carbontui.power.curves.curve import Curve, Point
 from carbontui.power.messages import Outcome
-from carbontui.site.sharing import Share
 from carbontui.text import situation
 from carbontui.text.statements import reason
 from carbontui.tui.widgets import levels as chart
@@ -54,9 +54,9 @@ OVERRIDES = {
 }
 SITES = {
     "none": None,
-    "room": Share(700.0, 1000.0, True, 1500.0, 2000.0),
-    "cap": Share(260.0, 1000.0, True, 1500.0, 2000.0),
-    "held": Share(100.0, 1000.0, True, 1500.0, 2000.0),
+    "room": Headroom(700.0, 1000.0, True, 1500.0, 2000.0),
+    "cap": Headroom(260.0, 1000.0, True, 1500.0, 2000.0),
+    "held": Headroom(100.0, 1000.0, True, 1500.0, 2000.0),
 }
 REFUSED = (False, True)
 FORBIDDEN = {"none": (), "now": ((-600.0, 1800.0),), "later": ((5400.0, 7200.0),)}

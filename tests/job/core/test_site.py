@@ -15,6 +15,7 @@ from states import decided as told
 
 from carbontui import protocol
 from carbontui.account.lived import as_booked
+from carbontui.headroom import Ahead, Claim, EventSpan, GivenPrices, Headroom, LevelAhead
 from carbontui.job.supervisor.core import commands
 from carbontui.job.supervisor.core.planning import answers, plan_request, site_plan
 from carbontui.job.supervisor.core.rules import control, site_claim
@@ -31,14 +32,12 @@ from carbontui.power.backends.simulated import SimulatedSpec
 from carbontui.power.curves.curve import Curve, Point
 from carbontui.power.messages import Capability, Readings
 from carbontui.protocol import Cmd
-from carbontui.site.events import GridEvent
-from carbontui.site.sharing import Ahead, Claim, GivenPrices, LevelAhead, Share
 
 TWO = (board("GPU-a"), board("GPU-b"))
 
 
-def share(allowed_w: float, *, cap_w: float = 1000.0, kept: bool = True, boost_w: float = 2000.0) -> Share:
-    return Share(allowed_w, cap_w, kept, 1500.0, boost_w)
+def share(allowed_w: float, *, cap_w: float = 1000.0, kept: bool = True, boost_w: float = 2000.0) -> Headroom:
+    return Headroom(allowed_w, cap_w, kept, 1500.0, boost_w)
 
 
 def decided(made, seen):
@@ -203,10 +202,9 @@ def test_prices_set_by_a_cluster_are_in_the_plan_of_a_machine_without_a_budget()
     assert told == {"levels": [[1400.0, 1.0]], "left": {"s": 7200, "at": "2027-01-15T08:00:00.000Z"}}
 
 
-def event_of(seconds: float, *, in_s: float = 0.0) -> GridEvent:
+def event_of(seconds: float, *, in_s: float = 0.0) -> EventSpan:
     begin_s = NOW_S + 100.0 + in_s
-    known = {"within_s": 30.0, "ramp_s": 60.0, "baseline_w": 1400.0, "target_w": 100.0}
-    return GridEvent(id="dr1", start_s=begin_s, end_s=begin_s + seconds, **known)
+    return EventSpan("dr1", begin_s, begin_s + seconds, begin_s + seconds + 60.0)
 
 
 POINTS = tuple(
@@ -223,7 +221,7 @@ def test_what_is_promised_to_an_event_leaves_time_for_the_deadline(slack_s, last
     made = job_state(caps_hold=True, curve=CURVE, budget=f"{7200.0 + 100.0 + slack_s:.3f}s", site=of_event(event))
     claim = site_claim.claim(made, inputs(boards=TWO, ranks=(rank(),)))
     assert claim.slack_s == pytest.approx(slack_s, abs=1e-2)
-    least, lost_s = claim.promised_w, lasts_s + event.ramp_s
+    least, lost_s = claim.promised_w, event.over_s - event.start_s
     if least < 1400.0:
         speeds = {260.0: 0.0, 500.0: 0.55, 700.0: 0.75, 1000.0: 0.92, 1400.0: 1.0}
         speed = np.interp(least, list(speeds), list(speeds.values()))
@@ -248,8 +246,8 @@ def test_forbidden_hours_after_an_event_are_no_slack():
     assert site_claim.claim(replace(made, forbidden=hours), seen).promised_w == 1400.0
 
 
-def of_event(event: GridEvent, allowed_w: float = 1400.0, event_w: float | None = None) -> Share:
-    return Share(allowed_w, math.inf, True, 0.0, math.inf, event=event, event_w=event_w)
+def of_event(event: EventSpan, allowed_w: float = 1400.0, event_w: float | None = None) -> Headroom:
+    return Headroom(allowed_w, math.inf, True, 0.0, math.inf, event=event, event_w=event_w)
 
 
 def test_an_event_to_come_changes_nothing_and_one_in_force_says_so():

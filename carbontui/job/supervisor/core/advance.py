@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from carbontui import protocol
 from carbontui.grid.types import GridForecast
+from carbontui.headroom import Headroom
 from carbontui.job.supervisor.core import commands
 from carbontui.job.supervisor.core.commands import Reply
 from carbontui.job.supervisor.core.effects import Effect, LogLine, Record, Replan, effects
@@ -22,7 +23,6 @@ from carbontui.job.supervisor.core.state.levels import Level
 from carbontui.job.supervisor.core.state.plan import Plan
 from carbontui.power.curves.curve import Curve
 from carbontui.protocol import Statement, statement
-from carbontui.site.sharing import Share
 
 NEAREST_S = 0.5
 """Leases are renewed at the tick nearest to when they are due: half a tick early rather than half a tick late."""
@@ -125,7 +125,7 @@ class SiteShare:
     """This job's share of the machine's power budget; None: there is no budget, or the job draws nothing."""
 
     part: ClassVar = "site"
-    share: Share | None
+    share: Headroom | None
 
 
 Event = (

@@ -14,6 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from carbontui import protocol, units
+from carbontui.extensions.site import given
+from carbontui.extensions.site.given import PricesError
+from carbontui.headroom import GivenPrices
 from carbontui.job.files.journal import Journal
 from carbontui.job.supervisor.core.advance import PlanFailed, PlanMade
 from carbontui.job.supervisor.core.planning import (
@@ -37,9 +40,6 @@ from carbontui.job.terms import budget as budgets
 from carbontui.job.worker.handle import WorkerHandle, WorkFailed
 from carbontui.job.worker.messages import PlanAnswer
 from carbontui.protocol import Statement, statement
-from carbontui.site import given
-from carbontui.site.given import PricesError
-from carbontui.site.sharing import GivenPrices
 from carbontui.slurm import queue
 from carbontui.slurm.commands import SlurmError
 from carbontui.text import figures

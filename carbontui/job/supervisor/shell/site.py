@@ -1,64 +1,53 @@
-"""The job's claim in the machine's ledger, renewed at every tick while there is a budget, and the resulting share."""
+"""The job's claim of a shared power budget, renewed at every tick, and what is left to it."""
 
 from __future__ import annotations
 
-import os
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from carbontui import hooks
+from carbontui.headroom import Exchange, ExchangeError, Headroom
 from carbontui.job.supervisor.core.advance import SiteShare
 from carbontui.job.supervisor.core.rules import site_claim
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.shell.door import Door
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
-from carbontui.site.ledger import Ledger, LedgerEntry, LedgerError
-from carbontui.site.sharing import Share
-from carbontui.system import proc
+
+
+def opened() -> Exchange | None:
+    """The first extension that divides a budget; None where there is none."""
+    found: Exchange | None = next((made() for _, made in hooks.offered("exchange")), None)
+    return found
 
 
 @dataclass(eq=False)
 class SiteClaim:
-    """The claim of one supervisor. If the ledger cannot be read, `fault` says why and the share stays unchanged."""
+    """The claim of one supervisor. If it cannot be exchanged, `fault` says why and the headroom stays unchanged."""
 
     door: Door
     keeper: KeeperHandle
-    ledger: Ledger
-    _me: tuple[int, int] | None = field(default_factory=lambda: _who(os.getpid()))
+    shared: Exchange | None
     fault: str = ""
 
     def renew(self, inputs: Inputs) -> None:
-        claim = site_claim.claim(self.door.state, inputs)
-        if claim is None or self._me is None:
+        claim = site_claim.claim(self.door.state, inputs) if self.shared else None
+        if claim is None or self.shared is None:
             self.leave()
             return
-        entry = LedgerEntry(
-            claim=claim,
-            boot_id=proc.boot_id(),
-            beat_mono_s=inputs.mono_s,
-            supervisor=self._me,
-            keeper=_who(self.keeper.keeper_pid),
-            child=_who(inputs.child_pid),
-            pidns=self.ledger.pidns,
-        )
         try:
-            share = self.ledger.exchange(entry, time.time())
-        except LedgerError as error:
+            left = self.shared.exchange(claim, time.time(), inputs.mono_s, self.keeper.keeper_pid, inputs.child_pid)
+        except ExchangeError as error:
             self.fault = f"the site budget is not followed: {error}"
         else:
             self.fault = ""
-            self._hold(share)
+            self._hold(left)
 
     def leave(self) -> None:
         """Withdraw the claim: the job no longer draws power."""
-        if self.door.state.site is not None:
+        if self.door.state.site is not None and self.shared is not None:
             self._hold(None)
-            self.ledger.forget(self.door.state.spec.job)
+            self.shared.withdraw(self.door.state.spec.job)
 
-    def _hold(self, share: Share | None) -> None:
-        if share is not self.door.state.site:
-            self.door.take(SiteShare(share))
-
-
-def _who(pid: int | None) -> tuple[int, int] | None:
-    started = proc.start_time(pid) if pid else None
-    return (pid, started) if pid and started else None
+    def _hold(self, left: Headroom | None) -> None:
+        if left is not self.door.state.site:
+            self.door.take(SiteShare(left))

@@ -6,6 +6,7 @@ import bisect
 import itertools
 from typing import Any, NamedTuple
 
+from carbontui.headroom import GivenPrices
 from carbontui.job.supervisor.core.planning import answers, closed_hours, finish, machine, problem, site_plan
 from carbontui.job.supervisor.core.state import unloading
 from carbontui.job.supervisor.core.state.inputs import Inputs
@@ -15,7 +16,6 @@ from carbontui.job.terms.budget import Budget
 from carbontui.job.worker.messages import Limits, Pauses, PlanAsk, PreviewAsk
 from carbontui.plan import weights
 from carbontui.plan.problem import STANDS_STILL
-from carbontui.site.sharing import GivenPrices
 
 PLAN_NOISE = 0.05
 """Relative standard error of the difference between two slots' forecasts, by which a new plan must win, until this

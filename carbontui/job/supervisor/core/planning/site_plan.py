@@ -7,13 +7,13 @@ import math
 from typing import NamedTuple
 
 from carbontui import units
+from carbontui.headroom import TOLERANCE_W, Ahead, GivenPrices, Headroom, LevelAhead, SharedWatts
 from carbontui.job.supervisor.core.planning import machine
 from carbontui.job.supervisor.core.planning.problem import DEFAULT_FULL_W, PlanningProblem
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.core.state.levels import Level
 from carbontui.power.messages import Reading
-from carbontui.site.sharing import TOLERANCE_W, Ahead, GivenPrices, LevelAhead, Share, SharedWatts
 
 TURN_S = 4.0
 """Jobs plan in sequence, this far apart: each has seen the decision of the one before it."""
@@ -128,12 +128,12 @@ def turn_s(state: JobState) -> float:
     return TURN_S * sum(claim.job < state.spec.job for claim in others)
 
 
-def _budgeted(state: JobState) -> Share | None:
+def _budgeted(state: JobState) -> Headroom | None:
     """The share where it is one of a budget; a grid event alone is outside all plans, which catch up after it."""
     return None if state.site is None or state.site.cap_w == math.inf else state.site
 
 
-def _told(share: Share) -> tuple[tuple[Ahead, ...], float]:
+def _told(share: Headroom) -> tuple[tuple[Ahead, ...], float]:
     """The plans of the others, and the watts of those that follow no plan: not steered, boosted by a user, or without
     a plan."""
     planned: list[Ahead] = []

@@ -6,6 +6,7 @@ import itertools
 import math
 from typing import NamedTuple
 
+from carbontui.headroom import TOLERANCE_W, Claim, EventSpan, Headroom
 from carbontui.job.supervisor.core.planning import course, finish, machine, site_plan
 from carbontui.job.supervisor.core.planning.site_plan import watts_at
 from carbontui.job.supervisor.core.state import levels
@@ -13,8 +14,6 @@ from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.core.state.levels import PAUSE, Chosen
 from carbontui.protocol import ReasonCode, Statement, Why, statement
-from carbontui.site.events import GridEvent
-from carbontui.site.sharing import TOLERANCE_W, Claim, Share
 
 
 def claim(state: JobState, inputs: Inputs) -> Claim | None:
@@ -33,7 +32,7 @@ def claim(state: JobState, inputs: Inputs) -> Claim | None:
         if state.decision.state == "paused"
         else site_plan.bound_w(state, site_plan.here(state, inputs))
     )
-    given = 0.0 if state.site is None else state.site.allowed_w
+    given = 0.0 if state.site is None else state.site.now_w
     boost = state.override.current is not None and state.override.current.mode == "boost"
     left, deadline = state.progress.left_s, state.deadline_s
     event = None if state.site is None else state.site.event
@@ -61,7 +60,7 @@ SPARE_S, SPARE = 60.0, 0.02
 """Slack that no event takes: at least these seconds, or this share of the work left."""
 
 
-def promised_w(state: JobState, inputs: Inputs, boards: site_plan.SiteBoards, event: GridEvent) -> float:
+def promised_w(state: JobState, inputs: Inputs, boards: site_plan.SiteBoards, event: EventSpan) -> float:
     """The least watts of its boards during a grid event that keep its deadline: what it would lose until the watts are
     back must fit in its slack, forbidden hours left out. Without a deadline it may be held at its floor."""
     floor_w = boards.least_w
@@ -94,7 +93,7 @@ def promised_w(state: JobState, inputs: Inputs, boards: site_plan.SiteBoards, ev
     return boards.full_w
 
 
-def expected_w(state: JobState, inputs: Inputs, boards: site_plan.SiteBoards, event: GridEvent) -> float:
+def expected_w(state: JobState, inputs: Inputs, boards: site_plan.SiteBoards, event: EventSpan) -> float:
     """Mean watts of the boards here during an event, or what is left of it, if override and plan went on without it;
     as measured at full speed where they have been."""
     known, ahead = machine.machine(state, inputs), course.if_planned(state, inputs, state.allowances.cap_w)
@@ -142,7 +141,7 @@ STEP_W = 5.0
 class Room(NamedTuple):
     """What a decision needs to know: the share, and the range of this job's boards."""
 
-    share: Share
+    share: Headroom
     boards: int
     full_w: float
     least_w: float
@@ -150,7 +149,7 @@ class Room(NamedTuple):
 
     @property
     def per_board_w(self) -> float:
-        return math.floor(self.share.allowed_w / self.boards / STEP_W) * STEP_W
+        return math.floor(self.share.now_w / self.boards / STEP_W) * STEP_W
 
 
 def within(choice: Chosen, given: Room | None, *, can_cap: bool) -> Chosen:
@@ -158,13 +157,13 @@ def within(choice: Chosen, given: Room | None, *, can_cap: bool) -> Chosen:
     level = choice.level
     if given is None or level.still:
         return choice
-    if watts_at(level, given.boards, given.full_w, 0.0) <= given.share.allowed_w + TOLERANCE_W:
+    if watts_at(level, given.boards, given.full_w, 0.0) <= given.share.now_w + TOLERANCE_W:
         return choice
     watts = max(given.per_board_w, given.least_w / given.boards)
     event = None if given.share.event_w is None else given.share.event
     code: ReasonCode = "site" if event is None else "event"
     until_s = None if event is None else event.over_s
-    if can_cap and given.least_w < given.full_w and given.share.allowed_w >= given.least_w - TOLERANCE_W:
+    if can_cap and given.least_w < given.full_w and given.share.now_w >= given.least_w - TOLERANCE_W:
         slower = levels.under(level, watts)
         if slower is level:
             return choice
@@ -184,7 +183,7 @@ def within(choice: Chosen, given: Room | None, *, can_cap: bool) -> Chosen:
     return choice
 
 
-def notice(given: Share | None) -> Statement | None:
+def notice(given: Headroom | None) -> Statement | None:
     """The notice if even the minimum of all jobs together exceeds the budget."""
     if given is None or given.kept or given.cap_w == math.inf:
         return None

@@ -11,6 +11,7 @@ from msgspec import structs
 
 from carbontui import protocol
 from carbontui.grid.types import GridForecast
+from carbontui.headroom import Headroom
 from carbontui.job.supervisor.core.state import attendance, boards, measured, override, progress, unloading
 from carbontui.job.supervisor.core.state.allowances import Allowances
 from carbontui.job.supervisor.core.state.attendance import Attendance
@@ -30,7 +31,6 @@ from carbontui.job.terms.child import Child
 from carbontui.job.terms.clock import Clock
 from carbontui.job.terms.spec import Options, continued
 from carbontui.power.curves.curve import Curve
-from carbontui.site.sharing import Share
 
 LIMIT_SPARE_S = 60.0
 """A plan ends this long before the scheduler's time limit."""
@@ -54,9 +54,9 @@ class Totals:
     """Where on the job's clock run-now has done as much work as the job has by now."""
     cost: protocol.Cost | None = None
     gpu_shares: dict[str, float] = field(default_factory=dict)
-    """Share of the boards' joules by how they were metered."""
+    """Headroom of the boards' joules by how they were metered."""
     shares: dict[str, float] = field(default_factory=dict)
-    """Share of all joules by how they were metered."""
+    """Headroom of all joules by how they were metered."""
     elapsed_s: float = 0.0
     """Seconds of the account: since the start, without the excluded ones."""
     steps_apart: int = 0
@@ -126,7 +126,7 @@ class JobState:
     tried: Tried = NOT_TRIED
     trial: str = ""
     """Of a sweep: the last reported current trial."""
-    site: Share | None = None
+    site: Headroom | None = None
     """This job's share of the machine's power budget."""
     calibrating: Calibrating = NO_CALIBRATION
     plan_fault: protocol.Statement | None = None

@@ -14,14 +14,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from carbontui.headroom import Ahead, LevelAhead, SharedWatts
 from carbontui.plan.ascent import Floats, Response, climb
 from carbontui.plan.problem import Problem
-from carbontui.site.sharing import Ahead, LevelAhead, SharedWatts
 from carbontui.units import J_PER_KWH
 
 PASSES = 60
 SHARE = 0.9
-"""Share of the price applied in a plan: at the full price a job would be indifferent to the hour meant for it."""
+"""Headroom of the price applied in a plan: at the full price a job would be indifferent to the hour meant for it."""
 EXCESS = 10.0
 """Watts beyond the room cost this multiple of the dirtiest slot and the highest price: if a deadline leaves no other
 choice they are still planned, and the others make room."""

@@ -10,8 +10,9 @@ import stat
 import msgspec
 import pytest
 
-from carbontui.site.ledger import Ledger, LedgerEntry, LedgerError
-from carbontui.site.sharing import Claim, SiteBudget
+from carbontui.extensions.site.ledger import Ledger, LedgerEntry, LedgerError
+from carbontui.extensions.site.sharing import SiteBudget
+from carbontui.headroom import Claim
 
 
 def entry(job: str, at_s: float = 0.0, pid: int = 1, **fields) -> LedgerEntry:
@@ -45,7 +46,7 @@ def test_the_claim_of_a_job_in_another_namespace_counts_while_it_is_renewed(hous
     ledger.set_budget(SiteBudget(cap_w=1000.0, ramp_w_per_s=1e6))
     hidden = msgspec.structs.replace(entry("hidden", pid=77), pidns=ledger.pidns + 1)
     ledger.exchange(hidden, 0.0)
-    assert ledger.exchange(entry("seen"), 0.0).allowed_w == pytest.approx(300.0)
+    assert ledger.exchange(entry("seen"), 0.0).now_w == pytest.approx(300.0)
     assert [claim.gone for claim in ledger.claims(1.0) if claim.job == "hidden"] == [False]
     assert [claim.gone for claim in ledger.claims(60.0) if claim.job == "hidden"] == [True]
     assert [claim.job for claim in ledger.claims(3600.0)] == ["seen"]
@@ -63,13 +64,13 @@ def test_lease_folders_side_by_side_have_each_a_budget_of_its_own(tmp_path, monk
 def test_two_jobs_share_a_budget_and_files_are_private(house_of):
     ledger = house_of[0]()
     ledger.set_budget(SiteBudget(cap_w=1000.0, ramp_w_per_s=1e6))
-    assert ledger.exchange(entry("a"), 0.0).allowed_w == 700.0
-    assert ledger.exchange(entry("b", pid=2), 0.0).allowed_w == pytest.approx(300.0)
+    assert ledger.exchange(entry("a"), 0.0).now_w == 700.0
+    assert ledger.exchange(entry("b", pid=2), 0.0).now_w == pytest.approx(300.0)
     # the first gives way, and what it holds counts until it no longer draws it
-    assert ledger.exchange(entry("a", held_w=700.0), 1.0).allowed_w == pytest.approx(500.0)
-    assert ledger.exchange(entry("b", 1.0, pid=2, held_w=300.0), 1.0).allowed_w == pytest.approx(300.0)
-    assert ledger.exchange(entry("a", 2.0, held_w=500.0), 2.0).allowed_w == pytest.approx(500.0)
-    assert ledger.exchange(entry("b", 2.0, pid=2, held_w=300.0), 2.0).allowed_w == pytest.approx(500.0)
+    assert ledger.exchange(entry("a", held_w=700.0), 1.0).now_w == pytest.approx(500.0)
+    assert ledger.exchange(entry("b", 1.0, pid=2, held_w=300.0), 1.0).now_w == pytest.approx(300.0)
+    assert ledger.exchange(entry("a", 2.0, held_w=500.0), 2.0).now_w == pytest.approx(500.0)
+    assert ledger.exchange(entry("b", 2.0, pid=2, held_w=300.0), 2.0).now_w == pytest.approx(500.0)
     for path in ledger.directory.iterdir():
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(ledger.directory.stat().st_mode) == 0o700
@@ -82,9 +83,9 @@ def test_a_job_whose_supervisor_is_gone_counts_in_full_until_its_processes_end(h
     ledger.exchange(entry("a", wants_w=90.0), 0.0)
     alive.discard(1)
     assert [claim.gone for claim in ledger.claims(1.0)] == [True]
-    assert ledger.exchange(entry("b", pid=2), 0.0).allowed_w == pytest.approx(300.0)
+    assert ledger.exchange(entry("b", pid=2), 0.0).now_w == pytest.approx(300.0)
     alive.discard(1001)
-    assert ledger.exchange(entry("b", 1.0, pid=2), 0.0).allowed_w == 700.0
+    assert ledger.exchange(entry("b", 1.0, pid=2), 0.0).now_w == 700.0
     assert [claim.job for claim in ledger.claims(1.0)] == ["b"]
 
 

@@ -11,13 +11,14 @@ import pytest
 from msgspec import structs
 
 from carbontui import units
+from carbontui.extensions.site import events
+from carbontui.extensions.site.events import EventError, GridEvent
+from carbontui.extensions.site.ledger import Ledger, LedgerEntry
+from carbontui.extensions.site.receipt import receipt, rows_of
+from carbontui.extensions.site.sharing import SiteBudget
+from carbontui.headroom import Claim
 from carbontui.job.files import store
 from carbontui.job.files.journal import Journal
-from carbontui.reports.receipt import receipt, rows_of
-from carbontui.site import events
-from carbontui.site.events import EventError, GridEvent
-from carbontui.site.ledger import Ledger, LedgerEntry
-from carbontui.site.sharing import Claim, SiteBudget
 
 NOW_S = 1_800_000_000.0
 HOUR_S = 3600.0
@@ -140,7 +141,7 @@ class Site:
                     beat_mono_s=self.now_s, supervisor=(number + 1, 1),
                 )  # fmt: skip
                 share = self.ledger.exchange(mine, self.now_s)
-                self.allowed[name] = claim.wants_w if share is None else min(claim.wants_w, share.allowed_w)
+                self.allowed[name] = claim.wants_w if share is None else min(claim.wants_w, share.now_w)
             drawn.append(self.drawn_w)
         return drawn
 
@@ -265,7 +266,7 @@ def test_minutes_that_nobody_metered_are_not_sold_as_delivered(metered):
 
 
 def test_ten_metered_days_before_are_the_baseline(metered):
-    from carbontui.reports.receipt import ten_days_before
+    from carbontui.extensions.site.receipt import ten_days_before
 
     event = GridEvent(id="e1", start_s=NOW_S, end_s=NOW_S + 600, within_s=30, ramp_s=60, shed_w=600)
     days = [

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from house import until
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "power"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "power"))
 from nvml_machine import machine_with  # noqa: F401
 
 pytestmark = pytest.mark.timeout(300)

@@ -6,18 +6,17 @@ Watts are those of a job's boards, which power limits govern; the machine's othe
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from msgspec import Struct, structs
 
-from carbontui.site.events import GridEvent
+from carbontui.extensions.site.events import GridEvent
+from carbontui.headroom import TOLERANCE_W, Claim, EventSpan, Headroom
 
 SLACK_STEP_S = 900.0
 """Among jobs whose slack differs by less, running ones continue: turns change by the slot, not by the second."""
 RAMP_W_PER_S = 100.0
 BURST_S = 5.0
 """Unused increases accumulate to at most this many seconds' worth; a larger single step waits for it."""
-TOLERANCE_W = 1.0
 
 
 class SiteBudget(Struct, frozen=True, kw_only=True):
@@ -27,120 +26,6 @@ class SiteBudget(Struct, frozen=True, kw_only=True):
     ramp_w_per_s: float = RAMP_W_PER_S
     until_s: float | None = None
     by: str = ""
-
-
-class LevelAhead(Struct, frozen=True, kw_only=True):
-    """A level of a job: watts of its boards as the budget counts them, watts at the wall, relative speed."""
-
-    claimed_w: float
-    drawn_w: float
-    speed: float
-
-
-class Ahead(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A job's remaining work and plan, for the plans of the others. Times are epoch seconds."""
-
-    levels: tuple[LevelAhead, ...]
-    work_s: float
-    """Remaining work, in seconds at full speed."""
-    deadline_s: float
-    planned: tuple[tuple[float, float], ...] = ()
-    """Its plan as successive (until, watts claimed); no watts after the last."""
-
-
-class GivenPrices(Struct, frozen=True, kw_only=True):
-    """Shadow price of a kWh on top of its own grams, per slot from `start_s` (epoch seconds) on; zero outside."""
-
-    start_s: float
-    slot_s: float
-    g_per_kwh: tuple[float, ...]
-
-    def over(self, begin_s: float, end_s: float) -> float:
-        """The mean over a span."""
-        total = 0.0
-        for slot, price in enumerate(self.g_per_kwh):
-            first = self.start_s + slot * self.slot_s
-            total += price * max(0.0, min(end_s, first + self.slot_s) - max(begin_s, first))
-        return total / (end_s - begin_s)
-
-
-class SharedWatts(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A power budget as seen by one job's plan; lists have one entry per slot, slot 0 starts at `start_s` (epoch s)."""
-
-    start_s: float
-    room_w: tuple[float | None, ...]
-    """Watts for this job and `others`; None: no budget."""
-    planned_w: tuple[float, ...]
-    """Watts of it claimed by the plans of the others."""
-    claimed_w: tuple[float, ...]
-    """Watts claimed by each level of this job."""
-    others: tuple[Ahead, ...] = ()
-    given_g_per_kwh: tuple[float, ...] = ()
-    """An external shadow price (`carbontui fleet`)."""
-
-
-class Claim(Struct, frozen=True, kw_only=True):
-    """What one job can draw, wants and holds; all in total watts of its boards."""
-
-    job: str
-    name: str = ""
-    boards: int = 1
-    full_w: float
-    """At the original limits: what it draws when unrestricted."""
-    least_w: float
-    """Running at the lowest limits; `full_w` if none can be set."""
-    floor_w: float
-    """Its minimum: parked if it may be paused, else `least_w`."""
-    wants_w: float
-    """What its plan or a user asks for now."""
-    held_w: float = 0.0
-    """What it may draw: never less than it could be drawing now."""
-    boost_s: float | None = None
-    """Since when a user has boosted it."""
-    slack_s: float | None = None
-    """Seconds it can wait and still be on time; None: it has no deadline."""
-    gone: bool = False
-    """It has no supervisor: it may go up to `full_w` at any moment."""
-    ahead: Ahead | None = None
-    """None: it has no plan, and may draw `full_w` for an unknown time."""
-    promised_w: float | None = None
-    """During the grid event that comes or lasts: the least at which it keeps its deadline; None: `full_w`."""
-    expected_w: float | None = None
-    """What its boards would draw on average from now, or from the event's start, to the event's end without it."""
-    drawn_w: float | None = None
-    """What its boards draw now; None: not known."""
-
-    @property
-    def counts_w(self) -> float:
-        """The watts others must leave to it."""
-        return self.full_w if self.gone else max(self.held_w, 0.0)
-
-    @property
-    def least_in_event_w(self) -> float:
-        return self.full_w if self.gone or self.promised_w is None else self.promised_w
-
-    @property
-    def without_event_w(self) -> float:
-        """What counts of it in a baseline."""
-        return self.full_w if self.expected_w is None else self.expected_w
-
-
-class Share(NamedTuple):
-    """What a job may draw now, of which budget, and why not more; `boost_w` is the maximum for a boost."""
-
-    allowed_w: float
-    cap_w: float
-    kept: bool
-    """False: even the sum of all jobs' minimums exceeds the budget."""
-    least_sum_w: float
-    boost_w: float
-    others: tuple[Claim, ...] = ()
-    until_s: float | None = None
-    """When the budget ends, epoch seconds."""
-    event: GridEvent | None = None
-    """The grid event that comes or lasts."""
-    event_w: float | None = None
-    """Watts of all jobs that it leaves now, where they are fewer than the budget's."""
 
 
 def sheddable(claims: Iterable[Claim]) -> float:
@@ -216,7 +101,7 @@ def settle(
     rise_w: float,
     event: GridEvent | None = None,
     now_s: float = 0.0,
-) -> tuple[Claim, Share]:
+) -> tuple[Claim, Headroom]:
     """The claim from now on, and the resulting share. `mine.held_w` is what the job could be drawing.
 
     Released watts are not available at once: `held_w` stays until the job can no longer draw them. Increases come
@@ -245,8 +130,9 @@ def settle(
     others_least = sum(claim.full_w if claim.gone else min(claim.floor_w, claim.wants_w) for claim in others)
     kept = least <= budget.cap_w + TOLERANCE_W
     claim = structs.replace(mine, held_w=held)
-    share = Share(
-        allowed, budget.cap_w, kept, least, budget.cap_w - others_least, tuple(others), budget.until_s, event, asked_w
+    span = None if event is None else EventSpan(event.id, event.start_s, event.end_s, event.over_s)
+    share = Headroom(
+        allowed, budget.cap_w, kept, least, budget.cap_w - others_least, tuple(others), budget.until_s, span, asked_w
     )
     return claim, share
 

@@ -13,14 +13,15 @@ from msgspec import structs
 from carbontui import link, units
 from carbontui.commands.support.command import Failure, refused
 from carbontui.commands.support.run_values import power
+from carbontui.extensions.site import events, sharing
+from carbontui.extensions.site import site_text as words
+from carbontui.extensions.site.events import BASELINE_TEN_DAYS, EventError, GridEvent
+from carbontui.extensions.site.ledger import Ledger, LedgerError
+from carbontui.extensions.site.sharing import RAMP_W_PER_S, SiteBudget
+from carbontui.headroom import TOLERANCE_W, Claim
 from carbontui.job.files import store
 from carbontui.job.terms import budget as budgets
-from carbontui.site import events, sharing
-from carbontui.site.events import BASELINE_TEN_DAYS, EventError, GridEvent
-from carbontui.site.ledger import Ledger, LedgerError
-from carbontui.site.sharing import RAMP_W_PER_S, Claim, SiteBudget
 from carbontui.text import figures
-from carbontui.text import site as words
 
 FILE_MOST_B = 65536
 CLAIMS_S = 4.0
@@ -82,7 +83,7 @@ def site(
 
 
 def _take(ledger: Ledger, file: str, now: float) -> None:
-    from carbontui.reports import receipt
+    from carbontui.extensions.site import receipt
 
     with refused(f"{file}: ", (EventError, OSError)):
         with click.open_file(file, "rb") as opened:
@@ -102,7 +103,7 @@ def _answered(ledger: Ledger, live: set[str]) -> bool:
 
 
 def _receipt(ledger: Ledger, wanted: str, now: float, *, as_json: bool) -> None:
-    from carbontui.reports import receipt
+    from carbontui.extensions.site import receipt
 
     with refused("--receipt: ", EventError, code=3):
         event = ledger.event(wanted)
@@ -149,7 +150,7 @@ def _show(ledger: Ledger, now: float, *, as_json: bool) -> None:
     for one, facts in zip(known, told, strict=True):
         if now < one.over_s:
             expected_w = sum(claim.without_event_w for claim in claims)
-            tight = [claim for claim in claims if claim.least_in_event_w > claim.floor_w + sharing.TOLERANCE_W]
+            tight = [claim for claim in claims if claim.least_in_event_w > claim.floor_w + TOLERANCE_W]
             for line in words.event(one, facts["can_shed_w"], expected_w, [c.name or c.job for c in tight], now):
                 click.echo(line)
     if budget is None and of_now is None:

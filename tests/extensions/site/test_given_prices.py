@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from carbontui.site import given
-from carbontui.site.given import PricesError
-from carbontui.site.sharing import GivenPrices
+from carbontui.extensions.site import given
+from carbontui.extensions.site.given import PricesError
+from carbontui.headroom import GivenPrices
 
 NOW = 1_800_000_000.0
 

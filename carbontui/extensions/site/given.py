@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from carbontui import config, paths, units
-from carbontui.site.sharing import GivenPrices
+from carbontui.headroom import GivenPrices
 
 SCHEMA = "carbontui.site_prices/1"
 STALE_S = 7200.0

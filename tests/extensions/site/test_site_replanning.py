@@ -10,18 +10,18 @@ from types import SimpleNamespace
 
 import msgspec
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "job"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "job"))
 from drawn import drawn
 from states import NOW_S, board, door, inputs, job_state, rank
 
+from carbontui.extensions.site.given import PricesError
+from carbontui.headroom import Claim, Headroom
 from carbontui.job.supervisor.core.advance import SiteShare
 from carbontui.job.supervisor.core.planning import site_plan
 from carbontui.job.supervisor.core.rules import site_claim
 from carbontui.job.supervisor.core.state.measured import Mean, Measured
 from carbontui.job.supervisor.shell.replanner import Replanner
 from carbontui.job.worker.process import solve_plan
-from carbontui.site.given import PricesError
-from carbontui.site.sharing import Claim, Share
 
 
 class Made:
@@ -43,7 +43,7 @@ class Made:
             self.door, worker, grid, journal, recorder, lambda: self.seen, lambda: None, prices
         )  # fmt: skip
 
-    async def look(self, after_s: float, share: Share | None) -> None:
+    async def look(self, after_s: float, share: Headroom | None) -> None:
         self.door.take(SiteShare(share))
         self.seen = inputs(NOW_S + 1 + after_s, mono_s=1000.0 + after_s, boards=(board(),), ranks=(rank(),))
         self.made.consider(self.seen)
@@ -51,8 +51,8 @@ class Made:
             await asyncio.sleep(0)
 
 
-def share(*others: Claim, cap_w: float = 900.0) -> Share:
-    return Share(700.0, cap_w, True, 0.0, 0.0, others)
+def share(*others: Claim, cap_w: float = 900.0) -> Headroom:
+    return Headroom(700.0, cap_w, True, 0.0, 0.0, others)
 
 
 def told(made: Made, name: str) -> Claim:

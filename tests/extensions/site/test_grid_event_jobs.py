@@ -13,7 +13,7 @@ from house import until
 
 from carbontui import units
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "power"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "power"))
 from nvml_machine import machine_with  # noqa: F401
 
 pytestmark = pytest.mark.timeout(400)

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carbontui.site.sharing import Claim, Ramp, SiteBudget, allot, settle
+from carbontui.extensions.site.sharing import Ramp, SiteBudget, allot, settle
+from carbontui.headroom import Claim
 
 
 def claim(job: str, **fields) -> Claim:
@@ -49,19 +50,19 @@ def test_where_no_limit_can_be_set_and_nothing_paused_it_cannot_be_kept():
 
 def test_what_others_still_hold_is_not_taken():
     mine, share = settle(claim("a", held_w=90.0), [claim("b", held_w=700.0)], SiteBudget(cap_w=1000.0), 1e9)
-    assert share.allowed_w == mine.held_w == 300.0
+    assert share.now_w == mine.held_w == 300.0
     giving, share = settle(claim("b", held_w=700.0), [mine], SiteBudget(cap_w=1000.0), 1e9)
-    assert share.allowed_w == pytest.approx(500.0) and giving.held_w == 700.0  # counted until the boards are down
+    assert share.now_w == pytest.approx(500.0) and giving.held_w == 700.0  # counted until the boards are down
 
 
 def test_no_faster_than_the_ramp_and_not_into_what_cannot_be_drawn():
     budget = SiteBudget(cap_w=5000.0, ramp_w_per_s=50.0)
     _, share = settle(claim("a", held_w=300.0), [], budget, 50.0)
-    assert share.allowed_w == 350.0
+    assert share.now_w == 350.0
     _, share = settle(claim("a", held_w=90.0), [], budget, 50.0)
-    assert share.allowed_w == 90.0  # 110 W to its lowest limit: it waits for them
+    assert share.now_w == 90.0  # 110 W to its lowest limit: it waits for them
     _, share = settle(claim("a", held_w=90.0), [], budget, 110.0)
-    assert share.allowed_w == 200.0
+    assert share.now_w == 200.0
     assert Ramp(0.0, 0.0).at(2.0, budget, 110.0).left_w == 100.0
     assert Ramp(0.0, 0.0).at(900.0, budget, 110.0).left_w == 250.0
 
@@ -108,6 +109,6 @@ def test_nobody_takes_what_is_not_free_and_all_compute_the_same(claims, cap_w, r
             continue
         others = claims[:i] + claims[i + 1 :]
         after, share = settle(mine, others, SiteBudget(cap_w=cap_w), rise_w)
-        assert share.allowed_w <= max(mine.held_w, cap_w - sum(c.counts_w for c in others)) + 1e-3
+        assert share.now_w <= max(mine.held_w, cap_w - sum(c.counts_w for c in others)) + 1e-3
         assert after.held_w <= mine.held_w + rise_w + 1e-6
-        assert share.allowed_w <= mine.wants_w + 1e-6 or share.allowed_w <= mine.held_w
+        assert share.now_w <= mine.wants_w + 1e-6 or share.now_w <= mine.held_w

@@ -20,9 +20,10 @@ import msgspec
 from msgspec import Struct, structs
 
 from carbontui import config, paths, units
-from carbontui.site import events
-from carbontui.site.events import BASELINE_PLAN, EventError, GridEvent
-from carbontui.site.sharing import Claim, Ramp, Share, SiteBudget, settle
+from carbontui.extensions.site import events
+from carbontui.extensions.site.events import BASELINE_PLAN, EventError, GridEvent
+from carbontui.extensions.site.sharing import Ramp, SiteBudget, settle
+from carbontui.headroom import Claim, ExchangeError, Headroom
 from carbontui.system import life, proc, untrusted
 
 LOCK_S = 0.5
@@ -36,7 +37,7 @@ NO_BUDGET = SiteBudget(cap_w=math.inf, ramp_w_per_s=1e6)
 ADMINISTRATOR = Path("/etc/carbontui/site.toml")
 
 
-class LedgerError(RuntimeError):
+class LedgerError(ExchangeError):
     """The ledger cannot be used; the text names the file and the repair."""
 
 
@@ -225,7 +226,7 @@ class Ledger:
         """All valid claims; those of jobs without a supervisor are marked as gone."""
         return [entry.claim for entry in self._entries(now_mono_s)]
 
-    def exchange(self, mine: LedgerEntry, now_s: float) -> Share | None:
+    def exchange(self, mine: LedgerEntry, now_s: float) -> Headroom | None:
         """Renew a claim; returns the share, or None if there is neither a budget nor an event. Raises LedgerError."""
         budget, event = self.budget(now_s), events.current(self.events(), now_s)
         if budget is None and event is None:

@@ -14,15 +14,15 @@ from typing import Any, NamedTuple
 from carbontui import units
 from carbontui.account.boundary import IDLE
 from carbontui.account.lived import as_booked
+from carbontui.extensions.site.events import GridEvent
 from carbontui.job.files import journal, store
 from carbontui.job.terms import spec
 from carbontui.reports.figures import DEVICE_WORDS
-from carbontui.site.events import GridEvent
 
 MINUTE_S = 60.0
 DAYS = 10
 KNOWN = 0.9
-"""Share of a span's board seconds that must have been metered for its watts to be known."""
+"""Headroom of a span's board seconds that must have been metered for its watts to be known."""
 REACHED = 1.02
 """Reached: the watts are no more than this multiple of what remains."""
 BEFORE_S = 900.0

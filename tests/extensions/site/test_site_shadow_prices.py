@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from later import Later, together
 
+from carbontui.extensions.site import shadow_prices
+from carbontui.headroom import Ahead, LevelAhead, SharedWatts
 from carbontui.plan.evaluation import evaluate
 from carbontui.plan.planner import solve
 from carbontui.plan.problem import Problem, ProblemLevel
-from carbontui.site import shadow_prices
-from carbontui.site.sharing import Ahead, LevelAhead, SharedWatts
 
 optimize = Later("scipy.optimize")
 pytestmark = together("scipy")
