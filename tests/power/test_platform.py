@@ -117,7 +117,7 @@ CALLS = (
     *("nvmlDeviceGetMaxClockInfo", "nvmlDeviceGetTemperature", "nvmlDeviceGetCurrentClocksThrottleReasons"),
     *("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetProcessUtilization", "nvmlDeviceGetTotalEccErrors"),
     *("nvmlEventSetCreate", "nvmlDeviceRegisterEvents", "nvmlEventSetWait_v2", "nvmlDeviceGetMigMode"),
-    *("nvmlDeviceGetPciInfo", "nvmlSystemGetDriverVersion", "nvmlDeviceSetPowerManagementLimit"),
+    *("nvmlSystemGetDriverVersion", "nvmlDeviceSetPowerManagementLimit"),
 )
 
 

@@ -169,7 +169,6 @@ class AmdBackend(Backend):
             index=index,
             maker="amd",
             address=first.bdf or str(index),
-            pci=first.bdf,
             dies=tuple(die.uuid for die in dies),
             ordinals=tuple(die.ordinal for die in dies),
             limit_min_mw=_mw(cap.get("min_power_cap"), least=0),

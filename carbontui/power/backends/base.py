@@ -28,8 +28,6 @@ class DeviceInfo(Struct, frozen=True, kw_only=True):
     """Whose words and commands it has (`text.boards`)."""
     address: str = ""
     """What the maker's tool calls it, if not by its UUID."""
-    pci: str = ""
-    """domain:bus:device.function; "" where it is not told."""
     simulated: bool = False
     dies: tuple[str, ...] = ()
     """UUIDs of all dies or partitions that share its watts and its limit, where there are several."""

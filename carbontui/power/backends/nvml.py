@@ -108,7 +108,6 @@ class NvmlBackend(Backend):
         name = str(self._try("nvmlDeviceGetName", handle) or "NVIDIA GPU")
         bounds = self._try("nvmlDeviceGetPowerManagementLimitConstraints", handle) or (None, None)
         memory = self._try("nvmlDeviceGetMemoryInfo", handle)
-        pci = self._try("nvmlDeviceGetPciInfo", handle)
         mode = self._try("nvmlDeviceGetMigMode", handle)
         mig = bool(mode and mode[0] == 1)
         slices = self._slices(handle) if mig else {}
@@ -123,7 +122,6 @@ class NvmlBackend(Backend):
             uuid=uuid,
             name=name,
             index=index,
-            pci="" if pci is None else _text(pci.busId),
             limit_min_mw=bounds[0],
             limit_max_mw=bounds[1],
             limit_default_mw=self._try("nvmlDeviceGetPowerManagementDefaultLimit", handle),
@@ -384,8 +382,3 @@ class NvmlBackend(Backend):
 
 def _address(handle: Any) -> int | None:
     return ctypes.cast(handle, ctypes.c_void_p).value
-
-
-def _text(value: Any) -> str:
-    """Some versions of the binding return bytes."""
-    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)

@@ -1,4 +1,4 @@
-"""Any boards with zeusd or capd as a fallback: calls that a driver allows to root alone go to these, if one runs."""
+"""Any boards with capd as a fallback: calls that a driver allows to root alone go to it, if it runs."""
 
 from __future__ import annotations
 
@@ -8,27 +8,24 @@ import time
 from collections.abc import Callable
 
 from carbontui.power.backends import codes
-from carbontui.power.backends import zeusd as zeusd_client
-from carbontui.power.backends.base import Backend, DeviceError, DeviceInfo
+from carbontui.power.backends.base import Backend, DeviceError
 from carbontui.power.backends.several import Several
-from carbontui.power.backends.zeusd import Zeusd
 from carbontui.power.capd import wire
 
 SOON_S = 1.5
 """How long to retry a write that comes too soon after the last one."""
 AGAIN_S = 0.05
 SEEK_S = 10.0
-"""How often a service is looked for while nothing has been set."""
+"""How often capd is looked for while nothing has been set."""
 
 
 class CapdBackend(Several):
-    """Reads from the drivers; writes to them, or through zeusd or capd once they have refused."""
+    """Reads from the drivers; writes to them, or through capd once they have refused."""
 
     def __init__(self, *families: Backend) -> None:
         super().__init__(*families)
         self.through_capd = False
         """The driver refuses our writes and capd accepts them."""
-        self._zeusd: Zeusd | None = None
         self._away = False
         self._link: socket.socket | None = None
         self._beat_at = self._sought_at = 0.0
@@ -36,7 +33,7 @@ class CapdBackend(Several):
 
     @property
     def through(self) -> str:
-        return "zeusd" if self._zeusd is not None else "capd" if self.through_capd else ""
+        return "capd" if self.through_capd else ""
 
     def setter(self, uuid: str) -> str | None:
         if self.through:
@@ -45,29 +42,17 @@ class CapdBackend(Several):
             return direct
         if time.monotonic() >= self._sought_at:
             self._sought_at = time.monotonic() + SEEK_S
-            self._service = "zeusd" if zeusd_client.find() else "capd" if self._ask(wire.CapdBeat()) else None
+            self._service = "capd" if self._ask(wire.CapdBeat()) else None
             self._hang_up()  # nothing is held there yet: it need not hear from us
         return self._service
 
     def set_limit_mw(self, uuid: str, milliwatts: int) -> None:
         direct = super().set_limit_mw
-        self._write(
-            lambda: direct(uuid, milliwatts),
-            lambda zeusd: zeusd.set_limit_mw(self._info(uuid), milliwatts),
-            wire.Limit(uuid, milliwatts),
-        )
+        self._write(lambda: direct(uuid, milliwatts), wire.Limit(uuid, milliwatts))
 
     def lock_clocks(self, uuid: str, mhz: int | None) -> None:
         direct = super().lock_clocks
-        self._write(
-            lambda: direct(uuid, mhz),
-            lambda zeusd: zeusd.lock_clocks(self._info(uuid), mhz),
-            wire.Lock(uuid, mhz),
-        )
-
-    def _info(self, uuid: str) -> DeviceInfo:
-        """As its own family numbers it."""
-        return next(info for info in self._of(uuid).devices() if info.uuid == uuid)
+        self._write(lambda: direct(uuid, mhz), wire.Lock(uuid, mhz))
 
     @property
     def away(self) -> bool:
@@ -88,11 +73,8 @@ class CapdBackend(Several):
         self._hang_up()
         super().close()
 
-    def _write(self, direct: Callable[[], None], by_zeusd: Callable[[Zeusd], None], request: wire.CapdRequest) -> None:
+    def _write(self, direct: Callable[[], None], request: wire.CapdRequest) -> None:
         """Raises DeviceError."""
-        if self._zeusd is not None:
-            by_zeusd(self._zeusd)
-            return
         if not self.through_capd:
             try:
                 direct()
@@ -100,10 +82,6 @@ class CapdBackend(Several):
             except DeviceError as error:
                 if error.code != codes.NO_PERMISSION:
                     raise
-                if (zeusd := zeusd_client.find()) is not None:
-                    by_zeusd(zeusd)
-                    self._zeusd = zeusd
-                    return
                 if self._ask(wire.CapdBeat()) is None:
                     raise
             self.through_capd = True
