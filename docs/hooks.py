@@ -11,7 +11,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 from carbontui import cli
-from carbontui.tui.screens import jobs, log, plan, queue
+from carbontui.tui.screens import jobs, log, plan
 from carbontui.tui.terminal import keys
 
 PICTURES = Path(__file__).parent.parent / "screenshots"
@@ -21,7 +21,6 @@ PAGES = {
     "The table of all jobs": jobs.Jobs.BINDINGS,
     "The output": log.LogScreen.BINDINGS,
     "The plan": plan.PlanPage.BINDINGS,
-    "The queue of a cluster": queue.Queue.BINDINGS,
 }
 
 

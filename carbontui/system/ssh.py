@@ -207,18 +207,3 @@ class SshHost:
 def _last_line(said: bytes) -> str:
     lines = [line for line in said.decode(errors="replace").splitlines() if line.strip()]
     return units.printable(lines[-1].strip()).removeprefix("carbontui: ")[:300] if lines else ""
-
-
-class SlurmNode(SshHost):
-    """A node of a Slurm job, reached as its owner is always allowed to: by a job step alongside what runs there."""
-
-    def __init__(self, name: str, step: tuple[str, ...], *, carbontui: tuple[str, ...]) -> None:
-        """`step`: the srun that begins a command on the node; `carbontui`: the command there."""
-        super().__init__(name)
-        self._step = (*step, *carbontui)
-
-    def _command(self, words: list[str], *, ask: bool) -> list[str]:
-        return [*self._step, *words]
-
-    def close_shared(self) -> None:
-        """No shared connection here."""

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from textual.screen import Screen
 
     from carbontui.tui.model.jobs_feed import Seen
-    from carbontui.tui.model.lists import QueueSeen
     from carbontui.tui.model.target import Target
     from carbontui.tui.screens.dashboard import Dashboard
     from carbontui.tui.screens.jobs import Jobs
@@ -54,17 +53,6 @@ def run(
 def jobs(look: Callable[[], Seen], *, readonly: bool = False, ascii: bool = False, mouse: bool = True) -> int:
     """Show the table of all jobs until the user leaves it; a job opened from it returns to it. Returns 0."""
     return _show(lambda: _table(look, readonly=readonly), ascii, mouse)
-
-
-def queue(look: Callable[[], QueueSeen], *, readonly: bool = False, ascii: bool = False) -> int:
-    """Show a cluster's queue until the user leaves it; a job opened from it returns to it. Returns 0."""
-
-    def first() -> Screen[str | None]:
-        from carbontui.tui.screens.queue import Queue
-
-        return Queue(look, lambda target: _opened(target, readonly=readonly))
-
-    return _show(first, ascii)
 
 
 def _show(first: Callable[[], Screen[str | None]], ascii: bool, mouse: bool = True) -> int:

@@ -13,15 +13,12 @@ from typing import Any
 
 import pytest
 from acting import app_on, served
-from fake import NOW, scene
+from fake import scene
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 from test_looks import settle
-from test_queue import SEEN
 from textual.pilot import Pilot
 
 from carbontui.tui.app import CarbonApp
-from carbontui.tui.screens.dashboard import Dashboard
-from carbontui.tui.screens.queue import Queue
 
 SIZES = ((200, 60), (120, 40), (80, 24), (60, 20), (40, 15))
 LOOKS = {"dark": "carbon-dark", "light": "carbon-light", "sixteen colours": "ansi-dark", "solarized": "ansi-light"}
@@ -81,17 +78,4 @@ def test_the_help_at_every_size(tmp_path: Path, snapshot: Any) -> None:
     cells = snapshot.use_extension(Cells)
     with served(tmp_path / "s", scene("running", 1)):
         found = asyncio.run(walk(app_on(tmp_path / "s"), PLAIN, settle, "question_mark"))
-    assert [name for name, drawn in found.items() if drawn != cells(name=name)] == []
-
-
-def test_the_queue_at_every_size(snapshot: Any) -> None:
-    async def listed(pilot: Pilot[Any]) -> None:
-        while not isinstance(pilot.app.screen, Queue) or not pilot.app.screen.listed.rows:
-            await pilot.pause(0.02)
-
-    def queue() -> Queue:
-        return Queue(lambda: SEEN, lambda target: Dashboard(target), now=lambda: NOW)
-
-    cells = snapshot.use_extension(Cells)
-    found = asyncio.run(walk(CarbonApp(queue), PLAIN, listed, "down"))
     assert [name for name, drawn in found.items() if drawn != cells(name=name)] == []

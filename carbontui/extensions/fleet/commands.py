@@ -7,7 +7,6 @@ import json
 import math
 import os
 import shlex
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from carbontui import tui, units
+from carbontui import units
 from carbontui.account.best_start import STEP_S, StartWindow, best_start
 from carbontui.commands.support import grid_data
 from carbontui.commands.support.command import Failure, refused
@@ -26,11 +25,9 @@ from carbontui.job.terms import budget as budgets
 from carbontui.slurm import commands, queue
 from carbontui.slurm.commands import SlurmError
 from carbontui.text import figures
-from carbontui.tui.terminal import tty
 
 if TYPE_CHECKING:
     from carbontui.extensions.fleet.arrivals import Arrivals
-    from carbontui.extensions.fleet.queue_problem import Assumed, Cap
     from carbontui.extensions.fleet.rounds import FleetRound, FleetTerms
 
 RETRY_S = 60.0
@@ -50,7 +47,6 @@ CLOCK_S = 30.0
 )
 @click.option("--once", is_flag=True, help="Plan and move once, then exit.")
 @click.option("--dry-run", is_flag=True, help="Print the plan once, and move nothing.")
-@click.option("--look", is_flag=True, help="Open the queue page, and move nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Each plan as a line of JSON.")
 def fleet(
     caps: tuple[str, ...],
@@ -62,7 +58,6 @@ def fleet(
     prices_file: str | None,
     once: bool,
     dry_run: bool,
-    look: bool,
     as_json: bool,
 ) -> None:
     """Keep a site's power budget with the least CO2: carbontui fleet --cap 120kW --zone DE --gpu-w 400W
@@ -80,11 +75,9 @@ def fleet(
         slot_s = units.parse_duration(slot)
         if not 10.0 <= slot_s <= 86400.0:
             raise ValueError(f"--slot {slot}: must be between 10 s and one day")
-    if not budget and not look:
-        raise Failure("fleet needs the site's budget: carbontui fleet --cap 120kW, or --look to see the queue only", 2)
+    if not budget:
+        raise Failure("fleet needs the site's budget: carbontui fleet --cap 120kW", 2)
     assumed = fleet_queue.Assumed(_watts(gpu_w, "--gpu-w"), _watts(node_w, "--node-w"))
-    if look:
-        sys.exit(_page(budget, zone or os.environ.get("CARBONTUI_ZONE"), grid_file, assumed))
     starts: dict[str, float] = {}
     past = Arrivals()
     terms, prices = rounds.FleetTerms(budget, assumed, slot_s), Path(prices_file) if prices_file else None
@@ -126,15 +119,6 @@ def _ahead_s() -> float:
 
 def _watts(text: str, option: str) -> float:
     return 0.0 if text == "0" else power(text, option)
-
-
-def _page(budget: list[Cap], zone: str | None, grid_file: str | None, assumed: Assumed) -> int:
-    from carbontui.commands.support.queue_watch import QueueWatch
-
-    if why := tty.why_plain():
-        raise Failure(f"{why}: the queue page needs a terminal; --dry-run --json prints the plan", 2)
-    with QueueWatch(budget, zone, grid_file, assumed) as watch:
-        return tui.queue(watch.look)
 
 
 def one_round(

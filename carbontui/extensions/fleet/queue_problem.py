@@ -272,28 +272,6 @@ def _end_s(job: QueuedJob, now_s: float) -> float:
     return now_s + SLOTS * SLOT_S if math.isinf(end) else end
 
 
-def expected_w(
-    queue: Sequence[QueuedJob], assumed: Assumed, *, now_s: float, start_s: float, slot_s: float, slots: int
-) -> tuple[float, ...]:
-    """Mean watts per slot of running jobs, and of waiting ones from their planned start, as far as known."""
-    known = [(job, now_s if job.runs else job.start_s) for job in queue]
-    spans = [
-        (
-            begin,
-            _end_s(job, now_s) if job.runs else begin + (job.asked.planned_s or job.limit_s or slot_s),
-            watts(job, assumed),
-        )
-        for job, begin in known
-        if begin is not None
-    ]
-    if not spans:
-        return (0.0,) * slots
-    begins, ends, drawn = np.array(spans).T
-    edges = start_s + slot_s * np.arange(slots + 1)
-    within = np.clip(edges[None, :], begins[:, None], np.maximum(begins, ends)[:, None])
-    return tuple((drawn @ np.diff(within, axis=1) / slot_s).tolist())
-
-
 def next_slot_s(now_s: float, slot_s: float) -> float:
     """When the slots of a plan made now begin."""
     lead = min(LEAD_S, slot_s / 4)

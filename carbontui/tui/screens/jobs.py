@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
 from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.events import ScreenResume, ScreenSuspend
 from textual.screen import Screen
 
 from carbontui import link, protocol
@@ -18,8 +20,7 @@ from carbontui.text import figures
 from carbontui.tui.model.jobs_feed import JobsFeed, Seen
 from carbontui.tui.model.lists import JobList, ListedJob
 from carbontui.tui.model.target import Target
-from carbontui.tui.screens.list_page import MOVES, ListPage
-from carbontui.tui.screens.overruling import PendingOverride
+from carbontui.tui.screens.overruling import Answers, PendingOverride
 from carbontui.tui.terminal import glyphs, keys
 from carbontui.tui.widgets import boards
 from carbontui.tui.widgets.cells import CellRow, Cells, folded, spread
@@ -115,10 +116,11 @@ class Headlines(Cells):
         return rows
 
 
-class Jobs(ListPage[JobList]):
-    """The table of all jobs."""
+class Jobs(Answers):
+    """The table of all jobs. `open_job` makes the page of a job, which returns here when it is left. While another page
+    is on top this one requests nothing: that page requests what it shows."""
 
-    SHOWN_WITH = "show only the jobs with", "a part of the name, the state or the reason; nothing for all"
+    AUTO_FOCUS = None
     VERTICAL_BREAKPOINTS = [(0, "-short"), (18, "-medium")]
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("question_mark", "help", "help", id="jobs_help", key_display="?", tooltip="Every key of this page"),
@@ -144,7 +146,13 @@ class Jobs(ListPage[JobList]):
         Binding("d", "machine", "machine", id="machine", tooltip="Every board of the machine, its host and its grid"),
         keys.FILTER,
         Binding("s", "sort", "sort", id="sort", tooltip=f"Sort by the next of: {', '.join(JobList.ORDERS)}"),
-        *MOVES,
+        Binding("escape", "back", "back", id="list_back", show=False, tooltip="Clear marks and filter"),
+        Binding("up,k", "move(-1)", "up", id="list_up", show=False, tooltip="A row up"),
+        Binding("down,j", "move(1)", "down", id="list_down", show=False, tooltip="A row down"),
+        Binding("pageup", "page(-1)", "page up", id="list_page_up", show=False, tooltip="A page up"),
+        Binding("pagedown", "page(1)", "page down", id="list_page_down", show=False, tooltip="A page down"),
+        Binding("home,g", "move(-1000000)", "first", id="list_first", show=False, tooltip="The first row"),
+        Binding("end,G", "move(1000000)", "last", id="list_last", show=False, tooltip="The last row"),
     ]
 
     def __init__(
@@ -155,7 +163,10 @@ class Jobs(ListPage[JobList]):
         readonly: bool = False,
         now: Callable[[], float] = time.time,
     ) -> None:
-        super().__init__(JobList(), open_job, now)
+        super().__init__()
+        self.listed = JobList()
+        self._open, self._now = open_job, now
+        self._covered = False
         self.readonly = readonly
         self.feed = JobsFeed(look, self._something_new)
         self._overrides: dict[str, PendingOverride] = {}
@@ -169,10 +180,20 @@ class Jobs(ListPage[JobList]):
         yield KeyLine(id="keys")
 
     def on_mount(self) -> None:
+        self._follow()
         self.set_interval(DRAW_EVERY_S, self._tick)
 
-    def follow(self) -> Coroutine[Any, Any, None]:
-        return self.feed.run()
+    def _follow(self) -> None:
+        self.run_worker(self.feed.run(), group="feed", exclusive=True)
+
+    def on_screen_suspend(self, _: ScreenSuspend) -> None:
+        self._covered = True
+        self.workers.cancel_group(self, "feed")
+
+    def on_screen_resume(self, _: ScreenResume) -> None:
+        if self._covered:
+            self._covered = False
+            self._follow()
 
     async def settle(self) -> None:
         """Wait until the jobs are known: the next key moves among them."""
@@ -240,8 +261,36 @@ class Jobs(ListPage[JobList]):
 
         self.app.push_screen(Read("this machine", rows, wide=True))
 
+    # --- keys ---
+
+    def change(self, listed: JobList) -> None:
+        self.listed = listed
+        self.draw_rows()
+
     def action_mark(self) -> None:
         self.change(self.listed.toggled())
+
+    def action_move(self, rows: int) -> None:
+        self.change(self.listed.moved(rows))
+
+    def action_page(self, pages: int) -> None:
+        self.action_move(pages * max(1, self.query_one(JobTable).content_size.height - 2))
+
+    def action_sort(self) -> None:
+        self.change(self.listed.resorted())
+
+    async def action_filter(self) -> None:
+        from carbontui.tui.widgets.prompt import AskText
+
+        def typed(word: str) -> None:
+            self.change(self.listed.filtered(word))
+
+        hint = "a part of the name, the state or the reason; nothing for all"
+        await self.mount(AskText("show only the jobs with", hint, self.listed.wanted, str, typed, typed))
+
+    def action_back(self) -> None:
+        unmarked = replace(self.listed, marked=frozenset())
+        self.change(unmarked if self.listed.marked else self.listed.filtered(""))
 
     def action_open(self) -> None:
         pointed = self.listed.pointed()
@@ -252,7 +301,7 @@ class Jobs(ListPage[JobList]):
         if action in COMMANDS and self.readonly:
             return False
         needs_a_job = action in COMMANDS | {"open", "mark", "sort"}
-        return super().check_action(action, parameters) and not (needs_a_job and not self.listed.rows)
+        return not keys.asking(self) and not (needs_a_job and not self.listed.rows)  # an open prompt takes the keys
 
     # --- commands ---
 

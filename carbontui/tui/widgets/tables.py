@@ -1,16 +1,16 @@
-"""Tables of rows with a cursor: the jobs of machines, and the queue of a cluster."""
+"""The table of all jobs, with a cursor."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
 from carbontui import protocol, units
 from carbontui.text import figures, situation
 from carbontui.tui.model import words
-from carbontui.tui.model.lists import JobList, ListedJob, QueueList, QueueRow, RowList
+from carbontui.tui.model.lists import JobList, ListedJob
 from carbontui.tui.terminal import glyphs
 from carbontui.tui.widgets.cells import CellRow, Cells, Span
 
@@ -30,35 +30,52 @@ class TableColumn(NamedTuple):
     most: int = 1 << 30
 
 
-class RowTable(Cells):
-    """`show(listed, now_s)`; as many rows as fit, always including the one under the cursor."""
+def under_cursor(row: CellRow, width: int) -> CellRow:
+    """Highlight the whole row, so that the cursor is visible without colour and from a distance."""
+    painted: CellRow = [
+        (text, f"{how}/cursor" if isinstance(how, str) and "/" not in how else how) for text, how in row
+    ]
+    return [*painted, (" " * width, "text/cursor")]
 
-    COLUMNS: ClassVar[tuple[TableColumn, ...]] = ()
-    MESSAGE: ClassVar[str]
-    """The title of the messages."""
 
-    listed: RowList[Any] = RowList()
+def cut(text: str, cells: int, *, right: bool = False) -> str:
+    """The text in exactly this many cells, right-aligned if `right`, with an ellipsis if truncated."""
+    if cells < 1 or cell_len(text) > cells:
+        return set_cell_size(text, max(0, cells - 1)) + glyphs.ELLIPSIS if cells > 0 else ""
+    fill = " " * (cells - cell_len(text))
+    return fill + text if right else text + fill
+
+
+NAME_LEAST = 10
+BAR_CELLS = 5
+STATE_CELLS = 9
+ROOMY, WIDE = 110, 150
+"""Cells from which a table has more columns."""
+
+
+class JobTable(Cells):
+    """`show(listed, now_s)`: live jobs and those that are over, as many rows as fit, always including the one under the
+    cursor."""
+
+    COLUMNS = (
+        TableColumn("OWNER", 10, WIDE),
+        TableColumn("NODE", 12, ROOMY),
+        TableColumn("GPU", 4, 72),
+        TableColumn("MEMORY", 9, ROOMY),
+        TableColumn("BUSY", 7, WIDE),
+        TableColumn("WATTS", 9, 0, "watts"),
+        TableColumn("DONE", 7, 0, "done", 71),
+        TableColumn("DONE", 7 + BAR_CELLS, 72, "done"),
+        TableColumn("ENDS", 11, 60, "finish"),
+        TableColumn("CO₂ END", 11, 40, "CO2"),
+        TableColumn("VS NOW", 7, 52),
+    )
+    listed = JobList()
     now_s = 0.0
     wide = 0
     _top = 0
 
-    def why_empty(self) -> str:
-        """What is said in place of rows."""
-        raise NotImplementedError
-
-    def names(self, left: int) -> tuple[str, Callable[[Any, bool], CellRow]]:
-        """The title of the names, as wide as they are with `left` cells for names and messages; and what writes a
-        row's name, given whether the cursor is there."""
-        raise NotImplementedError
-
-    def value(self, title: str, row: Any) -> Span:
-        """The content of a column."""
-        raise NotImplementedError
-
-    def message(self, row: Any) -> Span:
-        raise NotImplementedError
-
-    def show(self, listed: RowList[Any], now_s: float) -> None:
+    def show(self, listed: JobList, now_s: float) -> None:
         self.listed, self.now_s = listed, now_s
         self.redraw()
 
@@ -75,7 +92,7 @@ class RowTable(Cells):
         for column in columns:
             # the column the rows are sorted by is highlighted
             head.append((f"{column.title:>{column.cells}}", "strong" if column.order == listed.sort else "dim"))
-        rows = [[*head, (f"  {self.MESSAGE}" if has_messages else "", "dim")]]
+        rows = [[*head, ("  WHY" if has_messages else "", "dim")]]
         for at in self.visible_rows(height - 1):
             row, pointed = listed.shown[at], at == listed.place
             mark = glyphs.POINT if row.id in listed.marked else glyphs.NOW if pointed else " "
@@ -100,50 +117,6 @@ class RowTable(Cells):
         """'3 of 50' if not all rows fit; else ''."""
         count = len(self.listed.shown)
         return f"{self.listed.place + 1} of {count}" if count > max(1, self.content_size.height - 1) else ""
-
-
-def under_cursor(row: CellRow, width: int) -> CellRow:
-    """Highlight the whole row, so that the cursor is visible without colour and from a distance."""
-    painted: CellRow = [
-        (text, f"{how}/cursor" if isinstance(how, str) and "/" not in how else how) for text, how in row
-    ]
-    return [*painted, (" " * width, "text/cursor")]
-
-
-def cut(text: str, cells: int, *, right: bool = False) -> str:
-    """The text in exactly this many cells, right-aligned if `right`, with an ellipsis if truncated."""
-    if cells < 1 or cell_len(text) > cells:
-        return set_cell_size(text, max(0, cells - 1)) + glyphs.ELLIPSIS if cells > 0 else ""
-    fill = " " * (cells - cell_len(text))
-    return fill + text if right else text + fill
-
-
-NAME_LEAST = 10
-GRAMS = "CO₂"
-BAR_CELLS = 5
-STATE_CELLS = 9
-ROOMY, WIDE = 110, 150
-"""Cells from which a table has more columns."""
-
-
-class JobTable(RowTable):
-    """Live jobs and those that are over."""
-
-    COLUMNS = (
-        TableColumn("OWNER", 10, WIDE),
-        TableColumn("NODE", 12, ROOMY),
-        TableColumn("GPU", 4, 72),
-        TableColumn("MEMORY", 9, ROOMY),
-        TableColumn("BUSY", 7, WIDE),
-        TableColumn("WATTS", 9, 0, "watts"),
-        TableColumn("DONE", 7, 0, "done", 71),
-        TableColumn("DONE", 7 + BAR_CELLS, 72, "done"),
-        TableColumn("ENDS", 11, 60, "finish"),
-        TableColumn("CO₂ END", 11, 40, "CO2"),
-        TableColumn("VS NOW", 7, 52),
-    )
-    MESSAGE = "WHY"
-    listed: JobList = JobList()
 
     def why_empty(self) -> str:
         return "no job contains the word" if self.listed.rows else "no job yet: carbontui run -- python train.py"
@@ -214,59 +187,3 @@ def counted(jobs: tuple[ListedJob, ...]) -> str:
     """'4 live' or 'no job is running here'."""
     alive = sum(job.status.state in protocol.LIVE_STATES for job in jobs)
     return f"{alive} live" if alive else "no job is running here"
-
-
-ID_CELLS, NAME_CELLS = 9, 18
-
-
-class QueueTable(RowTable):
-    """Jobs of everybody, or nodes."""
-
-    COLUMNS = (
-        TableColumn("USER", 9, 90, "user"),
-        TableColumn("NODES", 11, 76),
-        TableColumn("WATTS", 10, 0, "watts"),
-        TableColumn(GRAMS, 9, 66),
-        TableColumn("FINISH", 11, 50, "finish"),
-        TableColumn("DEADLINE", 11, 60, "slack"),
-    )
-    MESSAGE = "STATE"
-    listed: QueueList = QueueList()
-
-    def why_empty(self) -> str:
-        seen = self.listed.listing
-        if not (seen.start_s or seen.jobs):
-            return "the queue cannot be read" if seen.faults else f"asking Slurm {glyphs.ELLIPSIS}"
-        return "no row contains the word" if self.listed.wanted else "the queue is empty"
-
-    def names(self, left: int) -> tuple[str, Callable[[QueueRow, bool], CellRow]]:
-        cells = max(1, min(NAME_CELLS, left - ID_CELLS))
-        first, second = ("NODE", "") if self.listed.nodes else ("JOB", "NAME")
-
-        def named(row: QueueRow, pointed: bool) -> CellRow:
-            name = (cut(row.name, cells), "strong" if row.ours or pointed else "text")
-            return [(cut(row.id, ID_CELLS - 1) + " ", "text"), name]
-
-        return f"{first:<{ID_CELLS}}{set_cell_size(second, cells)}", named
-
-    def message(self, row: QueueRow) -> Span:
-        return row.message, words.STATE_STYLE[row.state] if row.ours else "dim"
-
-    def value(self, title: str, row: QueueRow) -> Span:
-        if title == "USER":
-            return row.user, "text"
-        if title == "NODES":
-            return row.where, "text"
-        if title == "WATTS":
-            if row.watts is None:
-                return ("not ours", "dim") if not row.ours else ("unknown", "warning")
-            return words.marked(figures.watts(row.watts), row.mark), "text" if not row.mark else "dim"
-        if title == GRAMS:
-            return figures.grams(row.grams), "text"
-        if title == "FINISH":
-            late = row.ends_s is not None and row.deadline_s is not None and row.ends_s > row.deadline_s
-            return self._clock(row.ends_s), "warning" if late else "text"
-        return self._clock(row.deadline_s), "text"
-
-    def _clock(self, at_s: float | None) -> str:
-        return "–" if at_s is None else figures.clock(at_s, self.now_s)

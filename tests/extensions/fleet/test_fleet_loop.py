@@ -63,7 +63,6 @@ def test_once_and_a_dry_run_end_with_the_failure(rounds):
         (["--cap", "1kW", "--slot", "soon"], "is not a duration"),
         (["--cap", "1kW 25:00-26:00"], "hours are from 00:00 to 24:00"),
         (["--cap", "1kW", "--gpu-w", "hot"], "--gpu-w: 'hot' is not a power"),
-        (["--look"], "needs a terminal"),
     ],
 )
 def test_what_cannot_be_meant_is_one_line(rounds, options, said):

@@ -8,7 +8,6 @@ import time
 import numpy as np
 import pytest
 
-from carbontui.commands.support import queue_watch
 from carbontui.extensions.fleet import plan_text, rounds
 from carbontui.extensions.fleet import queue_problem as fleet
 from carbontui.extensions.fleet import queue_problem as fleet_queue
@@ -159,21 +158,6 @@ def test_the_budget_is_told_as_it_was_given_however_little_waits():
     assert lines[0].startswith("1 job waits and may be moved; 1 starts") and "fullest 1700 W of 9000 W" in lines[1]
     free = made([row("1")], cap_w=float("inf"))
     assert "fullest 1700 W\n" in "\n".join([*plan_text.told(free, planned(free.problem)), ""])
-
-
-def test_a_node_of_a_job_of_ours_on_several_nodes_is_ours_and_its_watts_are_unknown():
-    class Known:
-        def status(self):
-            from types import SimpleNamespace
-
-            return SimpleNamespace(power_w=500.0)
-
-    two = {"state": "RUNNING", "told": "", "nodelist": "n[1-2]"}
-    jobs = slurm_queue.rows("\n".join([row("7", **two), row("8", "RUNNING", told="", nodelist="n3")]), MARK)
-    node = lambda name, ours: queue_watch.node_row(name, "mixed", 8, 4, jobs, ours)  # noqa: E731
-    assert (node("n2", {"7": Known()}).ours, node("n2", {"7": Known()}).watts) == (True, None)
-    assert node("n2", {}).ours is False and node("n2", {}).where == "1 job"
-    assert node("n3", {"8": Known()}).watts == 500.0
 
 
 def follower(job: str, left_s: float = 7200.0, **more: str) -> str:
