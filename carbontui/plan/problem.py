@@ -10,10 +10,10 @@ import json
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, TypeAlias
 
 import msgspec
 from msgspec import Meta, Struct
@@ -61,31 +61,31 @@ class ProblemLevel(Struct, frozen=True, forbid_unknown_fields=True, omit_default
         return self.speed > 0
 
 
-class _Slots(Struct, forbid_unknown_fields=True):
+class ProblemSlots(Struct, frozen=True, forbid_unknown_fields=True):
     dur_s: Annotated[tuple[Positive, ...], Meta(min_length=1, max_length=SLOTS_MAX)]
     ci_g_per_kwh: tuple[Amount, ...]
     price_per_kwh: tuple[Number, ...] | None = None
     shadow_per_h: tuple[tuple[Amount, ...], ...] | None = None
 
 
-class _Switch(Struct, forbid_unknown_fields=True):
+class ProblemSwitch(Struct, frozen=True, forbid_unknown_fields=True):
     time_s: tuple[tuple[Number | None, ...], ...]
     power_w: tuple[tuple[Number, ...], ...]
 
 
-class _Initial(Struct, forbid_unknown_fields=True):
+class ProblemInitial(Struct, frozen=True, forbid_unknown_fields=True):
     level: int
     age_slots: Annotated[int, Meta(ge=0)] = FREE_AGE
 
 
-class _ProblemFile(Struct, forbid_unknown_fields=True, kw_only=True):
-    """The JSON form, as in the schema."""
+class ProblemFile(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The public form, in files and from supervisor to worker. Decoding checks single values, `problem()` the rest."""
 
     schema: str = SCHEMA
-    slots: _Slots
+    slots: ProblemSlots
     levels: Annotated[tuple[ProblemLevel, ...], Meta(min_length=1, max_length=LEVELS_MAX)]
-    switch: _Switch
-    initial: _Initial
+    switch: ProblemSwitch
+    initial: ProblemInitial
     work_s: Amount
     min_run_slots: Count = 1
     min_pause_slots: Count = 1
@@ -94,7 +94,22 @@ class _ProblemFile(Struct, forbid_unknown_fields=True, kw_only=True):
     pue: Positive = 1.0
     alpha: Amount = 0.0
     beta: Amount = 1.0
-    meta: dict[str, Any] | None = None
+    meta: dict[str, object] | None = None
+    """Ignored."""
+
+    def problem(self) -> Problem:
+        """The problem to be solved. Raises ProblemError, naming the field, where the parts do not fit together."""
+        if self.schema != SCHEMA:
+            raise ProblemError("schema", f"is {self.schema!r}; this program reads {SCHEMA!r}")
+        return Problem(
+            **msgspec.structs.asdict(self.slots),
+            levels=self.levels,
+            switch_s=self.switch.time_s,
+            switch_w=self.switch.power_w,
+            initial_level=self.initial.level,
+            initial_age_slots=max(1, self.initial.age_slots),  # 0 is ambiguous in a file and read as 'just entered'
+            **{name: getattr(self, name) for name in _ALIKE},
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +142,6 @@ class Problem:
     shadow_per_h: tuple[tuple[float, ...], ...] | None = None
     """T x L: shadow price of an hour at a level in a slot, for watts that other jobs need as well. Added to the
     objective only; grams, cost and energy do not include it."""
-    meta: dict[str, Any] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
         slots, count = len(self.dur_s), len(self.levels)
@@ -175,25 +189,16 @@ class Problem:
             raise ProblemError("problem", f"is not JSON ({error})") from None
         return problem_from_dict(data)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON-able form, exactly per the schema; floats survive a round trip to the last bit."""
-        data: dict[str, Any] = {
-            "schema": SCHEMA,
-            "slots": {
-                "dur_s": list(self.dur_s),
-                "ci_g_per_kwh": list(self.ci_g_per_kwh),
-                "price_per_kwh": None if self.price_per_kwh is None else list(self.price_per_kwh),
-            },
-            "levels": msgspec.to_builtins(self.levels),
-            "switch": {"time_s": [list(row) for row in self.switch_s], "power_w": [list(row) for row in self.switch_w]},
-            "initial": {"level": self.initial_level, "age_slots": self.initial_age_slots},
+    def to_dict(self) -> dict[str, object]:
+        """The public form; floats survive a round trip to the last bit."""
+        file = ProblemFile(
+            slots=ProblemSlots(self.dur_s, self.ci_g_per_kwh, self.price_per_kwh, self.shadow_per_h),
+            levels=self.levels,
+            switch=ProblemSwitch(self.switch_s, self.switch_w),
+            initial=ProblemInitial(self.initial_level, self.initial_age_slots),
             **{name: getattr(self, name) for name in _ALIKE},
-        }
-        if self.shadow_per_h is not None:
-            data["slots"]["shadow_per_h"] = [list(row) for row in self.shadow_per_h]
-        if self.meta:
-            data["meta"] = self.meta
-        return data
+        )
+        return dict(msgspec.to_builtins(file))
 
 
 FILE_MOST = 2**26
@@ -238,30 +243,18 @@ def with_weight_added(problem: Problem, added: Sequence[float]) -> Problem:
     return replace(problem, price_per_kwh=tuple(p + a / problem.alpha for p, a in zip(prices, added, strict=True)))
 
 
-def problem_from_dict(data: Any) -> Problem:
+def problem_from_dict(data: object) -> Problem:
     """A `Problem` from its JSON-able form. Unknown keys are refused by name; ProblemError names the field."""
     try:
-        file = msgspec.convert(data, _ProblemFile)
+        return msgspec.convert(data, ProblemFile).problem()
     except msgspec.ValidationError as error:
         raise _refusal(str(error), data) from None
-    if file.schema != SCHEMA:
-        raise ProblemError("schema", f"is {file.schema!r}; this program reads {SCHEMA!r}")
-    return Problem(
-        **msgspec.structs.asdict(file.slots),
-        levels=file.levels,
-        switch_s=file.switch.time_s,
-        switch_w=file.switch.power_w,
-        initial_level=file.initial.level,
-        initial_age_slots=max(1, file.initial.age_slots),  # 0 is ambiguous in a file and read as 'just entered'
-        meta=file.meta or {},
-        **{name: getattr(file, name) for name in _ALIKE},
-    )
 
 
 _ALIKE = ("min_run_slots", "min_pause_slots", "max_resumes", "work_s", "host_w", "pue", "alpha", "beta")
 
 
-def _refusal(line: str, data: Any) -> ProblemError:
+def _refusal(line: str, data: object) -> ProblemError:
     """msgspec's "Expected `float` >= 0.0 - at `$.levels[1].power_w`" with the field in front, and its value."""
     what, _, path = line.partition(" - at `$")
     place = path.rstrip("`").lstrip(".")
@@ -270,5 +263,8 @@ def _refusal(line: str, data: Any) -> ProblemError:
         problem = "is missing" if key[1] else "is not a key of this format"
         return ProblemError(".".join(filter(None, (place, key[2]))), problem)
     for step in re.findall(r"\w+", place):
-        data = data[int(step) if isinstance(data, list | tuple) else step]
+        if isinstance(data, list | tuple):
+            data = data[int(step)]
+        elif isinstance(data, dict):
+            data = data[step]
     return ProblemError(place or "problem", f"is {repr(data)[:40]}: {what[0].lower()}{what[1:].replace('`', '')}")

@@ -111,6 +111,6 @@ def test_who_is_cautious_plans_with_dearer_hours_where_a_price_is_only_expected(
         "aim": problem.Objective(),
     }
     more = {"work_left_s": 900.0, "started": True, "level_now": "full", "age_s": 60.0}
-    plain = problem.build(**known, **more).problem["slots"]["price_per_kwh"]
-    wary = problem.build(**known, **more, risk=0.15).problem["slots"]["price_per_kwh"]
+    plain = problem.build(**known, **more).problem.slots.price_per_kwh
+    wary = problem.build(**known, **more, risk=0.15).problem.slots.price_per_kwh
     assert plain == pytest.approx([0.2, 0.1]) and wary == pytest.approx([0.2, 0.13])

@@ -11,10 +11,10 @@ from carbontui.job.worker import process as worker
 from carbontui.job.worker.messages import Pauses, PlanAsk, PreviewAsk
 from carbontui.plan.evaluation import evaluate
 from carbontui.plan.planner import solve
-from carbontui.plan.problem import problem_from_dict
+from carbontui.plan.problem import ProblemFile, ProblemInitial, ProblemLevel, ProblemSlots, ProblemSwitch
 from carbontui.plan.rolling import broken, replan
 
-LEVELS = [("pause", 20.0, 0.0), ("full", 400.0, 1.0)]
+LEVELS = (ProblemLevel("pause", 20.0, 0.0), ProblemLevel("full", 400.0, 1.0))
 STEP_S = 900.0
 
 
@@ -23,13 +23,13 @@ AN_HOUR = Pauses(max_pause_s=3600.0, pausing=(0,))
 
 def problem(slots=96, work_slots=24):
     """A clean hour after every six dirty ones: without a limit long pauses pay."""
-    return {
-        "slots": {"dur_s": [STEP_S] * slots, "ci_g_per_kwh": [50 if k % 28 >= 24 else 700 + k for k in range(slots)]},
-        "levels": [{"name": name, "power_w": watts, "speed": speed} for name, watts, speed in LEVELS],
-        "switch": {"time_s": [[0, 20], [5, 0]], "power_w": [[0, 300], [300, 0]]},
-        "initial": {"level": 1},
-        "work_s": work_slots * STEP_S,
-    }
+    return ProblemFile(
+        slots=ProblemSlots((STEP_S,) * slots, tuple(50 if k % 28 >= 24 else 700 + k for k in range(slots))),
+        levels=LEVELS,
+        switch=ProblemSwitch(((0, 20), (5, 0)), ((0, 300), (300, 0))),
+        initial=ProblemInitial(1),
+        work_s=work_slots * STEP_S,
+    )
 
 
 def pauses_s(levels):
@@ -44,7 +44,7 @@ def test_no_budget_is_offered_whose_plan_pauses_longer_than_allowed():
     for point in answer.frontier:
         assert all(s <= 3601 for s in pauses_s(point.levels))
         levels = [level for level, count in point.levels for _ in range(count)]
-        did = evaluate(problem_from_dict(problem()), levels)
+        did = evaluate(problem().problem(), levels)
         assert did.feasible
         assert (did.gco2, did.finish_s) == pytest.approx((point.gco2_g, point.finish_s))
 
@@ -69,7 +69,7 @@ def test_other_budgets_and_previews_are_made_around_a_persons_word():
 
 
 def test_breaking_pauses_one_by_one_is_never_worse_than_breaking_them_all_at_once():
-    whole = problem_from_dict(problem(slots=400, work_slots=60))
+    whole = problem(slots=400, work_slots=60).problem()
     chosen, _ = replan(whole, None, max_pause_s=3600.0)
     simply = evaluate(whole, broken(whole, solve(whole).levels, 3600.0))
     assert simply.feasible and chosen.objective <= simply.objective * (1 + 1e-9)
@@ -100,12 +100,19 @@ async def test_a_plan_crosses_to_the_worker_and_back_whole(live):
 
 async def test_a_problem_that_is_none_is_refused_in_words_and_the_worker_stays(live):
     with pytest.raises(handle.WorkFailed, match="work_s"):
-        await live.plan(PlanAsk(problem=problem() | {"work_s": "much"}))
+        await live.plan(PlanAsk(problem=msgspec.structs.replace(problem(), work_s="much")))
     assert (await live.preview(PreviewAsk(problem=problem()))).plan.finish_s > 0
 
 
 def test_questions_of_another_version_are_read_by_name_and_refused_by_their_id():
-    asked = {"id": 7, "kind": "plan", "problem": problem(), "fixed": {"0": 1}, "frontier": True, "of_later": [1]}
+    asked = {
+        "id": 7,
+        "kind": "plan",
+        "problem": problem().problem().to_dict(),
+        "fixed": {"0": 1},
+        "frontier": True,
+        "of_later": [1],
+    }
     told = worker.answer(json.dumps(asked).encode())
     assert (told.id, told.ok) == (7, True)
     # what the version before reads of an answer

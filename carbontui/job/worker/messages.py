@@ -14,11 +14,10 @@ from msgspec import Struct
 
 from carbontui.headroom import SharedWatts
 from carbontui.plan.level_windows import Window
+from carbontui.plan.problem import ProblemFile
 from carbontui.plan.results import Explanation, PlanFrontierPoint, PolicyResult, Schedule
 from carbontui.protocol import WeightPoint
 
-ProblemFile = dict[str, object]
-"""A planning problem in its public form (carbontui.problem/1): `plan.problem_from_dict` reads and checks it."""
 GridData = dict[str, object]
 """History and published forecasts from `Feed.forecast_request`, or the answer for `Feed.adopt`: the grid's own
 format, opaque here."""

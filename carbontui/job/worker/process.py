@@ -33,7 +33,7 @@ from carbontui.plan.explanation import explain
 from carbontui.plan.frontier_curve import frontier
 from carbontui.plan.level_windows import windows
 from carbontui.plan.planner import solve
-from carbontui.plan.problem import Problem, ProblemError, problem_from_dict, shortened
+from carbontui.plan.problem import Problem, ProblemError, shortened
 from carbontui.plan.results import PlanFrontierPoint, Schedule, run_lengths
 from carbontui.plan.rivals import baselines
 from carbontui.plan.rolling import AtOnce, broken, replan
@@ -46,7 +46,7 @@ def solve_plan(ask: PlanAsk) -> PlanAnswer:
 
     Raises ProblemError for an invalid problem.
     """
-    whole, longer = problem_from_dict(ask.problem), problem_from_dict(ask.curve or ask.problem)
+    whole, longer = ask.problem.problem(), (ask.curve or ask.problem).problem()
     price: tuple[float, ...] = ()
     if ask.shared is not None and (priced := shadow_prices()) is not None:
         shadow, price = priced(longer, ask.shared, sum(whole.dur_s))
@@ -199,7 +199,7 @@ def _allowed(
 
 def preview_plan(ask: PreviewAsk) -> PlanAnswer:
     """The plan another budget or carbon price would give around the fixed slots; no kept plan, no frontier."""
-    problem = problem_from_dict(ask.problem)
+    problem = ask.problem.problem()
     if ask.shared is not None and (priced := shadow_prices()) is not None:
         problem = replace(problem, shadow_per_h=priced(problem, ask.shared, None)[0])
     _, chosen, _ = _chosen(problem, ask, {**ask.closed, **ask.fixed})

@@ -127,8 +127,8 @@ def test_what_a_rehearsal_has_cost_is_what_the_plan_counts_with():
     levels = problem.levels_of(replace(told, can_unload=True), started=True)
     switch = problem.switching(levels, told, 900.0)
     unload, full = 0, len(levels) - 1
-    assert (switch["time_s"][full][unload], switch["power_w"][full][unload]) == (10.0, 200.0)
-    assert (switch["time_s"][unload][full], switch["power_w"][unload][full]) == (40.0, 100.0)
+    assert (switch.time_s[full][unload], switch.power_w[full][unload]) == (10.0, 200.0)
+    assert (switch.time_s[unload][full], switch.power_w[unload][full]) == (40.0, 100.0)
 
 
 def test_watts_at_the_wall_are_claimed_only_once_every_board_was_measured():

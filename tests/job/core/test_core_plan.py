@@ -190,7 +190,7 @@ def test_a_plan_keeps_the_deadline_at_the_slow_end_of_the_measured_speed():
         measured = structs.replace(state.progress, step=200, ref_steps=200.0, ref_time_s=200.0, ref_wall_s=200.0)
         state = replace(state, progress=structs.replace(measured, blocks=blocks))
         request = plan_request.plan_request(state, inputs())
-        return request.setup.problem["work_s"], request.left_s
+        return request.setup.problem.work_s, request.left_s
 
     steady, left = planned_s([1.0] * 10)
     uneven, same = planned_s([0.8, 1.2] * 5)
@@ -218,8 +218,8 @@ def test_a_job_that_weighs_shows_what_other_weights_would_take():
 def test_the_planner_knows_how_long_the_level_itself_has_lasted():
     known = job_state(budget="4h", still=True, still_changed_s=NOW_S - 1700.0)
     known = replace(known, decision=decided("paused", "pause", "plan", ""))
-    initial = setup_of(known).problem["initial"]
-    assert initial == {"level": 0, "age_slots": 2}
+    initial = setup_of(known).problem.initial
+    assert (initial.level, initial.age_slots) == (0, 2)
 
 
 @pytest.mark.parametrize(
@@ -268,7 +268,7 @@ def test_making_the_boards_is_weighed_in_the_hours_that_count(kind, off):
     asked = lambda given: job_state(budget="4h", boundary=kind, embodied=given)  # noqa: E731
     built = plan_request.plan_request(asked("published"), seen).setup.problem
     made_g = 2 * (164_000 + 2_500_000 / 8) / 44_676
-    per_h = {level["name"]: level.get("embodied_g_per_h", 0.0) for level in built["levels"]}
+    per_h = {level.name: level.embodied_g_per_h for level in built.levels}
     assert per_h == {name: pytest.approx(made_g if off or name != "off" else 0.0) for name in per_h} and "off" in per_h
     assert plan_request.aim(asked(9.0), seen).embodied_g_per_h == 18.0 and "18 g per hour" in counted(asked(9.0), seen)
     unknown = inputs(boards=(board(name="Some Board"),))
@@ -280,15 +280,15 @@ def test_caution_looks_at_the_upper_edge_of_the_band():
     known = job_state(budget="4h")
     wide = replace(known.outlook, hi=tuple(value + 100.0 for value in known.outlook.mean))
     plain, careful = job_state(budget="4h", outlook=wide), job_state(budget="4h", outlook=wide, cautious=True)
-    assert setup_of(plain).problem["slots"]["ci_g_per_kwh"][1] == 300.0
-    assert setup_of(careful).problem["slots"]["ci_g_per_kwh"][1] == 315.0
+    assert setup_of(plain).problem.slots.ci_g_per_kwh[1] == 300.0
+    assert setup_of(careful).problem.slots.ci_g_per_kwh[1] == 315.0
 
 
 def test_a_preview_under_an_override_keeps_the_override():
     paused = Overrides(protocol.Override("pause", None, None, "ada"), 1)
     known = job_state(budget="4h", override=paused)
     request = plan_request.preview_request(known, inputs(), budgets.parse("3x", NOW_S), 80.0)
-    assert request.ask.fixed == {0: 0} and request.setup.problem["beta"] == 80.0 / 1e6
+    assert request.ask.fixed == {0: 0} and request.setup.problem.beta == 80.0 / 1e6
     assert request.setup.deadline_s == NOW_S + 3 * 7200.0
     done = job_state(work_s=None)
     assert plan_request.preview_request(done, inputs(), budgets.parse("3x", NOW_S), None) is None

@@ -155,9 +155,9 @@ def test_a_plan_is_asked_for_within_what_the_plans_of_the_others_leave():
     # one without a plan and one that a person has boosted count in full, and behind its end there is no budget
     assert ask.shared.room_w[:5] == (2600.0, 2600.0, 2600.0, 2600.0, None)
     assert ask.shared.claimed_w == (260.0, 1400.0) and len(ask.shared.others) == 2
-    assert len(ask.shared.room_w) == len(ask.curve["slots"]["dur_s"])
+    assert len(ask.shared.room_w) == len(ask.curve.slots.dur_s)
     answer = solve_plan(ask)
-    assert answer.plan.gap < 0.001 and len(answer.budget_g_per_kwh) == len(ask.problem["slots"]["dur_s"])
+    assert answer.plan.gap < 0.001 and len(answer.budget_g_per_kwh) == len(ask.problem.slots.dur_s)
     assert plan_request.plan_request(made, inputs(NOW_S, boards=TWO, ranks=(rank(),))).ask.shared is None
 
 
@@ -195,7 +195,7 @@ def test_prices_set_by_a_cluster_are_in_the_plan_of_a_machine_without_a_budget()
     ask = plan_request.plan_request(made, seen, dear).ask
     assert set(ask.shared.room_w) == {None} and ask.shared.given_g_per_kwh[:9] == (400.0,) * 8 + (0.0,)
     answer = solve_plan(ask)
-    levels = [ask.problem["levels"][level]["name"] for level in answer.plan.levels[:10]]
+    levels = [ask.problem.levels[level].name for level in answer.plan.levels[:10]]
     assert levels == ["pause"] * 8 + ["full"] * 2  # all hours are as clean: it leaves the dear ones
     assert answer.plan.gco2 == pytest.approx(solve_plan(plan_request.plan_request(made, seen).ask).plan.gco2, rel=0.4)
     told = site_plan.told_fleet(plan_request.plan_request(made, seen).setup, 7200.0, NOW_S)

@@ -176,8 +176,7 @@ def with_price(setup: PlanningProblem, carbon_price: float | None) -> PlanningPr
     """The same problem at another carbon price (currency per tonne)."""
     if carbon_price is None:
         return setup
-    problem = {**setup.problem, "alpha": 1.0, "beta": carbon_price / 1e6}
-    return replace(setup, problem=problem)
+    return replace(setup, problem=msgspec.structs.replace(setup.problem, alpha=1.0, beta=carbon_price / 1e6))
 
 
 def slot_boundary(now_s: float, slot_s: float) -> float:

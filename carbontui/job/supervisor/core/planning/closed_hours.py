@@ -33,7 +33,7 @@ def closed_slots(
     `waited_s`: time already waited when slot 0 begins. `released`: a wait has reached its maximum and no slot has been
     below the limit since, so slot 0 and those after it stay open until one is.
     """
-    intensity = [float(value) for value in setup.problem["slots"]["ci_g_per_kwh"]]
+    intensity = setup.problem.slots.ci_g_per_kwh
     closed: list[int] = []
     at = 0
     for above, group in groupby(intensity, key=lambda value: value > limit_g):

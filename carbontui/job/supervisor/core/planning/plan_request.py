@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import bisect
 import itertools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from carbontui.headroom import GivenPrices
+from msgspec import structs
+
+from carbontui.headroom import GivenPrices, SharedWatts
 from carbontui.job.supervisor.core.planning import answers, closed_hours, finish, machine, problem, site_plan
 from carbontui.job.supervisor.core.state import unloading
 from carbontui.job.supervisor.core.state.inputs import Inputs
@@ -75,8 +77,9 @@ def plan_request(state: JobState, inputs: Inputs, given: GivenPrices | None = No
     reach = now + problem.SLOTS_MAX * setup.slot_s  # in slots of the plan's size, or a preview would be askew
     curve = _setup(state, inputs, max(end, min(_curve_end_s(state, deadline), reach)), longest)
     assert curve is not None
+    asked = _asked(state, inputs, setup, longest, site_plan.shared(state, inputs, curve, given))
     ask = PlanAsk(
-        **_asked(state, inputs, setup, longest),
+        **structs.asdict(asked),
         curve=curve.problem,
         kept=_kept(state, setup),
         curve_fixed=_fixed(state, curve) if state.forbidden else None,
@@ -85,7 +88,6 @@ def plan_request(state: JobState, inputs: Inputs, given: GivenPrices | None = No
         uncertainty=noise(state),
         spread=setup.spread,
         since=_since(state, inputs, left),
-        shared=site_plan.shared(state, inputs, curve, given),
     )
     return PlanRequest(ask, setup, deadline, left)
 
@@ -154,22 +156,24 @@ def preview_request(
     if setup is None:
         return None
     setup = answers.with_price(setup, carbon_price)
-    asked = _asked(state, inputs, setup, left)
+    ask = _asked(state, inputs, setup, left, site_plan.shared(state, inputs, setup, given))
     if slot_s is not None:
-        asked["fixed"] |= _otherwise(state, setup, slot_s)
-    ask = PreviewAsk(**asked, shared=site_plan.shared(state, inputs, setup, given))
+        ask = structs.replace(ask, fixed=ask.fixed | _otherwise(state, setup, slot_s))
     return PreviewRequest(ask, setup, deadline)
 
 
-def _asked(state: JobState, inputs: Inputs, setup: problem.PlanningProblem, left_s: float) -> dict[str, Any]:
+def _asked(
+    state: JobState, inputs: Inputs, setup: problem.PlanningProblem, left_s: float, shared: SharedWatts | None
+) -> PreviewAsk:
     """What every request has."""
-    return {
-        "problem": setup.problem,
-        "fixed": _fixed(state, setup),
-        "pauses": pauses(state, setup, inputs.now_s),
-        "closed": _closed(state, inputs, setup, left_s),
-        "soonest": most(state),
-    }
+    return PreviewAsk(
+        problem=setup.problem,
+        fixed=_fixed(state, setup),
+        pauses=pauses(state, setup, inputs.now_s),
+        closed=_closed(state, inputs, setup, left_s),
+        soonest=most(state),
+        shared=shared,
+    )
 
 
 def _otherwise(state: JobState, setup: problem.PlanningProblem, slot_s: float) -> dict[int, int]:

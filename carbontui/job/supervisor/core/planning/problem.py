@@ -1,4 +1,4 @@
-"""Builds a planning problem from what is known of a job, as the JSON-able dict of the public problem file.
+"""Builds a planning problem from what is known of a job.
 
 Numpy-free: the supervisor builds it, the worker solves it. Watts are learned while the job runs; until then they are
 documented defaults, marked as such.
@@ -10,7 +10,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from carbontui.account import boundary
 from carbontui.account.boundary import Counted, Draw, Kind, Place
@@ -18,6 +18,7 @@ from carbontui.account.expected_end import held
 from carbontui.grid.types import GridForecast
 from carbontui.job.supervisor.core.state import levels
 from carbontui.job.supervisor.core.state.levels import STILL, Level
+from carbontui.plan.problem import ProblemFile, ProblemInitial, ProblemLevel, ProblemSlots, ProblemSwitch
 
 SLOT_S = 900.0
 SLOTS_MAX = 400
@@ -118,7 +119,7 @@ class Objective:
 class PlanningProblem:
     """A problem and what its level indices and slots mean."""
 
-    problem: dict[str, Any]
+    problem: ProblemFile
     levels: tuple[Level, ...]
     start_s: float
     first_s: float
@@ -226,21 +227,16 @@ def build(
         price = [flat_price] * len(durations)
     names = [level.name for level in levels]
     current = names.index(level_now) if level_now in names else len(names) - 1
-    problem: dict[str, Any] = {
-        "schema": "carbontui.problem/1",
-        "slots": {"dur_s": durations, "ci_g_per_kwh": mean, "price_per_kwh": price},
-        "levels": [_level(level, aim, machine) for level in levels],
-        "switch": switching(levels, machine, shortest_full_slot=max(durations)),
-        "min_run_slots": 1,
-        "min_pause_slots": 1,
-        "max_resumes": None,
-        "initial": {"level": current, "age_slots": max(1, int(age_s // slot_s))},
-        "work_s": work_left_s,
-        "host_w": 0.0,
-        "pue": machine.pue,
-        "alpha": aim.alpha,
-        "beta": aim.beta,
-    }
+    problem = ProblemFile(
+        slots=ProblemSlots(tuple(durations), tuple(mean), None if price is None else tuple(price)),
+        levels=tuple(_level(level, aim, machine) for level in levels),
+        switch=switching(levels, machine, shortest_full_slot=max(durations)),
+        initial=ProblemInitial(current, max(1, int(age_s // slot_s))),
+        work_s=work_left_s,
+        pue=machine.pue,
+        alpha=aim.alpha,
+        beta=aim.beta,
+    )
     spread: tuple[float, ...] = ()
     if outlook.how == "forecast":
         grams = _deviations(sample(outlook.lo), sample(outlook.hi))
@@ -254,14 +250,12 @@ def _deviations(low: Sequence[float | None], high: Sequence[float | None]) -> li
     return [0.0 if a is None or b is None else (b - a) / BAND for a, b in zip(low, high, strict=True)]
 
 
-def _level(level: Level, aim: Objective, machine: Machine) -> dict[str, Any]:
-    entry: dict[str, Any] = {"name": level.name, "power_w": machine.charged_w(level), "speed": level.speed}
-    per_h = {"rent_per_h": aim.rent_per_h, "embodied_g_per_h": aim.embodied_g_per_h}
-    due = {name: value for name, value in per_h.items() if value and machine.counted(level) != "nothing"}
-    return entry | due
+def _level(level: Level, aim: Objective, machine: Machine) -> ProblemLevel:
+    per_h = (0.0, 0.0) if machine.counted(level) == "nothing" else (aim.rent_per_h, aim.embodied_g_per_h)
+    return ProblemLevel(level.name, machine.charged_w(level), level.speed, *per_h)
 
 
-def switching(levels: tuple[Level, ...], machine: Machine, shortest_full_slot: float) -> dict[str, Any]:
+def switching(levels: tuple[Level, ...], machine: Machine, shortest_full_slot: float) -> ProblemSwitch:
     """Seconds and watts from row to column. Running to running is free: a limit is set in milliseconds."""
 
     def seconds(a: Level, b: Level) -> float | None:
@@ -282,11 +276,11 @@ def switching(levels: tuple[Level, ...], machine: Machine, shortest_full_slot: f
     # half at work, half parked, with the host at work
     watts = machine.charged_w(Level("", "full", 0.5 * (machine.full_w + machine.parked_w), 1.0))
     limit: Callable[[float | None], float | None] = lambda s: None if s is None else min(s, shortest_full_slot)  # noqa: E731
-    times = [[limit(seconds(a, b)) for b in levels] for a in levels]
+    times = tuple(tuple(limit(seconds(a, b)) for b in levels) for a in levels)
 
     def drawn(a: Level, b: Level) -> float:
         if a.kind == "unload" != b.kind and machine.reload_w is not None:
             return machine.reload_w
         return machine.unload_w if b.kind == "unload" != a.kind and machine.unload_w is not None else watts
 
-    return {"time_s": times, "power_w": [[drawn(a, b) for b in levels] for a in levels]}
+    return ProblemSwitch(times, tuple(tuple(drawn(a, b) for b in levels) for a in levels))

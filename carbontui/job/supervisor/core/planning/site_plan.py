@@ -69,7 +69,7 @@ def shared(
 
 def told_fleet(setup: PlanningProblem, left_s: float, now_s: float) -> dict[str, object]:
     """For the job's comment: watts (boards, CPU and host) and speed of its levels, and the work left."""
-    entries = [(float(entry["power_w"]), float(entry["speed"])) for entry in setup.problem["levels"]]
+    entries = [(entry.power_w, entry.speed) for entry in setup.problem.levels]
     return {
         "levels": [[round(watts, 1), round(speed, 4)] for watts, speed in entries if watts > 0 and speed > 0],
         "left": {"s": round(max(1.0, left_s)), "at": units.iso(now_s)},
