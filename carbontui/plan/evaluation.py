@@ -5,6 +5,7 @@ Shares no code with the planner on purpose: two independent implementations that
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import accumulate, chain, repeat
 
@@ -38,15 +39,16 @@ def evaluate(problem: Problem, levels: Sequence[int | None]) -> Evaluation:
     making = [level.embodied_g_per_h / 3600.0 for level in problem.levels]
     prices = problem.price_per_kwh or (0.0,) * len(problem.dur_s)
     kwh_per_j = problem.pue / J_PER_KWH
-    fastest = problem.fastest
-    given = len(levels)
+    fastest, slots = problem.fastest, len(problem.dur_s)
     current, age, resumes = problem.initial_level, problem.initial_age_slots, 0
-    shadows = problem.shadow_per_h or ((0.0,) * count,) * len(problem.dur_s)
+    shadows = problem.shadow_per_h or ((0.0,) * count,) * slots
     clock = done = grams = embodied = cost = kwh = shadow = 0.0
     violations: list[Violation] = []
 
-    for slot, duration in enumerate(problem.dur_s):
-        asked = levels[slot] if slot < given else None
+    wanted = chain(levels[:slots], repeat(None))
+    # past the deadline: the fastest level, one switch at most, at the last slot's intensity and price
+    for slot, (duration, asked) in enumerate(zip((*problem.dur_s, math.inf), wanted, strict=False)):
+        known = min(slot, slots - 1)
         level = fastest if asked is None or asked < 0 else asked
         switch_time = joules = 0.0
         if level != current:
@@ -55,13 +57,11 @@ def evaluate(problem: Problem, levels: Sequence[int | None]) -> Evaluation:
                 violations.append(Violation("forbidden switch", slot, current, level))
             elif time > duration + SECONDS_TOLERANCE:
                 violations.append(Violation("switch longer than slot", slot, current, level))
-                switch_time = duration
-            else:
-                switch_time = min(time, duration)
+            switch_time = min(time or 0.0, duration)
             joules = switch_time * (problem.switch_w[current][level] + problem.host_w)
             was_running, is_running = speeds[current] > 0, speeds[level] > 0
             if was_running != is_running:
-                if age < (problem.min_run_slots if was_running else problem.min_pause_slots):
+                if slot < slots and age < (problem.min_run_slots if was_running else problem.min_pause_slots):
                     violations.append(Violation("min dwell", slot, current, level))
                 age = 0
                 if is_running:
@@ -78,44 +78,20 @@ def evaluate(problem: Problem, levels: Sequence[int | None]) -> Evaluation:
         joules += watts[level] * use
         energy = joules * kwh_per_j
         kwh += energy
-        grams += energy * problem.ci_g_per_kwh[slot]
-        cost += energy * prices[slot] + rents[level] * (switch_time + use)
+        grams += energy * problem.ci_g_per_kwh[known]
+        cost += energy * prices[known] + rents[level] * (switch_time + use)
         embodied += making[level] * (switch_time + use)
-        shadow += shadows[slot][level] / 3600.0 * (switch_time + use)
-        if done >= work - tolerance:
-            finish, late = clock + switch_time + use, 0.0
+        shadow += shadows[known][level] / 3600.0 * (switch_time + use)
+        if slot == slots or done >= work - tolerance:
             break
         clock += duration
-    else:
-        # past the deadline: the fastest level, one switch at most, at the last slot's intensity and price
-        slot, switch_time, joules = len(problem.dur_s), 0.0, 0.0
-        if current != fastest:
-            time = problem.switch_s[current][fastest]
-            if time is None:
-                violations.append(Violation("forbidden switch", slot, current, fastest))
-            switch_time = time or 0.0
-            joules = switch_time * (problem.switch_w[current][fastest] + problem.host_w)
-            if speeds[current] <= 0:
-                resumes += 1
-                if problem.max_resumes is not None and resumes > problem.max_resumes:
-                    violations.append(Violation("max_resumes", slot, current, fastest))
-        use = (work - done) / speeds[fastest]
-        energy = (joules + watts[fastest] * use) * kwh_per_j
-        kwh += energy
-        grams += energy * problem.ci_g_per_kwh[-1]
-        cost += energy * prices[-1] + rents[fastest] * (switch_time + use)
-        embodied += making[fastest] * (switch_time + use)
-        shadow += shadows[-1][fastest] / 3600.0 * (switch_time + use)
-        finish = clock + switch_time + use
-        late = switch_time + use
-        if late < LATE_TOLERANCE_S:
-            late = 0.0
+    late = switch_time + use if slot == slots and switch_time + use >= LATE_TOLERANCE_S else 0.0
     return Evaluation(
         objective=problem.alpha * cost + problem.beta * (grams + embodied) + shadow,
         gco2=grams,
         cost=cost,
         kwh=kwh,
-        finish_s=finish,
+        finish_s=clock + switch_time + use,
         late_s=late,
         resumes=resumes,
         violations=tuple(violations),

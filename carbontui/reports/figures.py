@@ -85,23 +85,7 @@ def figures(story: RunStory) -> tuple[Figure, ...]:
     else:
         mean = "" if story.intensity_mean is None else f"{story.intensity_mean:.0f} g/kWh on average; "
         found.append(Figure("emitted", f"{form.grams(story.gco2_g)} CO2", mean + _how(story, "gco2_g")))
-    if story.energy_wall_kwh <= 0:
-        pass
-    elif story.run_now_g is None and story.avoided_g is not None:
-        found.append(Figure("avoided", words.NOTHING_HELD, "it is its own run-now"))
-    elif story.avoided_g is not None:
-        found.append(Figure("run-now", f"{form.grams(story.run_now_g)} CO2", "the same work with nothing held back"))
-        part = words.share(story.avoided_g, story.run_now_g)
-        share = "" if part is None else f" ({form.percent(part, 1)})"
-        half = story.split.halves.avoided_g if story.split and story.split.halves else None
-        band = "" if half is None or not words.worth(half) else f"80 % band ± {form.grams(half)}"
-        found.append(
-            Figure(
-                "avoided",
-                f"{form.grams(story.avoided_g)} CO2{share}",
-                "; ".join(filter(None, (band, _how(story, "avoided_g")))),
-            )
-        )
+    found += _avoided(story)
     if (made := story.embodied) is not None:
         rests = f"not in emitted; {form.grams(made.g_per_hour)} per hour held, for making boards and their servers"
         found.append(Figure("embodied", f"{form.grams(made.grams)} CO2", rests))
@@ -129,6 +113,23 @@ def figures(story: RunStory) -> tuple[Figure, ...]:
         loss = "" if status.loss is None else f"last loss {status.loss:.4g}"
         found.append(Figure("steps", f"{status.step:,}{total}", loss))
     return tuple(found)
+
+
+def _avoided(story: RunStory) -> list[Figure]:
+    """Against run-now; none where either is not known."""
+    if story.energy_wall_kwh <= 0 or story.avoided_g is None:
+        return []
+    if story.run_now_g is None:
+        return [Figure("avoided", words.NOTHING_HELD, "it is its own run-now")]
+    part = words.share(story.avoided_g, story.run_now_g)
+    share = "" if part is None else f" ({form.percent(part, 1)})"
+    half = story.split.halves.avoided_g if story.split and story.split.halves else None
+    band = "" if half is None or not words.worth(half) else f"80 % band ± {form.grams(half)}"
+    rests_on = "; ".join(filter(None, (band, _how(story, "avoided_g"))))
+    return [
+        Figure("run-now", f"{form.grams(story.run_now_g)} CO2", "the same work with nothing held back"),
+        Figure("avoided", f"{form.grams(story.avoided_g)} CO2{share}", rests_on),
+    ]
 
 
 def _how(story: RunStory, field: str) -> str:

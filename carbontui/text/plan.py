@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from carbontui import units
 from carbontui.protocol import PlanView, Previewed
@@ -39,61 +40,49 @@ def course(stretches: Stretches, now_s: float) -> str:
     return parts[0] if len(stretches) > 1 and stretches[0][1] else ", then ".join(parts)
 
 
-def explained(
-    *,
-    now_s: float,
-    stretches: Stretches,
-    verdict: str,
-    unit: str,
-    waits: bool,
-    late_s: float,
-    saved: float,
-    parked_kwh: float,
-    parked: float,
-    switching: float,
-    runner: str,
-    runner_name: str,
-    runner_value: float,
-    runner_w: float,
-    rented_s: float,
-    rent: float,
-    power: float,
-    grams: float,
-    currency: str,
-) -> str:
-    """The next stretches, what the plan saves, what waiting costs, and the runner-up; parts as `plan.Explanation`."""
+def explained(*, now_s: float, stretches: Stretches, verdict: str, late_s: float, **parts: Any) -> str:
+    """The next stretches, what the plan saves, what waiting costs, and the runner-up; parts as `plan.Explanation`, of
+    which each clause names its own."""
     if verdict == "nothing_left":
         return "Nothing is left to do."
     if verdict == "late":
         return late(now_s=now_s, late_s=late_s, finish_s=stretches[-1][2])
-    told = course(stretches, now_s)
-    told = f"{told[:1].upper()}{told[1:]}"
-    if verdict == "saves":
-        told += f" saves {amount(saved, unit)} on the work left, against running now"
-    elif verdict == "needs_watts":
-        told += ": running now would emit no more, but use watts that other jobs need"
-    elif verdict == "best":
-        told += ": running now would be as good" if waits else ": running now is already the best"
-    if parked_kwh > 0:
-        told += f", after {amount(parked, unit)} ({figures.kwh(parked_kwh)}) drawn while parked"
-        if switching > 0:
-            told += f" and {amount(switching, unit)} for switching"
-    rented = "" if rented_s <= 0 else _rented(rented_s, rent, power, grams, currency)
+    told = course(stretches, now_s) + _gain(verdict, **parts) + _parked(**parts) + _runner_up(**parts)
+    return f"{told[:1].upper()}{told[1:]}.{_rented(**parts)}"
+
+
+def _gain(verdict: str, *, saved: float, unit: str, waits: bool, **_: Any) -> str:
+    return {
+        "saves": f" saves {amount(saved, unit)} on the work left, against running now",
+        "needs_watts": ": running now would emit no more, but use watts that other jobs need",
+        "best": f": running now {'would be as good' if waits else 'is already the best'}",
+    }.get(verdict, "")
+
+
+def _parked(*, parked_kwh: float, parked: float, switching: float, unit: str, **_: Any) -> str:
+    if parked_kwh <= 0:
+        return ""
+    switches = f" and {amount(switching, unit)} for switching" if switching > 0 else ""
+    return f", after {amount(parked, unit)} ({figures.kwh(parked_kwh)}) drawn while parked{switches}"
+
+
+def _runner_up(*, runner: str, runner_name: str, runner_value: float, runner_w: float, unit: str, **_: Any) -> str:
     throughout = f"{runner_name} throughout" if runner_name else "running now"
-    other = {
+    return {
         "": "",
-        "no_room": "pausing does not fit in this budget",
-        "parked_watts": f"pausing does not pay here: parked boards draw {runner_w:.0f} W",
-        "no_gain": "waiting gains nothing here",
-        "unbeaten": f"without waiting nothing beats {throughout}",
-        "would_save": f"{throughout} would have saved {amount(runner_value, unit)}",
-        "would_cost": f"{throughout} would have cost {amount(runner_value, unit)} more",
+        "no_room": "; pausing does not fit in this budget",
+        "parked_watts": f"; pausing does not pay here: parked boards draw {runner_w:.0f} W",
+        "no_gain": "; waiting gains nothing here",
+        "unbeaten": f"; without waiting nothing beats {throughout}",
+        "would_save": f"; {throughout} would have saved {amount(runner_value, unit)}",
+        "would_cost": f"; {throughout} would have cost {amount(runner_value, unit)} more",
     }[runner]
-    return (f"{told}; {other}." if other else f"{told}.") + rented
 
 
-def _rented(rented_s: float, rent: float, power: float, grams: float, currency: str) -> str:
+def _rented(*, rented_s: float, rent: float, power: float, grams: float, currency: str, **_: Any) -> str:
     """' Waiting 4 h costs 9.60 EUR of rent, saves 0.31 EUR of power and 1.20 kg CO2.'"""
+    if rented_s <= 0:
+        return ""
     costs: list[str] = [f"{figures.money(rent, currency)} of rent"]
     saves: list[str] = []
     if power:

@@ -169,14 +169,9 @@ def callback() -> Any:
             self.fit: Optional[Fit] = None
 
         def on_train_begin(self, logs: Any = None) -> None:
-            quietly(self._begin)
+            quietly(lambda: _begin(self))
             if self.fit is not None:
                 self.fit.begin(self.model, self.params.get("epochs"))
-
-        def _begin(self) -> None:
-            steps, epochs = self.params.get("steps"), self.params.get("epochs")
-            done = self.fit.left["step"] if self.fit is not None and self.fit.left else 0
-            self.loop.begin(done, steps * (epochs - self.first_epoch) if steps and epochs else None)
 
         def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
             global _entering
@@ -214,6 +209,12 @@ def callback() -> Any:
             self.loop.end()
 
     return Reporter()
+
+
+def _begin(reporter: Any) -> None:
+    steps, epochs = reporter.params.get("steps"), reporter.params.get("epochs")
+    done = reporter.fit.left["step"] if reporter.fit is not None and reporter.fit.left else 0
+    reporter.loop.begin(done, steps * (epochs - reporter.first_epoch) if steps and epochs else None)
 
 
 def install(module: Any) -> None:

@@ -53,20 +53,10 @@ def callback(base: Any) -> Any:
             self.loop.begin(self.steps_done, total)
             same = bool(quietly(lambda: _known_order(trainer)))
             left, others = lambda: _epoch_left(trainer), lambda: _others(trainer)
-            self.loop.saves_with(lambda: self.save(trainer), "lightning", others, same_order=same, epoch_left=left)
+            self.loop.saves_with(lambda: _save(self, trainer), "lightning", others, same_order=same, epoch_left=left)
             if self.left is not None:
                 quietly(lambda: set_random_states(self.left["now"]))
                 self.left = None
-
-        def save(self, trainer: Any) -> str:
-            """Written under a new name, so that a kill leaves the older one intact."""
-            path = os.path.join(folder_below(trainer.default_root_dir), f"step-{trainer.global_step}.ckpt")
-            self.saving = True
-            try:
-                trainer.save_checkpoint(path)
-            finally:
-                self.saving = False
-            return path
 
         def on_save_checkpoint(self, trainer: Any, module: Any, checkpoint: Any) -> None:
             if self.saving:
@@ -102,6 +92,17 @@ def callback(base: Any) -> Any:
             self.loop.end()
 
     return Reporter()
+
+
+def _save(reporter: Any, trainer: Any) -> str:
+    """Written under a new name, so that a kill leaves the older one intact."""
+    path = os.path.join(folder_below(trainer.default_root_dir), f"step-{trainer.global_step}.ckpt")
+    reporter.saving = True
+    try:
+        trainer.save_checkpoint(path)
+    finally:
+        reporter.saving = False
+    return path
 
 
 def install(module: Any) -> None:

@@ -77,7 +77,17 @@ class Capd:
 
     def answer(self, caller: Caller, request: wire.CapdRequest) -> wire.CapdAnswer:
         """Carry out one request. Never raises."""
-        found = self._answer(caller, request)
+        try:
+            found = self._answer(caller, request)
+        except DeviceError as error:
+            if error.code == codes.UNINITIALIZED:  # the driver was reloaded, and has forgotten every limit
+                try:
+                    self._limiter.open()
+                except DeviceError as again:
+                    self.say(f"the driver cannot be opened again: {again}")
+            found = wire.CapdAnswer(False, error.code, str(error))
+        except OSError as error:
+            found = wire.CapdAnswer(False, codes.UNKNOWN, f"no lease can be kept ({error})")
         self.refused += not found.ok
         return found
 
@@ -94,34 +104,24 @@ class Capd:
                 return wire.CapdAnswer(False, wire.SOON, "too many requests")
             return wire.CapdAnswer(boards=self._boards())
         uuid = request.uuid
-        try:
-            known = {info.uuid for info in self.backend.devices()}
-            if uuid not in known:
-                return wire.CapdAnswer(False, codes.INVALID, "no such board")
-            if self._busy(caller.uid):
-                return wire.CapdAnswer(False, wire.SOON, "too many requests")
-            if refusal := self._refusal(caller, uuid):
-                return refusal
-            if uuid not in self._holders:
-                self._limiter.begin(uuid)
-            if self._restores(request):
-                if uuid in self._holders:
-                    self._restore(uuid, f"uid {caller.uid} asks for it")
-                return wire.CapdAnswer()
-            if self.clock() < self._written_s.get(uuid, 0.0) + WRITE_GAP_S:
-                return wire.CapdAnswer(False, wire.SOON, f"its limit was written less than {WRITE_GAP_S:g} s ago")
-            if isinstance(request, wire.Lock):
-                return self._lock(caller, uuid, request.mhz or 0)
-            return self._limit(caller, uuid, request.limit_mw)
-        except DeviceError as error:
-            if error.code == codes.UNINITIALIZED:  # the driver was reloaded, and has forgotten every limit
-                try:
-                    self._limiter.open()
-                except DeviceError as again:
-                    self.say(f"the driver cannot be opened again: {again}")
-            return wire.CapdAnswer(False, error.code, str(error))
-        except OSError as error:
-            return wire.CapdAnswer(False, codes.UNKNOWN, f"no lease can be kept ({error})")
+        known = {info.uuid for info in self.backend.devices()}
+        if uuid not in known:
+            return wire.CapdAnswer(False, codes.INVALID, "no such board")
+        if self._busy(caller.uid):
+            return wire.CapdAnswer(False, wire.SOON, "too many requests")
+        if refusal := self._refusal(caller, uuid):
+            return refusal
+        if uuid not in self._holders:
+            self._limiter.begin(uuid)
+        if self._restores(request):
+            if uuid in self._holders:
+                self._restore(uuid, f"uid {caller.uid} asks for it")
+            return wire.CapdAnswer()
+        if self.clock() < self._written_s.get(uuid, 0.0) + WRITE_GAP_S:
+            return wire.CapdAnswer(False, wire.SOON, f"its limit was written less than {WRITE_GAP_S:g} s ago")
+        if isinstance(request, wire.Lock):
+            return self._lock(caller, uuid, request.mhz or 0)
+        return self._limit(caller, uuid, request.limit_mw)
 
     def gone(self, caller: Caller) -> None:
         """The caller disconnected, was killed or fell silent: restore its boards."""

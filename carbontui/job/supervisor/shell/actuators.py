@@ -71,8 +71,7 @@ class Actuators:
             case WatchBoards(boards, own_pids, elsewhere):
                 self.agent.watch(boards, own_pids=own_pids, elsewhere=elsewhere)
             case ReverseBooking(boards):
-                if self._disowning is None or self._disowning.done():
-                    self._disowning = asyncio.ensure_future(self.disown(boards))
+                self._disown(boards)
             case Record(kind, facts, at_s):
                 self.recorder.event(kind, at_s, **facts)
             case LogLine(said):
@@ -91,6 +90,10 @@ class Actuators:
                 self.calibrate(by)
             case _:
                 self.keeper.send(effect)
+
+    def _disown(self, boards: tuple[str, ...]) -> None:
+        if self._disowning is None or self._disowning.done():
+            self._disowning = asyncio.ensure_future(self.disown(boards))
 
     async def disown(self, boards: tuple[str, ...]) -> None:
         """Take back what was booked for these boards; what a disk prevents is tried again by the next tick."""

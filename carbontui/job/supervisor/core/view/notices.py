@@ -56,6 +56,12 @@ def notices(state: JobState, inputs: Inputs, ours: Iterable[Statement]) -> list[
     if state.plan_fault is not None:
         found.append(state.plan_fault)
     found += condition_notices(inputs.devices)
+    return found + limit_notices(inputs)
+
+
+def limit_notices(inputs: Inputs) -> list[Statement]:
+    """What came of limits: refusals and what a board holds instead."""
+    found: list[Statement] = []
     several = len(inputs.readings.devices) > 1
     label = {reading.uuid: reading.label for reading in inputs.readings.devices if several}
     shared = {reading.uuid for reading in inputs.devices if reading.foreign_pids}
