@@ -1,0 +1,98 @@
+"""The package's size only falls. `python tests/test_size.py` prints today's table, to copy from.
+
+Lines of code: without blank lines, comments and docstrings. A row may rise where others fall by as much in the same
+commit; WHOLE and FILES are lowered whenever they can be, and never raised.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1] / "carbontui"
+WHOLE = 52_013
+FILES = 498
+ROOMS = {
+    "": 1_573,
+    "account": 1_028,
+    "backtest": 1_166,
+    "client": 1_441,
+    "client/detection": 1_967,
+    "client/frameworks": 1_026,
+    "client/pausing": 1_548,
+    "data": 0,
+    "grid": 2_695,
+    "grid/providers": 1_334,
+    "job": 2_533,
+    "job/keeper": 1_739,
+    "job/supervisor": 367,
+    "job/supervisor/core": 4_873,
+    "job/supervisor/record": 1_294,
+    "job/supervisor/shell": 2_078,
+    "nodes": 492,
+    "plan": 1_899,
+    "power": 3_013,
+    "power/agent": 1_129,
+    "power/backends": 1_177,
+    "reports": 2_284,
+    "site": 656,
+    "slurm": 1_539,
+    "system": 860,
+    "text": 1_588,
+    "tui": 1_840,
+    "tui/screens": 1_885,
+    "tui/widgets": 1_778,
+    "verbs": 3_301,
+    "commands/support": 1_910,
+}
+"""Room -> most lines of code. A file counts in the row of its nearest folder; "" has the files on top."""
+
+
+def lines_of_code(text: str) -> int:
+    """Lines that are neither blank, comment nor docstring; all lines of any other string are code."""
+    code = {at for at, line in enumerate(text.splitlines(), 1) if line.strip() and not line.lstrip().startswith("#")}
+    docstrings: set[int] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            docstrings.update(range(node.lineno, node.end_lineno + 1))
+        elif isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str)):
+            code.update(range(node.lineno, node.end_lineno + 1))
+    return len(code - docstrings)
+
+
+def room(folder: str) -> str:
+    """The row in which a folder's files count."""
+    while folder and folder not in ROOMS:
+        folder = folder.rpartition("/")[0]
+    return folder
+
+
+def rows() -> tuple[Counter[str], int]:
+    """Lines of code by room, and the number of files."""
+    found: Counter[str] = Counter()
+    paths = sorted(ROOT.rglob("*.py"))
+    for path in paths:
+        folder = path.parent.relative_to(ROOT).as_posix().removeprefix(".")
+        found[room(folder) or folder.partition("/")[0]] += lines_of_code(path.read_text())
+    return found, len(paths)
+
+
+def test_no_room_and_not_the_whole_is_larger_than_it_was():
+    found, files = rows()
+    assert {name: size for name, size in found.items() if size > ROOMS.get(name, 0)} == {}, "python tests/test_size.py"
+    assert found.total() <= WHOLE and files <= FILES
+    assert sum(ROOMS.values()) <= WHOLE, "where a row rises, others fall"
+    assert [name for name in ROOMS if not (ROOT / name).is_dir() and not name.startswith("extensions/")] == []
+
+
+def test_code_is_counted_without_blanks_comments_and_docstrings():
+    assert lines_of_code('"""A docstring\nof two lines."""\n\n# a comment\nx = 1  # one\n') == 1
+    assert lines_of_code('def f():\n    """Why."""\n    return """\n# text\n\n"""\n') == 5
+    assert lines_of_code('class A:\n    x: int\n    """A field."""\n\ny = (\n    1,\n    # why\n)\n') == 5
+
+
+if __name__ == "__main__":
+    table, number = rows()
+    print(f"WHOLE = {table.total():_}\nFILES = {number}\nROOMS = {{")
+    print("".join(f'    "{name}": {table[name]:_},\n' for name in sorted(table)) + "}")
