@@ -1,21 +1,29 @@
-"""Ranks by the hundred in one process tree: what we hold open is not missing to their training."""
+"""Ranks by the hundred in one process tree: what we hold open is not missing to their training.
+
+The suite forks 64; MANY_RANKS=512, as .ci/run has it, is a node of the largest kind at the usual limit of 1,024.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 from later import needs
 
 pytestmark = [needs("torch"), pytest.mark.long, pytest.mark.timeout(280)]
 
-WORLD = 512
+WORLD = int(os.environ.get("MANY_RANKS", "64"))
+OWN = 150
+"""What the training may want open beside its save: 15 % of the usual limit."""
+LIMIT = 1024 if WORLD >= 512 else WORLD + OWN + 90
 TRAIN = """\
 import json, multiprocessing, os, resource, socket, sys, time
 from datetime import timedelta
 import torch
 world, folder = int(sys.argv[1]), sys.argv[2]
-resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
+limit, own = int(sys.argv[3]), int(sys.argv[4])
+resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
 torch.set_num_threads(1)
 come, go = multiprocessing.Semaphore(0), (multiprocessing.Semaphore(0), multiprocessing.Semaphore(0))
 with socket.socket() as free:
@@ -47,8 +55,7 @@ for turn in range(60):
 failed = ""
 mine = []
 try:
-    # 15 % of the limit: the files that the training itself may want beside its save
-    mine = [open(os.devnull) for _ in range(150 if rank == 0 else 0)]
+    mine = [open(os.devnull) for _ in range(own if rank == 0 else 0)]
     torch.save({"rank": rank, "weights": torch.ones(64) * rank}, f"{folder}/{rank}.pt")
     again = torch.load(f"{folder}/{rank}.pt")
     assert again["rank"] == rank and bool((again["weights"] == rank).all())
@@ -64,10 +71,10 @@ os._exit(bool(failed))
 """
 
 
-def test_512_forked_ranks_save_with_torch_under_a_limit_of_1024(supervisor, launch, finish, tmp_path):
-    process = launch(TRAIN, f"{WORLD}", f"{tmp_path}")
+def test_every_forked_rank_saves_with_torch_under_a_tight_limit_of_files(supervisor, launch, finish, tmp_path):
+    process = launch(TRAIN, f"{WORLD}", f"{tmp_path}", f"{LIMIT}", f"{OWN}")
     finish(process, timeout_s=250)
     said = {one.hello.rank for one in supervisor.ranks if one.hello and one.hello.world == WORLD}
     assert said == set(range(WORLD))
     assert len(list(tmp_path.glob("*.pt"))) == WORLD
-    assert 512 + 150 < json.loads((tmp_path / "open.json").read_text()) < 1024
+    assert WORLD + OWN < json.loads((tmp_path / "open.json").read_text()) < LIMIT
