@@ -14,9 +14,9 @@ from later import needs
 pytestmark = [needs("torch"), pytest.mark.long, pytest.mark.timeout(280)]
 
 WORLD = int(os.environ.get("MANY_RANKS", "64"))
-OWN = 150
-"""What the training may want open beside its save: 15 % of the usual limit."""
-LIMIT = 1024 if WORLD >= 512 else WORLD + OWN + 90
+LIMIT = 2 * WORLD
+OWN = LIMIT * 15 // 100
+"""What the training may want open beside its save."""
 TRAIN = """\
 import json, multiprocessing, os, resource, socket, sys, time
 from datetime import timedelta
