@@ -32,22 +32,6 @@ class Ahead(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Its plan as successive (until, watts claimed); no watts after the last."""
 
 
-class GivenPrices(Struct, frozen=True, kw_only=True):
-    """Shadow price of a kWh on top of its own grams, per slot from `start_s` (epoch seconds) on; zero outside."""
-
-    start_s: float
-    slot_s: float
-    g_per_kwh: tuple[float, ...]
-
-    def over(self, begin_s: float, end_s: float) -> float:
-        """The mean over a span."""
-        total = 0.0
-        for slot, price in enumerate(self.g_per_kwh):
-            first = self.start_s + slot * self.slot_s
-            total += price * max(0.0, min(end_s, first + self.slot_s) - max(begin_s, first))
-        return total / (end_s - begin_s)
-
-
 class SharedWatts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A power budget as seen by one job's plan; lists have one entry per slot, slot 0 starts at `start_s` (epoch s)."""
 
@@ -59,8 +43,6 @@ class SharedWatts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     claimed_w: tuple[float, ...]
     """Watts claimed by each level of this job."""
     others: tuple[Ahead, ...] = ()
-    given_g_per_kwh: tuple[float, ...] = ()
-    """An external shadow price (`carbontui fleet`)."""
 
 
 class Claim(Struct, frozen=True, kw_only=True):

@@ -8,33 +8,11 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from carbontui import units
 from carbontui.slurm import commands
-
-NOBODYS = frozenset({"", "(null)", "N/A"})
-
-
-def add_to_comment(job: str, facts: Mapping[str, object]) -> None:
-    """Add these facts to the comment of the job with this very id. Raises SlurmError, also for a comment that is not
-    ours, which is left unchanged."""
-    told = commands.ask("squeue", "--noheader", f"--jobs={job}", "--format=%A|%i|%k")
-    # the id of an array's last task is the array's, too, and would be answered, and changed, for all of them
-    rows = [row.split("|", 2)[1:] for row in told.splitlines() if row.startswith(f"{job}|") and row.count("|") > 1]
-    name, comment = rows[0] if rows else (job, "")
-    noted: object = {}
-    if comment not in NOBODYS:
-        try:
-            noted = json.loads(comment.removeprefix(MARK)) if comment.startswith(MARK) else None
-        except ValueError:
-            noted = None
-    if not isinstance(noted, dict):
-        raise commands.SlurmError(f"the comment of job {job} is not carbontui's: {units.printable(comment)[:80]}")
-    added = json.dumps({**noted, **facts}, separators=(",", ":"))
-    commands.ask("scontrol", "update", f"JobId={name}", f"Comment={MARK}{added}")
-
 
 MARK = "carbontui:"
 """Prefix of the comment of a job that carbontui submitted."""
@@ -71,12 +49,9 @@ class JobNote(NamedTuple):
     """Total of its boards and nodes while it runs."""
     chain: str = ""
     levels: tuple[NotedLevel, ...] = ()
-    """Those at which it may start; of a running job that follows the fleet's prices, those it has."""
+    """Those at which it may start."""
     cap_w: float | None = None
     """Watts per GPU of the level that the fleet has planned for it; None: at full."""
-    left_s: float = 0.0
-    """Its remaining work at `left_at_s`, in seconds at full speed; 0 where it follows no prices."""
-    left_at_s: float = 0.0
     begin_s: float | None = None
     """The start that we have set last: any other is its owner's."""
     text: str = ""
@@ -218,7 +193,6 @@ def asked(comment: str) -> JobNote:
     try:
         noted = json.loads(comment[len(MARK) :])
         work, watts, deadline = noted.get("work_s"), noted.get("watts"), noted.get("deadline")
-        left = noted.get("left")
         levels = tuple(_level(*row) for row in noted.get("levels", ()))
         cap = noted.get("cap")
         return JobNote(
@@ -231,8 +205,6 @@ def asked(comment: str) -> JobNote:
             after=str(noted.get("after", "")),
             levels=levels[:LEVELS_MOST],
             cap_w=None if cap is None else _above_zero(cap, WATTS_MOST),
-            left_s=_above_zero(left["s"], units.LONGEST_S) if left else 0.0,
-            left_at_s=units.from_iso(str(left["at"])) if left else 0.0,
         )
     except (ValueError, TypeError, AttributeError, LookupError, OverflowError, RecursionError):
         return JobNote(fault=f"its comment cannot be read: {units.printable(comment)[:80]}")

@@ -61,8 +61,6 @@ LOG: Table = {
     "{levels} levels",
     "no_own_forecast": "no own forecast: {why}",
     "no_new_plan": "no new plan: {why}",
-    "no_shadow_prices": "the cluster's prices are not followed: {why}",
-    "fleet_untold": "cannot tell the cluster's fleet what this job can do: {why}",
     "boards_disowned": "not the training's boards, {joules:,.0f} J taken back: {boards:list}",
     # causes of a new plan
     "cause_start": "start",

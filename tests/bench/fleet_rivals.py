@@ -165,5 +165,4 @@ def _jobs(trace: Trace, rows: np.ndarray, since: np.ndarray | int, weight: np.nd
         np.zeros(len(rows), dtype=np.int64),
         trace.end[rows] - since,
         undone * trace.watts[rows, FULL] * trace.length[rows, FULL] * weight.mean(),
-        np.full(len(rows), len(weight), dtype=np.int64),
     )

@@ -13,12 +13,8 @@ from house import until
 from test_slurm_submit import grid, shown
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "nvmlsim"))
-from nvmlsim import Sim, built
 
-from carbontui.slurm import queue as slurm_note
 from carbontui.slurm import queue as slurm_queue
-from carbontui.slurm.commands import SlurmError
-from carbontui.slurm.queue import JobNote
 
 pytestmark = [pytest.mark.xdist_group("slurm"), pytest.mark.timeout(180)]
 
@@ -72,58 +68,6 @@ def test_starts_are_moved_within_the_budget_and_stay_when_it_has_ended(cluster, 
     assert f"job {jobs[0]} is left as it is: its comment cannot be read" in once and "0 jobs wait" in once
     for job in (*jobs, stranger):
         cluster.run("scancel", job, check=False)
-
-
-TRAIN = """\
-import time, carbontui
-while True:
-    time.sleep(0.02)
-    carbontui.step()
-"""
-
-
-def test_a_job_that_runs_follows_the_prices_and_tells_the_fleet_what_it_can_do(cluster, house, tmp_path):
-    if cluster.proctrack != "linuxproc":
-        pytest.skip("the same with any process tracking")
-    library = built()
-    if library is None:
-        pytest.skip("no C compiler (cc): the simulated NVML cannot be built")
-    sim = Sim(library, tmp_path / "nvml.state", 1, frozen=False)
-    clean = grid(tmp_path / "grid.csv", [400] * 9 + [100] * 8 + [400] * 80)
-    prices, train = tmp_path / "prices.json", tmp_path / "train.py"
-    train.write_text(TRAIN)
-    env = {**house.env, **sim.env(), "CARBONTUI_SITE_PRICES": str(prices)}
-    house.env |= cluster.env | {"CARBONTUI_HOME": house.env["CARBONTUI_HOME"]}
-    steps = ("fleet", "--cap", "1500W", "--grid", clean, "--slot", "15m", "--once", "--prices", str(prices))
-    house.cli(*steps, check=True)
-    assert set(json.loads(prices.read_text())["g_per_kwh"]) == {0.0}  # nothing waits: watts are worth nothing
-    line = f"{sys.executable} -m carbontui.cli run --work 2h --zone DE -- {sys.executable} {train}\n"
-    job = cluster.submit(line, '--comment=carbontui:{"work_s": 7200}', env=env)
-
-    def noted() -> JobNote:
-        told = cluster.run("squeue", "-h", "-j", job, "-o", "%k").strip()
-        return slurm_queue.asked(told)
-
-    note = until(lambda: (n := noted()) and n.levels and n, 60, "its levels in its comment")
-    assert not note.fault and note.work_s == 7200.0 and 0 < note.left_s <= 7200.0
-    assert any(speed == 1.0 and watts > 100.0 for watts, speed, *_ in note.levels)
-    told = house.cli(*steps, check=True).stdout
-    assert "1 job runs and follows the prices" in told
-    assert cluster.state(job) == "RUNNING"
-    cluster.run("scancel", job)
-    until(lambda: cluster.state(job) == "CANCELLED", 30, "the end")
-
-
-def test_a_comment_of_somebody_else_stays(cluster, monkeypatch):
-    if cluster.proctrack != "linuxproc":
-        pytest.skip("the same with any process tracking")
-    for name, value in cluster.env.items():
-        monkeypatch.setenv(name, value)
-    job = cluster.submit("sleep 1\n", "--begin=now+1hour", "--comment=do not touch")
-    with pytest.raises(SlurmError, match=f"the comment of job {job} is not carbontui's: do not touch"):
-        slurm_note.add_to_comment(job, {"levels": []})
-    assert cluster.run("squeue", "-h", "-j", job, "-o", "%k").strip() == "do not touch"
-    cluster.run("scancel", job)
 
 
 def test_without_slurm_fleet_says_so(house, tmp_path):

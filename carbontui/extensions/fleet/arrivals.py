@@ -54,7 +54,7 @@ def to_come(past: FleetJobs, age: Floats, known: float, slots: int) -> FleetJobs
         first.append(at[here])
     row, begin = np.concatenate(rows), np.concatenate(first)
     chosen = FleetJobs(**{one.name: getattr(past, one.name)[row] for one in fields(past)})
-    return replace(chosen, first=begin, end=begin + chosen.end, last=np.full(len(row), slots)).within(slots)
+    return replace(chosen, first=begin, end=begin + chosen.end).within(slots)
 
 
 def joined(problem: FleetProblem, more: FleetJobs) -> FleetProblem:

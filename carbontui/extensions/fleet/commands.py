@@ -9,7 +9,6 @@ import os
 import shlex
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -20,7 +19,6 @@ from carbontui.commands.support import grid_data
 from carbontui.commands.support.command import Failure, refused
 from carbontui.commands.support.run_values import power
 from carbontui.extensions.fleet import starting
-from carbontui.extensions.site import given
 from carbontui.job.terms import budget as budgets
 from carbontui.slurm import commands, queue
 from carbontui.slurm.commands import SlurmError
@@ -42,9 +40,6 @@ CLOCK_S = 30.0
 @click.option("--gpu-w", default="0", help="Watts of a GPU under load, for jobs that state none (submit --watts).")
 @click.option("--node-w", default="0", help="Watts of a node under load without its GPUs, for jobs that state none.")
 @click.option("--slot", default="30m", show_default=True, help="Jobs start at its multiples; 96 slots are planned.")
-@click.option(
-    "--prices", "prices_file", type=click.Path(dir_okay=False), help="Publish prices for running jobs in this file."
-)
 @click.option("--once", is_flag=True, help="Plan and move once, then exit.")
 @click.option("--dry-run", is_flag=True, help="Print the plan once, and move nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Each plan as a line of JSON.")
@@ -55,7 +50,6 @@ def fleet(
     gpu_w: str,
     node_w: str,
     slot: str,
-    prices_file: str | None,
     once: bool,
     dry_run: bool,
     as_json: bool,
@@ -63,8 +57,7 @@ def fleet(
     """Keep a site's power budget with the least CO2: carbontui fleet --cap 120kW --zone DE --gpu-w 400W
 
     It only moves the start times of jobs submitted with `carbontui submit`: it holds no job and starts none. If it
-    ends, they start at the times last set. Slurm lets you move your own jobs; an operator moves everyone's. Running
-    jobs follow the prices in the --prices file if their settings name it as site_prices.
+    ends, they start at the times last set. Slurm lets you move your own jobs; an operator moves everyone's.
     """
     from carbontui.extensions.fleet import queue_problem as fleet_queue
     from carbontui.extensions.fleet import rounds
@@ -80,13 +73,13 @@ def fleet(
     assumed = fleet_queue.Assumed(_watts(gpu_w, "--gpu-w"), _watts(node_w, "--node-w"))
     starts: dict[str, float] = {}
     past = Arrivals()
-    terms, prices = rounds.FleetTerms(budget, assumed, slot_s), Path(prices_file) if prices_file else None
+    terms = rounds.FleetTerms(budget, assumed, slot_s)
     while True:
         ahead_s = _ahead_s()
         start = fleet_queue.next_slot_s(time.time() + ahead_s, slot_s)
         try:
             starts |= one_round(
-                *(terms, (zone, grid_file), start, starts, prices, ahead_s, past), dry_run=dry_run, as_json=as_json
+                *(terms, (zone, grid_file), start, starts, ahead_s, past), dry_run=dry_run, as_json=as_json
             )
         except Failure as failure:
             if once or dry_run:
@@ -126,7 +119,6 @@ def one_round(
     grid: tuple[str | None, str | None],
     start_s: float,
     starts: dict[str, float],
-    prices: Path | None,
     ahead_s: float = 0.0,
     past: Arrivals | None = None,
     *,
@@ -141,10 +133,8 @@ def one_round(
     now = time.time() + ahead_s
     due = frozenset(job for job, at in starts.items() if at <= now)
     mean, source = grid_data.filled(*grid, start_s, terms.slot_s, fleet_queue.SLOTS)
-    with refused("", (SlurmError, given.PricesError), code=1):
+    with refused("", SlurmError, code=1):
         done = rounds.played(terms, mean, start_s, due, past, dry_run=dry_run)
-        if prices is not None and not dry_run:
-            given.write(prices, start_s, terms.slot_s, done.made.price_g_per_kwh(done.plan), now_s=now)
     if as_json:
         click.echo(json.dumps(done.to_dict(now)))
     else:

@@ -90,24 +90,18 @@ class FleetPlan(NamedTuple):
 
 
 def planned(problem: FleetProblem) -> FleetPlan:
-    """A plan of all jobs. Deterministic; small sets of jobs are placed in several orders, then improved. Running jobs
-    may already draw more than the capacity: the slots are then enlarged to that, and nothing is started in them."""
+    """A plan of all jobs. Deterministic; small sets of jobs are placed in several orders, then improved."""
     jobs, count = problem.jobs, len(problem.jobs)
-    runs = np.isinf(jobs.undone_g)
-    least = np.argmin(np.where(problem.touched > 0, jobs.watts, np.inf), axis=1)
-    watts, gpus = problem.loads(np.where(runs, 0, NEVER), least)
-    site = problem.site
-    problem = FleetProblem(FleetSite(site.weight, np.maximum(site.power_w, watts), np.maximum(site.gpus, gpus)), jobs)
     whole = priced(problem)
     size = jobs.gpus * jobs.length.min(axis=1, initial=np.inf)
     shortest = np.maximum(jobs.length.min(axis=1, initial=np.inf), 1e-9)
     slack = (jobs.end - jobs.first - shortest) / shortest
-    large = np.lexsort((np.arange(count), -jobs.undone_g, -size, -jobs.gpus, ~runs))
+    large = np.lexsort((np.arange(count), -jobs.undone_g, -size, -jobs.gpus))
     orders = [large]
     if count <= SEVERAL_MOST:
         # among few jobs deadlines matter more than size
-        orders += [np.lexsort((-size, slack, ~runs)), np.lexsort((-size, jobs.end, ~runs))]
-    best = min((_in_order(problem, whole, order, size, least) for order in orders), key=lambda plan: plan.total_g)
+        orders += [np.lexsort((-size, slack)), np.lexsort((-size, jobs.end))]
+    best = min((_in_order(problem, whole, order, size) for order in orders), key=lambda plan: plan.total_g)
     return _put_again(problem, best) if count <= SEVERAL_MOST and best.gap > GAP_ENOUGH else best
 
 
@@ -125,7 +119,7 @@ def decided(problem: FleetProblem, order: Ints, more: FleetJobs | None = None) -
     compared, with `more` jobs still to come, and told without them."""
     if more is None or not len(more):
         plan = planned(problem)
-        constant = best_constant(problem, plan.prices, order, plan)
+        constant = best_constant(problem, plan.prices, order)
         if constant is None or plan.total_g <= constant.plan.total_g:
             return plan, constant
         better = _put_again(problem, constant.plan) if len(problem.jobs) <= SEVERAL_MOST else constant.plan
@@ -149,29 +143,23 @@ def _first(problem: FleetProblem, plan: FleetPlan, prices: Priced) -> FleetPlan:
     return FleetPlan(*at, prices, problem.total_g(*at), *problem.loads(*at))
 
 
-def best_constant(problem: FleetProblem, prices: Priced, order: Ints, running: FleetPlan) -> ConstantCap | None:
-    """The one of these with the least total, jobs taken in this order; those that run stay at their levels in
-    `running`. None without levels to choose from."""
+def best_constant(problem: FleetProblem, prices: Priced, order: Ints) -> ConstantCap | None:
+    """The one of these with the least total, jobs taken in this order. None without levels to choose from."""
     watts, open_ = problem.jobs.watts, problem.touched > 0
-    runs = np.isinf(problem.jobs.undone_g)
     relative = np.where(open_, watts / np.maximum(watts.max(axis=1, keepdims=True), 1e-9), 0.0)
-    shares = np.unique(np.round(relative[~runs][open_[~runs]], 2))
+    shares = np.unique(np.round(relative[open_], 2))
     if len(shares) < 2:
         return None
     shares = shares[np.unique(np.linspace(0, len(shares) - 1, CONSTANTS_MOST).astype(int))]
-    made = (ConstantCap(float(one), _at_constant(problem, prices, order, running, relative, one)) for one in shares)
+    made = (ConstantCap(float(one), _at_constant(problem, prices, order, relative, one)) for one in shares)
     return min(made, key=lambda one: one.plan.total_g)
 
 
-def _at_constant(
-    problem: FleetProblem, prices: Priced, order: Ints, running: FleetPlan, relative: Floats, share: float
-) -> FleetPlan:
+def _at_constant(problem: FleetProblem, prices: Priced, order: Ints, relative: Floats, share: float) -> FleetPlan:
     jobs, site = problem.jobs, problem.site
-    runs = np.isinf(jobs.undone_g)
     least = np.where(problem.touched > 0, relative, np.inf).argmin(axis=1)
     level = np.where(relative <= share + 0.005, relative, -1.0).argmax(axis=1)
     level = np.where(relative[np.arange(len(jobs)), level] <= share + 0.005, level, least)
-    level = np.where(runs, running.level, level)
     only = np.full_like(jobs.length, np.inf)
     rows = np.arange(len(jobs))
     only[rows, level] = jobs.length[rows, level]
@@ -179,8 +167,6 @@ def _at_constant(
     soon = FleetSite(np.linspace(1.0, 2.0, site.slots), site.power_w, site.gpus)
     placed = _Placed(FleetProblem(soon, replace(jobs, length=only, undone_g=np.full(len(jobs), np.inf))))
     free = Priced(np.zeros(site.slots), np.zeros(site.slots), 0.0)
-    for job in np.nonzero(runs)[0]:
-        placed.put(int(job), 0, int(level[job]))
     for job in order:
         placed.place(int(job), *_NO_CHOICE, free)
     at = placed.start, placed.level
@@ -194,7 +180,7 @@ def _put_again(problem: FleetProblem, plan: FleetPlan) -> FleetPlan:
     placed = _Placed(problem)
     for job in np.nonzero(plan.start != NEVER)[0]:
         placed.put(int(job), int(plan.start[job]), int(plan.level[job]))
-    movable = np.nonzero(np.isfinite(problem.jobs.undone_g))[0]
+    movable = np.arange(len(problem.jobs))
     total, level = plan.total_g, float(problem.site.weight.mean())
     free = np.zeros(problem.site.slots)
     for _ in range(AGAIN_ROUNDS if len(movable) else 0):
@@ -229,7 +215,7 @@ def _forced(problem: FleetProblem, placed: _Placed, job: int, dice: np.random.Ge
     start = int(dice.integers(jobs.first[job], problem.last_start[job, level] + 1))
     end = start + int(problem.touched[job, level])
     ends = placed.start + problem.touched[rows, placed.level]
-    beside = (placed.start != NEVER) & (placed.start < end) & (ends > start) & np.isfinite(jobs.undone_g)
+    beside = (placed.start != NEVER) & (placed.start < end) & (ends > start)
     # the smaller, as a rule, leave first
     order = np.argsort(np.where(beside, jobs.undone_g * dice.exponential(1.0, len(jobs)), np.inf))
     out = []
@@ -243,18 +229,15 @@ def _forced(problem: FleetProblem, placed: _Placed, job: int, dice: np.random.Ge
     return np.array(sorted(out, key=lambda one: -jobs.undone_g[one]), dtype=np.int64)
 
 
-def _in_order(problem: FleetProblem, whole: Priced, left: Ints, size: Floats, least: Ints) -> FleetPlan:
-    """Place all jobs in a given order, round by round. `least`: the levels at which running jobs are placed first."""
+def _in_order(problem: FleetProblem, whole: Priced, left: Ints, size: Floats) -> FleetPlan:
+    """Place all jobs in a given order, round by round."""
     placed, price, count = _Placed(problem), whole, len(left)
-    runs = np.isinf(problem.jobs.undone_g)
-    for job in np.nonzero(runs)[0]:
-        placed.put(int(job), 0, int(least[job]))
     while len(left):
         part = _rest(problem, placed, left)
         if len(left) < count:
             price = priced(part, passes=ROUND_PASSES, start=price)
         done = np.cumsum(size[left])
-        many = max(ROUND_LEAST, int(np.searchsorted(done, ROUND_SHARE * done[-1])) + 1, int(runs[left].sum()))
+        many = max(ROUND_LEAST, int(np.searchsorted(done, ROUND_SHARE * done[-1])) + 1)
         if len(left) - many < ROUND_LEAST:
             many = len(left)
         starts, levels, costs = part.cheapest(price.watt, price.gpu, CANDIDATES)
@@ -274,8 +257,7 @@ def _rest(problem: FleetProblem, placed: _Placed, left: Ints) -> FleetProblem:
 
 
 class _Placed:
-    """Placements so far, and the remaining capacity of every slot. A running job is placed from the beginning at its
-    lowest level: it draws that regardless of capacity."""
+    """Placements so far, and the remaining capacity of every slot."""
 
     def __init__(self, problem: FleetProblem) -> None:
         self._problem = problem

@@ -14,8 +14,7 @@ from carbontui.text import figures
 def told(made: QueueProblem, plan: FleetPlan, least_w: float | None = None) -> list[str]:
     """The plan as text, in lines; `least_w`: the least constant budget under which all its jobs are in time."""
     jobs = len(made.jobs)
-    start = np.where(np.arange(len(plan.start)) < jobs, plan.start, NEVER)  # of the waiting jobs
-    begun = int((start != NEVER).sum())
+    begun = int((plan.start != NEVER).sum())
     drawn = plan.watts + made.fixed_w
     budgeted = np.isfinite(made.cap_w).any()
     fullest = int(np.argmax(drawn / np.maximum(made.cap_w, 1e-9) if budgeted else drawn))
@@ -26,21 +25,14 @@ def told(made: QueueProblem, plan: FleetPlan, least_w: float | None = None) -> l
         f"{many} and may be moved; {begun} {begin} within {figures.duration(made.problem.site.slots * made.slot_s)}"
     ]
     if begun:
-        grams = float(made.problem.grams(start, plan.level).sum())
-        at_once_g = float(made.problem.grams(np.where(start == NEVER, NEVER, 0), plan.level).sum())
+        grams = float(made.problem.grams(plan.start, plan.level).sum())
+        at_once_g = float(made.problem.grams(np.where(plan.start == NEVER, NEVER, 0), plan.level).sum())
         lines.append(
             f"planned {figures.grams(grams)}; started at once without the budget: {figures.grams(at_once_g)}; "
             f"fullest {figures.watts(float(drawn[fullest]))}{room}"
         )
     if begun and begun == jobs:
         lines.append(f"certificate: no plan of these is better by more than {figures.percent(plan.gap, 2)}")
-    if made.running:
-        now_w, most_w = (
-            sum(fleet.running_w(made, plan).values()),
-            sum(max(job.asked.levels).watts for job in made.running),
-        )
-        many = f"{len(made.running)} jobs run and follow" if len(made.running) > 1 else "1 job runs and follows"
-        lines.append(f"{many} the prices: {figures.watts(now_w)} of {figures.watts(most_w)} are planned")
     if begun < jobs:
         late = jobs - begun
         they = "has no room before its deadline: it is" if late == 1 else "have no room before their deadline: they are"
@@ -49,7 +41,7 @@ def told(made: QueueProblem, plan: FleetPlan, least_w: float | None = None) -> l
         least = "" if least_w is None else f"; a constant budget of {figures.watts(least_w)} suffices for all"
         most_w = float((made.cap_w - made.fixed_w).max())
         alone = [
-            job.id for job, row in zip(made.jobs, made.problem.jobs.watts, strict=False) if row[row > 0].min() > most_w
+            job.id for job, row in zip(made.jobs, made.problem.jobs.watts, strict=True) if row[row > 0].min() > most_w
         ]
         if alone:
             lines.append(f"more than the budget leaves in any hour, each alone: {', '.join(alone[:8])}")

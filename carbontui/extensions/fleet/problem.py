@@ -44,8 +44,7 @@ class FleetSite:
 
 @dataclass(frozen=True)
 class FleetJobs:
-    """`watts` and `length` (in slots) are n x l; an infinite length is a level that a job does not have. A running job
-    has `first` and `last` at slot 0 and an infinite `undone_g`: only its level is open."""
+    """`watts` and `length` (in slots) are n x l; an infinite length is a level that a job does not have."""
 
     gpus: Floats
     watts: Floats
@@ -56,8 +55,6 @@ class FleetJobs:
     """Its deadline, in slots from the start of the first."""
     undone_g: Floats
     """Penalty for leaving it undone, in grams."""
-    last: Ints
-    """Last slot in which it may start."""
 
     def __len__(self) -> int:
         return len(self.gpus)
@@ -111,8 +108,7 @@ class FleetProblem:
         """The last slot in which each level can start and be on time, n x l; before `first`: none."""
         length = np.where(np.isfinite(self.jobs.length), self.jobs.length, 0.0)
         in_time = np.floor(np.minimum(self.jobs.end, 1e9)[:, None] - length + 1e-9).astype(np.int64)
-        last = np.minimum(np.minimum(in_time, self.site.slots - self.touched), self.jobs.last[:, None])
-        return np.where(self.touched > 0, last, -1)
+        return np.where(self.touched > 0, np.minimum(in_time, self.site.slots - self.touched), -1)
 
     @cached_property
     def _by_length(self) -> list[_OfLength]:

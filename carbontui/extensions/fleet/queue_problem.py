@@ -94,12 +94,10 @@ class Move(NamedTuple):
 
 
 class QueueProblem(NamedTuple):
-    """The problem, the jobs that it moves in its order, then the running ones that follow its prices, and the other
-    running or waiting jobs."""
+    """The problem, the jobs that it moves in its order, and the other running or waiting jobs."""
 
     problem: FleetProblem
     jobs: tuple[QueuedJob, ...]
-    running: tuple[QueuedJob, ...]
     start_s: float
     slot_s: float
     cap_w: Floats
@@ -149,12 +147,10 @@ def problem(
     cap = np.array(cap_w, dtype=float)
     weight = np.array(intensity, dtype=float) * slot_s / J_PER_KWH * (1.0 + EARLIER * np.arange(slots))
     fixed = np.zeros(slots)
-    mine, running, faults = [], [], []
+    mine, faults = [], []
     left = defaultdict(list)
     for job in queue:
-        if job.runs and job.asked.levels and job.asked.left_s:
-            running.append(job)
-        elif job.runs or job.id in due:
+        if job.runs or job.id in due:
             n = min(slots, math.ceil(max(1.0, _end_s(job, start_s) - start_s) / slot_s))
             fixed[:n] += watts(job, assumed)
             room[:n] -= (job.gpus if by_gpu else job.cpus) * pool.may_have(job)
@@ -170,34 +166,26 @@ def problem(
     rows_of = [
         [_LevelRow(one.watts, _work_s(job) / one.slow / slot_s) for one in open_levels(job, assumed)] for job in mine
     ]
-    rows_of += [
-        [_LevelRow(one.watts, _left_s(job, start_s) / one.speed / slot_s) for one in job.asked.levels]
-        for job in running
-    ]
     drawn, length = _table(rows_of)
     work = length.min(axis=1, initial=np.inf)
-    deadlines = [job.asked.deadline_s for job in (*mine, *running)]
+    deadlines = [job.asked.deadline_s for job in mine]
     by = np.array([np.inf if at is None else (at - start_s) / slot_s for at in deadlines])
     most = max((job.priority for job in mine), default=0.0) or 1.0
     urgency = np.array([1.0 + job.priority / most for job in mine])
-    undone = UNDONE * urgency * drawn[: len(mine), 0] * np.minimum(work[: len(mine)], slots) * float(weight.mean())
-    waits = np.arange(len(rows_of)) < len(mine)
+    undone = UNDONE * urgency * drawn[:, 0] * np.minimum(work, slots) * float(weight.mean())
     jobs = FleetJobs(
-        gpus=np.array([float(job.gpus if by_gpu else job.cpus) for job in (*mine, *running)]),
+        gpus=np.array([float(job.gpus if by_gpu else job.cpus) for job in mine]),
         watts=drawn,
         length=length,
-        first=np.zeros(len(rows_of), dtype=np.int64),
+        first=np.zeros(len(mine), dtype=np.int64),
         end=by,
-        undone_g=np.concatenate([undone, np.full(len(running), np.inf)]),
-        last=np.where(waits, slots, 0),
+        undone_g=undone,
     ).within(slots)
     power = np.minimum(cap, fixed + drawn.max(axis=1, initial=0.0).sum() + 1.0)  # an hour without a budget
     site = FleetSite(weight, np.maximum(power - fixed, 0.0), np.maximum(room, 0.0))
     others = sum(not job.runs and job.id not in due and not job.asked.movable for job in queue)
     made = FleetProblem(site, jobs)
-    return QueueProblem(
-        made, tuple(mine), tuple(running), start_s, slot_s, cap, fixed, others, (*faults, *listed(left))
-    )
+    return QueueProblem(made, tuple(mine), start_s, slot_s, cap, fixed, others, (*faults, *listed(left)))
 
 
 def expected_jobs(made: QueueProblem, past: Arrivals, pool: Pool, assumed: Assumed) -> FleetJobs | None:
@@ -222,7 +210,6 @@ def expected_jobs(made: QueueProblem, past: Arrivals, pool: Pool, assumed: Assum
         first=np.zeros(count, dtype=np.int64),
         end=np.array([((job.asked.deadline_s or at) - at) / slot_s for at, job in came]),
         undone_g=EXPECTED * drawn[:, 0] * np.minimum(work, len(weight)) * float(weight.mean()),
-        last=np.full(count, len(weight)),
     )
     age = np.array([(made.start_s - at) / slot_s for at, _ in came])
     return to_come(jobs, age, (made.start_s - past.since_s) / slot_s, len(weight))
@@ -253,11 +240,6 @@ def _table(levels: Sequence[Sequence[_LevelRow]]) -> tuple[Floats, Floats]:
     return drawn, length
 
 
-def _left_s(job: QueuedJob, now_s: float) -> float:
-    """A running job's remaining work, assuming full speed since its last statement; at least a second."""
-    return max(1.0, job.asked.left_s - max(0.0, now_s - job.asked.left_at_s))
-
-
 def _work_s(job: QueuedJob) -> float:
     work = job.asked.work_s or 0.0
     return work if job.limit_s is None else min(work, job.limit_s)
@@ -285,7 +267,7 @@ def next_plan_s(start_s: float, slot_s: float) -> float:
 
 def starts_s(made: QueueProblem, plan: FleetPlan) -> dict[str, float]:
     """The start of each job that has a place in the plan."""
-    placed = zip(made.jobs, plan.start.tolist(), strict=False)  # the running ones come after these
+    placed = zip(made.jobs, plan.start.tolist(), strict=True)
     return {job.id: made.start_s + start * made.slot_s for job, start in placed if start != NEVER}
 
 
@@ -298,8 +280,7 @@ def cap_of(made: QueueProblem, plan: FleetPlan, row: int) -> float | None:
 def planned_jobs(made: QueueProblem, plan: FleetPlan) -> list[dict[str, object]]:
     """Per job its start and end (null: no room before its deadline), watts, deadline and level, for machines."""
     found: list[dict[str, object]] = []
-    every = (*made.jobs, *made.running)
-    for row, (job, start, level) in enumerate(zip(every, plan.start.tolist(), plan.level.tolist(), strict=True)):
+    for row, (job, start, level) in enumerate(zip(made.jobs, plan.start.tolist(), plan.level.tolist(), strict=True)):
         placed, jobs = start != NEVER, made.problem.jobs
         begin_s = made.start_s + start * made.slot_s
         deadline = job.asked.deadline_s
@@ -320,14 +301,14 @@ def _level_name(made: QueueProblem, plan: FleetPlan, row: int) -> str:
     level, jobs = int(plan.level[row]), made.problem.jobs
     if jobs.watts[row, level] >= jobs.watts[row].max():
         return "full"
-    cap_w = cap_of(made, plan, row) if row < len(made.jobs) else None
+    cap_w = cap_of(made, plan, row)
     return f"level {level}" if cap_w is None else f"cap {cap_w:g} W"
 
 
 def moves(made: QueueProblem, plan: FleetPlan) -> list[Move]:
     """The starts and caps that differ from Slurm's. A job without room within the slots is put after them."""
     found = []
-    for row, (job, start) in enumerate(zip(made.jobs, plan.start.tolist(), strict=False)):
+    for row, (job, start) in enumerate(zip(made.jobs, plan.start.tolist(), strict=True)):
         slot = made.problem.site.slots if start == NEVER else start
         wanted = made.start_s + slot * made.slot_s
         held = job.reason == "BeginTime" and job.start_s is not None
@@ -338,16 +319,6 @@ def moves(made: QueueProblem, plan: FleetPlan) -> list[Move]:
     return found
 
 
-def running_w(made: QueueProblem, plan: FleetPlan) -> dict[str, float]:
-    """Planned watts of the running jobs that follow the prices."""
-    first = len(made.jobs)
-    levels = plan.level[first:].tolist()
-    return {
-        job.id: float(made.problem.jobs.watts[first + row, level])
-        for row, (job, level) in enumerate(zip(made.running, levels, strict=True))
-    }
-
-
 def undone(made: QueueProblem, plan: FleetPlan) -> list[str]:
     """The ids of the jobs without room before their deadlines."""
-    return [job.id for job, start in zip(made.jobs, plan.start.tolist(), strict=False) if start == NEVER]
+    return [job.id for job, start in zip(made.jobs, plan.start.tolist(), strict=True) if start == NEVER]

@@ -50,7 +50,6 @@ class FleetRound(NamedTuple):
             "starts": {job.id: units.iso(begins[job.id]) if job.id in begins else None for job in made.jobs},
             "jobs": fleet.planned_jobs(made, plan),
             "moved": [move.job.id for move in self.moves],
-            "running_w": fleet.running_w(made, plan),
             "planned_g": float(made.problem.grams(plan.start, plan.level).sum()),
             "gap": plan.gap,
             "undone": fleet.undone(made, plan),
@@ -85,7 +84,7 @@ def least_cap_w(made: QueueProblem) -> float | None:
     def suffices(cap_w: float) -> bool:
         site = replace(made.problem.site, power_w=np.maximum(cap_w - made.fixed_w, 0.0))
         problem = FleetProblem(site, made.problem.jobs)
-        return bool((placing.planned(problem).start[: len(made.jobs)] != NEVER).all())
+        return bool((placing.planned(problem).start != NEVER).all())
 
     most = float(made.fixed_w.max() + made.problem.jobs.watts.max(axis=1).sum())
     least = 0.0

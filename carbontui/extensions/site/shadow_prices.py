@@ -135,8 +135,6 @@ def shadow(problem: Problem, shared: SharedWatts, deadline_s: float | None = Non
         deadline_s=shared.start_s + (float(dur.sum()) if deadline_s is None else deadline_s),
     )
     price = prices((mine, *shared.others), shared.start_s, dur, ci, room)
-    if shared.given_g_per_kwh:
-        price = price + np.array(shared.given_g_per_kwh[:count])
     claimed, planned = np.array(shared.claimed_w), np.array(shared.planned_w[:count])
     over = np.maximum(planned[:, None] + claimed - room[:, None], 0.0) - np.maximum(planned - room, 0.0)[:, None]
     excess = EXCESS * (float(ci.max()) + float(price.max(initial=0.0)))

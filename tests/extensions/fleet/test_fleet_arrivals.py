@@ -45,9 +45,7 @@ def job(id: str, **noted: object) -> queue.QueuedJob:
 
 def some(*, first: int = 0, end: float = 40.0, length: float = 2.0, worth: float = 40.0) -> FleetJobs:
     one = np.array([1.0])
-    return FleetJobs(
-        one, one[:, None], one[:, None] * length, np.array([first]), one * end, one * worth, np.array([40])
-    )
+    return FleetJobs(one, one[:, None], one[:, None] * length, np.array([first]), one * end, one * worth)
 
 
 def test_what_waited_at_the_first_look_came_nobody_knows_when():
@@ -101,7 +99,7 @@ def test_the_plan_is_never_worse_than_the_best_constant_cap():
     watts = np.stack([np.full(count, 650.0), np.full(count, 349.0)], axis=1)
     jobs = FleetJobs(
         np.ones(count), watts, np.stack([length, length / 0.775], axis=1), np.zeros(count, dtype=np.int64),
-        np.full(count, 30.0), 20 * 650 * length, np.full(count, slots),
+        np.full(count, 30.0), 20 * 650 * length,
     ).within(slots)  # fmt: skip
     problem = FleetProblem(FleetSite(dice.uniform(0.8, 1.2, slots), np.full(slots, 2800.0), np.full(slots, 8.0)), jobs)
     for more in (None, to_come(jobs, np.full(count, 2.0), 10.0, slots)):

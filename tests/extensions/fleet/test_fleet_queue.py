@@ -160,33 +160,11 @@ def test_the_budget_is_told_as_it_was_given_however_little_waits():
     assert "fullest 1700 W\n" in "\n".join([*plan_text.told(free, planned(free.problem)), ""])
 
 
-def follower(job: str, left_s: float = 7200.0, **more: str) -> str:
-    """A job that runs and has told what it can do with the prices."""
-    told = comment(levels=[[900.0, 0.6], [1700.0, 1.0]], left={"s": left_s, "at": "2027-01-15T08:00:00Z"})
-    return row(job, "RUNNING", start=str(int(NOW - 600)), end=str(int(NOW + 90_000)), told=told, **more)
-
-
-def test_a_running_job_that_follows_prices_is_planned_at_fewer_watts():
-    found = made([follower("1")], cap_w=2000.0, slots=96)
-    assert not found.fixed_w.any() and [job.id for job in found.running] == ["1"] and not found.jobs
-    plan = planned(found.problem)
-    assert fleet_queue.running_w(found, plan) == {"1": 900.0}  # fewer joules, and time enough
-    rushed = made([follower("1", left_s=60_000.0)], cap_w=2000.0)  # due a day after NOW
-    assert fleet_queue.running_w(rushed, planned(rushed.problem)) == {"1": 1700.0}
-    both = made([follower("1", left_s=40_000.0), row("2", told=comment(deadline="2027-01-15T10:00:00Z"))], cap_w=3000.0)
-    plan = planned(both.problem)
-    # beside it at full there is no room for one that must begin now
-    assert fleet_queue.running_w(both, plan) == {"1": 900.0} and (plan.watts <= 3000.0).all()
-    assert list(fleet_queue.starts_s(both, plan)) == ["2"] and fleet_queue.moves(both, plan) == []
-    lines = "\n".join(plan_text.told(both, plan))
-    assert "1 job runs and follows the prices: 900 W of 1700 W are planned" in lines and "1 job waits" in lines
-
-
 @pytest.mark.parametrize("levels", ["many", [[0, 1.0]], [[900.0]], [[900.0, "fast"]]])
 def test_levels_edited_by_hand_are_one_line_and_the_job_counts_in_full(levels):
-    told = comment(levels=levels, left={"s": 7200, "at": "2027-01-15T08:00:00Z"})
+    told = comment(levels=levels)
     found = made([row("1", "RUNNING", start=str(int(NOW - 600)), end=str(int(NOW + 7200)), told=told)])
-    assert not found.running and found.fixed_w[0] == 1700.0
+    assert found.fixed_w[0] == 1700.0
 
 
 @pytest.mark.parametrize(
@@ -271,20 +249,19 @@ def test_a_job_that_has_begun_at_a_cap_counts_at_its_watts_until_it_ends():
     told = comment(watts=2000.0, levels=LEVELS, cap=250.0)
     found = made([row("1", "RUNNING", start=str(int(NOW - 600)), end=str(int(NOW + 90_000)), told=told)])
     assert found.fixed_w[:4].tolist() == [1300.0, 1300.0, 1300.0, 0.0]  # 73 minutes of which ten are over
-    assert not found.running
 
 
 def test_beside_the_plan_stands_the_best_constant_cap_and_is_used_where_it_is_better():
     told = comment(watts=2000.0, levels=LEVELS)
     found = made([row(str(job), told=told) for job in range(1, 7)], cap_w=4000.0)
     plan = planned(found.problem)
-    constant = best_constant(found.problem, plan.prices, np.arange(6), plan)
+    constant = best_constant(found.problem, plan.prices, np.arange(6))
     assert constant.share == 0.65 and set(constant.plan.watts[:4].tolist()) == {3900.0}
     assert plan.total_g < constant.plan.total_g and not fleet.undone(found, constant.plan)
     line = plan_text.told_constant(found, constant.plan, constant.share, used=False)
     assert line.startswith("one cap for all (65 % of full watts, each as soon as there is room): ")
     assert line.endswith("0 not in time")
-    assert best_constant(made([row("1")]).problem, plan.prices, np.arange(1), plan) is None
+    assert best_constant(made([row("1")]).problem, plan.prices, np.arange(1)) is None
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "job"))
 from drawn import drawn
 from states import NOW_S, board, door, inputs, job_state, rank
 
-from carbontui.extensions.site.given import PricesError
 from carbontui.headroom import Claim, Headroom
 from carbontui.job.supervisor.core.advance import SiteShare
 from carbontui.job.supervisor.core.planning import site_plan
@@ -27,7 +26,7 @@ from carbontui.job.worker.process import solve_plan
 class Made:
     """A replanner on a worker that answers at once; `whys` are the reasons of its plans."""
 
-    def __init__(self, prices=lambda now_s: None) -> None:
+    def __init__(self) -> None:
         self.door = door(job_state(caps_hold=True, budget="3x"))
         self.whys: list[str] = []
         self.said: list[str] = []
@@ -39,9 +38,7 @@ class Made:
         grid = SimpleNamespace(forecast=lambda now_s: asyncio.sleep(0, ""))
         worker = SimpleNamespace(plan=lambda ask: asyncio.sleep(0, solve_plan(ask)))
         journal = SimpleNamespace(keep=lambda *_: None)
-        self.made = Replanner(
-            self.door, worker, grid, journal, recorder, lambda: self.seen, lambda: None, prices
-        )  # fmt: skip
+        self.made = Replanner(self.door, worker, grid, journal, recorder, lambda: self.seen, lambda: None)
 
     async def look(self, after_s: float, share: Headroom | None) -> None:
         self.door.take(SiteShare(share))
@@ -85,17 +82,6 @@ async def test_a_budget_and_a_clash_are_planned_around_in_turn_and_once():
     await made.look(70.0, None)
     await made.look(76.0, None)
     assert made.whys[3:] == ["site budget"]
-
-
-async def test_prices_that_cannot_be_read_are_said_once_and_planned_without():
-    def prices(now_s: float):
-        raise PricesError("/shared/prices.json: is none")
-
-    made = Made(prices)
-    await made.look(0.0, None)
-    await made.look(1000.0, None)
-    assert made.whys == ["start", "slot"]
-    assert made.said == ["the cluster's prices are not followed: /shared/prices.json: is none"]
 
 
 async def test_once_the_watts_are_measured_the_assumed_ones_are_planned_with_no_longer():

@@ -15,7 +15,7 @@ from states import decided as told
 
 from carbontui import protocol
 from carbontui.account.lived import as_booked
-from carbontui.headroom import Ahead, Claim, EventSpan, GivenPrices, Headroom, LevelAhead
+from carbontui.headroom import Ahead, Claim, EventSpan, Headroom, LevelAhead
 from carbontui.job.supervisor.core import commands
 from carbontui.job.supervisor.core.planning import answers, plan_request, site_plan
 from carbontui.job.supervisor.core.rules import control, site_claim
@@ -186,20 +186,6 @@ def test_a_plan_says_what_scarce_watts_counted_in_it():
     told = drawn_plan(job_state(plan=scarce), inputs()).explanation
     assert "Other jobs need watts of the site budget as well between 08:15 and 08:30" in told
     assert "9256098" not in told, "a shadow price says nothing to a user"
-
-
-def test_prices_set_by_a_cluster_are_in_the_plan_of_a_machine_without_a_budget():
-    made = job_state(caps_hold=True, budget="4x")
-    seen = inputs(NOW_S, boards=TWO, ranks=(rank(),))
-    dear = GivenPrices(start_s=NOW_S, slot_s=1800.0, g_per_kwh=(400.0,) * 4 + (0.0,) * 20)
-    ask = plan_request.plan_request(made, seen, dear).ask
-    assert set(ask.shared.room_w) == {None} and ask.shared.given_g_per_kwh[:9] == (400.0,) * 8 + (0.0,)
-    answer = solve_plan(ask)
-    levels = [ask.problem.levels[level].name for level in answer.plan.levels[:10]]
-    assert levels == ["pause"] * 8 + ["full"] * 2  # all hours are as clean: it leaves the dear ones
-    assert answer.plan.gco2 == pytest.approx(solve_plan(plan_request.plan_request(made, seen).ask).plan.gco2, rel=0.4)
-    told = site_plan.told_fleet(plan_request.plan_request(made, seen).setup, 7200.0, NOW_S)
-    assert told == {"levels": [[1400.0, 1.0]], "left": {"s": 7200, "at": "2027-01-15T08:00:00.000Z"}}
 
 
 def event_of(seconds: float, *, in_s: float = 0.0) -> EventSpan:

@@ -8,15 +8,10 @@ the plan stays in force; without one the job runs at full speed.
 from __future__ import annotations
 
 import asyncio
-import os
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from carbontui import protocol, units
-from carbontui.extensions.site import given
-from carbontui.extensions.site.given import PricesError
-from carbontui.headroom import GivenPrices
 from carbontui.job.files.journal import Journal
 from carbontui.job.supervisor.core.advance import PlanFailed, PlanMade
 from carbontui.job.supervisor.core.planning import (
@@ -40,15 +35,11 @@ from carbontui.job.terms import budget as budgets
 from carbontui.job.worker.handle import WorkerHandle, WorkFailed
 from carbontui.job.worker.messages import PlanAnswer
 from carbontui.protocol import Statement, statement
-from carbontui.slurm import queue
-from carbontui.slurm.commands import SlurmError
 from carbontui.text import figures
 from carbontui.text.statements import words
 
 REPLAY_GAP_S = 1.5
 """In a replay slots pass quickly; a plan per slot would take too much of the machine the training runs on."""
-NOTE_GAP_S = 600.0
-"""What is reported to the fleet changes with the work left; more frequent updates would burden the controller."""
 BASE_S = 2.0
 """Requests for previews this close together, as of a slider that is moved, are compared with one plan."""
 
@@ -71,10 +62,6 @@ class Replanner:
     recorder: Recorder
     look: Callable[[], Inputs]
     changed: Callable[[], None]
-    prices: Callable[[float], GivenPrices | None] = given.configured
-    _noted_mono: float = float("-inf")
-    _noting: asyncio.Task[None] | None = None
-    _prices_fault: str = ""
     _why: Statement | None = STARTS
     _due_s: float = 0.0
     _asked_mono: float = float("-inf")
@@ -136,10 +123,9 @@ class Replanner:
             seen = self.look()
             self._due_s = self._next_s(seen, problem.SLOT_S)
             self._watts_assumed = machine.full_wall_w(self.door.state, seen) is None
-            request = plan_request.plan_request(self.door.state, seen, self._given())
+            request = plan_request.plan_request(self.door.state, seen)
             if request is not None:
                 self._adopt(request, await self.worker.plan(request.ask), why)
-                self._tell_fleet(request, seen)
         except WorkFailed as error:
             self._fail(str(error))
         except Exception as error:
@@ -152,36 +138,6 @@ class Replanner:
         said = statement("no_new_plan", why=why)
         self.recorder.say(said)
         self.door.take(PlanFailed(said))
-
-    def _given(self) -> GivenPrices | None:
-        """Shadow prices that a cluster's fleet sets for this job; None if unreadable, which is reported once."""
-        fault = ""
-        try:
-            return self.prices(time.time())
-        except PricesError as error:
-            fault = str(error)
-            if fault != self._prices_fault:
-                self.recorder.say(statement("no_shadow_prices", why=fault))
-            return None
-        finally:
-            self._prices_fault = fault
-
-    def _tell_fleet(self, request: PlanRequest, inputs: Inputs) -> None:
-        """Report to the fleet, which steers by prices, the levels of this job, in the job's comment."""
-        job = os.environ.get("SLURM_JOB_ID", "")
-        shared = request.ask.shared
-        if shared is None or not shared.given_g_per_kwh or not job.isdigit():
-            return
-        if inputs.mono_s - self._noted_mono >= NOTE_GAP_S and (self._noting is None or self._noting.done()):
-            self._noted_mono = inputs.mono_s
-            facts = site_plan.told_fleet(request.setup, request.left_s, inputs.now_s)
-            self._noting = asyncio.ensure_future(self._note(job, facts))
-
-    async def _note(self, job: str, facts: dict[str, object]) -> None:
-        try:
-            await asyncio.to_thread(queue.add_to_comment, job, facts)
-        except SlurmError as error:
-            self.recorder.say(statement("fleet_untold", why=str(error)))
 
     def _adopt(self, request: PlanRequest, answer: PlanAnswer, why: Statement) -> None:
         state, now, setup = self.door.state, self.look().now_s, request.setup
@@ -226,7 +182,7 @@ class Replanner:
                 text = words(hours.said, seen.now_s)
             slot_s = None if ask.slot is None else units.from_iso(ask.slot)
             text = text or ("" if slot_s is None else figures.clock(slot_s, seen.now_s))
-            request = plan_request.preview_request(state, seen, wanted, ask.carbon_price, slot_s, self._given())
+            request = plan_request.preview_request(state, seen, wanted, ask.carbon_price, slot_s)
             if request is None:
                 return refused("nothing is left to plan")
             answer = await self.worker.preview(request.ask)
@@ -246,7 +202,7 @@ class Replanner:
         state = self.door.state
         key = (state.budget, state.forbidden, state.override, state.plan)
         if self._base is None or self._base[0] != key or inputs.mono_s - self._base[1] > BASE_S:
-            request = plan_request.preview_request(state, inputs, state.budget, None, given=self._given())
+            request = plan_request.preview_request(state, inputs, state.budget, None)
             if request is None:
                 return None
             answer = await self.worker.preview(request.ask)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from carbontui.headroom import GivenPrices, SharedWatts
+from carbontui.headroom import SharedWatts
 from carbontui.job.supervisor.core.planning import answers, closed_hours, finish, machine, problem, site_plan
 from carbontui.job.supervisor.core.state import unloading
 from carbontui.job.supervisor.core.state.inputs import Inputs
@@ -63,8 +63,8 @@ def _curve_end_s(state: JobState, deadline_s: float) -> float:
     return max(deadline_s, min(end, deadline_s + CURVE_MOST_S))
 
 
-def plan_request(state: JobState, inputs: Inputs, given: GivenPrices | None = None) -> PlanRequest | None:
-    """The request for a new plan, at shadow prices `given` by a cluster; None if there is nothing to plan."""
+def plan_request(state: JobState, inputs: Inputs) -> PlanRequest | None:
+    """The request for a new plan; None if there is nothing to plan."""
     deadline, left, now = state.deadline_s, state.progress.longest_left_s, inputs.now_s
     if deadline is None or left is None:
         return None
@@ -77,7 +77,7 @@ def plan_request(state: JobState, inputs: Inputs, given: GivenPrices | None = No
     reach = now + problem.SLOTS_MAX * setup.slot_s  # in slots of the plan's size, or a preview would be askew
     curve = _setup(state, inputs, max(end, min(_curve_end_s(state, deadline), reach)), longest)
     assert curve is not None
-    asked = _asked(state, inputs, setup, longest, site_plan.shared(state, inputs, curve, given))
+    asked = _asked(state, inputs, setup, longest, site_plan.shared(state, inputs, curve))
     ask = PlanAsk(
         **structs.asdict(asked),
         curve=curve.problem,
@@ -142,7 +142,6 @@ def preview_request(
     budget: Budget,
     carbon_price: float | None,
     slot_s: float | None = None,
-    given: GivenPrices | None = None,
 ) -> PreviewRequest | None:
     """A what-if request: another budget, another carbon price (currency per tonne), or another level in the slot at
     `slot_s`; None: no work is left."""
@@ -156,7 +155,7 @@ def preview_request(
     if setup is None:
         return None
     setup = answers.with_price(setup, carbon_price)
-    ask = _asked(state, inputs, setup, left, site_plan.shared(state, inputs, setup, given))
+    ask = _asked(state, inputs, setup, left, site_plan.shared(state, inputs, setup))
     if slot_s is not None:
         ask = structs.replace(ask, fixed=ask.fixed | _otherwise(state, setup, slot_s))
     return PreviewRequest(ask, setup, deadline)

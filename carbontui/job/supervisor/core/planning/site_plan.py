@@ -6,8 +6,7 @@ import itertools
 import math
 from typing import NamedTuple
 
-from carbontui import units
-from carbontui.headroom import TOLERANCE_W, Ahead, GivenPrices, Headroom, LevelAhead, SharedWatts
+from carbontui.headroom import TOLERANCE_W, Ahead, Headroom, LevelAhead, SharedWatts
 from carbontui.job.supervisor.core.planning import machine
 from carbontui.job.supervisor.core.planning.problem import DEFAULT_FULL_W, PlanningProblem
 from carbontui.job.supervisor.core.state.inputs import Inputs
@@ -43,37 +42,24 @@ def ahead(state: JobState, inputs: Inputs, boards: SiteBoards) -> Ahead | None:
     )
 
 
-def shared(
-    state: JobState, inputs: Inputs, setup: PlanningProblem, given: GivenPrices | None = None
-) -> SharedWatts | None:
-    """The budget over the slots of a problem, and the `given` shadow prices; None if there is neither, or no part of
-    this job is in it."""
+def shared(state: JobState, inputs: Inputs, setup: PlanningProblem) -> SharedWatts | None:
+    """The budget over the slots of a problem; None if there is none, or no part of this job is in it."""
     share = _budgeted(state)
     boards = site_boards(state, inputs)
-    if boards is None or (share is None and given is None):
+    if boards is None or share is None:
         return None
     edges = list(itertools.accumulate(setup.durations, initial=setup.start_s))
     spans = list(itertools.pairwise(edges))
-    planned, fixed = ((), 0.0) if share is None else _told(share)
-    ends = float("inf") if share is None or share.until_s is None else share.until_s
-    room = None if share is None else max(0.0, share.cap_w - fixed)
+    planned, fixed = _told(share)
+    ends = math.inf if share.until_s is None else share.until_s
+    room = max(0.0, share.cap_w - fixed)
     return SharedWatts(
         start_s=setup.start_s,
         room_w=tuple(room if begin < ends else None for begin, _ in spans),
         planned_w=tuple(sum(_mean_w(one, *span) for one in planned) for span in spans),
         claimed_w=tuple(watts_at(level, boards.number, boards.full_w, boards.parked_w) for level in setup.levels),
         others=planned,
-        given_g_per_kwh=() if given is None else tuple(given.over(*span) for span in spans),
     )
-
-
-def told_fleet(setup: PlanningProblem, left_s: float, now_s: float) -> dict[str, object]:
-    """For the job's comment: watts (boards, CPU and host) and speed of its levels, and the work left."""
-    entries = [(entry.power_w, entry.speed) for entry in setup.problem.levels]
-    return {
-        "levels": [[round(watts, 1), round(speed, 4)] for watts, speed in entries if watts > 0 and speed > 0],
-        "left": {"s": round(max(1.0, left_s)), "at": units.iso(now_s)},
-    }
 
 
 class Others(NamedTuple):
