@@ -143,6 +143,20 @@ def test_variables_of_rocm_choose_the_boards(amd: Callable[..., AmdMachine]) -> 
     assert boards_of((torch_says,), found) == (b,), "as torch writes them"
 
 
+def test_a_board_that_was_lost_at_the_start_is_capped_once_it_is_back(
+    amd: Callable[..., AmdMachine], tmp_path: Path
+) -> None:
+    machine = amd(board(0, errors=dict.fromkeys(("power", "energy", "cap", "clock"), 31)), frozen=True)
+    job = AmdJob(machine, tmp_path, own=os.getpid())
+    job.second(seconds=15)
+    machine.set(errors={}, processes=[{"pid": os.getpid(), "mem": 60 << 30, "gfx": 1.0}])
+    for _ in range(3):
+        job.second(400.0)
+    assert machine.get("cap_uw") == 400_000_000
+    job.agent.leave()
+    assert machine.get("cap_uw") == 750_000_000
+
+
 def test_two_programs_on_one_board_each_have_their_part(amd: Callable[..., AmdMachine], tmp_path: Path) -> None:
     ours, other = (subprocess.Popen(["sleep", "600"], start_new_session=True) for _ in range(2))
     try:

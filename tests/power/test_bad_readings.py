@@ -129,11 +129,12 @@ def test_a_limit_outside_the_boards_range_is_not_adopted(bench: Callable[..., Be
     assert job.sim.get("limit_mw") == 700_000
 
 
-def test_a_board_that_comes_back_is_counted_through_and_capped_again(bench: Callable[..., Bench]) -> None:
+@pytest.mark.parametrize("lost", [1, 3])
+def test_a_board_that_comes_back_is_counted_through_and_capped_again(bench: Callable[..., Bench], lost: int) -> None:
     job = bench()
     job.seconds(10)
     start_j, metered_j = job.sim.get("energy_j"), job.meter.joules(job.uuids[0])
-    job.sim.set("lost", 1)
+    job.sim.set("lost", lost)
     job.seconds(15, watts=400)
     assert job.reading.lost and job.reading.caps["limit"].support == "lost"
     job.sim.set("lost", 0)
@@ -141,6 +142,9 @@ def test_a_board_that_comes_back_is_counted_through_and_capped_again(bench: Call
     assert not job.reading.lost and job.reading.caps["limit"].support == "yes"
     assert job.sim.get("limit_mw") == 400_000, "the cap that was wanted while it was away"
     assert job.joules_since(start_j, metered_j) == pytest.approx(0, abs=0.02)
+    assert not job.reports[-1].readings.notices, "nothing says that it does not answer"
+    job.seconds(1)
+    assert job.sim.get("limit_mw") == 700_000
 
 
 def test_a_board_that_was_reset_gets_its_cap_again_and_its_absence_is_not_guessed(bench: Callable[..., Bench]) -> None:
@@ -158,9 +162,24 @@ def test_a_board_that_was_reset_gets_its_cap_again_and_its_absence_is_not_guesse
     assert job.sim.get("limit_mw") == 700_000
 
 
-def test_a_board_that_was_away_at_the_start_is_found_later(bench: Callable[..., Bench], tmp_path: Path) -> None:
+def test_a_board_that_answered_in_part_at_the_start_is_capped_once_it_does(
+    bench: Callable[..., Bench], tmp_path: Path
+) -> None:
+    job = bench()
+    job.sim.fault("nvmlDeviceGetPower*", 999)
+    job = Bench(job.sim, tmp_path)
+    job.seconds(15, watts=400)
+    job.sim.fault("nvmlDeviceGetPower*", count=0)
+    job.seconds(10, watts=400)
+    assert (job.sim.get("limit_mw"), job.reading.limit_found_w) == (400_000, 700.0)
+    job.seconds(1)
+    assert job.sim.get("limit_mw") == 700_000
+
+
+@pytest.mark.parametrize("lost", [2, 3])
+def test_a_board_that_was_away_at_the_start_is_found_later(bench: Callable[..., Bench], tmp_path: Path, lost) -> None:
     job = bench(2)
-    job.sim.set("lost", 2, device=1)
+    job.sim.set("lost", lost, device=1)
     job = Bench(job.sim, tmp_path)
     job.seconds(5)
     assert len(job.reports[-1].readings.devices) == 1 and len(job.reports[-1].readings.absent) == 1

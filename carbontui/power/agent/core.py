@@ -140,11 +140,16 @@ class Agent:
         with self._guard:
             self._opened, self._settled = True, False
             self._ready.set()
-            self._infos = self.backend.devices()
-            for info in self._infos:
-                self._limiter.know(info)
+            self._know()
             if self._wish is not None:
                 self._take(self._wish, fresh=True)
+
+    def _know(self) -> None:
+        """Take the boards as they are described now: one that was lost has been described anew."""
+        self._infos = self.backend.devices()
+        for info in self._infos:
+            self._limiter.know(info)
+        self._retry_at = self.clock()  # what is wanted may be possible now
 
     def sample(self) -> float:
         """Read everything once; returns the seconds until the next look."""
@@ -196,6 +201,8 @@ class Agent:
             )
         )
         with self._guard:
+            if self.backend.devices() != self._infos:
+                self._know()
             if back:
                 self.say(f"GPU {info.index} ({info.uuid}) is back")
                 self._limiter.returned(info.uuid)

@@ -82,6 +82,7 @@ class AmdBackend(Backend):
         self._alone = threading.Lock()
         self._dies: dict[str, tuple[Die, ...]] = {}
         self._infos: dict[str, DeviceInfo] = {}
+        self._lost: set[str] = set()
         self._ran: dict[str, dict[int, float]] = {}
         self._errors: dict[str, int] = {}
         self._open = False
@@ -204,6 +205,11 @@ class AmdBackend(Backend):
                    if value is None and field not in dict(errors)]  # fmt: skip
         lost = failed == {codes.GPU_IS_LOST} and power_w is None and energy_uj is None
         self.broken = self.broken or codes.UNINITIALIZED in failed
+        if lost:
+            self._lost.add(uuid)
+        elif uuid in self._lost:
+            self._lost.discard(uuid)
+            self._infos[uuid] = self._describe(self._infos[uuid].index, dies)
         busy = [_number((self._try("amdsmi_get_gpu_activity", die.handle) or {}).get("gfx_activity")) for die in dies]
         used = [_number(self._vram(die).get("vram_used")) for die in dies]
         return judged(

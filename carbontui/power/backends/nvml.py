@@ -25,6 +25,8 @@ _ARCH_AMPERE = 7
 _GA100 = ("A100", "A800", "A30", "GA100")
 _NONE, _NOT_FOUND = 0, 6
 """Answers of the binding and the driver if no process has run anything."""
+_LASTING = {codes.INVALID, codes.NOT_SUPPORTED, codes.NO_PERMISSION, _NOT_FOUND, codes.NO_FUNCTION}
+"""Refusals that another call would meet again."""
 CAP_SYS_ADMIN = 21
 """What the driver asks of who sets limits."""
 MOST_XIDS = 16
@@ -58,6 +60,8 @@ class NvmlBackend(Backend):
         self._usage_kind: dict[str, PowerKind] = {}
         self._scope: dict[str, int] = {}
         self._lost: set[str] = set()
+        self._partial: set[str] = set()
+        """Boards that did not answer all that describes them: described again once they answer."""
         self._seek_at: dict[str, float] = {}
         self._utilised_us: dict[str, int] = {}
         self._enforced: dict[str, tuple[float, int, int | None]] = {}
@@ -90,13 +94,13 @@ class NvmlBackend(Backend):
             try:
                 handle = self._call("nvmlDeviceGetHandleByIndex", index)
                 uuid = self._call("nvmlDeviceGetUUID", handle)
+                self._infos[uuid] = self._describe(uuid, handle, index)
             except DeviceError as error:
-                # a lost board has no handle; boards known before keep theirs
+                # a lost board has no handle, or only its name; boards known before keep what is known of them
                 self.absent += ((index, str(error)),)
                 continue
             found.add(uuid)
             self._handles[uuid] = handle
-            self._infos[uuid] = self._describe(uuid, handle, index)
         # the handle of a board that was there before the driver was reloaded is worth nothing: it is sought by its name
         self._lost = set(self._infos) - found
         self._listen()
@@ -104,14 +108,28 @@ class NvmlBackend(Backend):
         self._reinit_at = now + max(SEEK_S, (now - began) / SHARE)
 
     def _describe(self, uuid: str, handle: Any, index: int) -> DeviceInfo:
+        """Raises DeviceError for a board that is lost."""
         nvml = self._nvml
-        name = str(self._try("nvmlDeviceGetName", handle) or "NVIDIA GPU")
-        bounds = self._try("nvmlDeviceGetPowerManagementLimitConstraints", handle) or (None, None)
-        memory = self._try("nvmlDeviceGetMemoryInfo", handle)
-        mode = self._try("nvmlDeviceGetMigMode", handle)
+        self._partial.discard(uuid)
+        self._scope.pop(uuid, None)
+
+        def ask(name: str, *args: Any) -> Any:
+            try:
+                return self._call(name, handle, *args)
+            except DeviceError as error:
+                if error.code == codes.GPU_IS_LOST:
+                    raise
+                if error.code not in _LASTING:
+                    self._partial.add(uuid)
+                return None
+
+        name = str(ask("nvmlDeviceGetName") or "NVIDIA GPU")
+        bounds = ask("nvmlDeviceGetPowerManagementLimitConstraints") or (None, None)
+        memory = ask("nvmlDeviceGetMemoryInfo")
+        mode = ask("nvmlDeviceGetMigMode")
         mig = bool(mode and mode[0] == 1)
         slices = self._slices(handle) if mig else {}
-        architecture = self._try("nvmlDeviceGetArchitecture", handle)
+        architecture = ask("nvmlDeviceGetArchitecture")
         if architecture is None:
             self._usage_kind[uuid] = "unspecified"
         elif architecture < _ARCH_AMPERE or (architecture == _ARCH_AMPERE and any(chip in name for chip in _GA100)):
@@ -124,9 +142,9 @@ class NvmlBackend(Backend):
             index=index,
             limit_min_mw=bounds[0],
             limit_max_mw=bounds[1],
-            limit_default_mw=self._try("nvmlDeviceGetPowerManagementDefaultLimit", handle),
+            limit_default_mw=ask("nvmlDeviceGetPowerManagementDefaultLimit"),
             memory_total_b=int(memory.total) if memory is not None else None,
-            clock_max_mhz=self._try("nvmlDeviceGetMaxClockInfo", handle, nvml.NVML_CLOCK_SM),
+            clock_max_mhz=ask("nvmlDeviceGetMaxClockInfo", nvml.NVML_CLOCK_SM),
             smoothing=self._smooths(handle),
             mig=mig,
             mig_uuids=tuple(slices),
@@ -167,7 +185,9 @@ class NvmlBackend(Backend):
     # --- reading ----------------------------------------------------------------------------------------------
 
     def look(self, uuid: str) -> Look:
-        if uuid in self._lost and not self._found_again(uuid):
+        if uuid in self._lost | self._partial:
+            self._seek(uuid)
+        if uuid in self._lost:
             return Look(lost=True, errors=(("power_w", codes.GPU_IS_LOST),))
         nvml, handle = self._nvml, self._handles[uuid]
         errors: list[tuple[str, int]] = []
@@ -217,21 +237,19 @@ class NvmlBackend(Backend):
             self._enforced[uuid] = (self._clock() + ENFORCED_S, limit_mw, found)
         return found
 
-    def _found_again(self, uuid: str) -> bool:
-        """Whether a lost board answers again; checked every few seconds, since a dead board may answer slowly."""
+    def _seek(self, uuid: str) -> None:
+        """Describe a board anew once it answers; tried every few seconds, since a dead board may answer slowly."""
         if self._clock() < self._seek_at.get(uuid, 0.0):
-            return False
+            return
         self._seek_at[uuid] = self._clock() + SEEK_S
-        nvml = self._nvml
         try:
-            handle = self._call("nvmlDeviceGetHandleByUUID", uuid)
-            self._call("nvmlDeviceGetTemperature", handle, nvml.NVML_TEMPERATURE_GPU)
-        except DeviceError as error:
-            if error.code != codes.NOT_SUPPORTED:
-                return False
+            handle, index = self._call("nvmlDeviceGetHandleByUUID", uuid), self._infos[uuid].index
+            self._infos[uuid] = self._describe(uuid, handle, index)
+        except DeviceError:
+            return
         self._handles[uuid] = handle
         self._lost.discard(uuid)
-        return True
+        self.absent = tuple(gone for gone in self.absent if gone[0] != index)
 
     def _power(
         self, uuid: str, handle: Any, ask: Callable[..., Any]

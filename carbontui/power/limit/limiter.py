@@ -47,11 +47,15 @@ class Limiter:
             self.know(info)
 
     def know(self, info: DeviceInfo) -> None:
-        """A device appeared: its limit is the original one, unless a lease records an earlier one."""
-        if info.uuid in self.boards:
-            self.boards[info.uuid].info = info
-            return
-        board = BoardLimit(info, self.backend, self._board_lease(info), self.say, self.tell)
+        """A device appeared, or is described anew: its limit is the original one, unless a lease records an earlier."""
+        known = self.boards.get(info.uuid)
+        if known is not None:
+            if known.info == info or (known.lease.record is not None and not known.because):
+                known.info = info
+                return
+            self.release(info.uuid)  # a clock lock in the place of a limit, which may be possible now
+        lease = self._board_lease(info) if known is None else known.lease
+        board = BoardLimit(info, self.backend, lease, self.say, self.tell)
         self.boards[info.uuid] = board
         try:
             current: int | None = self.backend.limit_mw(info.uuid)
@@ -60,8 +64,8 @@ class Limiter:
             board.cap = board.refusal(error)
         if current is not None:
             self._note_low(board, current, again=True)
-        lease = board.lease.on_disk()
-        board.found_mw = board.start_mw = current if lease is None else lease.before_mw
+        left = board.lease.on_disk()
+        board.found_mw = board.start_mw = current if left is None else left.before_mw
         asking = not self.monitor or self.probing
         why = no_range(info)
         if info.mig:
