@@ -221,19 +221,42 @@ async def power_findings(mend: bool) -> list[Finding]:
     return found
 
 
+def _pack(path: Path, jobs: tuple[str, ...]) -> None:
+    from carbontui.job.supervisor.record import bundle
+
+    if len(jobs) > 1:
+        raise Failure("--bundle packs one job", 2)
+    job = talk.live_or_last(jobs[0] if jobs else None)
+    with refused(f"{path}: ", OSError, code=1):
+        bundle.write(job, path)
+    click.echo(f"{path}: the records of job {job.id}, without output, environment and keys; read it before you send it")
+
+
 @click.command()
 @click.option("--mend", is_flag=True, help="Take up trainings without a keeper; restore limits that a dead job left.")
 @click.option("--json", "as_json", is_flag=True, help="The findings as a list.")
 @click.option("--install", is_flag=True, help="Install a systemd user unit that resumes jobs after a reboot.")
 @click.option("--uninstall", is_flag=True, help="Remove that unit.")
 @click.option("--dry-run", is_flag=True, help="With --install or --uninstall: print, change nothing.")
+@click.option("--bundle", metavar="FILE", help="Pack the records of a job (JOB, else the last) for a bug report.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
-def doctor(mend: bool, as_json: bool, install: bool, uninstall: bool, dry_run: bool, command: tuple[str, ...]) -> None:
+def doctor(
+    mend: bool,
+    as_json: bool,
+    install: bool,
+    uninstall: bool,
+    dry_run: bool,
+    bundle: str | None,
+    command: tuple[str, ...],
+) -> None:
     """Report what was found here, and the exact command that fixes what is missing.
 
     With a command (carbontui doctor -- python train.py): whether the hook would be loaded in it, and how its steps
     would be detected. It is not run.
     """
+    if bundle is not None:
+        _pack(Path(bundle), command)
+        return
     if install or uninstall:
         if install and uninstall:
             raise Failure("--install or --uninstall, not both", 2)

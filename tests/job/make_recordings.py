@@ -7,13 +7,9 @@ pins what the supervisor does now: make one where the form of the events has cha
 from __future__ import annotations
 
 import contextlib
-import getpass
-import gzip
 import os
-import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -30,7 +26,6 @@ import cluster
 import cycles
 import ddp_job
 import kills
-import msgspec
 import rest
 import several
 import test_replay
@@ -41,12 +36,10 @@ from test_allowance import SCRIPT as SAVING
 from test_rehearse import FRAMEWORK, Training
 
 from carbontui import units
-from carbontui.job.supervisor.record import events_file
 from carbontui.power.curves import public
 
 FOLDER = Path(__file__).parent / "recordings"
 SEED = 7
-PLACE = re.compile(r"/(tmp|var|home|root|work|usr|opt|mnt|srv|Users)\b[^\s\"':,]*")
 
 SLOW = """\
 import time
@@ -448,7 +441,6 @@ def slurm_two_nodes(house: House) -> None:
     """A training on two nodes, paused while one of them is lost."""
     with tempfile.TemporaryDirectory(prefix="ct-", dir="/var/tmp") as root, _cluster(2) as two:
         both = House(Path(root), None)
-        both.env[events_file.FOLDER] = house.env[events_file.FOLDER]
         job = several.Several(two, both)
         job.until_all()
         for verb, wait_s in (("pause", 4.0), ("resume", 4.0), ("pause", 3.0)):
@@ -459,6 +451,7 @@ def slurm_two_nodes(house: House) -> None:
         two.run("scancel", job.id, check=False)
         with contextlib.suppress(AssertionError):
             job.until_over()
+        pack(both, "slurm_two_nodes")
         both.end()
 
 
@@ -482,47 +475,32 @@ LIVES: tuple[Callable[[House], None], ...] = (
 # --- their files --------------------------------------------------------------------------------------------------
 
 
-def record(life: Callable[[House], None]) -> bytes:
-    """The events of every supervisor of that life, one after another, in the order of their beginning."""
-    root, runtime, folder = (Path(tempfile.mkdtemp(prefix="ct-")) for _ in range(3))
+def pack(house: House, life: str) -> None:
+    """The bundle of each of its jobs (`carbontui doctor --bundle`), which names no place, user or machine."""
+    for number, record in enumerate(sorted(house.home.glob("jobs/*/job.json")), 1):
+        house.cli("doctor", "--bundle", FOLDER / f"{life}.{number}.zip", record.parent.name, check=True)
+
+
+def record(life: Callable[[House], None]) -> None:
+    root, runtime = (Path(tempfile.mkdtemp(prefix="ct-")) for _ in range(2))
     house = House(root, runtime)
-    house.env[events_file.FOLDER] = str(folder)
     try:
         life(house)
+        pack(house, life.__name__)
     finally:
         house.end()
-        files = sorted(folder.iterdir(), key=lambda path: int(path.name.split(".")[1]))
-        # a kill may have cut off the last line of a file
-        lines = [line for path in files for line in path.read_bytes().splitlines(keepends=True) if line[-1:] == b"\n"]
-        for one in (root, runtime, folder):
+        for one in (root, runtime):
             shutil.rmtree(one, ignore_errors=True)
-    return b"".join(msgspec.json.encode(anonymous(msgspec.json.decode(line))) + b"\n" for line in lines)
-
-
-def anonymous(value: Any) -> Any:
-    """Without the places, the user and the name of the machine it was made on."""
-    if isinstance(value, dict):
-        return {anonymous(key): anonymous(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [anonymous(inner) for inner in value]
-    if not isinstance(value, str):
-        return value
-    value = PLACE.sub("/somewhere", value)
-    for name, instead in ((socket.gethostname(), "here"), (getpass.getuser(), "someone")):
-        value = re.sub(rf"\b{re.escape(name)}\b", instead, value)
-    return value
 
 
 def main() -> None:
-    wanted = [life for life in LIVES if life.__name__ in sys.argv[1:] or not sys.argv[1:]]
     FOLDER.mkdir(exist_ok=True)
-    for life in wanted:
+    for life in (life for life in LIVES if life.__name__ in sys.argv[1:] or not sys.argv[1:]):
+        for old in (*FOLDER.glob(f"{life.__name__}.*.zip"), FOLDER / f"{life.__name__}.jsonl.gz"):
+            old.unlink(missing_ok=True)
         begun = time.monotonic()
-        got = record(life)
-        path = FOLDER / f"{life.__name__}.jsonl.gz"
-        path.write_bytes(gzip.compress(got, 9, mtime=0))
-        told = f"{len(got.splitlines())} lines, {path.stat().st_size} bytes, {time.monotonic() - begun:.0f} s"
-        sys.stdout.write(f"{life.__name__}: {told}\n")
+        record(life)
+        sys.stdout.write(f"{life.__name__}: {time.monotonic() - begun:.0f} s\n")
         sys.stdout.flush()
 
 

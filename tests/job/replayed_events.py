@@ -1,16 +1,18 @@
 """What a recorded supervisor did, computed again by the pure functions from the same events in the same order.
 
-The files are those of `record/events_file.py`. The first ones are of a supervisor that learned, decided and computed
-effects in steps of its own, and had part of its state among its inputs: they are read into today's events.
+The files were written before every job kept its events (`record/events_ring.py`). The first ones are of a supervisor
+that learned, decided and computed effects in steps of its own, and had part of its state among its inputs: they are
+read into today's events.
 """
 
 from __future__ import annotations
 
 import gzip
+import math
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,13 +22,14 @@ import msgspec
 from carbontui import protocol
 from carbontui.headroom import Headroom
 from carbontui.job.supervisor.core.advance import Command, Event, LastCount, RankChanged, Tick, advance
+from carbontui.job.supervisor.core.commands import Reply
+from carbontui.job.supervisor.core.effects import Effect, KeeperOrder
 from carbontui.job.supervisor.core.state import decision, job
 from carbontui.job.supervisor.core.state.boards import LeftAlone
 from carbontui.job.supervisor.core.state.inputs import Inputs, Rank
 from carbontui.job.supervisor.core.state.job import Calibrating, JobState
 from carbontui.job.supervisor.core.state.levels import Level
 from carbontui.job.supervisor.core.state.unloading import Tried, Unloading
-from carbontui.job.supervisor.record.events_file import tree
 from carbontui.job.terms.spec import Options
 from carbontui.protocol import Statement, statement, written
 
@@ -228,8 +231,32 @@ def _outcome(event: Told, told: dict[str, Any]) -> dict[str, Any]:
     return outcome(event, told["asked"], told["decision"], done)
 
 
+def tree(value: object) -> Any:
+    """Any value of the core as JSON: structures as objects, sets in order, numbers that JSON has not as text, an
+    effect with its kind."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, KeeperOrder):
+        return {"effect": type(value).__name__, **{name: one for name, one in value._asdict().items() if name != "t"}}
+    if isinstance(value, Mapping):
+        return {str(key): tree(inner) for key, inner in value.items()}
+    if isinstance(value, Set):
+        return [tree(inner) for inner in sorted(value)]
+    if isinstance(value, tuple | list):
+        return [tree(inner) for inner in value]
+    kind = {"effect": type(value).__name__} if isinstance(value, Effect | Reply) else {}
+    if isinstance(value, msgspec.Struct):
+        return {**kind, **{name: tree(getattr(value, name)) for name in value.__struct_fields__}}
+    if is_dataclass(value):
+        return {**kind, **{field.name: tree(getattr(value, field.name)) for field in fields(value)}}
+    raise TypeError(f"{type(value).__name__} has no form in a recording")
+
+
 def patched(old: Any, change: Any) -> Any:
-    """The other half of `events_file.difference`."""
+    """A value made new by a change: [new] replaces it, an object has the changes of its entries, and of a list `len`
+    and `from`."""
     if isinstance(change, list):
         return change[0]
     if isinstance(old, list):

@@ -24,6 +24,7 @@ from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.job.supervisor.record.disk import Disk, to_stderr
+from carbontui.job.supervisor.record.events_ring import EventsRing
 from carbontui.job.supervisor.record.handover import Handover
 from carbontui.job.supervisor.record.last_count import LastCounts
 from carbontui.job.supervisor.record.recorder import Recorder, say, write_by
@@ -80,8 +81,8 @@ class Supervisor:
             say(refused)
         begun = JobState(spec, clock, budget, progress.begun(spec), allowances=allowances.of_spec(spec))
         self.faults = Faults(say)
-        self.door = Door(begun, self.faults, lambda effect: self.actuators.perform(effect))
         self.disk = Disk()
+        self.door = Door(begun, self.faults, lambda it: self.actuators.perform(it), EventsRing(directory, self.disk.do))
         self.journal = Journal(directory / "journal.db", opened=False)
         self.recorder = Recorder(self.journal, clock)
         self.accounting = Accounting(spec, clock, self.journal, proc.boot_id())
