@@ -49,12 +49,19 @@ SITE = "2400W"
 """Of four boards of 700 W: a boost fits, all of them do not."""
 
 
+BUNDLES = Path(tempfile.gettempdir()) / f"ctc-bundles-{os.getpid()}"
+"""Of the jobs of the part under way; shipped beside the result if the part fails."""
+
+
 def in_a_house(work: Callable[[House], Any]) -> Any:
     root, runtime = Path(tempfile.mkdtemp(prefix="ctc-")), Path(tempfile.mkdtemp(prefix="ct-"))
     house = House(root, runtime)
     try:
         return work(house)
     finally:
+        if BUNDLES.exists():
+            for record in house.home.glob("jobs/*/job.json"):
+                house.cli("doctor", "--bundle", BUNDLES / f"{record.parent.name}.zip", record.parent.name)
         house.end()
         for folder in (root, runtime):
             shutil.rmtree(folder, ignore_errors=True)
@@ -271,7 +278,13 @@ def main() -> None:
         if given.only and name not in given.only.split(","):
             continue
         at = time.time()
-        found, more = part()
+        BUNDLES.mkdir()
+        failed = True
+        try:
+            found, more = part()
+            failed = bool(notes(found))
+        finally:
+            ship(name, (given.results or Path()).parent if failed else None)
         rows += more
         sys.stdout.write(f"{name}: {time.time() - at:.0f} s\n")
         for row in more:
@@ -298,6 +311,14 @@ def main() -> None:
     sys.stdout.write(text)
     if given.results:
         given.results.write_text(text)
+
+
+def ship(part: str, beside: Path | None) -> None:
+    """The part's bundles: into the folder where the result is, if it has failed."""
+    for bundle in BUNDLES.iterdir():
+        if beside is not None:
+            shutil.copy(bundle, beside / f"{part.replace(' ', '-')}-{bundle.name}")
+    shutil.rmtree(BUNDLES)
 
 
 def notes(found: Any) -> list[str]:
