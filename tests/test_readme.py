@@ -89,7 +89,7 @@ def test_the_readme_is_short_and_shows_how_to_begin() -> None:
 def test_every_file_that_a_page_links_to_exists(page: Path) -> None:
     text = BLOCK.sub("", page.read_text())
     links = [link for link in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", text) if not link.startswith("screenshots/")]
-    links += re.findall(r"`((?:tests|carbontui|examples)/[\w./-]+)`", text) if page not in PAGES else []
+    links += re.findall(r"`((?:tests|carbontui|examples)/(?![\w./-]*NAME)[\w./-]+)`", text) if page not in PAGES else []
     at = [page.parent / link if f"]({link}" in text else ROOT / link for link in links]
     assert [str(one) for one in at if not one.exists()] == []
     pictures = re.findall(r"\]\((screenshots/[^)]+)\)", text)
@@ -100,6 +100,14 @@ def test_every_page_is_in_the_site_and_the_site_has_no_other() -> None:
     nav = re.findall(r": ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
     assert sorted(nav) == [str(page.relative_to(ROOT / "docs")) for page in PAGES]
     assert yaml.safe_load((ROOT / "mkdocs.yml").read_text())["strict"] is True
+
+
+def test_the_page_of_verbs_names_each_also_where_nothing_builds_it() -> None:
+    from carbontui.cli import DAY, MORE
+
+    page = (ROOT / "docs" / "reference" / "verbs.md").read_text()
+    rows = [f"| `{verb}` | {text} |" for verbs in (DAY | MORE).values() for verb, text in verbs.items()]
+    assert [row for row in rows if row not in page] == []
 
 
 @pytest.mark.parametrize("page", CONTRIBUTORS[:2], ids=lambda page: page.name)
