@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -120,6 +120,30 @@ def print_rows(rows: Sequence[Elsewhere], own: Elsewhere | None, *, every_row: b
         click.echo(f"... {len(rows) - len(shown)} more with --all")
 
 
+class CompareOptions(NamedTuple):
+    """Of `compare`, as they are given."""
+
+    gpu: str | None
+    precision: PublishedPrecision
+    speedup: tuple[str, ...]
+    task: str | None
+    clouds: bool
+    cloud_price: tuple[str, ...]
+    zones: bool
+    hours: bool
+    budgets: bool
+    hosts: str | None
+    there: str
+    zone: str | None
+    intensity: str | None
+    board_w: str | None
+    utilisation: float | None
+    sort: str | None
+    only: str | None
+    every_row: bool
+    as_json: bool
+
+
 @click.command()
 @click.argument("job", required=False, shell_complete=any_jobs)
 @click.option("--gpu", metavar="NAME", help="The board the job ran on, if its name is not recognised.")
@@ -150,86 +174,68 @@ def print_rows(rows: Sequence[Elsewhere], own: Elsewhere | None, *, every_row: b
 @click.option("--all", "every_row", is_flag=True, help="Every row.")
 @click.option("--list", "show", is_flag=True, help="List the known boards.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON, every row.")
-def compare(
-    job: str | None,
-    gpu: str | None,
-    precision: PublishedPrecision,
-    speedup: tuple[str, ...],
-    task: str | None,
-    clouds: bool,
-    cloud_price: tuple[str, ...],
-    zones: bool,
-    hours: bool,
-    budgets: bool,
-    hosts: str | None,
-    there: str,
-    zone: str | None,
-    sort: str | None,
-    only: str | None,
-    every_row: bool,
-    show: bool,
-    as_json: bool,
-    **own: float | None,
-) -> None:
+def compare(job: str | None, show: bool, **given: Any) -> None:
     """Show what the same work would take elsewhere, or later."""
+    every, asked = tables.boards(), CompareOptions(**given)
     if show:
-        for board in tables.boards():
+        for board in every:
             click.echo(board.short)
         return
-    by_cloud = bool(clouds or cloud_price)
-    if sum((zones, by_cloud, hours, budgets, hosts is not None)) > 1:
-        raise Failure("--zones, --clouds, --hours, --budgets and --hosts exclude each other: give one", 2)
-    if zone is not None and not (hours or budgets):
-        raise Failure("--zone belongs to --hours and --budgets; --only DE shows one row of --zones", 2)
-    settings = run_values.settings_for(**own).settings
-    every = tables.boards()
-    told, offers = _speedups(speedup, every), _offers(cloud_price, every) if by_cloud else []
-    rates = tables.throughputs()
-    if task is not None and task not in {rate.task for rate in rates}:
-        names = ", ".join(sorted({rate.task for rate in rates}))
-        raise Failure(f"--task: no published figures for {task!r}; known: {names}", 2)
-    with refused("", (story.NoStory, elsewhere.NothingToCompare), code=3):
-        run = story.build(found := talk.find(job), status=talk.live_status(found), version=__version__)
-        work = elsewhere.work_of(run, settings, given=own["board_w"] is not None)
-    if hosts is not None:
-        made = _hosts(run, work, hosts, there)
-    elif zones:
-        made = _zones(run, work)
-    elif hours or budgets:
-        made = _times(run, work, zone, settings, hours=hours)
-    else:
-        if not run.status.gpus and work.boards_w <= 0:
-            raise Failure(
-                f"job {run.status.job} used no GPU, so what one would do for it is not known; --zones, --hours and"
-                " --budgets compare it, and if it ran on one: --gpu NAME --board-w WATTS",
-                2,
-            )
-        with refused():
-            here = elsewhere.board_of(run, gpu, every)
-        known = {} if task is None else comparing.published(rates, task, precision, here)
-        if task is not None and not known:
-            click.echo(
-                f"carbontui: no published figure for {task} in {precision} on {here.short}: using the rule of thumb",
-                err=True,
-            )
-        rows = comparing.on_boards(work, here, every, precision=precision, values=told, measured=known)
-        made = _clouds(work, rows, offers) if by_cloud else _boards(rows)
-    rows, apart = (chosen(some, sort=sort, only=only) for some in (made.rows, made.apart))
-    if as_json:
+    made = _compared(job, asked, every)
+    rows, apart = (chosen(some, sort=asked.sort, only=asked.only) for some in (made.rows, made.apart))
+    if asked.as_json:
         rows += apart
         click.echo(talk.as_json([made.numbers.get(row) or row._asdict() for row in rows]))
         return
-    rows = rows or (apart if only else [])
+    rows = rows or (apart if asked.only else [])
     if not rows:
         raise Failure(
-            f"--only: no row contains {only!r}"
-            if only
+            f"--only: no row contains {asked.only!r}"
+            if asked.only
             else "no board has a known speed and enough memory for this work",
             3,
         )
-    print_rows(rows, made.own, every_row=every_row, speeds=made.speeds)
+    print_rows(rows, made.own, every_row=asked.every_row, speeds=made.speeds)
     for line in (*made.said, made.last):
         click.echo(line)
+
+
+def _compared(job: str | None, asked: CompareOptions, every: list[BoardSpec]) -> Comparison:
+    by_cloud = bool(asked.clouds or asked.cloud_price)
+    if sum((asked.zones, by_cloud, asked.hours, asked.budgets, asked.hosts is not None)) > 1:
+        raise Failure("--zones, --clouds, --hours, --budgets and --hosts exclude each other: give one", 2)
+    if asked.zone is not None and not (asked.hours or asked.budgets):
+        raise Failure("--zone belongs to --hours and --budgets; --only DE shows one row of --zones", 2)
+    given = {"intensity": asked.intensity, "board_w": asked.board_w, "utilisation": asked.utilisation}
+    settings = run_values.settings_for(**given).settings
+    told, offers = _speedups(asked.speedup, every), _offers(asked.cloud_price, every) if by_cloud else []
+    rates = tables.throughputs()
+    known = {rate.task for rate in rates}
+    if asked.task is not None and asked.task not in known:
+        raise Failure(f"--task: no published figures for {asked.task!r}; known: {', '.join(sorted(known))}", 2)
+    with refused("", (story.NoStory, elsewhere.NothingToCompare), code=3):
+        run = story.build(found := talk.find(job), status=talk.live_status(found), version=__version__)
+        work = elsewhere.work_of(run, settings, given=asked.board_w is not None)
+    if asked.hosts is not None:
+        return _hosts(run, work, asked.hosts, asked.there)
+    if asked.zones:
+        return _zones(run, work)
+    if asked.hours or asked.budgets:
+        return _times(run, work, asked.zone, settings, hours=asked.hours)
+    if not run.status.gpus and work.boards_w <= 0:
+        raise Failure(
+            f"job {run.status.job} used no GPU, so what one would do for it is not known; --zones, --hours and"
+            " --budgets compare it, and if it ran on one: --gpu NAME --board-w WATTS",
+            2,
+        )
+    with refused():
+        here = elsewhere.board_of(run, asked.gpu, every)
+    measured = {} if asked.task is None else comparing.published(rates, asked.task, asked.precision, here)
+    if asked.task is not None and not measured:
+        without = f"no published figure for {asked.task} in {asked.precision} on {here.short}"
+        click.echo(f"carbontui: {without}: using the rule of thumb", err=True)
+    rows = comparing.on_boards(work, here, every, precision=asked.precision, values=told, measured=measured)
+    return _clouds(work, rows, offers) if by_cloud else _boards(rows)
 
 
 def _boards(rows: list[Elsewhere]) -> Comparison:

@@ -45,70 +45,81 @@ def listed(status: protocol.Status) -> str:
     return "  ".join(parts)
 
 
+Rows = Iterator[tuple[str, str]]
+
+
 def report(status: protocol.Status, means: str = "") -> list[str]:
     """A status as aligned rows for a terminal."""
-    rows: list[tuple[str, str]] = [("state", _headline(status))]
-    now = units.from_iso(status.measured_at)
+    now, live = units.from_iso(status.measured_at), status.state in protocol.LIVE_STATES
+    rows = [*_progress(status, now, live), *_used(status, means, live), *_terms(status, now, live)]
+    return [f"{key:<10} {value}" for key, value in (*rows, *(("note", notice) for notice in status.notices))]
+
+
+def _progress(status: protocol.Status, now: float, live: bool) -> Rows:
+    """What it does, how far it is, and what it draws; a finished job draws none, and has neither cap nor override."""
+    yield "state", _headline(status)
     if status.next:
-        rows.append(("next", f"{situation.level(status.next.level)} at {situation.clock(status.next.at, now)}"))
-    # a finished job draws no power, and has neither cap nor override
-    live = status.state in protocol.LIVE_STATES
+        yield "next", f"{situation.level(status.next.level)} at {situation.clock(status.next.at, now)}"
     if status.override and live:
-        rows.append(("override", situation.override(status, now)))
+        yield "override", situation.override(status, now)
     if status.step:
         total = f" of {status.steps_total:,}" if status.steps_total else ""
         rate = f", {status.rate_steps_per_s:.3g} steps/s" if status.rate_steps_per_s else ""
-        rows.append(("step", f"{status.step:,}{total}{_how(status, 'steps_total')}{rate}"))
+        yield "step", f"{status.step:,}{total}{_how(status, 'steps_total')}{rate}"
     if status.guess and not status.guess.agreed and live:
         bounds = status.guess.low, status.guess.high
         told = f"{figures.total(status.guess.steps, *bounds, at_most=status.guess.at_most)} from {status.guess.source}"
-        rows.append(("guess", f"{told}; plan with it: carbontui guess --accept {status.job}"))
+        yield "guess", f"{told}; plan with it: carbontui guess --accept {status.job}"
     for index, gpu in enumerate(status.gpus if live else ()):
         cap = f" of {gpu.limit_w:.0f} W" if gpu.limit_w else ""
         parked = f", parked {gpu.parked_w:.0f} W" if gpu.parked_w is not None else ""
         how = "" if gpu.power_w is None else _how(status, f"gpus.{index}.power_w")
         number = index if gpu.index is None else gpu.index
         own = f"; {part}" if (part := situation.own_part(gpu)) else ""
-        rows.append((f"gpu {number}", f"{gpu.name}  {figures.watts(gpu.power_w)}{cap}{parked}{own}{how}"))
+        yield f"gpu {number}", f"{gpu.name}  {figures.watts(gpu.power_w)}{cap}{parked}{own}{how}"
     if not status.gpus and live:
-        rows.append(("power", f"{figures.watts(status.power_w)}{_how(status, 'power_w')}"))
-    unmetered = account_words.unmetered(status)
+        yield "power", f"{figures.watts(status.power_w)}{_how(status, 'power_w')}"
+
+
+def _used(status: protocol.Status, means: str, live: bool) -> Rows:
+    """The account, and what is expected of it."""
+    unmetered, so_far = account_words.unmetered(status), " so far" if live else ""
     covered = f", metered {metered}" if (metered := account_words.metered(status)) else ""
     energy = f"{figures.kwh(status.energy_wall_kwh)}{covered}{_how(status, 'energy_wall_kwh')}"
-    rows.append(("energy", figures.NOT_METERED if unmetered else energy))
+    yield "energy", figures.NOT_METERED if unmetered else energy
     if status.boundary is not None and status.boundary.counted:
-        rows.append(("counted", f"{status.boundary.counted} [{status.boundary.kind}: {status.boundary.why}]"))
-    rows += [("besides", account_words.excluded(apart)) for apart in status.excluded]
-    rows += account_words.of_places(status)
-    so_far = " so far" if live else ""
+        yield "counted", f"{status.boundary.counted} [{status.boundary.kind}: {status.boundary.why}]"
+    yield from (("besides", account_words.excluded(apart)) for apart in status.excluded)
+    yield from account_words.of_places(status)
     if status.estimate is not None:
-        rows.append(("whole work", f"{account_words.estimate(status.estimate)}{_how(status, 'estimate')}"))
+        yield "whole work", f"{account_words.estimate(status.estimate)}{_how(status, 'estimate')}"
     if status.at_end is not None:
         # first, because a shifted job is behind run-now until it ends
-        rows.append(("at the end", f"{account_words.at_end(status.at_end)}{_how(status, 'at_end')}"))
+        yield "at the end", f"{account_words.at_end(status.at_end)}{_how(status, 'at_end')}"
     if status.gco2_g is not None and not unmetered:
-        rows.append(("CO2", f"{figures.grams(status.gco2_g)}{so_far}{_how(status, 'gco2_g')}"))
+        yield "CO2", f"{figures.grams(status.gco2_g)}{so_far}{_how(status, 'gco2_g')}"
     if said := account_words.avoided(status):
-        rows.append(("avoided", said + (so_far if status.run_now_g is not None else "")))
+        yield "avoided", said + (so_far if status.run_now_g is not None else "")
         if means and account_words.share(status.avoided_g, status.run_now_g) is not None:
-            rows.append(("of this", f"{means} (± half of an 80 % band)"))
+            yield "of this", f"{means} (± half of an 80 % band)"
     if status.cost:
-        rows.append(("cost", figures.money(status.cost.value, status.cost.currency)))
-    rows += [(f"{entry.kind} max", account_words.allowance(entry, now)) for entry in status.allowances]
+        yield "cost", figures.money(status.cost.value, status.cost.currency)
+
+
+def _terms(status: protocol.Status, now: float, live: bool) -> Rows:
+    """What it is held to: its budgets, the grid, the deadline."""
+    yield from ((f"{entry.kind} max", account_words.allowance(entry, now)) for entry in status.allowances)
     if status.intensity and live:
-        signal = words.SIGNALS.get(status.intensity.signal, status.intensity.signal)
         from carbontui.grid.types import YOURS
 
+        signal = words.SIGNALS.get(status.intensity.signal, status.intensity.signal)
         where = "yours" if status.intensity.zone == YOURS else f"in {status.intensity.zone} ({signal})"
-        value = f"{status.intensity.value_g_per_kwh:.0f} gCO2/kWh {where}"
-        rows.append(("intensity", f"{value}{_how(status, 'intensity')}"))
+        yield "intensity", f"{status.intensity.value_g_per_kwh:.0f} gCO2/kWh {where}{_how(status, 'intensity')}"
     if status.budget and status.budget.deadline:
         factor = f" ({status.budget.factor:.2f}x)" if status.budget.factor else ""
-        rows.append(("deadline", f"{figures.named_clock(units.from_iso(status.budget.deadline), now)}{factor}"))
+        yield "deadline", f"{figures.named_clock(units.from_iso(status.budget.deadline), now)}{factor}"
     if status.finish_expected and live:
-        rows.append(("finish", figures.named_clock(units.from_iso(status.finish_expected), now)))
-    rows += [("note", notice) for notice in status.notices]
-    return [f"{key:<10} {value}" for key, value in rows]
+        yield "finish", figures.named_clock(units.from_iso(status.finish_expected), now)
 
 
 def _headline(status: protocol.Status) -> str:

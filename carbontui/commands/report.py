@@ -11,7 +11,7 @@ import time
 import webbrowser
 from collections.abc import Callable
 from pathlib import Path
-from typing import get_args
+from typing import Any, NamedTuple, get_args
 
 import click
 import msgspec
@@ -67,6 +67,33 @@ def _write(path: str, text: str) -> None:
         Path(path).write_text(units.printable(text, streams.LAYOUT), encoding="utf-8")
 
 
+class ReportOptions(NamedTuple):
+    """Of `report`, as they are given."""
+
+    html: str | None
+    show: bool
+    as_md: bool
+    table: str | None
+    as_json: bool
+    emissions: str | None
+    slurm: str | None
+    model_card: str | None
+    training_type: str | None
+    sci: str | None
+    per: standards.Per
+    annex_xi: str | None
+    against: str | None
+    revise: bool
+    on_card: bool
+    svg: str | None
+    told_why: bool
+    llm: bool
+    model: str
+    dry_run: bool
+    every: bool
+    by: totals.By
+
+
 @click.command()
 @click.argument("job", required=False, shell_complete=any_jobs)
 @click.option("--html", metavar="FILE", help="One self-contained page ('-': to stdout).")
@@ -97,78 +124,59 @@ def _write(path: str, text: str) -> None:
 @click.option("--dry-run", is_flag=True, help="With --llm: show what would be sent, and send nothing.")
 @click.option("--all", "every", is_flag=True, help="All jobs of this machine, summed up.")
 @click.option("--by", type=click.Choice(get_args(totals.By)), default="month", show_default=True, help="With --all.")
-@click.pass_context
-def report(
-    ctx: click.Context,
-    job: str | None,
-    html: str | None,
-    show: bool,
-    as_md: bool,
-    table: str | None,
-    as_json: bool,
-    emissions: str | None,
-    slurm: str | None,
-    model_card: str | None,
-    training_type: str | None,
-    sci: str | None,
-    per: standards.Per,
-    annex_xi: str | None,
-    against: str | None,
-    revise: bool,
-    on_card: bool,
-    svg: str | None,
-    told_why: bool,
-    llm: bool,
-    model: str,
-    dry_run: bool,
-    every: bool,
-    by: totals.By,
-) -> None:
+def report(job: str | None, **given: Any) -> None:
     """Report a run: energy, CO2, and what each lever avoided."""
-    if on_card + told_why + every > 1:
+    asked, invoke = ReportOptions(**given), click.get_current_context().invoke
+    if asked.on_card + asked.told_why + asked.every > 1:
         raise Failure("--receipt, --explain and --all exclude each other: give one", 2)
-    for option, given, fits in (("--svg", svg, on_card), ("--llm", llm, told_why)):
-        if given and not fits:
-            raise Failure(f"{option} belongs to {'--receipt' if option == '--svg' else '--explain'}", 2)
-    if on_card:
-        ctx.invoke(receipt, job=job, svg=svg, as_md=as_md)
-    if told_why:
-        ctx.invoke(explain, job=job, llm=llm, model=model, dry_run=dry_run)
-    if every:
-        ctx.invoke(history, by=by, as_json=as_json)
-    if on_card or told_why or every:
-        return
-    if show and html in (None, "-"):
+    for option, wanted, belongs, fits in (
+        ("--svg", asked.svg, "--receipt", asked.on_card),
+        ("--llm", asked.llm, "--explain", asked.told_why),
+    ):
+        if wanted and not fits:
+            raise Failure(f"{option} belongs to {belongs}", 2)
+    if asked.on_card:
+        invoke(receipt, job=job, svg=asked.svg, as_md=asked.as_md)
+    elif asked.told_why:
+        invoke(explain, job=job, llm=asked.llm, model=asked.model, dry_run=asked.dry_run)
+    elif asked.every:
+        invoke(history, by=asked.by, as_json=asked.as_json)
+    else:
+        _report(job, asked)
+
+
+def _report(job: str | None, asked: ReportOptions) -> None:
+    if asked.show and asked.html in (None, "-"):
         raise Failure("--open needs a page to show: --html FILE --open", 2)
-    if revise:
+    if asked.revise:
         _revise(talk.live_or_last(job))
     told = _told(job)
-    if against is not None:
-        _against(told, _told(against), as_json=as_json)
+    if asked.against is not None:
+        _against(told, _told(asked.against), as_json=asked.as_json)
         return
-    if training_type is not None and model_card is None:
+    if asked.training_type is not None and asked.model_card is None:
         raise Failure("--training-type belongs to --model-card FILE", 2)
     exports: tuple[tuple[str | None, Callable[[story.RunStory], str]], ...] = (
-        (html, forms.html),
-        (table, forms.table),
-        (slurm, sacct.text),
-        (model_card, lambda run: standards.model_card(run, training_type)),
-        (sci, lambda run: standards.sci(run, per)),
-        (annex_xi, standards.annex_xi),
+        (asked.html, forms.html),
+        (asked.table, forms.table),
+        (asked.slurm, sacct.text),
+        (asked.model_card, lambda run: standards.model_card(run, asked.training_type)),
+        (asked.sci, lambda run: standards.sci(run, asked.per)),
+        (asked.annex_xi, standards.annex_xi),
     )
     for path, written in exports:
         if path is not None:
             _write(path, written(told))
-    if emissions is not None:
-        _emissions(emissions, told)
-    if as_json:
+    if asked.emissions is not None:
+        _emissions(asked.emissions, told)
+    if asked.as_json:
         click.echo(talk.as_json(forms.numbers(told)))
-    elif as_md:
+    elif asked.as_md:
         click.echo(forms.markdown(told), nl=False)
-    elif not emissions and not any(path for path, _ in exports):
+    elif not asked.emissions and not any(path for path, _ in exports):
         _print(told)
-    if show and html is not None and not webbrowser.open(Path(html).resolve().as_uri()):
-        click.echo(f"carbontui: no browser here; the page is {html}", err=True)
+    if asked.show and asked.html is not None and not webbrowser.open(Path(asked.html).resolve().as_uri()):
+        click.echo(f"carbontui: no browser here; the page is {asked.html}", err=True)
 
 
 def _emissions(path: str, run: story.RunStory) -> None:

@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from msgspec import structs
@@ -35,15 +35,40 @@ if TYPE_CHECKING:
 
     from carbontui.account.boundary import Kind
     from carbontui.assumed.job import Grid, TypicalDays
-    from carbontui.assumed.signals import ExpectedSignal
+    from carbontui.assumed.signals import BySignal, ExpectedSignal
     from carbontui.plan.problem import Problem
     from carbontui.plan.results import Evaluation, PlanFrontier, Schedule
+    from carbontui.plan.weights import Weight
 
 LONGEST_S = 60 * 86400.0
 """Typical days say little about a job that takes longer."""
 MARGINAL_AHEAD_S = 4 * 86400.0
 DEFAULT_FULL_W = 300.0
 """Board watts at full speed where none are given; an assumption, named as such in the output."""
+
+
+class SolveOptions(NamedTuple):
+    """Of `solve`, as they are given."""
+
+    problem_file: str | None
+    as_json: bool
+    with_frontier: bool
+    zone: str | None
+    grid_file: str | None
+    signal: str
+    work: str | None
+    budget: str
+    start: str | None
+    watts: float
+    levels_file: str | None
+    boundary: Kind | None
+    embodied: float
+    host_w: float | None
+    idle_w: float | None
+    idle_limit: str | None
+    price_file: str | None
+    weight: str | None
+    tol: float
 
 
 @click.command()
@@ -69,84 +94,89 @@ DEFAULT_FULL_W = 300.0
 @click.option("--price", "price_file", help=PRICE_HELP)
 @click.option("--weight", help=WEIGHT_HELP)
 @click.option("--tol", type=Finite(1e-6, 0.5), default=1e-3, show_default=True, help="Certificate wanted.")
-def solve(
-    problem_file: str | None,
-    as_json: bool,
-    with_frontier: bool,
-    zone: str | None,
-    grid_file: str | None,
-    signal: str,
-    work: str | None,
-    budget: str,
-    start: str | None,
-    watts: float,
-    levels_file: str | None,
-    boundary: Kind | None,
-    embodied: float,
-    host_w: float | None,
-    idle_w: float | None,
-    idle_limit: str | None,
-    price_file: str | None,
-    weight: str | None,
-    tol: float,
-) -> None:
+def solve(**given: Any) -> None:
     """Plan a problem file, or --work on a --zone; shows the frontier when no file is given."""
-    from carbontui.assumed import signals
-    from carbontui.assumed.bounded import bounded
-    from carbontui.assumed.job import AssumedJob, Grid, assumed, load_job, planned
-    from carbontui.plan import frontier_curve, planner, weights
-    from carbontui.plan.problem import Infeasible, load_problem
+    from carbontui.plan import frontier_curve
+    from carbontui.plan.problem import Infeasible
 
-    beside = None
-    with refused("--weight: "):
-        asked = weights.parse(weight) if weight else None
-    with refused(f"{problem_file}: ", OSError), refused(), refused("infeasible: ", Infeasible):
-        if problem_file:
-            if zone or work or grid_file or price_file or signal != "average":
-                raise Failure("give a problem file or --work with --zone, not both", 2)
-            if boundary or host_w or idle_w or idle_limit or embodied:
-                raise Failure("a problem file holds all that counts: --boundary and all beside it belong to --work", 2)
-            problem, start_s, about = weights.weighed(load_problem(problem_file), asked), 0.0, problem_file
-            found = planner.solve(problem, tol=tol)
-        else:
-            if not work or not (zone or grid_file):
-                raise Failure("nothing to plan: give a problem file, or --work 8h with --zone DE or --grid FILE", 2)
-            job = load_job(levels_file) if levels_file else assumed(watts, caps=True, running=False)
-            job = bounded(job, boundary or "given-back", host_w=host_w or 0.0, idle_w=idle_w, embodied_g_per_h=embodied)
-            speeds = f"speeds under caps of public measurements, {watts:.0f} W at full speed"
-            begin_s = units.parse_moment(start, time.time()) if start else None
-            grid = _grid_of(zone, grid_file, signal, begin_s)
-            start_s = begin_s if begin_s is not None else grid.start_s if isinstance(grid, Grid) else time.time()
-            work_s, start_s, deadline_s = _budgeted(work, budget, start_s)
-            if price_file:
-                until_s = max(deadline_s, start_s + 2 * work_s)  # work that does not fit goes on after the deadline
-                prices, _ = price_series(price_file, start_s, until_s)
-                job = AssumedJob(job.shape, Grid(prices), asked)
-            elif asked:
-                raise Failure("--weight needs prices: add --price FILE", 2)
-            longest_s = units.parse_duration(idle_limit) if idle_limit else math.inf
-            problem, found = planned(job, grid, work_s, start_s, deadline_s, tol=tol, idle_limit_s=longest_s)
-            about = f"{grid.source}; {f'levels of {levels_file}' if levels_file else speeds}"
-            with_frontier = True
-            if signal == "marginal" and zone and not found.late_s:
-                beside = signals.beside_average(problem, found, start_s, zone_key(zone), grid.source)
-        curve = frontier_curve.frontier(problem) if with_frontier else None
-        text = _explanation(problem, found, start_s)
-    if made := max(level.embodied_g_per_h for level in problem.levels):
-        about += f"; {figures.grams(made)} per hour held are weighed for making the hardware, in no figure here"
-    if as_json:
-        answer = found.to_dict() | {"explanation": text}
+    asked = SolveOptions(**given)
+    with refused(f"{asked.problem_file}: ", OSError), refused(), refused("infeasible: ", Infeasible):
+        made = _of_file(asked, asked.problem_file) if asked.problem_file else _of_work(asked)
+        with_frontier = asked.with_frontier or not asked.problem_file
+        curve = frontier_curve.frontier(made.problem) if with_frontier else None
+        text = _explanation(made.problem, made.plan, made.start_s)
+    about = made.about
+    if making := max(level.embodied_g_per_h for level in made.problem.levels):
+        about += f"; {figures.grams(making)} per hour held are weighed for making the hardware, in no figure here"
+    if asked.as_json:
+        answer = made.plan.to_dict() | {"explanation": text}
         if curve is not None:
             answer["frontier"] = curve.to_dict()["points"]
-        if beside is not None:
-            answer["signals"] = [asdict(one) for one in beside]
+        if made.beside is not None:
+            answer["signals"] = [asdict(one) for one in made.beside]
         click.echo(json.dumps(answer, allow_nan=False))
         return
-    _show(problem, found, curve, text, about)
-    for one in beside or ():
+    _show(made.problem, made.plan, curve, text, about)
+    for one in made.beside or ():
         own, other, now = map(figures.grams, (one.plan_g, one.other_plan_g, one.run_now_g))
         rest = f"its own plan {own}, the plan for the other signal {other}, run now {now}"
         click.echo(f"By the {one.signal} signal ({one.source}): {rest}")
+
+
+class Solved(NamedTuple):
+    """A plan, the problem it solves, when that begins, what its figures are from, and the plans by each signal."""
+
+    problem: Problem
+    plan: Schedule
+    start_s: float
+    about: str
+    beside: Sequence[BySignal] | None = None
+
+
+def _of_file(asked: SolveOptions, path: str) -> Solved:
+    """The plan of a problem file. Raises OSError, ValueError or Failure."""
+    from carbontui.plan import planner, weights
+    from carbontui.plan.problem import load_problem
+
+    weight = _weight(asked.weight)
+    if asked.zone or asked.work or asked.grid_file or asked.price_file or asked.signal != "average":
+        raise Failure("give a problem file or --work with --zone, not both", 2)
+    if asked.boundary or asked.host_w or asked.idle_w or asked.idle_limit or asked.embodied:
+        raise Failure("a problem file holds all that counts: --boundary and all beside it belong to --work", 2)
+    problem = weights.weighed(load_problem(path), weight)
+    return Solved(problem, planner.solve(problem, tol=asked.tol), 0.0, path)
+
+
+def _of_work(asked: SolveOptions) -> Solved:
+    """The plan of work that does not exist yet. Raises OSError, ValueError or Failure."""
+    from carbontui.assumed import signals
+    from carbontui.assumed.bounded import bounded
+    from carbontui.assumed.job import AssumedJob, Grid, assumed, load_job, planned
+
+    weight = _weight(asked.weight)
+    if not asked.work or not (asked.zone or asked.grid_file):
+        raise Failure("nothing to plan: give a problem file, or --work 8h with --zone DE or --grid FILE", 2)
+    levels = f"levels of {asked.levels_file}"
+    job = load_job(asked.levels_file) if asked.levels_file else assumed(asked.watts, caps=True, running=False)
+    kind, host_w = asked.boundary or "given-back", asked.host_w or 0.0
+    job = bounded(job, kind, host_w=host_w, idle_w=asked.idle_w, embodied_g_per_h=asked.embodied)
+    speeds = f"speeds under caps of public measurements, {asked.watts:.0f} W at full speed"
+    begin_s = units.parse_moment(asked.start, time.time()) if asked.start else None
+    grid = _grid_of(asked.zone, asked.grid_file, asked.signal, begin_s)
+    start_s = begin_s if begin_s is not None else grid.start_s if isinstance(grid, Grid) else time.time()
+    work_s, deadline_s = _budgeted(asked.work, asked.budget, start_s)
+    if asked.price_file:
+        until_s = max(deadline_s, start_s + 2 * work_s)  # work that does not fit goes on after the deadline
+        prices, _ = price_series(asked.price_file, start_s, until_s)
+        job = AssumedJob(job.shape, Grid(prices), weight)
+    elif weight:
+        raise Failure("--weight needs prices: add --price FILE", 2)
+    longest_s = units.parse_duration(asked.idle_limit) if asked.idle_limit else math.inf
+    problem, plan = planned(job, grid, work_s, start_s, deadline_s, tol=asked.tol, idle_limit_s=longest_s)
+    beside = None
+    if asked.signal == "marginal" and asked.zone and not plan.late_s:
+        beside = signals.beside_average(problem, plan, start_s, zone_key(asked.zone), grid.source)
+    return Solved(problem, plan, start_s, f"{grid.source}; {levels if asked.levels_file else speeds}", beside)
 
 
 def _grid_of(
@@ -174,8 +204,15 @@ def _grid_of(
     return ExpectedSignal(seen)
 
 
-def _budgeted(work: str, budget: str, start_s: float) -> tuple[float, float, float]:
-    """Seconds of work, when they start, and when they are to be done. Raises ValueError or Failure."""
+def _weight(text: str | None) -> Weight | None:
+    from carbontui.plan import weights
+
+    with refused("--weight: "):
+        return weights.parse(text) if text else None
+
+
+def _budgeted(work: str, budget: str, start_s: float) -> tuple[float, float]:
+    """Seconds of work, and when they are to be done. Raises ValueError or Failure."""
     work_s = units.parse_duration(work)
     deadline_s = budgets.parse(budget, start_s).deadline_s(start_s, work_s)
     assert deadline_s is not None
@@ -183,7 +220,7 @@ def _budgeted(work: str, budget: str, start_s: float) -> tuple[float, float, flo
         raise Failure(f"budget {budget!r} ends before the start", 2)
     if deadline_s - start_s > LONGEST_S:
         raise Failure(f"budget {budget!r} is longer than {LONGEST_S / 86400:.0f} days", 2)
-    return work_s, start_s, deadline_s
+    return work_s, deadline_s
 
 
 def _explanation(problem: Problem, schedule: Schedule, begin_s: float) -> str:
