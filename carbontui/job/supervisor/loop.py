@@ -74,15 +74,15 @@ class Supervisor:
     """The parts of one job's supervisor, and the loop that advances them."""
 
     def __init__(self, spec: Options, keeper_fd: int | None) -> None:
-        clock = clock_of(spec)
-        directory = Path(spec.dir)
+        clock, directory = clock_of(spec), Path(spec.dir)
         budget, refused = budgets.stored(spec.budget, clock.at_wall(spec.created_s))
         if refused:
             say(refused)
         begun = JobState(spec, clock, budget, progress.begun(spec), allowances=allowances.of_spec(spec))
         self.faults = Faults(say)
         self.disk = Disk()
-        self.door = Door(begun, self.faults, lambda it: self.actuators.perform(it), EventsRing(directory, self.disk.do))
+        ring = EventsRing(directory, self.disk.post)
+        self.door = Door(begun, self.faults, lambda it: self.actuators.perform(it), ring)
         self.journal = Journal(directory / "journal.db", opened=False)
         self.recorder = Recorder(self.journal, clock)
         self.accounting = Accounting(spec, clock, self.journal, proc.boot_id())

@@ -56,6 +56,10 @@ class Disk:
         self._work.put(run)
         return future
 
+    def post(self, work: Callable[[], None]) -> None:
+        """Have it done, which must not raise; nobody awaits it."""
+        self._work.put(work)
+
     def write(self, line: bytes) -> None:
         """Write a line to carbontui.log, which is our stderr; a full disk is ignored."""
         if self._work.qsize() < LINES_MOST:

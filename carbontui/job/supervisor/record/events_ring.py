@@ -7,16 +7,18 @@ MessagePack) and begins with the whole state, so it needs no other. Of the input
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 
-from carbontui.job.supervisor.core.advance import Event
+from carbontui.job.supervisor.core.advance import Command, Event
 from carbontui.job.supervisor.core.commands import Reply
 from carbontui.job.supervisor.core.effects import Effect
 from carbontui.job.supervisor.core.state.inputs import Inputs
@@ -28,8 +30,8 @@ FOLDER = "events"
 SEGMENT_B = 1_000_000
 KEPT_B = 3_900_000
 """Of the segments before the newest: with it the folder stays below 5 MB."""
-FLUSH_S = 2.0
-"""So much is lost with a supervisor that is killed."""
+FLUSH_S = 10.0
+"""So much without a new state is lost with a supervisor that is killed. Many at once cost a third of one by one."""
 AGAIN_S = 60.0
 """A disk that refused a write is tried again after this."""
 INPUTS = tuple(field.name for field in fields(Inputs))
@@ -42,26 +44,71 @@ def _plain(value: Any) -> Any:
 pack = msgspec.msgpack.Encoder(enc_hook=_plain).encode
 
 
+class Taken(NamedTuple):
+    """The event that made `after` of `before`, and its effects; None: it raised."""
+
+    event: Event
+    before: JobState
+    after: JobState
+    effects: Sequence[Effect | Reply] | None
+
+
 class EventsRing:
-    """One supervisor's events. `do` has work done by the disk's thread. A fault ends the recording, not the job."""
+    """One supervisor's events. `do` has work done by the disk's thread, unawaited: all but adding is done there."""
 
     def __init__(self, directory: Path, do: Callable[[Callable[[], None]], object]) -> None:
         self._folder, self._do = directory / FOLDER, do
+        self._taken: list[Taken] = []
+        self._flushed_mono = 0.0
+        self._file: BinaryIO | None = None
+        self._size_b = 0
+        self._after: JobState | None = None
         self._known: dict[str, bytes] = {}
         self._frames: list[bytes] = []
-        self._flushed_mono = time.monotonic()
         self._refused_mono = -AGAIN_S
-        self._path: Path | None = None
-        self._torn: Path | None = None
-        self._after: JobState | None = None
-        self._stream = zlib.compressobj(1)
-        self._size_b = 0
-        self._over = False
+        self._said = False
+
+    def add(self, one: Taken) -> None:
+        self._taken.append(one)
+        urgent = isinstance(one.event, Command) or one.before.decision.state != one.after.decision.state
+        if urgent or time.monotonic() - self._flushed_mono >= FLUSH_S:
+            self.flush()
+
+    def flush(self) -> None:
+        """Have the events so far written."""
+        taken, self._taken, self._flushed_mono = self._taken, [], time.monotonic()
+        self._do(lambda: self._write(taken))
+
+    def _write(self, taken: list[Taken]) -> None:
+        if time.monotonic() - self._refused_mono < AGAIN_S:
+            return
+        try:
+            for one in taken:
+                if self._file is None or one.before is not self._after or self._size_b >= SEGMENT_B:
+                    self._sync()
+                    self._begin(one.before)
+                self._append(self._frame(one))
+                self._after = one.after
+            self._sync()
+        except Exception as error:
+            self._frames.clear()
+            self._after, self._refused_mono = None, time.monotonic()
+            if not self._said:
+                self._said = True
+                say(f"some events are not recorded: {type(error).__name__}: {error}")
 
     def _begin(self, state: JobState) -> None:
         """A new segment, from this state on."""
-        self.flush()
-        self._path, self._size_b = self._folder / f"{time.time_ns()}.z", 0
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        kept_b = 0
+        for path in sorted(self._folder.glob("*.z"), reverse=True):
+            kept_b += path.stat().st_size
+            if kept_b > KEPT_B:
+                path.unlink()
+        if self._file is not None:
+            self._file.close()
+        self._file = (self._folder / f"{time.time_ns()}.z").open("xb", buffering=0)
+        self._stream, self._size_b = zlib.compressobj(1), 0
         self._known.clear()
         # the command and its places decide nothing
         spec = msgspec.structs.replace(
@@ -69,36 +116,15 @@ class EventsRing:
         )
         self._append({"state": replace(state, spec=spec)})
 
-    def add(self, event: Event, before: JobState, after: JobState, effects: Sequence[Effect | Reply] | None) -> None:
-        """The event that made `after` of `before`, and its effects; None: it raised."""
-        now = time.monotonic()
-        if self._over or now - self._refused_mono < AGAIN_S:
-            return
-        try:
-            if self._path is None or before is not self._after or self._size_b >= SEGMENT_B:
-                self._begin(before)
-            facts = {name: getattr(event, name) for name in event.__slots__}
-            inputs = facts.pop("inputs", None)
-            frame = {"event": type(event).__name__, **facts, **self._changed("", {"clock": before.clock})}
-            if inputs is not None:
-                frame["inputs"] = self._changed("inputs.", {name: getattr(inputs, name) for name in INPUTS})
-            frame |= self._changed("", {"asked": after.asked, "decision": after.decision})
-            frame["effects"] = effects and [(type(one).__name__, one) for one in effects]
-            self._append(frame)
-            self._after = after
-        except Exception as error:
-            self._over = True
-            say(f"events are no longer recorded: {type(error).__name__}: {error}")
-        if now - self._flushed_mono >= FLUSH_S:
-            self._flushed_mono = now
-            self.flush()
-
-    def flush(self) -> None:
-        """Have the frames so far written."""
-        if self._frames and self._path is not None:
-            data, path = b"".join(self._frames), self._path
-            self._frames = []
-            self._do(lambda: self._write(path, data))
+    def _frame(self, one: Taken) -> dict[str, Any]:
+        facts = {name: getattr(one.event, name) for name in one.event.__slots__}
+        inputs = facts.pop("inputs", None)
+        frame = {"event": type(one.event).__name__, **facts, **self._changed("", {"clock": one.before.clock})}
+        if inputs is not None:
+            frame["inputs"] = self._changed("inputs.", {name: getattr(inputs, name) for name in INPUTS})
+        frame |= self._changed("", {"asked": one.after.asked, "decision": one.after.decision})
+        frame["effects"] = one.effects and [(type(effect).__name__, effect) for effect in one.effects]
+        return frame
 
     def _changed(self, prefix: str, values: Mapping[str, object]) -> dict[str, Any]:
         changed = {}
@@ -111,29 +137,13 @@ class EventsRing:
     def _append(self, frame: Mapping[str, object]) -> None:
         self._frames.append(framed(pack(frame)))
 
-    def _write(self, path: Path, data: bytes) -> None:
-        if path == self._torn:
-            return
-        try:
-            if new := not path.exists():
-                self._folder.mkdir(mode=0o700, exist_ok=True)
-                self._stream = zlib.compressobj(1)
-            packed = self._stream.compress(data) + self._stream.flush(zlib.Z_SYNC_FLUSH)
-            with path.open("ab", buffering=0) as file:
-                if file.write(packed) != len(packed):
-                    raise OSError("the disk is full")
+    def _sync(self) -> None:
+        if self._frames and self._file is not None:
+            packed = self._stream.compress(b"".join(self._frames)) + self._stream.flush(zlib.Z_SYNC_FLUSH)
+            self._frames.clear()
+            if self._file.write(packed) != len(packed):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             self._size_b += len(packed)
-            if new:
-                self._prune(path)
-        except OSError:
-            self._torn, self._path, self._refused_mono = path, None, time.monotonic()
-
-    def _prune(self, newest: Path) -> None:
-        kept_b = 0
-        for path in sorted(self._folder.glob("*.z"), reverse=True):
-            kept_b += path.stat().st_size if path != newest else 0
-            if kept_b > KEPT_B:
-                path.unlink()
 
 
 def framed(data: bytes) -> bytes:

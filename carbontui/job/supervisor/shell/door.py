@@ -8,7 +8,7 @@ from carbontui.job.supervisor.core.advance import Event, advance
 from carbontui.job.supervisor.core.commands import Reply
 from carbontui.job.supervisor.core.effects import Effect
 from carbontui.job.supervisor.core.state.job import JobState
-from carbontui.job.supervisor.record.events_ring import EventsRing
+from carbontui.job.supervisor.record.events_ring import EventsRing, Taken
 from carbontui.job.supervisor.shell.faults import Faults
 
 
@@ -37,7 +37,7 @@ class Door:
                 done = effects
             finally:
                 if self._events is not None:
-                    self._events.add(event, before, self.state, done)
+                    self._events.add(Taken(event, before, self.state, done))
             for effect in effects:
                 if isinstance(effect, Reply):
                     reply = effect
