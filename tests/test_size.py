@@ -95,4 +95,4 @@ def test_code_is_counted_without_blanks_comments_and_docstrings():
 if __name__ == "__main__":
     table, number = rows()
     print(f"WHOLE = {table.total():_}\nFILES = {number}\nROOMS = {{")
-    print("".join(f'    "{name}": {table[name]:_},\n' for name in sorted(table)) + "}")
+    print("".join(f'    "{name}": {table[name]:_},\n' for name in sorted(+table)) + "}")
