@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 FOLDER = Path(__file__).parent / "extensions"
 GROUP = "carbontui.extensions"
 SWITCH = "CARBONTUI_EXTENSIONS"
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class ExtensionCommand(NamedTuple):
@@ -39,6 +40,10 @@ class Extension(NamedTuple):
     prices: str = ""
     """In the worker, what the slots of a shared budget cost a plan: (Problem, SharedWatts, deadline_s or None) ->
     an object with `shadow_per_h` (by slot and level) and `price` (g/kWh by slot)."""
+    explain: str = ""
+    """What `explain` says below our own account: (RunStory, **options); ours alone."""
+    explain_options: str = ""
+    """Its options: a decorator of a click command."""
     policies: str = ""
     """What is weighed beside ours: (Grid, Knowledge) -> {name: Policy}, as in `extensions/evaluation/policies.py`."""
 
@@ -84,11 +89,22 @@ def commands(extensions: Iterable[Extension]) -> Iterator[tuple[Extension, Exten
     return ((one, command) for one in extensions for command in one.commands)
 
 
-def offered(hook: str) -> Iterator[tuple[str, Any]]:
-    """What every extension that is on gives to a hook, with its name. Reads those of others as well."""
-    for extension in every():
+def offered(hook: str, *, own_only: bool = False) -> Iterator[tuple[str, Any]]:
+    """What every extension that is on gives to a hook, with its name; those of others are read last."""
+    for extension in own().values() if own_only else every():
         if is_on(extension) and (target := getattr(extension, hook)):
             yield extension.name, load(target)
+
+
+def decorated(hook: str) -> Callable[[F], F]:
+    """A decorator that applies those of our extensions to a command."""
+
+    def decorate(command: F) -> F:
+        for _, more in offered(hook, own_only=True):
+            command = more(command)
+        return command
+
+    return decorate
 
 
 def load(target: str) -> Any:

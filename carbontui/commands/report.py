@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 import sqlite3
 import sys
-import time
 import webbrowser
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +13,7 @@ from typing import Any, NamedTuple, get_args
 import click
 import msgspec
 
-from carbontui import __version__, units
+from carbontui import __version__, hooks, units
 from carbontui.commands.support import streams, talk
 from carbontui.commands.support.command import Failure, any_jobs, refused
 from carbontui.grid.faults import GridError
@@ -24,13 +21,9 @@ from carbontui.job.files import runlog, store
 from carbontui.job.terms import spec
 from carbontui.job.terms.clock import Clock
 from carbontui.reports import against as comparing
-from carbontui.reports import card, figures, forms, prose, story, totals, wording
+from carbontui.reports import card, figures, forms, prose, story, totals
 from carbontui.reports.export import codecarbon, sacct, standards
 from carbontui.text import figures as form
-
-LLM_S = 20.0
-LLM_B = 2**20
-MODEL = "gpt-4o-mini"
 
 
 def _told(wanted: str | None) -> story.RunStory:
@@ -87,9 +80,6 @@ class ReportOptions(NamedTuple):
     on_card: bool
     svg: str | None
     told_why: bool
-    llm: bool
-    model: str
-    dry_run: bool
     every: bool
     by: totals.By
 
@@ -117,11 +107,6 @@ class ReportOptions(NamedTuple):
 @click.option("--receipt", "on_card", is_flag=True, help="On one card; --md, --svg FILE: as Markdown, as a picture.")
 @click.option("--svg", metavar="FILE", help="With --receipt ('-': to stdout).")
 @click.option("--explain", "told_why", is_flag=True, help="What it did, and why, in a few sentences.")
-@click.option(
-    "--llm", is_flag=True, help="With --explain: a language model's wording too (OPENAI_BASE_URL, HTTPS or local)."
-)
-@click.option("--model", default=MODEL, show_default=True, help="The model's name, with --llm.")
-@click.option("--dry-run", is_flag=True, help="With --llm: show what would be sent, and send nothing.")
 @click.option("--all", "every", is_flag=True, help="All jobs of this machine, summed up.")
 @click.option("--by", type=click.Choice(get_args(totals.By)), default="month", show_default=True, help="With --all.")
 def report(job: str | None, **given: Any) -> None:
@@ -129,16 +114,12 @@ def report(job: str | None, **given: Any) -> None:
     asked, invoke = ReportOptions(**given), click.get_current_context().invoke
     if asked.on_card + asked.told_why + asked.every > 1:
         raise Failure("--receipt, --explain and --all exclude each other: give one", 2)
-    for option, wanted, belongs, fits in (
-        ("--svg", asked.svg, "--receipt", asked.on_card),
-        ("--llm", asked.llm, "--explain", asked.told_why),
-    ):
-        if wanted and not fits:
-            raise Failure(f"{option} belongs to {belongs}", 2)
+    if asked.svg and not asked.on_card:
+        raise Failure("--svg belongs to --receipt", 2)
     if asked.on_card:
         invoke(receipt, job=job, svg=asked.svg, as_md=asked.as_md)
     elif asked.told_why:
-        invoke(explain, job=job, llm=asked.llm, model=asked.model, dry_run=asked.dry_run)
+        invoke(explain, job=job)
     elif asked.every:
         invoke(history, by=asked.by, as_json=asked.as_json)
     else:
@@ -218,15 +199,9 @@ def _against(this: story.RunStory, other: story.RunStory, *, as_json: bool) -> N
 
 @click.command(hidden=True)
 @click.argument("job", required=False, shell_complete=any_jobs)
-@click.option(
-    "--llm", is_flag=True, help="Add a language model's wording, from OPENAI_BASE_URL (HTTPS or this machine)."
-)
-@click.option("--model", default=MODEL, show_default=True, help="The model's name, with --llm.")
-@click.option("--dry-run", is_flag=True, help="With --llm: show what would be sent, and send nothing.")
-def explain(job: str | None, llm: bool, model: str, dry_run: bool) -> None:
+@hooks.decorated("explain_options")
+def explain(job: str | None, **given: object) -> None:
     """Say in a few sentences what a run did, and why."""
-    if dry_run and not llm:
-        raise Failure("--dry-run belongs to --llm", 2)
     told = _told(job)
     for text in prose.story_of(told):
         click.echo(text)
@@ -235,9 +210,8 @@ def explain(job: str | None, llm: bool, model: str, dry_run: bool) -> None:
     click.echo()
     for line in prose.decisions(told):
         click.echo(line)
-    if llm:
-        click.echo()
-        _model_wording(told, model, dry_run=dry_run)
+    for _, say in hooks.offered("explain", own_only=True):
+        say(told, **given)
 
 
 def _last_error(run: story.RunStory) -> str:
@@ -248,44 +222,6 @@ def _last_error(run: story.RunStory) -> str:
 
     log, err = Path(run.options.log), Path(run.options.err) if run.options.err else None
     return units.printable(error_in(lambda ask: runlog.read(log, ask, err)))
-
-
-def _model_wording(run: story.RunStory, model: str, *, dry_run: bool) -> None:
-    """Print it below the account's own words, or one line on stderr why not: the account is complete without it."""
-    sent = wording.facts(run)
-    body = wording.request(sent, model)
-    if dry_run:
-        click.echo("only this would be sent; nothing was sent:")
-        click.echo(talk.as_json(body))
-        return
-    base = os.environ.get("OPENAI_BASE_URL", "")
-    if not base:
-        raise Failure("--llm needs OPENAI_BASE_URL, like https://host/v1, and the key in OPENAI_API_KEY", 2)
-    with refused("", wording.EndpointError):
-        address = wording.endpoint(base)
-    import httpx
-
-    key = os.environ.get("OPENAI_API_KEY", "").strip()
-    # a compressed answer could expand to any size
-    headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {})
-    text, due_s = bytearray(), time.monotonic() + LLM_S
-    try:
-        with (
-            httpx.Client(timeout=LLM_S, follow_redirects=False, trust_env=False) as client,
-            client.stream("POST", address, json=body, headers=headers) as reply,
-        ):
-            if reply.status_code != 200:
-                raise Failure(f"--llm: the endpoint answered {reply.status_code}", 1)
-            for piece in reply.iter_raw():
-                text += piece
-                if len(text) > LLM_B or time.monotonic() > due_s:
-                    raise Failure(f"--llm: the answer did not end within {LLM_S:.0f} s and {LLM_B // 2**20} MiB", 1)
-        answer = wording.checked(json.loads(text), sent)
-    except (httpx.HTTPError, httpx.InvalidURL, ValueError, RecursionError) as error:
-        raise Failure(f"--llm: no answer ({type(error).__name__})", 1) from None
-    if answer.text is None:
-        raise Failure(f"--llm: {answer.why}; it is not shown", 1)
-    click.echo(f"[{wording.LABEL}] {answer.text}")
 
 
 @click.command(hidden=True)

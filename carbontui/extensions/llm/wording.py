@@ -8,15 +8,25 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import os
 import re
-from typing import Any, NamedTuple
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
+import click
+
 from carbontui import units
+from carbontui.commands.support import talk
+from carbontui.commands.support.command import Failure, refused
 from carbontui.reports.story import RunStory
 
 DECISIONS_MOST = 60
 ANSWER_MOST = 3000
+MODEL = "gpt-4o-mini"
+LLM_S = 20.0
+LLM_B = 2**20
 LABEL = "model's wording"
 TASK = (
     "Explain in at most six short sentences, in plain English, what this training run did and why, from these facts "
@@ -130,3 +140,62 @@ def _minute(at_s: float) -> str:
 
 def _short(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.4g}")
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def options(command: F) -> F:
+    """Add --llm and what belongs to it."""
+    for option in (
+        click.option("--dry-run", is_flag=True, help="With --llm: show what would be sent, and send nothing."),
+        click.option("--model", default=MODEL, show_default=True, help="The model's name, with --llm."),
+        click.option(
+            "--llm", is_flag=True, help="Add a language model's wording, from OPENAI_BASE_URL (HTTPS or this machine)."
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def say(run: RunStory, llm: bool = False, model: str = MODEL, dry_run: bool = False) -> None:
+    """Print it below the account's own words, or one line on stderr why not: the account is complete without it."""
+    if dry_run and not llm:
+        raise Failure("--dry-run belongs to --llm", 2)
+    if not llm:
+        return
+    click.echo()
+    sent = facts(run)
+    body = request(sent, model)
+    if dry_run:
+        click.echo("only this would be sent; nothing was sent:")
+        click.echo(talk.as_json(body))
+        return
+    base = os.environ.get("OPENAI_BASE_URL", "")
+    if not base:
+        raise Failure("--llm needs OPENAI_BASE_URL, like https://host/v1, and the key in OPENAI_API_KEY", 2)
+    with refused("", EndpointError):
+        address = endpoint(base)
+    import httpx
+
+    key = os.environ.get("OPENAI_API_KEY", "").strip()
+    # a compressed answer could expand to any size
+    headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {})
+    text, due_s = bytearray(), time.monotonic() + LLM_S
+    try:
+        with (
+            httpx.Client(timeout=LLM_S, follow_redirects=False, trust_env=False) as client,
+            client.stream("POST", address, json=body, headers=headers) as reply,
+        ):
+            if reply.status_code != 200:
+                raise Failure(f"--llm: the endpoint answered {reply.status_code}", 1)
+            for piece in reply.iter_raw():
+                text += piece
+                if len(text) > LLM_B or time.monotonic() > due_s:
+                    raise Failure(f"--llm: the answer did not end within {LLM_S:.0f} s and {LLM_B // 2**20} MiB", 1)
+        answer = checked(json.loads(text), sent)
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError, RecursionError) as error:
+        raise Failure(f"--llm: no answer ({type(error).__name__})", 1) from None
+    if answer.text is None:
+        raise Failure(f"--llm: {answer.why}; it is not shown", 1)
+    click.echo(f"[{LABEL}] {answer.text}")

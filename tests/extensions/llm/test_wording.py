@@ -4,15 +4,20 @@ import contextlib
 import gzip
 import itertools
 import json
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
-import runs
 from click.testing import CliRunner
 
+sys.path.insert(0, str(Path(__file__).parents[2] / "report"))
+import runs
+
 from carbontui import cli
-from carbontui.reports import story, wording
+from carbontui.extensions.llm import wording
+from carbontui.reports import story
 
 
 @pytest.fixture

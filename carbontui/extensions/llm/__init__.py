@@ -1,0 +1,1 @@
+"""A language model's wording beside our own account of a run."""
