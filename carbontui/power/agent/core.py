@@ -22,18 +22,7 @@ from carbontui.power.backends.base import SLOW_S, Backend, DeviceError, DeviceIn
 from carbontui.power.limit import leases
 from carbontui.power.limit.leases import LeaseStore
 from carbontui.power.limit.limiter import Limiter
-from carbontui.power.messages import (
-    AgentLine,
-    BoardEvent,
-    Code,
-    DesiredPower,
-    Done,
-    HostReading,
-    Outcome,
-    Readings,
-    Report,
-    Sample,
-)
+from carbontui.power.messages import AgentLine, BoardEvent, DesiredPower, Done, Outcome, Readings, Report, Sample
 from carbontui.power.metering.jobs_here import NO_JOBS
 from carbontui.power.metering.rapl import Host
 from carbontui.power.metering.shares import BoardUse
@@ -45,7 +34,7 @@ SIMULATED_S = 0.25
 PROCESSES_S = 10.0
 SEEK_S = 2.0
 """How often the boards' processes are listed while it is not yet known which boards the job uses."""
-RETRY_S: dict[Code, float] = {"held": 1.0, "foreign": PROCESSES_S}
+RETRY_S: dict[messages.Code, float] = {"held": 1.0, "foreign": PROCESSES_S}
 """When to retry a wish blocked by another job or process."""
 OPEN_S = 2.0
 """How long the exit waits for a driver that is still being opened, if limits are to be restored."""
@@ -257,7 +246,7 @@ class Agent:
         watts = [look.power_w for look in looks if look is not None and look.power_w is not None]
         return sum(watts) if len(watts) == len(looks) else None
 
-    def _readings(self, mono: float, wall: float, host: HostReading) -> Readings:
+    def _readings(self, mono: float, wall: float, host: messages.HostReading) -> Readings:
         several = {info.uuid: f"GPU {info.index}: " for info in self._infos} if len(self._infos) > 1 else {}
         limits = [several.get(uuid, "") + text for uuid, text in self._limiter.notices.items()]
         absent = self.backend.absent

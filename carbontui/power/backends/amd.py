@@ -82,7 +82,7 @@ class AmdBackend(Backend):
         self._alone = threading.Lock()
         self._dies: dict[str, tuple[Die, ...]] = {}
         self._infos: dict[str, DeviceInfo] = {}
-        self._lost: set[str] = set()
+        self._lost: dict[str, bool] = {}
         self._ran: dict[str, dict[int, float]] = {}
         self._errors: dict[str, int] = {}
         self._open = False
@@ -205,11 +205,9 @@ class AmdBackend(Backend):
                    if value is None and field not in dict(errors)]  # fmt: skip
         lost = failed == {codes.GPU_IS_LOST} and power_w is None and energy_uj is None
         self.broken = self.broken or codes.UNINITIALIZED in failed
-        if lost:
-            self._lost.add(uuid)
-        elif uuid in self._lost:
-            self._lost.discard(uuid)
+        if self._lost.get(uuid) and not lost:
             self._infos[uuid] = self._describe(self._infos[uuid].index, dies)
+        self._lost[uuid] = lost
         busy = [_number((self._try("amdsmi_get_gpu_activity", die.handle) or {}).get("gfx_activity")) for die in dies]
         used = [_number(self._vram(die).get("vram_used")) for die in dies]
         return judged(
@@ -304,8 +302,7 @@ class AmdBackend(Backend):
             usage = one.get("engine_usage")
             ran = _number(usage.get("gfx") if isinstance(usage, dict) else None) or 0
             total[pid] = total.get(pid, 0.0) + ran
-        before = self._ran.get(uuid, {})
-        self._ran[uuid] = total
+        before, self._ran[uuid] = self._ran.get(uuid, {}), total
         return {pid: max(0.0, ran - before.get(pid, ran)) for pid, ran in total.items()}
 
     def _listed(self, uuid: str) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -319,8 +316,7 @@ class AmdBackend(Backend):
         """ECC errors that could not be corrected, since the last call."""
         counted = [(self._try("amdsmi_get_gpu_total_ecc_count", die.handle) or {}) for die in self._dies[uuid]]
         errors = int(sum(_number(one.get("uncorrectable_count")) or 0 for one in counted))
-        before = self._errors.setdefault(uuid, errors)
-        self._errors[uuid] = errors
+        before, self._errors[uuid] = self._errors.get(uuid, errors), errors
         return (BoardEvent("ecc", errors - before),) if errors > before else ()
 
     # --- calls ------------------------------------------------------------------------------------------------

@@ -60,6 +60,8 @@ class NvmlBackend(Backend):
         self._usage_kind: dict[str, PowerKind] = {}
         self._scope: dict[str, int] = {}
         self._lost: set[str] = set()
+        self._failed: set[int] = set()
+        """How calls have failed that are no reason to give up (`_try`)."""
         self._partial: set[str] = set()
         """Boards that did not answer all that describes them: described again once they answer."""
         self._seek_at: dict[str, float] = {}
@@ -109,47 +111,39 @@ class NvmlBackend(Backend):
 
     def _describe(self, uuid: str, handle: Any, index: int) -> DeviceInfo:
         """Raises DeviceError for a board that is lost."""
-        nvml = self._nvml
-        self._partial.discard(uuid)
+        self._failed.clear()
         self._scope.pop(uuid, None)
-
-        def ask(name: str, *args: Any) -> Any:
-            try:
-                return self._call(name, handle, *args)
-            except DeviceError as error:
-                if error.code == codes.GPU_IS_LOST:
-                    raise
-                if error.code not in _LASTING:
-                    self._partial.add(uuid)
-                return None
-
-        name = str(ask("nvmlDeviceGetName") or "NVIDIA GPU")
-        bounds = ask("nvmlDeviceGetPowerManagementLimitConstraints") or (None, None)
-        memory = ask("nvmlDeviceGetMemoryInfo")
-        mode = ask("nvmlDeviceGetMigMode")
+        name = str(self._try("nvmlDeviceGetName", handle) or "NVIDIA GPU")
+        if codes.GPU_IS_LOST in self._failed:
+            raise DeviceError(codes.GPU_IS_LOST, boards.driver(codes.GPU_IS_LOST))
+        bounds = self._try("nvmlDeviceGetPowerManagementLimitConstraints", handle) or (None, None)
+        memory = self._try("nvmlDeviceGetMemoryInfo", handle)
+        mode = self._try("nvmlDeviceGetMigMode", handle)
         mig = bool(mode and mode[0] == 1)
         slices = self._slices(handle) if mig else {}
-        architecture = ask("nvmlDeviceGetArchitecture")
+        architecture = self._try("nvmlDeviceGetArchitecture", handle)
         if architecture is None:
             self._usage_kind[uuid] = "unspecified"
         elif architecture < _ARCH_AMPERE or (architecture == _ARCH_AMPERE and any(chip in name for chip in _GA100)):
             self._usage_kind[uuid] = "instant"
         else:
             self._usage_kind[uuid] = "avg1s"
-        return DeviceInfo(
+        info = DeviceInfo(
             uuid=uuid,
             name=name,
             index=index,
             limit_min_mw=bounds[0],
             limit_max_mw=bounds[1],
-            limit_default_mw=ask("nvmlDeviceGetPowerManagementDefaultLimit"),
+            limit_default_mw=self._try("nvmlDeviceGetPowerManagementDefaultLimit", handle),
             memory_total_b=int(memory.total) if memory is not None else None,
-            clock_max_mhz=ask("nvmlDeviceGetMaxClockInfo", nvml.NVML_CLOCK_SM),
+            clock_max_mhz=self._try("nvmlDeviceGetMaxClockInfo", handle, self._nvml.NVML_CLOCK_SM),
             smoothing=self._smooths(handle),
             mig=mig,
             mig_uuids=tuple(slices),
             mig_sizes=tuple(slices.values()),
         )
+        self._partial = self._partial | {uuid} if self._failed - _LASTING else self._partial - {uuid}
+        return info
 
     def _smooths(self, handle: Any) -> bool:
         values = self._try("nvmlDeviceGetFieldValues", handle, [_SMOOTHING])
@@ -255,9 +249,6 @@ class NvmlBackend(Backend):
         self, uuid: str, handle: Any, ask: Callable[..., Any]
     ) -> tuple[int | None, int | None, PowerKind | None]:
         """Energy in mJ, power in mW and the kind of power; one batched call if the driver has it."""
-        energy: int | None = None
-        average: int | None = None
-        instant: int | None = None
         scope = self._scope.get(uuid, _SCOPE_GPU)
         values = self._fields(handle, scope)
         if scope == _SCOPE_GPU and values is not None and values[1] is None and values[2] is None:
@@ -266,8 +257,7 @@ class NvmlBackend(Backend):
                 # Grace: the board alone cannot be read, only the module with its CPU
                 scope = self._scope[uuid] = _SCOPE_MODULE
                 values = (module[0] if values[0] is None else values[0], *module[1:])
-        if values is not None:
-            energy, average, instant = values
+        energy, average, instant = values or (None, None, None)
         if energy is None:
             energy = ask("energy_uj", "nvmlDeviceGetTotalEnergyConsumption", handle)
         if scope == _SCOPE_MODULE:
@@ -394,9 +384,15 @@ class NvmlBackend(Backend):
     def _try(self, name: str, *args: Any) -> Any:
         try:
             return self._call(name, *args)
-        except DeviceError:
+        except DeviceError as error:
+            self._failed.add(error.code)
             return None
 
 
 def _address(handle: Any) -> int | None:
     return ctypes.cast(handle, ctypes.c_void_p).value
+
+
+def _text(value: Any) -> str:
+    """Some versions of the binding return bytes."""
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
