@@ -1046,10 +1046,11 @@ class Ability(Struct, frozen=True):
 
 
 class AbilitiesAnswer(Numbered, tag="abilities", frozen=True):
-    """`curve` is the calibrated speed curve, one line per level; empty until one is known."""
+    """`curve` is the calibrated speed curve, one line per level, if it is known; an unload takes `unload_s`."""
 
     rows: tuple[Ability, ...]
     curve: tuple[str, ...] = ()
+    unload_s: float = 30.0
 
 
 class GridAsk(Numbered, tag="grid", frozen=True):

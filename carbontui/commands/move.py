@@ -12,6 +12,7 @@ from carbontui.account.hosts import better
 from carbontui.commands.support import hosts, remote, talk
 from carbontui.commands.support.command import Failure, any_jobs, refused
 from carbontui.commands.support.moving import Transfer
+from carbontui.job.files import places
 from carbontui.job.terms.budget import parse_until
 from carbontui.system import ssh
 from carbontui.text import figures
@@ -42,6 +43,8 @@ def move(
     """
     if not 1 <= len(words) <= 2:
         raise Failure("move [JOB] user@host: one job and one machine", 2)
+    with refused():
+        lease_s = None if for_good else places.asked_lease_s()
     job, place = talk.find(words[0] if len(words) == 2 else None), words[-1]
     with refused():
         if ssh.place(place).job is not None:
@@ -53,7 +56,7 @@ def move(
             if isinstance(at_s, str) or at_s <= time.time() or not when_cleaner:
                 raise ValueError(f"{by!r}: a time to come, with --when-cleaner")
             by_s = at_s
-    with remote.host_of(place, there) as host, Transfer(job, host, for_good=for_good) as transfer:
+    with remote.host_of(place, there) as host, Transfer(job, host, lease_s) as transfer:
         transfer.check()
         click.echo(transfer.said())
         if when_cleaner:

@@ -18,7 +18,7 @@ from sshd import WHY_NOT, Sshd, client
 
 WHY = WHY_NOT or ("" if os.geteuid() == 0 else "namespaces are made as root")
 SOCKETS = f"/tmp/carbontui-{os.getuid()}"
-LEASE_S = 60
+LEASE_S = 120
 
 TRAIN = """\
 import fcntl, json, os, socket, sys, time

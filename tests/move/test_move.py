@@ -49,8 +49,8 @@ def test_a_job_goes_on_there_as_the_same_job_and_comes_back():
         assert wait.returncode == 0 and re.search(r"the move's cost: (now|\d\d:\d\d on)", wait.stdout), wait.stdout
         assert n2.status(job) == {} and all.marks()[-1][0] == "n1"
 
-        by_name = f"{getpass.getuser()}@n2"
-        done = n1.cli("move", job, by_name, "--yes")
+        by_name, longer = f"{getpass.getuser()}@n2", f"env CARBONTUI_LEASE_S={50 * LEASE_S} carbontui"
+        done = n1.cli("move", job, by_name, "--yes", "--there", longer)
         assert done.returncode == 0 and f"carbontui attach {by_name}:{job}" in done.stdout, done.stderr
         assert (n2.home / "run" / "data").read_bytes() == (run / "data").read_bytes()
         assert not (n2.home / "run" / "ignored.bin").exists()
@@ -98,6 +98,8 @@ def test_what_stands_against_a_move_is_one_line_and_the_job_trains_on():
             done = n1.cli("move", job, *words, "--yes")
             assert done.returncode == code and said in done.stderr, (words, done.stderr)
             assert done.stderr.count("\n") == 1
+        done = n1.sh("env", "CARBONTUI_LEASE_S=60s", "carbontui", "move", job, "n2", "--yes")
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1) and "CARBONTUI_LEASE_S='60s'" in done.stderr
         all.until_steps(5, on="n1")
         assert "child unloaded" not in log(n1, job)
 
@@ -151,7 +153,7 @@ def test_a_machine_that_dies_gives_the_job_back_and_starts_nothing_on_its_return
         assert n1.cli("move", job, "n2", "--yes").returncode == 0
         all.until_steps(20, on="n2")
         n2.die()
-        all.until_steps(20, on="n1", timeout=3 * LEASE_S)
+        all.until_steps(20, on="n1", timeout=2 * LEASE_S)
         assert "taken back" in log(n1, job)
         n2.boot()
         n2.cli("restart", job)
@@ -168,7 +170,7 @@ def test_a_machine_that_is_cut_off_unloads_before_the_other_takes_the_job_back()
         all.until_steps(20, on="n2")
         n2.sshd.stop()
         n2.kill(job, "supervisor")
-        all.until_steps(20, on="n1", timeout=3 * LEASE_S)
+        all.until_steps(20, on="n1", timeout=2 * LEASE_S)
         assert n2.pid(job, "child") is None
         n2.boot()
         until(lambda: over(n2, job).get("moved"), 60, "word that it has moved")

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import selectors
 
 import pytest
 
 from carbontui.job.files import places
 from carbontui.job.files.places import Places, Stay
+from carbontui.job.keeper.messages import ChildFacts, Renewed
+from carbontui.job.keeper.moving import Moving
+from carbontui.job.life.receiving import lease
+from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
+from carbontui.system import proc
 
 
 def test_a_job_that_never_moved_has_no_file_and_may_start(tmp_path):
@@ -30,6 +37,26 @@ def test_a_lease_ends_with_its_time_and_with_a_reboot():
     assert not held.leased_for(60, places.now() - 61).may_start
     assert not held.leased_for(60)._replace(boot="another").may_start
     assert Places(1).may_start, "for good"
+
+
+@pytest.mark.parametrize("text", ["119", "60s", "nan", "inf", "-600", "１２０"])
+def test_a_lease_that_cannot_be_is_refused_by_its_name(monkeypatch, text):
+    monkeypatch.setenv("CARBONTUI_LEASE_S", text)
+    with pytest.raises(ValueError, match=f"CARBONTUI_LEASE_S='{text}'"):
+        places.asked_lease_s()
+    monkeypatch.setenv("CARBONTUI_LEASE_S", "120")
+    assert places.asked_lease_s() == 120 == places.least_lease_s(30) and places.least_lease_s(160) == 200
+
+
+@pytest.mark.parametrize(("terms", "left_s"), [({"lease_s": 300, "margin_s": 12}, 288), ({"lease_s": 300}, 270)])
+def test_the_holder_goes_by_the_margin_that_it_was_granted(tmp_path, terms, left_s):
+    places.write(tmp_path, Places(1, leased=True))
+    moving = Moving(str(tmp_path), selectors.DefaultSelector(), print, lambda: None)
+    moving.obey(Renewed(1, *lease(terms, places.now())), ready=False)
+    handle = KeeperHandle(None, print, lambda: None)
+    handle.facts = ChildFacts("running", os.getpid(), proc.start_time(os.getpid()), **moving.facts())
+    assert handle.child().lease_left_s == pytest.approx(left_s, abs=5)
+    assert places.read(tmp_path).margin_s == 300 - left_s, "also for a keeper after this one"
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"places": 1}', '{"token": "x"}', '{"holder": 1}', '{"ends": null}'])

@@ -77,8 +77,9 @@ class Transfer:
     """One move of `job` to `host`. Use it as a context manager: unless it has been handed over, leaving it lets the job
     go on here."""
 
-    def __init__(self, job: store.Job, host: ssh.SshHost, *, for_good: bool = False) -> None:
-        self.job, self.host, self.for_good = job, host, for_good
+    def __init__(self, job: store.Job, host: ssh.SshHost, lease_s: float | None) -> None:
+        """`lease_s`: for how long it is that machine's without a word from here; None: for good."""
+        self.job, self.host, self.lease_s = job, host, lease_s
         with refused(f"job {job.id}: ", (OSError, ValueError), code=1):
             self.options = spec.load(job.dir)
         self.known = places.read(job.dir)
@@ -157,11 +158,23 @@ class Transfer:
         if facts.trying or facts.reached:
             return "it runs as a try, before its start" if facts.trying else "it is being moved already"
         if facts.state == "running":
-            for row in talk.ask(job, protocol.AbilitiesAsk(1), protocol.AbilitiesAnswer).rows:
+            able = talk.ask(job, protocol.AbilitiesAsk(1), protocol.AbilitiesAnswer)
+            for row in able.rows:
                 if (row.device, row.aspect) == ("training", "unload"):
-                    return "" if row.support == SAYS["yes"] else f"it cannot unload: {row.why}"
+                    cannot = row.support != SAYS["yes"]
+                    return f"it cannot unload: {row.why}" if cannot else self._no_fit(able.unload_s)
             return "it has shown no training step yet"
         return ""
+
+    def _no_fit(self, unload_s: float) -> str:
+        """Why the lease is too short for an unload, which begins after the end of a step; '' if it is not."""
+        rate = self.status.rate_steps_per_s if self.status else None
+        takes_s = unload_s + (2.0 / rate if rate else 0.0)
+        least_s = places.least_lease_s(takes_s)
+        if self.lease_s is None or self.lease_s >= least_s:
+            return ""
+        given = f"CARBONTUI_LEASE_S={self.lease_s:g}"
+        return f"an unload may take {takes_s:.0f} s, which does not fit into {given}: {least_s:.0f} or more"
 
     def refuse(self, why: str) -> None:
         """Raises Failure: the job stays."""
@@ -244,9 +257,8 @@ class Transfer:
     def hand_over(self) -> None:
         """One durable write here, and it is the other machine's. Raises Failure."""
         assert self.status is not None
-        order = HandOver(
-            self.options.zone or "", self.options.created_s, self._began_s, self.status.step, not self.for_good
-        )
+        zone, lease = self.options.zone or "", (self.lease_s is not None, self.lease_s or places.LEASE_S)
+        order = HandOver(zone, self.options.created_s, self._began_s, self.status.step, *lease)
         self._left.set()
         self._beats.join()  # what comes after the hand-over is no part of this move
         stopping.facts(self.job, order)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import time
 from pathlib import Path
@@ -19,16 +20,15 @@ from carbontui.system import proc
 NAME = "places.json"
 
 
-def _lease_s(text: str) -> float:
-    return max(2.0, float(text)) if text.isdecimal() else 600.0
-
-
-LEASE_S = _lease_s(os.environ.get("CARBONTUI_LEASE_S", ""))
+LEASE_S, LEAST_LEASE_S = 600.0, 120.0
 """How long a machine that is not heard keeps the job: a reboot or a lost line shorter than this costs nothing."""
-MARGIN_S = LEASE_S / 10
-"""The watcher takes it back this much after the holder has ended it: clocks that run apart, a process slow to die. The
-holder unloads this much before that, and the time that a checkpoint takes."""
-RENEW_S = LEASE_S / 20
+MARGIN = 0.1
+"""Of a lease. The watcher takes the job back this much after the holder has ended it: clocks that run apart, a process
+slow to die. The holder unloads this much before that, and the time that a checkpoint takes."""
+RENEWED = 0.05
+"""Of a lease: how often it is renewed."""
+UNLOAD = 0.8
+"""Of a lease: an unload takes no more of it, or the holder would unload between two renewals."""
 
 
 class Stay(NamedTuple):
@@ -48,6 +48,14 @@ class Stay(NamedTuple):
     joules: float | None = None
 
 
+class PlaceLease(NamedTuple):
+    """A right to train until `ends` (the clock of boots; None: for good), and the terms on which it was given."""
+
+    ends: float | None
+    lease_s: float | None
+    margin_s: float | None
+
+
 class Places(NamedTuple):
     """The right to train, as this place knows it."""
 
@@ -60,6 +68,9 @@ class Places(NamedTuple):
     one the holder has it for good."""
     ends: float = 0.0
     """When this lease ends, on the clock of boots (`now`) of `boot`."""
+    lease_s: float = LEASE_S
+    """How long a lease is granted for, and its margin: the watcher's word, whatever is the holder's own setting."""
+    margin_s: float = LEASE_S * MARGIN
     boot: str = ""
     peer: str = ""
     """The machine of the hand-over, user@host as ssh takes it: where the job is, or where it came from."""
@@ -89,6 +100,15 @@ class Places(NamedTuple):
         """With a lease that began at `since` (`now`)."""
         return self._replace(ends=(now() if since is None else since) + lease_s, boot=proc.boot_id())
 
+    def granted(self, ends: float | None, lease_s: float | None, margin_s: float | None) -> Places:
+        """Held by such a lease. Untold, it is as long as it lasts from now, and its margin a tenth."""
+        if ends is None:
+            return self._replace(holder=True, leased=False)
+        lease_s = ends - now() if lease_s is None else lease_s
+        margin_s = lease_s * MARGIN if margin_s is None else margin_s
+        held = self._replace(holder=True, leased=True, lease_s=lease_s, margin_s=margin_s)
+        return held._replace(ends=ends, boot=proc.boot_id())
+
 
 NEVER_MOVED = Places()
 UNREADABLE = Places(token=-1, holder=False)
@@ -98,6 +118,20 @@ UNREADABLE = Places(token=-1, holder=False)
 def now() -> float:
     """Seconds since this boot, those asleep included: a machine that slept has outlived its lease."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def least_lease_s(unload_s: float) -> float:
+    """The shortest lease for a training whose unload takes so long."""
+    return max(LEAST_LEASE_S, math.ceil(unload_s / UNLOAD))
+
+
+def asked_lease_s() -> float:
+    """The lease under which a job that leaves here is to be held elsewhere. Raises ValueError."""
+    text = os.environ.get("CARBONTUI_LEASE_S") or str(LEASE_S)
+    with contextlib.suppress(ValueError):
+        if text.isascii() and LEAST_LEASE_S <= (lease_s := float(text)) < math.inf:
+            return lease_s
+    raise ValueError(f"CARBONTUI_LEASE_S={text!r}: seconds, {LEAST_LEASE_S:.0f} or more")
 
 
 def read(directory: str | Path) -> Places:
@@ -124,7 +158,8 @@ def parsed(record: dict[str, Any]) -> Places:
     kinds = [type(record[name]) for name in ("token", "holder", "leased")]
     if kinds != [int, bool, bool]:
         raise TypeError("not a place")
-    return result._replace(ends=float(result.ends))
+    lease_s, margin_s = float(result.lease_s), float(result.margin_s)
+    return result._replace(ends=float(result.ends), lease_s=lease_s, margin_s=margin_s)
 
 
 def write(directory: str | Path, places: Places) -> None:

@@ -108,22 +108,26 @@ class MoveTo(NamedTuple):
 
 
 class HandOver(NamedTuple):
-    """The job is that machine's now; `leased`: for as long as this keeper renews it. It was here, in this grid zone,
-    from `since` to `until` (epoch seconds)."""
+    """The job is that machine's now; `leased`: as long as this keeper renews leases of `lease_s`. It was here, in this
+    grid zone, from `since` to `until` (epoch seconds)."""
 
     zone: str = ""
     since: float = 0.0
     until: float = 0.0
     step: int = 0
     leased: bool = True
+    lease_s: float = 600.0
     t: str = "hand_over"
 
 
 class Renewed(NamedTuple):
-    """The right to train here lasts until `ends` (the clock of boots; None: for good)."""
+    """The right to train here lasts until `ends` (the clock of boots; None: for good): a lease of `lease_s`, with its
+    margin."""
 
     token: int
     ends: float | None = None
+    lease_s: float | None = None
+    margin_s: float | None = None
     t: str = "renewed"
 
 
@@ -188,6 +192,8 @@ class ChildFacts(NamedTuple):
     """The machine that has the job; '' while it is here."""
     lease_ends: float | None = None
     """When the right to train here ends (the clock of boots); None: it does not."""
+    margin_s: float = 60.0
+    """How long before that it is to be unloaded."""
     t: str = "child"
 
 
@@ -207,11 +213,14 @@ _VALID: dict[type[Order], dict[str, Callable[[Any], bool]]] = {
         **dict.fromkeys(("unload", "release"), lambda value: isinstance(value, bool)),
     },
     HandOver: {
-        **dict.fromkeys(("since", "until", "step"), lambda value: _finite(value)),
+        **dict.fromkeys(("since", "until", "step", "lease_s"), lambda value: _finite(value)),
         "leased": lambda value: isinstance(value, bool),
         "zone": lambda value: isinstance(value, str),
     },
-    Renewed: {"token": lambda value: type(value) is int, "ends": lambda value: value is None or _finite(value)},
+    Renewed: {
+        "token": lambda value: type(value) is int,
+        **dict.fromkeys(("ends", "lease_s", "margin_s"), lambda value: value is None or _finite(value)),
+    },
 }
 
 

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from carbontui.job.files import places
-from carbontui.job.files.places import LEASE_S, MARGIN_S, RENEW_S, Stay
+from carbontui.job.files.places import MARGIN, RENEWED, Stay
 from carbontui.job.keeper.call import Call
 from carbontui.job.keeper.messages import HandOver, Left, MoveTo, OfPlaces, Renewed
 from carbontui.system import proc
@@ -45,7 +45,7 @@ class Moving:
         if self.places == places.UNREADABLE:
             log(f"{places.NAME} is damaged: nothing is started, for another machine may have the job")
         if not self.places.holder and self.places.leased:  # when a predecessor renewed it last is not known
-            self.places = self.places.leased_for(LEASE_S + MARGIN_S)
+            self.places = self.places.leased_for(self.places.lease_s + self.places.margin_s)
         self.to = ""
         """The machine that the job is being copied to."""
         self.reached = ""
@@ -53,7 +53,6 @@ class Moving:
         """This keeper is to leave without a word: the job returns with a directory of its own."""
         self.ended: dict[str, Any] | None = None
         """How the job ended elsewhere, as exit.json has it; {} if only its being here has."""
-        self._granted_s = LEASE_S
         self._until = self._due = 0.0
         self._order = MoveTo()
         self._step = 0
@@ -74,7 +73,7 @@ class Moving:
     def may_start(self) -> bool:
         """Whether it may be started now."""
         # what was unloaded because nobody is heard waits for word
-        heard = not self.places.leased or self.places.left_s > self._granted_s * 2 / 3
+        heard = not self.places.leased or self.places.left_s > self.places.lease_s * 2 / 3
         return self.may_run and heard and not self.unloads and self.ended is None
 
     @property
@@ -87,6 +86,7 @@ class Moving:
         held = self.places.holder and self.places.leased
         ends = self.places.ends if self.places.boot == proc.boot_id() else 0.0
         there = {"moved_to": self.places.moved_to, "lease_ends": ends if held else None}
+        there["margin_s"] = self.places.margin_s
         moving = {"moving": self.to if self.unloads else "", "release": self.unloads and self._order.release}
         return {**moving, "reached": self.reached if self.to else "", **there}
 
@@ -152,6 +152,8 @@ class Moving:
             call=tuple(self._order.call),
             agent=self._order.agent,
             places=(*before, last._replace(until=order.until)),
+            lease_s=order.lease_s,
+            margin_s=order.lease_s * MARGIN,
         )
         self._keep(moved.leased_for(GRANT_S))  # nothing is granted yet: where it cannot be, it is soon here again
         self._for_good = not order.leased
@@ -162,9 +164,8 @@ class Moving:
         if order.ends is None:
             self._keep(self.places._replace(leased=False, peer="", call=()))
             return
-        self._granted_s = order.ends - places.now()
         ends = max(order.ends, self.places.ends if self.places.boot == proc.boot_id() else 0.0)
-        self.places = self.places._replace(ends=ends, boot=proc.boot_id())
+        self.places = self.places.granted(ends, order.lease_s, order.margin_s)
         try:
             places.write(self._dir, self.places)
         except OSError as error:  # a successor of ours has less of it than we
@@ -196,7 +197,7 @@ class Moving:
     def _begin_call(self, now: float) -> None:
         command, agent = (self._order.call, self._order.agent) if self.to else (self.places.call, self.places.agent)
         environment = {**os.environ, **({"SSH_AUTH_SOCK": agent} if agent else {})}
-        self._due = now + (RENEW_S if self._settled or self.reached == "yes" else AGAIN_S)
+        self._due = now + (self.places.lease_s * RENEWED if self._settled or self.reached == "yes" else AGAIN_S)
         try:
             self._call = Call(command, environment, self._selector, heard=self._heard, over=self._over)
         except OSError as error:
@@ -235,9 +236,11 @@ class Moving:
             self._keep(self.places._replace(leased=False))
             self._log(f"{self.places.peer} moves it on: it is not taken back from there any more")
         if self.places.leased:
-            self._before, self.places = self.places.ends, self.places.leased_for(LEASE_S + MARGIN_S)
-        lease_s = LEASE_S if self.places.leased else None
-        return {"token": self.places.token, "lease_s": lease_s, "step": self._step}
+            whole_s = self.places.lease_s + self.places.margin_s
+            self._before, self.places = self.places.ends, self.places.leased_for(whole_s)
+        lease_s = self.places.lease_s if self.places.leased else None
+        lease = {"lease_s": lease_s, "margin_s": self.places.margin_s}
+        return {"token": self.places.token, **lease, "step": self._step}
 
     def _answered(self, body: dict[str, Any]) -> None:
         if self.to:

@@ -283,13 +283,12 @@ def _obeyed(job: str, sent: Mapping[str, Any], asked: float) -> dict[str, Any]:
             _end(here)
         shutil.rmtree(incoming(job), ignore_errors=True)
         return {}
-    lease_s = sent.get("lease_s")
-    ends = None if lease_s is None else asked + float(lease_s)
+    ends, *_ = granted = lease(sent, asked)
     if ends is not None and ends <= places.now():
         raise NotTaken("the lease has ended before it was heard")
     arrived = places.read(incoming(job)) if incoming(job).is_dir() else places.NEVER_MOVED
     if arrived.token == token and not (here is not None and known.holder and here.exit is None):
-        _install(job, here, arrived, ends)
+        _install(job, here, arrived, granted)
         return {"state": "starting"}
     if here is None or known.token < token:
         raise NotTaken(f"there is no job {job} with token {token}")
@@ -297,11 +296,17 @@ def _obeyed(job: str, sent: Mapping[str, Any], asked: float) -> dict[str, Any]:
         return {"own": True}
     if here.exit is not None:
         return _ended(here, sent)
-    if not stopping.tell_keeper(here, Renewed(token, ends)) or not here.kept:
-        places.write(here.dir, _granted(known, ends))
+    if not stopping.tell_keeper(here, Renewed(token, *granted)) or not here.kept:
+        places.write(here.dir, known.granted(*granted))
         if not here.kept:
             restart.restart(here)
     return {"state": here.status().state}
+
+
+def lease(sent: Mapping[str, Any], asked: float) -> places.PlaceLease:
+    """The right to train here by the words of the place before."""
+    lease_s, margin_s = (None if sent.get(name) is None else float(sent[name]) for name in ("lease_s", "margin_s"))
+    return places.PlaceLease(None if lease_s is None else asked + lease_s, lease_s, margin_s)
 
 
 def _ended(here: store.Job, sent: Mapping[str, Any]) -> dict[str, Any]:
@@ -314,12 +319,7 @@ def _ended(here: store.Job, sent: Mapping[str, Any]) -> dict[str, Any]:
     return {"over": here.exit}
 
 
-def _granted(known: places.Places, ends: float | None) -> places.Places:
-    held = known._replace(holder=True, leased=ends is not None)
-    return held if ends is None else held._replace(ends=ends, boot=proc.boot_id())
-
-
-def _install(job: str, here: store.Job | None, arrived: places.Places, ends: float | None) -> None:
+def _install(job: str, here: store.Job | None, arrived: places.Places, granted: places.PlaceLease) -> None:
     """The job is this machine's: its folder takes its place, and its keeper is started. Raises LaunchError."""
     final = paths.job_dir(job)
     *before, stay = arrived.places
@@ -327,7 +327,7 @@ def _install(job: str, here: store.Job | None, arrived: places.Places, ends: flo
     took_s = max(0.0, now_s - (before[-1].until or now_s)) if before else 0.0
     stay = stay._replace(boot=proc.boot_id(), since=now_s, took_s=took_s, zone=opts.load(incoming(job)).zone or "")
     try:
-        places.write(incoming(job), _granted(arrived, ends)._replace(places=(*before, stay)))
+        places.write(incoming(job), arrived.granted(*granted)._replace(places=(*before, stay)))
         paths.private_dir(paths.jobs_dir())
         if here is not None:
             _no_keeper(here)

@@ -159,7 +159,7 @@ class KeeperHandle:
         same = {name: getattr(facts, name) for name in SAME}
         age_s = proc.age_s(facts.start_time)
         # what unloads the training here must have come to its end before the lease has
-        left_s = None if facts.lease_ends is None else facts.lease_ends - places.now() - places.MARGIN_S
+        left_s = None if facts.lease_ends is None else facts.lease_ends - places.now() - facts.margin_s
         frozen = facts.frozen and self.guarded
         return Child(state, age_s=age_s, stopped=asked, frozen=frozen, lease_left_s=left_s, **same)
 

@@ -23,7 +23,7 @@ from carbontui.job.keeper.orders import LoggedOrder
 from carbontui.job.supervisor.core import commands
 from carbontui.job.supervisor.core.advance import Command, RankChanged
 from carbontui.job.supervisor.core.effects import want_of
-from carbontui.job.supervisor.core.rules import capabilities
+from carbontui.job.supervisor.core.rules import capabilities, unload_rules
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.core.view import shown_plan, status
@@ -280,4 +280,5 @@ def abilities(state: JobState, inputs: Inputs, ask: protocol.AbilitiesAsk) -> pr
     for own in capabilities.of_training(state, inputs):
         why, support = words(own.why, inputs.now_s), capability.SAYS[own.support]
         rows.append(protocol.Ability("training", own.aspect, support, why, own.fix))
-    return protocol.AbilitiesAnswer(ask.id, tuple(rows), tuple(curve_lines(state.curve) if state.curve else ()))
+    curve = tuple(curve_lines(state.curve) if state.curve else ())
+    return protocol.AbilitiesAnswer(ask.id, tuple(rows), curve, unload_rules.unload_s(state))

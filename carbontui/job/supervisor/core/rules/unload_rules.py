@@ -256,9 +256,12 @@ def moves(state: JobState, inputs: Inputs) -> Chosen | None:
 
 def _leaving_s(state: JobState, inputs: Inputs) -> float:
     """How long an unload takes; a long step must end first."""
+    return unload_s(state) + 2.0 * (inputs.leader.quiet_s if inputs.leader else 0.0)
+
+
+def unload_s(state: JobState) -> float:
     measured = state.measured.unload_s.value
-    takes_s = DEFAULT_UNLOAD_S if measured is None else measured
-    return takes_s + 2.0 * (inputs.leader.quiet_s if inputs.leader else 0.0)
+    return DEFAULT_UNLOAD_S if measured is None else measured
 
 
 def holds(state: JobState, inputs: Inputs) -> Chosen | None:
