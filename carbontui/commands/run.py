@@ -363,8 +363,12 @@ def start_and_follow(
         lost,
     )
     code = front.follow()
-    told = ""
+
+    def say(more: str = "") -> None:
+        says.last(front.summary(), more)
+
     if resubmit:
-        code, told = machines.resubmit(directory, code)
-    says.last(front.summary(), told)
+        code = machines.resubmit(directory, code, say)
+    else:
+        say()
     foreground.leave(code, directory)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from carbontui.slurm import commands
@@ -26,38 +26,43 @@ class Unloaded(NamedTuple):
     title: str
 
 
-def moved(dependency: str, job: Unloaded, new: str) -> str | None:
-    """squeue's `dependency` with `new` for the job; None where it does not wait for it, or cannot be put so."""
+def moved(dependency: str, job: Unloaded, new: str, tasks: Sequence[str] = ()) -> str | None:
+    """squeue's `dependency` with `new` for the job; None where it does not wait for it, or cannot be put so. `tasks`:
+    the others of its array that have not ended well. Its own life ends as cancelled, so that the array as a whole is
+    waited for no more, unless for any end."""
     either = "?" in dependency
     told = [part.strip() for part in re.split(r"[,?]", dependency)]
     parts = [re.sub(r"\(\w+\)$", "", part) for part in told if not (either and part.endswith("(failed)"))]
-    found, own, more = [], {job.name, *(() if job.array else (job.id,))}, []
+    found, own = [], {job.name, *(() if job.array else (job.id,))}
     for part in parts:
         kind, _, whom = part.partition(":")
         corresponding = "afterok" if kind == "aftercorr" else kind
         if kind in _TYPES and whom in own:
             found.append(f"{corresponding}:{new}")
-            continue
-        found.append(part)
-        if kind in _TYPES and job.array and whom in (f"{job.array}_*", job.array):
-            more.append(f"{corresponding}:{new}")  # the array's other tasks are waited for as before
-    if more:  # of an array and the successors of its tasks all are to end well, or any one to fail
-        any_of = [one.startswith("afternotok:") for one in more]
-        if len(set(any_of)) > 1 or (len(found) > 1 and either != any_of[0]):
-            return None
-        either = any_of[0]
-    changed = [*found, *more]
-    return None if changed == parts else ("?" if either else ",").join(changed)
+        elif kind in _TYPES and job.array and whom in (f"{job.array}_*", job.array):
+            if kind == "afternotok":  # any one of them is to fail
+                if len(parts) > 1 and not either:
+                    return None
+                either = True
+            elif kind != "aftercorr" and either and len(parts) > 1:
+                return None  # all of them, or something else
+            rest = {"afterany": [whom], "aftercorr": []}.get(kind, tasks)
+            found += [f"{kind}:{task}" for task in rest] + [f"{corresponding}:{new}"]
+        else:
+            found.append(part)
+    return None if found == parts else ("?" if either else ",").join(found)
 
 
 def waiting(job: Unloaded, new: str) -> Iterator[tuple[str, str]]:
     """Each job that waits for this one and not for `new`, and what it would wait for instead; '': Slurm has no words
     for that. Raises SlurmError."""
-    ours = re.compile(rf":{re.escape(job.name)}\b(?!_)" + (rf"|:{job.array}_\*" if job.array else ""))
+    whole = f":{job.array}_*"
+    ours = re.compile(rf":{re.escape(job.name)}\b(?!_)" + (f"|{re.escape(whole)}" if job.array else ""))
     told = commands.ask("squeue", "-h", "--all", "--states=PENDING", f"--format={_FORM}")
+    tasks = _tasks(job) if job.array and whole in told else []
     for name, array, task, user, dependency, title in (r.split("|", 5) for r in told.splitlines() if r.count("|") > 4):
-        whole = f"{array}_{job.name.partition('_')[2]}" if "aftercorr" in dependency else array
-        name = name if task.isdigit() or task == "N/A" else whole
+        each = f"{array}_{job.name.partition('_')[2]}" if "aftercorr" in dependency else array
+        name = name if task.isdigit() or task == "N/A" else each
         if array == new or re.search(rf":{new}(?!\d)", dependency):
             continue
         if dependency.startswith("singleton") and (user, title) == (job.user, job.title):
@@ -65,7 +70,13 @@ def waiting(job: Unloaded, new: str) -> Iterator[tuple[str, str]]:
         elif ours.search(dependency):
             if "aftercorr" in dependency and task.isdigit() and not job.name.endswith(f"_{task}"):
                 continue
-            yield name, moved(dependency, job, new) or ""
+            yield name, moved(dependency, job, new, tasks) or ""
+
+
+def _tasks(job: Unloaded) -> list[str]:
+    """The other tasks of its array, but those that have ended well. Raises SlurmError."""
+    told = commands.ask("squeue", "-h", "--array", "--all", "--states=all", f"--jobs={job.array}", "--format=%i %T")
+    return [name for name, state in map(str.split, told.splitlines()) if name != job.name and state != "COMPLETED"]
 
 
 LOOKS, SETTLE_S = 8, (0.4, 1.0)

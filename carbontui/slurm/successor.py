@@ -1,8 +1,8 @@
 """The Slurm job that continues where this one was unloaded: submitted from within it, started when its hours are clean.
 
-No daemon waits: Slurm holds the successor, and the present job ends. If its node is lost meanwhile the successor still
-exists, and waits for the end of this one (`--dependency=afterany`). Where a user cancels this job, at any moment, there
-is none.
+No daemon waits: Slurm holds the successor, and the present job is ended, its script before the next line: what follows
+there is for a training that is done. If its node is lost meanwhile the successor still exists, and waits for the end of
+this one (`--dependency=afterany`). Where a user cancels this job, at any moment, there is none.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import math
 import os
 import re
+import signal
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -96,9 +97,10 @@ class Cancelled(Exception):
 
 
 class Succession(NamedTuple):
-    """The successor's id, and the jobs that wait for the unloaded one and could not be moved to it."""
+    """The successor's id, the name of the unloaded job, and the jobs that wait for it and could not be moved."""
 
     job: str
+    of: str
     left: list[str]
 
 
@@ -117,7 +119,7 @@ def submit(
     if (before := _of_an_earlier_start(environment, name)) is not None:
         begin = f"StartTime=now+{max(0, math.ceil(not_before_s - now_s))}seconds"
         commands.ask("scontrol", "update", f"JobId={before}", begin)
-        return Succession(before, [])
+        return Succession(before, name, [])
     text = commands.ask("scontrol", "write", "batch_script", name, "-")
     if ended() or shown.get("JobState") != "RUNNING":
         raise Cancelled
@@ -148,7 +150,27 @@ def submit(
     if ended():
         withdraw(name, job)
         raise Cancelled
-    return Succession(job, left)
+    return Succession(job, name, left)
+
+
+END_S, AGAIN_S, LOOK_S = 300.0, 20.0, 0.1
+"""How long Slurm is asked to end the job, how often, and how often it is looked whether it does."""
+TRAP_S = 2.0
+"""Slurm's TERM comes to all processes of a job within this."""
+
+
+def end(made: Succession, ended: Callable[[], bool]) -> None:
+    """Have Slurm end this job as its time limit does: TERM to all, then KILL. Returns for a trap of its script on TERM,
+    which waits for this process, else only where Slurm has not ended it within END_S."""
+    due, ask_s = time.monotonic() + END_S, 0.0
+    while not ended() and (now := time.monotonic()) < due:
+        if now >= ask_s:
+            ask_s = now + AGAIN_S
+            with contextlib.suppress(commands.SlurmError):
+                commands.ask("scancel", made.of)
+        time.sleep(LOOK_S)
+    ignored = signal.getsignal(signal.SIGTERM) is signal.SIG_IGN  # by the script, too, which would go on
+    time.sleep(max(0.0, due - time.monotonic()) if ignored else TRAP_S)
 
 
 def _goes_on(environment: Mapping[str, str], ended: Callable[[], bool]) -> bool:

@@ -63,14 +63,15 @@ ALONE, TASK = Unloaded("12", "12", "", "ada", "t"), Unloaded("12_3", "12", "12",
         (ALONE, "after:12+5(unfulfilled)", None),
         (ALONE, "afterok:121(unfulfilled)", None),
         (TASK, "afterok:12_3(unfulfilled)", "afterok:57"),
-        (TASK, "afterok:12_*(unfulfilled)", "afterok:12_*,afterok:57"),
-        (TASK, "aftercorr:12_*(unfulfilled)", "aftercorr:12_*,afterok:57"),
+        (TASK, "afterok:12_*(unfulfilled)", "afterok:12_4,afterok:57"),
+        (TASK, "afterany:12_*(unfulfilled)", "afterany:12_*,afterany:57"),
+        (TASK, "aftercorr:12_*(unfulfilled)", "afterok:57"),
         (TASK, "afterok:12_2(unfulfilled)", None),
         (TASK, "afterok:12_*(unfulfilled)?afterok:13(unfulfilled)", None),
-        (TASK, "afternotok:12_*(unfulfilled)", "afternotok:12_*?afternotok:57"),
-        (TASK, "afternotok:9_*(failed)?afternotok:12_*(unfulfilled)", "afternotok:12_*?afternotok:57"),
+        (TASK, "afternotok:12_*(unfulfilled)", "afternotok:12_4?afternotok:57"),
+        (TASK, "afternotok:9_*(failed)?afternotok:12_*(unfulfilled)", "afternotok:12_4?afternotok:57"),
         (TASK, "afternotok:12_*(unfulfilled),afterok:13(unfulfilled)", None),
     ],
 )
 def test_what_waits_for_an_unloaded_job_waits_for_its_successor(job, before, after):
-    assert dependents.moved(before, job, "57") == after
+    assert dependents.moved(before, job, "57", ["12_4"]) == after

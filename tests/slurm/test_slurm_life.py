@@ -123,13 +123,51 @@ def test_tasks_return_with_their_index_arguments_and_what_waits_for_them(queue):
     lives = sorted(line for line in queue.lines() if line != "end")
     assert lives == ["1 alpha beta"] * 2 + ["2 alpha beta"] * 2
     assert after.read_text().split() == ["6"], "it began after the last of both"
-    assert {queue.cluster.state(job) for job in (f"{array}_1", f"{array}_2")} == {"COMPLETED"}
+    assert {queue.cluster.state(job) for job in (f"{array}_1", f"{array}_2")} == {"CANCELLED"}
     assert queue.cluster.state(one) == "PENDING", "no task has failed"
     assert "the name same is taken: this is same-2" in queue.output()
-    keep(
-        "array of 2, `exec`, a fixed name", "2 tasks COMPLETED", "2 tasks COMPLETED over 2 starts each, same arguments"
-    )
+    keep("array of 2, `exec`, a fixed name", "2 tasks COMPLETED", "2 tasks over 2 starts each, same arguments")
     keep("chain of `afterok`, `afternotok`", "begins after the last", "begins after the last successor")
+
+
+FORMS = {
+    "plain": "{run}\n{after}",
+    "exec": "exec {run}\n{after}",
+    "and": "{run} && {after}",
+    "set": "set -e\n{run}\n{after}",
+    "function": "train() {{ {run}; }}\ntrain\n{after}",
+    "pipe": "{run} 2>&1 | cat\n{after}",
+    "background": "{run} &\nwait\n{after}",
+    "at-exit": "trap 'echo trap >> {lives}' EXIT\n{run}\n{after}",
+    "at-term": "trap 'echo code $? >> {lives}; exit 1' TERM\n{run}\n{after}",
+    "no-term": "trap '' TERM\n{run}\n{after}",
+}
+"""How a script may call its training; `after` is for one that is done."""
+LIVES = {
+    "exec": ["- ", "- ", "end"],
+    "at-exit": ["- ", "trap", "- ", "end", "after", "trap"],
+    "at-term": ["- ", "code 85", "- ", "end", "after"],
+}
+
+
+def test_what_follows_the_training_runs_once_after_its_real_end(queue):
+    jobs = {}
+    for form, text in FORMS.items():
+        lives = queue.lives = queue.folder / f"lives-{form}"
+        export, _, run = queue.run().strip().partition("\n")
+        script = text.format(run=run, lives=lives, after=f"echo after >> {lives}")
+        jobs[form] = queue.submit(f"{export}\n{script}\n"), lives
+    after, lives = queue.folder / "after", jobs["plain"][1]
+    for kind in ("afterok", "afterany"):
+        queue.submit(f"wc -l < {lives} >> {after}\n", f"--dependency={kind}:{jobs['plain'][0]}")
+    for form, (job, lives) in jobs.items():
+        assert queue.over(job) == "CANCELLED", (form, queue.output())
+        wanted = LIVES.get(form, ["- ", "- ", "end", "after"])
+        until(lambda: len(lives.read_text().splitlines()) >= len(wanted), 120, form)  # noqa: B023
+        new = next(id_ for id_, _, _, comment in queue.rows() if f'"after": "{job}"' in comment)
+        assert queue.over(new) == "COMPLETED" and lives.read_text().splitlines() == wanted, form
+    until(lambda: after.exists() and after.read_text().split() == ["4", "4"], 60, "what waits, after the last life")
+    keep("lines after the training, in ten forms", "run at its end", "run once, after the end of the last life")
 
 
 WINDOWS = {
@@ -164,7 +202,7 @@ def test_a_job_that_its_user_cancels_has_no_successor(queue, window):
 
 def test_a_successor_that_its_user_cancels_is_not_replaced(queue):
     job = queue.submit(queue.run(script=LEAVES.replace("+ 3)", "+ 3600)")))
-    assert queue.over(job) == "COMPLETED"
+    assert queue.over(job) == "CANCELLED"
     ((id_, _, state, _),) = queue.rows()
     assert state == "PENDING"
     queue.cluster.run("scancel", id_)
@@ -179,7 +217,7 @@ def test_a_requeued_job_has_one_successor(queue):
     seen = []
     for starts in (1, 2, 3):
         until(lambda starts=starts: len(queue.lines()) >= starts, 200, f"start {starts}")
-        assert queue.over(job) == "COMPLETED"
+        assert queue.over(job) == ("CANCELLED" if starts < 3 else "COMPLETED")
         seen += [(id_, state) for id_, _, state, _ in queue.rows()]
         if starts < 3:
             queue.cluster.run("scontrol", "requeue", job)
@@ -197,7 +235,7 @@ def test_a_wrapped_command_returns_and_an_allocation_has_none_to_submit(queue):
     queue.jobs.append(queue.cluster.run(*asked, env={**queue.house.env, "PYTHONPATH": ""}).strip())
     until(lambda: "end" in queue.lines(), 90, "the end of its successor")
     assert len(queue.lines()) == 3
-    keep("`--wrap`", "COMPLETED", "COMPLETED over 2 starts")
+    keep("`--wrap`", "COMPLETED", "COMPLETED at its second start")
     line = queue.run().splitlines()[-1]
     done = subprocess.run(
         ["salloc", "-N1", "bash", "-c", line],
@@ -224,7 +262,7 @@ def dirty_now(folder: Path) -> str:
 def test_a_start_that_waits_is_waited_for_in_the_queue(queue):
     line = queue.run(f"{dirty_now(queue.folder)} --resubmit").replace("--intensity 300 ", "")
     job = queue.submit(line.replace("--work 10h", "--work 1m"), "--time=2")
-    assert queue.over(job) == "COMPLETED"
+    assert queue.over(job) == "CANCELLED"
     ((id_, _, state, _),) = queue.rows()
     shown = queue.cluster.run("scontrol", "-o", "show", "job", id_)
     assert state == "PENDING" and "TimeLimit=00:02:00" in shown
@@ -260,6 +298,6 @@ def test_a_lowered_limit_is_seen_and_a_suspended_job_named(queue):
     lowered = time.monotonic()
     queue.said("continues as Slurm job", 120)
     assert time.monotonic() - lowered < 120, "before its lowered limit has ended it"
-    assert queue.over(job) == "COMPLETED" and "saved" in got.read_text()
+    assert queue.over(job) == "CANCELLED" and "saved" in got.read_text()
     keep("suspend and resume", "SUSPENDED, then RUNNING", "SUSPENDED by name, then RUNNING")
     keep("limit lowered while it runs", "TIMEOUT, all since the last save lost", "saved before it, continues")

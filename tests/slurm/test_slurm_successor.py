@@ -54,7 +54,7 @@ def test_it_waits_in_the_queue_for_its_clean_hours_and_goes_on_there(one, house,
     (tmp_path / "train.py").write_text(DIRTY)
     lives = tmp_path / "lives"
     first = submitted(one, house, shlex.join([sys.executable, str(tmp_path / "train.py"), str(lives), "a b"]))
-    until(lambda: one.state(first) == "COMPLETED", 60, "the end of the first")
+    until(lambda: one.state(first) == "CANCELLED", 60, "the end of the first")
     told = one.output(first)
     assert "continues as Slurm job" in told
     (second,) = {job for job, comment in jobs(one).items() if f'"after": "{first}"' in comment}
@@ -77,7 +77,7 @@ def test_a_successor_ends_a_training_cut_by_its_time_limit_bit_identically(one, 
     steps = 1500
     command = [sys.executable, str(tmp_path / "train.py"), str(folder), str(steps), "none"]
     first = submitted(one, house, shlex.join(command), "--time=2")
-    until(lambda: one.state(first) == "COMPLETED", 115, "the end of the first before its limit")
+    until(lambda: one.state(first) == "CANCELLED", 115, "the end of the first before its limit")
     assert "continues as Slurm job" in one.output(first)
     (directory,) = [path.parent for path in house.home.glob("jobs/*/job.json")]
     before = store.snapshot(directory)

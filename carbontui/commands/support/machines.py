@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from carbontui import units
@@ -99,15 +100,16 @@ def check_resubmit() -> None:
         raise Failure(f"--resubmit: this is {successor.HETEROGENEOUS}; leave it out, or submit one component", 2)
 
 
-def resubmit(directory: Path, code: int) -> tuple[int, str]:
-    """After the job's end: submit the successor of one that was unloaded; the exit code for this process, and what to
-    say of it."""
+def resubmit(directory: Path, code: int, say: Callable[[str], None]) -> int:
+    """After the job's end: the exit code for this process, once `say` has said the rest. One that was unloaded has a
+    successor, and its batch job is ended."""
     if code != UNLOADED_EXIT:
         try:
             before = successor.withdraw_earlier(os.environ)
+            say(f"it has come to its end: its successor {before} is cancelled" if before else "")
         except commands.SlurmError as error:
-            return code, f"whether a successor of an earlier start waits is not known ({error}): squeue --me"
-        return code, f"it has come to its end: its successor {before} is cancelled" if before else ""
+            say(f"whether a successor of an earlier start waits is not known ({error}): squeue --me")
+        return code
     now = time.time()
     not_before = resume.not_before(str(directory / "resume.json")) or now
     heard = set((store.read_json(directory / "exit.json") or {}).get("signals") or ())
@@ -118,12 +120,15 @@ def resubmit(directory: Path, code: int) -> tuple[int, str]:
 
     try:
         new = successor.submit(os.environ, not_before_s=not_before, now_s=now, ended=ended)
+        told = f"it continues as Slurm job {new.job}, starting in {max(0.0, not_before - now):.0f} s, and this job ends"
+        if new.left:
+            left = units.printable(", ".join(new.left))[:200]
+            told += f"; these wait for this job and cannot be moved to that one: {left}"
+        say(told)
+        successor.end(new, ended)
     except successor.Cancelled:
-        return 128 + signal.SIGTERM, "unloaded, and ended by Slurm or its user: no successor is submitted"
+        say("unloaded, and ended by Slurm or its user: it has no successor")
+        return 128 + signal.SIGTERM
     except commands.SlurmError as error:
-        return code, f"unloaded, but its successor cannot be submitted ({error}); submit it again by hand: it resumes"
-    told = f"it continues as Slurm job {new.job}, starting in {max(0.0, not_before - now):.0f} s"
-    if new.left:
-        left = units.printable(", ".join(new.left))[:200]
-        return code, f"{told}; these wait for this job and cannot be moved to that one, so it ends with {code}: {left}"
-    return 0, told
+        say(f"unloaded, but no successor is submitted ({error}); submit it again by hand: it resumes")
+    return code
