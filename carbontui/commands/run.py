@@ -350,6 +350,7 @@ def start_and_follow(
             foreground.leave(foreground.exit_code(found) if found else 1, directory)
         if not wait:
             sys.exit(left_code)
+    batch, begun = machines.batch_job() if resubmit else None, requeue.reached(before.dir) if before else (0, 0)
     follows = before is not None or on_screen
     front = foreground.Foreground(directory, (job.log, job.err), says, from_end=follows)
     front.listen()
@@ -367,8 +368,8 @@ def start_and_follow(
     def say(more: str = "") -> None:
         says.last(front.summary(), more)
 
-    if resubmit:
-        code = machines.resubmit(directory, code, say)
-    else:
+    if batch is None:
         say()
+    else:
+        code = machines.resubmit(directory, code, batch, say, progress=requeue.got_on(begun, directory))
     foreground.leave(code, directory)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from carbontui.slurm import allocation, commands, dependents, queue
+from carbontui.slurm.batch_job import SUBMITS, TRAINS, BatchJob
 from carbontui.slurm.dependents import Unloaded
 from carbontui.system import proc
 
@@ -105,28 +106,49 @@ class Succession(NamedTuple):
 
 
 def submit(
-    environment: Mapping[str, str], *, not_before_s: float, now_s: float, ended: Callable[[], bool]
+    environment: Mapping[str, str],
+    batch: BatchJob,
+    *,
+    not_before_s: float,
+    now_s: float,
+    ended: Callable[[], bool],
+    progress: bool = True,
 ) -> Succession:
-    """Submit the successor of this batch job; jobs that wait for this one wait for it. `ended`: whether this process
-    was told to end. Raises SlurmError, or Cancelled."""
+    """The one successor of this batch job, submitted by the first `run` that is unloaded; jobs that wait for this one
+    wait for it. `ended`: whether this process was told to end; `progress`: whether it has made a step. Raises
+    SlurmError, or Cancelled."""
+    while not batch.has(SUBMITS):
+        if ended():
+            raise Cancelled
+        time.sleep(LOOK_S)
     here = chain(environment)
     if here is None:
         raise commands.SlurmError("not in a Slurm job")
     shown = allocation.record(environment)
-    name = allocation.name_of(shown)
     if "HetJobId" in shown:
         raise commands.SlurmError(HETEROGENEOUS)
-    if (before := _of_an_earlier_start(environment, name)) is not None:
+    made = Succession(next(iter(_after(name := allocation.name_of(shown))), ""), name, [])
+    if made.job:
         begin = f"StartTime=now+{max(0, math.ceil(not_before_s - now_s))}seconds"
-        commands.ask("scontrol", "update", f"JobId={before}", begin)
-        return Succession(before, name, [])
+        commands.ask("scontrol", "update", f"JobId={made.job}", begin)
+    elif progress:
+        made = _submitted(environment, here, shown, wait_s=not_before_s - now_s, ended=ended)
+    else:
+        raise commands.SlurmError("it has made no step since its start")
+    batch.leave(SUBMITS)
+    return made
+
+
+def _submitted(
+    environment: Mapping[str, str], here: Chain, shown: Mapping[str, str], *, wait_s: float, ended: Callable[[], bool]
+) -> Succession:
+    name = allocation.name_of(shown)
     text = commands.ask("scontrol", "write", "batch_script", name, "-")
     if ended() or shown.get("JobState") != "RUNNING":
         raise Cancelled
     with tempfile.TemporaryDirectory(prefix="carbontui-") as folder:
         script = Path(folder) / "job.sh"
         script.write_text(text)
-        wait_s = not_before_s - now_s
         asked = command(shown, here, wait_s=wait_s, script=str(script), arguments=_arguments(shown))
         new = commands.step_environment(environment) | {CHAIN: f"{here.first} {here.number + 1}"}
         new.pop("SLURM_JOB_ID", None)
@@ -138,7 +160,7 @@ def submit(
                 job = "" if ended() else next(iter(_after(name)), "")
             if not job and not ended():
                 raise
-    if not _goes_on(environment, ended):
+    if _seen(environment, ended).get("JobState") != "RUNNING" or ended():
         withdraw(name, job)
         raise Cancelled
     owner = shown.get("UserId", "").partition("(")[0]
@@ -159,6 +181,17 @@ TRAP_S = 2.0
 """Slurm's TERM comes to all processes of a job within this."""
 
 
+def until_alone(environment: Mapping[str, str], batch: BatchJob, made: Succession, ended: Callable[[], bool]) -> None:
+    """Return once no other `run` of this job trains. Raises Cancelled where it was ended, not by its limit."""
+    batch.leave(TRAINS)
+    while not ended() and not batch.has(TRAINS):
+        time.sleep(LOOK_S)
+    # whoever else has SUBMITS is ending it
+    if batch.has(SUBMITS) and ended() and _seen(environment).get("Reason") != "TimeLimit":
+        withdraw(made.of, made.job)
+        raise Cancelled
+
+
 def end(made: Succession, ended: Callable[[], bool]) -> None:
     """Have Slurm end this job as its time limit does: TERM to all, then KILL. Returns for a trap of its script on TERM,
     which waits for this process, else only where Slurm has not ended it within END_S."""
@@ -173,19 +206,12 @@ def end(made: Succession, ended: Callable[[], bool]) -> None:
     time.sleep(max(0.0, due - time.monotonic()) if ignored else TRAP_S)
 
 
-def _goes_on(environment: Mapping[str, str], ended: Callable[[], bool]) -> bool:
-    """Whether nobody has ended this job; without an answer nobody is assumed to have."""
+def _seen(environment: Mapping[str, str], given_up: Callable[[], bool] | None = None) -> dict[str, str]:
+    """Its record; without an answer it is assumed to run."""
     try:
-        state = allocation.record(environment, given_up=ended).get("JobState")
+        return allocation.record(environment, given_up=given_up)
     except commands.SlurmError:
-        state = "RUNNING"
-    return state == "RUNNING" and not ended()
-
-
-def _of_an_earlier_start(environment: Mapping[str, str], name: str) -> str | None:
-    """The successor that waits since this job left the last time, before Slurm requeued it. Raises SlurmError."""
-    again = environment.get("SLURM_RESTART_COUNT", "0") != "0"
-    return next(iter(_after(name)), None) if again else None
+        return {"JobState": "RUNNING"}
 
 
 def withdraw_earlier(environment: Mapping[str, str]) -> str:
@@ -194,7 +220,7 @@ def withdraw_earlier(environment: Mapping[str, str]) -> str:
     if chain(environment) is None or environment.get("SLURM_RESTART_COUNT", "0") == "0":
         return ""
     name = allocation.name_of(allocation.record(environment))
-    before = _of_an_earlier_start(environment, name) or ""
+    before = next(iter(_after(name)), "")
     if before:
         withdraw(name, before)
     return before

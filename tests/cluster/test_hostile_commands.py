@@ -18,6 +18,7 @@ from carbontui.commands.support.command import Failure
 from carbontui.nodes.handle import NodeHandle
 from carbontui.slurm import allocation, commands, successor
 from carbontui.slurm import queue as slurm_queue
+from carbontui.slurm.batch_job import BatchJob
 from carbontui.system import ssh
 
 MARK = "0123456789abcdef"
@@ -138,11 +139,11 @@ def test_a_number_that_slurm_does_not_write_is_none(text):
     assert job.start_s is None and job.end_s is None and job.limit_s is None and job.cpus < 1e16
 
 
-def test_a_job_that_slurm_does_not_show_gets_no_successor(fake):
+def test_a_job_that_slurm_does_not_show_gets_no_successor(fake, tmp_path):
     job = {"SLURM_JOB_ID": "7"}
     fake("scontrol", "echo rubbish")
     with pytest.raises(commands.SlurmError, match="shows no job 7"):
-        successor.submit(job, not_before_s=0.0, now_s=0.0, ended=bool)
+        successor.submit(job, BatchJob(tmp_path / "locks", 7), not_before_s=0.0, now_s=0.0, ended=bool)
     for left in ("9" * 400 + ":00", "soon", ""):
         fake("squeue", f"echo '7|7|RUNNING|{left}|'")
         assert allocation.look(job).ends_s is None
@@ -161,7 +162,7 @@ def test_a_component_of_a_heterogeneous_job_is_refused_before_anything_is_lost()
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("says", ["echo all is well", "printf '\\377\\033[2J\\n'", ":"])
-def test_an_sbatch_that_ends_well_and_names_no_job_has_submitted_none(fake, says):
+def test_an_sbatch_that_ends_well_and_names_no_job_has_submitted_none(fake, tmp_path, says):
     fake("sbatch", says)
     with pytest.raises(commands.SlurmError, match=r"sbatch: named no job, but said .*squeue --me") as caught:
         commands.submitted(("sbatch", "--parsable", "x.sh"))
@@ -170,8 +171,15 @@ def test_an_sbatch_that_ends_well_and_names_no_job_has_submitted_none(fake, says
     refused = CliRunner().invoke(cli.cli, asked, env={"CARBONTUI_OFFLINE": "1"})
     assert refused.exit_code == 1 and "named no job" in refused.output and len(refused.output.splitlines()) == 1
     fake("scontrol", "echo JobId=7 JobState=RUNNING JobName=x")
+    fake("squeue", ":")
     with pytest.raises(commands.SlurmError, match="named no job"):
-        successor.submit({**os.environ, "SLURM_JOB_ID": "7"}, not_before_s=0.0, now_s=0.0, ended=bool)
+        successor.submit(
+            {**os.environ, "SLURM_JOB_ID": "7"},
+            BatchJob(tmp_path / "locks", 7),
+            not_before_s=0.0,
+            now_s=0.0,
+            ended=bool,
+        )
     for told in ("4711", "4711;cluster", r"the site says hello\n4711", "4711;c\nsbatch: thanks"):
         fake("sbatch", f"printf '%b\\n' '{told}'")
         assert commands.submitted(("sbatch", "x.sh")) == "4711"

@@ -170,6 +170,46 @@ def test_what_follows_the_training_runs_once_after_its_real_end(queue):
     keep("lines after the training, in ten forms", "run at its end", "run once, after the end of the last life")
 
 
+def test_several_runs_in_one_script_leave_with_one_successor(queue):
+    """Side by side: none is ended while it trains, and none that waits for the others is forgotten."""
+    late = LEAVES.replace("for step", "time.sleep(4.0 * begun.count('late'))\nfor step")
+    lives, script = [], ""
+    for number, late_too in enumerate(("", "", "late")):
+        lives.append(queue.folder / f"lives-{number}")
+        queue.lives = lives[-1]
+        export, _, run = queue.run(script=late, arguments=late_too).strip().partition("\n")
+        script += f"{run} &\n"
+    job = queue.submit(f"{export}\n{script}wait\necho after >> {lives[0]}\n")
+    assert queue.over(job) == "CANCELLED"
+    ((new, *_),) = queue.rows()
+    assert queue.over(new) == "COMPLETED" and len(queue.rows()) == 1, queue.output()
+    assert [path.read_text().split() for path in lives] == [
+        ["-", "-", "end", "after"], ["-", "-", "end"], ["-", "late", "-", "late", "end"]
+    ]  # fmt: skip
+
+
+def test_a_job_cancelled_while_one_run_waits_for_another_has_no_successor(queue):
+    long = LEAVES.replace("range(30)", "range(30 + 10 ** 9 * begun.count('long'))")
+    export, _, run = queue.run(script=long).strip().partition("\n")
+    job = queue.submit(f"{export}\n{run} &\n{run} long &\nwait\n")
+    until(queue.rows, 60, "the successor")
+    assert queue.cluster.state(job) == "RUNNING" and [row[2] for row in queue.rows()] == ["PENDING"]
+    queue.cluster.run("scancel", job)
+    assert queue.over(job) == "CANCELLED"
+    until(lambda: [row[2] for row in queue.rows()] == ["CANCELLED"], 20, "no successor")
+    assert "ended by Slurm or its user: it has no successor" in queue.output()
+
+
+def test_a_life_without_a_step_is_the_last(queue):
+    idle = LEAVES.replace('os.environ.get("CARBONTUI_RESUME") == "1"', "False")
+    idle = idle.replace("range(30)", "range(30 * ('CARBONTUI_RESUME' not in os.environ))")
+    job = queue.submit(queue.run(script=idle))
+    assert queue.over(job) == "CANCELLED"
+    ((new, *_),) = queue.rows()
+    assert queue.over(new) == "FAILED" and len(queue.rows()) == 1
+    assert "no successor is submitted (it has made no step since its start); submit it again" in queue.output()
+
+
 WINDOWS = {
     "while it saves": ("", "", "saving", SAVES_LONG),
     "while scontrol is slow": (

@@ -12,13 +12,15 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from carbontui import units
+from carbontui import paths, units
 from carbontui.commands.support.command import Failure, refused
 from carbontui.commands.support.foreground import UNLOADED_EXIT
 from carbontui.job.files import store
 from carbontui.job.keeper import resume, signals
+from carbontui.job.life import requeue
 from carbontui.job.terms import spec as job_spec
 from carbontui.slurm import allocation, commands, successor
+from carbontui.slurm.batch_job import BatchJob
 from carbontui.system import bounded_command, ssh
 
 ANSWER_S = 20.0
@@ -100,18 +102,25 @@ def check_resubmit() -> None:
         raise Failure(f"--resubmit: this is {successor.HETEROGENEOUS}; leave it out, or submit one component", 2)
 
 
-def resubmit(directory: Path, code: int, say: Callable[[str], None]) -> int:
+def batch_job() -> BatchJob:
+    """The batch job of `run --resubmit`, shared with others in its script. Raises Failure."""
+    with refused("--resubmit: ", OSError, code=1):
+        return BatchJob(paths.private_dir(paths.socket_dir()) / "batch-jobs", int(os.environ["SLURM_JOB_ID"]))
+
+
+def resubmit(directory: Path, code: int, batch: BatchJob, say: Callable[[str], None], *, progress: bool) -> int:
     """After the job's end: the exit code for this process, once `say` has said the rest. One that was unloaded has a
-    successor, and its batch job is ended."""
+    successor, and its batch job is ended, unless it has made no `progress`."""
+    now, here = time.time(), requeue.scheduled(os.environ)
+    unloaded = [job for job in store.jobs() if here and job.scheduler == here.key and (job.exit or {}).get("unloaded")]
     if code != UNLOADED_EXIT:
         try:
-            before = successor.withdraw_earlier(os.environ)
+            before = "" if unloaded else successor.withdraw_earlier(os.environ)
             say(f"it has come to its end: its successor {before} is cancelled" if before else "")
         except commands.SlurmError as error:
             say(f"whether a successor of an earlier start waits is not known ({error}): squeue --me")
         return code
-    now = time.time()
-    not_before = resume.not_before(str(directory / "resume.json")) or now
+    not_before = min((resume.not_before(str(job.dir / "resume.json")) or now for job in unloaded), default=now)
     heard = set((store.read_json(directory / "exit.json") or {}).get("signals") or ())
 
     def ended() -> bool:
@@ -119,7 +128,8 @@ def resubmit(directory: Path, code: int, say: Callable[[str], None]) -> int:
         return not heard.isdisjoint((signal.SIGTERM, signal.SIGINT))
 
     try:
-        new = successor.submit(os.environ, not_before_s=not_before, now_s=now, ended=ended)
+        new = successor.submit(os.environ, batch, not_before_s=not_before, now_s=now, ended=ended, progress=progress)
+        successor.until_alone(os.environ, batch, new, ended)
         told = f"it continues as Slurm job {new.job}, starting in {max(0.0, not_before - now):.0f} s, and this job ends"
         if new.left:
             left = units.printable(", ".join(new.left))[:200]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -103,3 +104,15 @@ def state_left(job: store.Job) -> dict[str, Any]:
     elif (job.dir / "resume.json").exists():
         return {"state": "unloaded", "starts": starts}
     return {"state": "running" if starts else "waiting", "starts": starts}
+
+
+def reached(directory: Path) -> tuple[int, int | None]:
+    """How often a job has been started, and its last step; None: not known."""
+    status, record = store.snapshot(directory), store.read_json(directory / "job.json") or {}
+    return int(record.get("starts") or 0), None if status is None else status.step
+
+
+def got_on(begun: tuple[int, int | None], directory: Path) -> bool:
+    """Whether a job that had `reached` this has not been started since, or has made a step, as far as that is known."""
+    starts, step = reached(directory)
+    return starts == begun[0] or step is None or step != begun[1]
