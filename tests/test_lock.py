@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -29,11 +31,16 @@ def pins() -> dict[str, list[Requirement]]:
     return found
 
 
-def test_every_direct_dependency_has_a_pin_that_its_range_allows():
+def direct(*extras: str) -> list[Requirement]:
+    """What an installation with these extras asks for."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    wanted = [Requirement(text) for text in project["dependencies"] + project["optional-dependencies"]["test"]]
+    more = (text for extra in extras for text in project["optional-dependencies"][extra])
+    return [Requirement(text) for text in (*project["dependencies"], *more)]
+
+
+def test_every_direct_dependency_has_a_pin_that_its_range_allows():
     locked = pins()
-    for one in wanted:
+    for one in direct("test"):
         if one.name in NOT_PINNED:
             assert one.name not in locked
             continue
@@ -41,11 +48,24 @@ def test_every_direct_dependency_has_a_pin_that_its_range_allows():
         assert versions and all(one.specifier.contains(version) for version in versions), f"{one}: run .ci/lock"
 
 
+def test_every_package_that_is_imported_is_declared():
+    declared = {one.name for one in direct("amd", "torch")}
+    package = ROOT / "carbontui"
+    files = [path for path in package.rglob("*.py") if path.relative_to(package).parts[0] not in ("client", "train.py")]
+    nodes = [node for path in files for node in ast.walk(ast.parse(path.read_text()))]
+    names = {one.name for node in nodes if isinstance(node, ast.Import) for one in node.names}
+    names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
+    foreign = {name.split(".")[0] for name in names} - {*sys.stdlib_module_names, "carbontui"}
+    assert {"nvidia-ml-py" if name == "pynvml" else name for name in foreign} <= declared
+
+
+def test_the_click_that_takes_no_answer_for_a_refusal_is_not_allowed():
+    (click,) = (one for one in direct() if one.name == "click")
+    assert not click.specifier.contains("8.2.2") and click.specifier.contains("8.2.1")
+
+
 def test_only_textual_has_an_upper_bound_beside_torch():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    bounded = {
-        one.name for one in map(Requirement, project["dependencies"]) if any("<" in s.operator for s in one.specifier)
-    }
+    bounded = {one.name for one in direct() if any("<" in s.operator for s in one.specifier)}
     assert bounded == {"textual"}
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from carbontui import protocol as p
@@ -208,23 +208,20 @@ def test_no_bytes_do_more_than_be_refused(line):
 @settings(max_examples=200, deadline=None)
 @given(
     st.fixed_dictionaries(
-        {"t": st.sampled_from(["obs", "ack", "hello", "view", "cmd", "preview"])},
-        optional={
-            "step": st.integers() | st.floats() | st.text(max_size=5),
+        {
+            "t": st.sampled_from(["obs", "view"]),
+            "step": st.integers(-1, 2**54) | st.floats() | st.text(max_size=5),
             "state": st.sampled_from(["running", "paused", "x"]),
-            "want_gen": st.integers(),
-            "rate": st.floats() | st.none(),
-            "rate_hz": st.floats(),
-            "id": st.integers(),
-            "verb": st.text(max_size=5),
+            "want_gen": st.integers(-1, 2**54),
         },
+        optional={"rate": st.floats() | st.none(), "rate_hz": st.floats()},
     )
 )
 def test_numbers_that_get_through_are_finite_and_in_range(fields):
     try:
         message = p.decode_from_peer(json.dumps(fields).encode())
     except p.BadMessage:
-        return
+        reject()
     if isinstance(message, p.RankReport):
         assert 0 <= message.step <= 2**53 and (message.rate is None or 0 <= message.rate <= 1e18)
     if isinstance(message, p.View):

@@ -22,6 +22,8 @@ GOODBYE_S = 0.5
 gate = Gate()
 _link: Optional[Link] = None
 _ranks: List[Any] = []
+_ignored: List[str] = []
+"""What report() was given and does not know."""
 
 if TYPE_CHECKING:
 
@@ -43,13 +45,20 @@ def report(
     epoch: Optional[float] = None,
     total: Optional[int] = None,
     metrics: Optional[Mapping[str, float]] = None,
+    **unknown: Any,
 ) -> None:
     """Report values that only the script knows; sent about once a second, the latest values win.
 
     loss: of the last step; epoch: may be fractional; total: the total steps of this run (from step 0, also in a resumed
-    run), > 0; metrics: up to 32 named numbers. Values that are not finite numbers are ignored; nothing is raised.
-    A tensor is read with float(), which waits for its device.
+    run), > 0; metrics: up to 32 named numbers. Values that are not finite numbers are ignored, and names of a later
+    version (stderr says so once); nothing is raised. A tensor is read with float(), which waits for its device.
     """
+    if unknown and not _ignored:
+        _ignored.extend(unknown)
+        from carbontui.client.version import __version__
+
+        with contextlib.suppress(Exception):  # no stderr
+            sys.stderr.write(f"carbontui: report() of version {__version__} ignores {', '.join(unknown)}\n")
     told: Dict[str, Any] = {"loss": _number(loss), "epoch": _number(epoch)}
     whole = _number(total)
     told["total"] = int(whole) if whole is not None and 0 < whole <= _COUNT_MAX else None

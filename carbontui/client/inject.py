@@ -47,7 +47,8 @@ def environment(
     env = dict(base)
     # a job started from within another: two hooks would count every step twice
     hooks = {str(hook_dir), base.get("CARBONTUI_HOOK")}
-    paths = [p for p in base.get("PYTHONPATH", "").split(os.pathsep) if p and p not in hooks]
+    given = base.get("PYTHONPATH")  # an empty entry is the current folder, but an empty one has none
+    paths = [path for path in given.split(os.pathsep) if path not in hooks] if given else []
     env["PYTHONPATH"] = os.pathsep.join([str(hook_dir), *paths])
     env["CARBONTUI_SOCKET"] = str(socket)
     env["CARBONTUI_JOB"] = job

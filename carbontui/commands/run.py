@@ -316,20 +316,21 @@ def start_and_follow(
     offer = hold is None and on_screen and not detach and not job.reads_once
     tries = before is None and foreground.try_wanted(try_first, job, offer=offer)
 
-    def start() -> str:
+    def start() -> tuple[str, str]:
+        answers, lost = True, ""
         if before is None:
             with launch.undone(directory):
-                launch.start(job, hold=hold, try_first=tries, handed=handed)
-            return note_unspooled(job)
-        if before.orphaned:
-            restarting.restart(before)
+                answers = launch.start(job, hold=hold, try_first=tries, handed=handed)
+            lost = note_unspooled(job)
+        elif before.orphaned:
+            answers = restarting.restart(before)
         elif not before.live:  # one that the scheduler's restart has not ended continues by itself
-            launch.start(job, hold=hold, again=requeue.state_left(before), handed=handed)
-        return ""
+            answers = launch.start(job, hold=hold, again=requeue.state_left(before), handed=handed)
+        return "" if answers else launch.NOT_YET, lost
 
     if detach or on_screen:
         try:
-            says.joined(start())
+            says.joined(*start())
             if tries:
                 foreground.follow_try(directory)
             if detach:
@@ -354,14 +355,14 @@ def start_and_follow(
     follows = before is not None or on_screen
     front = foreground.Foreground(directory, (job.log, job.err), says, from_end=follows)
     front.listen()
-    lost = "" if on_screen else start()
+    notes = () if on_screen else start()
     start_of = f" (start {job.attempt + 1} of the scheduler's job)" if job.scheduler else ""
     goes_on = "" if before is None else f" goes on{start_of}"
     says.joined(
         f"job {job.job} ({job.name}){goes_on}",
         assumes if before is None else "",
         f"look with: carbontui attach {job.job}",
-        lost,
+        *notes,
     )
     code = front.follow()
 

@@ -22,7 +22,10 @@ OF_THE_INSTALLATION = frozenset(
     | {"PYTHONPYCACHEPREFIX"}
 )
 """Python variables that locate the interpreter and its packages, valid for us as well as for the user."""
-NEEDED = ("click", "httpx", "jinja2", "msgspec", "numpy", "platformdirs", "pynvml", "rich", "stamina", "textual")
+NEEDED = (
+    *("click", "httpx", "jinja2", "markupsafe", "msgspec", "numpy", "platformdirs", "pynvml", "rich", "stamina"),
+    "textual",
+)
 """What carbontui imports; `pip install --target` may have put it into another folder than carbontui."""
 AMDSMI = "CARBONTUI_AMDSMI"
 """The folder of the user's PYTHONPATH that has amdsmi, where it is nowhere else: searched for it alone, and last."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import subprocess
+import sys
 import textwrap
 from types import SimpleNamespace
 
@@ -205,6 +208,18 @@ def test_settings_are_remembered_without_keeping_them_alive(monkeypatch):
     assert settings.find(("max_epochs",)) is None
 
 
+@needs("omegaconf")
+def test_a_resolver_of_the_script_is_not_run(launch, finish):
+    script = """
+        from omegaconf import OmegaConf
+        from carbontui.client.detection import settings
+        OmegaConf.register_new_resolver("drawn", lambda: print("drawn"))
+        given = OmegaConf.create({"a": 2, "steps": "${drawn:}"})
+        print(settings.leaves())
+    """
+    assert finish(launch(script)) == "[(('a',), 2)]\n"
+
+
 def test_a_bar_that_is_over_stands_until_a_step_is_made_without_it(monkeypatch):
     task = SimpleNamespace(completed=50, total=200)
     display = SimpleNamespace(tasks=[task])
@@ -253,6 +268,93 @@ def test_epochs_of_a_loader_inside_a_function_are_found_and_sure_after_one(super
     assert last.guess_range[0] <= 100 <= last.guess_range[1] <= 110
     assert last.total is None and supervisor.ranks[0].bad == []
     assert last.epoch == 4, "passes over the training's data are epochs where the script reports none"
+
+
+BALANCED = """
+import torch
+from torch.utils.data import DataLoader, Sampler, TensorDataset
+class Balanced(Sampler):
+    def __iter__(self):
+        first, second = torch.randperm(80), torch.randperm(80)
+        for at in range(0, 80, 2):
+            yield [*(2 * first[at : at + 2]).tolist(), *(2 * second[at : at + 2] + 1).tolist()]
+    def __len__(self):
+        return sum(1 for _ in self)
+torch.manual_seed(0)
+layer = torch.nn.Linear(8, 2)
+optimizer = torch.optim.SGD(layer.parameters(), 0.1)
+for epoch in range(3):
+    for rows, kinds in DataLoader(TensorDataset(torch.randn(160, 8), torch.arange(160) % 2), batch_sampler=Balanced()):
+        torch.nn.functional.cross_entropy(layer(rows), kinds).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+print(layer.weight.sum().item().hex())
+"""
+
+
+@needs("torch")
+def test_a_sampler_that_draws_to_tell_its_length_is_not_asked(launch, finish):
+    alone = subprocess.run([sys.executable, "-c", BALANCED], capture_output=True, text=True, check=True)
+    assert finish(launch(BALANCED)) == alone.stdout
+
+
+OWN = """
+import time, torch
+from torch.utils.data import DataLoader
+asked = 0
+class Own(torch.utils.data.Dataset):
+    def __len__(self):
+        global asked
+        asked += 1
+        return 80
+    def __getitem__(self, index):
+        return torch.ones(2)
+layer = torch.nn.Linear(2, 2)
+optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+def main(epochs):
+    loader = DataLoader(Own(), 2, {shuffle})
+    for epoch in range(epochs):
+        for batch in loader:
+            layer(batch).sum().backward()
+            optimizer.step()
+            time.sleep({pace_s})
+main(3)
+print(asked)
+"""
+
+
+@needs("torch")
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_the_length_of_a_scripts_own_data_set_is_what_torch_was_told(shuffle, supervisor, launch, finish):
+    quick = OWN.format(shuffle=shuffle, pace_s=0)
+    alone = subprocess.run([sys.executable, "-c", quick], capture_output=True, text=True, check=True)
+    assert finish(launch(OWN.format(shuffle=shuffle, pace_s=0.05))) == alone.stdout
+    assert {one.guess[0] for one in supervisor.ranks[0].obs if one.guess and one.step < 40} == {120}
+
+
+asked = []
+
+
+class Spy(dict):
+    """Of a script's own class; what it is asked is written down."""
+
+    def ask(self, *args):
+        asked.append(args)
+
+    __bool__ = __len__ = __iter__ = __lt__ = __eq__ = __neg__ = __getitem__ = __missing__ = __contains__ = ask
+    get = __getattr__ = ask
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["not it", "it and 2", "it < 2", "it == 2", "[it] == [2]", "2 in it", "-it", "1 if it else 2", "it['a']", "len(it)",
+     "list(it)", "max(it, 2)", "it.get('a')", "it.a"],
+)  # fmt: skip
+def test_no_method_of_a_scripts_own_class_is_called(expression):
+    asked.clear()
+    (statement,) = (tree := ast.parse(expression)).body
+    values.Reader().value(source.Scope(source.File(tree), None, {"it": Spy()}), statement.value)
+    assert asked == []
 
 
 STAGES = """

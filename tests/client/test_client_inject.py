@@ -57,6 +57,15 @@ def test_the_environment_keeps_what_the_user_set(tmp_path):
     assert again["PYTHONPATH"] == env["PYTHONPATH"] and again["CARBONTUI_RESUME"] == "1"
 
 
+@pytest.mark.parametrize("given", [":src", "src:", "src::lib", ":", "", None])
+def test_empty_entries_of_the_path_stay_the_current_folder(given, tmp_path, hook):
+    base = {**os.environ, **({} if given is None else {"PYTHONPATH": given})}
+    env = inject.environment(base, hook_dir=hook, socket="/s", job="j", marker="/m")
+    argv = [sys.executable, "-c", "import sys; print([one for one in sys.path[1:] if one != sys.argv[1]])", str(hook)]
+    alone, under = (subprocess.check_output(argv, env=one, cwd=tmp_path) for one in (base, env))
+    assert under == alone
+
+
 def test_a_script_sees_a_terminal_only_where_its_job_was_started_on_one(tmp_path):
     """Escape codes in the output file of a Slurm job, and lines of a width nobody has, are ours to keep out."""
     told = {"hook_dir": tmp_path, "socket": "/s", "job": "j", "marker": "/m"}

@@ -152,6 +152,14 @@ def test_reports_arrive_validated(supervisor, launch, finish):
     assert supervisor.ranks[0].bad == []
 
 
+def test_a_name_that_only_a_later_version_reports_is_ignored_and_said_once(supervisor, launch, finish):
+    said = finish(
+        launch("import carbontui\nfor _ in range(3):\n    carbontui.report(total=3, later=1)\n    carbontui.step()")
+    )
+    assert said.count("\n") == 1 and said.startswith("carbontui: report() of version ") and said.endswith("later\n")
+    assert supervisor.last().total == 3
+
+
 def test_a_supervisor_back_within_the_lease_takes_the_pause_over(tmp_path, launch, finish, supervisor):
     process = launch(LOOP, "100000", "0.005")
     stepping(supervisor)

@@ -165,11 +165,13 @@ def test_a_supervisor_may_be_slow_to_its_first_word_but_not_for_ever(tmp_path, m
         one = watch.SupervisorHandle(
             str(tmp_path), {}, selector, lambda _: None, obey=lambda _: None, changed=lambda: None
         )
-        one.tick(time.monotonic(), wanted=True)
-        one.tick(time.monotonic() + 20, wanted=False)
-        assert one.pid is not None
-        one.tick(time.monotonic() + 31, wanted=False)
-        assert one.pid is None
+        for longest_s in (30, 60, 120):  # its successor, twice as long: else a slow machine would never have one
+            one.due = 0.0
+            one.tick(time.monotonic(), wanted=True)
+            one.tick(time.monotonic() + longest_s - 5, wanted=False)
+            assert one.pid is not None
+            one.tick(time.monotonic() + longest_s + 1, wanted=False)
+            assert one.pid is None
 
 
 async def test_a_keeper_that_dies_while_the_command_is_unloaded_is_named_as_the_reason():

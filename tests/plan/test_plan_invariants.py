@@ -1,12 +1,13 @@
 """What must hold for every problem: the planner against trying everything, and against itself under changes."""
 
+import contextlib
 import itertools
 import json
 import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, reject, settings
 from hypothesis import strategies as st
 from msgspec import structs
 from plan_helpers import best_by_trying, tiny
@@ -24,6 +25,15 @@ TINY_TOL = 1e-9
 def optimum(problem: Problem) -> float:
     """The optimum as closely as the planner can: small corridors, hence exact."""
     return solve(problem, tol=TINY_TOL).objective
+
+
+@contextlib.contextmanager
+def feasible():
+    """A problem without any plan is no example."""
+    try:
+        yield
+    except Infeasible:
+        reject()
 
 
 @settings(few, max_examples=150)
@@ -55,10 +65,8 @@ def test_a_fixed_slot_is_obeyed_and_the_rest_is_planned_around_it(problem, data)
     problem = replace(problem, min_run_slots=1, min_pause_slots=1, max_resumes=None)
     slot = data.draw(st.integers(0, len(problem.dur_s) - 1))
     level = data.draw(st.integers(0, len(problem.levels) - 1))
-    try:
+    with feasible():
         plan = solve(problem, fixed={slot: level})
-    except Infeasible:
-        return
     assert plan.levels[slot] in (level, -1)
     truth = best_by_trying(problem, {slot: level})
     if truth is not None:
@@ -71,10 +79,8 @@ def test_a_fixed_slot_is_obeyed_and_the_rest_is_planned_around_it(problem, data)
 def test_slots_that_must_stand_still_do_and_the_proof_is_of_that_problem(problem, data):
     problem = replace(problem, min_run_slots=1, min_pause_slots=1, max_resumes=None)
     slots = data.draw(st.sets(st.integers(0, len(problem.dur_s) - 1), min_size=1, max_size=3))
-    try:
+    with feasible():
         plan = solve(problem, fixed=dict.fromkeys(slots, STANDS_STILL))
-    except Infeasible:
-        return
     assert not any(plan.levels[slot] >= 0 and problem.levels[plan.levels[slot]].running for slot in slots)
     still = [j for j, level in enumerate(problem.levels) if not level.running]
     truths = (
@@ -89,26 +95,23 @@ def test_slots_that_must_stand_still_do_and_the_proof_is_of_that_problem(problem
 
 
 @few
-@given(tiny())
-def test_it_is_late_only_when_nothing_is_on_time(problem):
-    try:
+@given(tiny(), st.sampled_from([0.95, 1.0, 1.2]))
+def test_it_is_late_only_when_nothing_is_on_time(problem, work_share):
+    problem = replace(problem, work_s=sum(problem.dur_s) * work_share)
+    with feasible():
         plan = solve(problem)
-    except Infeasible:
-        return
-    if plan.late_s > 0:
-        assert best_by_trying(problem) is None
-        flat = evaluate(problem, ())
-        if not flat.violations:
-            assert plan.late_s <= flat.late_s + 1e-6
+    assume(plan.late_s > 0)
+    assert best_by_trying(problem) is None
+    flat = evaluate(problem, ())
+    if not flat.violations:
+        assert plan.late_s <= flat.late_s + 1e-6
 
 
 @few
 @given(tiny(slots=5, shadows=True))
 def test_every_frontier_point_is_what_it_says_and_the_best_for_its_deadline(problem):
-    try:
+    with feasible():
         curve = frontier(problem)
-    except Infeasible:
-        return
     values = [point.objective for point in curve]
     assert values == sorted(values, reverse=True)
     for point in curve:
@@ -118,8 +121,7 @@ def test_every_frontier_point_is_what_it_says_and_the_best_for_its_deadline(prob
         assert (got.objective, got.gco2, got.cost, got.kwh, got.finish_s) == pytest.approx(
             (point.objective, point.gco2_g, point.cost, point.kwh, point.finish_s), rel=1e-9, abs=1e-9
         )
-    if problem.price_per_kwh is not None and min(problem.price_per_kwh) < 0:
-        return
+    assume(problem.price_per_kwh is None or min(problem.price_per_kwh) >= 0)
     for k in range(len(problem.dur_s)):
         cut = replace(
             problem,
@@ -140,11 +142,9 @@ def test_every_frontier_point_is_what_it_says_and_the_best_for_its_deadline(prob
 @given(tiny(prices=False), st.sampled_from([0.5, 3.0]))
 def test_scaling(problem, factor):
     levels = tuple(structs.replace(level, embodied_g_per_h=0.0) for level in problem.levels)
-    try:
+    with feasible():
         assert optimum(replace(problem, beta=factor)) == pytest.approx(optimum(problem) * factor, rel=1e-6)
         base = optimum(problem := replace(problem, levels=levels))
-    except Infeasible:
-        return
     assert optimum(replace(problem, pue=problem.pue * factor)) == pytest.approx(base * factor, rel=1e-6)
     ci = tuple(value * factor for value in problem.ci_g_per_kwh)
     # rent is money and has no price here (alpha = 0), so intensity alone scales the objective
@@ -160,10 +160,8 @@ def test_host_watts_are_watts_of_every_level_and_switch(problem):
         levels=tuple(structs.replace(level, power_w=level.power_w + problem.host_w) for level in problem.levels),
         switch_w=tuple(tuple(w + problem.host_w for w in row) for row in problem.switch_w),
     )
-    try:
+    with feasible():
         assert optimum(moved) == pytest.approx(optimum(problem), rel=1e-9)
-    except Infeasible:
-        return
 
 
 @few
@@ -178,10 +176,8 @@ def test_the_order_of_levels_does_not_matter(problem, random):
         switch_w=tuple(tuple(problem.switch_w[i][j] for j in order) for i in order),
         initial_level=order.index(problem.initial_level),
     )
-    try:
+    with feasible():
         plan, other = solve(problem, tol=TINY_TOL), solve(shuffled, tol=TINY_TOL)
-    except Infeasible:
-        return
     assert other.late_s == pytest.approx(plan.late_s)
     if plan.late_s == 0:  # a late plan is the soonest one, and of those with the same finish any will do
         assert other.objective == pytest.approx(plan.objective, rel=1e-6)
@@ -192,10 +188,9 @@ def test_the_order_of_levels_does_not_matter(problem, random):
 def test_more_freedom_never_costs(problem, what):
     # a switch that draws less than running is a saving in itself; here it never does
     problem = replace(problem, switch_w=tuple(tuple(700.0 for _ in row) for row in problem.switch_w))
-    try:
+    with feasible():
         plan = solve(problem, tol=TINY_TOL)
-        if plan.late_s > 0:
-            return
+        assume(plan.late_s == 0)
         if what == "power":
             easier = replace(problem, levels=tuple(structs.replace(v, power_w=v.power_w * 0.8) for v in problem.levels))
         elif what == "tau":
@@ -204,45 +199,37 @@ def test_more_freedom_never_costs(problem, what):
         else:
             easier = replace(problem, work_s=problem.work_s * 0.9)
         assert optimum(easier) <= plan.objective * (1 + 1e-6)
-    except Infeasible:
-        return
 
 
 @few
 @given(tiny(prices=False, dwell=1), st.data())
 def test_halving_a_slot_never_costs(problem, data):
     k = data.draw(st.integers(0, len(problem.dur_s) - 1))
-    if any(t is not None and t > problem.dur_s[k] / 2 for row in problem.switch_s for t in row):
-        return
+    assume(all(t is None or t <= problem.dur_s[k] / 2 for row in problem.switch_s for t in row))
     half = problem.dur_s[k] / 2
     split = replace(
         problem,
         dur_s=(*problem.dur_s[:k], half, half, *problem.dur_s[k + 1 :]),
         ci_g_per_kwh=(*problem.ci_g_per_kwh[: k + 1], *problem.ci_g_per_kwh[k:]),
     )
-    try:
+    with feasible():
         before = solve(problem, tol=TINY_TOL)
-    except Infeasible:
-        return
-    if before.late_s == 0 and not before.violations:
-        assert optimum(split) <= before.objective * (1 + 1e-6)
-        doubled = [level for i, level in enumerate(before.levels) for level in [level] * (2 if i == k else 1)]
-        again = evaluate(split, doubled)
-        assert (again.objective, again.finish_s) == pytest.approx((before.objective, before.finish_s), rel=1e-9)
+    assume(before.late_s == 0 and not before.violations)
+    assert optimum(split) <= before.objective * (1 + 1e-6)
+    doubled = [level for i, level in enumerate(before.levels) for level in [level] * (2 if i == k else 1)]
+    again = evaluate(split, doubled)
+    assert (again.objective, again.finish_s) == pytest.approx((before.objective, before.finish_s), rel=1e-9)
 
 
 @few
 @given(tiny(dwell=2))
 def test_planning_again_one_slot_later_gives_the_same_cost_to_go(problem):
-    if problem.max_resumes is not None or len(problem.dur_s) < 3:
-        return
-    try:
+    assume(len(problem.dur_s) >= 3)
+    problem = replace(problem, max_resumes=None)
+    with feasible():
         plan = solve(problem, tol=TINY_TOL)
-    except Infeasible:
-        return
     first = plan.levels[0]
-    if plan.late_s > 0 or first < 0 or plan.levels[1] < 0:
-        return
+    assume(plan.late_s == 0 and first >= 0 and plan.levels[1] >= 0)
     tau = 0.0 if first == problem.initial_level else problem.switch_s[problem.initial_level][first]
     assert tau is not None
     done = problem.levels[first].speed * (problem.dur_s[0] - tau)

@@ -346,7 +346,7 @@ def _passes(stream: Stream, steps: int, share: int) -> Optional[Passes]:
 
 def _ends(schedule: Any) -> Iterator[Tuple[str, int]]:
     for name in ("total_steps", "T_max"):
-        told: Any = getattr(schedule, name, None)
+        told: Any = vars(schedule).get(name)
         if _count(told):
             yield name, int(told)
     for chosen in getattr(schedule, "lr_lambdas", ()):
@@ -363,8 +363,9 @@ def _settings(names: Sequence[str]) -> Iterator[Tuple[str, int]]:
         space = held if isinstance(held, dict) else getattr(held, "__dict__", None)
         if isinstance(space, dict):
             for name in names:
-                if _count(space.get(name)):
-                    yield (f"{where}.{name}" if where else name), int(space[name])
+                told: Any = dict.get(space, name)
+                if _count(told):
+                    yield (f"{where}.{name}" if where else name), int(told)
     for path, value in settings.leaves():
         if path[-1].lower() in names and _count(value):
             yield ".".join(path), int(value)

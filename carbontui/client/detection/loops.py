@@ -25,7 +25,7 @@ from carbontui.client.detection.conditions import (
 )
 from carbontui.client.detection.places import Chain, watch
 from carbontui.client.detection.source import Scope, dotted, last, lines, own, scopes
-from carbontui.client.detection.values import UNKNOWN, MadeOf, Reader, loader_length
+from carbontui.client.detection.values import UNKNOWN, Reader, length, truth
 
 
 class LoopAround(NamedTuple):
@@ -153,7 +153,7 @@ class _Ends:
         if isinstance(node, ast.While):
             for part in parts_of(node.test, ast.And):
                 read = [(one, self.reader.value(scope, one)) for one in parts_of(part, ast.Or)]
-                ways = [one for one, value in read if value is UNKNOWN or value]
+                ways = [one for one, value in read if truth(value) is not False]
                 if len(ways) == 1 and self._compared(scope, ways[0], stops=False):
                     continue
                 if self.reader.value(scope, part) is UNKNOWN:
@@ -204,13 +204,9 @@ class _Ends:
             if len(given) == 1 and isinstance(given[0], ast.Call) and depth < 8:
                 return self.times(scope, given[0], depth + 1)  # bar = tqdm(range(...))
         if type(value).__name__.lower().startswith("tqdm"):
-            value = value.iterable
-        if (length := loader_length(value)) is not None:
-            return float(length)
-        if isinstance(value, (range, list, tuple, dict, set, str)) and not isinstance(value, MadeOf):
-            return len(value)
-        if value is not UNKNOWN and type(value).__module__ in ("numpy", "torch") and hasattr(value, "shape"):
-            return len(value)
+            value = vars(value).get("iterable", UNKNOWN)
+        if (sized := length(value)) is not None:
+            return float(sized)
         if (span := span_of(scope, node, self.reader)) is not None:
             self.at_most = watch.resumed  # it begins where a checkpoint says
             return float(len(span))

@@ -13,6 +13,8 @@ from collections import deque
 from types import CodeType
 from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Tuple
 
+from carbontui.client.detection.lengths import length_of
+
 FRAMES_MAX = 60
 MARKS_MAX = 64
 STREAMS_MAX = 32
@@ -55,10 +57,16 @@ class Stream:
         self.marks: Deque[int] = deque(maxlen=MARKS_MAX)
         """The steps done when each of the last passes began."""
         self.lengths: Deque[Optional[int]] = deque(maxlen=MARKS_MAX)
-        """Batches of the loader of each, where it knows."""
+        """Batches of the loader of each, where that is known."""
         self.first = 0
         """The steps done when the first one began."""
         self.iterator: Callable[[], Any] = lambda: None
+        self.loader: Callable[[], Any] = lambda: None
+
+    def measure(self) -> None:
+        """A sampler may be told its data's length only when the pass has begun."""
+        if (found := length_of(self.loader(), promised=True)) is not None:
+            self.lengths[-1] = found
 
     @property
     def at_work(self) -> bool:
@@ -101,8 +109,8 @@ class Watch:
         """An optimizer has been given an earlier one's state."""
         self.leading: Optional[Stream] = None
         """The passes in which the steps are made: at work when one ends, the innermost of several."""
-        self.made: Dict[Tuple[int, int], int] = {}
-        """Batches of the loader made last at a line of a module (by the id of its namespace)."""
+        self.made: Dict[Tuple[int, int], Tuple[Callable[[], Any], Optional[int]]] = {}
+        """The loader made last at a line of a module (by the id of its namespace), and its batches then."""
         self.globals: Tuple[Tuple[Dict[str, Any], str], ...] = ()
         """Names of modules that count something, to be read at the next look."""
 
@@ -111,6 +119,8 @@ class Watch:
         if self.aside:
             return
         with contextlib.suppress(Exception):
+            for one in list(self.streams.values()):
+                one.measure()
             at_work = [one for one in list(self.streams.values()) if one.at_work]
             if at_work and not (self.leading in at_work and self.leading.marks[-1] >= at_work[-1].marks[-1]):
                 self.leading = max(at_work, key=lambda one: one.marks[-1])
@@ -123,17 +133,18 @@ class Watch:
 
     def loader_made(self, loader: Any) -> None:
         """In the training thread: a loader has been made."""
-        if getattr(loader, "_dataset_kind", 0) == 0 and len(self.made) < MADE_MAX:  # of others the length is a promise
+        if len(self.made) < MADE_MAX:
             place = chain()[0]
-            self.made[id(place.space), place.line] = len(loader)
+            self.made[id(place.space), place.line] = weakref.ref(loader), length_of(loader)
+
+    def batches(self, space: Dict[str, Any], line: int) -> Optional[int]:
+        """Of the loader made last at this line."""
+        loader, then = self.made.get((id(space), line), (lambda: None, None))
+        return then if (now := length_of(loader())) is None else now
 
     def passed(self, loader: Any, iterator: Any) -> None:
         """In the training thread: a pass over a loader begins."""
         at, steps = chain(), self.count()
-        try:
-            length = len(loader)
-        except Exception:  # an iterable set has no length
-            length = None
         key = tuple((place.code, place.line) for place in at)
         stream = self.streams.get(key)
         if stream is None:
@@ -145,8 +156,8 @@ class Watch:
             return  # zip() begins several at once: the first one's passes are counted
         stream.begun += 1
         stream.marks.append(steps)
-        stream.lengths.append(length)
-        stream.iterator = weakref.ref(iterator)
+        stream.lengths.append(length_of(loader, promised=True))
+        stream.iterator, stream.loader = weakref.ref(iterator), weakref.ref(loader)
 
 
 watch = Watch()

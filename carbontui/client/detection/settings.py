@@ -19,6 +19,9 @@ KEPT_MAX = 64
 Path = Tuple[str, ...]
 FRESH_S = 5.0
 kept: List[Callable[[], Any]] = []
+resolvers: List[str] = []
+"""Of the script's own: code that may draw, so that with one nothing of OmegaConf's is resolved."""
+_HYDRAS = ("hydra", "now", "python_version")
 _known: Tuple[List[int], float, List[Tuple[Path, Any]]] = [], 0.0, []
 
 
@@ -30,7 +33,7 @@ def keep(made: Any) -> None:
         return
     ref: Callable[[], Any]
     if isinstance(made, dict):
-        numbers = {key: value for key, value in made.items() if _number(value)}
+        numbers = {key: value for key, value in dict.items(made) if _number(value)}
         ref = lambda: numbers  # noqa: E731
     else:
         try:
@@ -72,12 +75,12 @@ def _parts(made: Any) -> Dict[Any, Any]:
         from omegaconf import OmegaConf
 
         try:
-            whole = OmegaConf.to_container(made, resolve=True)
+            whole = OmegaConf.to_container(made, resolve=not resolvers)
         except Exception:  # a value that is missing, or an interpolation that does not hold
             whole = OmegaConf.to_container(made, resolve=False)
         return whole if isinstance(whole, dict) else {}
     if isinstance(made, dict):
-        return dict(made)
+        return dict.copy(made)
     if type(made).__module__ in ("builtins", "torch", "numpy"):
         return {}
     return dict(getattr(made, "__dict__", {}))
@@ -132,6 +135,14 @@ def on_click(module: Any) -> None:
 def on_omegaconf(module: Any) -> None:
     for name in ("create", "merge", "load", "structured"):
         _after(module.OmegaConf, name, keep)
+    inner = module.OmegaConf.register_new_resolver
+
+    @functools.wraps(inner)
+    def register_new_resolver(name: str, *args: Any, **kwargs: Any) -> None:
+        resolvers.extend({name}.difference(_HYDRAS))
+        inner(name, *args, **kwargs)
+
+    module.OmegaConf.register_new_resolver = staticmethod(register_new_resolver)
 
 
 def on_hydra(module: Any) -> None:

@@ -12,9 +12,11 @@ import ast
 import builtins
 import inspect
 import math
+import sys
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from carbontui.client.detection import settings
+from carbontui.client.detection.lengths import BUILTIN, length_of
 from carbontui.client.detection.places import watch
 from carbontui.client.detection.source import Scope, last, own
 
@@ -39,6 +41,8 @@ _CALLS: Dict[str, Callable[..., Any]] = {
     "randperm": range,
     "permutation": range,
 }
+_PLAIN = (int, float, bool, str, bytes, range, type(None))
+ITEMS_MAX = 10_000
 _AT_WORK = ("__call__", "step", "update")
 """Methods of objects that turn their own switches, as those for early stopping do; a dict of options is none."""
 _ELSEWHERE = ("val", "test", "eval", "dev")
@@ -52,15 +56,31 @@ class MadeOf(NamedTuple):
     scope: Scope
 
 
-def loader_length(value: Any) -> Optional[int]:
-    """Batches of a loader, or of the last that this call has made; None for others."""
+def length(value: Any) -> Optional[int]:
+    """Batches of a loader, or of the last that this call has made; as `length_of` of others."""
     if not isinstance(value, MadeOf):
-        if value is UNKNOWN or "DataLoader" not in {one.__name__ for one in type(value).__mro__}:
-            return None
-        return len(value) if getattr(value, "_dataset_kind", 0) == 0 else None
-    call, space = value
+        return length_of(value)
+    call, space = value.call, value.scope.space
     at = range(call.lineno, (call.end_lineno or call.lineno) + 1)
-    return next((made for line in at if (made := watch.made.get((id(space.space), line))) is not None), None)
+    return next((made for line in at if (made := watch.batches(space, line)) is not None), None)
+
+
+def truth(value: Any) -> Any:
+    """Whether a value counts as true; UNKNOWN where a method of a script's class, or a device, would have to say."""
+    kind = type(value)
+    if kind.__module__ in ("builtins", "numpy"):
+        return bool(value)
+    return UNKNOWN if kind is not MadeOf and (hasattr(kind, "__bool__") or hasattr(kind, "__len__")) else True
+
+
+def plain(*values: Any) -> bool:
+    """Whether comparing and converting these runs no code of a script's, and asks no device."""
+    return all(
+        type(one).__module__ == "numpy"
+        or type(one) in _PLAIN
+        or (type(one) in (list, tuple, dict, set) and len(one) <= ITEMS_MAX and plain(*one))
+        for one in values
+    )
 
 
 class Reader:
@@ -115,19 +135,20 @@ class Reader:
 
     def _unaryop(self, scope: Scope, node: ast.UnaryOp, depth: int) -> Any:
         value = self.value(scope, node.operand, depth)
-        if value is UNKNOWN:
-            return UNKNOWN
-        return not value if isinstance(node.op, ast.Not) else -value if isinstance(node.op, ast.USub) else value
+        if isinstance(node.op, ast.Not):
+            held = truth(value)
+            return held if held is UNKNOWN else not held
+        return -value if isinstance(node.op, ast.USub) and plain(value) else UNKNOWN
 
     def _boolop(self, scope: Scope, node: ast.BoolOp, depth: int) -> Any:
-        ends = (lambda value: not value) if isinstance(node.op, ast.And) else bool
         open_ = False
         value: Any = UNKNOWN
         for part in node.values:
             value = self.value(scope, part, depth)
-            if value is UNKNOWN:
+            held = truth(value)
+            if held is UNKNOWN:
                 open_ = True
-            elif ends(value):
+            elif held is isinstance(node.op, ast.Or):
                 return value if not open_ or isinstance(value, bool) else UNKNOWN
         return UNKNOWN if open_ else value
 
@@ -135,7 +156,8 @@ class Reader:
         if len(node.ops) != 1:
             return UNKNOWN
         left, right = self.value(scope, node.left, depth), self.value(scope, node.comparators[0], depth)
-        if left is UNKNOWN or right is UNKNOWN:
+        op = type(node.ops[0])
+        if left is UNKNOWN or right is UNKNOWN or not (op in (ast.Is, ast.IsNot) or plain(left, right)):
             return UNKNOWN
         done: Any = {
             ast.Gt: lambda: left > right,
@@ -147,11 +169,11 @@ class Reader:
             ast.Is: lambda: left is right,
             ast.IsNot: lambda: left is not right,
             ast.In: lambda: left in right,
-        }.get(type(node.ops[0]))
+        }.get(op)
         return bool(done()) if done is not None else UNKNOWN
 
     def _ifexp(self, scope: Scope, node: ast.IfExp, depth: int) -> Any:
-        test = self.value(scope, node.test, depth)
+        test = truth(self.value(scope, node.test, depth))
         return UNKNOWN if test is UNKNOWN else self.value(scope, node.body if test else node.orelse, depth)
 
     def _namedexpr(self, scope: Scope, node: ast.NamedExpr, depth: int) -> Any:
@@ -178,7 +200,7 @@ class Reader:
         if given:
             if any(one is None for one in given):
                 return UNKNOWN
-            if value is UNKNOWN or not value:  # `if steps is None: steps = ...`
+            if value is UNKNOWN or truth(value) is False:  # `if steps is None: steps = ...`
                 value = self.value(scope, given[-1], depth)
         return value
 
@@ -269,7 +291,9 @@ class Reader:
         base, key = self.value(scope, node.value, depth), self.value(scope, node.slice, depth)
         if key is UNKNOWN:
             return UNKNOWN
-        if isinstance(base, (dict, list, tuple, str)):
+        if isinstance(base, dict) and plain(key):
+            return dict.get(base, key, UNKNOWN)
+        if type(base) in (list, tuple, str):
             return base[key]
         value = self._part(base, key, depth) if isinstance(key, str) else UNKNOWN
         return self._setting(_path(node)) if value is UNKNOWN else value
@@ -282,12 +306,13 @@ class Reader:
             return self._len(scope, node.args[0], depth)
         if isinstance(node.func, ast.Attribute):
             base = self.value(scope, node.func.value, depth)
-            if name == "size" and hasattr(base, "shape"):
+            if name == "size" and type(base).__module__ in BUILTIN:
                 return int(base.shape[self.value(scope, node.args[0], depth)])
             if name == "get" and isinstance(base, dict):
-                return base.get(*(self.value(scope, one, depth) for one in node.args))
+                args = [self.value(scope, one, depth) for one in node.args]
+                return dict.get(base, *args) if plain(*args[:1]) else UNKNOWN
             if name in ("items", "keys", "values") and isinstance(base, dict):
-                return tuple(base)
+                return tuple(dict.keys(base))
             methods = [one for one in scope.file.named(name) if scope.file.owner(one) is not None]
             returns = [one for method in methods for one in own(method) if isinstance(one, ast.Return)]
             if len(methods) == len(returns) == 1:
@@ -299,7 +324,7 @@ class Reader:
             and name not in ("ceil", "floor", "trange", "arange", "randperm", "permutation")
         ):
             args = [self.value(scope, one, depth) for one in node.args]
-            return UNKNOWN if any(one is UNKNOWN for one in args) else _CALLS[name](*args)
+            return _CALLS[name](*args) if plain(*args) else UNKNOWN
         if isinstance(node.func, ast.Name):
             for function in scope.file.named(name):
                 returns = [one for one in own(function) if isinstance(one, ast.Return)]
@@ -311,10 +336,8 @@ class Reader:
 
     def _len(self, scope: Scope, node: ast.AST, depth: int) -> Any:
         value = self.value(scope, node, depth)
-        if (length := loader_length(value)) is not None:
-            return length
-        if type(value).__module__ in ("builtins", "numpy", "torch") and hasattr(value, "__len__"):
-            return len(value)
+        if (known := length(value)) is not None:
+            return known
         named = last(node).lower()
         if (
             self.length is not None
@@ -330,10 +353,11 @@ class Reader:
             return UNKNOWN
         if isinstance(base, MadeOf):
             return self._of_made(base, name, depth)
-        if isinstance(base, dict) and name in base:
-            return base[name]
+        if isinstance(base, dict) and (value := dict.get(base, name, UNKNOWN)) is not UNKNOWN:
+            return value
         if type(base).__module__.split(".")[0] in ("omegaconf", "absl", "ml_collections"):
-            return getattr(base, name)
+            own = settings.resolvers and sys.modules["omegaconf"].OmegaConf.is_interpolation(base, name)
+            return UNKNOWN if own else getattr(base, name)
         if name == "shape" and type(base).__module__.split(".")[0] in ("torch", "numpy"):
             return tuple(base.shape)
         value = inspect.getattr_static(base, name, UNKNOWN)

@@ -6,10 +6,12 @@ index. With those states set again the same order is drawn; the batches done are
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import Any, Dict, Iterator, Optional
 
 from carbontui.client.checkpoint import random_states, set_random_states
+from carbontui.client.detection.lengths import length_of
 from carbontui.client.frameworks.base import quietly, replaces
 
 SAMPLERS = ("RandomSampler", "SequentialSampler", "DistributedSampler")
@@ -57,7 +59,7 @@ def go_on(loader: Any, left: Dict[str, Any]) -> None:
 
 
 def _rest(inner: Any, loader: Any, left: Dict[str, Any]) -> Any:
-    if left["batches"] >= len(loader):  # the epoch was over: the next one begins
+    if left["batches"] >= (length_of(loader) or math.inf):  # the epoch was over: the next one begins
         _set(loader, left["now"])
         loader._carbontui_began = quietly(lambda: _states(loader))
         return inner(loader)

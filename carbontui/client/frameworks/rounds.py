@@ -15,9 +15,9 @@ def on_fastai(module: Any) -> None:
     def fit(inner: Any, self: Any) -> Any:
         loop = Loop()
         searches = any(type(one).__name__ == "LRFinder" for one in self.cbs)
-        total = None if searches else quietly(lambda: self.n_epoch * len(self.dls.train))
-        quietly(lambda: loop.begin(0, total))
         self.carbontui_loop = None if searches else loop
+        if searches:
+            loop.begin()
         try:
             return inner(self)
         finally:
@@ -26,11 +26,13 @@ def on_fastai(module: Any) -> None:
 
     @replaces(module.Learner, "one_batch")
     def batch(inner: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
-        result = inner(self, *args, **kwargs)
         loop = vars(self).get("carbontui_loop")
         if loop is not None and self.training:
+            quietly(lambda: loop.begin(0, self.n_epoch * self.n_iter))  # fastai has asked its loader by now
+            result = inner(self, *args, **kwargs)
             loop.ended()
-        return result
+            return result
+        return inner(self, *args, **kwargs)
 
 
 def on_catboost(module: Any) -> None:

@@ -22,6 +22,8 @@ from carbontui.system import isolation, proc
 
 SILENT_S = 6.0
 FIRST_WORD_S = 30.0
+DOUBLED_MOST = 5
+"""Each that never said a word leaves its successor twice the time for its first one: a machine may be that slow."""
 BACKOFF_MAX_S = 60.0
 SHORT_LIFE_S = 30.0
 BURIAL_S = 1.0
@@ -73,9 +75,10 @@ class SupervisorHandle:
         """Replace a hung one; start one that is due while one is `wanted`."""
         if self.process is not None:
             silent = now - (self._born if self._heard is None else self._heard)
-            if silent > (FIRST_WORD_S if self._heard is None else SILENT_S):
+            mute = self._heard is None
+            if silent > (FIRST_WORD_S * 2 ** min(self._in_doubt, DOUBLED_MOST) if mute else SILENT_S):
                 # one that was stopped by a signal is not silent by its own fault
-                doubtful = now - self._born < IN_DOUBT_S and not proc.stopped(self.process.pid)
+                doubtful = (mute or now - self._born < IN_DOUBT_S) and not proc.stopped(self.process.pid)
                 self.gone(f"silent for {silent:.0f} s, killed", respawn=wanted, doubtful=doubtful)
         if self.process is None and self.due is not None and now >= self.due and wanted:
             self._start()

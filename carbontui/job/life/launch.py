@@ -8,7 +8,6 @@ import json
 import os
 import resource
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -25,6 +24,7 @@ from carbontui.job.terms import spec as opts
 from carbontui.system import isolation, life, proc
 
 READY_S = 15.0
+NOT_YET = "no supervisor answers yet: the job goes on without one, and is steered as soon as it answers"
 GRID_KEYS = frozenset({*settings.KEY_NAMES, *settings.ALSO_CALLED.values()})
 """API keys for grid data: for our use only, not passed to the training."""
 PLAIN_FLAGS = frozenset({"-u", "-O", "-OO", "-B", "-E", "-I", "-s", "-S", "-v", "-q"})
@@ -158,8 +158,9 @@ def start(
     again: Mapping[str, Any] | None = None,
     try_first: bool = False,
     handed: descriptors.Handed = descriptors.NOTHING,
-) -> int:
-    """Start the keeper of a prepared job; returns its pid. The environment of its command is the caller's.
+) -> bool:
+    """Start the keeper of a prepared job; whether the job answers already. The environment of its command is the
+    caller's.
 
     `hold`: the command waits for the plan before it starts. `again`: a job that continues, and from where.
     `try_first`: it runs at once until enough is known of it, then waits for its start. `handed`: the descriptors of
@@ -203,10 +204,15 @@ def undone(directory: Path) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        job = store.load(directory)
-        if job is None or job.alive("keeper") in (None, os.getpid()):
+        if not _kept(directory):
             shutil.rmtree(directory, ignore_errors=True)
         raise
+
+
+def _kept(directory: Path) -> bool:
+    """Whether a keeper has taken the job over from this process."""
+    job = store.load(directory)
+    return job is not None and job.alive("keeper") not in (None, os.getpid())
 
 
 def keeper_spec(options: opts.Options, environment: Mapping[str, str]) -> dict[str, Any]:
@@ -224,12 +230,21 @@ def keeper_spec(options: opts.Options, environment: Mapping[str, str]) -> dict[s
     }
 
 
-def run_keeper(spec: Mapping[str, Any], descriptors: tuple[int, ...] = ()) -> int:
-    """Start a keeper with its spec, detached; returns its pid once the job answers. Raises LaunchError."""
+def run_keeper(spec: Mapping[str, Any], descriptors: tuple[int, ...] = ()) -> bool:
+    """Start a keeper with its spec, detached, and wait until it has the job; whether that answers within READY_S, or is
+    over by then. Raises LaunchError."""
     keeper, directory = spawn_keeper(spec, descriptors), Path(spec["job_dir"])
     # where the job has moved on there is no supervisor
-    _await_socket(Path(spec["socket" if places.read(directory).holder else "door"]), directory, keeper)
-    return keeper.pid
+    path = spec["socket" if places.read(directory).holder else "door"]
+    due = time.monotonic() + READY_S
+    while not (life.answers(path) or (directory / "exit.json").exists()):
+        if keeper.poll() is not None and not life.is_locked(directory / life.LOCK):  # else another has it
+            tail = (directory / "carbontui.log").read_text(errors="replace").strip().splitlines()[-1:]
+            raise LaunchError(f"the keeper ended at once: {' '.join(tail)}")
+        if time.monotonic() >= due and _kept(directory):
+            return False
+        time.sleep(0.02)
+    return True
 
 
 def spawn_keeper(spec: Mapping[str, Any], descriptors: tuple[int, ...] = ()) -> subprocess.Popen[bytes]:
@@ -258,24 +273,3 @@ def spawn_keeper(spec: Mapping[str, Any], descriptors: tuple[int, ...] = ()) -> 
         keeper.stdin.write(json.dumps(spec).encode())
         keeper.stdin.close()
     return keeper
-
-
-def _await_socket(path: Path, directory: Path, keeper: subprocess.Popen[bytes]) -> None:
-    """Wait until job.sock answers; a job that ends before that is fine too."""
-    due = time.monotonic() + READY_S
-    while time.monotonic() < due:
-        probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            probe.connect(os.fspath(path))
-            return
-        except OSError:
-            if (directory / "exit.json").exists():
-                return
-            if keeper.poll() is not None and not life.is_locked(directory / life.LOCK):  # else another has it
-                tail = (directory / "carbontui.log").read_text(errors="replace").strip().splitlines()[-1:]
-                raise LaunchError(f"the keeper ended at once: {' '.join(tail)}") from None
-        finally:
-            probe.close()
-        time.sleep(0.02)
-    text = f"no supervisor answers after {READY_S:.0f} s; job {directory.name} runs all the same, unsteered"
-    raise LaunchError(f"{text}; see {directory / 'carbontui.log'}")

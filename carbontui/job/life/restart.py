@@ -27,9 +27,9 @@ LEAVE_S = 5.0
 """How long a supervisor without a keeper may take to leave for one that has a keeper."""
 
 
-def restart(job: store.Job, *, machine_gone: bool = False) -> int:
-    """Start a keeper for a job that has none; returns its pid. `machine_gone`: a person says so of another machine,
-    with which it shared this state directory. Raises LaunchError, which says why not."""
+def restart(job: store.Job, *, machine_gone: bool = False) -> bool:
+    """Start a keeper for a job that has none; whether it answers already. `machine_gone`: a person says so of
+    another machine, with which it shared this state directory. Raises LaunchError, which says why not."""
     if job.foreign and not machine_gone:
         gone = f"; if that machine is gone for good: carbontui restart {job.id} --here"
         raise launch.LaunchError(f"job {job.id} belongs to {job.host}; restart it there{gone}")
@@ -46,8 +46,8 @@ def restart(job: store.Job, *, machine_gone: bool = False) -> int:
     return launch.run_keeper(again(job.dir))
 
 
-def take_up(job: store.Job) -> int:
-    """Start a keeper for a training that still runs; returns its pid. Raises LaunchError."""
+def take_up(job: store.Job) -> bool:
+    """Start a keeper for a training that still runs; whether it answers already. Raises LaunchError."""
     if pid := job.alive("supervisor"):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
