@@ -41,8 +41,6 @@ Answer = protocol.Answer
 News = protocol.Snap | protocol.Delta
 T = TypeVar("T")
 
-OLDER = "not known: the job's supervisor is of an older carbontui, which cannot be asked this"
-
 
 class LinkError(Exception):
     """Base class; the text is one line for the user."""

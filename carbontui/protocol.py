@@ -524,7 +524,6 @@ class Status(Struct, frozen=True, kw_only=True):
     avoided_g: float | None = None
     cost: Cost | None = None
     account: Account | None = None
-    """Null from versions that did not keep it."""
     excluded: tuple[Excluded, ...] = ()
     coverage: Coverage | None = None
     places: tuple[PlaceUse, ...] = ()
@@ -563,10 +562,7 @@ class Status(Struct, frozen=True, kw_only=True):
     @property
     def run_now_g(self) -> float | None:
         """Run-now's grams for what was done so far; None where they are not known, or no lever acted."""
-        if self.account is not None:
-            return self.account.so_far.run_now_g
-        # an earlier version: it told the difference
-        return None if self.avoided_g is None or self.gco2_g is None else self.avoided_g + self.gco2_g
+        return None if self.account is None else self.account.so_far.run_now_g
 
     @property
     def ended_at(self) -> Time:

@@ -144,7 +144,7 @@ class NodeAgent:
     # --- the node's job.sock ---
 
     async def _keep_open(self) -> None:
-        """Bind, and rebind if the socket has vanished or an older agent has removed it."""
+        """Bind, and rebind if the socket has vanished or the agent before has removed it."""
         while True:
             try:
                 if self._inode is None or self._path.stat().st_ino != self._inode:

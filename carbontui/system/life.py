@@ -33,9 +33,9 @@ class HostIdentity(NamedTuple):
     host: str
     boot: str
     machine: str = ""
-    """/etc/machine-id; '' where there is none, and in records of older versions."""
+    """/etc/machine-id; '' where there is none."""
     pidns: int = 0
-    """Inode of the pid namespace; 0 where /proc shows another one, and in records of older versions."""
+    """Inode of the pid namespace; 0 where /proc shows another one."""
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> HostIdentity:

@@ -80,7 +80,6 @@ TRIALS: Table = {
     "unload_phase": _phase,
     "unload_works": _unload_works,
     "unload_given_up": "given up: {mode} by {by}",
-    "unload_keeper_too_old": "not tried: its keeper is of an older version and would not start it again",
     "unload_ended": "failed: the command ended instead of unloading",
     "unload_checkpoint_failed": "failed: its checkpoint function failed (see carbontui log); training continues",
     "unload_no_checkpoint": "failed: no checkpoint within {within_s:duration}; training continues",

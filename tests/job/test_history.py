@@ -1,8 +1,5 @@
 """The past of a job: exact from sums as from rows, off the event loop, and never empty without a word."""
 
-import sqlite3
-from contextlib import closing
-
 import pytest
 
 from carbontui import protocol, units
@@ -24,12 +21,6 @@ def drawn(book, *, boards=2, days=2.0, row_s=100.0):
             if not gap <= at < gap + 3600:
                 book.energy(at, end, f"GPU-{board}", (200 + board * 50 + at % 97) * (end - at), "counter", "running")
             at = end
-
-
-def begun_before_there_were_sums(path):
-    with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        for each in ("trigger energy_added", "trigger energy_removed", "table energy_10min"):
-            db.execute(f"drop {each}")
 
 
 @pytest.fixture
@@ -74,20 +65,6 @@ def test_any_span_is_the_same_from_sums_as_from_rows(book, span):
     assert known and all(a == pytest.approx(b, rel=1e-6) for a, b in known)
 
 
-def test_a_journal_of_before_there_were_sums_shows_the_same(book):
-    drawn(book)
-    assert book.commit()
-    begun_before_there_were_sums(book.path)
-    assert read(book.path, *SPANS[0]).watts == pytest.approx(row_by_row(book, *SPANS[0]), rel=1e-6)
-
-
-def test_a_supervisor_of_before_writes_rows_that_are_in_the_sums(book):
-    with closing(sqlite3.connect(book.path)) as old, old:
-        old.execute("insert into energy values (?, ?, 'GPU-0', 900.0, 'counter', 'running')", (START, START + 9))
-    with journal.read(book.path) as db:
-        assert tuple(db.execute("select joules, seconds from energy_10min").fetchone()) == (900.0, 9.0)
-
-
 def test_a_journal_that_cannot_be_read_is_said_and_not_shown_as_an_empty_past(tmp_path, book):
     book.close()
     (tmp_path / "journal.db").write_bytes(b"not a database at all" * 400)
@@ -97,7 +74,7 @@ def test_a_journal_that_cannot_be_read_is_said_and_not_shown_as_an_empty_past(tm
 
 def test_levels_are_those_in_force_at_the_middle_of_each_column(book):
     for at, state, level in [(-900, "running", "full"), (250, "throttled", "cap 200 W"), (650, "paused", "full")]:
-        book.event(START + at, 0.0, "state", state=state, level=level)
+        book.event(START + at, 0.0, "state", state=state, level=level, level_kind=level.split()[0])
     assert book.commit()
     past = read(book.path, START, 1000.0, 5)
     assert past.levels == ("full", "cap 200 W", "cap 200 W", "pause", "pause")
@@ -107,9 +84,9 @@ def test_levels_are_those_in_force_at_the_middle_of_each_column(book):
 
 def test_the_kind_of_a_past_level_is_what_was_recorded_and_not_its_name(book):
     """A cap is decided before the board holds it: the state is still `running`."""
-    recorded = [(100, "running", "250", "cap"), (300, "throttled", "half", "duty"), (500, "throttled", "250", None)]
-    for at, state, level, kind in [*recorded, (700, "running", "x", "no kind"), (900, "paused", "x", None)]:
-        book.event(START + at, 0.0, "state", state=state, level=level, **({"level_kind": kind} if kind else {}))
+    recorded = [(100, "running", "250", "cap"), (300, "throttled", "half", "duty"), (500, "throttled", "250", "cap")]
+    for at, state, level, kind in [*recorded, (700, "running", "x", "no kind"), (900, "paused", "x", "cap")]:
+        book.event(START + at, 0.0, "state", state=state, level=level, level_kind=kind)
     assert book.commit()
     past = read(book.path, START, 1000.0, 5)
     assert past.kinds == ("cap", "duty", "cap", "full", "pause")

@@ -19,6 +19,7 @@ from carbontui.job.keeper import files, messages, resume
 from carbontui.job.keeper import process as keeper
 from carbontui.job.keeper import supervisor_handle as watch
 from carbontui.job.keeper.trial import Trial
+from carbontui.job.life import descriptors
 from carbontui.job.supervisor.core.rules.control import Observation, decide
 from carbontui.job.supervisor.core.state.decision import Desired
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
@@ -33,6 +34,9 @@ entry.main()
 """
 
 
+OUTPUTS = {"err": "", "input": descriptors.NOTHING.spec(None)}
+
+
 @pytest.fixture
 def alone(tmp_path):
     """Start a keeper of `argv` in a directory without spec.json, so that every supervisor dies at once."""
@@ -41,7 +45,7 @@ def alone(tmp_path):
     def start(*argv, alone_s=60.0, **spec):
         facts = {"job": "k", "job_dir": str(tmp_path), "argv": argv, "cwd": str(tmp_path), "hold": False}
         facts |= {"log": str(tmp_path / "run.log"), "socket": str(tmp_path / "s"), "public": {"job": "k"}}
-        facts |= {"door": str(tmp_path / "door"), **spec}
+        facts |= {"door": str(tmp_path / "door"), **OUTPUTS, **spec}
         process = subprocess.Popen(
             [sys.executable, "-c", RUN, "k", str(alone_s)],
             stdin=subprocess.PIPE,
@@ -88,7 +92,9 @@ def test_a_command_starts_without_its_run_log(tmp_path, alone):
 def bare(tmp_path):
     spec = {"job": "k", "job_dir": str(tmp_path), "argv": ["true"], "cwd": str(tmp_path), "public": {}}
     return keeper.Keeper(
-        {**spec, "log": os.devnull, "socket": str(tmp_path / "s"), "door": str(tmp_path / "d")}, dict(os.environ), {}
+        {**spec, **OUTPUTS, "log": os.devnull, "socket": str(tmp_path / "s"), "door": str(tmp_path / "d")},
+        dict(os.environ),
+        {},
     )
 
 

@@ -393,7 +393,6 @@ class FakeSupervisor:
         self.result = p.Result(0, True, text="paused at step 1204")
         self.preview_error: str | None = None
         self.preview_plan: p.PlanView | None = None
-        self.older = False
         """It knows no question about slots and hours, and leaves such fields out."""
         self.log_is_read = True
         """Otherwise a question about the output is never answered: the disk is sick."""
@@ -478,7 +477,6 @@ class FakeSupervisor:
                 held = self.snap.frontier.points[self.snap.frontier.chosen or 0]
                 found = (units.iso(START + held.finish_s), held.gco2_g + 38.0, held.cost, held.kwh)
             text = "Thu 02:00 to 04:15" if message.forbid else message.slot or ""
-            text = "" if self.older else text
             held = self.snap.frontier.points[self.snap.frontier.chosen or 0] if self.snap.frontier else None
             now = self.snap.plan and held and (units.iso(START + held.finish_s), held.gco2_g, held.cost, held.kwh)
             instead = p.PlanTotals(self.snap.plan, *now) if now else None

@@ -44,14 +44,6 @@ async def test_the_cursor_asks_what_its_slot_would_cost_otherwise(stage: Any) ->
         assert "pause" in s.text() and "dirtier than the" in s.text()
 
 
-async def test_a_plan_sent_unasked_is_not_taken_for_the_answer_to_a_question(stage: Any) -> None:
-    async with stage() as s:
-        s.fake.older = True
-        await s.pilot.press("w")
-        await s.until(lambda: "of an older carbontui" in s.text())
-        assert "+38 g" not in s.text()
-
-
 async def test_hours_are_marked_priced_and_forbidden_with_enter(stage: Any) -> None:
     async with stage() as s:
         await s.pilot.press("w", "shift+right", "space", "right", "right")
@@ -116,7 +108,7 @@ def test_the_first_plan_is_compared_whole_with_what_is_expected_now() -> None:
 
     assert ["16.93 kg in all" in row for row in told(late)] == [True, False]
     assert all(" in all" in row for row in told(late))
-    assert len(told(structs.replace(late, whole_g=None))) == 1, "an older supervisor did not say"
+    assert len(told(structs.replace(late, whole_g=None))) == 1, "not known then"
 
 
 def test_forbidden_hours_and_a_persons_word_are_the_reason_where_they_hold() -> None:

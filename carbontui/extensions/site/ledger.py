@@ -51,7 +51,7 @@ class LedgerEntry(Struct, frozen=True, kw_only=True):
     keeper: tuple[int, int] | None = None
     child: tuple[int, int] | None = None
     pidns: int = 0
-    """Inode of the pid namespace of these pids; 0 in entries of older versions."""
+    """Inode of the pid namespace of these pids; 0 where /proc shows another one."""
 
 
 class OfAdministrator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

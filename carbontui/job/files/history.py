@@ -114,21 +114,9 @@ def _unreadable(path: Path, error: Exception) -> HistoryError:
     return HistoryError(f"the past cannot be shown, {path.name}: {journal.why_not(error)}")
 
 
-def _bins(db: sqlite3.Connection) -> list[tuple[float, float, float]]:
-    """energy_10min, in order of time; a journal of an earlier version has only the rows."""
-    known = db.execute("select 1 from sqlite_master where name='energy_10min'").fetchone()
-    summed = (
-        "select start, joules, seconds from energy_10min order by start"
-        if known
-        else f"select cast(t0 / {ROLLUP_S} as integer) * {ROLLUP_S}, sum(joules), sum(t1 - t0)"
-        " from energy group by 1 order by 1"
-    )
-    return [tuple(row) for row in db.execute(summed)]
-
-
 def _watts(db: sqlite3.Connection, edges: Sequence[float]) -> list[float | None]:
     """Each column is the energy up to its end minus the energy up to its start."""
-    bins = _bins(db)
+    bins = list(db.execute("select start, joules, seconds from energy_10min order by start"))
     starts = [start for start, _, _ in bins]
     joules = list(itertools.accumulate((each[1] for each in bins), initial=0.0))
     seconds = list(itertools.accumulate((each[2] for each in bins), initial=0.0))
@@ -174,8 +162,6 @@ def _levels(
         if (state := facts["state"]) in LEVEL_OF_STATE:
             levels.append((LEVEL_OF_STATE[state], LEVEL_OF_STATE[state]))
         else:
-            # a journal of an earlier version names the level alone
-            kind: LevelKind = "cap" if state == "throttled" else "full"
-            levels.append((facts["level"], told if is_level_kind(told := facts.get("level_kind", "")) else kind))
+            levels.append((facts["level"], kind if is_level_kind(kind := facts["level_kind"]) else "full"))
     seen = [levels[bisect.bisect_right(at, (a + b) / 2)] for a, b in itertools.pairwise(edges)]
     return tuple(name for name, _ in seen), tuple(kind for _, kind in seen)

@@ -13,8 +13,7 @@ Tables (all times epoch seconds of the job's clock):
 The schema's version is SQLite's user_version; the one writer migrates. A journal that cannot be written never
 hurts the job: writes are dropped, counted and reported. A damaged one is set aside and a new one started.
 
-Triggers in the file itself keep energy_10min correct: a supervisor with older code does not know the table and still
-writes rows. If the table exists it is complete.
+Triggers in the file itself keep energy_10min correct.
 """
 
 from __future__ import annotations

@@ -14,9 +14,6 @@ from carbontui.client import inject
 from carbontui.job.keeper import signals
 from carbontui.system import isolation, life
 
-ONE_OUTPUT: dict[str, Any] = {"err": "", "input": {"stdin": None, "path": None, "others": (), "closes": ()}}
-"""What the spec of an older version does not say: both outputs into run.log, and no input."""
-
 
 class CannotStart(Exception):
     """The command could not be started; `code` is the exit code a shell would give."""

@@ -39,7 +39,7 @@ class Keeper:
     """One job's keeper; `run` returns when the job is over."""
 
     def __init__(self, spec: dict[str, Any], environment: dict[str, str], surroundings: dict[str, Any]) -> None:
-        self.spec = command.ONE_OUTPUT | spec
+        self.spec = spec
         self.environment = environment
         """The command's environment, which differs from ours."""
         self.surroundings = surroundings

@@ -79,7 +79,7 @@ class Options(config.Terms, frozen=True, kw_only=True):
     intensity_g_per_kwh: float | None = None
     """The user's own value for all hours, in place of every source."""
     boundary: Kind = "given-back"
-    """What its account counts; the default is that of jobs started by versions that had no other."""
+    """What its account counts."""
     boundary_why: str = ""
     """The sign by which it was guessed (job/life/surroundings.py); '': as given."""
     gives_back: bool = False
@@ -122,19 +122,14 @@ class Options(config.Terms, frozen=True, kw_only=True):
     """When its scheduler will end it (epoch seconds), as known at its start."""
     fleet_cap_w: float | None = None
     """Watts per GPU at which the cluster's fleet has started it; None: at full."""
-    resubmit: bool | None = None
-    """Whether a successor continues it; None: of an older version, which noted `ends_s` only then."""
+    resubmit: bool | None = False
+    """A successor continues it where it is unloaded or its scheduler ends it."""
     nodes: Nodes | None = None
     replay: Replay | None = None
     simulated: SimulatedSpec | None = None
     """For demo and tests only."""
     estimate: bool = False
     """Run by `estimate`, to learn about the work: the account excludes it."""
-
-
-def continued(options: Options) -> bool:
-    """Whether a successor goes on where this job is unloaded or its scheduler ends it."""
-    return options.ends_s is not None if options.resubmit is None else options.resubmit
 
 
 def stop_socket(socket: str | Path) -> str:

@@ -90,7 +90,7 @@ class PlanAnswer(Struct, frozen=True, kw_only=True):
     """Answer to PlanAsk, and with the plan alone to PreviewAsk. `changed`: the plan differs from the kept one."""
 
     plan: Schedule
-    """Without its baselines, which versions before this read beside it."""
+    """Without its baselines."""
     changed: bool = True
     baselines: tuple[PolicyResult, ...] = ()
     explanation: Explanation | None = None

@@ -43,7 +43,7 @@ class LeaseRecord(Struct, frozen=True, kw_only=True):
     owner_start: int = 0
     """The supervisor that started the agent: once it is gone the limit is no longer wanted. 0: it had gone before."""
     pidns: int = 0
-    """Inode of the pid namespace of these pids; 0 in leases of older versions."""
+    """Inode of the pid namespace of these pids; 0 where /proc shows another one."""
     maker: str = "nvidia"
     address: str = ""
     """What the maker's tool calls the board, if not by its UUID."""

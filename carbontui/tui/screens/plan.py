@@ -230,9 +230,7 @@ class PlanPage(Commands):
             spent = self._picture().status.cost
             currency = spent.currency if spent else None
             cost = difference(answer, currency)
-            if answer.plan is not None and not answer.text:
-                self._answer = link.OLDER  # it ignored a field it does not know, and answered another question
-            elif asked.forbid is not None:
+            if asked.forbid is not None:
                 self._answer = f"not running {answer.text}: {cost}" if answer.plan else cost
             else:
                 self._answer = f"{self._otherwise()} here: {cost}"
@@ -249,7 +247,7 @@ class PlanPage(Commands):
         try:
             answer = await self.feed.request(protocol.EventsAsk(0, None, EVENTS_MOST, True))
         except link.LinkError:
-            return  # an older supervisor, or none: the plan is still shown
+            return  # the plan is still shown
         assert isinstance(answer, protocol.EventsAnswer)
         self._events = answer.events
         self._draw()

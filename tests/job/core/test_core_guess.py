@@ -97,7 +97,7 @@ def test_the_next_training_of_a_command_is_guessed_anew():
 
 
 @pytest.mark.parametrize("total", [None, 400])
-def test_an_older_client_guesses_nothing(total):
+def test_a_rank_without_a_guess_guesses_nothing(total):
     job = heard(unknown(), guess=None, total=total)
     assert told(job).guess is None and job.progress.steps_total == total
 

@@ -85,9 +85,6 @@ def test_the_keeper_is_armed_before_the_training_is_asked_to_leave():
     assert effects.Retry(True) in asked and state.asked.mode == "run"
     state, _ = told(state, at(2))
     assert state.asked.mode == "unload" and state.asked.not_before_s is None, "it comes back at once"
-    old = unload_rules.begun("me@tty", at(0))
-    state, asked = told(running(unloading=old), at(30, child=Child("running", age_s=130.0)))
-    assert state.asked.mode == "run" and "older version" in drawn(state.unloading.result), "a keeper that would not"
 
 
 def test_one_that_comes_back_holds_and_its_cost_is_measured():

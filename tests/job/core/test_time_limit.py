@@ -18,7 +18,7 @@ from carbontui.job.terms.child import Child
 
 
 def asked_at(now_s: float, *, can_unload: bool = True, quiet_s: float = 0.1, save_s: float | None = None, **fields):
-    made = job_state(**{"ends_s": NOW_S + 1000.0, **fields})
+    made = job_state(**{"ends_s": NOW_S + 1000.0, "resubmit": True, **fields})
     if save_s is not None:
         made = replace(made, measured=replace(made.measured, unload_s=made.measured.unload_s.plus(save_s)))
     seen = inputs(now_s, ranks=(rank(can_unload=can_unload, quiet_s=quiet_s),))

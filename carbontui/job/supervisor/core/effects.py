@@ -177,9 +177,7 @@ def _last(before: JobState, after: JobState, inputs: Inputs, *, renew: bool) -> 
     if not why:
         return (LastRun(None),) if was else ()
     interrupts = after.allowances.act == "stop!"
-    told: tuple[Effect, ...] = (LastRun(why, interrupts),) if renew or why != was else ()
-    # an older keeper has no `last run` message: it is stopped once the command has exited
-    return (*told, Stop(now=True)) if inputs.child.state == "unloaded" and renew else told
+    return (LastRun(why, interrupts),) if renew or why != was else ()
 
 
 def _unloading(before: JobState, after: JobState, inputs: Inputs, *, renew: bool) -> tuple[Effect, ...]:

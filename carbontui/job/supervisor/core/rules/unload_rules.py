@@ -16,13 +16,10 @@ from carbontui.job.supervisor.core.state.inputs import Inputs, Rank
 from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.core.state.levels import Chosen
 from carbontui.job.supervisor.core.state.unloading import Phase, Unloading, awaits_start, said
-from carbontui.job.terms.spec import continued
 from carbontui.protocol import Statement, Why, statement
 
 REPEAT_MOST_S = 600.0
 """If the resume of a rehearsal fails, training starts over: at most this much work is repeated."""
-ARM_S = 10.0
-"""A keeper of this version answers sooner than this."""
 LEAVE_S = 600.0
 RETURN_S = 600.0
 """Time limits for the checkpoint and for the first step after the resume; beyond them the rehearsal has failed."""
@@ -106,8 +103,6 @@ def _asked(state: JobState, inputs: Inputs) -> JobState:
     if inputs.child.retry:
         turned = _turn(state, known, "leaving", inputs)
         return replace(state, unloading=replace(turned, starts=inputs.starts, loss=state.last_loss))
-    if inputs.mono_s - known.since_s > ARM_S:
-        return _over(state, None, statement("unload_keeper_too_old"))
     return state
 
 
@@ -222,7 +217,7 @@ QUEUE_S = 300.0
 def leaves(state: JobState, now_s: float) -> Leave | None:
     """The order to leave for the queue before the start; None while there is no such wait."""
     decided, until = state.decision, state.decision.until_s
-    waits = continued(state.spec) and not state.clock.replay and decided.state == "waiting"
+    waits = state.spec.resubmit and not state.clock.replay and decided.state == "waiting"
     if not waits or until is None or decided.held_by not in ("plan", "forbidden"):
         return None
     return Leave(state.clock.to_wall(until)) if until - now_s >= QUEUE_S else None

@@ -29,7 +29,7 @@ from carbontui.job.terms.allowance import AllowanceKind
 from carbontui.job.terms.budget import Budget
 from carbontui.job.terms.child import Child
 from carbontui.job.terms.clock import Clock
-from carbontui.job.terms.spec import Options, continued
+from carbontui.job.terms.spec import Options
 from carbontui.power.curves.curve import Curve
 
 LIMIT_SPARE_S = 60.0
@@ -155,7 +155,7 @@ class JobState:
     def comes_back(self) -> bool:
         """Whether it goes on after its scheduler's end: in a successor, or requeued, once it has made a step. One that
         only waited would wait on its nodes again."""
-        return continued(self.spec) or (self.spec.requeue and self.progress.step > 0)
+        return bool(self.spec.resubmit) or (self.spec.requeue and self.progress.step > 0)
 
     @property
     def cut_short(self) -> bool:

@@ -34,7 +34,7 @@ class Plan:
     table: dict[str, Level]
     view: protocol.PlanView
     work_left_s: float | None = None
-    """Work left at `edges_s[0]` as the plan assumed it; None if not known (a predecessor's plan)."""
+    """Work left at `edges_s[0]` as the plan assumed it; None of one that was restored."""
     free_gco2_g: float | None = None
     """What the same work would emit without the user's constraints; None if there are none."""
     explanation: Explanation | None = None
@@ -74,8 +74,6 @@ def to_kept(plan: Plan) -> dict[str, Any]:
     return {
         "names": plan.names,
         "edges_s": plan.edges_s,
-        # versions before this read the levels here
-        "table": {n: [v.kind, v.power_w, v.speed, v.cap_w, v.duty] for n, v in plan.table.items()},
         "view": msgspec.to_builtins(plan.view),
         "explanation": msgspec.to_builtins(plan.explanation),
     }

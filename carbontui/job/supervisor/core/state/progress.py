@@ -85,7 +85,7 @@ class Progress(Struct, frozen=True):
     before: Steps = 0
     """Steps of the trainings that ended before this one, if a command runs several in sequence."""
     processes: tuple[str, ...] | None = None
-    """The training processes that count from `before`; None before the first (or from an older journal)."""
+    """The training processes that count from `before`; None before the first."""
     past: tuple[str, ...] = ()
     """Training processes that have been succeeded by others: counts they left in files are already included."""
     told_total: Steps | None = None
@@ -93,7 +93,7 @@ class Progress(Struct, frozen=True):
     guess: tuple[Steps, str] | None = None
     """Total steps guessed from the script's environment, and the source; counted like `steps_total`."""
     guess_range: GuessRange | None = None
-    """Of the guess, counted like it; None from an older client."""
+    """Of the guess, counted like it."""
     guess_by: str = ""
     """The process that made it."""
     withdrawn: tuple[Steps, str] | None = None
