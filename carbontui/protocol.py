@@ -10,7 +10,8 @@ files in tests/golden hold both ends to the same format.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeGuard, get_args
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, TypeAlias, TypeGuard, get_args
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -105,6 +106,10 @@ def statement(code: str, **parts: Any) -> Statement:
 def written(text: str) -> Statement:
     """A text of others (a driver, an agent, an error), told as it is."""
     return Statement("as_told", {"text": text})
+
+
+Fact: TypeAlias = "Statement | bool | float | str | Sequence[Fact] | Mapping[str, Fact] | None"
+"""A value in an event of the journal or in an answer for machines: JSON, once its statements are in words."""
 
 
 class Why(Struct, frozen=True):

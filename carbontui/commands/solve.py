@@ -109,9 +109,9 @@ def solve(**given: Any) -> None:
     if making := max(level.embodied_g_per_h for level in made.problem.levels):
         about += f"; {figures.grams(making)} per hour held are weighed for making the hardware, in no figure here"
     if asked.as_json:
-        answer = made.plan.to_dict() | {"explanation": text}
+        answer = asdict(made.plan) | {"explanation": text}
         if curve is not None:
-            answer["frontier"] = curve.to_dict()["points"]
+            answer["frontier"] = asdict(curve)["points"]
         if made.beside is not None:
             answer["signals"] = [asdict(one) for one in made.beside]
         click.echo(json.dumps(answer, allow_nan=False))

@@ -1,11 +1,11 @@
-"""Results of planning: immutable, free of numpy, each with a plain JSON form."""
+"""Results of planning: immutable, free of numpy, plain JSON by `asdict`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct
 
@@ -38,9 +38,6 @@ class Evaluation:
         """On time and without a broken rule."""
         return self.late_s == 0 and not self.violations
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyResult(Evaluation):
@@ -69,11 +66,11 @@ class Schedule(Evaluation):
 
 def policy_result(name: str, levels: tuple[int, ...], figures: Evaluation) -> PolicyResult:
     """A policy's schedule with its figures."""
-    return PolicyResult(**_figures(figures), name=name, levels=levels)
+    return PolicyResult(*_figures(figures), name=name, levels=levels)
 
 
-def _figures(figures: Evaluation) -> dict[str, Any]:
-    return {field.name: getattr(figures, field.name) for field in fields(Evaluation)}
+def _figures(of: Evaluation) -> tuple[float, float, float, float, float, float, int, tuple[Violation, ...]]:
+    return of.objective, of.gco2, of.cost, of.kwh, of.finish_s, of.late_s, of.resumes, of.violations
 
 
 def plan_of(
@@ -89,7 +86,7 @@ def plan_of(
     size = abs(figures.objective)
     gap = (figures.objective - lower) / size if size > 0 else 0.0
     return Schedule(
-        **_figures(figures),
+        *_figures(figures),
         levels=levels,
         lower_bound=lower,
         gap=gap,
@@ -130,9 +127,6 @@ class PlanFrontier:
 
     def __len__(self) -> int:
         return len(self.points)
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 Verdict = Literal["nothing_left", "late", "saves", "needs_watts", "best", "unknown"]

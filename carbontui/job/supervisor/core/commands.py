@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -28,7 +28,7 @@ from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.core.state.override import OverrideError
 from carbontui.job.terms import budget as budgets
 from carbontui.job.terms.allowance import Allowance, checked, recognised
-from carbontui.protocol import Statement, statement, written
+from carbontui.protocol import Fact, Statement, statement, written
 
 OVERRIDE_MAX_S = 366 * 86400.0
 """The longest override with an end; without an end it holds until cleared."""
@@ -41,7 +41,7 @@ class Answered(NamedTuple):
 
     said: Statement
     exit_code: int = 0
-    data: Mapping[str, Any] | None = None
+    data: Mapping[str, Fact] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ def _guess(state: JobState, cmd: protocol.Cmd, by: str) -> tuple[JobState, Reply
         return state, _no(statement("no_guess_needed", steps=work.steps_total), 3)
     steps, source = work.guess
     new = replace(state, progress=progress.agree(work, source if accept else progress.NONE))
-    facts = {"by": by, "accept": accept, "steps": steps, "source": source}
+    facts: dict[str, Fact] = {"by": by, "accept": accept, "steps": steps, "source": source}
     if accept:
         told, why = statement("guess_taken", steps=steps, source=source), statement("cause_guess_taken", by=by)
     else:
@@ -235,7 +235,7 @@ def _until(state: JobState, cmd: protocol.Cmd, inputs: Inputs) -> float | None:
     return change
 
 
-def _number(value: Any, wanted: Statement) -> float:
+def _number(value: object, wanted: Statement) -> float:
     """A number above zero, also as text. Raises OverrideError with what was `wanted`."""
     if isinstance(value, str) and re.fullmatch(r"\d+(\.\d+)?", value):
         value = float(value)

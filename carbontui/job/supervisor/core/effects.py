@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from carbontui import protocol, units
 from carbontui.job.keeper.messages import EndStart, FallBack, Freeze, Hold, Leave, Retry, Stop, Thaw
@@ -12,7 +12,7 @@ from carbontui.job.supervisor.core.state import boards, unloading
 from carbontui.job.supervisor.core.state.decision import Decision
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
-from carbontui.protocol import Statement, statement
+from carbontui.protocol import Fact, Statement, statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Record:
     """An event for the journal; `at_s` on the job's clock if not now. Its statements are stored as words."""
 
     kind: str
-    facts: dict[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Fact] = field(default_factory=dict)
     at_s: float | None = None
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 from carbontui import protocol
 from carbontui.client.detection.unseen import Cause
@@ -252,7 +251,7 @@ def _within_allowance(choice: Chosen, observation: Observation) -> Chosen:
 def _as_planned(planned: Level, next_at_s: float | None) -> protocol.Statement:
     if planned.kind == "off":
         return statement("plan_not_begun") if next_at_s is None else statement("plan_begins", at_s=next_at_s)
-    figures: dict[str, Any] = {"until_s": next_at_s}
+    figures: dict[str, float | None] = {"until_s": next_at_s}
     if planned.kind == "duty":
         figures["duty"] = planned.duty or 0.0
     if planned.kind == "cap":

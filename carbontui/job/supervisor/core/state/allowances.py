@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -77,32 +77,26 @@ def of_spec(spec: Options) -> Allowances:
     return Allowances(given=given, order=order_of(spec.on_budget))
 
 
-def to_kept(allowances: Allowances) -> dict[str, Any]:
-    """For the journal's `state` table."""
-    return {
-        "given": [[entry.kind, entry.most] for entry in allowances.given],
-        "order": list(allowances.order),
-        "cap_w": allowances.cap_w,
-        "asked_s": allowances.asked_s,
-        "act": allowances.act,
-        "spent": allowances.spent,
-    }
+class KeptAllowances(msgspec.Struct, frozen=True):
+    """What the journal's `state` table has of them."""
 
-
-class _Kept(msgspec.Struct):
-    given: list[tuple[AllowanceKind, float]]
-    order: list[str]
+    given: tuple[Allowance, ...]
+    order: tuple[str, ...]
     cap_w: float | None = None
     asked_s: float | None = None
     act: OnBudget | None = None
     spent: AllowanceKind | None = None
 
 
-def restored(known: Allowances, kept: Any) -> Allowances:
+def to_kept(now: Allowances) -> KeptAllowances:
+    return KeptAllowances(now.given, now.order, now.cap_w, now.asked_s, now.act, now.spent)
+
+
+def restored(known: Allowances, kept: object) -> Allowances:
     """What a predecessor kept. Raises msgspec.ValidationError on an invalid field."""
     if not kept:
         return known
-    was = msgspec.convert(kept, _Kept)
-    given = tuple(Allowance(kind, most) for kind, most in was.given)
-    order = order_of(was.order)
-    return Allowances(given, order, cap_w=was.cap_w, asked_s=was.asked_s, act=was.act, spent=was.spent)
+    was = msgspec.convert(kept, KeptAllowances)
+    return Allowances(
+        was.given, order_of(was.order), cap_w=was.cap_w, asked_s=was.asked_s, act=was.act, spent=was.spent
+    )

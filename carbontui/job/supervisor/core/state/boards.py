@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -109,12 +109,12 @@ def refused_cap(limit_w: float | None, inputs: Inputs) -> RefusedCap:
     return RefusedCap(limit_w, failed[0].code, failed[0].text or failed[0].code)
 
 
-def to_kept(boards: Boards, limit_w: float | None, left: tuple[str, ...]) -> dict[str, Any]:
+def to_kept(boards: Boards, limit_w: float | None, left: tuple[str, ...]) -> Boards:
     """For the journal's `state` table; `left` are the boards excluded from the cap `limit_w` now."""
-    return {"named": boards.named, "shown": boards.shown, "own": sorted(boards.own), "left": LeftAlone(limit_w, left)}
+    return Boards(boards.named, shown=boards.shown, own=boards.own, left=LeftAlone(limit_w, left))
 
 
-def restored(kept: Any, mono_s: float) -> Boards:
+def restored(kept: object, mono_s: float) -> Boards:
     """Boards named or shown to a predecessor: others are not counted even while the ranks reconnect.
 
     Raises msgspec.ValidationError on an invalid field.

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 import msgspec
 
@@ -143,7 +142,7 @@ def soonest_s(hours: tuple[ForbiddenHours, ...], from_s: float, work_s: float) -
     return at + left
 
 
-def restored(kept: Any, now_s: float) -> tuple[ForbiddenHours, ...]:
+def restored(kept: object, now_s: float) -> tuple[ForbiddenHours, ...]:
     """What a predecessor kept. Raises ValueError on an invalid field: years of daily hours would be as many windows
     as days."""
     held = msgspec.convert(kept or (), tuple[ForbiddenHours, ...])[:MOST]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 SETTLE_WALL_S = 1.5
 """After a change of state the boards' averaged readings need this long to reflect the new one."""
@@ -72,8 +72,8 @@ def saw_watts(known: Measured, kind: PowerState, readings: Iterable[tuple[str, f
     table = dict(known.of(kind))
     for uuid, watts in readings:
         table[uuid] = table.get(uuid, Mean()).plus(watts)
-    change: dict[str, Any] = {f"{kind}_w": table}
-    return replace(known, **change)
+    full_w, parked_w, idle_w = (table if kind == other else known.of(other) for other in get_args(PowerState))
+    return replace(known, full_w=full_w, parked_w=parked_w, idle_w=idle_w)
 
 
 def saw_rest(known: Measured, watts: float, idle_w: float | None, *, parked: bool) -> Measured:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
@@ -19,6 +19,7 @@ class OverrideError(ValueError):
         self.said = why
 
 
+MODES: tuple[Literal["pause", "boost", "cap"], ...] = ("pause", "boost", "cap")
 NO_WATTS = statement("no_watts")
 
 
@@ -52,11 +53,11 @@ def apply(
         raise OverrideError(statement("changed_first", by=overrides.current.by, mode=overrides.current.mode))
     if verb == "resume":
         return Overrides(None, overrides.gen + 1)
-    if verb not in ("pause", "boost", "cap"):
+    mode = next((mode for mode in MODES if mode == verb), None)
+    if mode is None:
         raise OverrideError(statement("not_an_override", verb=verb))
     if verb == "cap" and value_w is None:
         raise OverrideError(NO_WATTS)
-    mode: Any = verb
     shown = None if until_s is None else units.iso(until_s)
     override = protocol.Override(mode, value_w if verb == "cap" else None, shown, by)
     return Overrides(override, overrides.gen + 1, until_s)

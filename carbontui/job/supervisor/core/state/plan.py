@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_right
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -69,29 +69,28 @@ class Plan:
         return done
 
 
-def to_kept(plan: Plan) -> dict[str, Any]:
-    """For the journal's `state` table."""
-    return {
-        "names": plan.names,
-        "edges_s": plan.edges_s,
-        "view": msgspec.to_builtins(plan.view),
-        "explanation": msgspec.to_builtins(plan.explanation),
-    }
+class KeptPlan(msgspec.Struct, frozen=True):
+    """What the journal's `state` table has of a plan."""
 
-
-class _KeptPlan(msgspec.Struct):
     names: tuple[str, ...]
     edges_s: tuple[float, ...]
     view: protocol.PlanView
     explanation: Explanation | None = None
+    table: dict[str, tuple[protocol.LevelKind, float, float, float | None, float | None]] = {}
+    """Where versions before this read the levels."""
 
 
-def restored(kept: Any) -> Plan | None:
+def to_kept(plan: Plan) -> KeptPlan:
+    table = {n: (v.kind, v.power_w, v.speed, v.cap_w, v.duty) for n, v in plan.table.items()}
+    return KeptPlan(plan.names, plan.edges_s, plan.view, plan.explanation, table)
+
+
+def restored(kept: object) -> Plan | None:
     """What a predecessor kept; None when there is nothing usable."""
     if not kept:
         return None
     try:
-        was = msgspec.convert(kept, _KeptPlan)
+        was = msgspec.convert(kept, KeptPlan)
         units.from_iso(was.view.finish)
     except (msgspec.ValidationError, ValueError):
         return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta, Struct
@@ -382,9 +382,9 @@ def _bridge(known: Progress, worth_s: float, dt_wall_s: float) -> Progress:
     return replace(known, quiet_wall_s=quiet, ahead_s=known.ahead_s + (worth_s if earned else 0.0))
 
 
-def restored(known: Progress, kept: Any) -> Progress:
+def restored(known: Progress, kept: object) -> Progress:
     """`known` with what a predecessor kept; time run since then was not measured.
 
     Raises msgspec.ValidationError on an invalid field.
     """
-    return rested(msgspec.convert({**msgspec.to_builtins(known), **(kept or {})}, Progress))
+    return rested(msgspec.convert({**msgspec.to_builtins(known), **msgspec.convert(kept or {}, dict)}, Progress))

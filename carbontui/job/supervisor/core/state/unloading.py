@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from carbontui.job.supervisor.core.state.inputs import Rank
 from carbontui.job.supervisor.core.state.levels import FULL, UNLOAD, Level
 from carbontui.job.terms.child import Child
-from carbontui.protocol import Statement, statement
+from carbontui.protocol import Fact, Statement, statement
 
 EPOCH_WAIT_S = 900.0
 """The longest that an unload waits for the end of an epoch: it trains meanwhile at an hour meant for rest, and what an
@@ -38,7 +38,7 @@ class Unloading:
     """Whether the resumed run went on with the `same` batches, or with `other` ones; None: only the script knows."""
     result: Statement | None = None
     """How the last one went."""
-    facts: Mapping[str, Any] | None = None
+    facts: Mapping[str, bool | int | float | str | None] | None = None
     """The result in machine-readable form."""
     save_s: float | None = None
     save_j: float | None = None
@@ -82,7 +82,7 @@ def said(known: Unloading) -> Statement:
     return statement("unload_phase", phase=known.phase)
 
 
-def facts(known: Unloading) -> dict[str, Any]:
+def facts(known: Unloading) -> Mapping[str, Fact]:
     """The result of the last one, for machines."""
     return {} if known.facts is None else {**known.facts, "why": known.result}
 

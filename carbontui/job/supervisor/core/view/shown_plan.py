@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from msgspec import structs
 
@@ -90,8 +90,8 @@ def _as_planned(state: JobState, planned: Plan, now_s: float) -> tuple[Statement
         made_s = units.from_iso(planned.view.made_at)
         since = statement("plan_since", stretches=_stretches(planned, now_s), made_s=made_s)
         return (since, *_constraints(state, planned, now_s))
-    figures: dict[str, Any] = structs.asdict(planned.explanation)
-    first = Statement("plan_explained", {"stretches": _stretches(planned, planned.edges_s[0]), **figures})
+    figures = {"stretches": _stretches(planned, planned.edges_s[0]), **structs.asdict(planned.explanation)}
+    first = Statement("plan_explained", figures)
     return (first, *_constraints(state, planned, now_s))
 
 

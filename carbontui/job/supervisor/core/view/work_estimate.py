@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TypeAlias
 
 from carbontui import protocol, units
 from carbontui.account.expected_end import BAND_SIGMAS, Slots, Stretch, flat_out, to_come
@@ -24,6 +24,7 @@ def estimate(state: JobState, inputs: Inputs) -> protocol.Estimate | None:
     if found is None:
         return None
     full_w = machine.full_wall_w(state, inputs)
+    grams, cost = _grams(state, found, full_w), _money(state, inputs, found, full_w)
 
     def kwh(seconds: float) -> float | None:
         return None if full_w is None else round(units.joules_to_kwh(seconds * full_w), 9)
@@ -35,8 +36,13 @@ def estimate(state: JobState, inputs: Inputs) -> protocol.Estimate | None:
         energy_wall_kwh=kwh(found.value),
         energy_lo_kwh=kwh(found.lo),
         energy_hi_kwh=kwh(found.hi),
-        **_grams(state, found, full_w),
-        **_money(state, inputs, found, full_w),
+        gco2_g=grams[0],
+        gco2_lo_g=grams[1],
+        gco2_hi_g=grams[2],
+        cost=cost[0],
+        cost_lo=cost[1],
+        cost_hi=cost[2],
+        currency=None if cost == UNKNOWN else state.spec.currency,
         drifting=found.drifting,
         drift=round(found.drift, 4),
         steps_seen=len(work.blocks.times) * work.blocks.size,
@@ -58,19 +64,22 @@ def per_1000_steps(state: JobState, inputs: Inputs) -> protocol.UnitEstimate | N
     return protocol.UnitEstimate(**times, steps=1000.0, kwh=None if kwh is None else round(kwh, 9), gco2_g=grams)
 
 
+Ends: TypeAlias = tuple[float | None, float | None, float | None]
+"""Expected value, low and high end."""
+UNKNOWN: Ends = (None, None, None)
 TO_95 = 1.96 / BAND_SIGMAS
 """Factor from the half-width of an 80 % band to that of a 95 % band."""
 
 
-def _grams(state: JobState, prediction: Prediction, full_w: float | None) -> dict[str, Any]:
+def _grams(state: JobState, prediction: Prediction, full_w: float | None) -> Ends:
     """CO2 at full speed from the job's start; the errors of time and forecast are independent and add in quadrature."""
     outlook = state.outlook
     if full_w is None or outlook is None:
-        return {}
+        return UNKNOWN
     slots = Slots(outlook.start_s, outlook.step_s, outlook.mean, outlook.lo, outlook.hi)
     whole = flat_out(Stretch(state.start_s, state.start_s + prediction.value, full_w), slots)
     if whole is None or whole.value <= 0:
-        return {}
+        return UNKNOWN
     shares = [
         (prediction.hi - prediction.value) / prediction.value,
         (prediction.value - prediction.lo) / prediction.value,
@@ -78,14 +87,14 @@ def _grams(state: JobState, prediction: Prediction, full_w: float | None) -> dic
     band = 0.0 if whole.hi is None else TO_95 * (whole.hi - whole.value) / whole.value
     up, down = (math.hypot(share, band) for share in shares)
     lo = max(0.0, whole.value * (1 - down))
-    return {"gco2_g": round(whole.value, 6), "gco2_lo_g": round(lo, 6), "gco2_hi_g": round(whole.value * (1 + up), 6)}
+    return round(whole.value, 6), round(lo, 6), round(whole.value * (1 + up), 6)
 
 
-def _money(state: JobState, inputs: Inputs, prediction: Prediction, full_w: float | None) -> dict[str, Any]:
+def _money(state: JobState, inputs: Inputs, prediction: Prediction, full_w: float | None) -> Ends:
     """Cost at full speed from the job's start at the known prices, rent included; its interval is that of the time."""
     spec, prices = state.spec, expected_end.prices(state)
     if spec.currency is None or full_w is None or prices is None:
-        return {}
+        return UNKNOWN
     rent = (spec.gpu_price or 0.0) * len(inputs.devices)
 
     def cost(seconds: float) -> float | None:
@@ -93,8 +102,7 @@ def _money(state: JobState, inputs: Inputs, prediction: Prediction, full_w: floa
         value = to_come([part], *prices, rent_per_h=rent)
         return None if value is None else round(value, 6)
 
-    ends = {"cost": cost(prediction.value), "cost_lo": cost(prediction.lo), "cost_hi": cost(prediction.hi)}
-    return {**ends, "currency": spec.currency}
+    return cost(prediction.value), cost(prediction.lo), cost(prediction.hi)
 
 
 def source(state: JobState) -> Statement:
