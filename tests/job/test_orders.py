@@ -88,9 +88,15 @@ def test_what_is_no_order_is_left_out(tmp_path):
     with (tmp_path / orders.NAME).open("ab") as file:
         file.write(
             b'[]\n{"verb": "stop"}\n{"verb": "stop", "args": 1, "by": "", "at": 0, "accepted": true}\n\xff\n'
-            + b"[" * 9999
+            + b'{"verb": "stop", "args": {}, "by": "", "at": NaN, "accepted": true}\n'
+            + b"[" * orders.READ_MOST_B
         )
-    assert [one.verb for one in orders.since(str(tmp_path), 0)[0]] == ["pause"]
+    given, looked = orders.since(str(tmp_path), 0)
+    assert [one.verb for one in given] == ["pause"]
+    orders.append(str(tmp_path), order("resume"))
+    while not (given := orders.since(str(tmp_path), looked))[0]:
+        assert given[1] > looked, "what stands behind a line without an end is read, too"
+        looked = given[1]
 
 
 def test_an_answered_order_is_in_the_log_and_in_force_with_the_next_supervisor(house):

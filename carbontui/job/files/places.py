@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from carbontui.job import records
 from carbontui.system import proc
 
 NAME = "places.json"
@@ -34,7 +35,7 @@ UNLOAD = 0.8
 class Stay(NamedTuple):
     """One machine at which the job trains for a while. Times are epoch seconds."""
 
-    host: str
+    host: str = ""
     zone: str = ""
     """Its grid zone; '' where that is not known."""
     boot: str = ""
@@ -129,7 +130,7 @@ def asked_lease_s() -> float:
     """The lease under which a job that leaves here is to be held elsewhere. Raises ValueError."""
     text = os.environ.get("CARBONTUI_LEASE_S") or str(LEASE_S)
     with contextlib.suppress(ValueError):
-        if text.isascii() and LEAST_LEASE_S <= (lease_s := float(text)) < math.inf:
+        if text.isascii() and LEAST_LEASE_S <= (lease_s := float(text)) < records.MOST:
             return lease_s
     raise ValueError(f"CARBONTUI_LEASE_S={text!r}: seconds, {LEAST_LEASE_S:.0f} or more")
 
@@ -152,14 +153,11 @@ def read(directory: str | Path) -> Places:
 def parsed(record: dict[str, Any]) -> Places:
     """Of its JSON; fields of newer versions are ignored. Raises AttributeError, TypeError, ValueError or KeyError for
     another value."""
-    known = {name: record[name] for name in Places._fields if name in record}
-    stays = tuple(Stay(**{name: one[name] for name in Stay._fields if name in one}) for one in known.get("places", ()))
-    result = Places(**{**known, "places": stays, "call": tuple(map(str, known.get("call", ())))})
-    kinds = [type(record[name]) for name in ("token", "holder", "leased")]
-    if kinds != [int, bool, bool]:
-        raise TypeError("not a place")
-    lease_s, margin_s = float(result.lease_s), float(result.margin_s)
-    return result._replace(ends=float(result.ends), lease_s=lease_s, margin_s=margin_s)
+    if not {"token", "holder", "leased"} <= record.keys():
+        raise KeyError("not a place")
+    known = records.known(Places._field_defaults, record)
+    stays = tuple(Stay(**records.known(Stay._field_defaults, one)) for one in known.get("places", ()))
+    return Places(**{**known, "places": stays, "call": tuple(map(str, known.get("call", ())))})
 
 
 def write(directory: str | Path, places: Places) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import pwd
 import secrets
@@ -17,14 +16,13 @@ import msgspec
 
 from carbontui import paths, protocol, units
 from carbontui.job.files import history, places, runlog, shown_totals, spool
+from carbontui.job.records import LAST_S, known_exit
 from carbontui.job.terms import child as children
 from carbontui.job.terms import situation, spec
 from carbontui.system import proc, untrusted
 from carbontui.system.life import LOCK, TRAINING_LOCK, HostIdentity, Life, Unseen, answers, here, is_locked, judge
 from carbontui.text import statements
 
-LAST_S = 32_503_680_000.0
-"""The year 3000: no job starts later, and datetime still supports it."""
 _ALPHABET = "23456789abcdefghjkmnpqrstuvwxyz"
 
 
@@ -216,6 +214,11 @@ def snapshot(directory: Path) -> protocol.Status | None:
     return None
 
 
+def _exit(directory: Path) -> dict[str, Any] | None:
+    record = read_json(directory / "exit.json")
+    return None if record is None else known_exit(record)
+
+
 def ended(record: dict[str, Any]) -> dict[str, Any]:
     """state, reason and exit of a Status from the keeper's exit record."""
     child = children.exited(record)
@@ -243,7 +246,7 @@ def _recorded(directory: Path) -> Job | None:
         return None
     try:
         started_s = float(record["started"])
-        if not (math.isfinite(started_s) and 0 <= started_s <= LAST_S):
+        if not 0 <= started_s <= LAST_S:
             return None
         pids = {role: (int(e[0]), int(e[1])) if e and e[1] else None for role, e in record.get("pids", {}).items()}
         return Job(
@@ -256,7 +259,7 @@ def _recorded(directory: Path) -> Job | None:
             started_s=started_s,
             argv=tuple(record["argv"]),
             pids=pids,
-            exit=read_json(directory / "exit.json"),
+            exit=_exit(directory),
             err=Path(record["err"]) if record.get("err") else None,
             stop_socket=Path(record["door"]) if record.get("door") else None,
             was=str(record.get("state", "running")),
@@ -294,7 +297,7 @@ def _rebuilt(directory: Path) -> Job | None:
         started_s=started_s,
         argv=argv,
         pids={"child": child},
-        exit=read_json(directory / "exit.json"),
+        exit=_exit(directory),
         stop_socket=Path(spec.stop_socket(socket)),
     )
 

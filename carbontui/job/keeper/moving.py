@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from carbontui.job import records
 from carbontui.job.files import places
 from carbontui.job.files.places import MARGIN, RENEWED, Stay
 from carbontui.job.keeper.call import Call
@@ -104,7 +105,7 @@ class Moving:
         """What exit.json has besides of a job that ended elsewhere; {} for one that ended here."""
         if self.ended is None:
             return {}
-        known = {name: value for name, value in self.ended.items() if name in ("code", "signal", "stopped")}
+        known = records.known_exit({name: self.ended.get(name) for name in ("code", "signal", "stopped")})
         return {"moved": self.places.peer or "another machine", "unloaded": False, **known}
 
     # --- what is said to us ---

@@ -13,6 +13,8 @@ import os
 import time
 from typing import Any, NamedTuple
 
+from carbontui.job.records import LAST_S
+
 NAME = "orders.log"
 STARTED = "started"
 """The mark of a keeper that begins: a stop before it was for an earlier life of the job."""
@@ -85,6 +87,8 @@ def since(directory: str, offset: int) -> tuple[list[LoggedOrder], int]:
         data = os.pread(fd, READ_MOST_B, at)
     finally:
         os.close(fd)
+    if len(data) == READ_MOST_B and b"\n" not in data:
+        return [], at + len(data)  # no order is so long
     found: list[LoggedOrder] = []
     for line in data.split(b"\n")[:-1]:
         at += len(line) + 1
@@ -102,4 +106,4 @@ def _given(line: bytes, end: int) -> LoggedOrder | None:
         facts = str(found["verb"]), found["args"], str(found["by"]), float(found["at"]), found["accepted"] is True
     except (ValueError, TypeError, LookupError, RecursionError, OverflowError):
         return None
-    return LoggedOrder(*facts, end) if isinstance(facts[1], dict) else None
+    return LoggedOrder(*facts, end) if isinstance(facts[1], dict) and 0 <= facts[3] <= LAST_S else None

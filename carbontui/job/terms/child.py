@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
@@ -73,25 +72,15 @@ class Ending(NamedTuple):
 LIMIT_S = 2.0
 """A scheduler that states whole seconds may end a job this much before its limit."""
 STARTING = Why("starting", statement("starting"))
+ENDED = ("code", "signal", "stopped", "unloaded", "budget", "ended_by", "interrupted", "moved")
+"""How a command ended, by the same names in an exit record."""
 LAST_STATES = frozenset({"running", "waiting", "unloaded"})
 """The last known states of a vanished child that are told apart."""
 
 
 def exited(record: Mapping[str, Any]) -> Child:
     """The child of the keeper's exit record (exit.json)."""
-    code, number, at = record.get("code"), record.get("signal"), record.get("at")
-    return Child(
-        "exited",
-        code=None if code is None else int(code),
-        signal=None if number is None else int(number),
-        ended_wall_s=float(at) if isinstance(at, float | int) and math.isfinite(at) else None,
-        stopped=bool(record.get("stopped")),
-        unloaded=bool(record.get("unloaded")),
-        budget=str(record.get("budget") or ""),
-        ended_by=str(record.get("ended_by") or ""),
-        interrupted=bool(record.get("interrupted")),
-        moved=str(record.get("moved") or ""),
-    )
+    return Child("exited", ended_wall_s=record.get("at"), **{name: record[name] for name in ENDED if name in record})
 
 
 def lost(was: str, command: str = "") -> Why:
