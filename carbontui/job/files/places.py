@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from carbontui.job import records
+from carbontui.job.files import records
 from carbontui.system import proc
 
 NAME = "places.json"

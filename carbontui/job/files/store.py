@@ -16,7 +16,7 @@ import msgspec
 
 from carbontui import paths, protocol, units
 from carbontui.job.files import history, places, runlog, shown_totals, spool
-from carbontui.job.records import LAST_S, known_exit
+from carbontui.job.files.records import LAST_S, known_exit
 from carbontui.job.terms import child as children
 from carbontui.job.terms import situation, spec
 from carbontui.system import proc, untrusted

@@ -17,8 +17,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from carbontui.job import records
-from carbontui.job.files import places
+from carbontui.job.files import places, records
 from carbontui.job.files.places import MARGIN, RENEWED, Stay
 from carbontui.job.keeper.call import Call
 from carbontui.job.keeper.messages import HandOver, Left, MoveTo, OfPlaces, Renewed

@@ -13,7 +13,7 @@ import os
 import time
 from typing import Any, NamedTuple
 
-from carbontui.job.records import LAST_S
+from carbontui.job.files.records import LAST_S
 
 NAME = "orders.log"
 STARTED = "started"

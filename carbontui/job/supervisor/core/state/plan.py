@@ -76,13 +76,10 @@ class KeptPlan(msgspec.Struct, frozen=True):
     edges_s: tuple[float, ...]
     view: protocol.PlanView
     explanation: Explanation | None = None
-    table: dict[str, tuple[protocol.LevelKind, float, float, float | None, float | None]] = {}
-    """Where versions before this read the levels."""
 
 
 def to_kept(plan: Plan) -> KeptPlan:
-    table = {n: (v.kind, v.power_w, v.speed, v.cap_w, v.duty) for n, v in plan.table.items()}
-    return KeptPlan(plan.names, plan.edges_s, plan.view, plan.explanation, table)
+    return KeptPlan(plan.names, plan.edges_s, plan.view, plan.explanation)
 
 
 def restored(kept: object) -> Plan | None:
