@@ -22,7 +22,6 @@ LINE_MAX = 64 * 1024
 VIEWER_LINE_MAX = 1024 * 1024
 LEASE_S = 15.0
 RENEW_S = 3.0
-SILENT_S = 6.0
 """A supervisor without a heartbeat for this long is replaced."""
 FRONTIER_POINTS_MAX = 64
 

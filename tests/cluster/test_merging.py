@@ -96,12 +96,6 @@ def test_a_batch_script_speaks_for_all_nodes_and_a_task_for_none(tmp_path, monke
     assert commands.own_node({}, ("n1", "n2"), "login") == ""
 
 
-def test_a_list_of_nodes_is_read_as_slurm_writes_it():
-    assert commands.nodes_of("n[1-3,07-08],gpu2") == {"n1", "n2", "n3", "n07", "n08", "gpu2"}
-    assert commands.nodes_of("n1") == {"n1"} and commands.nodes_of("") == frozenset()
-    assert commands.nodes_of("n[9-11]") == {"n9", "n10", "n11"}
-
-
 def test_a_command_of_slurm_that_fails_is_told_in_one_line(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(commands.SlurmError, match="scontrol: not found"):

@@ -39,7 +39,6 @@ OF_THE_MACHINE = (
     *launch.OF_THE_BOARDS,
 )
 """Variables with these prefixes are each machine's own."""
-CONFLICTS = 20
 
 
 class NotTaken(ValueError):

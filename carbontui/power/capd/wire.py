@@ -27,7 +27,6 @@ SOON = 1003
 """The board's limit was written a moment ago: ask again."""
 
 Uuid = Annotated[str, Meta(max_length=96)]
-Number = Annotated[int, Meta(ge=0, le=2**31)]
 
 
 class Limit(Struct, tag_field="t", tag="limit", frozen=True, forbid_unknown_fields=True):

@@ -26,14 +26,12 @@ Known = dict[str, Level]
 
 
 class Segment(NamedTuple):
-    """[start_s, end_s) at one level, job clock; without a known end `end_s` is infinite. After a still level the
-    training resumes at `runs_from_s`."""
+    """[start_s, end_s) at one level, job clock; without a known end `end_s` is infinite."""
 
     start_s: float
     end_s: float
     level: Level
     held_by: HeldBy
-    runs_from_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +110,7 @@ def _walked(
             end = min(until, done_s)
             # of epoch seconds a difference is known to a fraction of a microsecond only
             left_s = 0.0 if done_s <= until else left_s - max(0.0, end - runs_from) * level.speed
-        found.append(Segment(at, end, level, by, runs_from))
+        found.append(Segment(at, end, level, by))
         at, still = end, level.kind in STILL - {"off"}
         if end == math.inf:
             break
