@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from carbontui.grid import typical
+from carbontui.grid.issues import Column, ForecastAnswer
 from carbontui.grid.types import Row
 from carbontui.grid.typical import ValueAndBand
 
@@ -49,7 +49,7 @@ def slot_means(rows: Sequence[Row], start_s: float, step_s: float, slots: int) -
     return [total / part if part >= FULL_ENOUGH * step_s else None for total, part in zip(totals, covered, strict=True)]
 
 
-def slots_of(answer: Mapping[str, Any], name: str, start_s: float, step_s: float, slots: int) -> list[float | None]:
+def slots_of(answer: ForecastAnswer, name: Column, start_s: float, step_s: float, slots: int) -> list[float | None]:
     """The same of one column of the worker's answer."""
     first_s, length = answer["now_s"], answer["step_s"]
     rows = [Row(first_s + k * length, length, value) for k, value in enumerate(answer[name])]

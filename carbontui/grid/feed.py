@@ -11,11 +11,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from carbontui.grid import compose, fuels, prices, truth, typical
 from carbontui.grid.faults import NoData
 from carbontui.grid.http import Http
+from carbontui.grid.issues import COLUMNS, ForecastAnswer, ForecastRequest
 from carbontui.grid.live import Live, SourceState
 from carbontui.grid.settings import GridSettings
 from carbontui.grid.types import YOURS, Accuracy, GridForecast, Row, Series, Signal
@@ -55,8 +56,8 @@ class Feed:
         marginal = settings.marginal or (recorded is not None and recorded.signal == "marginal")
         known = self.zone is not None and not marginal and self._yours is None
         self._typical = typical.profile(self.zone) if self.zone and known else None
-        self._adopted: dict[str, Any] | None = None
-        self._adopted_price: dict[str, Any] | None = None
+        self._adopted: ForecastAnswer | None = None
+        self._adopted_price: ForecastAnswer | None = None
         live = self.zone not in (None, YOURS) and recorded is None and not settings.offline
         self._live = Live(self.zone, settings, now, cache, http) if live and self.zone else None
 
@@ -238,7 +239,7 @@ class Feed:
                 cells = compose.overlaid(cells, said, nowcast_g, last_s, start_s, step_s)
                 source, how = f"{self._source_title()} forecast", "forecast"
         if self._fresh(now_s) and self._adopted is not None:
-            own = [compose.slots_of(self._adopted, name, start_s, step_s, slots) for name in ("mean", "lo", "hi")]
+            own = [compose.slots_of(self._adopted, name, start_s, step_s, slots) for name in COLUMNS]
             cells = [(m, lo, hi) if m is not None else cell for m, lo, hi, cell in zip(*own, cells, strict=True)]
             source, how = self._adopted["provenance"], "forecast"
             if published:
@@ -319,7 +320,7 @@ class Feed:
 
     # --- own forecast ----------------------------------------------------------------------------------------
 
-    def forecast_request(self, now_s: float, horizon_slots: int, step_s: float) -> dict[str, Any] | None:
+    def forecast_request(self, now_s: float, horizon_slots: int, step_s: float) -> ForecastRequest | None:
         """Inputs for `carbontui.grid.forecast.answer` in the worker; None without enough history to learn from."""
         actual = self._actual(now_s)
         actual = [row for row in actual[_first(actual, now_s - HISTORY_S) :] if not row.suspect]
@@ -343,22 +344,22 @@ class Feed:
             "key": f"{self.zone} {self._source_title()}",
         }
 
-    def price_request(self, now_s: float, horizon_slots: int, step_s: float) -> dict[str, Any] | None:
+    def price_request(self, now_s: float, horizon_slots: int, step_s: float) -> ForecastRequest | None:
         """The same for the prices beyond the published ones; None when no forecast is needed or possible."""
         return prices.request(self._known_price(), now_s + horizon_slots * step_s, str(self.zone))
 
-    def adopt(self, answer: dict[str, Any]) -> None:
+    def adopt(self, answer: ForecastAnswer) -> None:
         """Take the worker's answer for the following outlooks. An older or malformed one is ignored."""
         self._adopted = _newer(self._adopted, answer)
 
-    def adopt_price(self, answer: dict[str, Any]) -> None:
+    def adopt_price(self, answer: ForecastAnswer) -> None:
         """The same for the answer to `price_request`."""
         self._adopted_price = _newer(self._adopted_price, answer)
 
 
-def _newer(kept: dict[str, Any] | None, answer: dict[str, Any]) -> dict[str, Any] | None:
+def _newer(kept: ForecastAnswer | None, answer: ForecastAnswer) -> ForecastAnswer | None:
     try:
-        lengths = {len(answer[name]) for name in ("mean", "lo", "hi")}
+        lengths = {len(answer[name]) for name in COLUMNS}
         newer = kept is None or answer["now_s"] >= kept["now_s"]
         return answer if lengths != {0} and len(lengths) == 1 and newer and answer["step_s"] > 0 else kept
     except (KeyError, TypeError):

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from carbontui.grid import resample, ridge, stack
-from carbontui.grid.issues import Issue, merged
+from carbontui.grid.issues import ForecastAnswer, ForecastRequest, Issue, merged
 from carbontui.grid.ridge import HORIZON_H, WARM_H, Array, Ridge
 
 WINDOW_H = 28 * 24
@@ -297,7 +297,7 @@ FITTED_MAX = 2
 """One series of intensities and one of prices per job."""
 
 
-def answer(request: dict[str, Any]) -> dict[str, Any]:
+def answer(request: ForecastRequest) -> ForecastAnswer:
     """The worker's answer to `Feed.forecast_request` and `Feed.price_request`: mean, lo and hi per slot of the series'
     own step from now_s.
 

@@ -1,14 +1,14 @@
-"""The recent issues of a source's forecast, by which the blend weighs the published forecast against our own.
+"""What the worker forecasts from and answers; the recent issues of a source's forecast, by which the blend weighs the
+published forecast against our own.
 
-The list is what `Feed.forecast_request` hands to the worker. It is kept in
-the machine's cache, so that a restarted supervisor does not start again from the blend's prior.
+The issues are kept in the machine's cache, so that a restarted supervisor does not start again from the blend's prior.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import TypeAlias, TypedDict
+from typing import Literal, TypeAlias, TypedDict
 
 from carbontui.grid.types import Series
 
@@ -28,6 +28,40 @@ class Issue(TypedDict):
 
 
 Issues: TypeAlias = list[Issue]
+
+
+class History(TypedDict):
+    """Values of equal slots from `start_s` on; `now_s` is the start of the first slot to be forecast."""
+
+    now_s: float
+    start_s: float
+    step_s: float
+    values: list[float | None]
+    horizon: int
+
+
+class ForecastRequest(History, total=False):
+    """`typical`: the feed's expectation of each slot; `signed`: values below zero are valid; `key` names the series."""
+
+    typical: list[float | None]
+    published: Issues
+    signed: bool
+    key: str
+
+
+class ForecastAnswer(TypedDict):
+    """By slot from `now_s` on: mean, and the 80 % band."""
+
+    now_s: float
+    step_s: float
+    mean: list[float]
+    lo: list[float]
+    hi: list[float]
+    provenance: str
+
+
+Column = Literal["mean", "lo", "hi"]
+COLUMNS: tuple[Column, ...] = ("mean", "lo", "hi")
 
 
 def issue_of(forecast: Series, now_s: float) -> Issue:

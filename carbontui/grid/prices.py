@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from carbontui.grid import compose
+from carbontui.grid.issues import COLUMNS, ForecastAnswer, ForecastRequest
 from carbontui.grid.types import DAY_S, Series
 
 SHORTEST_STEP_S = 900.0
@@ -35,7 +35,7 @@ def published_until_s(now_s: float, at_s: float = PUBLISHED_AT_S) -> float:
     return (day + (2 if now_s - day * DAY_S >= at_s else 1)) * DAY_S
 
 
-def request(known: Series | None, until_s: float, key: str) -> dict[str, Any] | None:
+def request(known: Series | None, until_s: float, key: str) -> ForecastRequest | None:
     """The worker's request for the hours beyond the published prices; None where there are none, or too little history
     to learn from."""
     if known is None or len(known.rows) < LEAST_ROWS:
@@ -47,13 +47,13 @@ def request(known: Series | None, until_s: float, key: str) -> dict[str, Any] | 
     if slots < 1:
         return None
     values = compose.slot_means(known.rows, start_s, step_s, round((end_s - start_s) / step_s))
-    named = {"now_s": end_s, "start_s": start_s, "step_s": step_s, "values": values, "horizon": slots}
-    return {**named, "typical": [], "published": [], "signed": True, "key": f"price {key} {known.source}"}
+    past: ForecastRequest = {"now_s": end_s, "start_s": start_s, "step_s": step_s, "values": values, "horizon": slots}
+    return {**past, "signed": True, "key": f"price {key} {known.source}"}
 
 
 def laid_out(
     known: Series | None,
-    forecast: dict[str, Any] | None,
+    forecast: ForecastAnswer | None,
     flat: float | None,
     start_s: float,
     step_s: float,
@@ -65,8 +65,7 @@ def laid_out(
         return PriceOutlook() if flat is None else PriceOutlook(always, always, always, "a flat price")
     published = compose.slot_means(known.rows, start_s, step_s, slots)
     own = forecast if forecast and forecast["now_s"] >= known.end_s - KEPT_S else None
-    names = ("mean", "lo", "hi")
-    expected = [compose.slots_of(own, name, start_s, step_s, slots) if own else [None] * slots for name in names]
+    expected = [compose.slots_of(own, name, start_s, step_s, slots) if own else [None] * slots for name in COLUMNS]
     per_day = round(DAY_S / step_s)
     mean: list[float | None] = []
     band: list[tuple[float | None, float | None]] = []

@@ -16,15 +16,8 @@ from typing import TypeVar
 
 import msgspec
 
-from carbontui.job.worker.messages import (
-    Answer,
-    Ask,
-    ForecastAsk,
-    GridData,
-    PlanAnswer,
-    PlanAsk,
-    PreviewAsk,
-)
+from carbontui.grid.issues import ForecastAnswer
+from carbontui.job.worker.messages import Answer, Ask, ForecastAsk, PlanAnswer, PlanAsk, PreviewAsk
 from carbontui.system import isolation
 
 IDLE_S = 60.0
@@ -60,9 +53,9 @@ class WorkerHandle:
         """The plan that another budget or price would give. Raises WorkFailed."""
         return await self._ask(ask, PlanAnswer, timeout_s)
 
-    async def forecast(self, ask: ForecastAsk, timeout_s: float = ANSWER_S) -> GridData:
+    async def forecast(self, ask: ForecastAsk, timeout_s: float = ANSWER_S) -> ForecastAnswer:
         """Mean and band of the coming slots, for `Feed.adopt`. Raises WorkFailed."""
-        return await self._ask(ask, GridData, timeout_s)
+        return await self._ask(ask, ForecastAnswer, timeout_s)
 
     async def warm(self) -> None:
         """Start it before the first request: its imports take longer than the answer."""

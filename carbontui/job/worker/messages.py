@@ -12,15 +12,12 @@ import math
 import msgspec
 from msgspec import Struct
 
+from carbontui.grid.issues import ForecastRequest
 from carbontui.headroom import SharedWatts
 from carbontui.plan.level_windows import Window
 from carbontui.plan.problem import ProblemFile
 from carbontui.plan.results import Explanation, PlanFrontierPoint, PolicyResult, Schedule
 from carbontui.protocol import WeightPoint
-
-GridData = dict[str, object]
-"""History and published forecasts from `Feed.forecast_request`, or the answer for `Feed.adopt`: the grid's own
-format, opaque here."""
 
 
 class Pauses(Struct, frozen=True, omit_defaults=True):
@@ -80,7 +77,7 @@ class ForecastAsk(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fie
     """Mean and band of the coming slots, from history and published issues."""
 
     id: int = 0
-    request: GridData
+    request: ForecastRequest
 
 
 Ask = PlanAsk | PreviewAsk | ForecastAsk

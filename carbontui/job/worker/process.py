@@ -16,18 +16,9 @@ from itertools import accumulate
 import msgspec
 
 from carbontui import hooks
+from carbontui.grid.issues import ForecastAnswer
 from carbontui.headroom import SharedWatts
-from carbontui.job.worker.messages import (
-    Answer,
-    Ask,
-    ForecastAsk,
-    GridData,
-    Limits,
-    Pauses,
-    PlanAnswer,
-    PlanAsk,
-    PreviewAsk,
-)
+from carbontui.job.worker.messages import Answer, Ask, ForecastAsk, Limits, Pauses, PlanAnswer, PlanAsk, PreviewAsk
 from carbontui.plan.evaluation import evaluate
 from carbontui.plan.explanation import explain
 from carbontui.plan.frontier_curve import frontier
@@ -206,7 +197,7 @@ def preview_plan(ask: PreviewAsk) -> PlanAnswer:
     return PlanAnswer(plan=replace(chosen, baselines=()))
 
 
-def forecast(ask: ForecastAsk) -> GridData:
+def forecast(ask: ForecastAsk) -> ForecastAnswer:
     """Mean and band of the coming slots from history and published issues."""
     from carbontui.grid import forecast as forecaster
 
@@ -259,7 +250,7 @@ def answer(line: bytes) -> Answer:
         return Answer(id=number, ok=False, error=f"{type(error).__name__}: {error}")
 
 
-def _work(ask: Ask) -> PlanAnswer | GridData:
+def _work(ask: Ask) -> PlanAnswer | ForecastAnswer:
     if isinstance(ask, PlanAsk):
         return solve_plan(ask)
     return preview_plan(ask) if isinstance(ask, PreviewAsk) else forecast(ask)
