@@ -26,12 +26,12 @@ class Leaves(Protocol):
 
 
 class CarbonApp(App[str | None]):
-    """The application: one job's dashboard, the table of jobs, or a cluster's queue."""
+    """The application: one job's dashboard, or the table of jobs."""
 
     # every page's sheet at once: loading one later makes Textual parse all of them again
     CSS_PATH: ClassVar[list[str | PurePath]] = [
         "app.tcss",
-        *(f"screens/{page}.tcss" for page in ("dashboard", "jobs", "log", "plan", "queue", "read")),
+        *(f"screens/{page}.tcss" for page in ("dashboard", "jobs", "log", "plan", "read")),
     ]
     ENABLE_COMMAND_PALETTE = True
     TITLE = "carbontui"
