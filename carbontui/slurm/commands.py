@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -113,6 +114,22 @@ def promised_nodes(environment: Mapping[str, str]) -> tuple[str, ...]:
     if len(names) != int(count):
         raise SlurmError(f"scontrol: names {len(names)} nodes of {count}: {units.printable(' '.join(names))[:80]!r}")
     return names
+
+
+@functools.lru_cache(maxsize=4096)
+def nodes_of(listed: str) -> frozenset[str]:
+    """The names in a list like 'n[1-3,07-09],gpu2', as printed by squeue; any other form is taken literally."""
+    found: set[str] = set()
+    for head, ranges in re.findall(r"([^,\[\]]+)(?:\[([\d,-]+)\])?(?=,|$)", listed):
+        for part in ranges.split(",") if ranges else ():
+            first, _, last = part.partition("-")
+            if not first.isdigit() or not (last or first).isdigit():
+                return frozenset({listed})
+            numbers = range(int(first), min(int(last or first), int(first) + NODES_MOST) + 1)
+            found |= {f"{head}{number:0{len(first)}}" for number in numbers}
+        if not ranges:
+            found.add(head)
+    return frozenset(found)
 
 
 def own_node(environment: Mapping[str, str], nodes: tuple[str, ...], host: str) -> str:

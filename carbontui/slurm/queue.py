@@ -8,7 +8,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from carbontui import units
@@ -16,7 +16,14 @@ from carbontui.slurm import commands
 
 MARK = "carbontui:"
 """Prefix of the comment of a job that carbontui submitted."""
-COLUMNS = ("%i", "%T", "%u", "%D", "%C", "%b", "%S", "%e", "%l", "%Q", "%r", "%N", "%j", "%P", "%k")
+COLUMNS = (
+    *("JobArrayID", "State", "UserName", "StartTime", "EndTime", "TimeLimit", "PriorityLong", "Reason", "NodeList"),
+    *("Name", "Partition", "Comment", "EligibleTime", "NumNodes", "NumCPUs", "NumTasks", "SCT", "OverSubscribe"),
+    *("tres-alloc", "tres-per-job", "tres-per-node", "tres-per-task", "tres-per-socket"),
+)
+"""Of squeue."""
+SHARED = re.compile(r"gres[:/](shard|mps)\b")
+"""Parts of boards."""
 RUNS = frozenset({"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED"})
 OUT = ("down", "drain", "fail", "maint", "unknown", "power")
 DAY_S = 86400.0
@@ -94,7 +101,8 @@ class QueuedJob(NamedTuple):
     user: str
     nodes: int
     cpus: int
-    gpus: int
+    gpus: int | None
+    """None: of a waiting job that squeue does not tell of."""
     start_s: float | None
     """When it started; for a waiting job when it is to start, or is expected to."""
     end_s: float | None
@@ -113,6 +121,10 @@ class QueuedJob(NamedTuple):
     def runs(self) -> bool:
         return self.state in RUNS
 
+    def takes(self, *, gpus: bool) -> float:
+        """How many processors of that kind it has or will have, as far as told."""
+        return float((self.gpus or 0) if gpus else self.cpus)
+
     @property
     def chain(self) -> str:
         """The id of the first job of its chain, its own where it continues none."""
@@ -127,62 +139,80 @@ class ClusterSize(NamedTuple):
     gpus: int
 
 
-def queue() -> list[QueuedJob]:
-    """All waiting and running jobs, each array task separately. Raises SlurmError."""
-    # names and comments are user-supplied: a random separator cannot be forged
-    mark = secrets.token_hex(8)
+def queue(nodes: Iterable[NodeState]) -> list[QueuedJob]:
+    """All waiting and running jobs of these nodes, each array task separately. Raises SlurmError."""
+    # names and comments are user-supplied: a random separator cannot be forged; it is no part of a field's width
+    mark = f"x{secrets.token_hex(8)}"
     told = commands.ask(
         *("squeue", "--noheader", "--array", "--all", "--states=PENDING,RUNNING,COMPLETING,SUSPENDED,CONFIGURING"),
-        f"--format={mark}:{f'{mark},'.join(COLUMNS)}",
+        f"--Format=JobID:0{mark}:,{','.join(f'{column}:0{mark};' for column in COLUMNS)}",
         # a time without a zone could not be read on another machine
         environment={**os.environ, "SLURM_TIME_FORMAT": "%s"},
     )
-    eligible = _eligible()
-    return [job._replace(eligible_s=eligible.get(job.id)) for job in rows(told, mark)]
+    return rows(told, mark, nodes)
 
 
-def _eligible() -> dict[str, float]:
-    """By job. Its reason and expected start follow only when the scheduler has looked at it again, this at once."""
-    told = commands.ask(
-        *("squeue", "--noheader", "--array", "--all", "--states=PENDING", "--Format=JobArrayID:60,EligibleTime:40"),
-        environment={**os.environ, "SLURM_TIME_FORMAT": "%s"},
-    )
-    found = (line.split() for line in told.splitlines())
-    return {words[0]: at for words in found if len(words) == 2 and (at := _time(words[1])) is not None}
-
-
-def rows(text: str, mark: str) -> list[QueuedJob]:
-    """Parse squeue's answer: `mark` and ':' begin a row, `mark` and ',' separate its fields. No name or comment,
+def rows(text: str, mark: str, nodes: Iterable[NodeState] = ()) -> list[QueuedJob]:
+    """Parse squeue's answer: `mark` and ':' begin a row, `mark` and ';' end each of its fields. No name or comment,
     whatever characters it contains, can imitate another job's row. Raises SlurmError for any other answer, which must
     not be taken for an empty queue."""
-    found, (_, *parts) = [], text.split(f"{mark}:")
+    found, (_, *parts), stock = [], text.split(f"{mark}:"), {node.name: node for node in nodes}
     if text.strip() and not parts:
         raise _nonsense("squeue", text)
     for row in parts:
-        fields = row.removesuffix("\n").split(f"{mark},")
-        if len(fields) != len(COLUMNS):
+        fields = row.split(f"{mark};")
+        if len(fields) != len(COLUMNS) + 1:
             raise _nonsense("squeue", row.replace(mark, ""))
-        nodes = _whole(fields[3])
+        id_, state, user, start, end, limit, priority, reason, names, name, partition, note, eligible, *sizes, _ = (
+            fields
+        )
         found.append(
             QueuedJob(
-                id=units.printable(fields[0]),
-                state=units.printable(fields[1]),
-                user=units.printable(fields[2]),
-                nodes=nodes,
-                cpus=_whole(fields[4]),
-                gpus=max(nodes, 1) * gpus_of(fields[5]),
-                start_s=_time(fields[6]),
-                end_s=_time(fields[7]),
-                limit_s=limit_s(fields[8]),
-                priority=float(_whole(fields[9])),
-                reason=units.printable(fields[10]),
-                node_list=units.printable(fields[11]),
-                name=units.printable(fields[12]),
-                partition=units.printable(fields[13]),
-                asked=asked(fields[14]),
+                id=units.printable(id_),
+                state=units.printable(state),
+                user=units.printable(user),
+                nodes=_whole(sizes[0]),
+                cpus=_whole(sizes[1]),
+                gpus=_gpus(tuple(sizes), names, partition, stock),
+                start_s=_time(start),
+                end_s=_time(end),
+                limit_s=limit_s(limit),
+                priority=float(_whole(priority)),
+                reason=units.printable(reason),
+                node_list=units.printable(names),
+                name=units.printable(name),
+                partition=units.printable(partition),
+                asked=asked(note),
+                eligible_s=_time(eligible),
             )
         )
     return found
+
+
+def _gpus(sizes: tuple[str, ...], names: str, partition: str, stock: Mapping[str, NodeState]) -> int | None:
+    """As Slurm tells of them; where it tells too little, a job that runs has at most those of its nodes. None: one
+    that waits."""
+    known, nodes, whole = _told_gpus(sizes), max(1, _whole(sizes[0])), sizes[4] == "NO"
+    if known is not None:
+        return known
+    if names:
+        its = [stock[name].gpus for name in commands.nodes_of(names) if name in stock]
+        return sum(its) + max(0, nodes - len(its)) * max((node.gpus for node in stock.values()), default=0)
+    each = {node.gpus for node in stock.values() if not node.partitions.isdisjoint(partition.split(","))}
+    return nodes * each.pop() if whole and len(each) == 1 else None
+
+
+@functools.lru_cache(maxsize=4096)
+def _told_gpus(sizes: tuple[str, ...]) -> int | None:
+    """As Slurm counts them, which it does where it has a slurmdbd, else as they were asked for."""
+    nodes, cpus, tasks, sockets, shares, counted, *forms = sizes
+    if found := re.search(r"\bgres/gpu=(\d{1,9})", counted):
+        return int(found[1])
+    if shares == "NO" or SHARED.search(" ".join(forms)):
+        return None
+    of_sockets = min(_whole(nodes) * _whole(sockets), _whole(cpus))  # of each that it has a core of
+    many = (1, max(1, _whole(nodes)), _whole(tasks), of_sockets)
+    return next((per * of or None for per, of in zip(map(gpus_of, forms), many, strict=True) if per), 0)
 
 
 @functools.lru_cache(maxsize=4096)  # the tasks of an array have one comment

@@ -30,12 +30,10 @@ from carbontui.slurm.queue import asked
 SLOT_S, SLOTS, JOBS_A_GPU = 1800.0, 96, 10_000 / 8800
 SQUEUE = f"""#!{sys.executable}
 import json, sys
-form = next((one[9:] for one in sys.argv if one.startswith("--format=")), "")
-if not form or "%F %K" in form:
-    sys.exit()
-mark = form.partition(":")[0]
-for job in json.load(open("JOBS")):
-    print(f"{{mark}}:" + f"{{mark}},".join(job))
+form = next((one for one in sys.argv if one.startswith("--Format=")), "")
+mark = form.removeprefix("--Format=JobID:0").partition(":")[0]
+for job in json.load(open("JOBS")) if form else ():
+    print(f"0{{mark}}:" + "".join(f"{{field}}{{mark}};" for field in job))
 """
 
 
@@ -62,8 +60,9 @@ def submitted(folder: Path, trace: Trace, now: float, grid: Path) -> list[list[s
         begin = next((word.rpartition("+")[2] for word in commands[-1] if word.startswith("--begin=")), "0seconds")
         start = time.time() + float(begin.removesuffix("seconds"))
         gres = f"gres:gpu:{trace.gpus[job]}"
-        rows.append([str(job + 1), "PENDING", "ann", "1", "1", gres, f"{start:.0f}", "N/A", "4-00:00:00", "1",
-                     "BeginTime", "", "train", "gpu", comment])  # fmt: skip
+        rows.append([str(job + 1), "PENDING", "ann", f"{start:.0f}", "N/A", "4-00:00:00", "1", "BeginTime", "", "train",
+                     "gpu", comment, f"{start:.0f}", "1", "1", "1", "*:*:*", "OK", "N/A", "N/A", gres, "N/A",
+                     "N/A"])  # fmt: skip
     return rows
 
 

@@ -56,17 +56,17 @@ def fake(tmp_path, monkeypatch):
 def test_a_command_that_says_what_no_slurm_does_is_given_up_in_one_line(fake, says, told):
     fake("squeue", says)
     with pytest.raises(commands.SlurmError, match=told) as caught:
-        slurm_queue.queue()
+        slurm_queue.queue([])
     assert str(caught.value).isprintable()
 
 
 def test_rubbish_is_neither_an_empty_queue_nor_a_cluster_without_nodes(fake):
     fake("squeue", ":")
-    assert slurm_queue.queue() == []
-    for says in (r"printf 'a\037b\n\0\377 {} 99999999999999999999999'", "echo all is well", "echo ${5%%,*}"):
+    assert slurm_queue.queue([]) == []
+    for says in (r"printf 'a\037b\n\0\377 {} 99999999999999999999999'", "echo all is well", "echo ${5%%,*}${5%%,*}"):
         fake("squeue", says)
         with pytest.raises(commands.SlurmError, match="squeue: its answer cannot be read") as caught:
-            slurm_queue.queue()
+            slurm_queue.queue([])
         assert str(caught.value).isprintable()
     for says in (":", "echo all is well"):
         fake("sinfo", says)
@@ -90,18 +90,11 @@ def test_another_machine_that_never_ends_its_answer_is_given_up(fake, monkeypatc
 
 def row(**fields: str) -> str:
     """A row as squeue prints it for our format."""
-    told = {"id": "7", "state": "PENDING", "user": "ann", "nodes": "1", "cpus": "8", "gres": "gpu:4", "start": "N/A"}
-    told |= {
-        "end": "N/A",
-        "limit": "1-00:00:00",
-        "prio": "10",
-        "reason": "Priority",
-        "where": "",
-        "name": "t",
-        "partition": "",
-    }
-    told |= {"comment": "(null)"} | fields
-    return f"{MARK}:" + f"{MARK},".join(told.values()) + "\n"
+    told = {"id": "7", "state": "PENDING", "user": "ann", "start": "N/A", "end": "N/A", "limit": "1-00:00:00"}
+    told |= {"prio": "10", "reason": "Priority", "where": "", "name": "t", "partition": "", "comment": "(null)"}
+    told |= {"eligible": "N/A", "nodes": "1", "cpus": "8"} | fields
+    rest = ["N/A"] * (len(slurm_queue.COLUMNS) - len(told))
+    return f"{MARK}:" + "".join(f"{field}{MARK};" for field in [*told.values(), *rest]) + "\n"
 
 
 def test_no_name_or_comment_passes_for_the_row_of_another_job():

@@ -49,6 +49,7 @@ KillWait=8
 MinJobAge=86400
 InactiveLimit=0
 MpiDefault=none
+GresTypes=gpu
 {nodes}
 PartitionName=low Nodes={names} Default=YES State=UP MaxTime=INFINITE PriorityTier=1 PreemptMode=REQUEUE GraceTime=8
 PartitionName=high Nodes={names} State=UP MaxTime=INFINITE PriorityTier=10 PreemptMode=OFF
@@ -72,7 +73,8 @@ def free_port() -> int:
 class Cluster:
     """Up between `start` and `end`; `run` calls one of Slurm's commands."""
 
-    def __init__(self, proctrack: str = "linuxproc", nodes: int = 1, conf: str = "") -> None:
+    def __init__(self, proctrack: str = "linuxproc", nodes: int = 1, conf: str = "", gpus: int = 0) -> None:
+        """`gpus`: so many a node, each a file that is none."""
         # munge looks at every folder above its socket, and works as a user of its own
         self.dir = Path(tempfile.mkdtemp(prefix="ct-slurm-"))
         self.dir.chmod(0o755)
@@ -80,6 +82,7 @@ class Cluster:
         self.proctrack = proctrack
         self.names = [f"n{i + 1}" for i in range(nodes)]
         self.conf = conf
+        self.gpus = gpus
         self.node_daemons: dict[str, subprocess.Popen[bytes]] = {}
         self._daemons: list[subprocess.Popen[bytes]] = []
 
@@ -89,6 +92,10 @@ class Cluster:
         facts = {"host": socket.gethostname(), "ctld": free_port(), "dir": self.dir, "proctrack": self.proctrack}
         facts |= {"nodes": "\n".join(map(self._node_line, self.names)), "names": ",".join(self.names)}
         (self.dir / "slurm.conf").write_text(CONF.format(**facts) + self.conf)
+        for number in range(self.gpus):
+            (self.dir / f"gpu{number}").touch()
+        every = f"Name=gpu File={self.dir}/gpu[0-{self.gpus - 1}]\n" if self.gpus else ""
+        (self.dir / "gres.conf").write_text(every)
         key = self.dir / "munge" / "key"
         key.write_bytes(os.urandom(128))
         key.chmod(0o600)
@@ -113,7 +120,8 @@ class Cluster:
 
     def _node_line(self, name: str) -> str:
         host = socket.gethostname() if len(self.names) == 1 else name
-        return f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={free_port()} CPUs=32 RealMemory=500"
+        line = f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={free_port()} CPUs=32 RealMemory=500"
+        return f"{line} Gres=gpu:{self.gpus}" if self.gpus else line
 
     def start_node(self, name: str) -> None:
         command = ["slurmd", "-D", "-N", name]

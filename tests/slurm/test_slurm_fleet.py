@@ -70,6 +70,41 @@ def test_starts_are_moved_within_the_budget_and_stay_when_it_has_ended(cluster, 
         cluster.run("scancel", job, check=False)
 
 
+FORMS = ("--gpus=3", "--gpus-per-node=2", "--gres=gpu:2", "--ntasks=2 --gpus-per-task=2", "-N2 --gres=gpu:2", "-c2",
+         "--gpus-per-socket=1 --sockets-per-node=2 --ntasks=2", "--gpus=4 --gpus-per-task=2")  # fmt: skip
+
+
+def test_gpus_are_counted_however_they_were_asked_for(house, tmp_path, monkeypatch):
+    if why := missing():
+        pytest.skip(why)
+    two = Cluster(nodes=2, gpus=32)
+    try:
+        two.start()
+        for name, value in two.env.items():
+            monkeypatch.setenv(name, value)
+        run = [two.submit("sleep 600\n", *form.split()) for form in FORMS]
+        until(lambda: {two.state(job) for job in run} == {"RUNNING"}, 60, "all of them")
+        wait = [two.submit("sleep 600\n", "--begin=now+2hours", *form.split()) for form in (*FORMS, "--exclusive")]
+        given = [two.run("scontrol", "-o", "-d", "show", "job", job).partition("JOB_GRES=")[2] for job in run]
+        truth = [slurm_queue.gpus_of(gres.split()[0]) for gres in given]
+        found = {job.id: job for job in slurm_queue.queue(slurm_queue.nodes())}
+        assert [found[job].gpus for job in run] == truth and sum(truth) == 21
+        assert [found[job].gpus for job in wait] == [*truth, 32]
+
+        # watts of what runs and of what waits, and the room for it, are those of these GPUs
+        clean = grid(tmp_path / "grid.csv", [400] * 9 + [100] * 8 + [400] * 80)
+        (tmp_path / "job.sh").write_text("#!/bin/bash\nsleep 1\n")
+        house.env |= two.env | {"CARBONTUI_HOME": house.env["CARBONTUI_HOME"]}
+        asked = ("submit", "--grid", clean, "--work", "30m", "--budget", "40x", "--", "--gpus=3")
+        house.cli(*asked, str(tmp_path / "job.sh"), check=True)
+        steps = ("fleet", "--cap", "20kW", "--gpu-w", "400W", "--node-w", "300W", "--grid", clean, "--once", "--json")
+        told = json.loads(house.cli(*steps, "--dry-run", check=True).stdout)
+        runs_w = 21 * 400.0 + sum(found[job].nodes for job in run) * 300.0
+        assert [job["watts"] for job in told["jobs"]] == [1500.0] and max(told["watts"]) == runs_w + 1500.0
+    finally:
+        two.end()
+
+
 def test_without_slurm_fleet_says_so(house, tmp_path):
     clean = grid(tmp_path / "grid.csv", [400] * 90)
     house.env["PATH"] = str(tmp_path)
@@ -85,7 +120,7 @@ def test_orders_for_jobs_that_have_gone_are_refused_and_the_rest_carried_out(clu
         monkeypatch.setenv(name, value)
     job = cluster.submit("sleep 1\n", "--begin=now+1hour")
     at = time.time() // 60 * 60 + 7200
-    (waits,) = (one for one in slurm_queue.queue() if one.id == job)
+    (waits,) = (one for one in slurm_queue.queue([]) if one.id == job)
     refused = slurm_queue.move(
         [(waits._replace(id="999999"), at, None), (waits, at, None), (waits._replace(id="888888"), at, None)]
     )

@@ -71,6 +71,8 @@ def why_left(job: QueuedJob, pool: Pool, throttled: frozenset[str] = frozenset()
         return HELD["JobArrayTaskLimit"]
     if LIMITED.match(job.reason):
         return "at a limit of their QOS or account"
+    if job.gpus is None:
+        return "as Slurm does not tell their GPUs"
     if not pool.has(job):
         return f"in partition {job.partition}, which has other nodes"
     set_s = job.start_s if job.eligible_s is None and job.reason == "BeginTime" else job.eligible_s

@@ -123,7 +123,7 @@ def watts(job: QueuedJob, assumed: Assumed) -> float:
 def _full_w(job: QueuedJob, assumed: Assumed) -> float:
     if job.asked.watts is not None:
         return job.asked.watts
-    return job.gpus * assumed.gpu_w + job.nodes * assumed.node_w
+    return 0.0 if job.gpus is None else job.gpus * assumed.gpu_w + job.nodes * assumed.node_w
 
 
 def problem(
@@ -153,7 +153,7 @@ def problem(
         if job.runs or job.id in due:
             n = min(slots, math.ceil(max(1.0, _end_s(job, start_s) - start_s) / slot_s))
             fixed[:n] += watts(job, assumed)
-            room[:n] -= (job.gpus if by_gpu else job.cpus) * pool.may_have(job)
+            room[:n] -= job.takes(gpus=by_gpu) * pool.may_have(job)
         elif job.asked.fault:
             faults.append(f"job {job.id} is left as it is: {job.asked.fault}")
         elif why := why_left(job, pool, throttled, start_s - slot_s):
@@ -174,7 +174,7 @@ def problem(
     urgency = np.array([1.0 + job.priority / most for job in mine])
     undone = UNDONE * urgency * drawn[:, 0] * np.minimum(work, slots) * float(weight.mean())
     jobs = FleetJobs(
-        gpus=np.array([float(job.gpus if by_gpu else job.cpus) for job in mine]),
+        gpus=np.array([job.takes(gpus=by_gpu) for job in mine]),
         watts=drawn,
         length=length,
         first=np.zeros(len(mine), dtype=np.int64),
@@ -204,7 +204,7 @@ def expected_jobs(made: QueueProblem, past: Arrivals, pool: Pool, assumed: Assum
     )
     count, work = len(came), length.min(axis=1)
     jobs = FleetJobs(
-        gpus=np.array([float(job.gpus if by_gpu else job.cpus) for _, job in came]),
+        gpus=np.array([job.takes(gpus=by_gpu) for _, job in came]),
         watts=drawn,
         length=length,
         first=np.zeros(count, dtype=np.int64),

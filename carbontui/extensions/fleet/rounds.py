@@ -111,7 +111,8 @@ def played(
     started by now. The queue is noted in `past`, and as many jobs are expected. Raises SlurmError."""
     slot_s = terms.slot_s
     cap_w = fleet.per_slot(terms.budget, start_s, slot_s, len(intensity))
-    nodes, jobs = queue.nodes(), queue.queue()
+    nodes = queue.nodes()
+    jobs = queue.queue(nodes)
     about, throttled = pool.pool_of(jobs, nodes), queue.throttled()
     made = fleet.problem(
         jobs, about, intensity, cap_w, terms.assumed, start_s=start_s, slot_s=slot_s, due=due, throttled=throttled

@@ -23,24 +23,10 @@ POOL = Pool(ClusterSize(nodes=4, cpus=128, gpus=16), frozenset(), frozenset())
 
 def job(id: str, **noted: object) -> queue.QueuedJob:
     told = "carbontui:" + json.dumps({"deadline": "2027-01-15T20:00:00Z", "work_s": 3600, "watts": 1600, **noted})
-    fields = (
-        id,
-        "PENDING",
-        "ann",
-        "1",
-        "8",
-        "gres:gpu:4",
-        "N/A",
-        "N/A",
-        "8:00:00",
-        "1",
-        "BeginTime",
-        "",
-        "t",
-        "",
-        told,
-    )
-    return queue.rows("m:" + "m,".join(fields), "m")[0]
+    fields = (id, "PENDING", "ann", "N/A", "N/A", "8:00:00", "1", "BeginTime", "", "t", "", told, "N/A", "1", "8", "1",
+              "N/A", "OK", "N/A", "gres:gpu:4")  # fmt: skip
+    rest = ["N/A"] * (len(queue.COLUMNS) - len(fields))
+    return queue.rows("x:" + "".join(f"{field}x;" for field in (*fields, *rest)), "x")[0]
 
 
 def some(*, first: int = 0, end: float = 40.0, length: float = 2.0, worth: float = 40.0) -> FleetJobs:

@@ -29,11 +29,13 @@ def comment(**noted: object) -> str:
 
 def row(job: str, state: str = "PENDING", gres: str = "gres:gpu:4", told: str | None = None, **more: str) -> str:
     fields = {
-        "id": job, "state": state, "user": "ann", "nodes": "1", "cpus": "8", "gres": gres, "start": "N/A", "end": "N/A",
-        "limit": "8:00:00", "priority": "100", "reason": "BeginTime", "nodelist": "", "name": "train", "partition": "",
-        "comment": comment() if told is None else told,
+        "id": job, "state": state, "user": "ann", "start": "N/A", "end": "N/A", "limit": "8:00:00", "priority": "100",
+        "reason": "BeginTime", "nodelist": "", "name": "train", "partition": "",
+        "comment": comment() if told is None else told, "eligible": "N/A", "nodes": "1", "cpus": "8", "tasks": "1",
+        "sockets": "*:*:*", "shares": "OK", "alloc": "N/A", "per_job": "N/A", "gres": gres, "per_task": "N/A",
+        "per_socket": "N/A",
     }  # fmt: skip
-    return f"{MARK}:" + f"{MARK},".join((fields | more).values())
+    return f"{MARK}:" + "".join(f"{field}{MARK};" for field in (fields | more).values())
 
 
 def made(rows: list[str], intensity=None, cap_w: float = 20_000.0, slots: int = 96):
@@ -131,6 +133,27 @@ def test_lines_that_are_none_and_names_with_escapes_do_no_harm():
 )  # fmt: skip
 def test_gpus_are_counted_as_slurm_writes_them(gres, count):
     assert slurm_queue.gpus_of(gres) == count
+
+
+NODES = [slurm_queue.NodeState(name, "idle", 32, 8, frozenset({"gpu"})) for name in ("n1", "n2", "n3")]
+
+
+@pytest.mark.parametrize(
+    ("more", "gpus"),
+    [
+        ({"alloc": "cpu=8,gres/gpu=3,gres/gpu:a100=3"}, 3), ({"per_job": "gres/gpu:a100:3"}, 3),
+        ({"per_socket": "gres:gpu:1"}, None), ({"gres": "gres:shard:2"}, None),
+        ({"gres": "gres:shard:2", "state": "RUNNING", "nodelist": "n1"}, 8),
+        ({"shares": "NO", "state": "RUNNING", "nodes": "2", "nodelist": "n[1-2]"}, 16), ({}, 0),
+    ],
+)  # fmt: skip
+def test_gpus_that_are_not_told_are_never_none(more, gpus):
+    told = [row("1", **({"gres": "N/A", "partition": "gpu"} | more)), row("2", partition="gpu")]
+    jobs = slurm_queue.rows("\n".join(told), MARK, NODES)
+    assert jobs[0].gpus == gpus
+    found = fleet.problem(jobs, pool_of(jobs, NODES), [100.0] * 96, [9e3] * 96, ASSUMED, start_s=NOW)
+    left = "job 1 (1): left alone, as Slurm does not tell their GPUs"
+    assert ("1" not in [job.id for job in found.jobs] and found.faults == (left,)) == (gpus is None)
 
 
 def test_a_budget_may_be_lower_in_some_hours_of_the_day(monkeypatch):
