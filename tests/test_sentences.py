@@ -34,6 +34,7 @@ FOREIGN = {
     "carbontui.job.files.journal": "/proc",
     "carbontui.job.supervisor.shell.unseen_watch": "a file of lines `time word`",
     "carbontui.link": "lines of a socket",
+    "carbontui.system.isolation": "what Python says of an error",
     "carbontui.system.openmetrics": "the OpenMetrics format",
     "carbontui.plan.graph": "level numbers",
     "carbontui.plan.problem": "what msgspec says of a file of the user",
@@ -58,12 +59,20 @@ LAID_OUT = {
 
 
 def named(node):
-    """The name by which a value is known: `reason` of `state.reason`, `reasons` of `reasons[0]`, ..."""
-    while isinstance(node, ast.Subscript):
-        node = node.value
+    """The name by which a value is known: `reason` of `state.reason`, of `state["reason"]`, of
+    `str(state.get("reason"))`; `reasons` of `reasons[0]`, ..."""
+    if isinstance(node, ast.Subscript):
+        return node.slice.value if is_key(node.slice) else named(node.value)
     if isinstance(node, ast.Call):
-        return named(node.func)
+        called, first = named(node.func), next(iter(node.args), None)
+        if called == "get" and is_key(first):
+            return first.value
+        return named(first if called == "str" and first is not None else node.func)
     return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def is_key(node):
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
 def is_text(node):
@@ -90,7 +99,11 @@ def reads_in(tree):
                             yield node.lineno
 
 
-@pytest.mark.parametrize("code", ['a.text.partition(":")', "'x' in b.why", 'reason == "no step yet"', "why == NONE"])
+@pytest.mark.parametrize(
+    "code",
+    ['a.text.partition(":")', "'x' in b.why", 'reason == "no step yet"', "why == NONE", 'a["level"].split()',
+     'str(a.get("level", "")).startswith("cap ")'],
+)  # fmt: skip
 def test_a_read_is_found(code):
     assert list(reads_in(ast.parse(code)))
 

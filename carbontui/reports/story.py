@@ -303,7 +303,7 @@ def _events(
             state, since = as_booked(str(facts.get("state", state)), str(facts.get("reason"))), at
             over = state not in protocol.LIVE_STATES
             # a limit is set a moment after the training resumes: the decision was the cap
-            capped = state == "running" and str(facts.get("level", "")).startswith("cap ")
+            capped = state == "running" and facts.get("level_kind") == "cap"
             decided = "throttled" if capped else state
             why = str(facts.get("reason", "")), str(facts.get("text", ""))
             decisions.append(PastDecision(at, "state", decided, *why))

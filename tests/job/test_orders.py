@@ -15,6 +15,7 @@ from carbontui import units
 from carbontui.job.keeper import orders
 from carbontui.job.keeper.orders import LoggedOrder
 from carbontui.job.keeper.own_sleep import OwnSleep
+from carbontui.job.keeper.supervisor_handle import SILENT_S
 from carbontui.job.supervisor.record.disk import Disk
 
 KNOWN = ("--work", "10h", "--zone", "DE", "--intensity", "300")
@@ -34,11 +35,11 @@ def test_a_stop_given_to_a_sleeping_keeper_ends_the_training_once_it_wakes(house
     supervisor, keeper = job.pids()["supervisor"], job.pids()["keeper"]
     os.kill(keeper, signal.SIGSTOP)
     try:
-        time.sleep(7.0)
+        time.sleep(SILENT_S + 1)  # this asleep, it must not take its supervisor for silent
         assert job.tell("stop")
     finally:
         os.kill(keeper, signal.SIGCONT)
-    job.until_exit(5.0)
+    job.until_exit()
     log = (job.dir / "carbontui.log").read_text()
     assert "keeper: was asleep for" in log and "silent for" not in log and f"supervisor {supervisor} gone (s" not in log
 
@@ -50,11 +51,11 @@ def test_a_keeper_that_wakes_without_its_supervisor_knows_of_the_stop(house):
     os.kill(keeper, signal.SIGSTOP)
     try:
         os.kill(supervisor, signal.SIGKILL)
-        time.sleep(2.0)
+        until(lambda: job.served() is None)
         house.cli("stop", job.id, "--now", "--yes", check=True)
     finally:
         os.kill(keeper, signal.SIGCONT)
-    assert job.until_exit(5.0)["stopped"]
+    assert job.until_exit()["stopped"]
 
 
 def order(verb, at=1.0, accepted=True, **args):
@@ -125,9 +126,9 @@ def test_a_verb_without_an_answer_leaves_its_order_for_the_next_supervisor(house
     assert done.returncode == 3 and done.stderr.startswith(f"carbontui: no supervisor of job {job.id} answers")
     assert done.stderr.endswith("; accepted, waiting for the supervisor\n")
     status = until(lambda: (s := job.served()) and s.budget.deadline and s, 60, "a successor")
-    told = until(lambda: "order taken from orders.log: budget" in (job.dir / "carbontui.log").read_text(), 20)
+    told = until(lambda: "order taken from orders.log: budget" in (job.dir / "carbontui.log").read_text())
     assert told and status
-    hours = (time.time() + 30 * 3600) - until(lambda: _deadline_s(job), 10)
+    hours = (time.time() + 30 * 3600) - until(lambda: _deadline_s(job))
     assert abs(hours) < 120
 
 
@@ -142,17 +143,17 @@ def test_an_order_that_no_disk_takes_is_in_force_and_said_not_to_be_stored(house
     said = job.tell("pause")
     assert "paused at step" in said
     assert said.endswith("; in force; not stored: it ends if the supervisor is replaced")
-    assert until(lambda: any("orders are not stored" in line for line in job.served().notices), 10)
+    assert until(lambda: any("orders are not stored" in line for line in job.served().notices))
     (job.dir / orders.NAME).rmdir()
-    until(lambda: (job.dir / orders.NAME).exists(), 10, "the order, once the disk takes it")
+    until(lambda: (job.dir / orders.NAME).exists(), what="the order, once the disk takes it")
     assert json.loads((job.dir / orders.NAME).read_text())["verb"] == "pause"
 
 
 async def test_work_of_the_disk_is_done_in_order_while_the_loop_goes_on():
-    disk, done, hold = Disk(), [], threading.Event()
-    first = disk.do(lambda: hold.wait(10) and done.append(1))
+    disk, done, begun, hold = Disk(), [], threading.Event(), threading.Event()
+    first = disk.do(lambda: begun.set() or (hold.wait(60) and done.append(1)))
     second = disk.do(lambda: done.append(2))
-    await asyncio.sleep(0.05)
+    assert await asyncio.to_thread(begun.wait, 60)
     assert not first.done() and not second.done()
     hold.set()
     await asyncio.gather(first, second)

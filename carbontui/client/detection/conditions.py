@@ -8,7 +8,8 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from carbontui.client.detection.ahead import around
 from carbontui.client.detection.places import watch
 from carbontui.client.detection.source import Scope, last, lines, own
-from carbontui.client.detection.values import UNKNOWN, Reader, truth
+from carbontui.client.detection.values import Reader
+from carbontui.client.readonly import truth
 
 ENDLESS = 10**7
 """As many iterations or more are no end: scripts write it where something else ends the loop."""
@@ -104,7 +105,7 @@ def on_condition(scope: Scope, reader: Reader, followed: Sequence[ast.AST]) -> b
     for node in own(scope.body):
         if isinstance(node, ast.If) and node not in followed and lines([*node.body, *node.orelse], scope.line):
             names = {one.id for one in ast.walk(node.test) if isinstance(one, ast.Name)}
-            held = UNKNOWN if names & changing else truth(reader.value(scope, node.test))
+            held = None if names & changing else truth(reader.value(scope, node.test))
             main = any(isinstance(one, ast.Name) and one.id == "__name__" for one in ast.walk(node.test))
             known = held is lines(node.body, scope.line)
             if not (main or known or each_step(scope, node.test, reader)):

@@ -25,7 +25,8 @@ from carbontui.client.detection.conditions import (
 )
 from carbontui.client.detection.places import Chain, watch
 from carbontui.client.detection.source import Scope, dotted, last, lines, own, scopes
-from carbontui.client.detection.values import UNKNOWN, Reader, length, truth
+from carbontui.client.detection.values import UNKNOWN, Reader, length
+from carbontui.client.readonly import truth
 
 
 class LoopAround(NamedTuple):

@@ -7,7 +7,7 @@ import functools
 import weakref
 from typing import Any, Callable, List
 
-from carbontui.client.detection import lengths
+from carbontui.client import readonly
 from carbontui.client.detection.places import watch
 
 schedules: List[Callable[[], Any]] = []
@@ -26,7 +26,7 @@ def on_rich(module: Any) -> None:
 
 def on_loaders(module: Any) -> None:
     """torch.utils.data.dataloader has been imported: its loaders are noted, and the passes over them as they begin."""
-    lengths.listen(module)
+    readonly.listen(module)
     inner, made = module.DataLoader.__iter__, module.DataLoader.__init__
 
     @functools.wraps(made)

@@ -13,7 +13,7 @@ from collections import deque
 from types import CodeType
 from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Tuple
 
-from carbontui.client.detection.lengths import length_of
+from carbontui.client.readonly import length_of
 
 FRAMES_MAX = 60
 MARKS_MAX = 64

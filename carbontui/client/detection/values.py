@@ -13,12 +13,13 @@ import builtins
 import inspect
 import math
 import sys
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from carbontui.client.detection import settings
-from carbontui.client.detection.lengths import BUILTIN, length_of
 from carbontui.client.detection.places import watch
 from carbontui.client.detection.source import Scope, last, own
+from carbontui.client.readonly import BUILTIN, length_of, plain, truth
 
 DEPTH_MAX = 40
 UNKNOWN: Any = type("Unknown", (), {"__repr__": lambda self: "UNKNOWN", "__bool__": lambda self: False})()
@@ -41,15 +42,14 @@ _CALLS: Dict[str, Callable[..., Any]] = {
     "randperm": range,
     "permutation": range,
 }
-_PLAIN = (int, float, bool, str, bytes, range, type(None))
-ITEMS_MAX = 10_000
 _AT_WORK = ("__call__", "step", "update")
 """Methods of objects that turn their own switches, as those for early stopping do; a dict of options is none."""
 _ELSEWHERE = ("val", "test", "eval", "dev")
 """Parts of the names of loaders that no training goes over."""
 
 
-class MadeOf(NamedTuple):
+@dataclass(eq=False)
+class MadeOf:
     """What calling a class makes: it has its keywords as attributes, most likely."""
 
     call: ast.Call
@@ -63,24 +63,6 @@ def length(value: Any) -> Optional[int]:
     call, space = value.call, value.scope.space
     at = range(call.lineno, (call.end_lineno or call.lineno) + 1)
     return next((made for line in at if (made := watch.batches(space, line)) is not None), None)
-
-
-def truth(value: Any) -> Any:
-    """Whether a value counts as true; UNKNOWN where a method of a script's class, or a device, would have to say."""
-    kind = type(value)
-    if kind.__module__ in ("builtins", "numpy"):
-        return bool(value)
-    return UNKNOWN if kind is not MadeOf and (hasattr(kind, "__bool__") or hasattr(kind, "__len__")) else True
-
-
-def plain(*values: Any) -> bool:
-    """Whether comparing and converting these runs no code of a script's, and asks no device."""
-    return all(
-        type(one).__module__ == "numpy"
-        or type(one) in _PLAIN
-        or (type(one) in (list, tuple, dict, set) and len(one) <= ITEMS_MAX and plain(*one))
-        for one in values
-    )
 
 
 class Reader:
@@ -137,7 +119,7 @@ class Reader:
         value = self.value(scope, node.operand, depth)
         if isinstance(node.op, ast.Not):
             held = truth(value)
-            return held if held is UNKNOWN else not held
+            return UNKNOWN if held is None else not held
         return -value if isinstance(node.op, ast.USub) and plain(value) else UNKNOWN
 
     def _boolop(self, scope: Scope, node: ast.BoolOp, depth: int) -> Any:
@@ -146,7 +128,7 @@ class Reader:
         for part in node.values:
             value = self.value(scope, part, depth)
             held = truth(value)
-            if held is UNKNOWN:
+            if held is None:
                 open_ = True
             elif held is isinstance(node.op, ast.Or):
                 return value if not open_ or isinstance(value, bool) else UNKNOWN
@@ -174,7 +156,7 @@ class Reader:
 
     def _ifexp(self, scope: Scope, node: ast.IfExp, depth: int) -> Any:
         test = truth(self.value(scope, node.test, depth))
-        return UNKNOWN if test is UNKNOWN else self.value(scope, node.body if test else node.orelse, depth)
+        return UNKNOWN if test is None else self.value(scope, node.body if test else node.orelse, depth)
 
     def _namedexpr(self, scope: Scope, node: ast.NamedExpr, depth: int) -> Any:
         return self.value(scope, node.value, depth)

@@ -11,8 +11,8 @@ import sys
 from typing import Any, Dict, Iterator, Optional
 
 from carbontui.client.checkpoint import random_states, set_random_states
-from carbontui.client.detection.lengths import length_of
 from carbontui.client.frameworks.base import quietly, replaces
+from carbontui.client.readonly import length_of
 
 SAMPLERS = ("RandomSampler", "SequentialSampler", "DistributedSampler")
 """Of torch: all that their order follows from is known."""

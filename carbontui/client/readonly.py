@@ -1,5 +1,5 @@
-"""How many batches a loader has, without a question: `len()` of a script's sampler or data set may draw, print or make
-a pass. Asked are builtin types alone; of torch's own it follows from their parts, or is what they were told."""
+"""What can be said of a script's objects while none of its code runs: a `len()` of its own may draw, print, or make a
+pass. Asked are builtin types; of torch's own the length follows from their parts, or is what they were told."""
 
 from __future__ import annotations
 
@@ -10,6 +10,26 @@ from typing import Any, Optional
 BUILTIN = ("builtins", "collections", "numpy", "torch")
 """Modules whose types answer without code of a script's."""
 _TOLD = "_carbontui_told"
+_PLAIN = (int, float, bool, str, bytes, range, type(None))
+ITEMS_MAX = 10_000
+
+
+def truth(value: Any) -> Optional[bool]:
+    """Whether a value counts as true; None where a method of a script's class, or a device, would have to say."""
+    kind = type(value)
+    if kind.__module__ in ("builtins", "numpy"):
+        return bool(value)
+    return None if hasattr(kind, "__bool__") or hasattr(kind, "__len__") else True
+
+
+def plain(*values: Any) -> bool:
+    """Whether comparing and converting these runs no code of a script's, and asks no device."""
+    return all(
+        type(one).__module__ == "numpy"
+        or type(one) in _PLAIN
+        or (type(one) in (list, tuple, dict, set) and len(one) <= ITEMS_MAX and plain(*one))
+        for one in values
+    )
 
 
 def length_of(value: Any, *, promised: bool = False) -> Optional[int]:
