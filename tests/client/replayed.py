@@ -18,7 +18,8 @@ MIDNIGHT = datetime(2020, 4, 20, tzinfo=timezone.utc)
 LAUNCH = """\
 import json, sys, time
 from carbontui import paths, units
-from carbontui.job import launch, spec
+from carbontui.job.life import launch
+from carbontui.job.terms import spec
 from carbontui.power.backends.simulated import SimulatedSpec
 from carbontui.commands import run
 told = json.loads(sys.argv[1])

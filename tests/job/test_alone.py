@@ -145,7 +145,7 @@ def test_a_file_on_stdin_is_read_again_from_where_it_began(tmp_path):
 
 HANDED = """
 import os, sys
-from carbontui.job import descriptors
+from carbontui.job.life import descriptors
 told = descriptors.handed(tuple(sys.argv[1:]))
 print(told.stdin, told.reads_once, bool(told.path), told.pipes, told.terminal)
 """

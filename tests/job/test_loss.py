@@ -198,7 +198,7 @@ def test_a_launch_that_fails_leaves_no_job_behind(house):
     keeper.write_text("#!/bin/sh\nexit 9\n")
     keeper.chmod(0o755)
     code = (
-        "import sys; from carbontui.job import launch; from carbontui import cli;"
+        "import sys; from carbontui.job.life import launch; from carbontui import cli;"
         f" launch.sys.executable = {str(keeper)!r}; sys.argv[1:] = ['run', '--detach', '--', 'true']; cli.main()"
     )
     done = subprocess.run([sys.executable, "-c", code], env=house.env, cwd="/", capture_output=True, text=True)

@@ -37,8 +37,8 @@ for i in range(total):
 LAUNCH = """\
 import json, sys, time
 from carbontui import paths, units
-from carbontui.job import launch
-from carbontui.job import spec as options
+from carbontui.job.life import launch
+from carbontui.job.terms import spec as options
 from carbontui.power.backends.simulated import SimulatedSpec
 steps, flat_s, script, pace = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3], sys.argv[4]
 job, directory = launch.prepare_dir("replay")

@@ -25,7 +25,7 @@ def test_the_last_lines_are_those_of_reading_it_whole(monkeypatch, block_b):
 
 READ = """\
 import sys
-from carbontui.job import runlog
+from carbontui.job.files import runlog
 with open(sys.argv[1], "rb") as file:
     file.seek(runlog.last_lines(file, 5))
     assert len(file.read().splitlines()) == 5

@@ -13,7 +13,7 @@ LATE = """
 import runpy
 from pathlib import Path
 from carbontui import paths
-from carbontui.job import launch
+from carbontui.job.life import launch
 
 def late(options, **how):
     paths.private_dir(Path(options.socket).parent)
