@@ -566,7 +566,9 @@ class Status(Struct, frozen=True, kw_only=True):
     @property
     def run_now_g(self) -> float | None:
         """Run-now's grams for what was done so far; None where they are not known, or no lever acted."""
-        return None if self.account is None else self.account.so_far.run_now_g
+        if self.account is not None:
+            return self.account.so_far.run_now_g
+        return None if self.avoided_g is None or self.gco2_g is None else self.avoided_g + self.gco2_g
 
     @property
     def ended_at(self) -> Time:
