@@ -12,7 +12,6 @@ import importlib
 import os
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -59,6 +58,8 @@ def own() -> dict[str, Extension]:
 def foreign() -> tuple[dict[str, Extension], dict[str, str]]:
     """Those of others, by name, and why each of the rest could not be loaded. Reads the metadata of every package:
     for an unknown command, `doctor` and once per supervisor."""
+    from importlib.metadata import entry_points  # 20 ms that no start has to pay
+
     found: dict[str, Extension] = {}
     broken: dict[str, str] = {}
     for point in entry_points(group=GROUP):

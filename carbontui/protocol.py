@@ -28,6 +28,7 @@ FRONTIER_POINTS_MAX = 64
 Time = str
 NonNegative = Annotated[float, Meta(ge=0, le=1e18)]
 Count = Annotated[int, Meta(ge=0, le=2**53)]
+Whole = Annotated[int, Meta(ge=-(2**53), le=2**53)]
 Mode = Literal["run", "pause", "unload"]
 Verb = Literal["pause", "boost", "cap", "resume", "budget", "stop", "calibrate", "guess", "forbid", "allow", "rehearse"]
 State = Literal[
@@ -868,7 +869,7 @@ class Ack(Struct, tag_field="t", tag="ack", frozen=True):
 class Numbered(Struct, tag_field="t", frozen=True):
     """A question of a viewer, or the answer to it, which has its id."""
 
-    id: int
+    id: Whole
 
 
 class View(Struct, tag_field="t", tag="view", frozen=True):
@@ -915,8 +916,9 @@ class Cmd(Numbered, tag="cmd", frozen=True):
     """
 
     verb: Verb
-    args: dict[str, Any] = {}
-    override_gen: int | None = None
+    args: dict[str, bool | float | str | None] = {}
+    """A whole number becomes a float: one of more than 64 bits has no place in journal and events."""
+    override_gen: Whole | None = None
 
 
 class Result(Numbered, tag="result", frozen=True):

@@ -160,9 +160,6 @@ def test_an_sbatch_that_ends_well_and_names_no_job_has_submitted_none(fake, tmp_
     with pytest.raises(commands.SlurmError, match=r"sbatch: named no job, but said .*squeue --me") as caught:
         commands.submitted(("sbatch", "--parsable", "x.sh"))
     assert str(caught.value).isprintable()
-    asked = ["submit", "--zone", "DE", "--work", "1h", "--", "x.sh"]
-    refused = CliRunner().invoke(cli.cli, asked, env={"CARBONTUI_OFFLINE": "1"})
-    assert refused.exit_code == 1 and "named no job" in refused.output and len(refused.output.splitlines()) == 1
     fake("scontrol", "echo JobId=7 JobState=RUNNING JobName=x")
     fake("squeue", ":")
     with pytest.raises(commands.SlurmError, match="named no job"):

@@ -19,7 +19,6 @@ REFUSED = [
     (["run", "--log", "/no/such/folder/run.log", "--", "true"], "--log"),
     (["solve", "--zone", "DE", "--work", "8h", "--watts", "nan"], "is not a power"),
     (["solve", "/dev/zero"], "more than"),
-    (["backtest", "--actual", "/dev/zero", "--work", "8h"], "more than"),
     (["pause", "--for", "0s"], "is not longer than zero"),
     (["--readonly", "pause"], "--readonly"),
 ]

@@ -267,3 +267,21 @@ def test_the_same_plans_are_scored_by_another_signal_beside_the_first(tmp_path):
     assert best(marginal)["saving_pct"] == best(actual)["saving_pct"], "the plans are made for --actual alone"
     assert best(marginal)["beside_saving_pct"] < 0 < best(marginal)["saving_pct"]
     assert "beside" in CliRunner().invoke(verb, [*asked, "--beside", str(actual)], standalone_mode=False).stdout
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["backtest"],
+        ["backtest", "--actual", "/dev/zero"],
+        ["backtest", "--actual", "/no/such.csv"],
+        ["backtest", "--actual", "x", "--budget", "0.5x"],
+        ["evaluate", "--seed", "１"],
+    ],
+)
+def test_wrong_input_is_refused_in_one_line(refused, words):
+    refused(words)
+
+
+def test_a_file_without_end_is_read_only_so_far(refused):
+    assert "more than" in refused(["backtest", "--actual", "/dev/zero", "--work", "8h"])

@@ -7,7 +7,9 @@ import time
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
+from carbontui import cli
 from carbontui.extensions.fleet import plan_text, rounds
 from carbontui.extensions.fleet import queue_problem as fleet
 from carbontui.extensions.fleet import queue_problem as fleet_queue
@@ -299,3 +301,16 @@ def test_an_owners_start_is_left_before_slurm_has_looked_at_it_again(eligible_s,
     # one that came to wait for nothing any more is not its owner's
     came = job._replace(eligible_s=NOW - 3600.0, asked=job.asked._replace(begin_s=NOW - 9000.0))
     assert not why_left(came, MACHINE, frozenset(), NOW - 1800.0)
+
+
+def test_a_cap_that_is_no_power_is_refused_in_one_line(refused):
+    refused(["fleet", "--cap", "lots"])
+
+
+def test_an_sbatch_that_names_no_job_has_submitted_none(tmp_path, monkeypatch):
+    (tmp_path / "sbatch").write_text("#!/bin/sh\necho all is well\n")
+    (tmp_path / "sbatch").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    asked = ["submit", "--zone", "DE", "--work", "1h", "--", "x.sh"]
+    refused = CliRunner().invoke(cli.cli, asked, env={"CARBONTUI_OFFLINE": "1"})
+    assert refused.exit_code == 1 and "named no job" in refused.output and len(refused.output.splitlines()) == 1

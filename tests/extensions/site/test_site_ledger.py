@@ -160,3 +160,8 @@ def test_a_process_that_keeps_the_lock_holds_up_no_supervisor(tmp_path):
         with pytest.raises(LedgerError, match="locked by another process"):
             ledger.exchange(entry("a"), 0.0)
     assert ledger.exchange(entry("a"), 0.0) is not None
+
+
+@pytest.mark.parametrize("cap", ["lots", "-1"])
+def test_a_cap_that_is_no_power_is_refused_in_one_line(refused, cap):
+    refused(["site", "--cap", cap])

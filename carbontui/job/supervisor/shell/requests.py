@@ -229,7 +229,7 @@ class Requests:
             held = await self.ticks.until(lambda: commands.pause_held(self.door.state, self.look()), ACK_WAIT_S)
             answer = held or commands.pause_asked(self.door.state, self.look())
         elif answer is None:
-            watts = float(cmd.args["value_w"])
+            watts = float(cmd.args["value_w"] or 0.0)
             taken = await self.ticks.until(lambda: commands.cap_held(self.door.state, self.look(), watts), ACK_WAIT_S)
             answer = taken or commands.cap_asked(watts)
         await asyncio.wait({stored}, timeout=max(0.0, due - time.monotonic()))
