@@ -11,8 +11,8 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_773
-FILES = 510
+WHOLE = 51_681
+FILES = 509
 ROOMS = {
     "": 1_708,
     "account": 1_028,
@@ -33,7 +33,7 @@ ROOMS = {
     "job/keeper": 1_753,
     "job/life": 856,
     "job/supervisor": 367,
-    "job/supervisor/core": 4_848,
+    "job/supervisor/core": 4_756,
     "job/supervisor/record": 1_406,
     "job/supervisor/shell": 2_039,
     "job/terms": 392,
