@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_678
+WHOLE = 51_672
 FILES = 509
 ROOMS = {
     "": 1_708,
@@ -33,7 +33,7 @@ ROOMS = {
     "job/keeper": 1_753,
     "job/life": 856,
     "job/supervisor": 367,
-    "job/supervisor/core": 4_756,
+    "job/supervisor/core": 4_750,
     "job/supervisor/record": 1_406,
     "job/supervisor/shell": 2_039,
     "job/terms": 392,

@@ -48,15 +48,14 @@ def decide(state: JobState, inputs: Inputs) -> tuple[Desired, Decision]:
     # only of the cap asked for so far it is known whether the boards refuse it
     refused = boards.refused_cap(asked.limit_w if asked.limit_w == state.asked.limit_w else None, inputs)
     reached, why = _observe(state, inputs, asked, choice, refused.why)
-    held_by = choice.held_by if reached in protocol.LIVE_STATES else "end"
-    silent = attendance.silent(state.attendance, inputs)
-    if silent and reached in protocol.LIVE_STATES:
+    live = reached in protocol.LIVE_STATES
+    if live and (silent := attendance.silent(state.attendance, inputs)):
         why = Why(why.code, statement("with_silent", reason=why.said, silent=silent))
     return asked, Decision(
         reached,
         why,
         choice.level,
-        held_by,
+        choice.held_by if live else "end",
         choice.until_s,
         _applied(reached, choice.level),
         refused.code if reached == "running" else None,
@@ -208,14 +207,9 @@ def _ask(
     """
     before, level, leader = state.asked, choice.level, inputs.leader
     at_epoch_end = chosen.why.code == "epoch_end" and not level.still
-    mode: protocol.Mode = "run"
-    not_before: float | None = None
-    if at_epoch_end:
-        mode, not_before = "unload", says.next_at_s
-    if level.still:
-        mode = "pause"
-        if level.kind == "unload" and leader is not None and leader.can_unload:
-            mode, not_before = "unload", None if trying.rehearses(state, inputs) else says.next_at_s
+    unloads = at_epoch_end or (level.kind == "unload" and leader is not None and leader.can_unload)
+    mode: protocol.Mode = "unload" if unloads else "pause" if level.still else "run"
+    not_before = says.next_at_s if unloads and not trying.rehearses(state, inputs) else None
     duty = level.duty
     limit = level.cap_w if level.kind == "cap" and can_cap else None
     if inputs.child.over:
