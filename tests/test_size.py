@@ -11,20 +11,20 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_773
-FILES = 510
+WHOLE = 51_672
+FILES = 509
 ROOMS = {
     "": 1_708,
     "account": 1_028,
-    "assumed": 294,
+    "assumed": 299,
     "client": 1_512,
-    "client/detection": 1_988,
+    "client/detection": 1_989,
     "client/frameworks": 1_030,
     "client/pausing": 1_548,
-    "commands": 2_754,
+    "commands": 2_753,
     "commands/support": 1_768,
-    "extensions/evaluation": 1_064,
-    "extensions/fleet": 1_152,
+    "extensions/evaluation": 1_057,
+    "extensions/fleet": 1_151,
     "extensions/llm": 153,
     "extensions/site": 946,
     "grid": 2_715,
@@ -33,7 +33,7 @@ ROOMS = {
     "job/keeper": 1_753,
     "job/life": 856,
     "job/supervisor": 367,
-    "job/supervisor/core": 4_848,
+    "job/supervisor/core": 4_750,
     "job/supervisor/record": 1_406,
     "job/supervisor/shell": 2_039,
     "job/terms": 392,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from msgspec import structs
 
 from carbontui.account.boundary import Draw, Kind, Place, charged_w, counted
-from carbontui.assumed.job import AssumedJob
+from carbontui.assumed.job import AssumedJob, assumed, load_job
 from carbontui.plan.problem import ProblemLevel
 
 IDLE = 0.1
@@ -18,14 +18,14 @@ def bounded(
     job: AssumedJob,
     kind: Kind,
     *,
-    host_w: float = 0.0,
+    host_w: float | None = None,
     idle_w: float | None = None,
-    embodied_g_per_h: float = 0.0,
+    embodied: float | None = None,
 ) -> AssumedJob:
     """The job, whose levels are watts of boards, with all that counts: `host_w` beside them, and `idle_w` of the boards
     without a process (None: a tenth of the highest level), which levels named off or unload stand for; what making the
-    hardware emitted, per hour that it is held, is added to that of the levels."""
-    shape = job.shape
+    hardware emitted, `embodied` grams per hour that it is held, is added to that of the levels."""
+    shape, rest_w, made_g = job.shape, host_w or 0.0, embodied or 0.0
     bare_w = IDLE * max(level.power_w for level in shape.levels) if idle_w is None else idle_w
 
     def level_of(level: ProblemLevel) -> ProblemLevel:
@@ -34,14 +34,23 @@ def bounded(
         share = 0.0 if how == "nothing" else 1.0
         return structs.replace(
             level,
-            power_w=charged_w(how, Draw(drawn_w, 0.0, host_w), Draw(bare_w)),
+            power_w=charged_w(how, Draw(drawn_w, 0.0, rest_w), Draw(bare_w)),
             rent_per_h=share * level.rent_per_h,
-            embodied_g_per_h=share * (level.embodied_g_per_h + embodied_g_per_h),
+            embodied_g_per_h=share * (level.embodied_g_per_h + made_g),
         )
 
     def switch(watts: float) -> float:
-        return charged_w(counted(kind, "here"), Draw(watts, 0.0, host_w), Draw(bare_w))
+        return charged_w(counted(kind, "here"), Draw(watts, 0.0, rest_w), Draw(bare_w))
 
     levels = tuple(map(level_of, shape.levels))
     switch_w = tuple(tuple(map(switch, row)) for row in shape.switch_w)
     return replace(job, shape=replace(shape, levels=levels, switch_w=switch_w))
+
+
+def stated(
+    levels_file: str | None, watts: float, boundary: Kind | None, *, caps: bool, **counts: float | None
+) -> AssumedJob:
+    """The job that options state: of a file of levels, else a board of `watts` at full speed, with `caps` or without;
+    `counts` as of `bounded`. Raises ProblemError."""
+    job = load_job(levels_file) if levels_file else assumed(watts, caps=caps, running=False)
+    return bounded(job, boundary or "given-back", **counts)

@@ -150,16 +150,15 @@ def _of_file(asked: SolveOptions, path: str) -> Solved:
 def _of_work(asked: SolveOptions) -> Solved:
     """The plan of work that does not exist yet. Raises OSError, ValueError or Failure."""
     from carbontui.assumed import signals
-    from carbontui.assumed.bounded import bounded
-    from carbontui.assumed.job import AssumedJob, Grid, assumed, load_job, planned
+    from carbontui.assumed.bounded import stated
+    from carbontui.assumed.job import AssumedJob, Grid, planned
 
     weight = _weight(asked.weight)
     if not asked.work or not (asked.zone or asked.grid_file):
         raise Failure("nothing to plan: give a problem file, or --work 8h with --zone DE or --grid FILE", 2)
     levels = f"levels of {asked.levels_file}"
-    job = load_job(asked.levels_file) if asked.levels_file else assumed(asked.watts, caps=True, running=False)
-    kind, host_w = asked.boundary or "given-back", asked.host_w or 0.0
-    job = bounded(job, kind, host_w=host_w, idle_w=asked.idle_w, embodied_g_per_h=asked.embodied)
+    counts = {"host_w": asked.host_w, "idle_w": asked.idle_w, "embodied": asked.embodied}
+    job = stated(asked.levels_file, asked.watts, asked.boundary, caps=True, **counts)
     speeds = f"speeds under caps of public measurements, {asked.watts:.0f} W at full speed"
     begin_s = units.parse_moment(asked.start, time.time()) if asked.start else None
     grid = _grid_of(asked.zone, asked.grid_file, asked.signal, begin_s)

@@ -15,7 +15,6 @@ from carbontui.commands.look import report
 from carbontui.commands.support.foreground import narrate
 from carbontui.job.supervisor.core.planning import expected_end as core
 from carbontui.job.supervisor.core.rules import control
-from carbontui.job.supervisor.core.rules.observe import observe
 from carbontui.job.supervisor.core.state.job import Totals
 from carbontui.job.supervisor.core.state.measured import Mean, Measured
 from carbontui.text import account as account_words
@@ -122,7 +121,7 @@ def shifted(**fields):
 
 def decided(state, seen):
     """As of a tick: what comes is told from what is decided now."""
-    return replace(state, decision=control.decide(state.asked, observe(state, seen))[1])
+    return replace(state, decision=control.decide(state, seen)[1])
 
 
 def at_end(state, at_s=NOW_S, **fields):

@@ -23,7 +23,6 @@ from carbontui import units
 from carbontui.grid.types import GridForecast
 from carbontui.job.supervisor.core.planning import answers, machine, plan_request, problem
 from carbontui.job.supervisor.core.rules import allowance_rules, control
-from carbontui.job.supervisor.core.rules.observe import observe
 from carbontui.job.supervisor.core.state.allowances import Allowances
 from carbontui.job.supervisor.core.state.job import Totals
 from carbontui.job.supervisor.core.state.measured import Mean, Measured
@@ -124,7 +123,7 @@ def one(seed: int, order: tuple[str, ...]) -> tuple[float, bool, str]:
             state = replace(state, totals=Totals(gco2_g=used))
             state = allowance_rules.judged(state, at)
             told = told or bool(allowance_rules.notices(state, at))
-            asked, decision = control.decide(state.asked, observe(state, at))
+            asked, decision = control.decide(state, at)
             if asked.mode == "unload" and decision.reason.code == "budget_stop":
                 used += units.joules_to_kwh(600.0 * problem.DEFAULT_UNLOAD_S) * truth[slot]
                 return used / allowed - 1.0, told, "stopped"

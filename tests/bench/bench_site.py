@@ -27,7 +27,6 @@ from carbontui import protocol
 from carbontui.extensions.site.ledger import Ledger, LedgerEntry
 from carbontui.extensions.site.sharing import SiteBudget
 from carbontui.job.supervisor.core.rules import control, site_claim
-from carbontui.job.supervisor.core.rules.observe import observe
 from carbontui.job.supervisor.core.state import job as state
 from carbontui.job.supervisor.core.state.override import Overrides
 from carbontui.power.backends import simulated
@@ -117,7 +116,7 @@ class Job:
         entry = LedgerEntry(claim=claim, boot_id="b", beat_mono_s=now, **who)
         self.share = self.ledger.exchange(entry, now)
         self.state = replace(self.state, site=self.share)
-        asked, decision = control.decide(self.state.asked, observe(self.state, seen))
+        asked, decision = control.decide(self.state, seen)
         before = self.state.asked
         self.state = state.enter(self.state, asked, decision, seen)
         if asked.mode == "run":

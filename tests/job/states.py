@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from carbontui.grid.types import GridForecast
 from carbontui.job.supervisor.core.rules.control import decide
-from carbontui.job.supervisor.core.rules.observe import observe
-from carbontui.job.supervisor.core.state.decision import Decision
+from carbontui.job.supervisor.core.state.decision import Decision, Desired
 from carbontui.job.supervisor.core.state.inputs import Inputs, LimitNews, Rank
 from carbontui.job.supervisor.core.state.job import JobState, enter
 from carbontui.job.supervisor.core.state.levels import OFF, UNLOAD, Level
@@ -106,6 +105,13 @@ def plan_of(*levels: Level, start_s: float = NOW_S, slot_s: float = 900.0, late_
     return Plan(tuple(level.name for level in levels), edges, table, view, left_s)
 
 
+def policy(*planned: Level, slot_s: float = 900.0, now_s=NOW_S + 100.0, **fields) -> tuple[Desired, Decision]:
+    """What is decided where a plan says these levels, one per slot; fields of inputs and of a job's state alike."""
+    of_inputs = {name: fields.pop(name) for name in list(fields) if name in (*Inputs.__dataclass_fields__, "boards")}
+    plan = plan_of(*planned, slot_s=slot_s) if planned else None
+    return decide(job_state(plan=plan, **fields), inputs(now_s, **{"ranks": (rank(),), **of_inputs}))
+
+
 def door(state: JobState) -> Door:
     """The state as the shell holds it; effects are not performed."""
     return Door(state, Faults(print), perform=lambda effect: None)
@@ -113,5 +119,5 @@ def door(state: JobState) -> Door:
 
 def settled(state: JobState, seen: Inputs) -> JobState:
     """The state after the decision that these inputs lead to."""
-    asked, decision = decide(state.asked, observe(state, seen))
+    asked, decision = decide(state, seen)
     return enter(state, asked, decision, seen)

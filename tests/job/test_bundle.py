@@ -21,6 +21,7 @@ from carbontui import protocol
 from carbontui.job.supervisor.core.advance import Booked, CalibrationSaid, Command, RankChanged, Tick
 from carbontui.job.supervisor.core.rules import control
 from carbontui.job.supervisor.core.state.job import Totals
+from carbontui.job.supervisor.core.state.override import Overrides
 from carbontui.job.supervisor.record import events_ring
 from carbontui.job.supervisor.record.events_ring import EventsRing
 from carbontui.job.supervisor.shell.door import Door
@@ -138,7 +139,7 @@ def test_a_bundle_names_nobody_and_replays_and_shows_a_broken_rule(bundle, monke
     done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
     assert done.returncode == 0 and done.stdout.endswith("decisions, all equal\n"), done
     decide = control.decide
-    monkeypatch.setattr(control, "decide", lambda before, seen: decide(before, replace(seen, override=None)))
+    monkeypatch.setattr(control, "decide", lambda state, seen: decide(replace(state, override=Overrides()), seen))
     assert replay.main(str(bundle)) == 1 and "Tick at" in capsys.readouterr().out
 
 

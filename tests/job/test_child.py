@@ -3,10 +3,10 @@
 import json
 
 import pytest
+from states import inputs, job_state
 
 from carbontui.job.files import store
-from carbontui.job.supervisor.core.rules.control import Observation, decide
-from carbontui.job.supervisor.core.state.decision import Desired
+from carbontui.job.supervisor.core.rules.control import decide
 from carbontui.job.terms import child
 from carbontui.system import life
 from carbontui.text.statements import reason
@@ -22,7 +22,7 @@ RECORDS = [
 
 @pytest.mark.parametrize(("record", "state"), RECORDS)
 def test_supervisor_and_reader_of_the_exit_record_say_the_same(record, state):
-    _, decision = decide(Desired(), Observation(now_s=0.0, mono_s=0.0, child=child.exited(record)))
+    _, decision = decide(job_state(), inputs(child=child.exited(record)))
     told = store.ended(record)
     assert (told["state"], told["reason"]) == (decision.state, reason(decision.why, 0.0))
     assert told["state"] == state

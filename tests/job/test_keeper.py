@@ -13,6 +13,7 @@ import time
 import pytest
 from drawn import drawn
 from house import until
+from states import inputs, job_state
 
 from carbontui.job.files import places
 from carbontui.job.keeper import files, messages, resume
@@ -20,8 +21,7 @@ from carbontui.job.keeper import process as keeper
 from carbontui.job.keeper import supervisor_handle as watch
 from carbontui.job.keeper.trial import Trial
 from carbontui.job.life import descriptors
-from carbontui.job.supervisor.core.rules.control import Observation, decide
-from carbontui.job.supervisor.core.state.decision import Desired
+from carbontui.job.supervisor.core.rules.control import decide
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
 
 RUN = """\
@@ -191,7 +191,7 @@ async def test_a_keeper_that_dies_while_the_command_is_unloaded_is_named_as_the_
     told.clear()
     ours.close()
     await asyncio.wait_for(told.wait(), 5)
-    _, decision = decide(Desired(), Observation(now_s=0.0, mono_s=0.0, child=one.child()))
+    _, decision = decide(job_state(), inputs(child=one.child()))
     assert decision.state == "lost" and "run it again" in drawn(decision)
 
 

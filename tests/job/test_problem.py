@@ -4,17 +4,13 @@ from dataclasses import replace
 
 import pytest
 from drawn import drawn
-from states import NOW_S, inputs, job_state, outlook
+from states import NOW_S, inputs, job_state, outlook, policy
 
 from carbontui.job.supervisor.core.planning import problem
 from carbontui.job.supervisor.core.planning.finish import why_no_shifting
 from carbontui.job.supervisor.core.rules.capabilities import sigstop_refusal
-from carbontui.job.supervisor.core.rules.control import Observation, decide
 from carbontui.job.supervisor.core.state.boards import take_limits
-from carbontui.job.supervisor.core.state.decision import Desired
-from carbontui.job.supervisor.core.state.inputs import Rank
 from carbontui.job.supervisor.core.state.levels import Level
-from carbontui.job.terms.child import Child
 from carbontui.power.messages import Capability, Reading
 
 CAPS = (problem.PowerCap(300.0, 300.0, 0.85),)
@@ -39,9 +35,7 @@ def test_a_duty_cycle_saves_watts_and_no_energy():
 
 def test_a_planned_duty_cycle_is_asked_of_the_training():
     duty = Level("duty 50 %", "duty", 250, 0.5)
-    ranks = (Rank(10, "running", 0, quiet_s=0.1),)
-    child = Child("running", age_s=100)
-    asked, decision = decide(Desired(), Observation(now_s=0, mono_s=0, child=child, ranks=ranks, planned=duty))
+    asked, decision = policy(duty)
     assert (asked.mode, asked.duty) == ("run", 0.5)
     assert decision.state == "throttled" and "not energy" in drawn(decision)
 

@@ -10,6 +10,7 @@ from replay import bundled
 from replayed_events import replayed
 
 from carbontui.job.supervisor.core.rules import control
+from carbontui.job.supervisor.core.state.override import Overrides
 
 FOLDER = Path(__file__).parent / "recordings"
 RECORDINGS = sorted(path.name for path in FOLDER.glob("*.jsonl.gz"))
@@ -84,9 +85,9 @@ def test_each_intended_difference_is_one():
 def test_a_broken_rule_is_noticed(monkeypatch):
     decide = control.decide
 
-    def deaf(before, seen):
+    def deaf(state, seen):
         """A user's override is not heard."""
-        return decide(before, replace(seen, override=None))
+        return decide(replace(state, override=Overrides()), seen)
 
     monkeypatch.setattr(control, "decide", deaf)
     assert any(set(differences(name)) - set(INTENDED) for name in RECORDINGS)

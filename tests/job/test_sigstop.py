@@ -7,23 +7,20 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from drawn import drawn
 from house import until
+from states import PAUSE, board, policy, rank
 
 from carbontui import protocol
 from carbontui.job.keeper.sigstop import Freezer
-from carbontui.job.supervisor.core.rules.control import Observation, decide
-from carbontui.job.supervisor.core.state.decision import Desired
-from carbontui.job.supervisor.core.state.inputs import Rank
-from carbontui.job.supervisor.core.state.levels import Level
+from carbontui.job.supervisor.core.state.override import Overrides
+from carbontui.job.supervisor.core.state.progress import Progress
 from carbontui.job.terms.child import Child
 from carbontui.system import proc
 
-PAUSE = Level("pause", "pause", 90, 0.0)
 LOOP = "i=0; while true; do i=$((i+1)); echo $i > count; sleep 0.02; done"
 
 
@@ -45,33 +42,40 @@ def program(tmp_path):
     process.wait()
 
 
-def seen(age_s=100.0, ranks=(), child=None, **extra):
-    child = child or Child("running", age_s=age_s)
-    return Observation(now_s=1000.0, mono_s=50.0, child=child, planned=PAUSE, ranks=tuple(ranks), **extra)
+def paused(age_s=100.0, sigstop=True, frozen=False, **fields):
+    """What is decided on a program whose plan says pause, without a step unless `fields` say so."""
+    return policy(
+        PAUSE, **{"child": Child("running", age_s=age_s, frozen=frozen), "ranks": (), **fields}, sigstop=sigstop
+    )
+
+
+SHARED = (board(pids=(1, 2), name="H100"),)
+"""A board whose processes would wait for each other."""
 
 
 def test_only_on_request_only_without_steps_and_never_at_once_by_the_plan():
-    assert decide(Desired(), seen(can_freeze=True))[0].freeze
-    assert not decide(Desired(), seen())[0].freeze
-    assert not decide(Desired(), seen(can_freeze=True, stepped=True))[0].freeze
-    assert not decide(Desired(), seen(can_freeze=True, ranks=[Rank(1, "running", 0, quiet_s=0.1)]))[0].freeze
-    assert not decide(Desired(), seen(can_freeze=True, freeze_why="2 processes use it"))[0].freeze
-    assert not decide(Desired(), seen(can_freeze=True, age_s=3))[0].freeze, "its first step may be on its way"
-    person = protocol.Override("pause", None, None, "ada@pts/1")
-    assert decide(Desired(), seen(can_freeze=True, age_s=3, override=person))[0].freeze
+    assert paused()[0].freeze
+    assert not paused(sigstop=False)[0].freeze
+    assert not paused(progress=Progress(step=3, work_s=7200.0))[0].freeze, "a loop that reconnects answers at its steps"
+    assert not paused(ranks=(rank(),))[0].freeze
+    assert not paused(boards=SHARED)[0].freeze and not paused(guarded=False)[0].freeze
+    assert not paused(age_s=9)[0].freeze, "its first step may be on its way"
+    person = Overrides(protocol.Override("pause", None, None, "ada@pts/1"))
+    assert paused(age_s=3, override=person)[0].freeze
 
 
 def test_it_is_paused_only_once_it_stands_and_a_refusal_says_why():
-    asked, decision = decide(Desired(), seen(can_freeze=True))
+    asked, decision = paused()
     assert decision.state == "pausing"
-    standing = seen(can_freeze=True, child=Child("running", age_s=100, frozen=True))
-    _, decision = decide(asked, standing)
+    _, decision = paused(asked=asked, frozen=True)
     assert decision.state == "paused" and "SIGSTOP" in drawn(decision)
-    asked, decision = decide(asked, replace(standing, freeze_why="2 processes use H100"))
+    asked, decision = paused(asked=asked, frozen=True, boards=SHARED)
     assert not asked.freeze and "2 processes use H100" in drawn(decision)
-    assert "--sigstop" in drawn(decide(Desired(), seen())[1]), "without it the way to get it is named"
-    refused = drawn(decide(Desired(), seen(freeze_why="the keeper is gone"))[1])
-    assert "keeper is gone" in refused and "--sigstop" not in refused, "who asked for it is not told to"
+    assert "--sigstop" in drawn(paused(sigstop=False)[1]), "without it the way to get it is named"
+    refused = drawn(paused(guarded=False)[1])
+    assert "keeper" in refused and "is gone" in refused and "--sigstop" not in refused, (
+        "who asked for it is not told to"
+    )
 
 
 def test_the_group_stands_while_the_lease_is_renewed_and_goes_on_after_it(program):

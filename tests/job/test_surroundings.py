@@ -4,15 +4,12 @@ from dataclasses import replace
 
 import pytest
 from msgspec import structs
-from states import board, inputs, job_state
-from test_control import seen as look
+from states import NOW_S, OFF, PAUSE, UNLOAD, board, inputs, job_state, policy
 
 from carbontui.config import Settings
 from carbontui.job.life import surroundings
 from carbontui.job.supervisor.core.planning import machine, plan_request, problem
-from carbontui.job.supervisor.core.rules.control import decide
 from carbontui.job.supervisor.core.state.decision import Desired
-from carbontui.job.supervisor.core.state.levels import Level
 from carbontui.power.messages import HostReading
 from carbontui.text import statements
 
@@ -53,14 +50,13 @@ def test_an_idle_limit_that_is_no_time_is_refused_by_name(tmp_path) -> None:
 
 
 def test_held_boards_stand_still_no_longer_than_the_limit_and_given_back_ones_do() -> None:
-    def level(planned: str, still_s: float, **more):
-        asked = Desired(still_since_s=1000.0 - still_s)
-        seen = look(planned=Level(planned, planned, 0.0, 0.0), idle_limit_s=1800.0, **more)
-        return decide(asked, seen)[1].level.kind
+    def level(planned, still_s: float, **more):
+        asked = Desired(still_since_s=NOW_S + 100.0 - still_s)
+        return policy(planned, asked=asked, idle_limit_s=1800.0, **more)[1].level.kind
 
-    assert level("pause", 1700.0) == "pause" and level("pause", 1900.0) == "full"
-    assert level("off", 1900.0) == "full", "held before the start too"
-    assert level("unload", 7200.0, given_back=frozenset({"unload"})) == "unload"
+    assert level(PAUSE, 1700.0) == "pause" and level(PAUSE, 1900.0) == "full"
+    assert level(OFF, 1900.0) == "full", "held before the start too"
+    assert level(UNLOAD, 7200.0, gives_back=True) == "unload"
 
 
 def test_a_plan_limits_every_stillness_that_keeps_held_boards() -> None:

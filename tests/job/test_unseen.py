@@ -21,7 +21,6 @@ from carbontui.client.detection.unseen import Cause
 from carbontui.job.supervisor.core.effects import Record, effects
 from carbontui.job.supervisor.core.planning import finish
 from carbontui.job.supervisor.core.rules import control
-from carbontui.job.supervisor.core.rules.observe import observe
 from carbontui.job.supervisor.core.state.job import absorb
 from carbontui.job.supervisor.shell import unseen_watch
 from carbontui.job.supervisor.shell.unseen_watch import UnseenWatch
@@ -135,7 +134,7 @@ CAUSE = Cause("isolated", "python -I ignores PYTHONPATH, which brings the hook; 
 
 
 def said(state, seen):
-    return control.decide(state.asked, observe(state, seen))[1]
+    return control.decide(state, seen)[1]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import math
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from carbontui.client.detection.ahead import around, follows, stops
 from carbontui.client.detection.conditions import (
@@ -350,38 +350,41 @@ class _Ends:
 
     def _reset(self, scope: Scope, where: Scope, name: str, to: int) -> Tuple[int, Optional[int]]:
         """At which depth a counter is set anew, and to what; None where that cannot be said."""
-        depth, start = 0, UNKNOWN
-        seen = False
+        found: List[Tuple[int, Scope, Optional[ast.AST]]] = []
         for one in dict.fromkeys((where, scope, *self.stack)):
-            for node in own(one.body):
-                if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
-                    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                    for target in targets:
-                        value: Optional[ast.AST] = node.value
-                        if isinstance(target, ast.Tuple) and name in (names := [last(part) for part in target.elts]):
-                            parts, at = value.elts if isinstance(value, ast.Tuple) else [], names.index(name)
-                            value = parts[at] if at < len(parts) else None
-                        elif isinstance(value, ast.Dict) and name in (keys := [_key(part) for part in value.keys]):
-                            value = value.values[keys.index(name)]
-                        elif last(target) != name:
-                            continue
-                        at_depth = self._depth(one, node.lineno)
-                        if at_depth < to and (not seen or at_depth >= depth):
-                            depth, start, seen = at_depth, self.reader.value(one, value), True
-            if seen:
-                break
-        if not seen:
-            for cls in where.file.classes.values():
-                for method in cls.body:
-                    if isinstance(method, ast.FunctionDef):
-                        for value in where.file.assigned(method).get(f"self.{name}", []):
-                            if value is not None:
-                                start, seen = self.reader.value(Scope(where.file, method, where.space), value), True
+            found = found or [
+                (depth, one, value)
+                for node in own(one.body)
+                for value in _given(node, name)
+                if (depth := self._depth(one, node.lineno)) < to  # type: ignore[attr-defined]
+            ]
+        found = found or [
+            (0, Scope(where.file, method, where.space), value)
+            for cls in where.file.classes.values()
+            for method in cls.body
+            if isinstance(method, ast.FunctionDef)
+            for value in where.file.assigned(method).get(f"self.{name}", [])
+            if value is not None
+        ]
+        # the innermost; of several there, the last
+        depth, inside, value = max(reversed(found), key=lambda one: one[0], default=(0, where, None))
+        start = self.reader.value(inside, value)
         return depth, int(start) if isinstance(start, (int, float)) else None
 
 
-def _key(node: Optional[ast.AST]) -> Any:
-    return node.value if isinstance(node, ast.Constant) else None
+def _given(node: Any, name: str) -> Iterator[Optional[ast.AST]]:
+    """What this statement sets a variable of this name to; None where the source does not say it."""
+    if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None:
+        return
+    value = node.value
+    for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+        if isinstance(target, ast.Tuple) and name in (names := [last(part) for part in target.elts]):
+            parts, at = value.elts if isinstance(value, ast.Tuple) else [], names.index(name)
+            yield parts[at] if at < len(parts) else None
+        elif isinstance(value, ast.Dict) and name in (keys := [getattr(part, "value", None) for part in value.keys]):
+            yield value.values[keys.index(name)]
+        elif last(target) == name:
+            yield value
 
 
 def _grows(scope: Scope, node: ast.AST, name: str, reader: Reader) -> Optional[int]:

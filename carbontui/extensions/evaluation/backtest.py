@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,7 +16,6 @@ from carbontui.job.terms import budget as budgets
 from carbontui.text import figures
 
 if TYPE_CHECKING:
-    from carbontui.account.boundary import Kind
     from carbontui.assumed.job import Grid
     from carbontui.extensions.evaluation.run import BacktestReport, PlannedPrices
 
@@ -63,21 +62,16 @@ def backtest(
     slack: float,
     starts: int,
     seed: int,
-    levels_file: str | None,
-    watts: float,
-    boundary: Kind | None,
-    embodied: float,
-    host_w: float | None,
-    idle_w: float | None,
     price_file: str | None,
     objective: str,
     weight: str | None,
     own: bool,
     as_json: bool,
+    **machine: Any,
 ) -> None:
     """Compare run-now, threshold tools and rolling plans on recorded grid data, with the knowledge of the time."""
-    from carbontui.assumed.bounded import bounded
-    from carbontui.assumed.job import Grid, assumed, load_job
+    from carbontui.assumed.bounded import stated
+    from carbontui.assumed.job import Grid
     from carbontui.extensions.evaluation.issued import load_issues
     from carbontui.extensions.evaluation.run import run
 
@@ -90,8 +84,7 @@ def backtest(
         grid = Grid(recorded.load(actual))
         issues = load_issues(issued) if issued else None
         prices = _prices(price_file, objective, weight, grid)
-        job = load_job(levels_file) if levels_file else assumed(watts, caps=False, running=False)
-        job = bounded(job, boundary or "given-back", host_w=host_w or 0.0, idle_w=idle_w, embodied_g_per_h=embodied)
+        job = stated(**machine, caps=False)
         work_s = units.parse_duration(work)
         other = Grid(recorded.load(beside)) if beside else None
         report = run(

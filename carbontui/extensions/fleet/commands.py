@@ -9,7 +9,7 @@ import os
 import shlex
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -192,15 +192,11 @@ def submit(
     budget: str,
     zone: str | None,
     grid_file: str | None,
-    watts: str | None,
-    host_w: str,
-    curve: str | None,
-    gpus: int | None,
-    gpu: str,
     strict: bool,
     dry_run: bool,
     as_json: bool,
     arguments: tuple[str, ...],
+    **machines: Any,
 ) -> None:
     """Submit a batch script: carbontui submit --budget 2x --work 8h -- --array=1-10 job.sh
 
@@ -230,12 +226,7 @@ def submit(
         "now_g_per_kwh": round(window.now_g, 1),
         "work_s": round(work_s),
     }
-    drawn_w = power(watts, "--watts") if watts else None
-    noted |= {} if drawn_w is None else {"watts": drawn_w}
-    if curve:
-        with refused("--curve: ", (OSError, ValueError)):
-            of = starting.curve_of(curve, gpu, gpus, drawn_w, _watts(host_w, "--host-w"))
-            noted |= starting.noted(of, gpus or of.gpus, drawn_w, _watts(host_w, "--host-w"))
+    noted |= _drawn(**machines)
     options.append(f"--comment=carbontui:{json.dumps(noted)}")
     command = [*options, *arguments]
     job = ""
@@ -249,6 +240,17 @@ def submit(
     click.echo(f"submitted batch job {job}" if job else shlex.join(command))
     for line in _words(window, now, work_s, deadline, source, strict=strict):
         click.echo(line)
+
+
+def _drawn(watts: str | None, host_w: str, curve: str | None, gpus: int | None, gpu: str) -> dict[str, object]:
+    """What it is to draw, and under which caps, as the fleet reads it. Raises Failure."""
+    drawn_w = power(watts, "--watts") if watts else None
+    noted: dict[str, object] = {} if drawn_w is None else {"watts": drawn_w}
+    if curve:
+        with refused("--curve: ", (OSError, ValueError)):
+            of = starting.curve_of(curve, gpu, gpus, drawn_w, _watts(host_w, "--host-w"))
+            noted |= starting.noted(of, gpus or of.gpus, drawn_w, _watts(host_w, "--host-w"))
+    return noted
 
 
 def _window(

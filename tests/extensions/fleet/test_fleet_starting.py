@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
 
-from carbontui import cli, protocol
+from carbontui import cli
 from carbontui.commands.support.command import Failure
-from carbontui.job.supervisor.core.rules.control import Observation, decide
-from carbontui.job.supervisor.core.state.decision import Desired
-from carbontui.job.supervisor.core.state.levels import Level
-from carbontui.job.terms.child import Child
 from carbontui.slurm import allocation, queue
 
 CURVE = {
@@ -67,19 +62,6 @@ def test_a_start_reads_its_cap_from_the_comment_of_its_job(tmp_path, monkeypatch
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     found = allocation.look({"SLURM_JOB_ID": "12"})
     assert found is not None and found.cap_w == cap_w and found.ends_s is not None
-
-
-def test_a_job_keeps_the_cap_it_was_started_at_unless_a_person_says_otherwise():
-    full, low = Level("full", "full", 600, 1.0), Level("cap 200 W", "cap", 200, 0.6, cap_w=200)
-    seen = Observation(
-        now_s=1000.0, mono_s=50.0, child=Child("running", age_s=100), planned=full, can_cap=True, fleet_cap_w=250.0
-    )
-    asked, decision = decide(Desired(), seen)
-    assert (asked.limit_w, decision.held_by, decision.why.code) == (250.0, "site", "site")
-    assert decide(Desired(), replace(seen, planned=low))[0].limit_w == 200  # lower by its own plan
-    assert decide(Desired(), replace(seen, allowance_cap_w=220.0))[1].held_by == "allowance"
-    boosted = replace(seen, override=protocol.Override("boost", None, None, "ada@pts/1"))
-    assert decide(Desired(), boosted)[0].limit_w is None
 
 
 def test_levels_edited_into_nonsense_leave_the_job_as_it_is():

@@ -9,7 +9,6 @@ from states import NOW_S, inputs, job_state, rank, shown
 
 from carbontui.job.supervisor.core import commands
 from carbontui.job.supervisor.core.rules import control
-from carbontui.job.supervisor.core.rules.observe import observe
 from carbontui.job.supervisor.core.state import attendance, job
 from carbontui.job.supervisor.core.state.override import Overrides
 from carbontui.job.supervisor.core.view import notices
@@ -97,7 +96,7 @@ def test_ranks_of_another_machine_that_cannot_be_asked_are_still_awaited():
 def test_state_line_pause_watts_and_notices_say_who_is_silent():
     seen = inputs(NOW_S + 100, ranks=ranks_of(0, world=1), nodes=(Node("n2", "", 9.0, float("inf")),))
     made = after(job_state(), seen)
-    asked, decision = control.decide(made.asked, observe(made, seen))
+    asked, decision = control.decide(made, seen)
     assert drawn(decision).endswith("; silent: n2")
     made = replace(made, asked=asked, decision=decision)
     told = shown(made, seen)
@@ -112,7 +111,7 @@ def test_a_job_that_is_over_misses_nobody():
 
     seen = inputs(NOW_S + 100, child=Child("exited", code=0), nodes=(Node("n2", "", 9.0, 9.0),))
     made = job_state()
-    _, decision = control.decide(made.asked, observe(made, seen))
+    _, decision = control.decide(made, seen)
     assert "silent" not in drawn(decision)
 
 
@@ -125,7 +124,7 @@ def test_an_ended_lease_frees_the_others_until_the_wire_returns():
     )
 
     def mode(made, seen):
-        asked, decision = control.decide(made.asked, observe(made, seen))
+        asked, decision = control.decide(made, seen)
         return replace(made, asked=asked, decision=decision), asked.mode, decision
 
     made, asked, _ = mode(after(paused, both(0, 0.0)), both(0, 0.0))
@@ -143,4 +142,4 @@ def test_one_that_never_came_holds_up_no_pause():
     seen = inputs(NOW_S + 130, ranks=ranks_of(0, 1, 3))
     made = after(replace(job_state(), override=Overrides(Override("pause", None, None, "ada"), 1)), inputs(
         NOW_S + 100, ranks=ranks_of(0, 1, 3)), seen)  # fmt: skip
-    assert control.decide(made.asked, observe(made, seen))[0].mode == "pause"
+    assert control.decide(made, seen)[0].mode == "pause"

@@ -12,7 +12,6 @@ from carbontui.job.supervisor.core import commands
 from carbontui.job.supervisor.core.effects import LastRun, Record, effects
 from carbontui.job.supervisor.core.planning import expected_end, plan_request
 from carbontui.job.supervisor.core.rules import allowance_rules, control
-from carbontui.job.supervisor.core.rules.observe import observe
 from carbontui.job.supervisor.core.state import allowances, decision
 from carbontui.job.supervisor.core.state.allowances import Allowances
 from carbontui.job.supervisor.core.state.job import Totals
@@ -60,7 +59,7 @@ def judged(state, seen=SEEN):
 
 
 def decided(state, seen=SEEN):
-    return control.decide(decision.Desired(), observe(state, seen))
+    return control.decide(replace(state, asked=decision.Desired()), seen)
 
 
 @pytest.mark.parametrize(

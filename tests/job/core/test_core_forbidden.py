@@ -12,7 +12,6 @@ from carbontui import protocol
 from carbontui.job.supervisor.core import commands
 from carbontui.job.supervisor.core.planning import finish, plan_request
 from carbontui.job.supervisor.core.rules import control
-from carbontui.job.supervisor.core.rules.observe import observe
 from carbontui.job.supervisor.core.state import forbidden
 from carbontui.job.supervisor.core.state.forbidden import ForbiddenHours
 from carbontui.job.supervisor.core.view import status
@@ -92,16 +91,16 @@ def test_within_them_it_stands_still_whatever_deadline_and_longest_pause_say():
     assert [type(effect).__name__ for effect in reply.effects] == ["Record", "Replan", "Keep"]
     for later_s in (0.0, 1800.0):
         seen = inputs(NOW_S + 100.0 + later_s, ranks=(rank(),))
-        asked, decision = control.decide(replace(state.asked, still_since_s=NOW_S), observe(state, seen))
+        asked, decision = control.decide(replace(state, asked=replace(state.asked, still_since_s=NOW_S)), seen)
         assert asked.mode == "pause" and drawn(decision) == "forbidden hours until 09:00"
     after = inputs(NOW_S + H, ranks=(rank(),))
-    assert control.decide(state.asked, observe(state, after))[0].mode == "run"
+    assert control.decide(state, after)[0].mode == "run"
     waiting = inputs(NOW_S + 100.0, child=Child("waiting"))
-    _, decision = control.decide(state.asked, observe(state, waiting))
+    _, decision = control.decide(state, waiting)
     assert decision.state == "waiting" and decision.hold_until_s is not None
     # a person's later word outweighs the earlier one
     boosted, _ = do("boost", state)
-    assert control.decide(state.asked, observe(boosted, SEEN))[0].mode == "run"
+    assert control.decide(boosted, SEEN)[0].mode == "run"
 
 
 def test_the_plan_is_that_of_the_constrained_problem_and_says_what_it_costs():

@@ -13,7 +13,6 @@ from states import FULL, NOW_S, decided, inputs, job_state, plan_of, rank
 from carbontui.job.supervisor.core import effects
 from carbontui.job.supervisor.core.planning import plan_request
 from carbontui.job.supervisor.core.rules import control, trying, unload_rules
-from carbontui.job.supervisor.core.rules.observe import observe
 from carbontui.job.supervisor.core.state import progress as rules
 from carbontui.job.supervisor.core.state import unloading
 from carbontui.job.supervisor.core.state.decision import Desired
@@ -43,7 +42,7 @@ def told(state, seen):
     """One tick of the supervisor, as far as it concerns an unload; and what it asks of the world."""
     before = state
     state = trying.saw(absorb(state, seen), seen)
-    asked, decision = control.decide(state.asked, observe(state, seen))
+    asked, decision = control.decide(state, seen)
     state = replace(state, asked=asked, decision=decision)
     return state, effects.effects(before, state, seen, renew=True)
 

@@ -19,7 +19,6 @@ from carbontui.headroom import Ahead, Claim, EventSpan, Headroom, LevelAhead
 from carbontui.job.supervisor.core import commands
 from carbontui.job.supervisor.core.planning import answers, plan_request, site_plan
 from carbontui.job.supervisor.core.rules import control, site_claim
-from carbontui.job.supervisor.core.rules.observe import observe
 from carbontui.job.supervisor.core.state.forbidden import ForbiddenHours
 from carbontui.job.supervisor.core.state.override import Overrides
 from carbontui.job.supervisor.core.view import notices
@@ -41,7 +40,7 @@ def share(allowed_w: float, *, cap_w: float = 1000.0, kept: bool = True, boost_w
 
 
 def decided(made, seen):
-    return control.decide(made.asked, observe(made, seen))
+    return control.decide(made, seen)
 
 
 def test_what_is_claimed_counts_what_the_limits_in_force_allow():

@@ -11,7 +11,6 @@ from states import NOW_S, inputs, job_state, plan_of, rank
 from carbontui.job.keeper.messages import Leave
 from carbontui.job.supervisor.core.advance import Tick, advance
 from carbontui.job.supervisor.core.rules import control
-from carbontui.job.supervisor.core.rules.observe import observe
 from carbontui.job.supervisor.core.state.levels import FULL, OFF
 from carbontui.job.terms import child as children
 from carbontui.job.terms.child import Child
@@ -22,7 +21,7 @@ def asked_at(now_s: float, *, can_unload: bool = True, quiet_s: float = 0.1, sav
     if save_s is not None:
         made = replace(made, measured=replace(made.measured, unload_s=made.measured.unload_s.plus(save_s)))
     seen = inputs(now_s, ranks=(rank(can_unload=can_unload, quiet_s=quiet_s),))
-    return control.decide(made.asked, observe(made, seen))
+    return control.decide(made, seen)
 
 
 def test_it_is_unloaded_a_checkpoint_and_a_minute_before_the_end_and_goes_on_at_once():
@@ -83,7 +82,7 @@ def test_a_job_that_is_requeued_plans_beyond_its_limit_once_it_has_made_steps():
 
     begun = with_steps(**asked)
     assert not begun.cut_short and begun.deadline_s == begun.budget_deadline_s
-    decided = control.decide(begun.asked, observe(begun, inputs(NOW_S + 911.0, ranks=(rank(can_unload=True),))))[1]
+    decided = control.decide(begun, inputs(NOW_S + 911.0, ranks=(rank(can_unload=True),)))[1]
     assert "unloaded before its time limit" in drawn(decided)
     assert with_steps(**{**asked, "requeue": False}).cut_short
 

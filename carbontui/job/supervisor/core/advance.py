@@ -15,7 +15,6 @@ from carbontui.job.supervisor.core import commands
 from carbontui.job.supervisor.core.commands import Reply
 from carbontui.job.supervisor.core.effects import Effect, LogLine, Record, Replan, effects
 from carbontui.job.supervisor.core.rules import allowance_rules, control, trying
-from carbontui.job.supervisor.core.rules.observe import observe
 from carbontui.job.supervisor.core.state import job
 from carbontui.job.supervisor.core.state.inputs import Inputs, Rank
 from carbontui.job.supervisor.core.state.job import Calibrating, JobState, Totals
@@ -186,7 +185,7 @@ def _tick(before: JobState, inputs: Inputs) -> tuple[JobState, tuple[Effect, ...
     # what reports after the training has been seen to end is not the job's
     now = before if before.child.over else job.absorb(before, inputs)
     now = allowance_rules.judged(job.expire(trying.saw(now, inputs), inputs.now_s), inputs)
-    asked, decision = control.decide(now.asked, observe(now, inputs))
+    asked, decision = control.decide(now, inputs)
     after = job.enter(now, asked, decision, inputs)
     if renew := inputs.mono_s - before.renewed_mono_s >= protocol.RENEW_S - NEAREST_S:
         after = replace(after, renewed_mono_s=inputs.mono_s)

@@ -1,4 +1,4 @@
-"""The control policy: one pure function, (asked, observation) -> (asked, decision).
+"""The control policy: one pure function, (state, inputs) -> (asked, decision).
 
 Every decision about what the training process is asked to do is made here. Order of authority: the end of the job, a
 user's override, a used-up allowance, missing information (then at full speed), the deadline, the longest pause, the
@@ -8,19 +8,18 @@ plan. An allowance expected to be exceeded caps the result.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 
 from carbontui import protocol
-from carbontui.client.detection.unseen import Cause
-from carbontui.job.supervisor.core.rules import site_claim
-from carbontui.job.supervisor.core.rules.site_claim import Room
-from carbontui.job.supervisor.core.state import levels
+from carbontui.job.supervisor.core.planning import finish
+from carbontui.job.supervisor.core.rules import allowance_rules, capabilities, site_claim, trying, unload_rules
+from carbontui.job.supervisor.core.state import attendance, boards, forbidden, levels, unloading
 from carbontui.job.supervisor.core.state.decision import Decision, Desired
-from carbontui.job.supervisor.core.state.inputs import Rank
+from carbontui.job.supervisor.core.state.inputs import Inputs
+from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.core.state.levels import FULL, OFF, PAUSE, Chosen, Level
-from carbontui.job.supervisor.core.state.unloading import EPOCH_WAIT_S
-from carbontui.job.terms.child import Child, ending
-from carbontui.protocol import Statement, Why, statement
+from carbontui.job.supervisor.core.state.plan import PlannedLevel
+from carbontui.job.terms.child import ending
+from carbontui.protocol import Why, statement
 
 NO_BOUNDARY_S = 10.0
 """No step for this long after a pause request: the state says so."""
@@ -28,113 +27,44 @@ NO_CLIENT_S = 30.0
 """No training step for this long in a running command: the state says so."""
 HOLD_S = 3600.0
 """A start held back without a known end is held for this long at a time."""
+USED_UP_HOLD_S = 86400.0
+"""A used-up allowance stays so until a user raises it: the start is held a day at a time."""
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """Everything the decision depends on."""
-
-    now_s: float
-    mono_s: float
-    child: Child
-    ranks: tuple[Rank, ...] = ()
-    override: protocol.Override | None = None
-    override_until_s: float | None = None
-    forbidden_until_s: float | None = None
-    """End of the forbidden hours in force; None outside them."""
-    no_shifting: Why | None = None
-    """Why no plan may pause or delay (work or zone unknown, ...); None when it may."""
-    planned: Level | None = None
-    next_at_s: float | None = None
-    must_run: bool = False
-    ends_s: float | None = None
-    """When its scheduler ends it, as the machine's clock has it."""
-    cut_short: bool = False
-    """That comes before the end of the budget."""
-    late: bool = False
-    max_pause_s: float = 12 * 3600.0
-    idle_limit_s: float = math.inf
-    """The longest stillness on boards that are held, before the start too: at any level but those of `given_back`."""
-    given_back: frozenset[str] = frozenset()
-    can_cap: bool = False
-    refused_w: float | None = None
-    refused_code: str | None = None
-    refused_why: str = ""
-    """A requested cap that no board holds, and why."""
-    can_freeze: bool = False
-    """`run --sigstop`."""
-    freeze_why: protocol.Statement | None = None
-    """Why SIGSTOP must not be used now although requested (two processes use a GPU, no keeper to undo it)."""
-    room: Room | None = None
-    """What the machine's power budget leaves to this job."""
-    silent: tuple[str | Statement, ...] = ()
-    """Expected machines and ranks that are not heard."""
-    lost: bool = False
-    """Some of these have been silent for longer than a lease: training resumes there."""
-    stepped: bool = False
-    """A training step has been seen."""
-    unseen: Cause | None = None
-    """Why no step has been seen although the command is busy."""
-    deaf: protocol.Statement | None = None
-    """Why a training that has shown steps cannot be held at one: `finish.why_deaf`."""
-    trial: Level | None = None
-    """A calibration's level, within the slack."""
-    rehearsing: Chosen | None = None
-    """The level a rehearsal of an unload, or a try before the start, asks for, and its progress."""
-    used_up: Chosen | None = None
-    """The level a used-up allowance holds the job at, and why."""
-    allowance_cap_w: float | None = None
-    """Watts per GPU that keep the job within its allowances."""
-    fleet_cap_w: float | None = None
-    """Watts per GPU at which the cluster's fleet has started it."""
-    epoch_left_s: float | None = None
-    """To the end of the epoch at full speed, where the data of an unload before that may come in another order."""
-    keeps_order: bool = True
-    """The data of an unload within an epoch is not known to come in another order."""
-
-
-def decide(before: Desired, observation: Observation) -> tuple[Desired, Decision]:
+def decide(state: JobState, inputs: Inputs) -> tuple[Desired, Decision]:
     """The complete policy of one job, evaluated about once a second and at every event."""
-    choice = _choose(before, observation)
-    spent, at_epoch_end = choice.why.code == "max_pause", choice.why.code == "epoch_end"
-    choice = _within_allowance(choice, observation)
+    says, required = finish.planned(state, inputs), _required(state, inputs)
+    if required is not None:
+        used_up = required.held_by == "allowance"
+        says = says._replace(next_at_s=inputs.now_s + USED_UP_HOLD_S if used_up else required.until_s)
+    chosen = _choose(state, inputs, says, required)
+    choice = _within_allowance(chosen, state, inputs)
     wanted = choice.level
-    choice = site_claim.within(choice, observation.room, can_cap=observation.can_cap)
-    if observation.lost and choice.level.still and observation.child.state == "running":
+    can_cap = state.spec.cap and bool(inputs.devices)
+    choice = site_claim.within(choice, site_claim.room(state, inputs), can_cap=can_cap)
+    if choice.level.still and inputs.child.state == "running" and attendance.lost(state.attendance, inputs):
         choice = Chosen(FULL, Why("no_client", statement("lease_ended", reason=choice.why.said)), choice.held_by)
-    level = choice.level
-    asked = _ask(before, observation, level, at_epoch_end=at_epoch_end and not level.still)
-    asked = replace(asked, spent_pause=spent, epoch_by_s=_epoch_by_s(before, observation))
-    asked = _since(before, asked, choice, observation.now_s)
-    state, why = _observe(asked, observation, level, choice.why)
-    held_by = choice.held_by if state in protocol.LIVE_STATES else "end"
-    if observation.silent and state in protocol.LIVE_STATES:
-        why = Why(why.code, statement("with_silent", reason=why.said, silent=observation.silent))
+    asked = _ask(state, inputs, says, chosen, choice, can_cap=can_cap)
+    # only of the cap asked for so far it is known whether the boards refuse it
+    refused = boards.refused_cap(asked.limit_w if asked.limit_w == state.asked.limit_w else None, inputs)
+    reached, why = _observe(state, inputs, asked, choice, refused.why)
+    live = reached in protocol.LIVE_STATES
+    if live and (silent := attendance.silent(state.attendance, inputs)):
+        why = Why(why.code, statement("with_silent", reason=why.said, silent=silent))
     return asked, Decision(
-        state,
+        reached,
         why,
-        level,
-        held_by,
+        choice.level,
+        choice.held_by if live else "end",
         choice.until_s,
-        _applied(state, level, asked),
-        observation.refused_code if state == "running" and _refused(asked, observation) else None,
-        _hold(observation, level),
+        _applied(reached, choice.level),
+        refused.code if reached == "running" else None,
+        _hold(state, inputs, choice.level, says.next_at_s),
         wanted,
     )
 
 
-def _since(before: Desired, asked: Desired, choice: Chosen, now_s: float) -> Desired:
-    """The request, and since when its level has been decided by the same."""
-    same = (before.level, before.held_by) == (choice.level.name, choice.held_by) and before.since_s is not None
-    since_s = before.since_s if same else now_s
-    return replace(asked, level=choice.level.name, held_by=choice.held_by, since_s=since_s)
-
-
-def _refused(asked: Desired, observation: Observation) -> bool:
-    return asked.limit_w is not None and asked.limit_w == observation.refused_w
-
-
-def _applied(state: protocol.State, level: Level, asked: Desired) -> Level:
+def _applied(state: protocol.State, level: Level) -> Level:
     """What is in force in a state: a level that cannot be set, or is not taken up yet, is not."""
     if state in ("waiting", "done", "failed", "stopped", "lost"):
         return OFF
@@ -145,101 +75,110 @@ def _applied(state: protocol.State, level: Level, asked: Desired) -> Level:
     return level if state == "throttled" else FULL
 
 
-def _choose(before: Desired, observation: Observation) -> Chosen:
+def _required(state: JobState, inputs: Inputs) -> Chosen | None:
+    """What a move, an end of the machine, a used-up allowance or the scheduler's end requires; None if none does."""
+    return (
+        unload_rules.moves(state, inputs)
+        or unload_rules.machine_ends(state, inputs)
+        or allowance_rules.holds(state)
+        or unload_rules.holds(state, inputs)
+    )
+
+
+def _choose(state: JobState, inputs: Inputs, says: PlannedLevel, required: Chosen | None) -> Chosen:
     """The level decided, by whom and why."""
-    if observation.child.stopped:
+    if inputs.child.stopped:
         # a paused script could not obey: to end at its next step, it must reach that step
         return Chosen(FULL, Why("stop", statement("stopping")), "person")
-    if observation.used_up is not None and observation.used_up.level.kind == "unload":
+    if required is not None and required.level.kind == "unload":
         # the user asked for this end, too: only a larger allowance revokes it
-        return observation.used_up
-    if observation.override is not None:
-        return _overridden(observation.override, observation.override_until_s)
-    planned = observation.planned
-    if observation.forbidden_until_s is not None:
+        return required
+    if state.override.current is not None:
+        return _overridden(state.override.current, state.override.until_s)
+    until_s, planned = forbidden.until_s(state.forbidden, inputs.now_s), says.level
+    if until_s is not None:
         # a user's command outranks the deadline and the longest pause; the plan chooses how to stand still
-        still = OFF if observation.child.state == "waiting" else PAUSE
-        if planned is not None and planned.still and observation.no_shifting is None:
-            still = _in_order(planned, observation)
-        said = statement("forbidden_hours", until_s=observation.forbidden_until_s)
-        return Chosen(still, Why("override", said), "forbidden", observation.forbidden_until_s)
-    if observation.used_up is not None:
-        return observation.used_up
-    if observation.rehearsing is not None:
-        return observation.rehearsing
-    if observation.trial is not None:
-        said = statement("measuring", level=observation.trial.name)
-        return Chosen(observation.trial, Why("calibrating", said), "calibration")
-    if observation.no_shifting is not None:
+        still = OFF if inputs.child.state == "waiting" else PAUSE
+        if planned is not None and planned.still and finish.why_no_shifting(state, inputs) is None:
+            still = _in_order(planned, inputs)
+        return Chosen(still, Why("override", statement("forbidden_hours", until_s=until_s)), "forbidden", until_s)
+    if (chosen := required or trying.rehearses(state, inputs)) is not None:
+        return chosen
+    if (trial := state.calibrating.level) is not None:
+        return Chosen(trial, Why("calibrating", statement("measuring", level=trial.name)), "calibration")
+    return _by_plan(state, inputs, planned, says.next_at_s)
+
+
+def _by_plan(state: JobState, inputs: Inputs, planned: Level | None, next_at_s: float | None) -> Chosen:
+    """The planned level, or full speed where the plan may not stand still."""
+    if (unknown := finish.why_no_shifting(state, inputs)) is not None:
         # missing information never causes a pause or delay; caps stay as planned
         kept = planned if planned and planned.kind in ("cap", "full") else FULL
-        return Chosen(kept, observation.no_shifting, "plan", observation.next_at_s if kept is planned else None)
+        return Chosen(kept, unknown, "plan", next_at_s if kept is planned else None)
     if planned is None:
         return Chosen(FULL, Why("starting", statement("first_plan")))
     if planned.still:
-        if observation.must_run:
-            limit = statement("no_slack_in_limit", ends_s=observation.ends_s)
-            return Chosen(FULL, Why("deadline", limit if observation.cut_short else statement("no_slack")))
-        still_s = 0.0 if before.still_since_s is None else observation.now_s - before.still_since_s
+        if finish.must_run(state, inputs):
+            limit = statement("no_slack_in_limit", ends_s=state.ends_s)
+            return Chosen(FULL, Why("deadline", limit if state.cut_short else statement("no_slack")))
+        spec, since_s = state.spec, state.asked.still_since_s
         # a delayed start does not count as a pause, as long as it keeps nothing from others: the deadline ends it
-        longest_s = math.inf if planned.kind == "off" else observation.max_pause_s
-        if planned.kind not in observation.given_back:
-            longest_s = min(longest_s, observation.idle_limit_s)
-        if longest_s < math.inf and (before.spent_pause or still_s > longest_s):
+        longest_s = math.inf if planned.kind == "off" else spec.max_pause_s
+        if spec.idle_limit_s is not None and not (spec.gives_back and planned.kind in ("off", "unload")):
+            longest_s = min(longest_s, spec.idle_limit_s)
+        over = since_s is not None and inputs.now_s - since_s > longest_s
+        if longest_s < math.inf and (state.asked.spent_pause or over):
             return Chosen(FULL, Why("max_pause", statement("longest_pause_over", max_pause_s=longest_s)))
-        ends_s = _epoch_end_s(before, observation)
+        ends_s = _epoch_end_s(state, inputs, planned, next_at_s)
         if ends_s is not None:
-            said = statement("epoch_end", ends_s=ends_s, until_s=observation.next_at_s)
+            said = statement("epoch_end", ends_s=ends_s, until_s=next_at_s)
             return Chosen(FULL, Why("epoch_end", said), "plan", ends_s)
-        planned = _in_order(planned, observation)
-    if observation.late and planned.kind == "full":
-        limit = statement("late_for_limit", ends_s=observation.ends_s)
-        said = limit if observation.cut_short else statement("late")
-        return Chosen(planned, Why("late", said), "plan", observation.next_at_s)
+        planned = _in_order(planned, inputs)
+    if planned.kind == "full" and finish.late(state):
+        limit = statement("late_for_limit", ends_s=state.ends_s)
+        return Chosen(planned, Why("late", limit if state.cut_short else statement("late")), "plan", next_at_s)
     code: protocol.ReasonCode = "plan_wait" if planned.kind == "off" else "plan"
-    return Chosen(planned, Why(code, _as_planned(planned, observation.next_at_s)), "plan", observation.next_at_s)
+    return Chosen(planned, Why(code, _as_planned(planned, next_at_s)), "plan", next_at_s)
 
 
-def _in_order(planned: Level, observation: Observation) -> Level:
+def _in_order(planned: Level, inputs: Inputs) -> Level:
     """A pause in place of an unload after which the data would come in another order."""
-    leaves = planned.kind == "unload" and observation.child.state == "running" and not observation.keeps_order
-    return PAUSE if leaves else planned
+    other = inputs.leader is not None and inputs.leader.data_order == "other"
+    return PAUSE if other and planned.kind == "unload" and inputs.child.state == "running" else planned
 
 
-def _epoch_by_s(before: Desired, observation: Observation) -> float | None:
+def _epoch_by_s(state: JobState, inputs: Inputs, planned: Level | None) -> float | None:
     """By when the epoch has to end at which a planned unload leaves; None where it does not wait for one."""
-    planned = observation.planned
-    if planned is None or planned.kind != "unload" or observation.child.state != "running":
+    if planned is None or planned.kind != "unload" or inputs.child.state != "running":
         return None
-    return observation.now_s + EPOCH_WAIT_S if before.epoch_by_s is None else before.epoch_by_s
+    known = state.asked.epoch_by_s
+    return inputs.now_s + unloading.EPOCH_WAIT_S if known is None else known
 
 
-def _epoch_end_s(before: Desired, observation: Observation) -> float | None:
+def _epoch_end_s(state: JobState, inputs: Inputs, planned: Level, next_at_s: float | None) -> float | None:
     """When the epoch ends at which the planned unload leaves; None where that is too late, or there is none."""
-    by_s = _epoch_by_s(before, observation)
-    if by_s is None or observation.epoch_left_s is None:
+    by_s, epoch_s = _epoch_by_s(state, inputs, planned), unloading.epoch_s(inputs.leader, state.clock.speed)
+    if by_s is None or epoch_s is None:
         return None
-    ends_s = observation.now_s + observation.epoch_left_s
-    return ends_s if ends_s <= by_s and ends_s < (observation.next_at_s or math.inf) else None
+    ends_s = inputs.now_s + epoch_s[0]
+    return ends_s if ends_s <= by_s and ends_s < (next_at_s or math.inf) else None
 
 
 def _overridden(override: protocol.Override, until_s: float | None) -> Chosen:
-    level, said = FULL, statement("boosted_by", by=override.by, until_s=until_s)
+    by = override.by
+    level, said = FULL, statement("boosted_by", by=by, until_s=until_s)
     if override.mode == "pause":
-        level, said = PAUSE, statement("paused_by", by=override.by, until_s=until_s)
-    elif override.mode == "cap" and override.value_w is not None:
-        level, said = (
-            levels.cap(override.value_w),
-            statement("capped_by", watts=override.value_w, by=override.by, until_s=until_s),
-        )
+        level, said = PAUSE, statement("paused_by", by=by, until_s=until_s)
+    elif override.mode == "cap" and (watts := override.value_w) is not None:
+        level, said = levels.cap(watts), statement("capped_by", watts=watts, by=by, until_s=until_s)
     return Chosen(level, Why("override", said), "person", until_s)
 
 
-def _within_allowance(choice: Chosen, observation: Observation) -> Chosen:
+def _within_allowance(choice: Chosen, state: JobState, inputs: Inputs) -> Chosen:
     """No faster than under the caps of its allowances and of the fleet; a user's override ranks above them."""
-    if observation.override is not None or observation.trial is not None or observation.child.stopped:
+    if state.override.current is not None or state.calibrating.level is not None or inputs.child.stopped:
         return choice
-    kept, fleet = observation.allowance_cap_w, observation.fleet_cap_w
+    kept, fleet = state.allowances.cap_w, state.spec.fleet_cap_w
     if kept is not None and (slower := levels.under(choice.level, kept)) is not choice.level:
         why = Why("budget_stop", statement("capped_to_last", watts=kept))
         choice = Chosen(slower, why, "allowance", choice.until_s)
@@ -259,120 +198,129 @@ def _as_planned(planned: Level, next_at_s: float | None) -> protocol.Statement:
     return protocol.Statement(f"plan_{planned.kind}", figures)
 
 
-def _ask(before: Desired, observation: Observation, level: Level, *, at_epoch_end: bool) -> Desired:
-    """Turn the level into requests to the process and boards; a new generation only when the request changes."""
-    mode: protocol.Mode = "run"
-    not_before: float | None = None
-    if at_epoch_end:
-        mode, not_before = "unload", observation.next_at_s
-    if level.still:
-        mode = "pause"
-        leader = next((rank for rank in observation.ranks if rank.rank == 0), None)
-        if level.kind == "unload" and leader is not None and leader.can_unload:
-            mode, not_before = "unload", None if observation.rehearsing else observation.next_at_s
+def _ask(
+    state: JobState, inputs: Inputs, says: PlannedLevel, chosen: Chosen, choice: Chosen, *, can_cap: bool
+) -> Desired:
+    """Turn the choice into requests to the process and boards; a new generation only when the request changes.
+
+    `chosen`: before allowances, fleet and site.
+    """
+    before, level, leader = state.asked, choice.level, inputs.leader
+    at_epoch_end = chosen.why.code == "epoch_end" and not level.still
+    unloads = at_epoch_end or (level.kind == "unload" and leader is not None and leader.can_unload)
+    mode: protocol.Mode = "unload" if unloads else "pause" if level.still else "run"
+    not_before = says.next_at_s if unloads and not trying.rehearses(state, inputs) else None
     duty = level.duty
-    limit = level.cap_w if level.kind == "cap" and observation.can_cap else None
-    if observation.child.state not in ("running", "waiting", "unloaded"):
+    limit = level.cap_w if level.kind == "cap" and can_cap else None
+    if inputs.child.over:
         mode, duty, limit = "run", None, None
-    still = level.still
-    alone = not observation.ranks and not observation.stepped and observation.child.state == "running"
-    freeze = alone and mode == "pause" and _may_freeze(observation)
-    since = (
-        before.still_since_s if still and before.still_since_s is not None else (observation.now_s if still else None)
-    )
-    newest = max((rank.want_gen for rank in observation.ranks), default=0)
-    same = (mode, duty, at_epoch_end) == (before.mode, before.duty, before.epoch_end)
-    if same and newest <= before.gen:
-        return replace(before, limit_w=limit, not_before_s=not_before, still_since_s=since, freeze=freeze)
+    alone = not inputs.ranks and not state.progress.step and inputs.child.state == "running"
+    gen, asked_mono_s = before.gen, before.asked_mono_s
+    newest = max((rank.want_gen for rank in inputs.ranks), default=0)
+    if (mode, duty, at_epoch_end) != (before.mode, before.duty, before.epoch_end) or newest > gen:
+        # a rank may have heard a predecessor: exceed any generation it knows
+        gen, asked_mono_s = max(gen, newest) + 1, inputs.mono_s
+    still_since_s = inputs.now_s if before.still_since_s is None else before.still_since_s
+    same = (before.level, before.held_by) == (level.name, choice.held_by) and before.since_s is not None
     return Desired(
         mode=mode,
-        # a rank may have heard a predecessor: exceed any generation it knows
-        gen=max(before.gen, newest) + 1,
+        gen=gen,
         duty=duty,
         limit_w=limit,
         not_before_s=not_before,
         epoch_end=at_epoch_end,
-        asked_mono_s=observation.mono_s,
-        still_since_s=since,
-        freeze=freeze,
+        epoch_by_s=_epoch_by_s(state, inputs, says.level),
+        asked_mono_s=asked_mono_s,
+        still_since_s=still_since_s if level.still else None,
+        freeze=alone and mode == "pause" and _may_freeze(state, inputs),
+        spent_pause=chosen.why.code == "max_pause",
+        level=level.name,
+        held_by=choice.held_by,
+        since_s=before.since_s if same else inputs.now_s,
     )
 
 
-def _may_freeze(observation: Observation) -> bool:
+def _may_freeze(state: JobState, inputs: Inputs) -> bool:
     """Automatically only once a program has had time to show a step and has not; a user's override does not wait."""
     patient = (
-        observation.override is not None
-        or observation.forbidden_until_s is not None
-        or observation.child.age_s >= NO_BOUNDARY_S
+        state.override.current is not None
+        or forbidden.until_s(state.forbidden, inputs.now_s) is not None
+        or inputs.child.age_s >= NO_BOUNDARY_S
     )
-    return observation.can_freeze and not observation.freeze_why and patient
+    return patient and state.spec.sigstop and not capabilities.freeze_why(state, inputs)
 
 
-def _hold(observation: Observation, level: Level) -> float | None:
+def _hold(state: JobState, inputs: Inputs, level: Level, next_at_s: float | None) -> float | None:
     """When a child that is not running should start; None means now."""
-    if observation.child.state not in ("waiting", "unloaded") or not level.still:
+    if inputs.child.state not in ("waiting", "unloaded") or not level.still:
         return None
-    if observation.override is None and observation.forbidden_until_s is not None:
-        return min(observation.forbidden_until_s, observation.now_s + HOLD_S)
-    at_s = observation.override_until_s if observation.override else observation.next_at_s
-    return observation.now_s + HOLD_S if at_s is None else at_s
+    longest_s = inputs.now_s + HOLD_S
+    if state.override.current is not None:
+        at_s = state.override.until_s
+    elif (until_s := forbidden.until_s(state.forbidden, inputs.now_s)) is not None:
+        at_s = min(until_s, longest_s)
+    else:
+        at_s = next_at_s
+    return longest_s if at_s is None else at_s
 
 
-def _observe(asked: Desired, observation: Observation, level: Level, why: Why) -> tuple[protocol.State, Why]:
-    """The state as observed, not as asked."""
-    child = observation.child
+def _observe(
+    state: JobState, inputs: Inputs, asked: Desired, choice: Chosen, refused: str
+) -> tuple[protocol.State, Why]:
+    """The state as observed, not as asked; `refused`: why the boards refuse the cap."""
+    child, why = inputs.child, choice.why
     if child.over:
-        return ending(child, observation.ends_s)
-    if child.state == "waiting":
-        return "waiting", why
-    if child.state == "unloaded":
-        return "unloaded", why
-    if not observation.ranks:
-        if level.still and observation.stepped:
-            return "pausing", why  # the process is exiting, or its link is being re-established
-        if child.frozen and asked.freeze:
-            return "paused", Why(why.code, statement("by_sigstop", reason=why.said))
-        if level.still and child.age_s < NO_BOUNDARY_S and not asked.freeze:
-            return "pausing", why
-        if level.still:
-            return "pausing", Why("no_client", _cannot_hold(asked, observation))
-        if observation.unseen is not None and why.code not in ("stop", "calibrating"):
-            return "running", Why("no_client", statement("no_step_because", cause=observation.unseen.text))
-        if observation.stepped or child.age_s < NO_CLIENT_S:
-            return ("starting" if child.age_s < 3 and not observation.stepped else "running"), why
-        if why.code in ("plan", "starting"):
-            return "running", Why("no_client", statement("no_step"))
-        return "running", why
+        return ending(child, None if state.clock.replay else state.ends_s)
+    if child.state == "waiting" or child.state == "unloaded":
+        return child.state, why
+    if not inputs.ranks:
+        return _unheard(state, inputs, asked, choice)
     if asked.mode in ("pause", "unload") and not asked.epoch_end:
-        if all(rank.state == "paused" and rank.want_gen == asked.gen for rank in observation.ranks):
+        if all(rank.state == "paused" and rank.want_gen == asked.gen for rank in inputs.ranks):
             return "paused", why
-        waited = observation.mono_s - asked.asked_mono_s
-        if waited >= NO_BOUNDARY_S and not any(
-            rank.state in ("checkpointing", "unloading") for rank in observation.ranks
-        ):
-            quiet_s = max(rank.quiet_s for rank in observation.ranks)
-            said = statement("no_boundary", quiet_s=quiet_s)
-            if observation.deaf is not None:
-                said = statement("no_boundary_because", why=observation.deaf)
+        waited = inputs.mono_s - asked.asked_mono_s
+        if waited >= NO_BOUNDARY_S and not any(rank.state in ("checkpointing", "unloading") for rank in inputs.ranks):
+            said = statement("no_boundary", quiet_s=max(rank.quiet_s for rank in inputs.ranks))
+            if (deaf := finish.why_deaf(inputs)) is not None:
+                said = statement("no_boundary_because", why=deaf)
             return "pausing", Why("no_boundary", said)
         return "pausing", why
-    if _refused(asked, observation):
-        said = statement("cap_refused", watts=asked.limit_w, why=observation.refused_why)
-        return "running", Why(why.code, said)
+    if refused:
+        return "running", Why(why.code, statement("cap_refused", watts=asked.limit_w, why=refused))
     if asked.duty is not None or asked.limit_w is not None:
         return "throttled", why
     return "running", why
 
 
-def _cannot_hold(asked: Desired, observation: Observation) -> protocol.Statement:
+def _unheard(state: JobState, inputs: Inputs, asked: Desired, choice: Chosen) -> tuple[protocol.State, Why]:
+    """The state of a running command of which no training process is heard."""
+    child, why, still = inputs.child, choice.why, choice.level.still
+    stepped = state.progress.step > 0
+    if still and stepped:
+        return "pausing", why  # the process is exiting, or its link is being re-established
+    if child.frozen and asked.freeze:
+        return "paused", Why(why.code, statement("by_sigstop", reason=why.said))
+    if still:
+        waits = child.age_s < NO_BOUNDARY_S and not asked.freeze
+        return "pausing", why if waits else Why("no_client", _cannot_hold(state, inputs, asked))
+    if inputs.unseen is not None and why.code not in ("stop", "calibrating"):
+        return "running", Why("no_client", statement("no_step_because", cause=inputs.unseen.text))
+    if stepped or child.age_s < NO_CLIENT_S:
+        return ("starting" if child.age_s < 3 and not stepped else "running"), why
+    if why.code in ("plan", "starting"):
+        return "running", Why("no_client", statement("no_step"))
+    return "running", why
+
+
+def _cannot_hold(state: JobState, inputs: Inputs, asked: Desired) -> protocol.Statement:
     """Why a program without steps cannot be paused, and what helps."""
-    why = observation.freeze_why or observation.child.freeze_why
+    why = capabilities.freeze_why(state, inputs) or inputs.child.freeze_why
     if why:
         return statement("sigstop_refused", why=why)
     if asked.freeze:
         return statement("sigstop_under_way")
-    if observation.can_freeze:
+    if state.spec.sigstop:
         return statement("sigstop_waits")
-    if observation.unseen is not None:
-        return statement("pause_unseen", cause=observation.unseen.text)
+    if inputs.unseen is not None:
+        return statement("pause_unseen", cause=inputs.unseen.text)
     return statement("pause_needs_steps")

@@ -12,8 +12,9 @@ from carbontui.job.supervisor.core.rules import unload_rules
 from carbontui.job.supervisor.core.state import progress, unloading
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
+from carbontui.job.supervisor.core.state.levels import FULL, Chosen
 from carbontui.job.supervisor.core.state.unloading import Tried
-from carbontui.protocol import Statement, statement
+from carbontui.protocol import Statement, Why, statement
 
 STEPS = 20
 TRY_S = 120.0
@@ -39,6 +40,17 @@ def said(state: JobState) -> Statement:
     if state.unloading.by == unloading.TRY:
         return statement("trying_unload", phase=unloading.said(state.unloading))
     return statement("trying", steps=STEPS, most_s=TRY_S)
+
+
+def rehearses(state: JobState, inputs: Inputs) -> Chosen | None:
+    """The level a rehearsal of an unload, or a try before the start, asks for, and its progress."""
+    level = unloading.level(state.unloading)
+    if inputs.child.trying:
+        return Chosen(level or FULL, Why("calibrating", said(state)), "try")
+    if level is None:
+        return None
+    phase = unloading.said(state.unloading)
+    return Chosen(level, Why("calibrating", statement("rehearsing", phase=phase)), "calibration")
 
 
 def saw(state: JobState, inputs: Inputs) -> JobState:

@@ -104,7 +104,8 @@ def refused_cap(limit_w: float | None, inputs: Inputs) -> RefusedCap:
     """Whether the requested cap, `limit_w` per GPU, holds on no board."""
     outcomes = [inputs.limits.outcomes.get(reading.uuid) for reading in inputs.devices]
     failed = [outcome for outcome in outcomes if outcome is not None and not outcome.ok]
-    if not inputs.limits.asked or inputs.limits.pending or not outcomes or len(failed) < len(outcomes):
+    unanswered = limit_w is None or not inputs.limits.asked or inputs.limits.pending or not outcomes
+    if unanswered or len(failed) < len(outcomes):
         return RefusedCap()
     return RefusedCap(limit_w, failed[0].code, failed[0].text or failed[0].code)
 

@@ -1,4 +1,4 @@
-"""`Inputs` is all that a tick has gathered from the world, `Observation` all that a decision depends on.
+"""`Inputs` is all that a tick has gathered from the world: with the state, all that a decision depends on.
 
 Times `_s` are the job's clock in epoch seconds, `mono_s` the machine's monotonic one.
 """
