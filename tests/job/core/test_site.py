@@ -155,8 +155,7 @@ def test_a_plan_is_asked_for_within_what_the_plans_of_the_others_leave():
     assert ask.shared.room_w[:5] == (2600.0, 2600.0, 2600.0, 2600.0, None)
     assert ask.shared.claimed_w == (260.0, 1400.0) and len(ask.shared.others) == 2
     assert len(ask.shared.room_w) == len(ask.curve.slots.dur_s)
-    answer = solve_plan(ask)
-    assert answer.plan.gap < 0.001 and len(answer.budget_g_per_kwh) == len(ask.problem.slots.dur_s)
+    assert solve_plan(ask).plan.gap < 0.001
     assert plan_request.plan_request(made, inputs(NOW_S, boards=TWO, ranks=(rank(),))).ask.shared is None
 
 
