@@ -6,7 +6,6 @@ or the deadline end it at once, and the measurements so far are dropped.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,13 +16,14 @@ from carbontui.job.supervisor.core.rules import calibration
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.core.state.levels import FULL, PAUSE, Level, cap
+from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.job.supervisor.record.recorder import Recorder
 from carbontui.job.supervisor.shell.door import Door
+from carbontui.job.supervisor.shell.replanner import Replanner
 from carbontui.power.curves import calibration as power
 from carbontui.power.curves import curve as curves
 from carbontui.power.curves import files, public
 from carbontui.power.curves.curve import Curve
-from carbontui.power.metering.meter import Meter
 from carbontui.protocol import Statement, statement
 
 ANSWERED_S = 1.0
@@ -35,9 +35,9 @@ class Calibrator:
     """At most one calibration at a time; the level it asks for and its progress go through the door."""
 
     door: Door
-    meter: Callable[[], Meter]
+    accounting: Accounting
     recorder: Recorder
-    replan: Callable[[Statement], None]
+    replanner: Replanner
     _running: power.Calibration | None = None
     _warm_since_s: float | None = None
     _tried: bool = False
@@ -86,7 +86,7 @@ class Calibrator:
                 self._end(statement("calibration_given_up", why=why))
 
     def _observe(self, inputs: Inputs) -> power.CalibrationInput:
-        state, leader, meter = self.door.state, inputs.leader, self.meter()
+        state, leader, meter = self.door.state, inputs.leader, self.accounting.meter
         limits = [limit for reading in inputs.devices if (limit := calibration.in_force_w(reading)) is not None]
         until = (meter.counted_until_s(reading.uuid) for reading in inputs.devices)
         counted = [moment for moment in until if moment is not None]
@@ -146,7 +146,7 @@ class Calibrator:
         self._say(None, said)
         self.recorder.say(said)
         self.recorder.event("calibration", action="ended", text=said)
-        self.replan(said)
+        self.replanner.request(said)
 
     def _reuse(self, inputs: Inputs) -> None:
         """Reuse a curve of this script on these boards from an earlier job or supervisor."""

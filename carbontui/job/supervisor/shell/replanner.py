@@ -8,7 +8,6 @@ the plan stays in force; without one the job runs at full speed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from carbontui import protocol, units
@@ -31,6 +30,7 @@ from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.record.recorder import Recorder
 from carbontui.job.supervisor.shell.door import Door
 from carbontui.job.supervisor.shell.grid import GridReader
+from carbontui.job.supervisor.shell.ports import Ports
 from carbontui.job.terms import budget as budgets
 from carbontui.job.worker.handle import WorkerHandle, WorkFailed
 from carbontui.job.worker.messages import PlanAnswer
@@ -53,15 +53,14 @@ READ_FIRST_S = 5.0
 
 @dataclass(eq=False)
 class Replanner:
-    """Makes at most one plan at a time. `look` returns the current inputs."""
+    """Makes at most one plan at a time."""
 
     door: Door
     worker: WorkerHandle
     grid: GridReader
     journal: Journal
     recorder: Recorder
-    look: Callable[[], Inputs]
-    changed: Callable[[], None]
+    ports: Ports
     _why: Statement | None = STARTS
     _due_s: float = 0.0
     _asked_mono: float = float("-inf")
@@ -117,10 +116,10 @@ class Replanner:
 
     async def _make(self, why: Statement) -> None:
         try:
-            failed = await self.grid.forecast(self.look().now_s)
+            failed = await self.grid.forecast(self.ports.read_inputs().now_s)
             if failed:
                 self.recorder.say(statement("no_own_forecast", why=failed))
-            seen = self.look()
+            seen = self.ports.read_inputs()
             self._due_s = self._next_s(seen, problem.SLOT_S)
             self._watts_assumed = machine.full_wall_w(self.door.state, seen) is None
             request = plan_request.plan_request(self.door.state, seen)
@@ -132,7 +131,7 @@ class Replanner:
             # a planning failure must never end the supervisor: the plan in force stays
             self._fail(f"{type(error).__name__}: {error}")
         finally:
-            self.changed()
+            self.ports.wake()
 
     def _fail(self, why: str) -> None:
         said = statement("no_new_plan", why=why)
@@ -140,20 +139,20 @@ class Replanner:
         self.door.take(PlanFailed(said))
 
     def _adopt(self, request: PlanRequest, answer: PlanAnswer, why: Statement) -> None:
-        state, now, setup = self.door.state, self.look().now_s, request.setup
+        state, now, setup = self.door.state, self.ports.read_inputs().now_s, request.setup
         new = answers.from_answer(setup, answer, now, request.deadline_s, request.left_s)
         new = answers.limited(new, answer, state.spec.not_above_g, state.spec.max_wait_s)
         new = answers.with_scarcity(new, answer.budget_g_per_kwh)
         new = replace(new, moved=state.outlook.moved if state.outlook else "")
         total_s = state.progress.total_s
         frontier = answers.frontier_view(answer.frontier, setup, new.view, state.start_s, total_s, state.totals)
-        self._due_s = self._next_s(self.look(), setup.slot_s)
+        self._due_s = self._next_s(self.ports.read_inputs(), setup.slot_s)
         self.door.take(PlanMade(new, frontier))
         self.journal.keep("plan", plan.to_kept(new))
         view = new.view
         gap = view.certificate.gap if view.certificate else None
         grams: dict[str, float | None] = {"gco2_g": view.gco2_g}
-        state, inputs = self.door.state, self.look()
+        state, inputs = self.door.state, self.ports.read_inputs()
         if (end := expected_end.statement(state, inputs, if_planned(state, inputs, state.most_cap_w))[1]) is not None:
             grams |= {"whole_g": end.gco2_g, "whole_lo_g": end.gco2_lo_g, "whole_hi_g": end.gco2_hi_g}
         facts = {"levels": view.levels, "start": view.start, **grams, "finish": view.finish, "gap": gap}
@@ -169,7 +168,7 @@ class Replanner:
         def refused(text: str, *, misread: bool = False) -> protocol.Previewed:
             return protocol.Previewed(ask.id, None, None, None, None, None, error=text, misread=misread)
 
-        state, seen = self.door.state, self.look()
+        state, seen = self.door.state, self.ports.read_inputs()
         reason = finish.why_no_shifting(state, seen)
         if reason is not None or state.progress.left_s is None:
             return refused(words(reason.said, seen.now_s) if reason else "the work is not known")

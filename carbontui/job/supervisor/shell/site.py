@@ -14,20 +14,17 @@ from carbontui.job.supervisor.shell.door import Door
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
 
 
-def opened() -> Exchange | None:
-    """The first extension that divides a budget; None where there is none."""
-    found: Exchange | None = next((made() for _, made in hooks.offered("exchange")), None)
-    return found
-
-
 @dataclass(eq=False)
 class SiteClaim:
     """The claim of one supervisor. If it cannot be exchanged, `fault` says why and the headroom stays unchanged."""
 
     door: Door
     keeper: KeeperHandle
-    shared: Exchange | None
     fault: str = ""
+
+    def __post_init__(self) -> None:
+        # the first extension that divides a budget
+        self.shared: Exchange | None = next((made() for _, made in hooks.offered("exchange")), None)
 
     def renew(self, inputs: Inputs) -> None:
         claim = site_claim.claim(self.door.state, inputs) if self.shared else None
