@@ -11,8 +11,8 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_728
-FILES = 510
+WHOLE = 51_691
+FILES = 509
 ROOMS = {
     "": 1_708,
     "account": 1_028,
@@ -32,10 +32,10 @@ ROOMS = {
     "job/files": 954,
     "job/keeper": 1_753,
     "job/life": 856,
-    "job/supervisor": 308,
+    "job/supervisor": 301,
     "job/supervisor/core": 4_848,
     "job/supervisor/record": 1_410,
-    "job/supervisor/shell": 2_049,
+    "job/supervisor/shell": 2_019,
     "job/terms": 392,
     "job/worker": 342,
     "nodes": 492,

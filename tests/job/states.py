@@ -14,8 +14,7 @@ from carbontui.job.supervisor.core.state.levels import OFF, UNLOAD, Level
 from carbontui.job.supervisor.core.state.plan import Plan
 from carbontui.job.supervisor.core.state.progress import begun
 from carbontui.job.supervisor.core.view import status
-from carbontui.job.supervisor.shell.door import Door
-from carbontui.job.supervisor.shell.faults import Faults
+from carbontui.job.supervisor.shell.door import Door, Faults
 from carbontui.job.supervisor.shell.snapshot import described
 from carbontui.job.terms import budget as budgets
 from carbontui.job.terms.child import Child

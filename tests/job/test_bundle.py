@@ -23,8 +23,7 @@ from carbontui.job.supervisor.core.rules import control
 from carbontui.job.supervisor.core.state.job import Totals
 from carbontui.job.supervisor.record import events_ring
 from carbontui.job.supervisor.record.events_ring import EventsRing
-from carbontui.job.supervisor.shell.door import Door
-from carbontui.job.supervisor.shell.faults import Faults
+from carbontui.job.supervisor.shell.door import Door, Faults
 from carbontui.protocol import statement
 
 RUNS = int(os.environ.get("BUNDLE_RUNS", "2"))

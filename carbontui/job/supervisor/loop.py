@@ -32,8 +32,7 @@ from carbontui.job.supervisor.record.so_far import meter, pass_time, totals_so_f
 from carbontui.job.supervisor.shell.actuators import Actuators
 from carbontui.job.supervisor.shell.agent import agent_of, keep_starting
 from carbontui.job.supervisor.shell.calibrator import Calibrator
-from carbontui.job.supervisor.shell.door import Door
-from carbontui.job.supervisor.shell.faults import Faults
+from carbontui.job.supervisor.shell.door import Door, Faults
 from carbontui.job.supervisor.shell.grid import GridReader, open_feed
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
 from carbontui.job.supervisor.shell.keeping import Keeping
@@ -128,9 +127,7 @@ class Supervisor:
         """Book the newest samples now: they are about to be reported as current."""
         with self.faults.confined("metering"):
             if self._ended_mono is None:
-                seen = self.read_inputs()
-                self._count(seen)
-                self._account(seen)
+                self._account(self._meter(self.read_inputs()))
 
     def _keep(self) -> None:
         self._account(self.read_inputs())
@@ -198,10 +195,9 @@ class Supervisor:
         confined, ended = self.faults.confined, self._ended_mono is not None
         with confined("restoring"):
             await self._close_agent()
-        if ended:
-            self.site.leave()
         self.worker.drop()
         if ended:
+            self.site.leave()
             with confined("grid"):
                 self.grid.look(self.read_inputs().now_s, closing=True)
         with confined("journal"):
@@ -295,14 +291,9 @@ class Supervisor:
         return self._over(seen)
 
     def _meter(self, inputs: Inputs) -> Inputs:
-        """Add samples to the accounts; the boards that have now been metered are part of the inputs."""
-        self._count(inputs)
-        metered = self.accounting.metered_boards
-        return inputs if metered == inputs.metered else replace(inputs, metered=metered)
-
-    def _count(self, inputs: Inputs) -> None:
-        """Convert new samples to joules."""
+        """Convert new samples to joules; the boards that have now been metered are part of the inputs."""
         meter(self.accounting, self.door.state, inputs, self.agent.drain())
+        return replace(inputs, metered=self.accounting.metered_boards)
 
     def _read_grid(self, inputs: Inputs) -> None:
         if abs(inputs.jump_s) > CLOCK_SET_S * self.door.state.clock.speed:

@@ -42,22 +42,15 @@ def agent_of(spec: Options, clock: Clock, reported: Callable[[], None]) -> Agent
 
 def _on_node(name: str, nodes: Nodes, spec: Options, monitor: bool) -> NodeHandle:
     command = [sys.executable, "-m", "carbontui.nodes.node", "--socket", spec.socket, "--job", spec.job]
-    if spec.simulated is not None:
-        command += ["--simulated", msgspec.json.encode(spec.simulated).decode()]
-    if spec.declared is not None:
-        command += ["--declared", msgspec.json.encode(spec.declared).decode()]
+    for option, boards in (("--simulated", spec.simulated), ("--declared", spec.declared)):
+        if boards is not None:
+            command += [option, msgspec.json.encode(boards).decode()]
     if monitor:
         command.append("--monitor")
     command = [*nodes.reach[name], *([shlex.join(command)] if nodes.by_shell else command)]
     environment = commands.step_environment(isolation.environment(os.environ))
     return NodeHandle(
-        name,
-        command,
-        environment,
-        path=Path(spec.socket),
-        simulated=spec.simulated,
-        log=say,
-        job=spec.job,
+        name, command, environment, path=Path(spec.socket), simulated=spec.simulated, log=say, job=spec.job
     )
 
 

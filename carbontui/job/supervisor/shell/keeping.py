@@ -20,8 +20,7 @@ from carbontui.job.supervisor.record.disk import Disk
 from carbontui.job.supervisor.record.handover import Handover
 from carbontui.job.supervisor.record.last_count import LastCounts
 from carbontui.job.supervisor.record.recorder import Recorder
-from carbontui.job.supervisor.shell.door import Door
-from carbontui.job.supervisor.shell.faults import Faults
+from carbontui.job.supervisor.shell.door import Door, Faults
 from carbontui.job.supervisor.shell.orders import Orders
 from carbontui.job.supervisor.shell.ports import Ports
 from carbontui.job.supervisor.shell.requests import Requests

@@ -13,17 +13,10 @@ from dataclasses import dataclass, replace
 from carbontui import protocol, units
 from carbontui.job.files.journal import Journal
 from carbontui.job.supervisor.core.advance import PlanFailed, PlanMade
-from carbontui.job.supervisor.core.planning import (
-    answers,
-    expected_end,
-    finish,
-    machine,
-    plan_request,
-    problem,
-    site_plan,
-)
+from carbontui.job.supervisor.core.planning import answers, expected_end, finish, machine, plan_request, site_plan
 from carbontui.job.supervisor.core.planning.course import if_planned
 from carbontui.job.supervisor.core.planning.plan_request import PlanRequest
+from carbontui.job.supervisor.core.planning.problem import SLOT_S
 from carbontui.job.supervisor.core.state import forbidden, plan
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
@@ -32,6 +25,7 @@ from carbontui.job.supervisor.shell.door import Door
 from carbontui.job.supervisor.shell.grid import GridReader
 from carbontui.job.supervisor.shell.ports import Ports
 from carbontui.job.terms import budget as budgets
+from carbontui.job.terms.budget import Budget
 from carbontui.job.worker.handle import WorkerHandle, WorkFailed
 from carbontui.job.worker.messages import PlanAnswer
 from carbontui.protocol import Statement, statement
@@ -120,7 +114,7 @@ class Replanner:
             if failed:
                 self.recorder.say(statement("no_own_forecast", why=failed))
             seen = self.ports.read_inputs()
-            self._due_s = self._next_s(seen, problem.SLOT_S)
+            self._due_s = self._next_s(seen, SLOT_S)
             self._watts_assumed = machine.full_wall_w(self.door.state, seen) is None
             request = plan_request.plan_request(self.door.state, seen)
             if request is not None:
@@ -181,19 +175,16 @@ class Replanner:
                 text = words(hours.said, seen.now_s)
             slot_s = None if ask.slot is None else units.from_iso(ask.slot)
             text = text or ("" if slot_s is None else figures.clock(slot_s, seen.now_s))
-            request = plan_request.preview_request(state, seen, wanted, ask.carbon_price, slot_s)
-            if request is None:
+            found = await self._totals(state, seen, wanted, ask.carbon_price, slot_s)
+            if found is None:
                 return refused("nothing is left to plan")
-            answer = await self.worker.preview(request.ask)
             instead = await self._instead(seen)
         except ValueError as error:
             return refused(str(error), misread=True)
         except WorkFailed as error:
             return refused(str(error))
-        view = answers.from_answer(request.setup, answer, seen.now_s, request.deadline_s).view
-        found = _totals(state, view)
-        totals = (found.finish, found.gco2_g, found.cost, found.kwh)
-        return protocol.Previewed(ask.id, view, *totals, text=text, instead=instead)
+        totals = (found.plan, found.finish, found.gco2_g, found.cost, found.kwh)
+        return protocol.Previewed(ask.id, *totals, text=text, instead=instead)
 
     async def _instead(self, inputs: Inputs) -> protocol.PlanTotals | None:
         """What is in force, solved anew: the plan in force is as old as its slot, and a difference from it would be one
@@ -201,15 +192,20 @@ class Replanner:
         state = self.door.state
         key = (state.budget, state.forbidden, state.override, state.plan)
         if self._base is None or self._base[0] != key or inputs.mono_s - self._base[1] > BASE_S:
-            request = plan_request.preview_request(state, inputs, state.budget, None)
-            if request is None:
+            found = await self._totals(state, inputs, state.budget, None, None)
+            if found is None:
                 return None
-            answer = await self.worker.preview(request.ask)
-            view = answers.from_answer(request.setup, answer, inputs.now_s, request.deadline_s).view
-            self._base = key, inputs.mono_s, _totals(state, view)
+            self._base = key, inputs.mono_s, found
         return self._base[2]
 
-
-def _totals(state: JobState, view: protocol.PlanView) -> protocol.PlanTotals:
-    whole = answers.point_of(state.totals, view, state.start_s)
-    return protocol.PlanTotals(view, view.finish, whole.gco2_g, whole.cost, whole.kwh)
+    async def _totals(
+        self, state: JobState, inputs: Inputs, budget: Budget, carbon_price: float | None, slot_s: float | None
+    ) -> protocol.PlanTotals | None:
+        """What the whole job would come to so; None: nothing is left to plan. Raises WorkFailed."""
+        request = plan_request.preview_request(state, inputs, budget, carbon_price, slot_s)
+        if request is None:
+            return None
+        answer = await self.worker.preview(request.ask)
+        view = answers.from_answer(request.setup, answer, inputs.now_s, request.deadline_s).view
+        whole = answers.point_of(state.totals, view, state.start_s)
+        return protocol.PlanTotals(view, view.finish, whole.gco2_g, whole.cost, whole.kwh)

@@ -70,7 +70,6 @@ class Requests:
     """Off the event loop, from the journal: a supervisor silent for six seconds is replaced."""
     _losses: LossHistory = field(default_factory=LossHistory)
     _band: tuple[GridForecast | None, protocol.Band | None, protocol.PriceSlots | None] = (None, None, None)
-    _plan: protocol.PlanView | None = None
     status: protocol.Status | None = None
     """The Status of the last tick, if one was made."""
 
@@ -84,7 +83,16 @@ class Requests:
 
     def rank_changed(self, peer: Peer, *, connected: bool) -> None:
         """A rank came, went or changed its state: take in its message, send it the want, and tick at once."""
-        self._hear(peer, connected=connected)
+        if peer.obs is not None and peer.hello is not None:
+            seen = self.ports.read_inputs()
+            # also for a rank that left between two ticks: its last steps came with its bye message
+            self.door.take(RankChanged(rank_of(peer, seen.mono_s), seen))
+            asked = self.door.state.asked
+            if connected and peer.obs.want_gen < asked.gen:
+                peer.send(want_of(self.door.state))
+            if peer.acked_gen == asked.gen:
+                self.recorder.event("ack", rank=peer.hello.rank, want_gen=peer.acked_gen, step=peer.obs.step)
+                peer.acked_gen = -1
         if not connected:
             self.hear_last_counts()
         self.ports.wake()
@@ -94,19 +102,6 @@ class Requests:
         for hello, obs in self.last_counts.read():
             self.door.take(LastCount(rank_told(hello, obs), self.ports.read_inputs()))
 
-    def _hear(self, peer: Peer, *, connected: bool) -> None:
-        if peer.obs is None or peer.hello is None:
-            return
-        seen = self.ports.read_inputs()
-        # also for a rank that left between two ticks: its last steps came with its bye message
-        self.door.take(RankChanged(rank_of(peer, seen.mono_s), seen))
-        state = self.door.state
-        if connected and peer.obs.want_gen < state.asked.gen:
-            peer.send(want_of(state))
-        if peer.acked_gen == state.asked.gen:
-            self.recorder.event("ack", rank=peer.hello.rank, want_gen=peer.acked_gen, step=peer.obs.step)
-            peer.acked_gen = -1
-
     # --- viewers ---
 
     def show(self, status: protocol.Status | None) -> None:
@@ -114,7 +109,7 @@ class Requests:
         self.status = status
 
     def sections(self) -> protocol.Snap:
-        """What viewers see now, not numbered yet; equal parts keep their identity, so that deltas stay small."""
+        """What viewers see now, not numbered yet."""
         if self.status is None:
             self.ports.book()
         state, seen = self._now()
@@ -133,9 +128,7 @@ class Requests:
         )
         shown = shown_plan.view(state, seen)
         view, frontier = self.drawn_plan(shown, seen.now_s), shown_plan.frontier(state, shown and shown.view)
-        if view != self._plan:
-            self._plan = view
-        return protocol.Snap(0, told, series, self._plan, frontier)
+        return protocol.Snap(0, told, series, view, frontier)
 
     @staticmethod
     def drawn_plan(shown: shown_plan.ShownPlan | None, now_s: float) -> protocol.PlanView | None:
@@ -144,12 +137,6 @@ class Requests:
         explanation = " ".join(words(said, now_s) for said in shown.explanation)
         note = "" if shown.curve is None else words(shown.curve, now_s)
         return msgspec.structs.replace(shown.view, explanation=explanation, curve_note=note)
-
-    async def status_now(self) -> protocol.Status:
-        """A fresh sample, within 300 ms."""
-        await self.agent.refresh(SAMPLE_WAIT_S)
-        self.ports.book()
-        return self.snapshots.describe(*self._now())
 
     async def answer(self, peer: Peer, ask: protocol.Request) -> protocol.Answer | protocol.Refused:
         """The answer to a viewer's question."""
@@ -160,7 +147,9 @@ class Requests:
             case protocol.Preview():
                 return await self.replanner.preview(ask)
             case protocol.StatusAsk():
-                return protocol.StatusAnswer(ask.id, await self.status_now())
+                await self.agent.refresh(SAMPLE_WAIT_S)
+                self.ports.book()
+                return protocol.StatusAnswer(ask.id, self.snapshots.describe(*self._now()))
             case protocol.LogRead():
                 err = Path(state.spec.err) if state.spec.err else None
                 return await asyncio.to_thread(runlog.read, Path(state.spec.log), ask, err)

@@ -31,9 +31,8 @@ from carbontui.power.agent.handle import AgentHandle
 from carbontui.protocol import Statement, statement, written
 from carbontui.system.metrics_place import MetricsPlace
 from carbontui.system.openmetrics import MonotonicCounter, render
-from carbontui.text import statements
 from carbontui.text.sources import slowed
-from carbontui.text.statements import words
+from carbontui.text.statements import reason, words
 
 DISK_LEAST_B = 1 << 30
 
@@ -103,7 +102,7 @@ def described(
     return replace(
         status,
         boundary=replace(status.boundary, why=why, counted=counted) if status.boundary else None,
-        reason=statements.reason(state.decision.why, now_s),
+        reason=reason(state.decision.why, now_s),
         forbidden=tuple(replace(one, text=words(its.said, now_s)) for one, its in hours),
         gpus=tuple(replace(gpu, slowed=slowed(reading.reasons)) if fresh else gpu for gpu, reading in boards),
         notices=tuple(told),
