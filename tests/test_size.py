@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_691
+WHOLE = 51_677
 FILES = 509
 ROOMS = {
     "": 1_708,
@@ -35,7 +35,7 @@ ROOMS = {
     "job/supervisor": 301,
     "job/supervisor/core": 4_848,
     "job/supervisor/record": 1_410,
-    "job/supervisor/shell": 2_019,
+    "job/supervisor/shell": 2_005,
     "job/terms": 392,
     "job/worker": 342,
     "nodes": 492,

@@ -107,7 +107,7 @@ def plan_of(*levels: Level, start_s: float = NOW_S, slot_s: float = 900.0, late_
 
 def door(state: JobState) -> Door:
     """The state as the shell holds it; effects are not performed."""
-    return Door(state, Faults(print), perform=lambda effect: None)
+    return Door(state, Faults(print), perform=lambda effect: None, record=lambda taken: None)
 
 
 def settled(state: JobState, seen: Inputs) -> JobState:

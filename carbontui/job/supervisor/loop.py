@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -82,7 +82,8 @@ class Supervisor:
         ports = Ports(self.read_inputs, self._perform, ticks.hurry, self._book_now, self._keep, self._notices)
         self.faults = faults = Faults(say)
         self.disk = disk = Disk()
-        self.door = door = Door(begun, faults, ports.perform, EventsRing(directory, disk.post))
+        self.ring = EventsRing(directory, disk.post)
+        self.door = door = Door(begun, faults, ports.perform, self.ring.add)
         self.journal = journal = Journal(directory / "journal.db", opened=False)
         self.recorder = recorder = Recorder(journal, clock)
         self.accounting = accounting = Accounting(spec, clock, journal, proc.boot_id())
@@ -133,13 +134,11 @@ class Supervisor:
         self._account(self.read_inputs())
         self.keeping.request()
 
-    def _notices(self) -> list[Statement]:
+    def _notices(self) -> Iterator[Statement]:
         notes = (self.handover.missing, self.server.fault, self.grid.feed.note, self.journal.fault)
-        return [
-            *(written(note) for note in (*notes, self.grid.revised, self.site.fault) if note),
-            *self.faults.notices,
-            *self.keeping.notices,
-        ]
+        yield from (written(note) for note in (*notes, self.grid.revised, self.site.fault) if note)
+        yield from self.faults.notices
+        yield from self.keeping.notices
 
     # --- life ---
 
@@ -210,6 +209,7 @@ class Supervisor:
             self.accounting.write(everything=True)
             self._account(seen)
             self.recorder.event("supervisor_left", pid=os.getpid())
+            self.ring.flush()
             await self._beating(self.keeping.close(seen))
         with confined("last_status"):
             self._show(self.read_inputs(), shown=True, changed=True)

@@ -10,7 +10,6 @@ from functools import partial
 from carbontui.account.boundary import IDLE
 from carbontui.job.keeper.messages import Last, Stop
 from carbontui.job.supervisor.core import effects
-from carbontui.job.supervisor.core.effects import Effect, SetLimit
 from carbontui.job.supervisor.core.state.inputs import LimitNews
 from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.job.supervisor.record.disk import Disk
@@ -48,12 +47,12 @@ class Actuators:
         pending = self._limiting is not None and not self._limiting.done()
         return LimitNews(self._limiting is not None, pending, self.agent.left, dict(self.agent.outcomes))
 
-    def perform(self, effect: Effect) -> None:
+    def perform(self, effect: effects.Effect) -> None:
         match effect:
             case effects.SendWants(want):
                 for peer in self.server.ranks:
                     peer.send(want)
-            case SetLimit():
+            case effects.SetLimit():
                 self._limit(effect)
             case effects.Simulate(activity, duty):
                 self.agent.change(activity=activity, duty=duty)
@@ -94,12 +93,12 @@ class Actuators:
         self.recorder.event("disowned", boards=list(boards), joules=joules)
         self.recorder.say(statement("boards_disowned", joules=joules, boards=boards))
 
-    def _limit(self, wanted: SetLimit) -> None:
+    def _limit(self, wanted: effects.SetLimit) -> None:
         if self._limiting is not None:
             self._limiting.cancel()
         self._limiting = asyncio.ensure_future(self._set_limit(wanted))
 
-    async def _set_limit(self, wanted: SetLimit) -> None:
+    async def _set_limit(self, wanted: effects.SetLimit) -> None:
         outcomes = await self.agent.set_limit(wanted.watts, allow_raise=self.allow_raise, left=wanted.left)
         self.note(outcomes, wanted_w=wanted.watts)
         self.ports.wake()

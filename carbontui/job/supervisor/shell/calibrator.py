@@ -23,7 +23,6 @@ from carbontui.job.supervisor.shell.replanner import Replanner
 from carbontui.power.curves import calibration as power
 from carbontui.power.curves import curve as curves
 from carbontui.power.curves import files, public
-from carbontui.power.curves.curve import Curve
 from carbontui.protocol import Statement, statement
 
 ANSWERED_S = 1.0
@@ -43,7 +42,7 @@ class Calibrator:
     _tried: bool = False
     _looked: bool = False
     _assumed: bool = False
-    _brought: Curve | None = None
+    _brought: curves.Curve | None = None
     _asked_s: float = 0.0
 
     def start(self, by: str, inputs: Inputs) -> None:
@@ -123,7 +122,7 @@ class Calibrator:
 
     # --- results ----------------------------------------------------------------------------------------------
 
-    def _finish(self, curve: Curve) -> None:
+    def _finish(self, curve: curves.Curve) -> None:
         try:
             where: Statement | str = str(files.save(curve))
         except OSError as error:
@@ -138,7 +137,7 @@ class Calibrator:
     def _say(self, level: Level | None, said: Statement | None) -> None:
         self.door.take(CalibrationSaid(level, said))
 
-    def _take(self, curve: Curve, why: Statement | None = None) -> None:
+    def _take(self, curve: curves.Curve, why: Statement | None = None) -> None:
         self.door.take(CurveMeasured(curve, why))
 
     def _end(self, said: Statement) -> None:
@@ -185,7 +184,7 @@ class Calibrator:
             return
         self._assumed = True
         if self._brought is not None:
-            known: Curve | None = curves.rescaled(self._brought, full_w)
+            known: curves.Curve | None = curves.rescaled(self._brought, full_w)
         else:
             known = public.curve(
                 devices[0].name,

@@ -13,7 +13,7 @@ from carbontui.job.supervisor.core.advance import Event, advance
 from carbontui.job.supervisor.core.commands import Reply
 from carbontui.job.supervisor.core.effects import Effect
 from carbontui.job.supervisor.core.state.job import JobState
-from carbontui.job.supervisor.record.events_ring import EventsRing, Taken
+from carbontui.job.supervisor.record.events_ring import Taken
 from carbontui.protocol import Statement, statement
 from carbontui.text.statements import words
 
@@ -49,12 +49,12 @@ class Door:
     """Holds one JobState. An event that raises leaves it as it was and is reported once; the next one passes."""
 
     def __init__(
-        self, state: JobState, faults: Faults, perform: Callable[[Effect], None], events: EventsRing | None = None
+        self, state: JobState, faults: Faults, perform: Callable[[Effect], None], record: Callable[[Taken], None]
     ) -> None:
         self.state = state
         self._faults = faults
         self._perform = perform
-        self._events = events
+        self._record = record
 
     def begin(self, restored: JobState) -> None:
         """Continue with what a predecessor has left."""
@@ -69,8 +69,7 @@ class Door:
                 self.state, effects = advance(before, event)
                 done = effects
             finally:
-                if self._events is not None:
-                    self._events.add(Taken(event, before, self.state, done))
+                self._record(Taken(event, before, self.state, done))
             for effect in effects:
                 if isinstance(effect, Reply):
                     reply = effect
@@ -78,8 +77,3 @@ class Door:
                 with self._faults.confined(type(effect).__name__):
                     self._perform(effect)
         return reply
-
-    def close(self) -> None:
-        """Have the last events written."""
-        if self._events is not None:
-            self._events.flush()

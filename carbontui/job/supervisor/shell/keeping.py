@@ -103,7 +103,6 @@ class Keeping:
         """Store everything for the last time."""
         if self._task is not None:
             self._task.cancel()
-        self.door.close()
         self.handover.keep(self.door.state, inputs)
         counted = self.last_counts.counted()
         await self.disk.do(self.journal.close)

@@ -15,7 +15,6 @@ from carbontui.job.files.journal import Journal
 from carbontui.job.supervisor.core.advance import PlanFailed, PlanMade
 from carbontui.job.supervisor.core.planning import answers, expected_end, finish, machine, plan_request, site_plan
 from carbontui.job.supervisor.core.planning.course import if_planned
-from carbontui.job.supervisor.core.planning.plan_request import PlanRequest
 from carbontui.job.supervisor.core.planning.problem import SLOT_S
 from carbontui.job.supervisor.core.state import forbidden, plan
 from carbontui.job.supervisor.core.state.inputs import Inputs
@@ -25,7 +24,6 @@ from carbontui.job.supervisor.shell.door import Door
 from carbontui.job.supervisor.shell.grid import GridReader
 from carbontui.job.supervisor.shell.ports import Ports
 from carbontui.job.terms import budget as budgets
-from carbontui.job.terms.budget import Budget
 from carbontui.job.worker.handle import WorkerHandle, WorkFailed
 from carbontui.job.worker.messages import PlanAnswer
 from carbontui.protocol import Statement, statement
@@ -132,7 +130,7 @@ class Replanner:
         self.recorder.say(said)
         self.door.take(PlanFailed(said))
 
-    def _adopt(self, request: PlanRequest, answer: PlanAnswer, why: Statement) -> None:
+    def _adopt(self, request: plan_request.PlanRequest, answer: PlanAnswer, why: Statement) -> None:
         state, now, setup = self.door.state, self.ports.read_inputs().now_s, request.setup
         new = answers.from_answer(setup, answer, now, request.deadline_s, request.left_s)
         new = answers.limited(new, answer, state.spec.not_above_g, state.spec.max_wait_s)
@@ -199,7 +197,7 @@ class Replanner:
         return self._base[2]
 
     async def _totals(
-        self, state: JobState, inputs: Inputs, budget: Budget, carbon_price: float | None, slot_s: float | None
+        self, state: JobState, inputs: Inputs, budget: budgets.Budget, carbon_price: float | None, slot_s: float | None
     ) -> protocol.PlanTotals | None:
         """What the whole job would come to so; None: nothing is left to plan. Raises WorkFailed."""
         request = plan_request.preview_request(state, inputs, budget, carbon_price, slot_s)

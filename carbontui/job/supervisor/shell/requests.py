@@ -17,7 +17,6 @@ from carbontui import protocol, units
 from carbontui.grid.feed import Feed
 from carbontui.grid.types import GridForecast
 from carbontui.job.files import history, runlog, store
-from carbontui.job.files.history import HistoryError
 from carbontui.job.keeper.orders import LoggedOrder
 from carbontui.job.supervisor.core import commands
 from carbontui.job.supervisor.core.advance import Command, LastCount, RankChanged
@@ -185,7 +184,7 @@ class Requests:
         try:
             async with self._reading:
                 past = await asyncio.to_thread(history.read, self.recorder.path, start, ask.span, ask.buckets)
-        except HistoryError as error:
+        except history.HistoryError as error:
             self.recorder.say(str(error))
             return protocol.Refused(str(error), ask.id)
         watts = protocol.Watts(units.iso(start), step, past.watts)
@@ -198,7 +197,7 @@ class Requests:
             async with self._reading:
                 found = await asyncio.to_thread(history.events, self.recorder.path, since_s, ask.most, ask.plans)
             return protocol.EventsAnswer(ask.id, found)
-        except (HistoryError, ValueError) as error:
+        except (history.HistoryError, ValueError) as error:
             return protocol.Refused(str(error), ask.id)
 
     # --- commands ---

@@ -8,6 +8,7 @@ under a temporary name and renamed, so that a stale one is replaced atomically, 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -103,11 +104,9 @@ class Server:
 
         Existing connections stay open. A failure is kept in `fault` and retried.
         """
-        try:
+        with contextlib.suppress(OSError):
             if self._inode is not None and self.path.stat().st_ino == self._inode:
                 return
-        except OSError:
-            pass
         old, again = self._server, self._inode is not None
         try:
             await self.open()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import socket
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -112,12 +113,8 @@ def described(
 
 
 def _disk_notice(folder: Path) -> list[Statement]:
-    try:
-        disk = os.statvfs(folder)
-    except OSError:
-        return []
-    if disk.f_bavail * disk.f_frsize >= DISK_LEAST_B:
-        return []
-    # a folder's name may contain bytes that are not text; a message cannot
-    shown = os.fsencode(folder).decode(errors="replace")
-    return [statement("disk_low", folder=shown)]
+    with contextlib.suppress(OSError):
+        if shutil.disk_usage(folder).free < DISK_LEAST_B:
+            # a folder's name may contain bytes that are not text; a message cannot
+            return [statement("disk_low", folder=os.fsencode(folder).decode(errors="replace"))]
+    return []
