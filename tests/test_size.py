@@ -11,8 +11,8 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_677
-FILES = 509
+WHOLE = 51_673
+FILES = 508
 ROOMS = {
     "": 1_708,
     "account": 1_028,
@@ -35,7 +35,7 @@ ROOMS = {
     "job/supervisor": 301,
     "job/supervisor/core": 4_848,
     "job/supervisor/record": 1_410,
-    "job/supervisor/shell": 2_005,
+    "job/supervisor/shell": 2_001,
     "job/terms": 392,
     "job/worker": 342,
     "nodes": 492,

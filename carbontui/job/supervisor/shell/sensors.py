@@ -18,9 +18,8 @@ from carbontui.job.supervisor.shell.actuators import Actuators
 from carbontui.job.supervisor.shell.bound_clock import BoundClock
 from carbontui.job.supervisor.shell.door import Door
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
-from carbontui.job.supervisor.shell.process_watch import CoreWait, UnseenWatch
-from carbontui.job.supervisor.shell.scheduler_watch import SchedulerWatch, TerminationWatch
 from carbontui.job.supervisor.shell.server import Peer, Server
+from carbontui.job.supervisor.shell.watches import CoreWait, SchedulerWatch, TerminationWatch, UnseenWatch
 from carbontui.power.agent.handle import AgentHandle
 from carbontui.power.metering.jobs_here import JobsHere
 from carbontui.system import proc

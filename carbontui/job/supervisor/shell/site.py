@@ -33,11 +33,10 @@ class SiteClaim:
             return
         try:
             left = self.shared.exchange(claim, time.time(), inputs.mono_s, self.keeper.keeper_pid, inputs.child_pid)
-        except ExchangeError as error:
-            self.fault = f"the site budget is not followed: {error}"
-        else:
             self.fault = ""
             self._hold(left)
+        except ExchangeError as error:
+            self.fault = f"the site budget is not followed: {error}"
 
     def leave(self) -> None:
         """Withdraw the claim: the job no longer draws power."""
