@@ -32,7 +32,7 @@ FOREIGN = {
     "carbontui.grid.providers": "what operators publish",
     "carbontui.job.terms.allowance": "what the user typed",
     "carbontui.job.files.journal": "/proc",
-    "carbontui.job.supervisor.shell.unseen_watch": "a file of lines `time word`",
+    "carbontui.job.supervisor.shell.watches": "a file of lines `time word`",
     "carbontui.link": "lines of a socket",
     "carbontui.system.isolation": "what Python says of an error",
     "carbontui.system.openmetrics": "the OpenMetrics format",

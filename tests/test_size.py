@@ -11,8 +11,8 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_672
-FILES = 509
+WHOLE = 51_573
+FILES = 507
 ROOMS = {
     "": 1_709,
     "account": 1_028,
@@ -32,10 +32,10 @@ ROOMS = {
     "job/files": 954,
     "job/keeper": 1_753,
     "job/life": 856,
-    "job/supervisor": 367,
+    "job/supervisor": 301,
     "job/supervisor/core": 4_750,
-    "job/supervisor/record": 1_406,
-    "job/supervisor/shell": 2_039,
+    "job/supervisor/record": 1_410,
+    "job/supervisor/shell": 2_001,
     "job/terms": 392,
     "job/worker": 342,
     "nodes": 492,

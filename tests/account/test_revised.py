@@ -60,7 +60,7 @@ async def test_a_live_account_follows_its_source_and_a_stranger_finds_the_same(s
     feed = Feed("DE", settings=site.settings(), now=lambda: now["s"], cache=tmp_path / "cache", http=site.http())
     job = job_state(spec=spec(dir=str(tmp_path), created_s=now["s"] - 2 * HOUR))
     account = Accounting(job.spec, Clock(), Journal(tmp_path / "j.db"), "boot")
-    reader = GridReader(door(job), feed, account, worker=None, changed=lambda why: None)
+    reader = GridReader(door(job), feed, account, worker=None, ports=None)
     account.ledger.add("GPU-1", now["s"] - 2 * HOUR, now["s"] - 900, 3.6e6, "counter", "running", 0.0, gpu=True)
 
     def emitted():

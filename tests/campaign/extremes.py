@@ -237,7 +237,7 @@ async def start(one: Supervisor) -> None:
     """Taken over, and three ticks made while a training reports steps."""
     # this very process stands for a training that runs, without a keeper
     one.keeper.facts = ChildFacts("running", pid=os.getpid(), start_time=proc.start_time(os.getpid()))
-    one.restore()
+    one.take_over(one.keeping.read()[1])
     await one.tick()
     await one.server.keep_open()
     _, rank = await asyncio.open_unix_connection(str(one.server.path))
@@ -257,7 +257,7 @@ def _steps(made: int) -> dict[str, Any]:
 
 async def stop(one: Supervisor) -> None:
     one.worker.drop()
-    await one.keeping.close(one.look())
+    await one.keeping.close(one.read_inputs())
     one.disk.close()
     await one.server.close()
     asyncio.get_running_loop().set_exception_handler(lambda *_: None)  # of streams whose readers are cancelled
@@ -310,7 +310,7 @@ async def _one(directory: Path, name: str, found: Found) -> None:
     one = Supervisor(spec.load(directory), None)
     try:
         await start(one)
-        protocol.encode(one.snapshots.describe(one.door.state, one.look()))
+        protocol.encode(one.snapshots.describe(one.door.state, one.read_inputs()))
     finally:
         await stop(one)
     took = time.monotonic() - begun

@@ -13,8 +13,7 @@ from carbontui.job.supervisor.core.state.levels import OFF, UNLOAD, Level
 from carbontui.job.supervisor.core.state.plan import Plan
 from carbontui.job.supervisor.core.state.progress import begun
 from carbontui.job.supervisor.core.view import status
-from carbontui.job.supervisor.shell.door import Door
-from carbontui.job.supervisor.shell.faults import Faults
+from carbontui.job.supervisor.shell.door import Door, Faults
 from carbontui.job.supervisor.shell.snapshot import described
 from carbontui.job.terms import budget as budgets
 from carbontui.job.terms.child import Child
@@ -114,7 +113,7 @@ def policy(*planned: Level, slot_s: float = 900.0, now_s=NOW_S + 100.0, **fields
 
 def door(state: JobState) -> Door:
     """The state as the shell holds it; effects are not performed."""
-    return Door(state, Faults(print), perform=lambda effect: None)
+    return Door(state, Faults(print), perform=lambda effect: None, record=lambda taken: None)
 
 
 def settled(state: JobState, seen: Inputs) -> JobState:

@@ -24,8 +24,7 @@ from carbontui.job.supervisor.core.state.job import Totals
 from carbontui.job.supervisor.core.state.override import Overrides
 from carbontui.job.supervisor.record import events_ring
 from carbontui.job.supervisor.record.events_ring import EventsRing
-from carbontui.job.supervisor.shell.door import Door
-from carbontui.job.supervisor.shell.faults import Faults
+from carbontui.job.supervisor.shell.door import Door, Faults
 from carbontui.protocol import statement
 
 RUNS = int(os.environ.get("BUNDLE_RUNS", "2"))
@@ -36,7 +35,7 @@ CANARY = "quokka7ball"
 
 def door_with(ring: EventsRing, **fields) -> Door:
     state = job_state(plan=plan_of(FULL, PAUSE), **fields)
-    return Door(state, Faults(print), perform=lambda effect: None, events=ring)
+    return Door(state, Faults(print), perform=lambda effect: None, record=ring.add)
 
 
 def segments(folder: Path) -> list[Path]:
@@ -48,7 +47,7 @@ def replayed(folder: Path) -> list[replay.Step]:
 
 
 def test_every_kind_of_event_is_replayed_to_the_same(tmp_path):
-    job = door_with(EventsRing(tmp_path, lambda work: work()), last_metrics={"accuracy": float("nan")})
+    job = door_with(ring := EventsRing(tmp_path, lambda work: work()), last_metrics={"accuracy": float("nan")})
     seen = inputs(boards=(board(),), ranks=(rank(devices=("GPU-a",), guess=(9, "max_iters")),), alive=frozenset("ba"))
     for cmd in (protocol.Cmd(1, "pause", {"for_s": 60.0}), protocol.Cmd(2, "cap", {"value_w": 1e9})):
         job.take(Command(cmd, "ada", seen))
@@ -56,7 +55,7 @@ def test_every_kind_of_event_is_replayed_to_the_same(tmp_path):
     job.take(CalibrationSaid(CAP, statement("calibration_starts")))
     job.take(RankChanged(seen.ranks[0], seen))
     job.take(Tick(seen))
-    job.close()
+    ring.flush()
     steps = replayed(tmp_path)
     assert [type(step.event) for step in steps] == [Command, Command, Booked, CalibrationSaid, RankChanged, Tick]
     assert [step.differences for step in steps] == [{}] * 6
@@ -64,11 +63,11 @@ def test_every_kind_of_event_is_replayed_to_the_same(tmp_path):
 
 
 def test_an_event_that_raised_is_kept_as_one_that_raised(tmp_path, monkeypatch):
-    job = door_with(EventsRing(tmp_path, lambda work: work()))
+    job = door_with(ring := EventsRing(tmp_path, lambda work: work()))
     with monkeypatch.context() as patch:
         patch.setattr(control, "decide", lambda *_: 1 / 0)
         job.take(Tick(inputs()))
-        job.close()
+        ring.flush()
         assert [step.differences for step in replayed(tmp_path)] == [{}]
     (step,) = replayed(tmp_path)
     assert step.differences["effects"][0] is None, "today's code decides"

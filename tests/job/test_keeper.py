@@ -180,10 +180,10 @@ def test_a_supervisor_may_be_slow_to_its_first_word_but_not_for_ever(tmp_path, m
             assert one.pid is None
 
 
-async def test_a_keeper_that_dies_while_the_command_is_unloaded_is_named_as_the_reason():
+async def test_a_keeper_that_dies_while_the_command_is_unloaded_is_named_as_the_reason(tmp_path):
     ours, theirs = socket.socketpair()
     told = asyncio.Event()
-    one = KeeperHandle(theirs.detach(), lambda _: None, told.set)
+    one = KeeperHandle(theirs.detach(), lambda _: None, told.set, tmp_path)
     one.open()
     ours.sendall(b'{"t":"child","state":"unloaded","pid":null}\n')
     await asyncio.wait_for(told.wait(), 5)

@@ -71,20 +71,20 @@ async def test_after_three_silent_deaths_stored_parts_are_left_out_one_by_one(ho
     first = house_of_one()
     held = protocol.Override("boost", None, None, "me@tty")
     first.door.state = replace(first.door.state, override=Overrides(held, 7, None))
-    await first.keeping.write(first.look())
+    await first.keeping.write(first.read_inputs())
     for deaths, kept in (("2", True), ("3", True), ("9", True), ("10", False)):
         monkeypatch.setenv("CARBONTUI_SILENT_DEATHS", deaths)
         capfd.readouterr()
         one = house_of_one()
-        one.restore()
+        one.take_over(one.keeping.read()[1])
         said = capfd.readouterr().err
         assert (one.door.state.override.gen == 7) is kept, deaths
         assert ("without the stored plan" in said) is (deaths != "2")
         assert ("without the stored override" in said) is not kept
-        await one.keeping.write(one.look())
+        await one.keeping.write(one.read_inputs())
     monkeypatch.setenv("CARBONTUI_SILENT_DEATHS", "0")
     heir = house_of_one()
-    heir.restore()
+    heir.take_over(heir.keeping.read()[1])
     assert heir.door.state.override.gen == 7, "left out is not overwritten"
 
 
@@ -120,7 +120,7 @@ async def test_an_event_that_raises_changes_nothing_and_the_next_one_passes(job,
 
     assert not await job.tick()
     place, event = EVENTS[kind]
-    seen = replace(job.look(), mono_s=time.monotonic() + protocol.RENEW_S)
+    seen = replace(job.read_inputs(), mono_s=time.monotonic() + protocol.RENEW_S)
     performed = []
     with monkeypatch.context() as patch:
         patch.setattr(f"carbontui.job.supervisor.{place}", broken)
@@ -169,7 +169,7 @@ async def test_what_a_predecessor_kept_in_another_shape_begins_anew(job):
     job.journal.commit()
     with sqlite3.connect(job.journal.path) as db:
         db.execute("insert or replace into state values ('progress', '{')")
-    job.restore()
+    job.take_over(job.keeping.read()[1])
     state = job.door.state
     assert (state.asked.mode, state.asked.gen) == ("pause", 12)
     assert state.override.current is None and state.plan is None and state.progress.step == 0
@@ -256,18 +256,18 @@ async def test_rows_lost_while_the_job_runs_are_carried_on_as_their_sum(job, tmp
     began = job.door.state.start_s - 900.0
     job.accounting.ledger.add("g", began, began + 600.0, 3.6e6, "counter", "running", 0.0, gpu=True)
     await job.tick()
-    await job.keeping.write(job.look())
+    await job.keeping.write(job.read_inputs())
     spoil(job.journal, "energy")
     job.accounting.ledger.add("g", began, began + 600.0, 3.6e6, "counter", "paused", 0.0, gpu=True)
     await job.tick()
     before = job.door.state.totals.gco2_g
-    await job.keeping.write(job.look())
+    await job.keeping.write(job.read_inputs())
     await job.tick()
     assert before > 0 and job.door.state.totals.gco2_g == pytest.approx(before, rel=1e-6)
     assert "journal.db.corrupt-" in str(job.requests.sections().status.notices) and "the account continues" in str(
         job.requests.sections().status.notices
     )
-    await job.keeping.write(job.look())
+    await job.keeping.write(job.read_inputs())
     successor = Accounting(job.door.state.spec, job.door.state.clock, Journal(tmp_path / "journal.db"), "boot")
     restore(successor)
     sums = successor.totals(start_s=began, run_now=None, nowcast=300.0, gpus=1)
@@ -277,7 +277,7 @@ async def test_rows_lost_while_the_job_runs_are_carried_on_as_their_sum(job, tmp
 async def test_without_journal_and_snapshot_nothing_is_made_up(tmp_path, house_of_one):
     (tmp_path / "journal.db").write_bytes(b"\xff" * 65536)
     job = house_of_one()
-    job.restore()
+    job.take_over(job.keeping.read()[1])
     start = job.door.state.start_s
     job.accounting.ledger.add("g", start, start + 60.0, 3.6e6, "counter", "running", 0.0, gpu=True)
     await job.tick()
@@ -318,10 +318,10 @@ async def test_a_successor_counts_no_boards_that_the_training_never_named(job, h
     for _ in range(3):  # the rows are taken back by the disk's thread
         await job.disk.do(lambda: None)
     assert job.accounting.ledger.gpu_j == pytest.approx(200.0) == job.accounting.meter.joules("GPU-a")
-    await job.keeping.write(job.look())
+    await job.keeping.write(job.read_inputs())
     successor, watched = house_of_one(), []
     successor.agent.watch = lambda boards, *_: watched.append(boards)
-    successor.restore()
+    successor.take_over(successor.keeping.read()[1])
     assert watched == [("GPU-a",)], "watched before any rank is back"
     see(successor, "GPU-a", "GPU-b")
     successor.agent.readings = Readings(mono_s=time.monotonic(), devices=successor.agent.readings.devices[:1])

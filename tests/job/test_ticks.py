@@ -2,7 +2,7 @@
 
 import asyncio
 
-from carbontui.job.supervisor.shell.ticks import NextTick
+from carbontui.job.supervisor.shell.ticks import Ticks
 
 
 def test_a_tick_comes_with_the_boards_report_at_most_a_tenth_early():
@@ -23,12 +23,12 @@ def test_a_tick_comes_with_the_boards_report_at_most_a_tenth_early():
         assert not await came_of(tick.boards_told, 1.0)  # a period is counted from the last one
         assert await came_of(tick.hurry, 0.0)
 
-    tick = NextTick(100.0, lambda: now[0])
+    tick = Ticks(100.0, lambda: now[0])
     asyncio.run(scenario())
 
 
 def test_a_tick_comes_by_itself_where_no_board_tells_anything():
     async def scenario():
-        await asyncio.wait_for(NextTick(0.01).wait(), 10)
+        await asyncio.wait_for(Ticks(0.01).wait(), 10)
 
     asyncio.run(scenario())

@@ -22,8 +22,8 @@ from carbontui.job.supervisor.core.effects import Record, effects
 from carbontui.job.supervisor.core.planning import finish
 from carbontui.job.supervisor.core.rules import control
 from carbontui.job.supervisor.core.state.job import absorb
-from carbontui.job.supervisor.shell import unseen_watch
-from carbontui.job.supervisor.shell.unseen_watch import UnseenWatch
+from carbontui.job.supervisor.shell import watches
+from carbontui.job.supervisor.shell.watches import UnseenWatch
 from carbontui.system import proc
 
 STAY = "\nprint('ready', flush=True)\nimport time; time.sleep(600)\n"
@@ -80,7 +80,7 @@ def start(tmp_path):
         started.append(process)
 
         def judged():
-            found = unseen_watch.processes([process.pid, *proc.descendants(process.pid)], Path(f"{marker}.evidence"))
+            found = watches.processes([process.pid, *proc.descendants(process.pid)], Path(f"{marker}.evidence"))
             return unseen.judge(found, str(hook)).code
 
         return process, judged
@@ -118,13 +118,13 @@ def test_nothing_is_said_of_a_command_that_is_young_waits_or_steps(tmp_path):
     seen = UnseenWatch(tmp_path)
     try:
         until(lambda: proc.cpu_s(busy.pid) > 0.1)
-        cpu_s, unseen_watch.CPU_S = unseen_watch.CPU_S, 0.1
-        assert seen.look(busy.pid, unseen_watch.AGE_S - 1, 100.0, stepped=False) is None
+        cpu_s, watches.CPU_S = watches.CPU_S, 0.1
+        assert seen.look(busy.pid, watches.AGE_S - 1, 100.0, stepped=False) is None
         assert seen.look(idle.pid, 60.0, 110.0, stepped=False) is None
         assert seen.look(busy.pid, 60.0, 120.0, stepped=False).code == "no-environment"
         assert seen.look(busy.pid, 60.0, 121.0, stepped=True) is None
     finally:
-        unseen_watch.CPU_S = cpu_s
+        watches.CPU_S = cpu_s
         for process in (busy, idle):
             process.kill()
             process.communicate()

@@ -53,7 +53,7 @@ def test_the_holder_goes_by_the_margin_that_it_was_granted(tmp_path, terms, left
     places.write(tmp_path, Places(1, leased=True))
     moving = Moving(str(tmp_path), selectors.DefaultSelector(), print, lambda: None)
     moving.obey(Renewed(1, *lease(terms, places.now())), ready=False)
-    handle = KeeperHandle(None, print, lambda: None)
+    handle = KeeperHandle(None, print, lambda: None, tmp_path)
     handle.facts = ChildFacts("running", os.getpid(), proc.start_time(os.getpid()), **moving.facts())
     assert handle.child().lease_left_s == pytest.approx(left_s, abs=5)
     assert places.read(tmp_path).margin_s == 300 - left_s, "also for a keeper after this one"

@@ -19,12 +19,7 @@ traceback, a task) may wait for some minutes, where Python's own 700 look three 
 
 async def supervise(options: spec.Options, fd: int | None) -> None:
     supervisor = Supervisor(options, fd)
-
-    def leave() -> None:
-        supervisor.stopping = True
-        supervisor.wake()
-
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, leave)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, supervisor.stop)
     await supervisor.run()
 
 

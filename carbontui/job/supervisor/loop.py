@@ -9,15 +9,15 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from carbontui import protocol
 from carbontui.job.files.journal import Journal
 from carbontui.job.keeper.messages import AccountsClosed
-from carbontui.job.supervisor.core.advance import Booked, LastCount, Tick
+from carbontui.job.supervisor.core.advance import Booked, Tick
+from carbontui.job.supervisor.core.effects import Effect
 from carbontui.job.supervisor.core.rules import capabilities
 from carbontui.job.supervisor.core.state import allowances, boards, progress
 from carbontui.job.supervisor.core.state.inputs import Inputs
@@ -32,20 +32,19 @@ from carbontui.job.supervisor.record.so_far import meter, pass_time, totals_so_f
 from carbontui.job.supervisor.shell.actuators import Actuators
 from carbontui.job.supervisor.shell.agent import agent_of, keep_starting
 from carbontui.job.supervisor.shell.calibrator import Calibrator
-from carbontui.job.supervisor.shell.door import Door
-from carbontui.job.supervisor.shell.faults import Faults
+from carbontui.job.supervisor.shell.door import Door, Faults
 from carbontui.job.supervisor.shell.grid import GridReader, open_feed
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
 from carbontui.job.supervisor.shell.keeping import Keeping
 from carbontui.job.supervisor.shell.orders import Orders
+from carbontui.job.supervisor.shell.ports import Ports
 from carbontui.job.supervisor.shell.replanner import Replanner
 from carbontui.job.supervisor.shell.requests import Requests
-from carbontui.job.supervisor.shell.sensors import Sensors, rank_told
+from carbontui.job.supervisor.shell.sensors import Sensors
 from carbontui.job.supervisor.shell.server import Server
-from carbontui.job.supervisor.shell.site import SiteClaim, opened
+from carbontui.job.supervisor.shell.site import SiteClaim
 from carbontui.job.supervisor.shell.snapshot import Snapshots
-from carbontui.job.supervisor.shell.ticks import NextTick, Ticks
-from carbontui.job.supervisor.shell.unseen_watch import UnseenWatch
+from carbontui.job.supervisor.shell.ticks import Ticks
 from carbontui.job.terms import budget as budgets
 from carbontui.job.terms.spec import Options, clock_of
 from carbontui.job.worker.handle import WorkerHandle
@@ -79,127 +78,74 @@ class Supervisor:
         if refused:
             say(refused)
         begun = JobState(spec, clock, budget, progress.begun(spec), allowances=allowances.of_spec(spec))
-        self.faults = Faults(say)
-        self.disk = Disk()
-        ring = EventsRing(directory, self.disk.post)
-        self.door = Door(begun, self.faults, lambda it: self.actuators.perform(it), ring)
-        self.journal = Journal(directory / "journal.db", opened=False)
-        self.recorder = Recorder(self.journal, clock)
-        self.accounting = Accounting(spec, clock, self.journal, proc.boot_id())
-        self.handover = Handover(self.journal, self.accounting, self.recorder, self.faults.confined, directory)
-        self.keeper = KeeperHandle(keeper_fd, say, self.wake, directory)
-        self.site = SiteClaim(self.door, self.keeper, opened())
-        self.agent = agent_of(spec, clock)
-        self.worker = WorkerHandle(directory, say)
+        self.ticks = ticks = Ticks(REPLAY_TICK_S if clock.replay else TICK_S)
+        ports = Ports(self.read_inputs, self._perform, ticks.hurry, self._book_now, self._keep, self._notices)
+        self.faults = faults = Faults(say)
+        self.disk = disk = Disk()
+        self.ring = EventsRing(directory, disk.post)
+        self.door = door = Door(begun, faults, ports.perform, self.ring.add)
+        self.journal = journal = Journal(directory / "journal.db", opened=False)
+        self.recorder = recorder = Recorder(journal, clock)
+        self.accounting = accounting = Accounting(spec, clock, journal, proc.boot_id())
+        self.handover = handover = Handover(journal, accounting, recorder, faults.confined, directory)
+        last_counts = LastCounts(directory)
+        self.keeper = keeper = KeeperHandle(keeper_fd, say, ports.wake, directory)
+        self.site = SiteClaim(door, keeper)
+        self.agent = agent = agent_of(spec, clock, ticks.boards_told)
+        self.worker = worker = WorkerHandle(directory, say)
         feed = open_feed(spec, clock, say)
-        self.grid = GridReader(self.door, feed, self.accounting, self.worker, self._replan_at_once)
-        self.last_counts = LastCounts(directory)
-        self.ticks = Ticks()
-        self.replanner = Replanner(self.door, self.worker, self.grid, self.journal, self.recorder, self.look, self.wake)
-        self.calibrator = Calibrator(self.door, lambda: self.accounting.meter, self.recorder, self.replanner.request)
-        self.snapshots = Snapshots(
-            spec,
-            self.keeper,
-            self.agent,
-            self._own_faults,
-            lambda: self.accounting.ledger.by_board,
-            lambda: self.recorder.recent,
-            self.disk,
-        )
-        self.orders = Orders(spec.dir, self.disk, lambda order: self.requests.take_again(order))
-        self.requests = Requests(
-            self.door,
-            journal=self.journal.path,
-            watts=self.accounting.watts,
-            agent=self.agent,
-            replanner=self.replanner,
-            recorder=self.recorder,
-            ticks=self.ticks,
-            look=self.look,
-            describe=self.snapshots.describe,
-            book=self._book_now,
-            wake=self.wake,
-            rank_left=self._hear_last_counts,
-            feed=feed,
-            orders=self.orders,
-            deaf=lambda: self.keeper.deaf,
+        self.grid = grid = GridReader(door, feed, accounting, worker, ports)
+        self.replanner = replanner = Replanner(door, worker, grid, journal, recorder, ports)
+        self.calibrator = calibrator = Calibrator(door, accounting, recorder, replanner)
+        self.snapshots = snapshots = Snapshots(spec, keeper, agent, accounting, recorder, disk, ports)
+        self.orders = orders = Orders(spec.dir, disk)
+        self.requests = requests = Requests(
+            door, ports, keeper, agent, accounting, recorder, feed, replanner, last_counts, snapshots, orders, ticks
         )
         self.keeping = Keeping(
-            self.door,
-            self.disk,
-            self.journal,
-            self.handover,
-            self.last_counts,
-            self.orders,
-            self.snapshots,
-            self.faults,
-            self.look,
-            lambda: self.requests.status,
+            door, ports, disk, journal, handover, recorder, last_counts, orders, snapshots, faults, requests
         )
-        self.server = Server(Path(spec.socket), self.requests, say)
-        self.actuators = Actuators(
-            keeper=self.keeper,
-            server=self.server,
-            agent=self.agent,
-            accounting=self.accounting,
-            recorder=self.recorder,
-            allow_raise=spec.allow_raise,
-            replan=self.replanner.request,
-            keep=self._keep,
-            calibrate=lambda by: self.calibrator.start(by, self.look()),
-            changed=self.wake,
-            disk=self.disk,
+        self.server = server = Server(Path(spec.socket), requests, say)
+        self.actuators = actuators = Actuators(
+            ports, keeper, server, agent, accounting, recorder, disk, replanner, calibrator, spec.allow_raise
         )
-        self.sensors = Sensors(
-            self.door,
-            self.keeper,
-            self.server,
-            self.agent,
-            self.accounting,
-            self.actuators,
-            self.grid.feed,
-            UnseenWatch(directory),
-        )
-        self.stopping = False
-        self._next_tick = NextTick(REPLAY_TICK_S if clock.replay else TICK_S)
-        self.agent.on_report(self._next_tick.boards_told)
+        self.sensors = Sensors(door, keeper, server, agent, accounting, actuators, feed)
+        self._stopping = False
         self._written = self._beaten = 0.0
         self._ended_mono: float | None = None
         self._starting: asyncio.Future[Any] | None = None
 
-    # --- calls between the parts ---
+    # --- ports ---
 
-    def wake(self) -> None:
-        """Something changed: tick now."""
-        self._next_tick.hurry()
-
-    def look(self) -> Inputs:
+    def read_inputs(self) -> Inputs:
         """The current inputs, as far as known."""
-        return self.sensors.look()
+        return self.sensors.read()
 
-    def _replan_at_once(self, why: protocol.Statement) -> None:
-        self.replanner.request(why)
-        self.wake()
+    def _perform(self, effect: Effect) -> None:
+        self.actuators.perform(effect)
+
+    def _book_now(self) -> None:
+        """Book the newest samples now: they are about to be reported as current."""
+        with self.faults.confined("metering"):
+            if self._ended_mono is None:
+                self._account(self._meter(self.read_inputs()))
 
     def _keep(self) -> None:
-        seen = self.look()
-        self._account(seen)
+        self._account(self.read_inputs())
         self.keeping.request()
 
-    def _hear_last_counts(self) -> None:
-        """Count steps that no supervisor has heard, or that none lived to store."""
-        for hello, obs in self.last_counts.read():
-            self.door.take(LastCount(rank_told(hello, obs), self.look()))
-
-    def _own_faults(self) -> list[Statement]:
+    def _notices(self) -> Iterator[Statement]:
         notes = (self.handover.missing, self.server.fault, self.grid.feed.note, self.journal.fault)
-        return [
-            *(written(note) for note in (*notes, self.grid.revised, self.site.fault) if note),
-            *self.faults.notices,
-            *self.keeping.notices,
-        ]
+        yield from (written(note) for note in (*notes, self.grid.revised, self.site.fault) if note)
+        yield from self.faults.notices
+        yield from self.keeping.notices
 
     # --- life ---
+
+    def stop(self) -> None:
+        """Exit with the next tick."""
+        self._stopping = True
+        self.ticks.hurry()
 
     async def run(self) -> None:
         """Run until the job is over and viewers have seen it, or this process is asked to exit."""
@@ -208,7 +154,7 @@ class Supervisor:
         self._starting = asyncio.gather(keep_starting(self.agent, fast=clock.replay), self.worker.warm())
         try:
             while not await self.tick():
-                await self._next_tick.wait()
+                await self.ticks.wait()
         finally:
             await self.leave()
 
@@ -220,7 +166,7 @@ class Supervisor:
         record, restored = await self._beating(self.disk.do(self.keeping.read))
         if record is not None and not self.keeper.guarded:
             self.keeper.adopt(record.pids.get("child"))
-        self._take_over(restored)
+        self.take_over(restored)
         await self._beating(self.orders.look())
         await self.server.keep_open()
         self.recorder.event("supervisor", pid=os.getpid(), attempt=self.door.state.spec.attempt)
@@ -232,18 +178,14 @@ class Supervisor:
             self.keeper.beat()
         return task.result()
 
-    def restore(self) -> None:
-        """Take over what a predecessor kept."""
-        self._take_over(self.keeping.read()[1])
-
-    def _take_over(self, restored: JobState) -> None:
-        """The boards that a predecessor knew are watched before any rank reconnects."""
+    def take_over(self, restored: JobState) -> None:
+        """Go on with what a predecessor kept. The boards that it knew are watched before any rank reconnects."""
         self.door.begin(restored)
         if named := self.door.state.boards.named:
             self.agent.watch(named)
         self.agent.change(known=self.door.state.boards.shown)
         with self.faults.confined("last_counts"):
-            self._hear_last_counts()
+            self.requests.hear_last_counts()
         if self.handover.missing:
             self._keep()
 
@@ -252,14 +194,13 @@ class Supervisor:
         confined, ended = self.faults.confined, self._ended_mono is not None
         with confined("restoring"):
             await self._close_agent()
-        if ended:
-            self.site.leave()
         self.worker.drop()
         if ended:
+            self.site.leave()
             with confined("grid"):
-                self.grid.look(self.look().now_s, closing=True)
+                self.grid.look(self.read_inputs().now_s, closing=True)
         with confined("journal"):
-            seen = self.look()
+            seen = self.read_inputs()
             if ended:
                 watched = frozenset(reading.uuid for reading in seen.devices)
                 self.accounting.carry_on(watched, seen.child.ended_wall_s)
@@ -268,9 +209,10 @@ class Supervisor:
             self.accounting.write(everything=True)
             self._account(seen)
             self.recorder.event("supervisor_left", pid=os.getpid())
+            self.ring.flush()
             await self._beating(self.keeping.close(seen))
         with confined("last_status"):
-            self._show(self.look(), shown=True, changed=True)
+            self._show(self.read_inputs(), shown=True, changed=True)
             await self._beating(self.disk.do(lambda: None))  # its snapshot is written
             self.snapshots.close(over=ended)
             await asyncio.sleep(LAST_LOOK_S)
@@ -300,7 +242,7 @@ class Supervisor:
     async def tick(self) -> bool:
         """Advance everything by one step; True when the job is over and viewers have seen the end."""
         self.sensors.advance()
-        seen, confined, before = self.look(), self.faults.confined, self.door.state
+        seen, confined, before = self.read_inputs(), self.faults.confined, self.door.state
         living = self._ended_mono is None
         if seen.mono_s - self._beaten >= BEAT_S:
             self._beaten = seen.mono_s
@@ -308,9 +250,9 @@ class Supervisor:
         with confined("metering"):
             if living:  # power drawn after the training's end is not the job's
                 if seen.child.over:
-                    self._hear_last_counts()
+                    self.requests.hear_last_counts()
                     await self.agent.refresh(LAST_COUNT_S)
-                    seen = self.look()
+                    seen = self.read_inputs()
                 seen = self._meter(seen)
         with confined("grid"):
             self._read_grid(seen)
@@ -343,27 +285,15 @@ class Supervisor:
             self.worker.drop_if_idle()
             await self.server.keep_open()
         with confined("command"):
-            self.orders.consider(seen.mono_s, time.time(), boards_known=bool(seen.readings.mono_s))
+            for order in self.orders.due(seen.mono_s, time.time(), boards_known=bool(seen.readings.mono_s)):
+                self.requests.take_again(order)
         self.ticks.ended()
         return self._over(seen)
 
     def _meter(self, inputs: Inputs) -> Inputs:
-        """Add samples to the accounts; the boards that have now been metered are part of the inputs."""
-        self._count(inputs)
-        metered = self.accounting.metered_boards
-        return inputs if metered == inputs.metered else replace(inputs, metered=metered)
-
-    def _count(self, inputs: Inputs) -> None:
-        """Convert new samples to joules."""
+        """Convert new samples to joules; the boards that have now been metered are part of the inputs."""
         meter(self.accounting, self.door.state, inputs, self.agent.drain())
-
-    def _book_now(self) -> None:
-        """Book the newest samples now: they are about to be reported as current."""
-        with self.faults.confined("metering"):
-            if self._ended_mono is None:
-                seen = self.look()
-                self._count(seen)
-                self._account(seen)
+        return replace(inputs, metered=self.accounting.metered_boards)
 
     def _read_grid(self, inputs: Inputs) -> None:
         if abs(inputs.jump_s) > CLOCK_SET_S * self.door.state.clock.speed:
@@ -379,14 +309,15 @@ class Supervisor:
 
     def _show(self, inputs: Inputs, *, shown: bool, changed: bool) -> None:
         """Show the current state to viewers; a change of state reaches all of them, and the disk, at once."""
-        self.requests.status = told = self.snapshots.describe(self.door.state, inputs) if shown else None
+        told = self.snapshots.describe(self.door.state, inputs) if shown else None
+        self.requests.show(told)
         self.server.show(everyone=changed)
         if changed and told is not None:
             self.snapshots.write(told)
 
     def _over(self, inputs: Inputs) -> bool:
         """Whether the child has ended for good and viewers have had time to see it."""
-        if self.stopping or self.keeper.to_replace:
+        if self._stopping or self.keeper.to_replace:
             return True
         if not inputs.child.over:
             return False

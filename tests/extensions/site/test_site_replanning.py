@@ -38,7 +38,8 @@ class Made:
         grid = SimpleNamespace(forecast=lambda now_s: asyncio.sleep(0, ""))
         worker = SimpleNamespace(plan=lambda ask: asyncio.sleep(0, solve_plan(ask)))
         journal = SimpleNamespace(keep=lambda *_: None)
-        self.made = Replanner(self.door, worker, grid, journal, recorder, lambda: self.seen, lambda: None)
+        ports = SimpleNamespace(read_inputs=lambda: self.seen, wake=lambda: None)
+        self.made = Replanner(self.door, worker, grid, journal, recorder, ports)
 
     async def look(self, after_s: float, share: Headroom | None) -> None:
         self.door.take(SiteShare(share))

@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from carbontui import protocol, units
 from carbontui.job.files import history
@@ -44,6 +45,11 @@ class Recorder:
     clock: Clock
     recent: tuple[protocol.Event, ...] = ()
     """The latest user commands, oldest first."""
+
+    @property
+    def path(self) -> Path:
+        """The journal, to be read."""
+        return self.journal.path
 
     def resume(self) -> None:
         """Take over the latest user commands that a predecessor has recorded, if they can be read."""

@@ -3,53 +3,41 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 
 from carbontui.account.boundary import IDLE
 from carbontui.job.keeper.messages import Last, Stop
-from carbontui.job.supervisor.core.effects import (
-    Effect,
-    Keep,
-    LastRun,
-    LogLine,
-    Record,
-    Replan,
-    ReverseBooking,
-    SendWants,
-    SetLimit,
-    Simulate,
-    StartCalibration,
-    WatchBoards,
-)
+from carbontui.job.supervisor.core import effects
 from carbontui.job.supervisor.core.state.inputs import LimitNews
 from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.job.supervisor.record.disk import Disk
 from carbontui.job.supervisor.record.recorder import Recorder
+from carbontui.job.supervisor.shell.calibrator import Calibrator
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
+from carbontui.job.supervisor.shell.ports import Ports
+from carbontui.job.supervisor.shell.replanner import Replanner
 from carbontui.job.supervisor.shell.server import Server
 from carbontui.power.agent.handle import AgentHandle
 from carbontui.power.messages import Outcome
-from carbontui.protocol import Statement, statement
+from carbontui.protocol import statement
 
 
 @dataclass(eq=False)
 class Actuators:
-    """One action per kind of effect. `replan`, `keep` and `calibrate` are callbacks of those parts; `changed` asks
-    for a tick once the boards have answered."""
+    """One action per kind of effect."""
 
+    ports: Ports
     keeper: KeeperHandle
     server: Server
     agent: AgentHandle
     accounting: Accounting
     recorder: Recorder
-    allow_raise: bool
-    replan: Callable[[Statement], None]
-    keep: Callable[[], None]
-    calibrate: Callable[[str], None]
-    changed: Callable[[], None]
     disk: Disk
+    replanner: Replanner
+    calibrator: Calibrator
+    allow_raise: bool
     _limiting: asyncio.Task[None] | None = None
     _disowning: asyncio.Task[None] | None = None
 
@@ -59,35 +47,35 @@ class Actuators:
         pending = self._limiting is not None and not self._limiting.done()
         return LimitNews(self._limiting is not None, pending, self.agent.left, dict(self.agent.outcomes))
 
-    def perform(self, effect: Effect) -> None:
+    def perform(self, effect: effects.Effect) -> None:
         match effect:
-            case SendWants(want):
+            case effects.SendWants(want):
                 for peer in self.server.ranks:
                     peer.send(want)
-            case SetLimit():
+            case effects.SetLimit():
                 self._limit(effect)
-            case Simulate(activity, duty):
+            case effects.Simulate(activity, duty):
                 self.agent.change(activity=activity, duty=duty)
-            case WatchBoards(boards, own_pids, elsewhere):
+            case effects.WatchBoards(boards, own_pids, elsewhere):
                 self.agent.watch(boards, own_pids=own_pids, elsewhere=elsewhere)
-            case ReverseBooking(boards):
+            case effects.ReverseBooking(boards):
                 self._disown(boards)
-            case Record(kind, facts, at_s):
+            case effects.Record(kind, facts, at_s):
                 self.recorder.event(kind, at_s, **facts)
-            case LogLine(said):
+            case effects.LogLine(said):
                 self.recorder.say(said)
-            case Replan(why):
-                self.replan(why)
-            case Keep():
-                self.keep()
+            case effects.Replan(why):
+                self.replanner.request(why)
+            case effects.Keep():
+                self.ports.keep()
             case Stop(now):
                 self.keeper.stop(now=now)
-            case LastRun(why, ends) if ends and why is not None:
+            case effects.LastRun(why, ends) if ends and why is not None:
                 self.keeper.stop(now=False, why=self.recorder.words(why))
-            case LastRun(why):
+            case effects.LastRun(why):
                 self.keeper.send(Last("" if why is None else self.recorder.words(why)))
-            case StartCalibration(by):
-                self.calibrate(by)
+            case effects.StartCalibration(by):
+                self.calibrator.start(by, self.ports.read_inputs())
             case _:
                 self.keeper.send(effect)
 
@@ -105,15 +93,15 @@ class Actuators:
         self.recorder.event("disowned", boards=list(boards), joules=joules)
         self.recorder.say(statement("boards_disowned", joules=joules, boards=boards))
 
-    def _limit(self, wanted: SetLimit) -> None:
+    def _limit(self, wanted: effects.SetLimit) -> None:
         if self._limiting is not None:
             self._limiting.cancel()
         self._limiting = asyncio.ensure_future(self._set_limit(wanted))
 
-    async def _set_limit(self, wanted: SetLimit) -> None:
+    async def _set_limit(self, wanted: effects.SetLimit) -> None:
         outcomes = await self.agent.set_limit(wanted.watts, allow_raise=self.allow_raise, left=wanted.left)
         self.note(outcomes, wanted_w=wanted.watts)
-        self.changed()
+        self.ports.wake()
 
     def note(self, outcomes: Iterable[Outcome], *, asked: bool = True, wanted_w: float | None = None) -> None:
         """Record the outcome of limit requests, and the limits now in force, as events."""

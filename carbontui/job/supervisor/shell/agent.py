@@ -6,6 +6,7 @@ import asyncio
 import os
 import shlex
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -22,8 +23,8 @@ from carbontui.system import isolation
 RETRY_S = 30.0
 
 
-def agent_of(spec: Options, clock: Clock) -> AgentHandle:
-    """The handle of all boards of the job, on any machine."""
+def agent_of(spec: Options, clock: Clock, reported: Callable[[], None]) -> AgentHandle:
+    """The handle of all boards of the job, on any machine. `reported` is called with every report."""
     simulated = spec.simulated
     # a replay on real boards never writes a limit
     monitor = (clock.replay and simulated is None) or not spec.cap
@@ -34,28 +35,22 @@ def agent_of(spec: Options, clock: Clock) -> AgentHandle:
     if spec.nodes is not None and spec.nodes.others:
         others = tuple(_on_node(name, spec.nodes, spec, monitor) for name in spec.nodes.others)
         agent = Agents(local if spec.nodes.own else None, spec.nodes.own, others)
+    agent.on_report(reported)
     agent.change(probe=False)  # until a cap is wanted
     return agent
 
 
 def _on_node(name: str, nodes: Nodes, spec: Options, monitor: bool) -> NodeHandle:
     command = [sys.executable, "-m", "carbontui.nodes.node", "--socket", spec.socket, "--job", spec.job]
-    if spec.simulated is not None:
-        command += ["--simulated", msgspec.json.encode(spec.simulated).decode()]
-    if spec.declared is not None:
-        command += ["--declared", msgspec.json.encode(spec.declared).decode()]
+    for option, boards in (("--simulated", spec.simulated), ("--declared", spec.declared)):
+        if boards is not None:
+            command += [option, msgspec.json.encode(boards).decode()]
     if monitor:
         command.append("--monitor")
     command = [*nodes.reach[name], *([shlex.join(command)] if nodes.by_shell else command)]
     environment = commands.step_environment(isolation.environment(os.environ))
     return NodeHandle(
-        name,
-        command,
-        environment,
-        path=Path(spec.socket),
-        simulated=spec.simulated,
-        log=say,
-        job=spec.job,
+        name, command, environment, path=Path(spec.socket), simulated=spec.simulated, log=say, job=spec.job
     )
 
 

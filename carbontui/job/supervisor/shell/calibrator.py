@@ -6,7 +6,6 @@ or the deadline end it at once, and the measurements so far are dropped.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,13 +16,13 @@ from carbontui.job.supervisor.core.rules import calibration
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.core.state.levels import FULL, PAUSE, Level, cap
+from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.job.supervisor.record.recorder import Recorder
 from carbontui.job.supervisor.shell.door import Door
+from carbontui.job.supervisor.shell.replanner import Replanner
 from carbontui.power.curves import calibration as power
 from carbontui.power.curves import curve as curves
 from carbontui.power.curves import files, public
-from carbontui.power.curves.curve import Curve
-from carbontui.power.metering.meter import Meter
 from carbontui.protocol import Statement, statement
 
 ANSWERED_S = 1.0
@@ -35,15 +34,15 @@ class Calibrator:
     """At most one calibration at a time; the level it asks for and its progress go through the door."""
 
     door: Door
-    meter: Callable[[], Meter]
+    accounting: Accounting
     recorder: Recorder
-    replan: Callable[[Statement], None]
+    replanner: Replanner
     _running: power.Calibration | None = None
     _warm_since_s: float | None = None
     _tried: bool = False
     _looked: bool = False
     _assumed: bool = False
-    _brought: Curve | None = None
+    _brought: curves.Curve | None = None
     _asked_s: float = 0.0
 
     def start(self, by: str, inputs: Inputs) -> None:
@@ -86,7 +85,7 @@ class Calibrator:
                 self._end(statement("calibration_given_up", why=why))
 
     def _observe(self, inputs: Inputs) -> power.CalibrationInput:
-        state, leader, meter = self.door.state, inputs.leader, self.meter()
+        state, leader, meter = self.door.state, inputs.leader, self.accounting.meter
         limits = [limit for reading in inputs.devices if (limit := calibration.in_force_w(reading)) is not None]
         until = (meter.counted_until_s(reading.uuid) for reading in inputs.devices)
         counted = [moment for moment in until if moment is not None]
@@ -123,7 +122,7 @@ class Calibrator:
 
     # --- results ----------------------------------------------------------------------------------------------
 
-    def _finish(self, curve: Curve) -> None:
+    def _finish(self, curve: curves.Curve) -> None:
         try:
             where: Statement | str = str(files.save(curve))
         except OSError as error:
@@ -138,7 +137,7 @@ class Calibrator:
     def _say(self, level: Level | None, said: Statement | None) -> None:
         self.door.take(CalibrationSaid(level, said))
 
-    def _take(self, curve: Curve, why: Statement | None = None) -> None:
+    def _take(self, curve: curves.Curve, why: Statement | None = None) -> None:
         self.door.take(CurveMeasured(curve, why))
 
     def _end(self, said: Statement) -> None:
@@ -146,7 +145,7 @@ class Calibrator:
         self._say(None, said)
         self.recorder.say(said)
         self.recorder.event("calibration", action="ended", text=said)
-        self.replan(said)
+        self.replanner.request(said)
 
     def _reuse(self, inputs: Inputs) -> None:
         """Reuse a curve of this script on these boards from an earlier job or supervisor."""
@@ -185,7 +184,7 @@ class Calibrator:
             return
         self._assumed = True
         if self._brought is not None:
-            known: Curve | None = curves.rescaled(self._brought, full_w)
+            known: curves.Curve | None = curves.rescaled(self._brought, full_w)
         else:
             known = public.curve(
                 devices[0].name,

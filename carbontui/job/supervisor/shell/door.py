@@ -1,27 +1,60 @@
-"""The job's state, and the only way to change it: an event is taken, and its effects are performed."""
+"""The job's state, and the only way to change it: an event is taken, and its effects are performed.
+
+What a part of the supervisor raises is confined to that part, reported once, and cleared when it works again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import traceback
+from collections.abc import Callable, Iterator
 
 from carbontui.job.supervisor.core.advance import Event, advance
 from carbontui.job.supervisor.core.commands import Reply
 from carbontui.job.supervisor.core.effects import Effect
 from carbontui.job.supervisor.core.state.job import JobState
-from carbontui.job.supervisor.record.events_ring import EventsRing, Taken
-from carbontui.job.supervisor.shell.faults import Faults
+from carbontui.job.supervisor.record.events_ring import Taken
+from carbontui.protocol import Statement, statement
+from carbontui.text.statements import words
+
+
+class Faults:
+    """A supervisor that died of one bad row would die of it again after every respawn; so it survives and reports."""
+
+    def __init__(self, log: Callable[[str], None]) -> None:
+        self._log = log
+        self._standing: dict[str, str] = {}
+
+    @contextlib.contextmanager
+    def confined(self, part: str) -> Iterator[None]:
+        """An exception inside ends this block and nothing else. `part` is a code of `text/log.py`'s PARTS."""
+        try:
+            yield
+        except Exception as error:
+            text = f"{type(error).__name__}: {error}"
+            if self._standing.get(part) != text:
+                where = traceback.extract_tb(error.__traceback__)[-1]
+                known = {"name": where.name, "line": where.lineno, "file": where.filename}
+                self._log(words(statement("fault_logged", part=part, text=text, where=known), 0.0))
+            self._standing[part] = text
+        else:
+            self._standing.pop(part, None)
+
+    @property
+    def notices(self) -> list[Statement]:
+        return [statement("fault", part=part, text=text) for part, text in self._standing.items()]
 
 
 class Door:
     """Holds one JobState. An event that raises leaves it as it was and is reported once; the next one passes."""
 
     def __init__(
-        self, state: JobState, faults: Faults, perform: Callable[[Effect], None], events: EventsRing | None = None
+        self, state: JobState, faults: Faults, perform: Callable[[Effect], None], record: Callable[[Taken], None]
     ) -> None:
         self.state = state
         self._faults = faults
         self._perform = perform
-        self._events = events
+        self._record = record
 
     def begin(self, restored: JobState) -> None:
         """Continue with what a predecessor has left."""
@@ -36,8 +69,7 @@ class Door:
                 self.state, effects = advance(before, event)
                 done = effects
             finally:
-                if self._events is not None:
-                    self._events.add(Taken(event, before, self.state, done))
+                self._record(Taken(event, before, self.state, done))
             for effect in effects:
                 if isinstance(effect, Reply):
                     reply = effect
@@ -45,8 +77,3 @@ class Door:
                 with self._faults.confined(type(effect).__name__):
                     self._perform(effect)
         return reply
-
-    def close(self) -> None:
-        """Have the last events written."""
-        if self._events is not None:
-            self._events.flush()

@@ -14,15 +14,17 @@ from carbontui.grid.feed import Feed
 from carbontui.grid.settings import GridSettings
 from carbontui.grid.types import GridForecast
 from carbontui.job.supervisor.core.advance import ForecastRead
+from carbontui.job.supervisor.core.effects import Replan
 from carbontui.job.supervisor.core.planning import plan_request
 from carbontui.job.supervisor.core.planning.problem import SLOT_S
 from carbontui.job.supervisor.record.accounting import REVISED_MOST_S, Accounting
 from carbontui.job.supervisor.shell.door import Door
+from carbontui.job.supervisor.shell.ports import Ports
 from carbontui.job.terms.clock import Clock
 from carbontui.job.terms.spec import Options
 from carbontui.job.worker.handle import WorkerHandle, WorkFailed
 from carbontui.job.worker.messages import ForecastAsk
-from carbontui.protocol import Statement, statement
+from carbontui.protocol import statement
 
 BACK_LEAST_S, BACK_MOST_S = 6 * 3600.0, 36 * 3600.0
 """How much of the past an outlook covers while the job lives."""
@@ -61,13 +63,13 @@ def open_feed(options: Options, clock: Clock, log: Callable[[str], None]) -> Fee
 
 @dataclass(eq=False)
 class GridReader:
-    """Puts a fresh outlook into the state. `changed` is called with each reason for a new plan."""
+    """Puts a fresh outlook into the state; what the sources have told is a reason for a new plan."""
 
     door: Door
     feed: Feed
     accounting: Accounting
     worker: WorkerHandle
-    changed: Callable[[Statement], None]
+    ports: Ports
     _refreshing: asyncio.Task[None] | None = None
     _forecast_s: float = float("-inf")
     _revision: Revision | None = None
@@ -110,7 +112,8 @@ class GridReader:
     async def _refresh(self) -> None:
         await self.feed.refresh()
         self.look(self._now_s())
-        self.changed(statement("cause_grid"))
+        self.ports.perform(Replan(statement("cause_grid")))
+        self.ports.wake()
 
     async def forecast(self, now_s: float) -> str:
         """Have the worker forecast if there is history to learn from and the last forecast is a slot old. Returns why

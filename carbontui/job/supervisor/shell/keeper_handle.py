@@ -28,14 +28,12 @@ DEAF_S = 3.0
 
 
 class KeeperHandle:
-    """Known facts about keeper and child. `changed` is called when they change; `directory` is the job's."""
+    """Known facts about keeper and child. `wake` is called when they change; `directory` is the job's."""
 
-    def __init__(
-        self, fd: int | None, log: Callable[[str], None], changed: Callable[[], None], directory: Path | None = None
-    ) -> None:
+    def __init__(self, fd: int | None, log: Callable[[str], None], wake: Callable[[], None], directory: Path) -> None:
         self._dir = directory
         self._log = log
-        self._changed = changed
+        self._wake = wake
         self._socket = socket.socket(fileno=fd) if fd is not None else None
         self._inbox = b""
         self.facts: ChildFacts | None = None
@@ -73,7 +71,7 @@ class KeeperHandle:
     def to_replace(self) -> str | None:
         """State (waiting or unloaded) of a child that has no keeper to start it and that a new keeper can start, else
         None."""
-        if self.guarded or self._dir is None or self.facts is None or not spool.kept(self._dir):
+        if self.guarded or self.facts is None or not spool.kept(self._dir):
             return None
         state = self.facts.state
         if state == "running" and not proc.same_process(self.pid, self.facts.start_time):
@@ -82,7 +80,6 @@ class KeeperHandle:
 
     def replace(self, state: str) -> None:
         """Start a new keeper for a child in `state`. It starts its own supervisor: this is the last act of this one."""
-        assert self._dir is not None
         try:
             keeper = launch.spawn_keeper(restart.again(self._dir, state))
         except (launch.LaunchError, OSError) as error:
@@ -118,17 +115,14 @@ class KeeperHandle:
         for line in lines:
             self.facts = decode_child(line) or self.facts
         if lines:
-            self._changed()
+            self._wake()
 
     def _lost(self) -> None:
-        assert self._socket is not None
-        asyncio.get_running_loop().remove_reader(self._socket.fileno())
-        self._socket.close()
-        self._socket = None
+        self.close()
         if self.facts and self.facts.frozen and self.facts.pid is not None:
             proc.signal_group(self.facts.pid, signal.SIGCONT)
         self._log(words(statement("keeper_gone"), 0.0))
-        self._changed()
+        self._wake()
 
     def send(self, order: Order) -> None:
         if self._socket is not None:

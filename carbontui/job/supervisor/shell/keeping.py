@@ -8,11 +8,10 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from carbontui import protocol
 from carbontui.job.files import store
 from carbontui.job.files.journal import Journal
 from carbontui.job.supervisor.core.state.inputs import Inputs
@@ -20,27 +19,28 @@ from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.record.disk import Disk
 from carbontui.job.supervisor.record.handover import Handover
 from carbontui.job.supervisor.record.last_count import LastCounts
-from carbontui.job.supervisor.shell.door import Door
-from carbontui.job.supervisor.shell.faults import Faults
+from carbontui.job.supervisor.record.recorder import Recorder
+from carbontui.job.supervisor.shell.door import Door, Faults
 from carbontui.job.supervisor.shell.orders import Orders
+from carbontui.job.supervisor.shell.ports import Ports
+from carbontui.job.supervisor.shell.requests import Requests
 from carbontui.job.supervisor.shell.snapshot import Snapshots
 from carbontui.protocol import Statement, statement
 
 
 @dataclass(eq=False)
 class Keeping:
-    """`look` returns the current inputs, `status` what was last shown of them."""
-
     door: Door
+    ports: Ports
     disk: Disk
     journal: Journal
     handover: Handover
+    recorder: Recorder
     last_counts: LastCounts
     orders: Orders
     snapshots: Snapshots
     faults: Faults
-    look: Callable[[], Inputs]
-    status: Callable[[], protocol.Status | None]
+    requests: Requests
     _task: asyncio.Task[None] | None = None
     _again: bool = False
 
@@ -63,9 +63,9 @@ class Keeping:
         deaths = os.environ.get("CARBONTUI_SILENT_DEATHS", "")
         silent = int(deaths) if deaths.isdecimal() else 0
         restored = self.handover.restore(state, state.clock.at_wall(time.time()), time.monotonic(), silent)
-        self.handover.recorder.resume()
+        self.recorder.resume()
         if not self.journal.locked:
-            self.handover.recorder.say(statement("no_locks"))
+            self.recorder.say(statement("no_locks"))
         taken = self.journal.recall("orders", 0)
         self.orders.begin(taken if isinstance(taken, int) else 0)
         return record, restored
@@ -82,12 +82,12 @@ class Keeping:
         while self._again:
             self._again = False
             with self.faults.confined("journal"):
-                await self.write(self.look())
+                await self.write(self.ports.read_inputs())
 
     async def write(self, inputs: Inputs) -> None:
         """Store everything as of now; a full disk is reported and survived."""
         await self.orders.look()
-        now, leader, told = self.door.state, inputs.leader, self.status()
+        now, leader, told = self.door.state, inputs.leader, self.requests.status
         if leader is not None:
             self.journal.steps(inputs.now_s, now.progress.step, leader.rate, leader.loss, now.decision.level.name)
         self.handover.keep(now, inputs, None if told is None else told.account)
@@ -103,7 +103,6 @@ class Keeping:
         """Store everything for the last time."""
         if self._task is not None:
             self._task.cancel()
-        self.door.close()
         self.handover.keep(self.door.state, inputs)
         counted = self.last_counts.counted()
         await self.disk.do(self.journal.close)

@@ -6,7 +6,7 @@ Found there are the orders of a predecessor that the journal does not have, and 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -25,11 +25,10 @@ ACTS = ("calibrate", "rehearse")
 
 @dataclass(eq=False)
 class Orders:
-    """`take` carries one out; `directory` is the job's. The disk's thread reads and writes, the loop does the rest."""
+    """`directory` is the job's. The disk's thread reads and writes, the loop does the rest."""
 
     directory: str
     disk: Disk
-    take: Callable[[LoggedOrder], object]
     taken: int = 0
     """Up to where in the file the state has all orders."""
     fault: str = ""
@@ -79,8 +78,8 @@ class Orders:
         found, end = orders.since(self.directory, since)
         return [order for order in found if order.end not in self._own], end
 
-    def consider(self, now_mono: float, now_wall: float, *, boards_known: bool) -> None:
-        """Take what was found, in order; what nobody has checked, once the boards have answered."""
+    def due(self, now_mono: float, now_wall: float, *, boards_known: bool) -> Iterator[LoggedOrder]:
+        """What was found, in order, to be carried out; what nobody has checked, once the boards have answered."""
         if not self._found:
             self._since_mono = None
             return
@@ -91,6 +90,6 @@ class Orders:
                 return
             self._found.pop(0)
             if order.verb not in ACTS or now_wall - order.at < ACTS_S:
-                self.take(order)
+                yield order
             self.taken = order.end
         self.taken = self._looked

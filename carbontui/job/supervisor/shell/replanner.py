@@ -8,29 +8,21 @@ the plan stays in force; without one the job runs at full speed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from carbontui import protocol, units
 from carbontui.job.files.journal import Journal
 from carbontui.job.supervisor.core.advance import PlanFailed, PlanMade
-from carbontui.job.supervisor.core.planning import (
-    answers,
-    expected_end,
-    finish,
-    machine,
-    plan_request,
-    problem,
-    site_plan,
-)
+from carbontui.job.supervisor.core.planning import answers, expected_end, finish, machine, plan_request, site_plan
 from carbontui.job.supervisor.core.planning.course import if_planned
-from carbontui.job.supervisor.core.planning.plan_request import PlanRequest
+from carbontui.job.supervisor.core.planning.problem import SLOT_S
 from carbontui.job.supervisor.core.state import forbidden, plan
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.record.recorder import Recorder
 from carbontui.job.supervisor.shell.door import Door
 from carbontui.job.supervisor.shell.grid import GridReader
+from carbontui.job.supervisor.shell.ports import Ports
 from carbontui.job.terms import budget as budgets
 from carbontui.job.worker.handle import WorkerHandle, WorkFailed
 from carbontui.job.worker.messages import PlanAnswer
@@ -53,15 +45,14 @@ READ_FIRST_S = 5.0
 
 @dataclass(eq=False)
 class Replanner:
-    """Makes at most one plan at a time. `look` returns the current inputs."""
+    """Makes at most one plan at a time."""
 
     door: Door
     worker: WorkerHandle
     grid: GridReader
     journal: Journal
     recorder: Recorder
-    look: Callable[[], Inputs]
-    changed: Callable[[], None]
+    ports: Ports
     _why: Statement | None = STARTS
     _due_s: float = 0.0
     _asked_mono: float = float("-inf")
@@ -117,11 +108,11 @@ class Replanner:
 
     async def _make(self, why: Statement) -> None:
         try:
-            failed = await self.grid.forecast(self.look().now_s)
+            failed = await self.grid.forecast(self.ports.read_inputs().now_s)
             if failed:
                 self.recorder.say(statement("no_own_forecast", why=failed))
-            seen = self.look()
-            self._due_s = self._next_s(seen, problem.SLOT_S)
+            seen = self.ports.read_inputs()
+            self._due_s = self._next_s(seen, SLOT_S)
             self._watts_assumed = machine.full_wall_w(self.door.state, seen) is None
             request = plan_request.plan_request(self.door.state, seen)
             if request is not None:
@@ -132,28 +123,28 @@ class Replanner:
             # a planning failure must never end the supervisor: the plan in force stays
             self._fail(f"{type(error).__name__}: {error}")
         finally:
-            self.changed()
+            self.ports.wake()
 
     def _fail(self, why: str) -> None:
         said = statement("no_new_plan", why=why)
         self.recorder.say(said)
         self.door.take(PlanFailed(said))
 
-    def _adopt(self, request: PlanRequest, answer: PlanAnswer, why: Statement) -> None:
-        state, now, setup = self.door.state, self.look().now_s, request.setup
+    def _adopt(self, request: plan_request.PlanRequest, answer: PlanAnswer, why: Statement) -> None:
+        state, now, setup = self.door.state, self.ports.read_inputs().now_s, request.setup
         new = answers.from_answer(setup, answer, now, request.deadline_s, request.left_s)
         new = answers.limited(new, answer, state.spec.not_above_g, state.spec.max_wait_s)
         new = answers.with_scarcity(new, answer.budget_g_per_kwh)
         new = replace(new, moved=state.outlook.moved if state.outlook else "")
         total_s = state.progress.total_s
         frontier = answers.frontier_view(answer.frontier, setup, new.view, state.start_s, total_s, state.totals)
-        self._due_s = self._next_s(self.look(), setup.slot_s)
+        self._due_s = self._next_s(self.ports.read_inputs(), setup.slot_s)
         self.door.take(PlanMade(new, frontier))
         self.journal.keep("plan", plan.to_kept(new))
         view = new.view
         gap = view.certificate.gap if view.certificate else None
         grams: dict[str, float | None] = {"gco2_g": view.gco2_g}
-        state, inputs = self.door.state, self.look()
+        state, inputs = self.door.state, self.ports.read_inputs()
         if (end := expected_end.statement(state, inputs, if_planned(state, inputs, state.most_cap_w))[1]) is not None:
             grams |= {"whole_g": end.gco2_g, "whole_lo_g": end.gco2_lo_g, "whole_hi_g": end.gco2_hi_g}
         facts = {"levels": view.levels, "start": view.start, **grams, "finish": view.finish, "gap": gap}
@@ -169,7 +160,7 @@ class Replanner:
         def refused(text: str, *, misread: bool = False) -> protocol.Previewed:
             return protocol.Previewed(ask.id, None, None, None, None, None, error=text, misread=misread)
 
-        state, seen = self.door.state, self.look()
+        state, seen = self.door.state, self.ports.read_inputs()
         reason = finish.why_no_shifting(state, seen)
         if reason is not None or state.progress.left_s is None:
             return refused(words(reason.said, seen.now_s) if reason else "the work is not known")
@@ -182,19 +173,16 @@ class Replanner:
                 text = words(hours.said, seen.now_s)
             slot_s = None if ask.slot is None else units.from_iso(ask.slot)
             text = text or ("" if slot_s is None else figures.clock(slot_s, seen.now_s))
-            request = plan_request.preview_request(state, seen, wanted, ask.carbon_price, slot_s)
-            if request is None:
+            found = await self._totals(state, seen, wanted, ask.carbon_price, slot_s)
+            if found is None:
                 return refused("nothing is left to plan")
-            answer = await self.worker.preview(request.ask)
             instead = await self._instead(seen)
         except ValueError as error:
             return refused(str(error), misread=True)
         except WorkFailed as error:
             return refused(str(error))
-        view = answers.from_answer(request.setup, answer, seen.now_s, request.deadline_s).view
-        found = _totals(state, view)
-        totals = (found.finish, found.gco2_g, found.cost, found.kwh)
-        return protocol.Previewed(ask.id, view, *totals, text=text, instead=instead)
+        totals = (found.plan, found.finish, found.gco2_g, found.cost, found.kwh)
+        return protocol.Previewed(ask.id, *totals, text=text, instead=instead)
 
     async def _instead(self, inputs: Inputs) -> protocol.PlanTotals | None:
         """What is in force, solved anew: the plan in force is as old as its slot, and a difference from it would be one
@@ -202,15 +190,20 @@ class Replanner:
         state = self.door.state
         key = (state.budget, state.forbidden, state.override, state.plan)
         if self._base is None or self._base[0] != key or inputs.mono_s - self._base[1] > BASE_S:
-            request = plan_request.preview_request(state, inputs, state.budget, None)
-            if request is None:
+            found = await self._totals(state, inputs, state.budget, None, None)
+            if found is None:
                 return None
-            answer = await self.worker.preview(request.ask)
-            view = answers.from_answer(request.setup, answer, inputs.now_s, request.deadline_s).view
-            self._base = key, inputs.mono_s, _totals(state, view)
+            self._base = key, inputs.mono_s, found
         return self._base[2]
 
-
-def _totals(state: JobState, view: protocol.PlanView) -> protocol.PlanTotals:
-    whole = answers.point_of(state.totals, view, state.start_s)
-    return protocol.PlanTotals(view, view.finish, whole.gco2_g, whole.cost, whole.kwh)
+    async def _totals(
+        self, state: JobState, inputs: Inputs, budget: budgets.Budget, carbon_price: float | None, slot_s: float | None
+    ) -> protocol.PlanTotals | None:
+        """What the whole job would come to so; None: nothing is left to plan. Raises WorkFailed."""
+        request = plan_request.preview_request(state, inputs, budget, carbon_price, slot_s)
+        if request is None:
+            return None
+        answer = await self.worker.preview(request.ask)
+        view = answers.from_answer(request.setup, answer, inputs.now_s, request.deadline_s).view
+        whole = answers.point_of(state.totals, view, state.start_s)
+        return protocol.PlanTotals(view, view.finish, whole.gco2_g, whole.cost, whole.kwh)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -18,23 +17,26 @@ from carbontui import protocol, units
 from carbontui.grid.feed import Feed
 from carbontui.grid.types import GridForecast
 from carbontui.job.files import history, runlog, store
-from carbontui.job.files.history import HistoryError
 from carbontui.job.keeper.orders import LoggedOrder
 from carbontui.job.supervisor.core import commands
-from carbontui.job.supervisor.core.advance import Command, RankChanged
+from carbontui.job.supervisor.core.advance import Command, LastCount, RankChanged
 from carbontui.job.supervisor.core.effects import want_of
 from carbontui.job.supervisor.core.rules import capabilities, unload_rules
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.core.view import shown_plan, status
+from carbontui.job.supervisor.record.accounting import Accounting
+from carbontui.job.supervisor.record.last_count import LastCounts
 from carbontui.job.supervisor.record.loss_history import LossHistory
 from carbontui.job.supervisor.record.recorder import Recorder
-from carbontui.job.supervisor.record.watt_history import WattHistory
 from carbontui.job.supervisor.shell.door import Door
+from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
 from carbontui.job.supervisor.shell.orders import STORED_S, Orders
+from carbontui.job.supervisor.shell.ports import Ports
 from carbontui.job.supervisor.shell.replanner import Replanner
-from carbontui.job.supervisor.shell.sensors import rank_of
+from carbontui.job.supervisor.shell.sensors import rank_of, rank_told
 from carbontui.job.supervisor.shell.server import Peer
+from carbontui.job.supervisor.shell.snapshot import Snapshots
 from carbontui.job.supervisor.shell.ticks import Ticks
 from carbontui.power.agent import view as capability
 from carbontui.power.agent.handle import AgentHandle
@@ -49,34 +51,29 @@ SAMPLE_WAIT_S = 0.3
 
 @dataclass(eq=False)
 class Requests:
-    """Answers from the state; changes it only through the pure functions of the core.
-
-    `look` returns the current inputs, `describe` their Status, `wake` asks for an immediate tick, `rank_left` is called
-    when a training process has gone; `deaf` says whether the keeper does not answer.
-    """
+    """Answers from the state; changes it only through the pure functions of the core."""
 
     door: Door
-    journal: Path
-    """Read off the event loop: a supervisor silent for six seconds is replaced."""
-    watts: WattHistory
+    ports: Ports
+    keeper: KeeperHandle
     agent: AgentHandle
-    replanner: Replanner
+    accounting: Accounting
     recorder: Recorder
-    ticks: Ticks
-    look: Callable[[], Inputs]
-    describe: Callable[[JobState, Inputs], protocol.Status]
-    book: Callable[[], None]
-    wake: Callable[[], None]
-    rank_left: Callable[[], None]
     feed: Feed
+    replanner: Replanner
+    last_counts: LastCounts
+    snapshots: Snapshots
     orders: Orders
-    deaf: Callable[[], bool]
+    ticks: Ticks
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Off the event loop, from the journal: a supervisor silent for six seconds is replaced."""
     _losses: LossHistory = field(default_factory=LossHistory)
     _band: tuple[GridForecast | None, protocol.Band | None, protocol.PriceSlots | None] = (None, None, None)
-    _plan: protocol.PlanView | None = None
     status: protocol.Status | None = None
-    """The Status of the last tick."""
+    """The Status of the last tick, if one was made."""
+
+    def _now(self) -> tuple[JobState, Inputs]:
+        return self.door.state, self.ports.read_inputs()
 
     # --- ranks ---
 
@@ -85,39 +82,44 @@ class Requests:
 
     def rank_changed(self, peer: Peer, *, connected: bool) -> None:
         """A rank came, went or changed its state: take in its message, send it the want, and tick at once."""
-        self._hear(peer, connected=connected)
+        if peer.obs is not None and peer.hello is not None:
+            seen = self.ports.read_inputs()
+            # also for a rank that left between two ticks: its last steps came with its bye message
+            self.door.take(RankChanged(rank_of(peer, seen.mono_s), seen))
+            asked = self.door.state.asked
+            if connected and peer.obs.want_gen < asked.gen:
+                peer.send(want_of(self.door.state))
+            if peer.acked_gen == asked.gen:
+                self.recorder.event("ack", rank=peer.hello.rank, want_gen=peer.acked_gen, step=peer.obs.step)
+                peer.acked_gen = -1
         if not connected:
-            self.rank_left()
-        self.wake()
+            self.hear_last_counts()
+        self.ports.wake()
 
-    def _hear(self, peer: Peer, *, connected: bool) -> None:
-        if peer.obs is None or peer.hello is None:
-            return
-        seen = self.look()
-        # also for a rank that left between two ticks: its last steps came with its bye message
-        self.door.take(RankChanged(rank_of(peer, seen.mono_s), seen))
-        state = self.door.state
-        if connected and peer.obs.want_gen < state.asked.gen:
-            peer.send(want_of(state))
-        if peer.acked_gen == state.asked.gen:
-            self.recorder.event("ack", rank=peer.hello.rank, want_gen=peer.acked_gen, step=peer.obs.step)
-            peer.acked_gen = -1
+    def hear_last_counts(self) -> None:
+        """Count steps that no supervisor has heard, or that none lived to store."""
+        for hello, obs in self.last_counts.read():
+            self.door.take(LastCount(rank_told(hello, obs), self.ports.read_inputs()))
 
     # --- viewers ---
 
+    def show(self, status: protocol.Status | None) -> None:
+        """What the last tick has shown; None: it is made when somebody looks."""
+        self.status = status
+
     def sections(self) -> protocol.Snap:
-        """What viewers see now, not numbered yet; equal parts keep their identity, so that deltas stay small."""
+        """What viewers see now, not numbered yet."""
         if self.status is None:
-            self.book()
-        state, seen = self.door.state, self.look()
-        told = self.status or self.describe(state, seen)
+            self.ports.book()
+        state, seen = self._now()
+        told = self.status or self.snapshots.describe(state, seen)
         if self._band[0] is not state.outlook:
             known = state.outlook
             self._band = (known, *((status.band(known), status.prices(known)) if known else (None, None)))
         self._losses.add(told.loss)
         series = protocol.ChartSeries(
             now=units.iso(seen.now_s),
-            watts=self.watts.watts(),
+            watts=self.accounting.watts.watts(),
             intensity=self._band[1],
             loss=self._losses.values(),
             replay_speed=state.clock.speed if state.clock.replay else None,
@@ -125,9 +127,7 @@ class Requests:
         )
         shown = shown_plan.view(state, seen)
         view, frontier = self.drawn_plan(shown, seen.now_s), shown_plan.frontier(state, shown and shown.view)
-        if view != self._plan:
-            self._plan = view
-        return protocol.Snap(0, told, series, self._plan, frontier)
+        return protocol.Snap(0, told, series, view, frontier)
 
     @staticmethod
     def drawn_plan(shown: shown_plan.ShownPlan | None, now_s: float) -> protocol.PlanView | None:
@@ -136,12 +136,6 @@ class Requests:
         explanation = " ".join(words(said, now_s) for said in shown.explanation)
         note = "" if shown.curve is None else words(shown.curve, now_s)
         return msgspec.structs.replace(shown.view, explanation=explanation, curve_note=note)
-
-    async def status_now(self) -> protocol.Status:
-        """A fresh sample, within 300 ms."""
-        await self.agent.refresh(SAMPLE_WAIT_S)
-        self.book()
-        return self.describe(self.door.state, self.look())
 
     async def answer(self, peer: Peer, ask: protocol.Request) -> protocol.Answer | protocol.Refused:
         """The answer to a viewer's question."""
@@ -152,7 +146,9 @@ class Requests:
             case protocol.Preview():
                 return await self.replanner.preview(ask)
             case protocol.StatusAsk():
-                return protocol.StatusAnswer(ask.id, await self.status_now())
+                await self.agent.refresh(SAMPLE_WAIT_S)
+                self.ports.book()
+                return protocol.StatusAnswer(ask.id, self.snapshots.describe(*self._now()))
             case protocol.LogRead():
                 err = Path(state.spec.err) if state.spec.err else None
                 return await asyncio.to_thread(runlog.read, Path(state.spec.log), ask, err)
@@ -163,7 +159,7 @@ class Requests:
             case protocol.EventsAsk():
                 return await self._events(ask)
             case protocol.AbilitiesAsk():
-                return abilities(state, self.look(), ask)
+                return abilities(*self._now(), ask)
             case protocol.GridAsk():
                 return self._sources(ask)
 
@@ -184,11 +180,11 @@ class Requests:
     async def _past(self, ask: protocol.HistoryAsk) -> protocol.HistoryAnswer | protocol.Refused:
         """Mean watts of the last `span` seconds in `buckets` columns, from the journal."""
         step = ask.span / ask.buckets
-        start, outlook = self.look().now_s - ask.span, self.door.state.outlook
+        start, outlook = self.ports.read_inputs().now_s - ask.span, self.door.state.outlook
         try:
             async with self._reading:
-                past = await asyncio.to_thread(history.read, self.journal, start, ask.span, ask.buckets)
-        except HistoryError as error:
+                past = await asyncio.to_thread(history.read, self.recorder.path, start, ask.span, ask.buckets)
+        except history.HistoryError as error:
             self.recorder.say(str(error))
             return protocol.Refused(str(error), ask.id)
         watts = protocol.Watts(units.iso(start), step, past.watts)
@@ -199,9 +195,9 @@ class Requests:
         try:
             since_s = 0.0 if ask.since is None else units.from_iso(ask.since)
             async with self._reading:
-                found = await asyncio.to_thread(history.events, self.journal, since_s, ask.most, ask.plans)
+                found = await asyncio.to_thread(history.events, self.recorder.path, since_s, ask.most, ask.plans)
             return protocol.EventsAnswer(ask.id, found)
-        except (HistoryError, ValueError) as error:
+        except (history.HistoryError, ValueError) as error:
             return protocol.Refused(str(error), ask.id)
 
     # --- commands ---
@@ -210,14 +206,15 @@ class Requests:
         """Carry out one command; each is journaled with its author."""
         by = (peer.hello.by if peer.hello else "") or f"uid {os.getuid()}"
         if cmd.verb == "cap":
-            if not self.look().readings.mono_s:
-                await self.ticks.until(lambda: self.look().readings.mono_s or None, ACK_WAIT_S)  # the first is due
+            if not self.ports.read_inputs().readings.mono_s:
+                # the first is due
+                await self.ticks.until(lambda: self.ports.read_inputs().readings.mono_s or None, ACK_WAIT_S)
             if self.door.state.spec.probe:
                 self.agent.change(probe=True)
             await self.agent.refresh(SAMPLE_WAIT_S)  # judged by the limits of now: another program may have set one
-        seen = self.look()
+        seen = self.ports.read_inputs()
         reply = self.door.take(Command(cmd, by, seen))
-        self.wake()
+        self.ports.wake()
         if reply is None:
             return protocol.Result(cmd.id, False, error=f"{cmd.verb} failed: see carbontui.log", exit_code=1)
         if reply.answer is not None and (reply.answer.exit_code or cmd.args.get("show")):
@@ -226,16 +223,16 @@ class Requests:
         due = time.monotonic() + STORED_S
         answer = reply.answer
         if answer is None and reply.awaits == "pause":
-            held = await self.ticks.until(lambda: commands.pause_held(self.door.state, self.look()), ACK_WAIT_S)
-            answer = held or commands.pause_asked(self.door.state, self.look())
+            held = await self.ticks.until(lambda: commands.pause_held(*self._now()), ACK_WAIT_S)
+            answer = held or commands.pause_asked(*self._now())
         elif answer is None:
             watts = float(cmd.args["value_w"] or 0.0)
-            taken = await self.ticks.until(lambda: commands.cap_held(self.door.state, self.look(), watts), ACK_WAIT_S)
+            taken = await self.ticks.until(lambda: commands.cap_held(*self._now(), watts), ACK_WAIT_S)
             answer = taken or commands.cap_asked(watts)
         await asyncio.wait({stored}, timeout=max(0.0, due - time.monotonic()))
         durable = stored.done() and stored.exception() is None
         # the keeper alone starts and ends the command
-        unheard = self.deaf() and (cmd.verb == "stop" or self.door.state.child.state != "running")
+        unheard = self.keeper.deaf and (cmd.verb == "stop" or self.door.state.child.state != "running")
         said = commands.ordered(answer, stored=durable, unheard=unheard)
         return self._result(cmd, answer._replace(said=said))
 
@@ -248,7 +245,7 @@ class Requests:
 
     def take_again(self, order: LoggedOrder) -> None:
         """Carry out an order of orders.log, as of the time it was given."""
-        at = replace(self.look(), now_s=self.door.state.clock.at_wall(order.at))
+        at = replace(self.ports.read_inputs(), now_s=self.door.state.clock.at_wall(order.at))
         try:
             cmd = msgspec.convert({"id": 0, "verb": order.verb, "args": order.args}, protocol.Cmd)
         except ValueError as error:
@@ -258,11 +255,11 @@ class Requests:
         self.recorder.say(statement("order_taken", verb=cmd.verb, by=order.by))
         if reply is not None and reply.answer is not None and reply.answer.exit_code:
             self.recorder.say(statement("order_refused", by=order.by, why=reply.answer.said))
-        self.wake()
+        self.ports.wake()
 
     def _result(self, cmd: protocol.Cmd, answer: commands.Answered) -> protocol.Result:
         """The answer as the wire has it."""
-        now_s = self.look().now_s
+        now_s = self.ports.read_inputs().now_s
         text, data = words(answer.said, now_s), None if answer.data is None else in_words(answer.data, now_s)
         if answer.exit_code:
             return protocol.Result(cmd.id, False, error=text, exit_code=answer.exit_code, data=data)

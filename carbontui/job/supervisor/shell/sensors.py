@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import msgspec
 
@@ -15,12 +16,10 @@ from carbontui.job.supervisor.core.state.inputs import Inputs, Rank
 from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.job.supervisor.shell.actuators import Actuators
 from carbontui.job.supervisor.shell.bound_clock import BoundClock
-from carbontui.job.supervisor.shell.core_wait import CoreWait
 from carbontui.job.supervisor.shell.door import Door
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
-from carbontui.job.supervisor.shell.scheduler_watch import SchedulerWatch, TerminationWatch
 from carbontui.job.supervisor.shell.server import Peer, Server
-from carbontui.job.supervisor.shell.unseen_watch import UnseenWatch
+from carbontui.job.supervisor.shell.watches import CoreWait, SchedulerWatch, TerminationWatch, UnseenWatch
 from carbontui.power.agent.handle import AgentHandle
 from carbontui.power.metering.jobs_here import JobsHere
 from carbontui.system import proc
@@ -37,17 +36,12 @@ class Sensors:
     accounting: Accounting
     actuators: Actuators
     feed: Feed
-    unseen_watch: UnseenWatch
     _born_mono: float = field(default_factory=time.monotonic)
     _last_mono: float = field(default_factory=time.monotonic)
-    _last_now: float = field(init=False)
     _spans: tuple[float, float, float] = (0.0, 0.0, 0.0)
     _core_wait: CoreWait = field(default_factory=CoreWait)
     _core_wait_s: float = 0.0
-    _scheduler_watch: SchedulerWatch = field(init=False)
-    _termination_watch: TerminationWatch = field(init=False)
     _bound_clock: BoundClock = field(default_factory=BoundClock)
-    _jobs_here: JobsHere = field(init=False)
     _jobs: int = 1
 
     def __post_init__(self) -> None:
@@ -55,7 +49,8 @@ class Sensors:
         self._jobs_here = JobsHere(own=state.spec.job, apart=proc.option(paths.apart(), "--apart"))
         self._scheduler_watch = SchedulerWatch(None if state.clock.replay else state.spec.slurm_job)
         self._termination_watch = TerminationWatch(replayed=state.clock.replay)
-        self._last_now = self.door.state.clock.at_wall(time.time())
+        self._unseen_watch = UnseenWatch(Path(state.spec.dir))
+        self._last_now = state.clock.at_wall(time.time())
 
     def advance(self) -> None:
         """Start a new tick: measure the time since the last one."""
@@ -74,7 +69,7 @@ class Sensors:
         first = next((peer.hello for peer in self.server.ranks if peer.hello and peer.hello.rank == 0), None)
         self._core_wait_s = self._core_wait.since(first)
 
-    def look(self) -> Inputs:
+    def read(self) -> Inputs:
         """The current inputs, as far as known."""
         state, mono = self.door.state, time.monotonic()
         dt, dt_wall, jump = self._spans
@@ -104,7 +99,7 @@ class Sensors:
             ends_s=self._scheduler_watch.ends_s,
             machine_ends_s=self._termination_watch.ends_s,
             uptime_s=mono - self._born_mono,
-            unseen=self.unseen_watch.look(running, child.age_s, mono, stepped=stepped),
+            unseen=self._unseen_watch.look(running, child.age_s, mono, stepped=stepped),
         )
 
 

@@ -8,6 +8,7 @@ under a temporary name and renamed, so that a stale one is replaced atomically, 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -103,11 +104,9 @@ class Server:
 
         Existing connections stay open. A failure is kept in `fault` and retried.
         """
-        try:
+        with contextlib.suppress(OSError):
             if self._inode is not None and self.path.stat().st_ino == self._inode:
                 return
-        except OSError:
-            pass
         old, again = self._server, self._inode is not None
         try:
             await self.open()
@@ -319,7 +318,7 @@ def _delta(seq: int, old: protocol.Snap, new: protocol.Snap) -> protocol.Delta:
         status=new.status if new.status != old.status else UNSET,
         series=series,
         series_tail=tail,
-        plan=new.plan if new.plan is not old.plan else UNSET,
+        plan=new.plan if new.plan != old.plan else UNSET,
         frontier=new.frontier if new.frontier is not old.frontier else UNSET,
     )
 

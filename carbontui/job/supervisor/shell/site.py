@@ -14,20 +14,17 @@ from carbontui.job.supervisor.shell.door import Door
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
 
 
-def opened() -> Exchange | None:
-    """The first extension that divides a budget; None where there is none."""
-    found: Exchange | None = next((made() for _, made in hooks.offered("exchange")), None)
-    return found
-
-
 @dataclass(eq=False)
 class SiteClaim:
     """The claim of one supervisor. If it cannot be exchanged, `fault` says why and the headroom stays unchanged."""
 
     door: Door
     keeper: KeeperHandle
-    shared: Exchange | None
     fault: str = ""
+
+    def __post_init__(self) -> None:
+        # the first extension that divides a budget
+        self.shared: Exchange | None = next((made() for _, made in hooks.offered("exchange")), None)
 
     def renew(self, inputs: Inputs) -> None:
         claim = site_claim.claim(self.door.state, inputs) if self.shared else None
@@ -36,11 +33,10 @@ class SiteClaim:
             return
         try:
             left = self.shared.exchange(claim, time.time(), inputs.mono_s, self.keeper.keeper_pid, inputs.child_pid)
-        except ExchangeError as error:
-            self.fault = f"the site budget is not followed: {error}"
-        else:
             self.fault = ""
             self._hold(left)
+        except ExchangeError as error:
+            self.fault = f"the site budget is not followed: {error}"
 
     def leave(self) -> None:
         """Withdraw the claim: the job no longer draws power."""

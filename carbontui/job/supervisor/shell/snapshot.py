@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -20,37 +21,34 @@ from carbontui.job.supervisor.core.state.inputs import FRESH_S, Inputs
 from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.core.view import notices, provenance
 from carbontui.job.supervisor.core.view import status as view
+from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.job.supervisor.record.disk import Disk
+from carbontui.job.supervisor.record.recorder import Recorder
 from carbontui.job.supervisor.shell import metrics
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
+from carbontui.job.supervisor.shell.ports import Ports
 from carbontui.job.terms.spec import Options
 from carbontui.power.agent.handle import AgentHandle
 from carbontui.protocol import Statement, statement, written
 from carbontui.system.metrics_place import MetricsPlace
 from carbontui.system.openmetrics import MonotonicCounter, render
-from carbontui.text import statements
 from carbontui.text.sources import slowed
-from carbontui.text.statements import words
+from carbontui.text.statements import reason, words
 
 DISK_LEAST_B = 1 << 30
 
 
 @dataclass(eq=False)
 class Snapshots:
-    """`faults` returns one notice per fault of carbontui itself, `joules` the job's own energy so far by board,
-    `recent` the latest user commands."""
-
     spec: Options
     keeper: KeeperHandle
     agent: AgentHandle
-    faults: Callable[[], Iterable[Statement]]
-    joules: Callable[[], Mapping[str, float]]
-    recent: Callable[[], tuple[protocol.Event, ...]]
+    accounting: Accounting
+    recorder: Recorder
     disk: Disk
+    ports: Ports
     _low: list[Statement] = field(default_factory=list)
     _totals: MonotonicCounter = field(default_factory=MonotonicCounter)
-    _metrics: MetricsPlace | None = field(init=False)
-    _shown: shown_totals.ShownTotals = field(init=False)
     _host: str = field(default_factory=socket.gethostname)
 
     def __post_init__(self) -> None:
@@ -63,16 +61,18 @@ class Snapshots:
     def describe(self, state: JobState, inputs: Inputs) -> protocol.Status:
         pids = protocol.Pids(self.keeper.keeper_pid, os.getpid(), self.agent.pid, self.keeper.pid)
         fault = self._metrics.fault if self._metrics else ""
-        found = [*self.faults(), *([written(fault)] if fault else []), *self._low]
+        found = [*self.ports.notices(), *([written(fault)] if fault else []), *self._low]
         told = described(view.status(state, inputs, host=self._host, pids=pids), state, inputs, found)
-        return msgspec.structs.replace(self._shown.shown(told, inputs.uptime_s), events=self.recent())
+        return msgspec.structs.replace(self._shown.shown(told, inputs.uptime_s), events=self.recorder.recent)
 
     def write(self, status: protocol.Status) -> asyncio.Future[None]:
         """Write to disk; Prometheus metrics at their own interval, and once the job is over."""
         over = status.state not in protocol.LIVE_STATES
         text, place = "", self._metrics
         if place is not None and (over or place.due()):
-            text = render(metrics.families(status, self.joules(), self._totals), classic=place.classic)
+            text = render(
+                metrics.families(status, self.accounting.ledger.by_board, self._totals), classic=place.classic
+            )
         return self.disk.do(partial(self._write, status, text))
 
     def _write(self, status: protocol.Status, exposition: str) -> None:
@@ -103,7 +103,7 @@ def described(
     return replace(
         status,
         boundary=replace(status.boundary, why=why, counted=counted) if status.boundary else None,
-        reason=statements.reason(state.decision.why, now_s),
+        reason=reason(state.decision.why, now_s),
         forbidden=tuple(replace(one, text=words(its.said, now_s)) for one, its in hours),
         gpus=tuple(replace(gpu, slowed=slowed(reading.reasons)) if fresh else gpu for gpu, reading in boards),
         notices=tuple(told),
@@ -113,12 +113,8 @@ def described(
 
 
 def _disk_notice(folder: Path) -> list[Statement]:
-    try:
-        disk = os.statvfs(folder)
-    except OSError:
-        return []
-    if disk.f_bavail * disk.f_frsize >= DISK_LEAST_B:
-        return []
-    # a folder's name may contain bytes that are not text; a message cannot
-    shown = os.fsencode(folder).decode(errors="replace")
-    return [statement("disk_low", folder=shown)]
+    with contextlib.suppress(OSError):
+        if shutil.disk_usage(folder).free < DISK_LEAST_B:
+            # a folder's name may contain bytes that are not text; a message cannot
+            return [statement("disk_low", folder=os.fsencode(folder).decode(errors="replace"))]
+    return []

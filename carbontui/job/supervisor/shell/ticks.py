@@ -13,7 +13,7 @@ NEAR = 0.1
 """A tick may come this share of its period early or late, to coincide with a report of the boards."""
 
 
-class NextTick:
+class Ticks:
     """A period after the last one, or with a report of the boards near that time: waking up is much of a tick's cost,
     and its watts are then of that moment. At once if something changed."""
 
@@ -22,6 +22,7 @@ class NextTick:
         self._clock = clock
         self._began_mono_s = clock()
         self._due = asyncio.Event()
+        self._next = asyncio.Event()
 
     def hurry(self) -> None:
         self._due.set()
@@ -40,14 +41,8 @@ class NextTick:
         self._due.clear()
         self._began_mono_s = self._clock()
 
-
-class Ticks:
-    """The loop calls `ended` after every tick; requests wait with `until`."""
-
-    def __init__(self) -> None:
-        self._next = asyncio.Event()
-
     def ended(self) -> None:
+        """Called after every tick."""
         done, self._next = self._next, asyncio.Event()
         done.set()
 
