@@ -16,7 +16,7 @@ from states import NOW_S, board, door, inputs, job_state, rank
 
 from carbontui.headroom import Claim, Headroom
 from carbontui.job.supervisor.core.advance import SiteShare
-from carbontui.job.supervisor.core.planning import site_plan
+from carbontui.job.supervisor.core.planning import plan_request, site_plan
 from carbontui.job.supervisor.core.rules import site_claim
 from carbontui.job.supervisor.core.state.measured import Mean, Measured
 from carbontui.job.supervisor.shell.replanner import Replanner
@@ -95,3 +95,11 @@ async def test_once_the_watts_are_measured_the_assumed_ones_are_planned_with_no_
     await made.look(2.0, None)
     assert made.whys == ["start", "the watts at full speed are known"]
     assert made.door.state.plan.view.gco2_g < assumed_g / 2
+
+
+async def test_the_worker_answers_what_shared_watts_cost_in_every_slot():
+    made = Made()
+    await made.look(0.0, None)
+    state = replace(made.door.state, site=share(told(made, "a")))
+    ask = plan_request.plan_request(state, made.seen).ask
+    assert len(solve_plan(ask).budget_g_per_kwh) == len(ask.problem.slots.dur_s)
