@@ -21,8 +21,8 @@ isolation.forget_pythonpath()  # before anything else is imported: `module load`
 import click  # noqa: E402
 from click.shell_completion import CompletionItem  # noqa: E402
 
-from carbontui.commands.support import streams  # noqa: E402
 from carbontui.commands.support.command import WHOLE_HELP, Failure, whole_help  # noqa: E402
+from carbontui.system import streams  # noqa: E402
 
 DAY = {
     "Start": {

@@ -17,7 +17,7 @@ from carbontui import __version__, config, hooks, paths
 from carbontui.client.detection import probe
 from carbontui.commands import restart
 from carbontui.commands.hook import installed
-from carbontui.commands.support import streams, talk
+from carbontui.commands.support import talk
 from carbontui.commands.support.command import Failure, refused
 from carbontui.commands.support.grid_data import find_zone
 from carbontui.commands.support.run_values import settings_for
@@ -29,7 +29,7 @@ from carbontui.power.agent import processes, view
 from carbontui.power.agent.handle import AgentHandle
 from carbontui.power.limit import leases
 from carbontui.power.metering.supply import Supply
-from carbontui.system import systemd
+from carbontui.system import streams, systemd
 from carbontui.text import figures
 from carbontui.text.boundary import COUNTS, PUES, SIGNS
 

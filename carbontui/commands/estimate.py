@@ -16,12 +16,13 @@ import msgspec
 from carbontui import protocol
 from carbontui.account.estimate import is_narrow, of_steps
 from carbontui.commands import overrule, run
-from carbontui.commands.support import run_values, streams, talk
+from carbontui.commands.support import run_values, talk
 from carbontui.commands.support.command import Count, Failure, overrides, refused
 from carbontui.commands.support.foreground import Held
 from carbontui.job.files import store
 from carbontui.job.life import launch
 from carbontui.job.terms import spec as job_spec
+from carbontui.system import streams
 from carbontui.text import account as account_words
 
 LONGEST_S = 90.0

@@ -14,7 +14,7 @@ import click
 import msgspec
 
 from carbontui import __version__, hooks, units
-from carbontui.commands.support import streams, talk
+from carbontui.commands.support import talk
 from carbontui.commands.support.command import Failure, any_jobs, refused
 from carbontui.grid.faults import GridError
 from carbontui.job.files import runlog, store
@@ -23,6 +23,7 @@ from carbontui.job.terms.clock import Clock
 from carbontui.reports import against as comparing
 from carbontui.reports import card, figures, forms, prose, story, totals
 from carbontui.reports.export import codecarbon, sacct, standards
+from carbontui.system import streams
 from carbontui.text import figures as form
 
 

@@ -14,7 +14,6 @@ import click
 from msgspec import structs
 
 from carbontui import units
-from carbontui.commands.support import streams
 from carbontui.commands.support.command import (
     Failure,
     Finite,
@@ -28,6 +27,7 @@ from carbontui.commands.support.prices import PRICE_HELP, WEIGHT_HELP, price_ser
 from carbontui.grid import opening, recorded
 from carbontui.grid.settings import GridSettings
 from carbontui.job.terms import budget as budgets
+from carbontui.system import streams
 from carbontui.text import figures
 
 if TYPE_CHECKING:

@@ -14,12 +14,12 @@ from typing import Any
 import click
 
 from carbontui import config, paths, units
-from carbontui.commands.support import streams
 from carbontui.commands.support.command import refused
 from carbontui.commands.support.grid_data import NAMED
 from carbontui.grid import zones
 from carbontui.job.life import surroundings
 from carbontui.job.terms import budget as budgets
+from carbontui.system import streams
 from carbontui.text import first_run
 
 FACTORS = (1.0, 1.5, 2.0, 3.0)

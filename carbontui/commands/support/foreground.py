@@ -16,7 +16,6 @@ from typing import BinaryIO, NoReturn
 import click
 
 from carbontui import protocol
-from carbontui.commands.support import streams
 from carbontui.job.files import history, store
 from carbontui.job.files.runlog import last_lines
 from carbontui.job.keeper import signals
@@ -25,7 +24,7 @@ from carbontui.job.life import launch, stopping
 from carbontui.job.terms import spec as options
 from carbontui.reports import story
 from carbontui.reports.figures import gave
-from carbontui.system import proc
+from carbontui.system import proc, streams
 from carbontui.text import account as account_words
 from carbontui.text import figures, first_run, situation
 from carbontui.text.notices import NoticesTold

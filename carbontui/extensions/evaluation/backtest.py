@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from carbontui import units
-from carbontui.commands.support import streams
 from carbontui.commands.support.command import Also, Count, Failure, WithUnit, assumptions, refused
 from carbontui.commands.support.prices import PRICE_HELP, WEIGHT_HELP, price_series
 from carbontui.grid import recorded
 from carbontui.job.terms import budget as budgets
+from carbontui.system import streams
 from carbontui.text import figures
 
 if TYPE_CHECKING:
