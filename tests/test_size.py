@@ -11,8 +11,8 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_773
-FILES = 510
+WHOLE = 51_769
+FILES = 508
 ROOMS = {
     "": 1_708,
     "account": 1_028,
@@ -21,13 +21,13 @@ ROOMS = {
     "client/detection": 1_988,
     "client/frameworks": 1_030,
     "client/pausing": 1_548,
-    "commands": 2_754,
-    "commands/support": 1_674,
-    "extensions/evaluation": 1_064,
-    "extensions/fleet": 1_152,
+    "commands": 2_765,
+    "commands/support": 1_569,
+    "extensions/evaluation": 1_072,
+    "extensions/fleet": 1_170,
     "extensions/llm": 153,
     "extensions/site": 946,
-    "grid": 2_715,
+    "grid": 2_779,
     "grid/providers": 1_334,
     "job/files": 954,
     "job/keeper": 1_753,

@@ -15,10 +15,11 @@ from carbontui import __version__, config
 from carbontui.account import compare as comparing
 from carbontui.account.compare import BoardSpec, Elsewhere, PublishedPrecision, Rented, Work
 from carbontui.account.hosts import better
-from carbontui.commands.support import grid_data, remote, run_values, talk
 from carbontui.commands.support import hosts as hosts_asked
+from carbontui.commands.support import remote, talk
 from carbontui.commands.support.command import Failure, Finite, any_jobs, refused, zone_keys
-from carbontui.commands.support.grid_data import looked, settings_of, sure_zone
+from carbontui.commands.support.run_values import settings_for, settings_of
+from carbontui.grid import opening, zones
 from carbontui.grid.types import GridForecast
 from carbontui.reports import elsewhere, story, tables
 from carbontui.text import account as words
@@ -207,7 +208,7 @@ def _compared(job: str | None, asked: CompareOptions, every: list[BoardSpec]) ->
     if asked.zone is not None and not (asked.hours or asked.budgets):
         raise Failure("--zone belongs to --hours and --budgets; --only DE shows one row of --zones", 2)
     given = {"intensity": asked.intensity, "board_w": asked.board_w, "utilisation": asked.utilisation}
-    settings = run_values.settings_for(**given).settings
+    settings = settings_for(**given).settings
     told, offers = _speedups(asked.speedup, every), _offers(asked.cloud_price, every) if by_cloud else []
     rates = tables.throughputs()
     known = {rate.task for rate in rates}
@@ -284,7 +285,7 @@ def _hosts(run: story.RunStory, work: Work, names: str, there: str) -> Compariso
 def _zones(run: story.RunStory, work: Work) -> Comparison:
     """Zones by what their grids emit now, in the signal of the job's own account; where no source answers, countries by
     their yearly mean, the job's own among them."""
-    live = grid_data.now_on(settings_of(run_values.settings_for().settings))
+    live = opening.now_on(settings_of(settings_for().settings))
     zone, known, yearly = run.options.zone, run.status.intensity, comparing.on_grids(work, tables.countries())
     if not live:
         own = next((row for row in yearly if row.name.split()[0] == (zone or "").partition("-")[0]), None)
@@ -330,13 +331,14 @@ def _outlook(run: story.RunStory, work: Work, zone: str | None, intensity: float
     options = run.options
     value = intensity if intensity is not None else options.intensity_g_per_kwh if zone is None else None
     key = None
+    if value is None and zone is None and options.grid is not None:
+        raise Failure(f"job {options.job} used a recorded grid; name the current zone with --zone", 2)
     if value is None:
-        if zone is None and options.grid is not None:
-            raise Failure(f"job {options.job} used a recorded grid; name the current zone with --zone", 2)
-        key = sure_zone(zone or options.zone).key
-    settings = settings_of(run_values.settings_for(signal=options.signal, currency=options.currency).settings)
+        with refused():
+            key = zones.sure(zone or options.zone).key
+    settings = settings_of(settings_for(signal=options.signal, currency=options.currency).settings)
     ahead_s = max(AHEAD_LEAST_S + work.work_s, BUDGETS[-1] * work.work_s + 3600.0)
-    found, feed = looked(key, replace(settings, intensity_g_per_kwh=value), ahead_s, start_s=now_s)
+    found, feed = opening.looked(key, replace(settings, intensity_g_per_kwh=value), ahead_s, start_s=now_s)
     if found is None or all(mean is None for mean in found.mean):
         raise Failure(feed.note or f"no grid data for {key}", 3)
     return found

@@ -19,7 +19,6 @@ from carbontui.commands import restart
 from carbontui.commands.hook import installed
 from carbontui.commands.support import talk
 from carbontui.commands.support.command import Failure, refused
-from carbontui.commands.support.grid_data import find_zone
 from carbontui.commands.support.run_values import settings_for
 from carbontui.grid import zones
 from carbontui.job.files import journal, store
@@ -156,9 +155,9 @@ def extension_findings() -> list[Finding]:
 def grid_findings() -> list[Finding]:
     """The grid zone; nothing is fetched."""
     try:
-        zone, why = find_zone(settings_for().settings.zone)
-    except Failure as error:
-        return [Finding("grid", "missing", error.message, "carbontui zones")]
+        zone, why = zones.find(settings_for().settings.zone)
+    except (Failure, ValueError) as error:
+        return [Finding("grid", "missing", str(error), "carbontui zones")]
     if zone is None:
         candidates, _ = zones.guess(zones.local_time_zone())
         likely = candidates[0].key if candidates else "DE"

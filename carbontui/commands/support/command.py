@@ -185,6 +185,16 @@ def overrides(command: F) -> F:
     return command
 
 
+price_option = click.option(
+    "--price",
+    "price_file",
+    help="Prices: CSV time_utc,price_usd_per_mwh, or a tariff: days,from_utc,to_utc,price_usd_per_kwh.",
+)
+weight_option = click.option(
+    "--weight", help="Weigh grams and money, like carbon=0.7,cost=0.3 (each as a share of its mean)."
+)
+
+
 def assumptions(command: F) -> F:
     """Add the options for what counts of an assumed machine."""
     watts, grams = WithUnit(units.parse_idle_power), WithUnit(units.parse_grams)

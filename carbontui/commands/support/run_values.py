@@ -10,7 +10,8 @@ from typing import Any
 
 from carbontui import config, link, units
 from carbontui.commands.support.command import Failure, refused
-from carbontui.grid import recorded
+from carbontui.grid import recorded, zones
+from carbontui.grid.settings import GridSettings, KeyFileError
 from carbontui.job.files import store
 from carbontui.job.life import surroundings
 from carbontui.job.terms import allowance
@@ -60,6 +61,15 @@ def settings_for(**given: Any) -> config.Loaded:
         return config.load(given)
 
 
+def settings_of(loaded: config.Settings, *, own: bool = False) -> GridSettings:
+    """The settings of a feed; with the user's `own` intensity, where one is set. Raises Failure for keys and URLs that
+    cannot be used."""
+    from carbontui.grid import opening
+
+    with refused(), refused("", KeyFileError, code=4):
+        return opening.configured(loaded, own=own)
+
+
 def place(loaded: config.Loaded, grid_file: str | None) -> tuple[str | None, str]:
     """(zone key, why it is not known) of the grid a job is planned with and counted by; a recorded grid needs no zone,
     and accepts any name for one. Raises Failure."""
@@ -71,9 +81,8 @@ def place(loaded: config.Loaded, grid_file: str | None) -> tuple[str | None, str
             recorded.load(Path(grid_file))
             recorded.load_price(Path(grid_file))
         return settings.zone or None, ""
-    from carbontui.commands.support.grid_data import find_zone
-
-    zone, why = find_zone(settings.zone)
+    with refused():
+        zone, why = zones.find(settings.zone)
     # with an intensity of the user's, an unknown zone matters only for prices
     return (zone.key if zone else None), "" if settings.intensity is not None else why
 

@@ -15,11 +15,9 @@ from pathlib import Path
 
 from carbontui import config
 from carbontui.account.best_start import gains
-from carbontui.commands.support.command import Failure
 from carbontui.commands.support.endings import target_of
-from carbontui.commands.support.grid_data import settings_of, sure_zone
 from carbontui.commands.support.remote import RemoteJobs
-from carbontui.grid import opening
+from carbontui.grid import opening, zones
 from carbontui.grid.types import GridForecast
 from carbontui.job.files import store
 from carbontui.job.supervisor.core.view.status import gpu_of
@@ -150,10 +148,10 @@ class StationWatch:
             settings = config.load().settings
             configured = settings.zone or ""
             wanted = configured or await asyncio.to_thread(_zone_of_last_job)
-            place = sure_zone(wanted or None, settings.intensity)
-            feed = opening.open_feed(place.key, settings=settings_of(settings, own=True), now=time.time)
-        except (config.ConfigError, Failure) as error:
-            self._grid = (("grid", getattr(error, "message", str(error)), False),)
+            place = zones.sure(wanted or None, settings.intensity)
+            feed = opening.open_feed(place.key, settings=opening.configured(settings, own=True), now=time.time)
+        except ValueError as error:
+            self._grid = (("grid", str(error), False),)
             return
         while True:
             await feed.refresh()
