@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_769
+WHOLE = 51_763
 FILES = 508
 ROOMS = {
     "": 1_708,
@@ -22,7 +22,7 @@ ROOMS = {
     "client/frameworks": 1_030,
     "client/pausing": 1_548,
     "commands": 2_765,
-    "commands/support": 1_569,
+    "commands/support": 1_283,
     "extensions/evaluation": 1_072,
     "extensions/fleet": 1_170,
     "extensions/llm": 153,
@@ -31,7 +31,7 @@ ROOMS = {
     "grid/providers": 1_334,
     "job/files": 954,
     "job/keeper": 1_753,
-    "job/life": 856,
+    "job/life": 1_136,
     "job/supervisor": 367,
     "job/supervisor/core": 4_848,
     "job/supervisor/record": 1_406,

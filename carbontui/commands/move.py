@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
 import time
@@ -11,8 +12,8 @@ import click
 from carbontui.account.hosts import better
 from carbontui.commands.support import hosts, remote, talk
 from carbontui.commands.support.command import Failure, any_jobs, refused
-from carbontui.commands.support.moving import Transfer
 from carbontui.job.files import places
+from carbontui.job.life.moving import NotMoved, Transfer
 from carbontui.job.terms.budget import parse_until
 from carbontui.system import ssh
 from carbontui.text import figures
@@ -56,7 +57,12 @@ def move(
             if isinstance(at_s, str) or at_s <= time.time() or not when_cleaner:
                 raise ValueError(f"{by!r}: a time to come, with --when-cleaner")
             by_s = at_s
-    with remote.host_of(place, there) as host, Transfer(job, host, lease_s) as transfer:
+    asked = functools.partial(talk.ask, job)
+    with (
+        refused("", NotMoved, code=1),
+        remote.host_of(place, there) as host,
+        Transfer(job, host, lease_s, asked) as transfer,
+    ):
         transfer.check()
         click.echo(transfer.said())
         if when_cleaner:
