@@ -11,23 +11,23 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_763
-FILES = 508
+WHOLE = 51_747
+FILES = 505
 ROOMS = {
-    "": 1_708,
+    "": 1_710,
     "account": 1_028,
-    "assumed": 294,
+    "assumed": 314,
     "client": 1_512,
     "client/detection": 1_988,
     "client/frameworks": 1_030,
     "client/pausing": 1_548,
-    "commands": 2_765,
-    "commands/support": 1_283,
+    "commands": 2_968,
+    "commands/support": 936,
     "extensions/evaluation": 1_072,
     "extensions/fleet": 1_170,
     "extensions/llm": 153,
     "extensions/site": 946,
-    "grid": 2_779,
+    "grid": 2_780,
     "grid/providers": 1_334,
     "job/files": 954,
     "job/keeper": 1_753,
@@ -44,7 +44,7 @@ ROOMS = {
     "power/agent": 1_123,
     "power/backends": 1_103,
     "power/limit": 935,
-    "reports": 2_014,
+    "reports": 2_119,
     "slurm": 666,
     "system": 950,
     "text": 1_472,

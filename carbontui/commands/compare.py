@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 
 import click
 
-from carbontui import __version__, config
+from carbontui import __version__, config, units
 from carbontui.account import compare as comparing
 from carbontui.account.compare import BoardSpec, Elsewhere, PublishedPrecision, Rented, Work
 from carbontui.account.hosts import better
-from carbontui.commands.support import hosts as hosts_asked
 from carbontui.commands.support import remote, talk
 from carbontui.commands.support.command import Failure, Finite, any_jobs, refused, zone_keys
 from carbontui.commands.support.run_values import settings_for, settings_of
@@ -214,7 +213,7 @@ def _compared(job: str | None, asked: CompareOptions, every: list[BoardSpec]) ->
     known = {rate.task for rate in rates}
     if asked.task is not None and asked.task not in known:
         raise Failure(f"--task: no published figures for {asked.task!r}; known: {', '.join(sorted(known))}", 2)
-    with refused("", (story.NoStory, elsewhere.NothingToCompare), code=3):
+    with refused("", story.NoStory, code=3):
         run = story.build(found := talk.find(job), status=talk.live_status(found), version=__version__)
         work = elsewhere.work_of(run, settings, given=asked.board_w is not None)
     if asked.hosts is not None:
@@ -265,10 +264,11 @@ def _clouds(work: Work, rows: list[Elsewhere], offers: list[Rented]) -> Comparis
 
 def _hosts(run: story.RunStory, work: Work, names: str, there: str) -> Comparison:
     """The user's machines; staying comes first."""
-    wanted = [name.strip() for name in names.split(",") if name.strip()]
+    wanted = units.listed(names)
     if not wanted:
         raise Failure("--hosts: name machines as ssh does, like n2,user@n3", 2)
-    found, said = hosts_asked.compared(hosts_asked.rest_of(run, work), wanted, there)
+    with refused(), refused("", elsewhere.NothingToCompare, code=3):
+        found, said = elsewhere.compared(elsewhere.rest_of(run, work), wanted, there)
     here, *others = found
     if not others:
         raise Failure("; ".join(said), 3)

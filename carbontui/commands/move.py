@@ -10,11 +10,13 @@ import time
 import click
 
 from carbontui.account.hosts import better
-from carbontui.commands.support import hosts, remote, talk
+from carbontui.commands.support import remote, talk
 from carbontui.commands.support.command import Failure, any_jobs, refused
 from carbontui.job.files import places
 from carbontui.job.life.moving import NotMoved, Transfer
 from carbontui.job.terms.budget import parse_until
+from carbontui.reports import elsewhere
+from carbontui.reports.story import NoStory
 from carbontui.system import ssh
 from carbontui.text import figures
 
@@ -91,8 +93,9 @@ def await_cleaner(transfer: Transfer, there: str, by_s: float, *, look_only: boo
     the job ends."""
     job, host = transfer.job, transfer.host.name
     while True:
-        rest = hosts.of_job(job)
-        best = better(hosts.compared(rest, [host], there)[0], WORTH)
+        with refused("", NoStory, code=3):
+            rest = elsewhere.of_job(job, talk.live_status(job))
+        best = better(elsewhere.compared(rest, [host], there)[0], WORTH)
         now_s = time.time()
         when = "never" if best is None else "now" if best.from_s <= now_s else f"{figures.clock(best.from_s, now_s)} on"
         click.echo(f"cleaner there for the work left, with the move's cost: {when}")

@@ -22,6 +22,7 @@ from carbontui.grid.feed import Feed
 from carbontui.grid.http import Http
 from carbontui.grid.settings import GridSettings, keys_file, read_keys
 from carbontui.grid.types import GridForecast, Series, Signal
+from carbontui.units import listed
 
 GIVEN_NOTHING = GridSettings()
 AT_ONCE = 6
@@ -39,7 +40,7 @@ def base_urls(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Base URLs that replace a provider's own, by provider name. Raises ValueError naming an invalid pair."""
     found: dict[str, str] = {}
     known = sorted({kind.name for kind in choose.EVERY})
-    for pair in filter(None, (part.strip() for part in environment.get("CARBONTUI_GRID_URLS", "").split(","))):
+    for pair in listed(environment.get("CARBONTUI_GRID_URLS", "")):
         name, _, url = (part.strip() for part in pair.partition("="))
         if not url.startswith(("http://", "https://")):
             raise ValueError(f"CARBONTUI_GRID_URLS: {pair[:60]!r} is not name=http(s)://...")
