@@ -11,8 +11,8 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_747
-FILES = 505
+WHOLE = 51_734
+FILES = 506
 ROOMS = {
     "": 1_710,
     "account": 1_028,
@@ -21,8 +21,8 @@ ROOMS = {
     "client/detection": 1_988,
     "client/frameworks": 1_030,
     "client/pausing": 1_548,
-    "commands": 2_968,
-    "commands/support": 936,
+    "commands": 2_996,
+    "commands/support": 599,
     "extensions/evaluation": 1_072,
     "extensions/fleet": 1_170,
     "extensions/llm": 153,
@@ -31,7 +31,7 @@ ROOMS = {
     "grid/providers": 1_334,
     "job/files": 954,
     "job/keeper": 1_753,
-    "job/life": 1_136,
+    "job/life": 1_408,
     "job/supervisor": 367,
     "job/supervisor/core": 4_848,
     "job/supervisor/record": 1_406,
@@ -47,7 +47,7 @@ ROOMS = {
     "reports": 2_119,
     "slurm": 666,
     "system": 950,
-    "text": 1_472,
+    "text": 1_496,
     "tui": 247,
     "tui/model": 916,
     "tui/screens": 1_775,

@@ -18,7 +18,7 @@ from carbontui.account.estimate import is_narrow, of_steps
 from carbontui.commands import overrule, run
 from carbontui.commands.support import run_values, talk
 from carbontui.commands.support.command import Count, Failure, overrides, refused
-from carbontui.commands.support.foreground import Held
+from carbontui.commands.support.trying import Held
 from carbontui.job.files import store
 from carbontui.job.life import launch
 from carbontui.job.terms import spec as job_spec
@@ -125,14 +125,14 @@ def options_for(command: tuple[str, ...], grid_file: str | None, steps: int | No
         launch.executable(command)
     # a total that is not sure may be one epoch's: what a thousand steps take is told instead, and the user asked
     planned: dict[str, Any] = {"steps": steps, "cap": False, "spool": False, "estimate": True}
-    name = f"estimate-{run_values.job_name(command).removesuffix('.py')}.py"
+    name = f"estimate-{launch.job_name(command).removesuffix('.py')}.py"
     return job_spec.Options(job="", name=name, dir="", log="", socket="", created_s=0.0, **common, **planned)
 
 
 def _claimed(options: job_spec.Options) -> job_spec.Options:
     """The options with a job id and directory; only once the user has agreed, as every directory is a listed job."""
     with refused("", launch.LaunchError):
-        return msgspec.structs.replace(options, **run.claim("", ("", options.name)), created_s=time.time())
+        return msgspec.structs.replace(options, **launch.claim("", ("", options.name)), created_s=time.time())
 
 
 def _tried(options: job_spec.Options) -> protocol.Status:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -11,8 +10,8 @@ from typing import Any
 import click
 
 from carbontui.commands.support.command import refused
-from carbontui.commands.support.run_values import declared_boards, place, settings_for
-from carbontui.job.life import receiving, surroundings
+from carbontui.commands.support.run_values import here, settings_for
+from carbontui.job.life import receiving
 
 
 @click.command(hidden=True)
@@ -37,18 +36,7 @@ def receive(step: str, job: str) -> None:
 def own_terms() -> dict[str, Any]:
     """The fields of a job's options that are this machine's: its grid zone, its boards, what its account counts."""
     loaded = settings_for()
-    settings = loaded.settings
-    zone, why = place(loaded, None)
-    with refused():
-        counted = surroundings.terms(settings, os.environ, resubmit=False)
-    return {
-        **counted,
-        "zone": zone,
-        "zone_why": why,
-        "price_zone": settings.price_zone,
-        "intensity_g_per_kwh": settings.intensity,
-        "declared": declared_boards(settings),
-    }
+    return {**here(loaded, None), "price_zone": loaded.settings.price_zone}
 
 
 def _hear() -> Mapping[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import json
 import os
 import resource
@@ -50,6 +51,7 @@ ROOM_B = 16e6
 """Free space needed to start a job: with less, its journal and process records would soon be lost."""
 
 
+NAME_MAX = 80
 FILES_LEAST = 32
 """It has 16 open at rest; viewers, ranks and a source of the grid come on top."""
 
@@ -111,6 +113,45 @@ def prepare_dir(name: str) -> tuple[str, Path]:
         where = paths.state_dir()
         raise LaunchError(f"{where} cannot be used ({error.strerror or error}); set CARBONTUI_HOME") from error
     return job, directory
+
+
+def job_name(argv: tuple[str, ...]) -> str:
+    """The script's file name, else the command's."""
+    script = next((part for part in argv[1:] if part.endswith(".py")), argv[0])
+    return "".join(c if c.isprintable() else "?" for c in Path(script).name)[:NAME_MAX]
+
+
+def free_name(name: str) -> str:
+    """The name; while a job of that name runs, the first free one of 'name-2', 'name-3' ..."""
+    taken = {job.name for job in store.jobs() if job.live and not job.foreign}
+    return next(found for n in itertools.count(1) if (found := name if n == 1 else f"{name}-{n}") not in taken)
+
+
+def checked_name(name: str) -> str:
+    """The name, unchanged. Raises LaunchError unless it is printable and short."""
+    if name.startswith("-"):
+        raise LaunchError(f"--name: {name!r} is an option, not a name; give the name first, like --name mine {name}")
+    if len(name) > NAME_MAX or not name.isprintable():
+        raise LaunchError(f"--name: at most {NAME_MAX} printable characters")
+    return name
+
+
+def claim(name: str, command: tuple[str, ...], *, every_node: bool = False, numbered: bool = False) -> dict[str, Any]:
+    """Where a new job lives: id, name and paths of its options. Without a name it is the script's, renumbered as long
+    as others take it meanwhile; so is a given one that is to be `numbered`."""
+    while True:
+        title = name if name and not numbered else free_name(name or job_name(command))
+        try:
+            return at_home(*prepare_dir(title), title, every_node=every_node)
+        except NameTaken:
+            if name and not numbered:
+                raise
+
+
+def at_home(job: str, directory: Path, name: str, *, every_node: bool = False) -> dict[str, Any]:
+    """Id, name and paths of a job's options; its socket where every node of it has such a folder."""
+    socket = paths.socket_path(job, paths.socket_dir(every_node=every_node))
+    return {"job": job, "name": name, "dir": str(directory), "log": str(directory / "run.log"), "socket": str(socket)}
 
 
 @contextlib.contextmanager
