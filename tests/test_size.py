@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_734
+WHOLE = 51_710
 FILES = 506
 ROOMS = {
     "": 1_710,
@@ -21,17 +21,17 @@ ROOMS = {
     "client/detection": 1_988,
     "client/frameworks": 1_030,
     "client/pausing": 1_548,
-    "commands": 2_996,
+    "commands": 2_995,
     "commands/support": 599,
     "extensions/evaluation": 1_072,
     "extensions/fleet": 1_170,
     "extensions/llm": 153,
     "extensions/site": 946,
-    "grid": 2_780,
+    "grid": 2_779,
     "grid/providers": 1_334,
     "job/files": 954,
     "job/keeper": 1_753,
-    "job/life": 1_408,
+    "job/life": 1_388,
     "job/supervisor": 367,
     "job/supervisor/core": 4_848,
     "job/supervisor/record": 1_406,
@@ -46,7 +46,7 @@ ROOMS = {
     "power/limit": 935,
     "reports": 2_119,
     "slurm": 666,
-    "system": 950,
+    "system": 948,
     "text": 1_496,
     "tui": 247,
     "tui/model": 916,

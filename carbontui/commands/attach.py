@@ -61,7 +61,7 @@ def target_of(job: store.Job) -> Target:
         from carbontui.reports import card, story
 
         try:
-            told = story.build(job, status=job.status(), version=__version__)
+            told = story.build(job, status=job.status())
         except story.NoStory as error:
             raise RuntimeError(str(error)) from None
         return {"text": card.terminal, "markdown": card.markdown, "svg": card.svg}[form](told)
@@ -70,7 +70,7 @@ def target_of(job: store.Job) -> Target:
         from carbontui.reports import card, story
 
         try:
-            return card.ending(story.build(job, status=job.status(), version=__version__))
+            return card.ending(story.build(job, status=job.status()))
         except story.NoStory:
             return ()
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from carbontui import __version__, config, units
+from carbontui import config, units
 from carbontui.account import compare as comparing
 from carbontui.account.compare import BoardSpec, Elsewhere, PublishedPrecision, Rented, Work
 from carbontui.account.hosts import better
@@ -214,7 +214,7 @@ def _compared(job: str | None, asked: CompareOptions, every: list[BoardSpec]) ->
     if asked.task is not None and asked.task not in known:
         raise Failure(f"--task: no published figures for {asked.task!r}; known: {', '.join(sorted(known))}", 2)
     with refused("", story.NoStory, code=3):
-        run = story.build(found := talk.find(job), status=talk.live_status(found), version=__version__)
+        run = story.build(found := talk.find(job), status=talk.live_status(found))
         work = elsewhere.work_of(run, settings, given=asked.board_w is not None)
     if asked.hosts is not None:
         return _hosts(run, work, asked.hosts, asked.there)

@@ -66,7 +66,8 @@ def estimate(
     """
     if not command:
         raise Failure("estimate needs a command: carbontui estimate -- python train.py ...", 2)
-    options = options_for(command, grid_file, steps, **given)
+    with refused("", launch.LaunchError):
+        options = options_for(command, grid_file, steps, **given)
     tty = sys.stdin.isatty()
     if not yes:
         if not tty:
@@ -76,7 +77,8 @@ def estimate(
             "it writes are kept. Start it?"
         )
         click.confirm(streams.folded(text), abort=True)
-    status = _tried(_claimed(options))
+    with refused("", launch.LaunchError):
+        status = _tried(_claimed(options))
     if as_json:
         click.echo(talk.as_json(in_full(status)))
     else:
@@ -121,8 +123,7 @@ def asked(status: protocol.Status) -> str:
 
 def options_for(command: tuple[str, ...], grid_file: str | None, steps: int | None, **given: Any) -> job_spec.Options:
     common = run_values.common(run_values.settings_for(**given), command, grid_file)
-    with refused("", launch.LaunchError):
-        launch.executable(command)
+    launch.executable(command)
     # a total that is not sure may be one epoch's: what a thousand steps take is told instead, and the user asked
     planned: dict[str, Any] = {"steps": steps, "cap": False, "spool": False, "estimate": True}
     name = f"estimate-{launch.job_name(command).removesuffix('.py')}.py"
@@ -131,15 +132,13 @@ def options_for(command: tuple[str, ...], grid_file: str | None, steps: int | No
 
 def _claimed(options: job_spec.Options) -> job_spec.Options:
     """The options with a job id and directory; only once the user has agreed, as every directory is a listed job."""
-    with refused("", launch.LaunchError):
-        return msgspec.structs.replace(options, **launch.claim("", ("", options.name)), created_s=time.time())
+    return msgspec.structs.replace(options, **launch.claim("", ("", options.name)), created_s=time.time())
 
 
 def _tried(options: job_spec.Options) -> protocol.Status:
     """The last status before the command was stopped, or its final status if it ended by itself."""
     os.environ[VARIABLE] = "1"
-    with refused("", launch.LaunchError):
-        launch.start(options, hold=False)
+    launch.start(options, hold=False)
     found = store.load(Path(options.dir))
     assert found is not None
     status, began, held = talk.live_status(found), time.monotonic(), Held()

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, get_args
 import click
 import msgspec
 
-from carbontui import __version__, hooks, units
+from carbontui import hooks, units
 from carbontui.commands.support import talk
 from carbontui.commands.support.command import Failure, any_jobs, refused
 from carbontui.grid.faults import GridError
@@ -32,7 +32,7 @@ def _told(wanted: str | None) -> story.RunStory:
     found = talk.live_or_last(wanted)
     talk.warn_lost(found)
     with refused("", story.NoStory, code=3):
-        return story.build(found, status=talk.live_status(found), version=__version__)
+        return story.build(found, status=talk.live_status(found))
 
 
 def _revise(job: store.Job) -> None:

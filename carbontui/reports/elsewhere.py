@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-from carbontui import __version__, config, protocol, units
+from carbontui import config, protocol, units
 from carbontui.account import compare as comparing
 from carbontui.account.compare import BoardSpec, Elsewhere, Used, Work
 from carbontui.account.hosts import HostFacts, Stretched, moved
@@ -103,7 +103,7 @@ class WorkLeft(NamedTuple):
 
 def of_job(job: store.Job, status: protocol.Status) -> WorkLeft:
     """What is left of a job by its last status. Raises NoStory where that, or what it draws, is not known."""
-    run = build(job, status=status, version=__version__)
+    run = build(job, status=status)
     return rest_of(run, work_of(run, config.load().settings, given=False))
 
 

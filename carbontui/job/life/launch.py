@@ -92,7 +92,7 @@ def prepare_dir(name: str) -> tuple[str, Path]:
         raise LaunchError(f"{why}; set CARBONTUI_HOME")
     try:
         paths.jobs_dir().mkdir(mode=0o700, exist_ok=True)
-        with _one_at_a_time(paths.jobs_dir()):
+        with one_at_a_time(paths.jobs_dir(), forgiving=True):
             for live in store.jobs():
                 if live.name == name and live.live and not live.foreign:
                     raise NameTaken(f"job {name!r} is running ({live.id}); choose another --name")
@@ -155,11 +155,12 @@ def at_home(job: str, directory: Path, name: str, *, every_node: bool = False) -
 
 
 @contextlib.contextmanager
-def _one_at_a_time(jobs: Path) -> Iterator[None]:
-    """Serialise processes that prepare a job at the same time, so that each sees the names of those before it."""
-    fd = os.open(jobs / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+def one_at_a_time(folder: Path, *, forgiving: bool = False) -> Iterator[None]:
+    """Serialise processes that prepare or receive a job at the same time, so that each sees what those before it did;
+    a `forgiving` one goes on without where the file system has no locks."""
+    fd = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        with contextlib.suppress(OSError):  # a file system without locks: best effort
+        with contextlib.suppress(*((OSError,) if forgiving else ())):
             fcntl.flock(fd, fcntl.LOCK_EX)
         yield
     finally:

@@ -89,17 +89,9 @@ def goes_on(job: store.Job, *, again: bool) -> bool:
 
 
 def taken_up(job: store.Job, options: opts.Options, *, log: str | None) -> opts.Options:
-    """`options` for a job that continues. Raises OSError or ValueError if its spec cannot be read."""
+    """`options` for a job that continues at home. Raises OSError or ValueError if its spec cannot be read."""
     before = opts.load(job.dir)
-    return msgspec.structs.replace(
-        options,
-        job=job.id,
-        name=job.name,
-        dir=str(job.dir),
-        log=log or before.log,
-        socket=str(paths.socket_path(job.id, paths.socket_dir(every_node=options.nodes is not None))),
-        created_s=before.created_s,
-    )
+    return msgspec.structs.replace(options, log=log or before.log, created_s=before.created_s)
 
 
 def state_left(job: store.Job) -> dict[str, Any]:
