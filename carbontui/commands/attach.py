@@ -14,15 +14,16 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from carbontui import __version__, config, link, tui, units
+from carbontui import __version__, config, link, protocol, tui, units
 from carbontui.assumed.other_starts import gain_brief, gain_words
-from carbontui.commands.support import remote, talk
-from carbontui.commands.support.command import Failure, any_jobs
+from carbontui.commands.support import talk
+from carbontui.commands.support.command import Failure, any_jobs, host_of, refused, there_option
 from carbontui.grid import opening, zones
 from carbontui.job.files import store
 from carbontui.job.life import launch, restart
@@ -48,6 +49,7 @@ WORTH_MOVING = 0.05
 """A smaller saving is not offered."""
 FINISHED_SHOWN = 50
 LEAVE_WAIT_S = 5.0
+LOOK_EVERY_S = 5.0
 AHEAD_S = 48 * 3600.0
 """How far ahead a better start is searched for: a forecast beyond that is a guess."""
 Fact = tuple[str, str, bool]
@@ -125,10 +127,73 @@ def by_verb(job: store.Job, host: str) -> tuple[bool, str]:
     return done.returncode == 0, units.printable(last)
 
 
+class RemoteJobs:
+    """The jobs of several machines, followed by one thread per machine while the context is open."""
+
+    def __init__(self, hosts: Sequence[ssh.SshHost]) -> None:
+        self._hosts = hosts
+        self._leave = threading.Event()
+        self._found: dict[str, tuple[Target, ...]] = {}
+        self._faults: dict[str, str] = {}
+        self._threads = [threading.Thread(target=self._follow, args=(host,), daemon=True) for host in hosts]
+
+    def __enter__(self) -> RemoteJobs:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._leave.set()
+
+    def jobs(self) -> tuple[Target, ...]:
+        """As last seen, host by host."""
+        return tuple(target for host in self._hosts for target in self._found.get(host.name, ()))
+
+    def facts(self) -> tuple[tuple[str, str, bool], ...]:
+        """A line for each host: how many jobs it has, or why it cannot be seen."""
+        return tuple((host.name, *self._fact(host.name)) for host in self._hosts)
+
+    def _fact(self, name: str) -> tuple[str, bool]:
+        if fault := self._faults.get(name):
+            return f"unreachable: {fault}", False
+        if name not in self._found:
+            return "asking ...", True
+        live = sum(not target.over for target in self._found[name])
+        return f"{live} live, {len(self._found[name]) - live} over", True
+
+    def _follow(self, host: ssh.SshHost) -> None:
+        while not self._leave.is_set():
+            try:
+                self._found[host.name] = tuple(_remote(host, status) for status in host.statuses())
+                self._faults.pop(host.name, None)
+            except ssh.SshError as error:
+                self._faults[host.name] = error.why
+            self._leave.wait(LOOK_EVERY_S)
+
+
+def _remote(host: ssh.SshHost, status: protocol.Status) -> Target:
+    """What the screen opens; of a remote job that is over, only the last status is known."""
+    return Target(status.job, status.name, host.socket(status.job), status=status, host=host.name)
+
+
+def only_job(host: ssh.SshHost, job: str | None) -> protocol.Status:
+    """The job meant; ssh may ask for a password. Raises Failure: 2 for an ambiguous name, 3 for none."""
+    with refused("", ssh.SshError, code=3):
+        found = host.statuses(job, ask=True)
+    if job is None:
+        found = tuple(status for status in found if status.state in protocol.LIVE_STATES)
+    if not found:
+        raise Failure(f"{host.name}: no job {job!r}" if job else f"{host.name}: no job is running", 3)
+    if len(found) > 1:
+        names = ", ".join(f"{status.name} ({status.job})" for status in found)
+        raise Failure(f"{host.name}: several jobs are running; name one after a colon: {names}", 2)
+    return found[0]
+
+
 class StationWatch:
     """Jobs, boards and grid, kept up to date from the first `seen()` on while the context is open."""
 
-    def __init__(self, others: remote.RemoteJobs | None = None) -> None:
+    def __init__(self, others: RemoteJobs | None = None) -> None:
         """`others`: jobs of other machines, which the table shows as well."""
         self._others = others
         self._readings: Readings | None = None
@@ -308,7 +373,7 @@ def take_up(job: store.Job) -> None:
         click.echo(f"carbontui: {job.name} ({job.id}) had lost its keeper and is taken up again", err=True)
 
 
-def _shown(target: Target | None, jobs: remote.RemoteJobs | None = None, /, **screen: bool) -> int:
+def _shown(target: Target | None, jobs: RemoteJobs | None = None, /, **screen: bool) -> int:
     """Show the dashboard of a job, or the table of all, until the user leaves it; the exit code."""
     with StationWatch(jobs) as watch:
         if target is None:
@@ -332,15 +397,15 @@ def open_screen(job: str | None, *, readonly: bool = False, **screen: bool) -> i
 
 def open_remote(wanted: str, there: str, **screen: bool) -> int:
     """Show the dashboard of a job on another machine until the user leaves it; the exit code. Raises Failure."""
-    with remote.host_of(wanted, there) as host:
-        status = remote.only_job(host, ssh.place(wanted).job)
-        with remote.RemoteJobs([host]) as jobs:
-            return _shown(remote.target_of(host, status), jobs, **screen)
+    with host_of(wanted, there) as host:
+        status = only_job(host, ssh.place(wanted).job)
+        with RemoteJobs([host]) as jobs:
+            return _shown(_remote(host, status), jobs, **screen)
 
 
 @click.command()
 @click.argument("job", required=False, shell_complete=any_jobs, metavar="[JOB | USER@HOST[:JOB]]")
-@remote.there_option
+@there_option
 @click.option("--readonly", is_flag=True, help="Look only: no key can change anything.")
 @click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal.")
 @click.option("--ascii", "ascii_only", is_flag=True, help="Draw with plain characters.")
@@ -349,7 +414,7 @@ def attach(ctx: click.Context, job: str | None, there: str, readonly: bool, no_m
     """Open the screen of a job, here or over ssh on another machine; q leaves it running."""
     # --readonly given before the verb counts as well: no key may change anything then
     readonly = readonly or bool(ctx.parent and ctx.parent.params.get("readonly"))
-    if job and remote.is_remote(job) and all(job not in (one.id, one.name) for one in store.jobs()):
+    if job and {*"@:"} & {*job} and all(job not in (one.id, one.name) for one in store.jobs()):
         sys.exit(open_remote(job, there, readonly=readonly, mouse=not no_mouse, ascii=ascii_only))
     sys.exit(open_screen(job, readonly=readonly, mouse=not no_mouse, ascii=ascii_only))
 
@@ -358,8 +423,14 @@ def open_hosts(names: list[str], there: str, *, readonly: bool) -> int:
     """Show one table of this machine's jobs and those of other hosts."""
     if why := tty.why_plain():
         raise Failure(f"{why}: the table of several hosts needs a terminal; ssh HOST carbontui ls --json prints one", 2)
-    with remote.opened(names, there) as jobs:
-        return _shown(None, jobs, readonly=readonly)
+    with contextlib.ExitStack() as stack:
+        hosts = [stack.enter_context(host_of(name, there)) for name in names]
+        for host in hosts:  # each is contacted once, so that ssh can prompt before the screen takes the terminal
+            try:
+                host.statuses(ask=True)
+            except ssh.SshError as error:
+                click.echo(f"carbontui: {error}", err=True)
+        return _shown(None, stack.enter_context(RemoteJobs(hosts)), readonly=readonly)
 
 
 def open_default(*, readonly: bool) -> int:

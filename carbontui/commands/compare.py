@@ -15,8 +15,8 @@ from carbontui import config, units
 from carbontui.account import compare as comparing
 from carbontui.account.compare import BoardSpec, Elsewhere, PublishedPrecision, Rented, Work
 from carbontui.account.hosts import better
-from carbontui.commands.support import remote, talk
-from carbontui.commands.support.command import Failure, Finite, any_jobs, refused, zone_keys
+from carbontui.commands.support import talk
+from carbontui.commands.support.command import Failure, Finite, any_jobs, refused, there_option, zone_keys
 from carbontui.commands.support.run_values import settings_for, settings_of
 from carbontui.grid import opening, zones
 from carbontui.grid.types import GridForecast
@@ -162,7 +162,7 @@ class CompareOptions(NamedTuple):
 @click.option("--hours", is_flag=True, help="The same work started now, in 3 h, tonight ...")
 @click.option("--budgets", is_flag=True, help="The best plans within 1x, 1.5x, 2x and 3x of its time.")
 @click.option("--hosts", metavar="A,B", help="The rest of it on your other machines, over ssh, with the move's cost.")
-@remote.there_option
+@there_option
 @click.option("--zone", shell_complete=zone_keys, help="The zone of --hours and --budgets (default: the job's).")
 @click.option("--intensity", help="Your own carbon intensity at all hours, gCO2/kWh.")
 @click.option("--board-w", help="TDP of one board, where its power was not measured.")

@@ -130,11 +130,6 @@ def job_findings(mend: bool) -> list[Finding]:
     return found
 
 
-def hook_findings() -> list[Finding]:
-    """Environments that `carbontui hook` has installed the hook into."""
-    return [Finding("hook", "ok", f"installed: {path}") for path in installed()]
-
-
 def command_findings(command: tuple[str, ...]) -> list[Finding]:
     """What would be detected in a command, without running it."""
     with refused("", probe.NotAsked):
@@ -269,7 +264,8 @@ def doctor(
     else:
         findings += state_findings() + socket_findings() + logout_findings() + settings_findings() + grid_findings()
         findings += boundary_findings()
-        findings += hook_findings() + extension_findings() + job_findings(mend) + asyncio.run(power_findings(mend))
+        findings += [Finding("hook", "ok", f"installed: {path}") for path in installed()]
+        findings += extension_findings() + job_findings(mend) + asyncio.run(power_findings(mend))
     if as_json:
         click.echo(talk.as_json([asdict(finding) for finding in findings]))
     else:

@@ -78,7 +78,9 @@ def estimate(
         )
         click.confirm(streams.folded(text), abort=True)
     with refused("", launch.LaunchError):
-        status = _tried(_claimed(options))
+        # only once the user has agreed, as every directory is a listed job
+        claimed = launch.claim("", ("", options.name))
+        status = _tried(msgspec.structs.replace(options, **claimed, created_s=time.time()))
     if as_json:
         click.echo(talk.as_json(in_full(status)))
     else:
@@ -128,11 +130,6 @@ def options_for(command: tuple[str, ...], grid_file: str | None, steps: int | No
     planned: dict[str, Any] = {"steps": steps, "cap": False, "spool": False, "estimate": True}
     name = f"estimate-{launch.job_name(command).removesuffix('.py')}.py"
     return job_spec.Options(job="", name=name, dir="", log="", socket="", created_s=0.0, **common, **planned)
-
-
-def _claimed(options: job_spec.Options) -> job_spec.Options:
-    """The options with a job id and directory; only once the user has agreed, as every directory is a listed job."""
-    return msgspec.structs.replace(options, **launch.claim("", ("", options.name)), created_s=time.time())
 
 
 def _tried(options: job_spec.Options) -> protocol.Status:

@@ -10,8 +10,8 @@ import time
 import click
 
 from carbontui.account.hosts import better
-from carbontui.commands.support import remote, talk
-from carbontui.commands.support.command import Failure, any_jobs, refused
+from carbontui.commands.support import talk
+from carbontui.commands.support.command import Failure, any_jobs, host_of, refused, there_option
 from carbontui.job.files import places
 from carbontui.job.life.moving import NotMoved, Transfer
 from carbontui.job.terms.budget import parse_until
@@ -23,7 +23,7 @@ from carbontui.text import figures
 
 @click.command()
 @click.argument("words", nargs=-1, metavar="[JOB] USER@HOST", shell_complete=any_jobs)
-@remote.there_option
+@there_option
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--dry-run", is_flag=True, help="Only check, and say what would be copied.")
 @click.option("--when-cleaner", is_flag=True, help="Wait until that machine's grid is cleaner for the work left.")
@@ -62,7 +62,7 @@ def move(
     asked = functools.partial(talk.ask, job)
     with (
         refused("", NotMoved, code=1),
-        remote.host_of(place, there) as host,
+        host_of(place, there) as host,
         Transfer(job, host, lease_s, asked) as transfer,
     ):
         transfer.check()

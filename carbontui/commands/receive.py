@@ -24,19 +24,17 @@ def receive(step: str, job: str) -> None:
         return
     asked = _hear()
     with refused("", (receiving.NotTaken, OSError, KeyError), code=1):
-        own = own_terms()
+        loaded = settings_for()
+        own = {
+            **here(loaded, None),
+            "price_zone": loaded.settings.price_zone,
+        }
         if step == "check":
             zone = {"zone": own["zone"] or "", "zone_why": own["zone_why"]}
             _say({**receiving.check(job, asked), **zone})
         else:
             receiving.stage(job, asked, own)
             _say({"ready": True})
-
-
-def own_terms() -> dict[str, Any]:
-    """The fields of a job's options that are this machine's: its grid zone, its boards, what its account counts."""
-    loaded = settings_for()
-    return {**here(loaded, None), "price_zone": loaded.settings.price_zone}
 
 
 def _hear() -> Mapping[str, Any]:

@@ -132,7 +132,8 @@ def run(command: tuple[str, ...], name: str | None = None, detach: bool = False,
         chosen, log_path = options_of(command, given), given.get("log_path")
         title = launch.checked_name(name) if name else ""
         if log_path:
-            check_log(log_path)
+            with refused(f"--log: {log_path}: ", OSError), Path(log_path).open("ab"):
+                pass
         resubmit, scheduled = bool(given.get("resubmit")), requeue.scheduled(os.environ)
         before = requeue.earlier(scheduled, command, chosen["cwd"]) if scheduled else None
         before = before or (restarting.orphan(title, command, chosen["cwd"]) if title else None)
@@ -405,11 +406,6 @@ def split_resume_args(text: str | None, command: tuple[str, ...]) -> tuple[str, 
             why = f"what is added to `{Path(word).name} {after}` does not reach the command inside it"
             raise Failure(f"--resume-args: {why}; run the training without a shell, or test CARBONTUI_RESUME there", 2)
     return added
-
-
-def check_log(path: str) -> None:
-    with refused(f"--log: {path}: ", OSError), Path(path).open("ab"):
-        pass
 
 
 def metrics_place(where: str | None) -> str | None:

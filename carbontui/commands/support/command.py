@@ -7,13 +7,16 @@ import functools
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
 from carbontui import units
 from carbontui.account import boundary
+
+if TYPE_CHECKING:
+    from carbontui.system import ssh
 
 SAFE_WORD = re.compile(r"[\w.,:@%+][\w.,:@%+/-]*")
 """A shell takes it as it stands."""
@@ -81,6 +84,23 @@ class _Ascii(click.ParamType):  # type: ignore[type-arg]  # generic in its stubs
         if isinstance(value, str) and not value.isascii():
             self.fail(f"{value!r} is not a number in ASCII digits.", param, ctx)
         return super().convert(value, param, ctx)
+
+
+there_option = click.option(
+    "--there",
+    default="carbontui",
+    envvar="CARBONTUI_THERE",
+    metavar="COMMAND",
+    help="carbontui on the other machine, if it is not on its PATH.",
+)
+
+
+def host_of(text: str, there: str) -> ssh.SshHost:
+    """The machine of `user@host[:job]`. Raises Failure (2)."""
+    from carbontui.system import ssh
+
+    with refused():
+        return ssh.SshHost(ssh.place(text).host, carbontui=there)
 
 
 class Count(_Ascii, click.IntRange):

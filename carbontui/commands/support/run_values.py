@@ -36,23 +36,6 @@ def settings_of(loaded: config.Settings, *, own: bool = False) -> GridSettings:
         return opening.configured(loaded, own=own)
 
 
-def place(loaded: config.Loaded, grid_file: str | None) -> tuple[str | None, str]:
-    """(zone key, why it is not known) of the grid a job is planned with and counted by; a recorded grid needs no zone,
-    and accepts any name for one. Raises Failure."""
-    settings = loaded.settings
-    if grid_file is not None:
-        if loaded.origin["intensity"] == "command line":
-            raise Failure("--grid and --intensity exclude each other: give one", 2)
-        with refused("--grid: "):
-            recorded.load(Path(grid_file))
-            recorded.load_price(Path(grid_file))
-        return settings.zone or None, ""
-    with refused():
-        zone, why = zones.find(settings.zone)
-    # with an intensity of the user's, an unknown zone matters only for prices
-    return (zone.key if zone else None), "" if settings.intensity is not None else why
-
-
 def common(
     loaded: config.Loaded, command: tuple[str, ...], grid_file: str | None, *, resubmit: bool = False
 ) -> dict[str, Any]:
@@ -88,17 +71,29 @@ def common(
 
 
 def here(loaded: config.Loaded, grid_file: str | None, *, resubmit: bool = False) -> dict[str, Any]:
-    """The fields of a job's options that are this machine's: its grid zone, its boards, what its account counts. Raises
+    """The fields of a job's options that are this machine's: the zone it is planned with and counted by, or why it is
+    not known; its boards; what its account counts. A recorded grid needs no zone, and accepts any name for one. Raises
     Failure."""
-    zone, why = place(loaded, grid_file)
+    settings, key, why = loaded.settings, loaded.settings.zone or None, ""
+    if grid_file is None:
+        with refused():
+            zone, why = zones.find(settings.zone)
+        key = zone.key if zone else None
+        why = "" if settings.intensity is not None else why  # an unknown zone matters only for prices then
+    elif loaded.origin["intensity"] == "command line":
+        raise Failure("--grid and --intensity exclude each other: give one", 2)
+    else:
+        with refused("--grid: "):
+            recorded.load(grid_file)
+            recorded.load_price(grid_file)
     with refused():
-        counted = surroundings.terms(loaded.settings, os.environ, resubmit=resubmit)
+        counted = surroundings.terms(settings, os.environ, resubmit=resubmit)
     return {
         **counted,
-        "zone": zone,
+        "zone": key,
         "zone_why": why,
-        "intensity_g_per_kwh": loaded.settings.intensity,
-        "declared": declared_boards(loaded.settings),
+        "intensity_g_per_kwh": settings.intensity,
+        "declared": declared_boards(settings),
     }
 
 

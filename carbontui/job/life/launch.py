@@ -40,10 +40,6 @@ class LaunchError(RuntimeError):
         self.code = code
 
 
-class NameTaken(LaunchError):
-    """A live job has this name."""
-
-
 OF_THE_BOARDS = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 NO_INPUT = "CARBONTUI_NO_INPUT"
 """Set for a command that was started on a terminal, whose input it does not get."""
@@ -79,10 +75,11 @@ def few_files() -> str:
     return f"ulimit -n allows {most} open files; a job's supervisor needs {FILES_LEAST}: ulimit -n {FILES_LEAST}"
 
 
-def prepare_dir(name: str) -> tuple[str, Path]:
-    """A fresh job id and its directory (0700), the name claimed by this process until the keeper has it.
+def prepare_dir(name: str, *, numbered: bool = False) -> tuple[str, Path, str]:
+    """A fresh job id, its directory (0700), and its name, claimed by this process until the keeper has it: the given
+    one, or `numbered` the first free one of it and 'name-2', 'name-3' ...
 
-    Raises NameTaken, or LaunchError when the state directory cannot be used.
+    Raises LaunchError where the name is taken, or the state directory cannot be used.
     """
     if why := few_files():
         raise LaunchError(why)
@@ -93,13 +90,14 @@ def prepare_dir(name: str) -> tuple[str, Path]:
     try:
         paths.jobs_dir().mkdir(mode=0o700, exist_ok=True)
         with one_at_a_time(paths.jobs_dir(), forgiving=True):
-            for live in store.jobs():
-                if live.name == name and live.live and not live.foreign:
-                    raise NameTaken(f"job {name!r} is running ({live.id}); choose another --name")
+            taken = {live.name: live.id for live in store.jobs() if live.live and not live.foreign}
+            if name in taken and not numbered:
+                raise LaunchError(f"job {name!r} is running ({taken[name]}); choose another --name")
+            title = next(one for n in itertools.count(1) if (one := name if n == 1 else f"{name}-{n}") not in taken)
             directory.mkdir(mode=0o700)
             claimed = {
                 "job": job,
-                "name": name,
+                "name": title,
                 **life.here()._asdict(),
                 "socket": "",
                 "log": "",
@@ -112,19 +110,13 @@ def prepare_dir(name: str) -> tuple[str, Path]:
     except OSError as error:
         where = paths.state_dir()
         raise LaunchError(f"{where} cannot be used ({error.strerror or error}); set CARBONTUI_HOME") from error
-    return job, directory
+    return job, directory, title
 
 
 def job_name(argv: tuple[str, ...]) -> str:
     """The script's file name, else the command's."""
     script = next((part for part in argv[1:] if part.endswith(".py")), argv[0])
     return "".join(c if c.isprintable() else "?" for c in Path(script).name)[:NAME_MAX]
-
-
-def free_name(name: str) -> str:
-    """The name; while a job of that name runs, the first free one of 'name-2', 'name-3' ..."""
-    taken = {job.name for job in store.jobs() if job.live and not job.foreign}
-    return next(found for n in itertools.count(1) if (found := name if n == 1 else f"{name}-{n}") not in taken)
 
 
 def checked_name(name: str) -> str:
@@ -137,15 +129,10 @@ def checked_name(name: str) -> str:
 
 
 def claim(name: str, command: tuple[str, ...], *, every_node: bool = False, numbered: bool = False) -> dict[str, Any]:
-    """Where a new job lives: id, name and paths of its options. Without a name it is the script's, renumbered as long
-    as others take it meanwhile; so is a given one that is to be `numbered`."""
-    while True:
-        title = name if name and not numbered else free_name(name or job_name(command))
-        try:
-            return at_home(*prepare_dir(title), title, every_node=every_node)
-        except NameTaken:
-            if name and not numbered:
-                raise
+    """Where a new job lives: id, name and paths of its options. Without a name it is the script's, renumbered where
+    that is taken; so is a given one that is to be `numbered`. Raises LaunchError."""
+    place = prepare_dir(name or job_name(command), numbered=numbered or not name)
+    return at_home(*place, every_node=every_node)
 
 
 def at_home(job: str, directory: Path, name: str, *, every_node: bool = False) -> dict[str, Any]:
