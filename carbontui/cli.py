@@ -13,7 +13,7 @@ import os
 import sys
 from typing import NoReturn
 
-from carbontui import __version__, hooks
+from carbontui import __version__, hooks, units
 from carbontui.system import isolation
 
 isolation.forget_pythonpath()  # before anything else is imported: `module load` may have put another click there
@@ -21,8 +21,8 @@ isolation.forget_pythonpath()  # before anything else is imported: `module load`
 import click  # noqa: E402
 from click.shell_completion import CompletionItem  # noqa: E402
 
-from carbontui.commands.support import streams  # noqa: E402
 from carbontui.commands.support.command import WHOLE_HELP, Failure, whole_help  # noqa: E402
+from carbontui.system import streams  # noqa: E402
 
 DAY = {
     "Start": {
@@ -181,7 +181,7 @@ def cli(ctx: click.Context, readonly: bool, hosts: str | None, there: str) -> No
     if hosts:
         from carbontui.commands.attach import open_hosts
 
-        ctx.exit(open_hosts([host.strip() for host in hosts.split(",") if host.strip()], there, readonly=readonly))
+        ctx.exit(open_hosts(units.listed(hosts), there, readonly=readonly))
     if ctx.invoked_subcommand is None:
         from carbontui.commands.attach import open_default
 

@@ -44,6 +44,11 @@ def printable(text: str, keep: str = "") -> str:
     return "".join(c if c.isprintable() or c in keep or unicodedata.category(c) == "Zs" else "?" for c in text)
 
 
+def listed(given: str) -> list[str]:
+    """The words between commas."""
+    return [word for part in given.split(",") if (word := part.strip())]
+
+
 def joules_to_kwh(joules: float) -> float:
     """The one place where joules become kilowatt-hours."""
     return joules / J_PER_KWH

@@ -27,8 +27,7 @@ import cast  # noqa: E402
 from cells import svg  # noqa: E402
 
 from carbontui.commands import demo  # noqa: E402
-from carbontui.commands.support.endings import target_of  # noqa: E402
-from carbontui.commands.support.station import StationWatch  # noqa: E402
+from carbontui.commands.attach import StationWatch, target_of  # noqa: E402
 from carbontui.job.files import store  # noqa: E402
 from carbontui.job.life import launch  # noqa: E402
 from carbontui.tui.app import CarbonApp  # noqa: E402

@@ -11,27 +11,27 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_573
-FILES = 507
+WHOLE = 51_487
+FILES = 502
 ROOMS = {
-    "": 1_709,
+    "": 1_711,
     "account": 1_028,
-    "assumed": 299,
+    "assumed": 319,
     "client": 1_512,
     "client/detection": 1_989,
     "client/frameworks": 1_030,
     "client/pausing": 1_548,
-    "commands": 2_753,
-    "commands/support": 1_768,
-    "extensions/evaluation": 1_057,
-    "extensions/fleet": 1_151,
+    "commands": 3_044,
+    "commands/support": 534,
+    "extensions/evaluation": 1_065,
+    "extensions/fleet": 1_169,
     "extensions/llm": 153,
     "extensions/site": 946,
-    "grid": 2_715,
+    "grid": 2_779,
     "grid/providers": 1_334,
     "job/files": 954,
     "job/keeper": 1_753,
-    "job/life": 856,
+    "job/life": 1_380,
     "job/supervisor": 301,
     "job/supervisor/core": 4_750,
     "job/supervisor/record": 1_410,
@@ -44,10 +44,10 @@ ROOMS = {
     "power/agent": 1_123,
     "power/backends": 1_103,
     "power/limit": 935,
-    "reports": 2_014,
+    "reports": 2_119,
     "slurm": 666,
-    "system": 856,
-    "text": 1_472,
+    "system": 948,
+    "text": 1_496,
     "tui": 247,
     "tui/model": 916,
     "tui/screens": 1_775,

@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 
 import click
 
-from carbontui import __version__, config
+from carbontui import config, units
 from carbontui.account import compare as comparing
 from carbontui.account.compare import BoardSpec, Elsewhere, PublishedPrecision, Rented, Work
 from carbontui.account.hosts import better
-from carbontui.commands.support import grid_data, remote, run_values, talk
-from carbontui.commands.support import hosts as hosts_asked
-from carbontui.commands.support.command import Failure, Finite, any_jobs, refused, zone_keys
-from carbontui.commands.support.grid_data import looked, settings_of, sure_zone
+from carbontui.commands.support import talk
+from carbontui.commands.support.command import Failure, Finite, any_jobs, refused, there_option, zone_keys
+from carbontui.commands.support.run_values import settings_for, settings_of
+from carbontui.grid import opening, zones
 from carbontui.grid.types import GridForecast
 from carbontui.reports import elsewhere, story, tables
 from carbontui.text import account as words
@@ -162,7 +162,7 @@ class CompareOptions(NamedTuple):
 @click.option("--hours", is_flag=True, help="The same work started now, in 3 h, tonight ...")
 @click.option("--budgets", is_flag=True, help="The best plans within 1x, 1.5x, 2x and 3x of its time.")
 @click.option("--hosts", metavar="A,B", help="The rest of it on your other machines, over ssh, with the move's cost.")
-@remote.there_option
+@there_option
 @click.option("--zone", shell_complete=zone_keys, help="The zone of --hours and --budgets (default: the job's).")
 @click.option("--intensity", help="Your own carbon intensity at all hours, gCO2/kWh.")
 @click.option("--board-w", help="TDP of one board, where its power was not measured.")
@@ -207,14 +207,14 @@ def _compared(job: str | None, asked: CompareOptions, every: list[BoardSpec]) ->
     if asked.zone is not None and not (asked.hours or asked.budgets):
         raise Failure("--zone belongs to --hours and --budgets; --only DE shows one row of --zones", 2)
     given = {"intensity": asked.intensity, "board_w": asked.board_w, "utilisation": asked.utilisation}
-    settings = run_values.settings_for(**given).settings
+    settings = settings_for(**given).settings
     told, offers = _speedups(asked.speedup, every), _offers(asked.cloud_price, every) if by_cloud else []
     rates = tables.throughputs()
     known = {rate.task for rate in rates}
     if asked.task is not None and asked.task not in known:
         raise Failure(f"--task: no published figures for {asked.task!r}; known: {', '.join(sorted(known))}", 2)
-    with refused("", (story.NoStory, elsewhere.NothingToCompare), code=3):
-        run = story.build(found := talk.find(job), status=talk.live_status(found), version=__version__)
+    with refused("", story.NoStory, code=3):
+        run = story.build(found := talk.find(job), status=talk.live_status(found))
         work = elsewhere.work_of(run, settings, given=asked.board_w is not None)
     if asked.hosts is not None:
         return _hosts(run, work, asked.hosts, asked.there)
@@ -264,10 +264,11 @@ def _clouds(work: Work, rows: list[Elsewhere], offers: list[Rented]) -> Comparis
 
 def _hosts(run: story.RunStory, work: Work, names: str, there: str) -> Comparison:
     """The user's machines; staying comes first."""
-    wanted = [name.strip() for name in names.split(",") if name.strip()]
+    wanted = units.listed(names)
     if not wanted:
         raise Failure("--hosts: name machines as ssh does, like n2,user@n3", 2)
-    found, said = hosts_asked.compared(hosts_asked.rest_of(run, work), wanted, there)
+    with refused(), refused("", elsewhere.NothingToCompare, code=3):
+        found, said = elsewhere.compared(elsewhere.rest_of(run, work), wanted, there)
     here, *others = found
     if not others:
         raise Failure("; ".join(said), 3)
@@ -284,7 +285,7 @@ def _hosts(run: story.RunStory, work: Work, names: str, there: str) -> Compariso
 def _zones(run: story.RunStory, work: Work) -> Comparison:
     """Zones by what their grids emit now, in the signal of the job's own account; where no source answers, countries by
     their yearly mean, the job's own among them."""
-    live = grid_data.now_on(settings_of(run_values.settings_for().settings))
+    live = opening.now_on(settings_of(settings_for().settings))
     zone, known, yearly = run.options.zone, run.status.intensity, comparing.on_grids(work, tables.countries())
     if not live:
         own = next((row for row in yearly if row.name.split()[0] == (zone or "").partition("-")[0]), None)
@@ -330,13 +331,14 @@ def _outlook(run: story.RunStory, work: Work, zone: str | None, intensity: float
     options = run.options
     value = intensity if intensity is not None else options.intensity_g_per_kwh if zone is None else None
     key = None
+    if value is None and zone is None and options.grid is not None:
+        raise Failure(f"job {options.job} used a recorded grid; name the current zone with --zone", 2)
     if value is None:
-        if zone is None and options.grid is not None:
-            raise Failure(f"job {options.job} used a recorded grid; name the current zone with --zone", 2)
-        key = sure_zone(zone or options.zone).key
-    settings = settings_of(run_values.settings_for(signal=options.signal, currency=options.currency).settings)
+        with refused():
+            key = zones.sure(zone or options.zone).key
+    settings = settings_of(settings_for(signal=options.signal, currency=options.currency).settings)
     ahead_s = max(AHEAD_LEAST_S + work.work_s, BUDGETS[-1] * work.work_s + 3600.0)
-    found, feed = looked(key, replace(settings, intensity_g_per_kwh=value), ahead_s, start_s=now_s)
+    found, feed = opening.looked(key, replace(settings, intensity_g_per_kwh=value), ahead_s, start_s=now_s)
     if found is None or all(mean is None for mean in found.mean):
         raise Failure(feed.note or f"no grid data for {key}", 3)
     return found

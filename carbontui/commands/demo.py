@@ -54,7 +54,7 @@ def day(name: str, seconds: float, *, real: bool = False, boards: int = 1) -> op
     speed = DAY_S / seconds
     steps = round(WORK_S / speed / PACE_S)
     origin = time.time()
-    home = run.claim(name, ())
+    home = launch.claim(name, ())
     return options.Options(
         **home,
         argv=(sys.executable, str(script), "--steps", str(steps), "--pace", str(PACE_S), *small),

@@ -17,9 +17,8 @@ from carbontui import __version__, config, hooks, paths
 from carbontui.client.detection import probe
 from carbontui.commands import restart
 from carbontui.commands.hook import installed
-from carbontui.commands.support import streams, talk
+from carbontui.commands.support import talk
 from carbontui.commands.support.command import Failure, refused
-from carbontui.commands.support.grid_data import find_zone
 from carbontui.commands.support.run_values import settings_for
 from carbontui.grid import zones
 from carbontui.job.files import journal, store
@@ -29,7 +28,7 @@ from carbontui.power.agent import processes, view
 from carbontui.power.agent.handle import AgentHandle
 from carbontui.power.limit import leases
 from carbontui.power.metering.supply import Supply
-from carbontui.system import systemd
+from carbontui.system import streams, systemd
 from carbontui.text import figures
 from carbontui.text.boundary import COUNTS, PUES, SIGNS
 
@@ -131,11 +130,6 @@ def job_findings(mend: bool) -> list[Finding]:
     return found
 
 
-def hook_findings() -> list[Finding]:
-    """Environments that `carbontui hook` has installed the hook into."""
-    return [Finding("hook", "ok", f"installed: {path}") for path in installed()]
-
-
 def command_findings(command: tuple[str, ...]) -> list[Finding]:
     """What would be detected in a command, without running it."""
     with refused("", probe.NotAsked):
@@ -156,9 +150,9 @@ def extension_findings() -> list[Finding]:
 def grid_findings() -> list[Finding]:
     """The grid zone; nothing is fetched."""
     try:
-        zone, why = find_zone(settings_for().settings.zone)
-    except Failure as error:
-        return [Finding("grid", "missing", error.message, "carbontui zones")]
+        zone, why = zones.find(settings_for().settings.zone)
+    except (Failure, ValueError) as error:
+        return [Finding("grid", "missing", str(error), "carbontui zones")]
     if zone is None:
         candidates, _ = zones.guess(zones.local_time_zone())
         likely = candidates[0].key if candidates else "DE"
@@ -270,7 +264,8 @@ def doctor(
     else:
         findings += state_findings() + socket_findings() + logout_findings() + settings_findings() + grid_findings()
         findings += boundary_findings()
-        findings += hook_findings() + extension_findings() + job_findings(mend) + asyncio.run(power_findings(mend))
+        findings += [Finding("hook", "ok", f"installed: {path}") for path in installed()]
+        findings += extension_findings() + job_findings(mend) + asyncio.run(power_findings(mend))
     if as_json:
         click.echo(talk.as_json([asdict(finding) for finding in findings]))
     else:

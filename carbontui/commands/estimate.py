@@ -16,12 +16,13 @@ import msgspec
 from carbontui import protocol
 from carbontui.account.estimate import is_narrow, of_steps
 from carbontui.commands import overrule, run
-from carbontui.commands.support import run_values, streams, talk
+from carbontui.commands.support import run_values, talk
 from carbontui.commands.support.command import Count, Failure, overrides, refused
-from carbontui.commands.support.foreground import Held
+from carbontui.commands.support.trying import Held
 from carbontui.job.files import store
 from carbontui.job.life import launch
 from carbontui.job.terms import spec as job_spec
+from carbontui.system import streams
 from carbontui.text import account as account_words
 
 LONGEST_S = 90.0
@@ -65,7 +66,8 @@ def estimate(
     """
     if not command:
         raise Failure("estimate needs a command: carbontui estimate -- python train.py ...", 2)
-    options = options_for(command, grid_file, steps, **given)
+    with refused("", launch.LaunchError):
+        options = options_for(command, grid_file, steps, **given)
     tty = sys.stdin.isatty()
     if not yes:
         if not tty:
@@ -75,7 +77,10 @@ def estimate(
             "it writes are kept. Start it?"
         )
         click.confirm(streams.folded(text), abort=True)
-    status = _tried(_claimed(options))
+    with refused("", launch.LaunchError):
+        # only once the user has agreed, as every directory is a listed job
+        claimed = launch.claim("", ("", options.name))
+        status = _tried(msgspec.structs.replace(options, **claimed, created_s=time.time()))
     if as_json:
         click.echo(talk.as_json(in_full(status)))
     else:
@@ -120,25 +125,17 @@ def asked(status: protocol.Status) -> str:
 
 def options_for(command: tuple[str, ...], grid_file: str | None, steps: int | None, **given: Any) -> job_spec.Options:
     common = run_values.common(run_values.settings_for(**given), command, grid_file)
-    with refused("", launch.LaunchError):
-        launch.executable(command)
+    launch.executable(command)
     # a total that is not sure may be one epoch's: what a thousand steps take is told instead, and the user asked
     planned: dict[str, Any] = {"steps": steps, "cap": False, "spool": False, "estimate": True}
-    name = f"estimate-{run_values.job_name(command).removesuffix('.py')}.py"
+    name = f"estimate-{launch.job_name(command).removesuffix('.py')}.py"
     return job_spec.Options(job="", name=name, dir="", log="", socket="", created_s=0.0, **common, **planned)
-
-
-def _claimed(options: job_spec.Options) -> job_spec.Options:
-    """The options with a job id and directory; only once the user has agreed, as every directory is a listed job."""
-    with refused("", launch.LaunchError):
-        return msgspec.structs.replace(options, **run.claim("", ("", options.name)), created_s=time.time())
 
 
 def _tried(options: job_spec.Options) -> protocol.Status:
     """The last status before the command was stopped, or its final status if it ended by itself."""
     os.environ[VARIABLE] = "1"
-    with refused("", launch.LaunchError):
-        launch.start(options, hold=False)
+    launch.start(options, hold=False)
     found = store.load(Path(options.dir))
     assert found is not None
     status, began, held = talk.live_status(found), time.monotonic(), Held()

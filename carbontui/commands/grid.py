@@ -13,8 +13,7 @@ from typing import Any
 import click
 
 from carbontui.commands.support.command import Failure, refused, zone_keys
-from carbontui.commands.support.grid_data import settings_of, sure_zone
-from carbontui.commands.support.run_values import settings_for
+from carbontui.commands.support.run_values import settings_for, settings_of
 from carbontui.grid import choose, opening, typical
 from carbontui.grid import zones as places
 from carbontui.grid.feed import Feed
@@ -56,16 +55,18 @@ def grid(zone: str | None, signal: str | None, as_json: bool, record: Path | Non
         raise Failure("--record and --replay exclude each other", 2)
     http: Http | None = None
     clock: Callable[[], float] = time.time
+    wanted, yours = zone or loaded.zone, loaded.intensity
     if replayed is not None:
         with refused("--replay: "):
             http = answers = Replayed(replayed)
-        place = sure_zone(zone or answers.zone)
+        wanted, yours = zone or answers.zone, None
         # the recorded answers include what a key gave access to; replaying them needs none
         settings = replace(settings_of(loaded), offline=False, keys=dict.fromkeys(KEY_NAMES, BLOTTED))
         clock = lambda: answers.at_s  # noqa: E731
     else:
-        place = sure_zone(zone or loaded.zone, loaded.intensity)
         settings = settings_of(loaded, own=zone is None)
+    with refused():
+        place = places.sure(wanted, yours)
     if record is not None:
         with refused(f"--record: {record}: cannot be written: ", OSError):
             http = Http(record=BodyRecorder(record, settings.keys.values(), place.key, clock()))

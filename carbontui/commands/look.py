@@ -17,9 +17,10 @@ from rich.cells import set_cell_size
 
 from carbontui import line as status_bar
 from carbontui import protocol, units
-from carbontui.commands.support import streams, talk
+from carbontui.commands.support import talk
 from carbontui.commands.support.command import Count, Failure, any_jobs
 from carbontui.job.files import runlog, store
+from carbontui.system import streams
 from carbontui.text import account as account_words
 from carbontui.text import figures, marks, situation
 from carbontui.text.plan import certificate, level_ends_s

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
 import time
@@ -9,18 +10,20 @@ import time
 import click
 
 from carbontui.account.hosts import better
-from carbontui.commands.support import hosts, remote, talk
-from carbontui.commands.support.command import Failure, any_jobs, refused
-from carbontui.commands.support.moving import Transfer
+from carbontui.commands.support import talk
+from carbontui.commands.support.command import Failure, any_jobs, host_of, refused, there_option
 from carbontui.job.files import places
+from carbontui.job.life.moving import NotMoved, Transfer
 from carbontui.job.terms.budget import parse_until
+from carbontui.reports import elsewhere
+from carbontui.reports.story import NoStory
 from carbontui.system import ssh
 from carbontui.text import figures
 
 
 @click.command()
 @click.argument("words", nargs=-1, metavar="[JOB] USER@HOST", shell_complete=any_jobs)
-@remote.there_option
+@there_option
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--dry-run", is_flag=True, help="Only check, and say what would be copied.")
 @click.option("--when-cleaner", is_flag=True, help="Wait until that machine's grid is cleaner for the work left.")
@@ -56,7 +59,12 @@ def move(
             if isinstance(at_s, str) or at_s <= time.time() or not when_cleaner:
                 raise ValueError(f"{by!r}: a time to come, with --when-cleaner")
             by_s = at_s
-    with remote.host_of(place, there) as host, Transfer(job, host, lease_s) as transfer:
+    asked = functools.partial(talk.ask, job)
+    with (
+        refused("", NotMoved, code=1),
+        host_of(place, there) as host,
+        Transfer(job, host, lease_s, asked) as transfer,
+    ):
         transfer.check()
         click.echo(transfer.said())
         if when_cleaner:
@@ -85,8 +93,9 @@ def await_cleaner(transfer: Transfer, there: str, by_s: float, *, look_only: boo
     the job ends."""
     job, host = transfer.job, transfer.host.name
     while True:
-        rest = hosts.of_job(job)
-        best = better(hosts.compared(rest, [host], there)[0], WORTH)
+        with refused("", NoStory, code=3):
+            rest = elsewhere.of_job(job, talk.live_status(job))
+        best = better(elsewhere.compared(rest, [host], there)[0], WORTH)
         now_s = time.time()
         when = "never" if best is None else "now" if best.from_s <= now_s else f"{figures.clock(best.from_s, now_s)} on"
         click.echo(f"cleaner there for the work left, with the move's cost: {when}")

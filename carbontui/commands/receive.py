@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -11,8 +10,8 @@ from typing import Any
 import click
 
 from carbontui.commands.support.command import refused
-from carbontui.commands.support.run_values import declared_boards, place, settings_for
-from carbontui.job.life import receiving, surroundings
+from carbontui.commands.support.run_values import here, settings_for
+from carbontui.job.life import receiving
 
 
 @click.command(hidden=True)
@@ -25,30 +24,17 @@ def receive(step: str, job: str) -> None:
         return
     asked = _hear()
     with refused("", (receiving.NotTaken, OSError, KeyError), code=1):
-        own = own_terms()
+        loaded = settings_for()
+        own = {
+            **here(loaded, None),
+            "price_zone": loaded.settings.price_zone,
+        }
         if step == "check":
             zone = {"zone": own["zone"] or "", "zone_why": own["zone_why"]}
             _say({**receiving.check(job, asked), **zone})
         else:
             receiving.stage(job, asked, own)
             _say({"ready": True})
-
-
-def own_terms() -> dict[str, Any]:
-    """The fields of a job's options that are this machine's: its grid zone, its boards, what its account counts."""
-    loaded = settings_for()
-    settings = loaded.settings
-    zone, why = place(loaded, None)
-    with refused():
-        counted = surroundings.terms(settings, os.environ, resubmit=False)
-    return {
-        **counted,
-        "zone": zone,
-        "zone_why": why,
-        "price_zone": settings.price_zone,
-        "intensity_g_per_kwh": settings.intensity,
-        "declared": declared_boards(settings),
-    }
 
 
 def _hear() -> Mapping[str, Any]:

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, get_args
 import click
 import msgspec
 
-from carbontui import __version__, hooks, units
-from carbontui.commands.support import streams, talk
+from carbontui import hooks, units
+from carbontui.commands.support import talk
 from carbontui.commands.support.command import Failure, any_jobs, refused
 from carbontui.grid.faults import GridError
 from carbontui.job.files import runlog, store
@@ -23,6 +23,7 @@ from carbontui.job.terms.clock import Clock
 from carbontui.reports import against as comparing
 from carbontui.reports import card, figures, forms, prose, story, totals
 from carbontui.reports.export import codecarbon, sacct, standards
+from carbontui.system import streams
 from carbontui.text import figures as form
 
 
@@ -31,7 +32,7 @@ def _told(wanted: str | None) -> story.RunStory:
     found = talk.live_or_last(wanted)
     talk.warn_lost(found)
     with refused("", story.NoStory, code=3):
-        return story.build(found, status=talk.live_status(found), version=__version__)
+        return story.build(found, status=talk.live_status(found))
 
 
 def _revise(job: store.Job) -> None:

@@ -2,41 +2,30 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import shlex
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from carbontui import config, paths
+from carbontui import config, units
 from carbontui.commands.support.command import Brief, Count, Failure, overrides, refused, zone_keys
-from carbontui.commands.support.run_values import (
-    allowances,
-    check_log,
-    checked_name,
-    common,
-    duration,
-    free_name,
-    hour_limit,
-    job_name,
-    metrics_place,
-    settings_for,
-    split_resume_args,
-)
+from carbontui.commands.support.run_values import common, settings_for
 from carbontui.grid.settings import KeyFileError, keys_file, read_keys
 from carbontui.job.files import spool, store
-from carbontui.job.life import descriptors, launch, requeue
+from carbontui.job.life import descriptors, foreground, launch, machines, requeue
 from carbontui.job.life import restart as restarting
+from carbontui.job.terms import allowance, spec
 from carbontui.job.terms import budget as budgets
-from carbontui.job.terms import spec
+from carbontui.job.terms.allowance import AllowanceKind
 from carbontui.job.terms.spec import slurm_job
-from carbontui.text import first_run
+from carbontui.text import account, first_run
 
-if TYPE_CHECKING:
-    from carbontui.commands.support import foreground
-
+SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish"})
 WAITING_BUDGET = "3x"
 """Default budget of a job that may have to wait (--objective time, --not-above)."""
 LEFT_RUNNING_EXIT = 86
@@ -49,24 +38,6 @@ def note_of_keys() -> str:
     except KeyFileError as error:
         return f"{error} (until then only sources without a key are asked)"
     return ""
-
-
-def claim(name: str, command: tuple[str, ...], *, every_node: bool = False, numbered: bool = False) -> dict[str, Any]:
-    """Where a new job lives: id, name and paths of its options. Without a name it is the script's, renumbered as long
-    as others take it meanwhile; so is a given one that is to be `numbered`."""
-    while True:
-        title = name if name and not numbered else free_name(name or job_name(command))
-        try:
-            return at_home(*launch.prepare_dir(title), title, every_node=every_node)
-        except launch.NameTaken:
-            if name and not numbered:
-                raise
-
-
-def at_home(job: str, directory: Path, name: str, *, every_node: bool = False) -> dict[str, Any]:
-    """Id, name and paths of a job's options; its socket where every node of it has such a folder."""
-    socket = paths.socket_path(job, paths.socket_dir(every_node=every_node))
-    return {"job": job, "name": name, "dir": str(directory), "log": str(directory / "run.log"), "socket": str(socket)}
 
 
 USUAL = (
@@ -147,8 +118,6 @@ def run(command: tuple[str, ...], name: str | None = None, detach: bool = False,
     over, with 86 while it goes on. Without a terminal it stays in front: the command's stdout and stderr are copied to
     their own places, and it exits with the command's code. A pipe or file on stdin is handed on to the command.
     """
-    from carbontui.commands.support import foreground, machines
-
     if not command:
         raise Failure("run needs a command: carbontui run [options] -- python train.py ...", 2)
     if detach and given.get("wait"):
@@ -158,29 +127,30 @@ def run(command: tuple[str, ...], name: str | None = None, detach: bool = False,
         from carbontui.commands.support import asking
 
         given = asking.answers(given, settings_of(given))
-    # all checks come before anything of the job exists
-    chosen, log_path = options_of(command, given), given.get("log_path")
-    title = checked_name(name) if name else ""
-    if log_path:
-        check_log(log_path)
-    resubmit, scheduled = bool(given.get("resubmit")), requeue.scheduled(os.environ)
-    before = requeue.earlier(scheduled, command, chosen["cwd"]) if scheduled else None
-    before = before or (restarting.orphan(title, command, chosen["cwd"]) if title else None)
-    if scheduled:
-        chosen |= {"scheduler": scheduled.key, "attempt": scheduled.attempt}
-    handed = descriptors.handed(command, terminal=bool(given.get("take_input")))
-    once = handed.reads_once and not chosen["requeue"]  # what starts a requeued job again also fills its pipe again
-    if once and given.get("try_first"):
-        raise Failure("--try: the command reads a pipe, which its start could not read again; hand it a file", 2)
-    says = foreground.Narration(quiet=bool(given.get("quiet")))
     try:
+        # all checks come before anything of the job exists
+        chosen, log_path = options_of(command, given), given.get("log_path")
+        title = launch.checked_name(name) if name else ""
+        if log_path:
+            with refused(f"--log: {log_path}: ", OSError), Path(log_path).open("ab"):
+                pass
+        resubmit, scheduled = bool(given.get("resubmit")), requeue.scheduled(os.environ)
+        before = requeue.earlier(scheduled, command, chosen["cwd"]) if scheduled else None
+        before = before or (restarting.orphan(title, command, chosen["cwd"]) if title else None)
+        if scheduled:
+            chosen |= {"scheduler": scheduled.key, "attempt": scheduled.attempt}
+        handed = descriptors.handed(command, terminal=bool(given.get("take_input")))
+        once = handed.reads_once and not chosen["requeue"]  # what starts a requeued job again also fills its pipe again
+        if once and given.get("try_first"):
+            raise Failure("--try: the command reads a pipe, which its start could not read again; hand it a file", 2)
+        says = foreground.Narration(quiet=bool(given.get("quiet")))
         launch.executable(command)
         nodes = machines.named(given["hosts"]) if given.get("hosts") else machines.of_slurm()
-        every_node = nodes is not None
+        every_node, numbered = nodes is not None, scheduled is not None and not has_a_screen()
         home = (
-            at_home(before.id, before.dir, before.name, every_node=every_node)
+            launch.at_home(before.id, before.dir, before.name, every_node=every_node)
             if before
-            else claim(title, command, every_node=every_node, numbered=scheduled is not None and not has_a_screen())
+            else launch.claim(title, command, every_node=every_node, numbered=numbered)
         )
         taken = f"the name {title} is taken: this is {home['name']}" if title not in ("", home["name"]) else ""
         if log_path:
@@ -233,8 +203,6 @@ def settings_of(given: dict[str, Any]) -> config.Loaded:
 
 def options_of(command: tuple[str, ...], given: dict[str, Any]) -> dict[str, Any]:
     """The fields of a job's options that the command line and the settings decide. Raises Failure."""
-    from carbontui.commands.support import machines
-
     loaded = settings_of(given)
     settings, resubmit, work = loaded.settings, bool(given.get("resubmit")), given.get("work")
     wanted = allowances(given, settings)
@@ -248,7 +216,7 @@ def options_of(command: tuple[str, ...], given: dict[str, Any]) -> dict[str, Any
     if work_s == 0:
         raise Failure("--work: must be longer than zero; leave it out when it is not known", 2)
     if resubmit:
-        machines.check_resubmit()
+        requeue.check_resubmit()
     return {
         **common_fields,
         **wanted,
@@ -282,6 +250,19 @@ def note_unspooled(job: spec.Options) -> str:
     return f"no environment is kept ({why}): {lost}; start it again from its last checkpoint"
 
 
+def summary(directory: Path) -> str:
+    """The account of the job that has ended, in one line; '' if it is gone."""
+    from carbontui.reports import story
+    from carbontui.reports.figures import gave
+
+    job = store.load(directory)
+    if job is None:
+        return ""
+    now = job.status()
+    split = story.split_at_a_look(job, now)
+    return account.ending(now, gave(split) if split else "")
+
+
 def has_a_screen() -> bool:
     """Whether this process has a terminal for itself; one in the background (`&`, timeout) would be stopped there."""
     if not all(one.isatty() for one in (sys.stdin, sys.stdout, sys.stderr)) or os.environ.get("TERM", "dumb") == "dumb":
@@ -309,12 +290,12 @@ def start_and_follow(
 ) -> None:
     """Start the job, or continue what an earlier start of the scheduler's job left; then print its id, or attach the
     screen or stay in front, and exit: `left_code` where it goes on. Raises LaunchError."""
-    from carbontui.commands.support import foreground, machines
+    from carbontui.commands.support import trying
 
     says, directory = says or foreground.Narration(), Path(job.dir)
     on_screen = screen and has_a_screen()
     offer = hold is None and on_screen and not detach and not job.reads_once
-    tries = before is None and foreground.try_wanted(try_first, job, offer=offer)
+    tries = before is None and trying.try_wanted(try_first, job, offer=offer)
 
     def start() -> tuple[str, str]:
         answers, lost = True, ""
@@ -332,7 +313,7 @@ def start_and_follow(
         try:
             says.joined(*start())
             if tries:
-                foreground.follow_try(directory)
+                trying.follow_try(directory)
             if detach:
                 click.echo(job.job)
                 return
@@ -351,7 +332,7 @@ def start_and_follow(
             foreground.leave(foreground.exit_code(found) if found else 1, directory)
         if not wait:
             sys.exit(left_code)
-    batch, begun = machines.batch_job() if resubmit else None, requeue.reached(before.dir) if before else (0, 0)
+    batch, begun = requeue.batch_job() if resubmit else None, requeue.reached(before.dir) if before else (0, 0)
     follows = before is not None or on_screen
     front = foreground.Foreground(directory, (job.log, job.err), says, from_end=follows)
     front.listen()
@@ -367,10 +348,75 @@ def start_and_follow(
     code = front.follow()
 
     def say(more: str = "") -> None:
-        says.last(front.summary(), more)
+        says.last(summary(directory), more)
 
     if batch is None:
         say()
     else:
-        code = machines.resubmit(directory, code, batch, say, progress=requeue.got_on(begun, directory))
+        code = requeue.resubmit(directory, code, batch, say, progress=requeue.got_on(begun, directory))
     foreground.leave(code, directory)
+
+
+def duration(text: str, option: str) -> float:
+    with refused(f"{option}: "):
+        return units.parse_duration(text)
+
+
+def allowances(given: dict[str, Any], settings: config.Settings) -> dict[str, Any]:
+    """The fields of a job's options for its carbon, cost and energy budgets. Raises Failure."""
+    fields: dict[AllowanceKind, str] = {
+        "carbon": "carbon_budget_g",
+        "cost": "cost_budget",
+        "energy": "energy_budget_kwh",
+    }
+    found: dict[str, Any] = {}
+    for kind, field in fields.items():
+        if (text := given.get(f"{kind}_budget")) is None:
+            continue
+        with refused(f"--{kind}-budget: "):
+            found[field] = allowance.parse(text, kind, settings.currency).most
+        if kind == "cost" and not settings.currency:
+            raise Failure("--cost-budget needs --currency, like EUR", 2)
+    with refused("--on-budget: "):
+        order = allowance.parse_order(settings.on_budget)
+    if settings.objective == "time" and not found:
+        raise Failure("--objective time needs a budget to use: --carbon-budget, --cost-budget or --energy-budget", 2)
+    return {**found, "on_budget": order}
+
+
+def hour_limit(not_above: str | None, max_wait: str | None) -> dict[str, Any]:
+    """The fields of a job's options for a limit of intensity. Raises Failure."""
+    if not_above is None:
+        if max_wait is not None:
+            raise Failure("--max-wait belongs to --not-above 300g; the longest pause is --max-pause", 2)
+        return {}
+    with refused("--not-above: "):
+        most_g = units.parse_intensity(not_above)
+    return {"not_above_g": most_g, "max_wait_s": duration(max_wait, "--max-wait") if max_wait else 6 * 3600.0}
+
+
+def split_resume_args(text: str | None, command: tuple[str, ...]) -> tuple[str, ...]:
+    """The arguments, split as a shell would. Raises Failure where they could not reach the training."""
+    if text is None:
+        return ()
+    with refused(f"--resume-args: {text!r} cannot be split: "):
+        added = tuple(shlex.split(text))
+    for word, after in itertools.pairwise(command):
+        if Path(word).name in SHELLS and after.startswith("-") and not after.startswith("--") and "c" in after:
+            why = f"what is added to `{Path(word).name} {after}` does not reach the command inside it"
+            raise Failure(f"--resume-args: {why}; run the training without a shell, or test CARBONTUI_RESUME there", 2)
+    return added
+
+
+def metrics_place(where: str | None) -> str | None:
+    """Where metrics are written, as an absolute path. Raises Failure where there is no such folder."""
+    if where is None:
+        return None
+    place = Path(where).expanduser().absolute()
+    folder = place.parent if where.endswith(".sock") else place
+    if not folder.is_dir():
+        raise Failure(
+            f"--metrics: {folder} is not a folder (give node-exporter's, or a path ending in .sock in an existing one)",
+            2,
+        )
+    return str(place)

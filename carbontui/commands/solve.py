@@ -14,20 +14,20 @@ import click
 from msgspec import structs
 
 from carbontui import units
-from carbontui.commands.support import streams
 from carbontui.commands.support.command import (
     Failure,
     Finite,
     WithUnit,
     assumptions,
+    price_option,
     refused,
+    weight_option,
     zone_keys,
 )
-from carbontui.commands.support.grid_data import looked, sure_zone, zone_key
-from carbontui.commands.support.prices import PRICE_HELP, WEIGHT_HELP, price_series
-from carbontui.grid import opening, recorded
+from carbontui.grid import opening, recorded, tariff, zones
 from carbontui.grid.settings import GridSettings
 from carbontui.job.terms import budget as budgets
+from carbontui.system import streams
 from carbontui.text import figures
 
 if TYPE_CHECKING:
@@ -91,8 +91,8 @@ class SolveOptions(NamedTuple):
 @click.option("--levels", "levels_file", help="Levels and switches as JSON (problem format without slots and work).")
 @assumptions
 @click.option("--idle-limit", help="The longest stillness on held boards, like 30m.")
-@click.option("--price", "price_file", help=PRICE_HELP)
-@click.option("--weight", help=WEIGHT_HELP)
+@price_option
+@weight_option
 @click.option("--tol", type=Finite(1e-6, 0.5), default=1e-3, show_default=True, help="Certificate wanted.")
 def solve(**given: Any) -> None:
     """Plan a problem file, or --work on a --zone; shows the frontier when no file is given."""
@@ -166,7 +166,7 @@ def _of_work(asked: SolveOptions) -> Solved:
     work_s, deadline_s = _budgeted(asked.work, asked.budget, start_s)
     if asked.price_file:
         until_s = max(deadline_s, start_s + 2 * work_s)  # work that does not fit goes on after the deadline
-        prices, _ = price_series(asked.price_file, start_s, until_s)
+        prices, _ = tariff.prices(asked.price_file, start_s, until_s)
         job = AssumedJob(job.shape, Grid(prices), weight)
     elif weight:
         raise Failure("--weight needs prices: add --price FILE", 2)
@@ -174,7 +174,7 @@ def _of_work(asked: SolveOptions) -> Solved:
     problem, plan = planned(job, grid, work_s, start_s, deadline_s, tol=asked.tol, idle_limit_s=longest_s)
     beside = None
     if asked.signal == "marginal" and asked.zone and not plan.late_s:
-        beside = signals.beside_average(problem, plan, start_s, zone_key(asked.zone), grid.source)
+        beside = signals.beside_average(problem, plan, start_s, zones.key_of(asked.zone), grid.source)
     return Solved(problem, plan, start_s, f"{grid.source}; {levels if asked.levels_file else speeds}", beside)
 
 
@@ -190,11 +190,11 @@ def _grid_of(
             recorded.load(grid_file, zone=zone or "recorded", signal="marginal" if signal == "marginal" else None)
         )
     if signal == "average":
-        return TypicalDays(zone_key(zone or ""))
+        return TypicalDays(zones.key_of(zone or ""))
     if start_s is not None:
         raise Failure("--start: marginal rates are known from now on; give --grid FILE for another time", 2)
-    place = sure_zone(zone)
-    seen, feed = looked(place.key, opening.settings(GridSettings(marginal=True)), MARGINAL_AHEAD_S)
+    place = zones.sure(zone)
+    seen, feed = opening.looked(place.key, opening.settings(GridSettings(marginal=True)), MARGINAL_AHEAD_S)
     if seen is None:
         keys = "; ".join(f"{state.title}: {state.note}" for state in feed.sources if state.note)
         raise Failure(

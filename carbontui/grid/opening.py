@@ -7,21 +7,27 @@ Provider keys come from the environment or from keys.env beside config.toml (`se
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from carbontui import paths
-from carbontui.grid import recorded
-from carbontui.grid.choose import EVERY
+from carbontui import config, paths
+from carbontui.grid import choose, recorded, zones
 from carbontui.grid.feed import Feed
 from carbontui.grid.http import Http
 from carbontui.grid.settings import GridSettings, keys_file, read_keys
-from carbontui.grid.types import Series, Signal
+from carbontui.grid.types import GridForecast, Series, Signal
+from carbontui.units import listed
 
 GIVEN_NOTHING = GridSettings()
+AT_ONCE = 6
+"""Zones queried concurrently: many share one server."""
+LONGEST_S = 30.0
 ONLINE_WORDS = frozenset({"", "0", "false", "no", "off"})
 
 
@@ -33,8 +39,8 @@ def offline(environment: Mapping[str, str] = os.environ) -> bool:
 def base_urls(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Base URLs that replace a provider's own, by provider name. Raises ValueError naming an invalid pair."""
     found: dict[str, str] = {}
-    known = sorted({kind.name for kind in EVERY})
-    for pair in filter(None, (part.strip() for part in environment.get("CARBONTUI_GRID_URLS", "").split(","))):
+    known = sorted({kind.name for kind in choose.EVERY})
+    for pair in listed(environment.get("CARBONTUI_GRID_URLS", "")):
         name, _, url = (part.strip() for part in pair.partition("="))
         if not url.startswith(("http://", "https://")):
             raise ValueError(f"CARBONTUI_GRID_URLS: {pair[:60]!r} is not name=http(s)://...")
@@ -103,3 +109,50 @@ def _recorded_remark(path: Path, price: Series | None, currency: str | None) -> 
         shown = ", ".join(name[:24] for name in unread[:3])
         told.append(f"columns of {path.name} not used: {shown} (a price column is named like price_eur_per_kwh)")
     return "; ".join(told)
+
+
+def configured(loaded: config.Settings, *, own: bool = False) -> GridSettings:
+    """The settings of a feed for a command; with the user's `own` intensity, where one is set, as a job here counts.
+    Raises KeyFileError or ValueError for keys and URLs that cannot be used."""
+    marginal, yours = loaded.signal == "marginal", loaded.intensity if own else None
+    return settings(GridSettings(False, marginal, loaded.currency, loaded.price_zone, loaded.price_per_kwh, yours))
+
+
+def looked(
+    key: str | None, settings: GridSettings, ahead_s: float, step_s: float = 900.0, *, start_s: float | None = None
+) -> tuple[GridForecast | None, Feed]:
+    """The outlook of a zone from now on, once its sources were asked, and the feed that gave it. Raises ValueError."""
+    feed = open_feed(key, settings=settings, now=time.time)
+    asyncio.run(feed.refresh())
+    return feed.outlook(time.time() if start_s is None else start_s, 0.0, ahead_s, step_s), feed
+
+
+Grids = dict[str, tuple[float, str]]
+"""{zone: (gCO2/kWh, description)}"""
+
+
+def now_on(settings: GridSettings, keys: Iterable[str] | None = None) -> dict[str, Grids]:
+    """By signal, because values of one alone compare: the zones (all by default) whose source has answered. Cached
+    values are not fetched again. Empty offline."""
+    return {} if settings.offline else asyncio.run(_ask(settings, zones.every() if keys is None else keys))
+
+
+async def _ask(settings: GridSettings, keys: Iterable[str]) -> dict[str, Grids]:
+    http, turn = Http(), asyncio.Semaphore(AT_ONCE)
+    found: dict[str, Grids] = {}
+
+    async def ask(key: str) -> None:
+        async with turn:
+            feed = open_feed(key, settings=settings, now=time.time, http=http)
+            await feed.refresh()
+            seen = feed.outlook(time.time(), 0.0, 900.0, 900.0)
+            value = None if seen is None or seen.how == "default" else seen.mean[0]
+            if seen is not None and value is not None:
+                signal = seen.signal.replace("_", ", ")
+                grids = found.setdefault(seen.signal, {})
+                grids[f"{key} {zones.every()[key].name}"] = (value, f"now, {signal}: {seen.source}")
+
+    answering = [key for key in keys if any(choose.usable(one, settings) for one in choose.carbon(key, http, settings))]
+    with contextlib.suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(asyncio.gather(*map(ask, answering), return_exceptions=True), LONGEST_S)
+    return found

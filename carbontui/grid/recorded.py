@@ -53,7 +53,7 @@ def load(
     return Series(zone, signal, rows, source or f"recorded: {path.name}")
 
 
-def load_price(path: str | Path, *, zone: str = "recorded") -> Series | None:
+def load_price(path: str | Path) -> Series | None:
     """The column `price_eur_per_kwh` (or `_per_mwh`, any ISO code) as a series in currency/kWh; None without. It may
     be the only one: `time_utc,price_usd_per_mwh`.
 
@@ -61,11 +61,10 @@ def load_price(path: str | Path, *, zone: str = "recorded") -> Series | None:
     """
     path = Path(path)
     header, lines = _cells(path, prices=True)
-    column = next((n for n, name in enumerate(header) if PRICE_COLUMN.fullmatch(name)), None)
-    if column is None:
+    priced_by = next(((n, named) for n, name in enumerate(header) if (named := PRICE_COLUMN.fullmatch(name))), None)
+    if priced_by is None:
         return None
-    named = PRICE_COLUMN.fullmatch(header[column])
-    assert named is not None
+    column, named = priced_by
     currency, kwh = named[1].upper(), 1000.0 if named[2] == "mwh" else 1.0
 
     def value(text: str, where: str) -> float:
@@ -73,7 +72,7 @@ def load_price(path: str | Path, *, zone: str = "recorded") -> Series | None:
 
     priced = [(line, cells) for line, cells in lines if len(cells) > column and cells[column].strip()]
     rows = _rows(path, header, priced, column, value)
-    return Series(zone, "price", rows, f"recorded: {path.name}", currency=currency)
+    return Series("recorded", "price", rows, f"recorded: {path.name}", currency=currency)
 
 
 def unread_columns(path: str | Path) -> tuple[str, ...]:

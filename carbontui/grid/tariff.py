@@ -65,6 +65,16 @@ def load(path: str | Path, start_s: float, end_s: float) -> Series:
     return Series("tariff", "price", tuple(rows), f"tariff: {path.name}", currency=named[1].upper())
 
 
+def prices(path: str, start_s: float, end_s: float) -> tuple[Series, bool]:
+    """The prices of a file, and whether it is a tariff, known for all time. Raises ValueError."""
+    if is_one(path):
+        return load(path, start_s, end_s), True
+    series = recorded.load_price(path)
+    if series is None:
+        raise ValueError(f"--price: {path} has no column like price_usd_per_mwh")
+    return series, False
+
+
 def _quarter(text: str, where: str) -> int:
     found = re.fullmatch(r"(\d{1,2}):(00|15|30|45)", text)
     if found is None or int(found[1]) > 24 or (int(found[1]) == 24 and found[2] != "00"):

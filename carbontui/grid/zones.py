@@ -11,8 +11,11 @@ from pathlib import Path
 from typing import Literal
 
 from carbontui.grid import typical
+from carbontui.grid.types import YOURS
 
 Confidence = Literal["high", "medium", "low", "none"]
+NAMED = 6
+"""Candidates named where the time zone has several."""
 
 ALIASES = {
     "UK": "GB", "GREAT BRITAIN": "GB", "BRITAIN": "GB", "ENGLAND": "GB", "DK1": "DK-DK1", "DK2": "DK-DK2",
@@ -121,3 +124,39 @@ def guess(tz_name: str | None) -> tuple[tuple[Zone, ...], Confidence]:
     if country == "US":
         siblings = [zone for zone in siblings if zone.key in typical.zones()]
     return (first, *siblings), confidence
+
+
+def find(wanted: str | None) -> tuple[Zone | None, str]:
+    """The zone asked for or configured, else the only one of the time zone; (None, why) when it is not known.
+
+    Raises ValueError for an unknown zone, naming the nearest ones.
+    """
+    if wanted:
+        try:
+            return resolve(wanted), ""
+        except ValueError as error:
+            raise ValueError(f"--zone: {error}") from None
+    candidates, confidence = guess(local_time_zone())
+    if confidence == "high":
+        return candidates[0], ""
+    names = ", ".join(zone.key for zone in candidates[:NAMED])
+    # the repair comes first: a screen may have no room for the names
+    return None, "the grid zone is not known; set it with --zone or CARBONTUI_ZONE" + (
+        f" (perhaps {names})" if names else ""
+    )
+
+
+def sure(wanted: str | None, yours: float | None = None) -> Zone:
+    """The zone; with an intensity of one's own none has to be known. Raises ValueError that names the candidates when
+    it is not."""
+    found, why = find(wanted)
+    if found is None and yours is None:
+        raise ValueError(why)
+    return found or Zone(YOURS, "your own intensity")
+
+
+def key_of(zone: str) -> str:
+    """The zone's key for any of its names; an unknown name unchanged, which the lookup will refuse."""
+    with contextlib.suppress(ValueError):
+        return resolve(zone).key
+    return zone

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from carbontui import protocol, units
+from carbontui import __version__, protocol, units
 from carbontui.account import accounts
 from carbontui.account.boundary import waits_count, without_device
 from carbontui.account.embodied import Embodied, embodied
@@ -140,7 +140,7 @@ class RunStory:
         return self.account.so_far.run_now_g
 
 
-def build(job: store.Job, *, status: protocol.Status | None = None, version: str = "") -> RunStory:
+def build(job: store.Job, *, status: protocol.Status | None = None, version: str = __version__) -> RunStory:
     """The story of a job; `status` where it is alive and was just asked. Raises NoStory."""
     try:
         options = spec.load(job.dir)

@@ -122,7 +122,7 @@ class SshHost:
 
     def data(self, words: list[str], kind: type[Answered], *, ask: bool = False) -> Answered:
         """What carbontui there prints as JSON. Raises SshError."""
-        text = self._run(words, ask=ask)
+        text = self.answer(words, ask=ask)
         try:
             return msgspec.json.decode(text, type=kind)
         except (ValueError, RecursionError):
@@ -155,10 +155,6 @@ class SshHost:
         said = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
         return [self._ssh, "-T", *said, "--", self.name, there]
 
-    def answer(self, words: list[str], asked: bytes, within_s: float = ANSWER_S, *, ask: bool = False) -> str:
-        """What carbontui there answers to `asked` on its standard input. Raises SshError."""
-        return self._run(words, ask=ask, asked=asked, within_s=within_s)
-
     def by_itself(self, words: list[str]) -> list[str]:
         """The command that runs carbontui there without this process: no password can be asked for."""
         there = " ".join((self._there, *map(shlex.quote, words)))
@@ -170,7 +166,8 @@ class SshHost:
         user@host, `-l user` before it: options have not ended."""
         return shlex.join(self._command([], ask=False)[:-3])
 
-    def _run(self, words: list[str], *, ask: bool, asked: bytes = b"", within_s: float = ANSWER_S) -> str:
+    def answer(self, words: list[str], asked: bytes = b"", within_s: float = ANSWER_S, *, ask: bool = False) -> str:
+        """What carbontui there answers to `asked` on its standard input. Raises SshError."""
         try:
             # no timeout while a user may be typing a password
             done = bounded_command.answer(

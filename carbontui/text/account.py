@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from carbontui import protocol, units
-from carbontui.text import figures, situation
+from carbontui.text import figures, first_run, situation
 
 NOTHING_HELD = "nothing held it back"
 """Where no lever acted there is no saving, and no percentage of one."""
@@ -84,6 +84,24 @@ def in_time(status: protocol.Status, *, brief: bool = False) -> str:
 def avoided(status: protocol.Status) -> str:
     """`against` run-now so far; '' where nothing was used yet."""
     return against(status.avoided_g, status.run_now_g) if status.energy_wall_kwh > 0 else ""
+
+
+def ending(status: protocol.Status, means: str = "") -> str:
+    """How the job has ended and its account in one line; `means`: the avoided CO2 by lever."""
+    ended = situation.stated(status)
+    if unmetered(status):
+        return f"{ended}; {figures.NOT_METERED}"
+    parts = [figures.kwh(status.energy_wall_kwh)]
+    if status.gco2_g is not None:
+        parts.append(f"{figures.grams(status.gco2_g)} CO2")
+    if said := avoided(status):
+        parts.append(said + (f" ({means})" if means else ""))
+    parts += [more] if not status.avoided_g and (more := first_run.more(status)) else []
+    parts += [excluded(apart) for apart in status.excluded]
+    if status.cost is not None:
+        parts.append(figures.money(status.cost.value, status.cost.currency))
+    how = status.provenance.get("energy_gpu_kwh")
+    return f"{ended}; " + ", ".join(parts) + (f" ({how.how})" if how else "")
 
 
 def metered(status: protocol.Status) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from carbontui.protocol import Status
-from carbontui.text import figures
+from carbontui.text import account, figures, situation
 from carbontui.text.boards import xid
 from carbontui.text.forms import Table
 from carbontui.text.sources import slowed
@@ -50,6 +50,21 @@ class NoticesTold:
         self._standing = frozenset(told)
         self._told |= {key for key, text in told.items() if key != text}
         return found
+
+
+HELD = ("waiting", "throttled", "pausing", "paused", "unloaded")
+"""States of which a reader of the output wants to know why nothing comes."""
+
+
+def narrate(old: Status | None, new: Status, notices: NoticesTold) -> Iterator[str]:
+    """What a reader of the output would ask about: why nothing comes, and what the supervisor has to say."""
+    same = old is not None and (old.state, old.reason.text) == (new.state, new.reason.text)
+    begins_again = old is None and (new.state, new.reason.code) == ("unloaded", "exited")
+    if new.state in HELD and not same and not begins_again:
+        yield situation.stated(new)
+    if new.at_end is not None and (old is None or old.at_end is None):
+        yield f"at the end: {account.at_end(new.at_end)}"
+    yield from notices.news(new)
 
 
 NOTICES: Table = {

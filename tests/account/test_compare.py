@@ -16,7 +16,7 @@ from grid_site import good, served
 from carbontui import cli
 from carbontui.account import compare
 from carbontui.account.compare import BoardSpec, Throughput, Work
-from carbontui.commands.support import grid_data
+from carbontui.grid import opening
 from carbontui.grid.settings import GridSettings
 from carbontui.reports.tables import boards
 
@@ -94,7 +94,7 @@ def test_zones_are_ranked_by_one_kind_of_value_alone(tmp_path, monkeypatch):
         "average_lifecycle": {"NO1 Oslo": (9.0, "now"), "SE Sweden": (11.0, "now"), "FI Finland": (12.0, "now")},
         "marginal": {"GB United Kingdom": (700.0, "now")},
     }
-    monkeypatch.setattr(grid_data, "now_on", lambda settings: live)
+    monkeypatch.setattr(opening, "now_on", lambda settings: live)
 
     def zones(*words):
         done = CliRunner().invoke(
@@ -219,8 +219,8 @@ def test_a_grid_of_now_is_asked_of_its_source_and_nothing_is_asked_offline(tmp_p
     monkeypatch.setenv("CARBONTUI_HOME", str(tmp_path))
     with served(good("neso", time.time())) as url:
         settings = GridSettings(base_urls={"neso": url})
-        found = grid_data.now_on(settings, ["GB", "AQ"])
+        found = opening.now_on(settings, ["GB", "AQ"])
     ((zone, (value, how)),) = found["average_direct"].items()
     assert zone == "GB United Kingdom" and list(found) == ["average_direct"]
     assert 0 < value < 1000 and how.startswith("now, average")
-    assert grid_data.now_on(GridSettings(offline=True)) == {}
+    assert opening.now_on(GridSettings(offline=True)) == {}

@@ -12,13 +12,12 @@ from states import CAP, FULL, NOW_S, PAUSE, board, inputs, job_state, outlook, p
 from carbontui import protocol, units
 from carbontui.account.expected_end import Slots, Stretch, expect, to_come, used_up_at
 from carbontui.commands.look import report
-from carbontui.commands.support.foreground import narrate
 from carbontui.job.supervisor.core.planning import expected_end as core
 from carbontui.job.supervisor.core.rules import control
 from carbontui.job.supervisor.core.state.job import Totals
 from carbontui.job.supervisor.core.state.measured import Mean, Measured
 from carbontui.text import account as account_words
-from carbontui.text.notices import NoticesTold
+from carbontui.text.notices import NoticesTold, narrate
 
 HOUR = 3600.0
 NEARLY = {"rel": 2e-3}

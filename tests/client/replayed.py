@@ -23,7 +23,7 @@ from carbontui.job.terms import spec
 from carbontui.power.backends.simulated import SimulatedSpec
 from carbontui.commands import run
 told = json.loads(sys.argv[1])
-job, directory = launch.prepare_dir("replay")
+job, directory, _ = launch.prepare_dir("replay")
 origin = time.time() + 0.5
 print(job, flush=True)
 run.start_and_follow(spec.Options(

@@ -13,8 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from carbontui import cli
-from carbontui.commands.support import machines
-from carbontui.commands.support.command import Failure
+from carbontui.job.life import launch, machines
 from carbontui.nodes.handle import NodeHandle
 from carbontui.slurm import allocation, commands, successor
 from carbontui.slurm import queue as slurm_queue
@@ -81,7 +80,7 @@ def test_rubbish_is_neither_an_empty_queue_nor_a_cluster_without_nodes(fake):
 def test_another_machine_that_never_ends_its_answer_is_given_up(fake, monkeypatch, says):
     fake("ssh", says)
     monkeypatch.setattr(machines, "ANSWER_S", 1.0)
-    with pytest.raises(Failure, match="far"):
+    with pytest.raises(launch.LaunchError, match="far"):
         machines.named("far")
     monkeypatch.setattr(ssh, "ANSWER_S", 1.0)
     with ssh.SshHost("far") as host, pytest.raises(ssh.SshError, match="far"):

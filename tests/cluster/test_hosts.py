@@ -165,11 +165,10 @@ def test_a_machine_that_cannot_be_is_one_line_before_anything_starts(house, host
 
 
 def test_a_machine_without_carbontui_is_said(far, monkeypatch, capsys):
-    from carbontui.commands.support import machines
-    from carbontui.commands.support.command import Failure
+    from carbontui.job.life import launch, machines
 
     house, _ = far
     monkeypatch.setenv("PATH", house.env["PATH"])
     monkeypatch.setattr(sys, "executable", "/no/such/python")
-    with pytest.raises(Failure, match="b has no carbontui at /no/such/python"):
+    with pytest.raises(launch.LaunchError, match="b has no carbontui at /no/such/python"):
         machines.named("b")

@@ -14,8 +14,7 @@ from carbontui.commands import doctor
 from carbontui.commands import grid as grid_verb
 from carbontui.commands.run import run as run_verb
 from carbontui.commands.support.command import Failure
-from carbontui.commands.support.grid_data import find_zone, sure_zone
-from carbontui.grid import recorded
+from carbontui.grid import recorded, zones
 from carbontui.grid.feed import Feed
 from carbontui.job.supervisor.shell.grid import open_feed
 from carbontui.job.terms.clock import Clock
@@ -115,10 +114,10 @@ def test_run_grid_and_doctor_find_the_same_zone_or_give_the_same_reason(
 
 def test_a_zone_the_clock_does_not_tell_is_asked_for_with_the_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "America/New_York")
-    zone, why = find_zone(None)
+    zone, why = zones.find(None)
     assert zone is None and "--zone" in why and "CARBONTUI_ZONE" in why and "US-NY-NYIS" in why
-    with pytest.raises(Failure, match="US-NY-NYIS"):
-        sure_zone(None)
+    with pytest.raises(ValueError, match="US-NY-NYIS"):
+        zones.sure(None)
 
 
 async def test_a_persons_intensity_stands_at_all_hours_and_no_source_of_it_is_asked(

@@ -41,7 +41,7 @@ from carbontui.job.life import launch
 from carbontui.job.terms import spec as options
 from carbontui.power.backends.simulated import SimulatedSpec
 steps, flat_s, script, pace = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3], sys.argv[4]
-job, directory = launch.prepare_dir("replay")
+job, directory, _ = launch.prepare_dir("replay")
 origin = time.time() + 0.5
 launch.start(options.Options(
     job=job, name="replay", dir=str(directory), argv=(sys.executable, script, str(steps), pace),

@@ -12,7 +12,7 @@ import runs
 from click.testing import CliRunner
 
 from carbontui.commands import look, overrule, report
-from carbontui.commands.support import streams
+from carbontui.system import streams
 
 
 @pytest.fixture

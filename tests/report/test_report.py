@@ -18,10 +18,10 @@ from msgspec import structs
 from carbontui import cli, protocol, units
 from carbontui.account.accounts import BIN_S
 from carbontui.commands import look
-from carbontui.commands.support import foreground
 from carbontui.job.files.journal import Journal
 from carbontui.reports import against, card, charts, figures, forms, parts, prose, story, totals
 from carbontui.reports.export import codecarbon, sacct
+from carbontui.text import account
 from carbontui.text import figures as form
 
 
@@ -300,7 +300,7 @@ def test_a_run_too_short_to_be_metered_is_not_said_to_have_drawn_nothing(tmp_pat
         assert "not known" in text and "0 Wh" not in text and "0.00 g" not in text
     said = " ".join(look.report(told.status))
     assert form.NOT_METERED in said and "0.00 g" not in said
-    assert form.NOT_METERED in foreground.summary(told.status)
+    assert form.NOT_METERED in account.ending(told.status)
     (total,) = totals.grouped([(told.status, "2026-06-21")], "month")
     assert total.unknown == 1
 
@@ -367,7 +367,7 @@ def test_what_each_means_gave_has_a_band_wherever_it_is_told(home, told, job):
     found = json.loads(carbontui(home, "status", other.id, "--json").output)
     assert found["avoided_split"]["halves"]["capped_g"] == pytest.approx(halves.capped_g, abs=1e-5)
     assert "±" in carbontui(home, "status", other.id).output
-    assert "±" in foreground.summary(other.status(), figures.gave(split))
+    assert "±" in account.ending(other.status(), figures.gave(split))
     unsure = runs.make(home, name="typical.py", job="qrstuv", wander=0.05, source="typical days of DE 2020")
     typical_days = story.build(unsure).split
     assert typical_days.halves.moved_g > 2 * halves.moved_g and replace(typical_days, halves=halves) == split
@@ -431,7 +431,7 @@ def test_a_run_that_nothing_held_back_has_no_saving_and_no_percentage_in_any_for
     assert (numbers["avoided_g"], numbers["account"]["so_far"]["run_now_g"]) == (0.0, None)
     assert {row["run_now_gco2_g"] for row in csv.DictReader(io.StringIO(forms.table(told)))} == {""}
     assert "nothing held it back" in carbontui(tmp_path, "status", job.id).output
-    assert "nothing held it back" in foreground.summary(job.status())
+    assert "nothing held it back" in account.ending(job.status())
     assert [total.unknown for total in totals.grouped([(job.status(), "2026-06-21")], "month")] == [0]
     capped = story.build(runs.make(tmp_path, phases=runs.DAY[:3], job="bbbbbb"))
     assert "With nothing held back it would have emitted" in prose.story_of(capped)[2]

@@ -17,7 +17,7 @@ from house import until
 from msgspec import structs
 
 from carbontui import protocol, units
-from carbontui.commands.support.station import gain_words
+from carbontui.assumed.other_starts import gain_words
 from carbontui.grid.types import GridForecast
 from carbontui.job.keeper.trial import TRY_OVER
 from carbontui.text import figures
@@ -235,7 +235,7 @@ def test_the_watch_reads_this_machine_and_leaves_nothing_behind(
     monkeypatch.setenv("CARBONTUI_LEASE_DIR", str(tmp_path / "leases"))
     monkeypatch.setenv("CARBONTUI_OFFLINE", "1")
     monkeypatch.setenv("CARBONTUI_ZONE", "DE")
-    from carbontui.commands.support.station import StationWatch
+    from carbontui.commands.attach import StationWatch
 
     before = set(threading.enumerate())
     with StationWatch() as watch:

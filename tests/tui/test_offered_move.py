@@ -10,7 +10,7 @@ from acting import app_on, served
 from fake import scene
 from textual.pilot import Pilot
 
-from carbontui.commands.support import endings
+from carbontui.commands import attach
 from carbontui.tui.model.target import BetterHost
 
 SE = BetterHost("n2", "n2 in SE: −61 %, done 2 h later")
@@ -85,5 +85,5 @@ def test_the_verb_moves_it_and_its_last_line_is_the_answer(house: Any, monkeypat
     job = type("Job", (), {"dir": house.root, "id": "nosuch"})()
     for name, value in house.env.items():
         monkeypatch.setenv(name, value)
-    ok, told = endings.by_verb(job, "n2")
+    ok, told = attach.by_verb(job, "n2")
     assert not ok and told and len(told.splitlines()) == 1 and "Traceback" not in told

@@ -10,7 +10,7 @@ from house import until
 from sshd import WHY_NOT, Sshd
 
 from carbontui import link, protocol
-from carbontui.commands.support import remote
+from carbontui.commands import attach
 from carbontui.commands.support.command import Failure
 from carbontui.system import ssh
 
@@ -32,14 +32,14 @@ def test_a_remote_job_is_seen_and_commanded_and_a_lost_line_is_said(house, serve
     job = house.start()
     job.until_connected()
     with ssh.SshHost("box", carbontui=THERE, ssh=server.ssh) as host:
-        status = remote.only_job(host, None)
-        assert (status.job, status.name) == (job.id, "t") and remote.only_job(host, "t").job == job.id
+        status = attach.only_job(host, None)
+        assert (status.job, status.name) == (job.id, "t") and attach.only_job(host, "t").job == job.id
         near = host.socket(job.id)
         assert near.parent.stat().st_mode & 0o077 == 0
         answer = link.ask(near, protocol.Cmd(1, "pause"), 30)
         assert isinstance(answer, protocol.Result) and answer.ok
         assert link.snap(near, 30).status.override is not None
-        with remote.RemoteJobs([host]) as jobs:
+        with attach.RemoteJobs([host]) as jobs:
             until(jobs.jobs, 60, "the remote job")
             assert [target.job for target in jobs.jobs()] == [job.id] and jobs.facts()[0][1] == "1 live, 0 over"
             server.stop()
@@ -56,12 +56,12 @@ def test_a_remote_job_is_seen_and_commanded_and_a_lost_line_is_said(house, serve
 
 def test_a_job_that_is_not_there_and_a_carbontui_that_is_not_found_are_said(house, server):
     with ssh.SshHost("box", carbontui=THERE, ssh=server.ssh) as host, pytest.raises(Failure, match="no job is running"):
-        remote.only_job(host, None)
+        attach.only_job(host, None)
     with (
         ssh.SshHost("box", carbontui="/no/such/carbontui", ssh=server.ssh) as host,
         pytest.raises(Failure, match="--there"),
     ):
-        remote.only_job(host, None)
+        attach.only_job(host, None)
 
 
 def test_what_a_host_says_cannot_move_the_cursor(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import click
 import pytest
 
 from carbontui.commands import attach, run
-from carbontui.commands.support import foreground
+from carbontui.commands.support import trying
 from carbontui.job.files import store
 from carbontui.job.life import launch
 
@@ -52,5 +52,5 @@ def test_who_leaves_at_the_question_before_the_start_leaves_no_job_behind(
     before = signal.getsignal(signal.SIGHUP)
     job: Any = SimpleNamespace(dir=str(folder))
     with pytest.raises(KeyboardInterrupt):
-        foreground.try_wanted(False, job, offer=True)
+        trying.try_wanted(False, job, offer=True)
     assert not folder.exists() and signal.getsignal(signal.SIGHUP) is before

@@ -6,8 +6,7 @@ import msgspec
 
 from carbontui import protocol
 from carbontui.commands.look import report
-from carbontui.commands.support.foreground import narrate
-from carbontui.text.notices import NoticesTold
+from carbontui.text.notices import NoticesTold, narrate
 
 
 def status(state: protocol.State, watts: float | None) -> protocol.Status:

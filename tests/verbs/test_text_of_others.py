@@ -17,8 +17,8 @@ from rich.segment import Segment
 from textual.strip import Strip
 
 from carbontui import units
-from carbontui.commands.support import streams
 from carbontui.job.supervisor.record import recorder
+from carbontui.system import streams
 from carbontui.tui.terminal.diff import TerminalDiff
 
 HOSTILE = "a\x1b[2J\x1b]0;owned\x07\x9b31mb\u202ec\u2066d\re"

@@ -14,12 +14,11 @@ from typing import Any
 import click
 
 from carbontui import config, paths, units
-from carbontui.commands.support import streams
 from carbontui.commands.support.command import refused
-from carbontui.commands.support.grid_data import NAMED
 from carbontui.grid import zones
 from carbontui.job.life import surroundings
 from carbontui.job.terms import budget as budgets
+from carbontui.system import streams
 from carbontui.text import first_run
 
 FACTORS = (1.0, 1.5, 2.0, 3.0)
@@ -55,7 +54,7 @@ def _zone(due_s: float) -> str | None:
     def read(text: str) -> str:
         return zones.resolve(text).key if text else ""
 
-    key = _ask(first_run.zone([one.key for one in candidates[:NAMED]], likely), likely, read, due_s)
+    key = _ask(first_run.zone([one.key for one in candidates[: zones.NAMED]], likely), likely, read, due_s)
     if key:
         with refused(f"{paths.config_file()}: ", OSError, code=4):
             config.keep("zone", key)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -14,18 +15,11 @@ from click.shell_completion import CompletionItem
 from carbontui import units
 from carbontui.account import boundary
 
+if TYPE_CHECKING:
+    from carbontui.system import ssh
+
 SAFE_WORD = re.compile(r"[\w.,:@%+][\w.,:@%+/-]*")
 """A shell takes it as it stands."""
-
-
-def live_jobs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Jobs that accept commands."""
-    return _jobs(incomplete, live=True)
-
-
-def any_jobs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Jobs that can be viewed, finished ones included."""
-    return _jobs(incomplete, live=False)
 
 
 def zone_keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -35,8 +29,11 @@ def zone_keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
     return [CompletionItem(key, help=zone.name) for key, zone in sorted(every().items()) if _fits(key, incomplete)]
 
 
-def _jobs(incomplete: str, *, live: bool) -> list[CompletionItem]:
-    """By name; by id where another job has the same name, or the name would need quoting in a shell."""
+def any_jobs(
+    ctx: click.Context, param: click.Parameter, incomplete: str, *, live: bool = False
+) -> list[CompletionItem]:
+    """Jobs that can be viewed, finished ones included unless they are to be `live`: by name; by id where another job
+    has the same name, or the name would need quoting in a shell."""
     from carbontui.job.files import store
 
     found: dict[str, CompletionItem] = {}
@@ -46,6 +43,10 @@ def _jobs(incomplete: str, *, live: bool) -> list[CompletionItem]:
         word = job.name if job.name not in found and SAFE_WORD.fullmatch(job.name) else job.id
         found[word] = CompletionItem(word, help="live" if job.live else "over")
     return [item for word, item in found.items() if _fits(word, incomplete)]
+
+
+live_jobs = functools.partial(any_jobs, live=True)
+"""Jobs that accept commands."""
 
 
 def _fits(word: str, incomplete: str) -> bool:
@@ -76,8 +77,8 @@ def refused(said: str = "", kinds: Kinds = ValueError, *, code: int = 2) -> Iter
         raise Failure(f"{said}{why}", code) from None
 
 
-class Count(click.IntRange):
-    """A whole number within a range, in ASCII digits."""
+class _Ascii(click.ParamType):  # type: ignore[type-arg]  # generic in its stubs, not at run time
+    """A number, in ASCII digits."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if isinstance(value, str) and not value.isascii():
@@ -85,11 +86,34 @@ class Count(click.IntRange):
         return super().convert(value, param, ctx)
 
 
+there_option = click.option(
+    "--there",
+    default="carbontui",
+    envvar="CARBONTUI_THERE",
+    metavar="COMMAND",
+    help="carbontui on the other machine, if it is not on its PATH.",
+)
+
+
+def host_of(text: str, there: str) -> ssh.SshHost:
+    """The machine of `user@host[:job]`. Raises Failure (2)."""
+    from carbontui.system import ssh
+
+    with refused():
+        return ssh.SshHost(ssh.place(text).host, carbontui=there)
+
+
+class Count(_Ascii, click.IntRange):
+    """A whole number within a range."""
+
+
 class WithUnit(click.ParamType):  # type: ignore[type-arg]  # generic in its stubs, not at run time
     """A value with its unit, as one of the readers of `units` takes it."""
 
-    def __init__(self, read: Callable[[str], Any], name: str = "text") -> None:
-        self.name, self._read = name, read
+    name = "text"
+
+    def __init__(self, read: Callable[[str], Any]) -> None:
+        self._read = read
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
@@ -98,12 +122,10 @@ class WithUnit(click.ParamType):  # type: ignore[type-arg]  # generic in its stu
             return self.fail(str(error), param, ctx)
 
 
-class Finite(click.FloatRange):
-    """A number within a range, in ASCII digits; 'nan' and 'inf' are refused, which a FloatRange alone lets pass."""
+class Finite(_Ascii, click.FloatRange):
+    """A number within a range; 'nan' and 'inf' are refused, which a FloatRange alone lets pass."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if isinstance(value, str) and not value.isascii():
-            self.fail(f"{value!r} is not a number in ASCII digits.", param, ctx)
         number = super().convert(value, param, ctx)
         if number is not None and not math.isfinite(number):
             self.fail(f"{value!r} is not a finite number.", param, ctx)
@@ -183,6 +205,16 @@ def overrides(command: F) -> F:
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
+
+
+price_option = click.option(
+    "--price",
+    "price_file",
+    help="Prices: CSV time_utc,price_usd_per_mwh, or a tariff: days,from_utc,to_utc,price_usd_per_kwh.",
+)
+weight_option = click.option(
+    "--weight", help="Weigh grams and money, like carbon=0.7,cost=0.3 (each as a share of its mean)."
+)
 
 
 def assumptions(command: F) -> F:

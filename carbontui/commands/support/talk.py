@@ -11,10 +11,10 @@ import click
 import msgspec
 
 from carbontui import link, protocol
-from carbontui.commands.support import streams
 from carbontui.commands.support.command import Failure
 from carbontui.job.files import places, store
 from carbontui.job.keeper import orders
+from carbontui.system import streams
 from carbontui.text.statements import words
 
 ANSWER_S = 7.5

@@ -8,11 +8,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from carbontui import units
-from carbontui.commands.support import streams
-from carbontui.commands.support.command import Also, Count, Failure, WithUnit, assumptions, refused
-from carbontui.commands.support.prices import PRICE_HELP, WEIGHT_HELP, price_series
-from carbontui.grid import recorded
+from carbontui.commands.support.command import (
+    Also,
+    Count,
+    Failure,
+    WithUnit,
+    assumptions,
+    price_option,
+    refused,
+    weight_option,
+)
+from carbontui.grid import recorded, tariff
 from carbontui.job.terms import budget as budgets
+from carbontui.system import streams
 from carbontui.text import figures
 
 if TYPE_CHECKING:
@@ -47,11 +55,11 @@ def _factor(text: str) -> float:
 @click.option("--levels", "levels_file", help="Levels and switches as JSON (problem format without slots and work).")
 @click.option("--watts", type=WithUnit(units.parse_watts), default=650.0, show_default=True, help="At full.")
 @assumptions
-@click.option("--price", "price_file", help=PRICE_HELP)
+@price_option
 @click.option(
     "--objective", type=click.Choice(["carbon", "cost"]), default="carbon", show_default=True, help="Plan for."
 )
-@click.option("--weight", help=WEIGHT_HELP)
+@weight_option
 @click.option("--own/--no-own", default=True, help="Roll on carbontui's own forecast too (needs 60 days of history).")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def backtest(
@@ -109,7 +117,7 @@ def _prices(path: str | None, objective: str, weight: str | None, grid: Grid) ->
     if objective == "cost" and weight:
         raise Failure("--objective cost and --weight exclude each other: give one", 2)
     asked = weights.parse(weight) if weight else None
-    series, known = price_series(path, grid.start_s, grid.end_s)
+    series, known = tariff.prices(path, grid.start_s, grid.end_s)
     return PlannedPrices(Grid(series), series.currency or "", objective == "cost", asked, known)
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import click
 
-from carbontui.commands.support import streams
 from carbontui.commands.support.command import Count, refused
+from carbontui.system import streams
 
 
 @click.command()

@@ -8,17 +8,18 @@ import math
 import os
 import shlex
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from carbontui import units
 from carbontui.account.best_start import STEP_S, StartWindow, best_start
-from carbontui.commands.support import grid_data
+from carbontui.account.expected_end import held
 from carbontui.commands.support.command import Failure, refused
 from carbontui.commands.support.run_values import power
 from carbontui.extensions.fleet import starting
+from carbontui.grid import compose, opening, recorded, zones
 from carbontui.job.terms import budget as budgets
 from carbontui.slurm import commands, queue
 from carbontui.slurm.commands import SlurmError
@@ -132,7 +133,7 @@ def one_round(
 
     now = time.time() + ahead_s
     due = frozenset(job for job, at in starts.items() if at <= now)
-    mean, source = grid_data.filled(*grid, start_s, terms.slot_s, fleet_queue.SLOTS)
+    mean, source = intensity(*grid, start_s, terms.slot_s, fleet_queue.SLOTS)
     with refused("", SlurmError, code=1):
         done = rounds.played(terms, mean, start_s, due, past, dry_run=dry_run)
     if as_json:
@@ -258,11 +259,32 @@ def _window(
 ) -> tuple[StartWindow, str]:
     """The chosen start, and where the intensities come from. Raises Failure."""
     ahead_s, start = min(AHEAD_MOST_S, max(deadline_s - now, work_s) + STEP_S), now // STEP_S * STEP_S
-    mean, source = grid_data.intensity(zone, grid_file, start, STEP_S, math.ceil((now + ahead_s - start) / STEP_S))
+    mean, source = intensity(zone, grid_file, start, STEP_S, math.ceil((now + ahead_s - start) / STEP_S))
     found = best_start(mean, start, STEP_S, now_s=now, work_s=work_s, deadline_s=deadline_s)
     if found is None:
         raise Failure(f"no grid data until then ({source}); submit it with sbatch", 3)
     return found, source
+
+
+def intensity(
+    zone: str | None, grid_file: str | None, start_s: float, step_s: float, slots: int
+) -> tuple[Sequence[float], str]:
+    """Mean g/kWh of each slot from `start_s` (a multiple of `step_s`) on, by the file, else by the zone's forecast, and
+    the source; a slot without a value repeats the last known one. Raises Failure."""
+    if grid_file:
+        with refused("--grid: "):
+            mean: Sequence[float | None] = compose.slot_means(recorded.load(grid_file).rows, start_s, step_s, slots)
+        source = grid_file
+    else:
+        with refused():  # a KeyFileError is one as well
+            key = zones.sure(zone or os.environ.get("CARBONTUI_ZONE")).key
+            seen, _ = opening.looked(key, opening.settings(), slots * step_s, step_s, start_s=start_s)
+        if seen is None:
+            raise Failure(f"no grid data for {key}; submit it with sbatch", 3)
+        mean, source = seen.mean, f"{seen.source} ({seen.how})"
+    if all(value is None for value in mean):
+        raise Failure(f"no grid data from now on ({source})", 3)
+    return held(mean), source
 
 
 def _words(

@@ -329,7 +329,7 @@ class NameOne(NoSuchJob):
     """None was named, and not exactly one fits."""
 
 
-def find(wanted: str | None, *, live_only: bool = False) -> Job:
+def find(wanted: str | None) -> Job:
     """A job by id or name; None: $CARBONTUI_JOB, else the only live one. Raises NoSuchJob, or NameOne with the
     list."""
     wanted = wanted or os.environ.get("CARBONTUI_JOB") or None
@@ -345,7 +345,7 @@ def find(wanted: str | None, *, live_only: bool = False) -> Job:
     alive = [job for job in every if job.live and not job.foreign]
     if len(alive) == 1:
         return alive[0]
-    if not alive and every and not live_only:
+    if not alive and every:
         raise NameOne(f"no job is running; name one: {listing(every)}")
     if not alive:
         raise NoSuchJob("no job is running")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import json
 import os
 import resource
@@ -39,10 +40,6 @@ class LaunchError(RuntimeError):
         self.code = code
 
 
-class NameTaken(LaunchError):
-    """A live job has this name."""
-
-
 OF_THE_BOARDS = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 NO_INPUT = "CARBONTUI_NO_INPUT"
 """Set for a command that was started on a terminal, whose input it does not get."""
@@ -50,6 +47,7 @@ ROOM_B = 16e6
 """Free space needed to start a job: with less, its journal and process records would soon be lost."""
 
 
+NAME_MAX = 80
 FILES_LEAST = 32
 """It has 16 open at rest; viewers, ranks and a source of the grid come on top."""
 
@@ -77,10 +75,11 @@ def few_files() -> str:
     return f"ulimit -n allows {most} open files; a job's supervisor needs {FILES_LEAST}: ulimit -n {FILES_LEAST}"
 
 
-def prepare_dir(name: str) -> tuple[str, Path]:
-    """A fresh job id and its directory (0700), the name claimed by this process until the keeper has it.
+def prepare_dir(name: str, *, numbered: bool = False) -> tuple[str, Path, str]:
+    """A fresh job id, its directory (0700), and its name, claimed by this process until the keeper has it: the given
+    one, or `numbered` the first free one of it and 'name-2', 'name-3' ...
 
-    Raises NameTaken, or LaunchError when the state directory cannot be used.
+    Raises LaunchError where the name is taken, or the state directory cannot be used.
     """
     if why := few_files():
         raise LaunchError(why)
@@ -90,14 +89,15 @@ def prepare_dir(name: str) -> tuple[str, Path]:
         raise LaunchError(f"{why}; set CARBONTUI_HOME")
     try:
         paths.jobs_dir().mkdir(mode=0o700, exist_ok=True)
-        with _one_at_a_time(paths.jobs_dir()):
-            for live in store.jobs():
-                if live.name == name and live.live and not live.foreign:
-                    raise NameTaken(f"job {name!r} is running ({live.id}); choose another --name")
+        with one_at_a_time(paths.jobs_dir(), forgiving=True):
+            taken = {live.name: live.id for live in store.jobs() if live.live and not live.foreign}
+            if name in taken and not numbered:
+                raise LaunchError(f"job {name!r} is running ({taken[name]}); choose another --name")
+            title = next(one for n in itertools.count(1) if (one := name if n == 1 else f"{name}-{n}") not in taken)
             directory.mkdir(mode=0o700)
             claimed = {
                 "job": job,
-                "name": name,
+                "name": title,
                 **life.here()._asdict(),
                 "socket": "",
                 "log": "",
@@ -110,15 +110,44 @@ def prepare_dir(name: str) -> tuple[str, Path]:
     except OSError as error:
         where = paths.state_dir()
         raise LaunchError(f"{where} cannot be used ({error.strerror or error}); set CARBONTUI_HOME") from error
-    return job, directory
+    return job, directory, title
+
+
+def job_name(argv: tuple[str, ...]) -> str:
+    """The script's file name, else the command's."""
+    script = next((part for part in argv[1:] if part.endswith(".py")), argv[0])
+    return "".join(c if c.isprintable() else "?" for c in Path(script).name)[:NAME_MAX]
+
+
+def checked_name(name: str) -> str:
+    """The name, unchanged. Raises LaunchError unless it is printable and short."""
+    if name.startswith("-"):
+        raise LaunchError(f"--name: {name!r} is an option, not a name; give the name first, like --name mine {name}")
+    if len(name) > NAME_MAX or not name.isprintable():
+        raise LaunchError(f"--name: at most {NAME_MAX} printable characters")
+    return name
+
+
+def claim(name: str, command: tuple[str, ...], *, every_node: bool = False, numbered: bool = False) -> dict[str, Any]:
+    """Where a new job lives: id, name and paths of its options. Without a name it is the script's, renumbered where
+    that is taken; so is a given one that is to be `numbered`. Raises LaunchError."""
+    place = prepare_dir(name or job_name(command), numbered=numbered or not name)
+    return at_home(*place, every_node=every_node)
+
+
+def at_home(job: str, directory: Path, name: str, *, every_node: bool = False) -> dict[str, Any]:
+    """Id, name and paths of a job's options; its socket where every node of it has such a folder."""
+    socket = paths.socket_path(job, paths.socket_dir(every_node=every_node))
+    return {"job": job, "name": name, "dir": str(directory), "log": str(directory / "run.log"), "socket": str(socket)}
 
 
 @contextlib.contextmanager
-def _one_at_a_time(jobs: Path) -> Iterator[None]:
-    """Serialise processes that prepare a job at the same time, so that each sees the names of those before it."""
-    fd = os.open(jobs / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+def one_at_a_time(folder: Path, *, forgiving: bool = False) -> Iterator[None]:
+    """Serialise processes that prepare or receive a job at the same time, so that each sees what those before it did;
+    a `forgiving` one goes on without where the file system has no locks."""
+    fd = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        with contextlib.suppress(OSError):  # a file system without locks: best effort
+        with contextlib.suppress(*((OSError,) if forgiving else ())):
             fcntl.flock(fd, fcntl.LOCK_EX)
         yield
     finally:

@@ -7,7 +7,6 @@ may be said again: the same token starts nothing twice, an older one is refused.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import shutil
@@ -80,16 +79,14 @@ def check(job: str, asked: Mapping[str, Any]) -> dict[str, Any]:
         folder = paths.private_dir(paths.private_dir(incoming("").parent / "incoming") / job)
     except OSError as error:
         raise NotTaken(f"{error.filename or cwd} cannot be used there ({error.strerror})") from None
-    copied, differ, changed = compare(cwd, asked["files"], been=before is not None)
+    copied, changed = compare(cwd, asked["files"], been=before is not None)
     return {
-        "host": socket.gethostname(),
         "watches": before,
         "home": home,
         "cwd": cwd,
         "staging": str(folder),
         "free_b": min(shutil.disk_usage(where).free for where in (cwd, folder)),
         "copy_b": copied,
-        "copies": differ,
         "changed": changed,
     }
 
@@ -107,8 +104,8 @@ def _room_for(job: str) -> int | None:
     return known.token if here.exit is None else -1
 
 
-def compare(cwd: str, files: list[list[Any]], *, been: bool) -> tuple[int, int, list[tuple[str, str | None]]]:
-    """Bytes and number of the files (path, size, mtime in ns) that differ here, and those that were changed here, with
+def compare(cwd: str, files: list[list[Any]], *, been: bool) -> tuple[int, list[tuple[str, str | None]]]:
+    """Bytes of the files (path, size, mtime in ns) that differ here, and those that were changed here, with
     a checksum where the size is the same: nothing overwrites them. `been`: the job left its files here before."""
     differ: list[tuple[str, int, int | None, bool]] = []
     for name, size, mtime_ns in files:
@@ -129,7 +126,7 @@ def compare(cwd: str, files: list[list[Any]], *, been: bool) -> tuple[int, int, 
         and ((name in modified and not been) or (newer and (name not in tracked or name in modified)))
     ]
     shown = [(name, identity.checksum(f"{cwd}/{name}") if same else None) for name, same in changed]
-    return sum(size for _, size, *_ in differ), len(differ), shown
+    return sum(size for _, size, *_ in differ), shown
 
 
 def git(cwd: str, *words: str) -> list[str] | None:
@@ -249,7 +246,8 @@ def converse(job: str, hear: Callable[[], Mapping[str, Any]], say: Callable[[dic
     if not said or said.get("ping"):
         say({"ok": True})
         return
-    with _alone():
+    # what several conversations ask is done one after the other
+    with launch.one_at_a_time(paths.private_dir(incoming("").parent / "incoming")):
         try:
             say({"ok": True, **_obeyed(job, said, asked)})
         except (NotTaken, launch.LaunchError, OSError, ValueError) as error:
@@ -260,18 +258,6 @@ def _leaves(here: store.Job) -> bool:
     """Whether this place moves the job on, and asks to be let go."""
     facts = stopping.facts(here)
     return facts is not None and facts.release
-
-
-@contextlib.contextmanager
-def _alone() -> Any:
-    """What several conversations ask is done one after the other."""
-    folder = paths.private_dir(incoming("").parent / "incoming")
-    fd = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)
 
 
 def _obeyed(job: str, sent: Mapping[str, Any], asked: float) -> dict[str, Any]:

@@ -1,22 +1,29 @@
 """A job restarted by its scheduler is the same job: found by the scheduler's id, continued in its own directory.
 
 Its journal, account, budget, overrides and checkpoints already exist. The options of this `run` apply, except the
-job's start time and name.
+job's start time and name. With --resubmit its Slurm script is submitted again instead, as its successor.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
-from carbontui import paths
+from carbontui import paths, units
 from carbontui.job.files import store
+from carbontui.job.keeper import resume, signals
+from carbontui.job.life.foreground import UNLOADED_EXIT
+from carbontui.job.life.launch import LaunchError
 from carbontui.job.terms import spec as opts
-from carbontui.slurm import successor
+from carbontui.slurm import allocation, commands, successor
+from carbontui.slurm.batch_job import BatchJob
 from carbontui.system import life
 
 
@@ -82,17 +89,9 @@ def goes_on(job: store.Job, *, again: bool) -> bool:
 
 
 def taken_up(job: store.Job, options: opts.Options, *, log: str | None) -> opts.Options:
-    """`options` for a job that continues. Raises OSError or ValueError if its spec cannot be read."""
+    """`options` for a job that continues at home. Raises OSError or ValueError if its spec cannot be read."""
     before = opts.load(job.dir)
-    return msgspec.structs.replace(
-        options,
-        job=job.id,
-        name=job.name,
-        dir=str(job.dir),
-        log=log or before.log,
-        socket=str(paths.socket_path(job.id, paths.socket_dir(every_node=options.nodes is not None))),
-        created_s=before.created_s,
-    )
+    return msgspec.structs.replace(options, log=log or before.log, created_s=before.created_s)
 
 
 def state_left(job: store.Job) -> dict[str, Any]:
@@ -116,3 +115,59 @@ def got_on(begun: tuple[int, int | None], directory: Path) -> bool:
     """Whether a job that had `reached` this has not been started since, or has made a step, as far as that is known."""
     starts, step = reached(directory)
     return starts == begun[0] or step is None or step != begun[1]
+
+
+def check_resubmit() -> None:
+    """Refuse --resubmit where there is no batch script to submit again. Raises LaunchError."""
+    batch = successor.chain(os.environ) is not None and not commands.in_step(os.environ)
+    if batch:
+        with contextlib.suppress(commands.SlurmError):  # then the end will tell
+            batch = allocation.record(os.environ, within_s=allocation.LOOK_S).get("BatchFlag") != "0"
+    if not batch:
+        raise LaunchError("--resubmit: only in a Slurm batch script, outside srun and salloc; elsewhere leave it out")
+    if os.environ.get("SLURM_HET_SIZE", "1") != "1":
+        raise LaunchError(f"--resubmit: this is {successor.HETEROGENEOUS}; leave it out, or submit one component")
+
+
+def batch_job() -> BatchJob:
+    """The batch job of `run --resubmit`, shared with others in its script. Raises LaunchError."""
+    try:
+        return BatchJob(paths.private_dir(paths.socket_dir()) / "batch-jobs", int(os.environ["SLURM_JOB_ID"]))
+    except OSError as error:
+        raise LaunchError(f"--resubmit: {error.strerror or error}", 1) from None
+
+
+def resubmit(directory: Path, code: int, batch: BatchJob, say: Callable[[str], None], *, progress: bool) -> int:
+    """After the job's end: the exit code for this process, once `say` has said the rest. One that was unloaded has a
+    successor, and its batch job is ended, unless it has made no `progress`."""
+    now, here = time.time(), scheduled(os.environ)
+    unloaded = [job for job in store.jobs() if here and job.scheduler == here.key and (job.exit or {}).get("unloaded")]
+    if code != UNLOADED_EXIT:
+        try:
+            before = "" if unloaded else successor.withdraw_earlier(os.environ)
+            say(f"it has come to its end: its successor {before} is cancelled" if before else "")
+        except commands.SlurmError as error:
+            say(f"whether a successor of an earlier start waits is not known ({error}): squeue --me")
+        return code
+    not_before = min((resume.not_before(str(job.dir / "resume.json")) or now for job in unloaded), default=now)
+    heard = set((store.read_json(directory / "exit.json") or {}).get("signals") or ())
+
+    def ended() -> bool:
+        heard.update(found.number for found in signals.taken())
+        return not heard.isdisjoint((signal.SIGTERM, signal.SIGINT))
+
+    try:
+        new = successor.submit(os.environ, batch, not_before_s=not_before, now_s=now, ended=ended, progress=progress)
+        successor.until_alone(os.environ, batch, new, ended)
+        told = f"it continues as Slurm job {new.job}, starting in {max(0.0, not_before - now):.0f} s, and this job ends"
+        if new.left:
+            left = units.printable(", ".join(new.left))[:200]
+            told += f"; these wait for this job and cannot be moved to that one: {left}"
+        say(told)
+        successor.end(new, ended)
+    except successor.Cancelled:
+        say("unloaded, and ended by Slurm or its user: it has no successor")
+        return 128 + signal.SIGTERM
+    except commands.SlurmError as error:
+        say(f"unloaded, but no successor is submitted ({error}); submit it again by hand: it resumes")
+    return code

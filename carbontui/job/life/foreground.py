@@ -1,5 +1,5 @@
-"""`run` as long as it stays in front: `--try` follows a first short run; without a terminal it copies run.log to
-stdout, narrates on stderr, and exits with the job's code."""
+"""A job as long as its `run` stays in front: its output is copied to stdout and stderr, signals go on to it, what has
+happened is narrated on stderr, and the exit code is the command's."""
 
 from __future__ import annotations
 
@@ -9,34 +9,22 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NoReturn
 
-import click
-
 from carbontui import protocol
-from carbontui.commands.support import streams
-from carbontui.job.files import history, store
-from carbontui.job.files.runlog import last_lines
+from carbontui.job.files import store
 from carbontui.job.keeper import signals
 from carbontui.job.keeper.messages import RelayedSignal
-from carbontui.job.life import launch, stopping
-from carbontui.job.terms import spec as options
-from carbontui.reports import story
-from carbontui.reports.figures import gave
+from carbontui.job.life import stopping
 from carbontui.system import proc
-from carbontui.text import account as account_words
-from carbontui.text import figures, first_run, situation
-from carbontui.text.notices import NoticesTold
-from carbontui.tui.model.loglines import LogLines, text_of
+from carbontui.text import notices
 
 POLL_S = 0.1
 CLOSING_S = 20.0
 UNLOADED_EXIT = 85
 BUDGET_EXIT = 5
 LINES_MOST = 3
-HELD = ("waiting", "throttled", "pausing", "paused", "unloaded")
 UNREAD = "resume.json.unread"
 """Beside the marker that the client knows: its Python then gets the error of a pipe that nobody reads."""
 HEEDS_S = 3.0
@@ -99,35 +87,6 @@ class Narration:
         self.joined(*texts)
 
 
-def narrate(old: protocol.Status | None, new: protocol.Status, notices: NoticesTold) -> Iterator[str]:
-    """What a reader of the output would ask about: why nothing comes, and what the supervisor has to say."""
-    same = old is not None and (old.state, old.reason.text) == (new.state, new.reason.text)
-    begins_again = old is None and (new.state, new.reason.code) == ("unloaded", "exited")
-    if new.state in HELD and not same and not begins_again:
-        yield situation.stated(new)
-    if new.at_end is not None and (old is None or old.at_end is None):
-        yield f"at the end: {account_words.at_end(new.at_end)}"
-    yield from notices.news(new)
-
-
-def summary(status: protocol.Status, means: str = "") -> str:
-    """How the job has ended and its account in one line; `means`: the avoided CO2 by lever."""
-    ended = situation.stated(status)
-    if account_words.unmetered(status):
-        return f"{ended}; {figures.NOT_METERED}"
-    parts = [figures.kwh(status.energy_wall_kwh)]
-    if status.gco2_g is not None:
-        parts.append(f"{figures.grams(status.gco2_g)} CO2")
-    if said := account_words.avoided(status):
-        parts.append(said + (f" ({means})" if means else ""))
-    parts += [more] if not status.avoided_g and (more := first_run.more(status)) else []
-    parts += [account_words.excluded(apart) for apart in status.excluded]
-    if status.cost is not None:
-        parts.append(figures.money(status.cost.value, status.cost.currency))
-    how = status.provenance.get("energy_gpu_kwh")
-    return f"{ended}; " + ", ".join(parts) + (f" ({how.how})" if how else "")
-
-
 class Copy:
     """One of the command's output files, copied to a descriptor of ours as it grows."""
 
@@ -167,7 +126,7 @@ class Foreground:
         self.directory = directory
         self._says = says
         self._status: protocol.Status | None = None
-        self._notices = NoticesTold()
+        self._notices = notices.NoticesTold()
         self._copies = [Copy(path, out, from_end=from_end) for out, path in enumerate(files, start=1) if path]
         self._unread_s: float | None = None
         self._end_told = False
@@ -203,7 +162,7 @@ class Foreground:
             self.forward(job)
             self.copy(job)
             status = job.status()
-            for line in narrate(self._status, status, self._notices):
+            for line in notices.narrate(self._status, status, self._notices):
                 self._says.news(line)
             self._status = status
         return job
@@ -221,104 +180,3 @@ class Foreground:
             time.sleep(POLL_S)
         job = self.look()
         return 1 if job is None else exit_code(job)
-
-    def summary(self) -> str:
-        """The account of the job that has ended; '' if it is gone."""
-        job = store.load(self.directory)
-        if job is None:
-            return ""
-        now = job.status()
-        split = story.split_at_a_look(job, now)
-        return summary(now, gave(split) if split else "")
-
-
-TRY_POLL_S = 0.2
-TOLD_S = 10.0
-"""The supervisor reports the outcome of a trial in less time than this."""
-LINES = 20
-
-
-HELD_TELL_S = 5.0
-
-
-class Held:
-    """Says every few seconds that a try or an estimate is held, and by what: it would look like a slow training."""
-
-    def __init__(self) -> None:
-        self._since_s: float | None = None
-        self._told_s = 0.0
-
-    def look(self, status: protocol.Status) -> None:
-        now_s = time.monotonic()
-        if status.state not in HELD or status.state == "throttled":
-            self._since_s = None
-            return
-        if self._since_s is None:
-            self._since_s = self._told_s = now_s
-        if now_s - self._told_s >= HELD_TELL_S:
-            self._told_s = now_s
-            streams.over_itself("")
-            held_for = figures.duration(now_s - self._since_s)
-            click.echo(f"carbontui: held for {held_for}: {situation.stated(status)}", err=True)
-
-
-def try_wanted(asked: bool, job: options.Options, *, offer: bool) -> bool:
-    """Whether to try first: by --try, or by the answer to the offer, which is made where the start may be delayed."""
-    if asked or not offer or not launch.waits(job):
-        return asked
-    text = (
-        "The start may be delayed. Try the command now, for at least 20 steps and two minutes at most, so that it"
-        " will not fail then?"
-    )
-    kept = signal.signal(signal.SIGHUP, signal.default_int_handler)  # a closed terminal is not an answer either
-    try:
-        with launch.undone(Path(job.dir)):
-            return click.confirm(streams.folded(text), default=False, err=True)
-    finally:
-        signal.signal(signal.SIGHUP, kept)
-
-
-def follow_try(directory: Path) -> None:
-    """Wait until the trial is over, and print its outcome. Exits with the command's code where it has ended."""
-    click.echo("carbontui: trying the command before its start (at least 20 steps, two minutes at most)", err=True)
-    held = Held()
-    while (job := store.load(directory)) is not None and job.exit is None and job.trying and job.live:
-        held.look(job.status())
-        time.sleep(TRY_POLL_S)
-    job = store.load(directory)
-    if job is not None and job.exit is not None:
-        stopped = job.exit.get("stopped")  # by a user: its reaction to that is not a crash
-        for line in () if stopped else [*tail(job.log), *(tail(job.err) if job.err else ())]:
-            click.echo(line, err=True)
-        code = exit_code(job)
-        due = time.monotonic() + TOLD_S
-        while (store.load(directory) or job).live and time.monotonic() < due:
-            time.sleep(TRY_POLL_S)  # its name is free once its keeper has left
-        how = "was stopped" if stopped else f"ended with exit code {code}"
-        click.echo(f"carbontui: it {how} during the trial; the job is over", err=True)
-        sys.exit(code)
-    due = time.monotonic() + TOLD_S
-    while job is not None and time.monotonic() < due:
-        tried: list[str] = []
-        with contextlib.suppress(history.HistoryError):
-            events = history.events(job.dir / "journal.db", 0.0, 500, False)
-            tried = [one.text for one in events if one.kind == "tried"]
-        if tried:
-            click.echo(f"carbontui: {tried[-1]}", err=True)
-            return
-        time.sleep(TRY_POLL_S)
-        job = store.load(directory)
-
-
-def tail(log: Path) -> list[str]:
-    """The last lines of the command's output, without what steers a terminal."""
-    try:
-        with log.open("rb") as file:
-            file.seek(last_lines(file, LINES))
-            text = file.read(1 << 20).decode(errors="replace")
-    except OSError:
-        return []
-    shown = LogLines(LINES + 1)
-    shown.feed(text)
-    rows = map(text_of, shown.rows(LINES + 1))
-    return [row for row in rows if row.strip()]

@@ -81,11 +81,11 @@ def repair() -> None:
             setattr(sys, name, Clean(stream))
 
 
-def over_itself(text: str, width: int = 78) -> None:
+def over_itself(text: str) -> None:
     """Overwrite the previous progress line, where stderr is a terminal; '' ends it."""
     out = sys.__stderr__  # the cleaned stream drops carriage returns
     if out is not None and out.isatty():
-        out.write(f"\r{units.printable(text):<{width}.{width}}" if text else "\n")
+        out.write(f"\r{units.printable(text):<78.78}" if text else "\n")
         out.flush()
 
 

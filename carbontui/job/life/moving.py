@@ -15,12 +15,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from carbontui import __version__, protocol, units
 from carbontui.client.checkpoint import identity
-from carbontui.commands.support import talk
-from carbontui.commands.support.command import Failure, refused
 from carbontui.job.files import places, spool, store
 from carbontui.job.keeper.messages import ChildFacts, HandOver, MoveTo
 from carbontui.job.life import launch, receiving, stopping
@@ -44,6 +42,10 @@ GONE_WRONG = {11: "its disk is full or refuses a file", 12: "the line was lost",
 """Exit codes of rsync (rsync(1), EXIT VALUES), and of the ssh below it."""
 
 
+class NotMoved(RuntimeError):
+    """The job stays where it is, or is not heard of; one line."""
+
+
 class Cargo(NamedTuple):
     """What of the working directory goes along: name, bytes and mtime (ns) of each file."""
 
@@ -57,7 +59,7 @@ class Cargo(NamedTuple):
 
 def cargo(cwd: str) -> Cargo:
     """Every file below `cwd` that git does not ignore; without git, every file. Checkpoints of unloads go their own
-    way. Raises Failure."""
+    way."""
     named, files = receiving.not_ignored(cwd), []
     for name in dict.fromkeys(_below(cwd) if named is None else named):
         with contextlib.suppress(OSError):
@@ -77,16 +79,20 @@ class Transfer:
     """One move of `job` to `host`. Use it as a context manager: unless it has been handed over, leaving it lets the job
     go on here."""
 
-    def __init__(self, job: store.Job, host: ssh.SshHost, lease_s: float | None) -> None:
-        """`lease_s`: for how long it is that machine's without a word from here; None: for good."""
-        self.job, self.host, self.lease_s = job, host, lease_s
-        with refused(f"job {job.id}: ", (OSError, ValueError), code=1):
+    def __init__(
+        self, job: store.Job, host: ssh.SshHost, lease_s: float | None, ask: Callable[[Any, type[Any]], Any]
+    ) -> None:
+        """`lease_s`: for how long it is that machine's without a word from here; None: for good. `ask`: the answer of
+        its supervisor, of this kind."""
+        self.job, self.host, self.lease_s, self._ask = job, host, lease_s, ask
+        try:
             self.options = spec.load(job.dir)
+        except (OSError, ValueError) as error:
+            raise NotMoved(f"job {job.id}: {error}") from None
         self.known = places.read(job.dir)
         self.cargo = Cargo([], by_git=False)
         self.there: dict[str, Any] = {}
-        self.status: protocol.Status | None = None
-        self.facts: ChildFacts | None = None
+        self.status = job.status()
         self._order = MoveTo()
         self._left = threading.Event()
         self._beats = threading.Thread(target=self._beat, daemon=True)
@@ -105,9 +111,9 @@ class Transfer:
     # --- before anything changes ---
 
     def check(self) -> None:
-        """Whether it can be moved, and what will be copied. Raises Failure (1)."""
+        """Whether it can be moved, and what will be copied. Raises NotMoved."""
         if why := self._why_not():
-            raise Failure(f"job {self.job.id} cannot be moved: {why}", 1)
+            raise NotMoved(f"job {self.job.id} cannot be moved: {why}")
         self.cargo = cargo(self.options.cwd)
         kept = spool.load(self.job.dir)
         assert kept is not None
@@ -151,14 +157,14 @@ class Transfer:
             return "it replays a recorded grid"
         if not spool.kept(job.dir):
             return "no environment of it is kept (--no-spool, or no local disk)"
-        self.status = talk.ask(job, protocol.StatusAsk(1), protocol.StatusAnswer).status
+        self.status = self._ask(protocol.StatusAsk(1), protocol.StatusAnswer).status
         facts = stopping.facts(job)
         if facts is None:
             return "its keeper does not answer"
         if facts.trying or facts.reached:
             return "it runs as a try, before its start" if facts.trying else "it is being moved already"
         if facts.state == "running":
-            able = talk.ask(job, protocol.AbilitiesAsk(1), protocol.AbilitiesAnswer)
+            able = self._ask(protocol.AbilitiesAsk(1), protocol.AbilitiesAnswer)
             for row in able.rows:
                 if (row.device, row.aspect) == ("training", "unload"):
                     cannot = row.support != SAYS["yes"]
@@ -168,7 +174,7 @@ class Transfer:
 
     def _no_fit(self, unload_s: float) -> str:
         """Why the lease is too short for an unload, which begins after the end of a step; '' if it is not."""
-        rate = self.status.rate_steps_per_s if self.status else None
+        rate = self.status.rate_steps_per_s
         takes_s = unload_s + (2.0 / rate if rate else 0.0)
         least_s = places.least_lease_s(takes_s)
         if self.lease_s is None or self.lease_s >= least_s:
@@ -176,9 +182,9 @@ class Transfer:
         given = f"CARBONTUI_LEASE_S={self.lease_s:g}"
         return f"an unload may take {takes_s:.0f} s, which does not fit into {given}: {least_s:.0f} or more"
 
-    def refuse(self, why: str) -> None:
-        """Raises Failure: the job stays."""
-        raise Failure(f"job {self.job.id} stays: {self.host.name}: {why}", 1)
+    def refuse(self, why: str) -> NoReturn:
+        """Raises NotMoved: the job stays."""
+        raise NotMoved(f"job {self.job.id} stays: {self.host.name}: {why}")
 
     def checkpoints(self) -> list[str]:
         """Files and folders that the pointer of its last unload names."""
@@ -200,7 +206,7 @@ class Transfer:
     # --- until the hand-over ---
 
     def prepare(self) -> None:
-        """Have the keeper reach the machine by itself, and copy while training goes on. Raises Failure."""
+        """Have the keeper reach the machine by itself, and copy while training goes on. Raises NotMoved."""
         self._say(
             MoveTo(
                 self.host.name,
@@ -216,8 +222,8 @@ class Transfer:
         self.copy_files()
 
     def unload(self) -> None:
-        """Have it unloaded at its next step. Raises Failure."""
-        before = talk.ask(self.job, protocol.StatusAsk(1), protocol.StatusAnswer).status
+        """Have it unloaded at its next step. Raises NotMoved."""
+        before = self._ask(protocol.StatusAsk(1), protocol.StatusAnswer).status
         self._began_s = time.time()
         self._say(self._order._replace(unload=True))
         self._until(lambda now: now.ready, UNLOAD_S, "it has not unloaded")
@@ -226,8 +232,7 @@ class Transfer:
             self._joules = (after.energy_wall_kwh - before.energy_wall_kwh) * units.J_PER_KWH
 
     def copy_all(self) -> None:
-        """The rest, and what only an unload has written; it is read again there. Raises Failure."""
-        assert self.status is not None
+        """The rest, and what only an unload has written; it is read again there. Raises NotMoved."""
         self.cargo = cargo(self.options.cwd)
         self.copy_files()
         for path in self.checkpoints():
@@ -255,8 +260,7 @@ class Transfer:
             )
 
     def hand_over(self) -> None:
-        """One durable write here, and it is the other machine's. Raises Failure."""
-        assert self.status is not None
+        """One durable write here, and it is the other machine's. Raises NotMoved."""
         zone, lease = self.options.zone or "", (self.lease_s is not None, self.lease_s or places.LEASE_S)
         order = HandOver(zone, self.options.created_s, self._began_s, self.status.step, *lease)
         self._left.set()
@@ -266,13 +270,12 @@ class Transfer:
             self.refuse("its keeper could not hand it over")
 
     def until_trains(self) -> protocol.Status:
-        """Its status there, once it trains, waits as planned, or is over. Raises Failure if it comes back, or nothing
+        """Its status there, once it trains, waits as planned, or is over. Raises NotMoved if it comes back, or nothing
         is heard of it."""
-        assert self.status is not None
         due, step, last = time.monotonic() + TRAINS_S, self.status.step, ""
         while time.monotonic() < due:
             if (here := places.read(self.job.dir)).holder:
-                raise Failure(f"job {self.job.id} stays: it did not start on {self.host.name}, token {here.token}", 1)
+                raise NotMoved(f"job {self.job.id} stays: it did not start on {self.host.name}, token {here.token}")
             with contextlib.suppress(ssh.SshError):
                 for status in self.host.statuses(self.job.id):
                     last = status.state
@@ -280,14 +283,12 @@ class Transfer:
                     if status.step > step or held or status.state == "done":
                         return status
             time.sleep(0.5)
-        raise Failure(
-            f"job {self.job.id} is {self.host.name}'s now ({last or 'not heard'}), and has made no step yet", 1
-        )
+        raise NotMoved(f"job {self.job.id} is {self.host.name}'s now ({last or 'not heard'}), and has made no step yet")
 
     # --- parts ---
 
     def copy_files(self) -> None:
-        """What differs of the working directory. Raises Failure."""
+        """What differs of the working directory. Raises NotMoved."""
         self._rsync(f"{self.options.cwd}/", self.there["cwd"], [name for name, *_ in self.cargo.files])
 
     def _follow(self, path: str) -> str:
@@ -305,7 +306,7 @@ class Transfer:
                 check=False,
             )
         except FileNotFoundError:
-            raise Failure(f"job {self.job.id} stays: rsync is not installed here", 1) from None
+            raise NotMoved(f"job {self.job.id} stays: rsync is not installed here") from None
         if done.returncode not in (0, 24):  # 24: a file vanished meanwhile, as a training's may
             fault = [one for one in done.stderr.decode(errors="replace").splitlines() if one.startswith("rsync: ")]
             why = GONE_WRONG.get(done.returncode, f"exit code {done.returncode}")
@@ -314,38 +315,35 @@ class Transfer:
 
     def _answered(self, step: str, asked: dict[str, Any], within_s: float, *, ask: bool = False) -> dict[str, Any]:
         try:
-            line = self.host.answer(
-                ["receive", step, self.job.id], json.dumps(asked).encode() + b"\n", within_s, ask=ask
-            )
-            answer = json.loads(line)
+            given = json.dumps(asked).encode() + b"\n"
+            answer = json.loads(self.host.answer(["receive", step, self.job.id], given, within_s, ask=ask))
         except ssh.SshError as error:
-            raise Failure(f"job {self.job.id} stays: {error}", 1) from None
+            raise NotMoved(f"job {self.job.id} stays: {error}") from None
         except ValueError:
             answer = None
         if not isinstance(answer, dict):
             self.refuse("carbontui there does not answer as this version understands")
-        assert isinstance(answer, dict)
         return answer
 
     def _say(self, order: MoveTo) -> None:
         self._order = order
-        self.facts = stopping.facts(self.job, order)
+        stopping.facts(self.job, order)
 
     def _beat(self) -> None:
         while not self._left.wait(BEAT_S):
-            self.facts = stopping.facts(self.job, self._order) or self.facts
+            stopping.facts(self.job, self._order)
 
     def _until(self, predicate: Callable[[ChildFacts], bool], within_s: float, why: str) -> ChildFacts:
         due = time.monotonic() + within_s
-        while time.monotonic() < due:
+        while True:
             facts = stopping.facts(self.job)
             if facts is not None and facts.exit is not None:
-                raise Failure(f"job {self.job.id} has ended meanwhile", 1)
+                raise NotMoved(f"job {self.job.id} has ended meanwhile")
             if facts is not None and predicate(facts):
                 return facts
+            if time.monotonic() >= due:
+                self.refuse(f"{why} within {within_s:.0f} s")
             time.sleep(0.1)
-        self.refuse(f"{why} within {within_s:.0f} s")
-        raise AssertionError
 
 
 def _size(path: str) -> int:
