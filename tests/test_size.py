@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_487
+WHOLE = 51_421
 FILES = 502
 ROOMS = {
     "": 1_711,
@@ -21,8 +21,8 @@ ROOMS = {
     "client/detection": 1_989,
     "client/frameworks": 1_030,
     "client/pausing": 1_548,
-    "commands": 3_044,
-    "commands/support": 534,
+    "commands": 2_982,
+    "commands/support": 532,
     "extensions/evaluation": 1_065,
     "extensions/fleet": 1_169,
     "extensions/llm": 153,
@@ -31,7 +31,7 @@ ROOMS = {
     "grid/providers": 1_334,
     "job/files": 954,
     "job/keeper": 1_753,
-    "job/life": 1_380,
+    "job/life": 1_378,
     "job/supervisor": 301,
     "job/supervisor/core": 4_750,
     "job/supervisor/record": 1_410,

@@ -71,10 +71,9 @@ def target_of(job: store.Job) -> Target:
     def ending() -> tuple[tuple[str, str], ...]:
         from carbontui.reports import card, story
 
-        try:
+        with contextlib.suppress(story.NoStory):
             return card.ending(story.build(job, status=job.status()))
-        except story.NoStory:
-            return ()
+        return ()
 
     told = Target(
         *(job.id, job.name, job.socket, job.status(), job.read_log, job.started_s, job.owner),
@@ -414,7 +413,7 @@ def attach(ctx: click.Context, job: str | None, there: str, readonly: bool, no_m
     """Open the screen of a job, here or over ssh on another machine; q leaves it running."""
     # --readonly given before the verb counts as well: no key may change anything then
     readonly = readonly or bool(ctx.parent and ctx.parent.params.get("readonly"))
-    if job and {*"@:"} & {*job} and all(job not in (one.id, one.name) for one in store.jobs()):
+    if job and ("@" in job or ":" in job) and all(job not in (one.id, one.name) for one in store.jobs()):
         sys.exit(open_remote(job, there, readonly=readonly, mouse=not no_mouse, ascii=ascii_only))
     sys.exit(open_screen(job, readonly=readonly, mouse=not no_mouse, ascii=ascii_only))
 

@@ -7,13 +7,13 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
 from carbontui import config, units
 from carbontui.account import compare as comparing
-from carbontui.account.compare import BoardSpec, Elsewhere, PublishedPrecision, Rented, Work
+from carbontui.account.compare import BoardSpec, Elsewhere, Rented, Work
 from carbontui.account.hosts import better
 from carbontui.commands.support import talk
 from carbontui.commands.support.command import Failure, Finite, any_jobs, refused, there_option, zone_keys
@@ -120,30 +120,6 @@ def print_rows(rows: Sequence[Elsewhere], own: Elsewhere | None, *, every_row: b
         click.echo(f"... {len(rows) - len(shown)} more with --all")
 
 
-class CompareOptions(NamedTuple):
-    """Of `compare`, as they are given."""
-
-    gpu: str | None
-    precision: PublishedPrecision
-    speedup: tuple[str, ...]
-    task: str | None
-    clouds: bool
-    cloud_price: tuple[str, ...]
-    zones: bool
-    hours: bool
-    budgets: bool
-    hosts: str | None
-    there: str
-    zone: str | None
-    intensity: str | None
-    board_w: str | None
-    utilisation: float | None
-    sort: str | None
-    only: str | None
-    every_row: bool
-    as_json: bool
-
-
 @click.command()
 @click.argument("job", required=False, shell_complete=any_jobs)
 @click.option("--gpu", metavar="NAME", help="The board the job ran on, if its name is not recognised.")
@@ -174,54 +150,54 @@ class CompareOptions(NamedTuple):
 @click.option("--all", "every_row", is_flag=True, help="Every row.")
 @click.option("--list", "show", is_flag=True, help="List the known boards.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON, every row.")
-def compare(job: str | None, show: bool, **given: Any) -> None:
+def compare(job: str | None, show: bool, **asked: Any) -> None:
     """Show what the same work would take elsewhere, or later."""
-    every, asked = tables.boards(), CompareOptions(**given)
+    every = tables.boards()
     if show:
         for board in every:
             click.echo(board.short)
         return
     made = _compared(job, asked, every)
-    rows, apart = (chosen(some, sort=asked.sort, only=asked.only) for some in (made.rows, made.apart))
-    if asked.as_json:
+    rows, apart = (chosen(some, sort=asked["sort"], only=asked["only"]) for some in (made.rows, made.apart))
+    if asked["as_json"]:
         rows += apart
         click.echo(talk.as_json([made.numbers.get(row) or row._asdict() for row in rows]))
         return
-    rows = rows or (apart if asked.only else [])
+    rows = rows or (apart if asked["only"] else [])
     if not rows:
         raise Failure(
-            f"--only: no row contains {asked.only!r}"
-            if asked.only
+            f"--only: no row contains {asked['only']!r}"
+            if asked["only"]
             else "no board has a known speed and enough memory for this work",
             3,
         )
-    print_rows(rows, made.own, every_row=asked.every_row, speeds=made.speeds)
+    print_rows(rows, made.own, every_row=asked["every_row"], speeds=made.speeds)
     for line in (*made.said, made.last):
         click.echo(line)
 
 
-def _compared(job: str | None, asked: CompareOptions, every: list[BoardSpec]) -> Comparison:
-    by_cloud = bool(asked.clouds or asked.cloud_price)
-    if sum((asked.zones, by_cloud, asked.hours, asked.budgets, asked.hosts is not None)) > 1:
+def _compared(job: str | None, asked: dict[str, Any], every: list[BoardSpec]) -> Comparison:
+    by_cloud = bool(asked["clouds"] or asked["cloud_price"])
+    if sum((asked["zones"], by_cloud, asked["hours"], asked["budgets"], asked["hosts"] is not None)) > 1:
         raise Failure("--zones, --clouds, --hours, --budgets and --hosts exclude each other: give one", 2)
-    if asked.zone is not None and not (asked.hours or asked.budgets):
+    if asked["zone"] is not None and not (asked["hours"] or asked["budgets"]):
         raise Failure("--zone belongs to --hours and --budgets; --only DE shows one row of --zones", 2)
-    given = {"intensity": asked.intensity, "board_w": asked.board_w, "utilisation": asked.utilisation}
+    given = {"intensity": asked["intensity"], "board_w": asked["board_w"], "utilisation": asked["utilisation"]}
     settings = settings_for(**given).settings
-    told, offers = _speedups(asked.speedup, every), _offers(asked.cloud_price, every) if by_cloud else []
+    told, offers = _speedups(asked["speedup"], every), _offers(asked["cloud_price"], every) if by_cloud else []
     rates = tables.throughputs()
     known = {rate.task for rate in rates}
-    if asked.task is not None and asked.task not in known:
-        raise Failure(f"--task: no published figures for {asked.task!r}; known: {', '.join(sorted(known))}", 2)
+    if asked["task"] is not None and asked["task"] not in known:
+        raise Failure(f"--task: no published figures for {asked['task']!r}; known: {', '.join(sorted(known))}", 2)
     with refused("", story.NoStory, code=3):
         run = story.build(found := talk.find(job), status=talk.live_status(found))
-        work = elsewhere.work_of(run, settings, given=asked.board_w is not None)
-    if asked.hosts is not None:
-        return _hosts(run, work, asked.hosts, asked.there)
-    if asked.zones:
+        work = elsewhere.work_of(run, settings, given=asked["board_w"] is not None)
+    if asked["hosts"] is not None:
+        return _hosts(run, work, asked["hosts"], asked["there"])
+    if asked["zones"]:
         return _zones(run, work)
-    if asked.hours or asked.budgets:
-        return _times(run, work, asked.zone, settings, hours=asked.hours)
+    if asked["hours"] or asked["budgets"]:
+        return _times(run, work, asked["zone"], settings, hours=asked["hours"])
     if not run.status.gpus and work.boards_w <= 0:
         raise Failure(
             f"job {run.status.job} used no GPU, so what one would do for it is not known; --zones, --hours and"
@@ -229,12 +205,12 @@ def _compared(job: str | None, asked: CompareOptions, every: list[BoardSpec]) ->
             2,
         )
     with refused():
-        here = elsewhere.board_of(run, asked.gpu, every)
-    measured = {} if asked.task is None else comparing.published(rates, asked.task, asked.precision, here)
-    if asked.task is not None and not measured:
-        without = f"no published figure for {asked.task} in {asked.precision} on {here.short}"
+        here = elsewhere.board_of(run, asked["gpu"], every)
+    measured = {} if asked["task"] is None else comparing.published(rates, asked["task"], asked["precision"], here)
+    if asked["task"] is not None and not measured:
+        without = f"no published figure for {asked['task']} in {asked['precision']} on {here.short}"
         click.echo(f"carbontui: {without}: using the rule of thumb", err=True)
-    rows = comparing.on_boards(work, here, every, precision=asked.precision, values=told, measured=measured)
+    rows = comparing.on_boards(work, here, every, precision=asked["precision"], values=told, measured=measured)
     return _clouds(work, rows, offers) if by_cloud else _boards(rows)
 
 

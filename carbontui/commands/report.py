@@ -8,7 +8,7 @@ import sys
 import webbrowser
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 
 import click
 import msgspec
@@ -61,30 +61,6 @@ def _write(path: str, text: str) -> None:
         Path(path).write_text(units.printable(text, streams.LAYOUT), encoding="utf-8")
 
 
-class ReportOptions(NamedTuple):
-    """Of `report`, as they are given."""
-
-    html: str | None
-    show: bool
-    as_md: bool
-    table: str | None
-    as_json: bool
-    emissions: str | None
-    slurm: str | None
-    model_card: str | None
-    training_type: str | None
-    sci: str | None
-    per: standards.Per
-    annex_xi: str | None
-    against: str | None
-    revise: bool
-    on_card: bool
-    svg: str | None
-    told_why: bool
-    every: bool
-    by: totals.By
-
-
 @click.command()
 @click.argument("job", required=False, shell_complete=any_jobs)
 @click.option("--html", metavar="FILE", help="One self-contained page ('-': to stdout).")
@@ -112,53 +88,54 @@ class ReportOptions(NamedTuple):
 @click.option("--by", type=click.Choice(get_args(totals.By)), default="month", show_default=True, help="With --all.")
 def report(job: str | None, **given: Any) -> None:
     """Report a run: energy, CO2, and what each lever avoided."""
-    asked, invoke = ReportOptions(**given), click.get_current_context().invoke
-    if asked.on_card + asked.told_why + asked.every > 1:
+    invoke = click.get_current_context().invoke
+    if given["on_card"] + given["told_why"] + given["every"] > 1:
         raise Failure("--receipt, --explain and --all exclude each other: give one", 2)
-    if asked.svg and not asked.on_card:
+    if given["svg"] and not given["on_card"]:
         raise Failure("--svg belongs to --receipt", 2)
-    if asked.on_card:
-        invoke(receipt, job=job, svg=asked.svg, as_md=asked.as_md)
-    elif asked.told_why:
+    if given["on_card"]:
+        invoke(receipt, job=job, svg=given["svg"], as_md=given["as_md"])
+    elif given["told_why"]:
         invoke(explain, job=job)
-    elif asked.every:
-        invoke(history, by=asked.by, as_json=asked.as_json)
+    elif given["every"]:
+        invoke(history, by=given["by"], as_json=given["as_json"])
     else:
-        _report(job, asked)
+        _report(job, given)
 
 
-def _report(job: str | None, asked: ReportOptions) -> None:
-    if asked.show and asked.html in (None, "-"):
+def _report(job: str | None, asked: dict[str, Any]) -> None:
+    """A report, or what is exported of it; `asked`: the options of `report` by name."""
+    if asked["show"] and asked["html"] in (None, "-"):
         raise Failure("--open needs a page to show: --html FILE --open", 2)
-    if asked.revise:
+    if asked["revise"]:
         _revise(talk.live_or_last(job))
     told = _told(job)
-    if asked.against is not None:
-        _against(told, _told(asked.against), as_json=asked.as_json)
+    if asked["against"] is not None:
+        _against(told, _told(asked["against"]), as_json=asked["as_json"])
         return
-    if asked.training_type is not None and asked.model_card is None:
+    if asked["training_type"] is not None and asked["model_card"] is None:
         raise Failure("--training-type belongs to --model-card FILE", 2)
     exports: tuple[tuple[str | None, Callable[[story.RunStory], str]], ...] = (
-        (asked.html, forms.html),
-        (asked.table, forms.table),
-        (asked.slurm, sacct.text),
-        (asked.model_card, lambda run: standards.model_card(run, asked.training_type)),
-        (asked.sci, lambda run: standards.sci(run, asked.per)),
-        (asked.annex_xi, standards.annex_xi),
+        (asked["html"], forms.html),
+        (asked["table"], forms.table),
+        (asked["slurm"], sacct.text),
+        (asked["model_card"], lambda run: standards.model_card(run, asked["training_type"])),
+        (asked["sci"], lambda run: standards.sci(run, asked["per"])),
+        (asked["annex_xi"], standards.annex_xi),
     )
     for path, written in exports:
         if path is not None:
             _write(path, written(told))
-    if asked.emissions is not None:
-        _emissions(asked.emissions, told)
-    if asked.as_json:
+    if asked["emissions"] is not None:
+        _emissions(asked["emissions"], told)
+    if asked["as_json"]:
         click.echo(talk.as_json(forms.numbers(told)))
-    elif asked.as_md:
+    elif asked["as_md"]:
         click.echo(forms.markdown(told), nl=False)
-    elif not asked.emissions and not any(path for path, _ in exports):
+    elif not asked["emissions"] and not any(path for path, _ in exports):
         _print(told)
-    if asked.show and asked.html is not None and not webbrowser.open(Path(asked.html).resolve().as_uri()):
-        click.echo(f"carbontui: no browser here; the page is {asked.html}", err=True)
+    if asked["show"] and asked["html"] is not None and not webbrowser.open(Path(asked["html"]).resolve().as_uri()):
+        click.echo(f"carbontui: no browser here; the page is {asked['html']}", err=True)
 
 
 def _emissions(path: str, run: story.RunStory) -> None:

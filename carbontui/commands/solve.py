@@ -33,7 +33,6 @@ from carbontui.text import figures
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from carbontui.account.boundary import Kind
     from carbontui.assumed.job import Grid, TypicalDays
     from carbontui.assumed.signals import BySignal, ExpectedSignal
     from carbontui.plan.problem import Problem
@@ -45,30 +44,6 @@ LONGEST_S = 60 * 86400.0
 MARGINAL_AHEAD_S = 4 * 86400.0
 DEFAULT_FULL_W = 300.0
 """Board watts at full speed where none are given; an assumption, named as such in the output."""
-
-
-class SolveOptions(NamedTuple):
-    """Of `solve`, as they are given."""
-
-    problem_file: str | None
-    as_json: bool
-    with_frontier: bool
-    zone: str | None
-    grid_file: str | None
-    signal: str
-    work: str | None
-    budget: str
-    start: str | None
-    watts: float
-    levels_file: str | None
-    boundary: Kind | None
-    embodied: float
-    host_w: float | None
-    idle_w: float | None
-    idle_limit: str | None
-    price_file: str | None
-    weight: str | None
-    tol: float
 
 
 @click.command()
@@ -94,21 +69,20 @@ class SolveOptions(NamedTuple):
 @price_option
 @weight_option
 @click.option("--tol", type=Finite(1e-6, 0.5), default=1e-3, show_default=True, help="Certificate wanted.")
-def solve(**given: Any) -> None:
+def solve(**asked: Any) -> None:
     """Plan a problem file, or --work on a --zone; shows the frontier when no file is given."""
     from carbontui.plan import frontier_curve
     from carbontui.plan.problem import Infeasible
 
-    asked = SolveOptions(**given)
-    with refused(f"{asked.problem_file}: ", OSError), refused(), refused("infeasible: ", Infeasible):
-        made = _of_file(asked, asked.problem_file) if asked.problem_file else _of_work(asked)
-        with_frontier = asked.with_frontier or not asked.problem_file
+    with refused(f"{asked['problem_file']}: ", OSError), refused(), refused("infeasible: ", Infeasible):
+        made = _of_file(asked, asked["problem_file"]) if asked["problem_file"] else _of_work(asked)
+        with_frontier = asked["with_frontier"] or not asked["problem_file"]
         curve = frontier_curve.frontier(made.problem) if with_frontier else None
         text = _explanation(made.problem, made.plan, made.start_s)
     about = made.about
     if making := max(level.embodied_g_per_h for level in made.problem.levels):
         about += f"; {figures.grams(making)} per hour held are weighed for making the hardware, in no figure here"
-    if asked.as_json:
+    if asked["as_json"]:
         answer = asdict(made.plan) | {"explanation": text}
         if curve is not None:
             answer["frontier"] = asdict(curve)["points"]
@@ -133,49 +107,49 @@ class Solved(NamedTuple):
     beside: Sequence[BySignal] | None = None
 
 
-def _of_file(asked: SolveOptions, path: str) -> Solved:
+def _of_file(asked: dict[str, Any], path: str) -> Solved:
     """The plan of a problem file. Raises OSError, ValueError or Failure."""
     from carbontui.plan import planner, weights
     from carbontui.plan.problem import load_problem
 
-    weight = _weight(asked.weight)
-    if asked.zone or asked.work or asked.grid_file or asked.price_file or asked.signal != "average":
+    weight = _weight(asked["weight"])
+    if asked["zone"] or asked["work"] or asked["grid_file"] or asked["price_file"] or asked["signal"] != "average":
         raise Failure("give a problem file or --work with --zone, not both", 2)
-    if asked.boundary or asked.host_w or asked.idle_w or asked.idle_limit or asked.embodied:
+    if asked["boundary"] or asked["host_w"] or asked["idle_w"] or asked["idle_limit"] or asked["embodied"]:
         raise Failure("a problem file holds all that counts: --boundary and all beside it belong to --work", 2)
     problem = weights.weighed(load_problem(path), weight)
-    return Solved(problem, planner.solve(problem, tol=asked.tol), 0.0, path)
+    return Solved(problem, planner.solve(problem, tol=asked["tol"]), 0.0, path)
 
 
-def _of_work(asked: SolveOptions) -> Solved:
+def _of_work(asked: dict[str, Any]) -> Solved:
     """The plan of work that does not exist yet. Raises OSError, ValueError or Failure."""
     from carbontui.assumed import signals
     from carbontui.assumed.bounded import stated
     from carbontui.assumed.job import AssumedJob, Grid, planned
 
-    weight = _weight(asked.weight)
-    if not asked.work or not (asked.zone or asked.grid_file):
+    weight = _weight(asked["weight"])
+    if not asked["work"] or not (asked["zone"] or asked["grid_file"]):
         raise Failure("nothing to plan: give a problem file, or --work 8h with --zone DE or --grid FILE", 2)
-    levels = f"levels of {asked.levels_file}"
-    counts = {"host_w": asked.host_w, "idle_w": asked.idle_w, "embodied": asked.embodied}
-    job = stated(asked.levels_file, asked.watts, asked.boundary, caps=True, **counts)
-    speeds = f"speeds under caps of public measurements, {asked.watts:.0f} W at full speed"
-    begin_s = units.parse_moment(asked.start, time.time()) if asked.start else None
-    grid = _grid_of(asked.zone, asked.grid_file, asked.signal, begin_s)
+    levels = f"levels of {asked['levels_file']}"
+    counts = {name: asked[name] for name in ("host_w", "idle_w", "embodied")}
+    job = stated(asked["levels_file"], asked["watts"], asked["boundary"], caps=True, **counts)
+    speeds = f"speeds under caps of public measurements, {asked['watts']:.0f} W at full speed"
+    begin_s = units.parse_moment(asked["start"], time.time()) if asked["start"] else None
+    grid = _grid_of(asked["zone"], asked["grid_file"], asked["signal"], begin_s)
     start_s = begin_s if begin_s is not None else grid.start_s if isinstance(grid, Grid) else time.time()
-    work_s, deadline_s = _budgeted(asked.work, asked.budget, start_s)
-    if asked.price_file:
+    work_s, deadline_s = _budgeted(asked["work"], asked["budget"], start_s)
+    if asked["price_file"]:
         until_s = max(deadline_s, start_s + 2 * work_s)  # work that does not fit goes on after the deadline
-        prices, _ = tariff.prices(asked.price_file, start_s, until_s)
+        prices, _ = tariff.prices(asked["price_file"], start_s, until_s)
         job = AssumedJob(job.shape, Grid(prices), weight)
     elif weight:
         raise Failure("--weight needs prices: add --price FILE", 2)
-    longest_s = units.parse_duration(asked.idle_limit) if asked.idle_limit else math.inf
-    problem, plan = planned(job, grid, work_s, start_s, deadline_s, tol=asked.tol, idle_limit_s=longest_s)
+    longest_s = units.parse_duration(asked["idle_limit"]) if asked["idle_limit"] else math.inf
+    problem, plan = planned(job, grid, work_s, start_s, deadline_s, tol=asked["tol"], idle_limit_s=longest_s)
     beside = None
-    if asked.signal == "marginal" and asked.zone and not plan.late_s:
-        beside = signals.beside_average(problem, plan, start_s, zones.key_of(asked.zone), grid.source)
-    return Solved(problem, plan, start_s, f"{grid.source}; {levels if asked.levels_file else speeds}", beside)
+    if asked["signal"] == "marginal" and asked["zone"] and not plan.late_s:
+        beside = signals.beside_average(problem, plan, start_s, zones.key_of(asked["zone"]), grid.source)
+    return Solved(problem, plan, start_s, f"{grid.source}; {levels if asked['levels_file'] else speeds}", beside)
 
 
 def _grid_of(

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from carbontui import link, protocol
-from carbontui.commands.support.command import Failure
+from carbontui.commands.support.command import Failure, refused
 from carbontui.job.files import places, store
 from carbontui.job.keeper import orders
 from carbontui.system import streams
@@ -30,10 +30,8 @@ class Unanswered(Failure):
 
 def find(wanted: str | None) -> store.Job:
     """The job meant. Raises Failure: 3 for one that is not there, 2 with the list where one has to be named."""
-    try:
+    with refused("", store.NoSuchJob, code=3), refused("", store.NameOne):
         return store.find(wanted)
-    except store.NoSuchJob as error:
-        raise Failure(str(error), 2 if isinstance(error, store.NameOne) else 3) from None
 
 
 def live_or_last(wanted: str | None) -> store.Job:

@@ -200,8 +200,6 @@ def start(
     except OSError as error:
         raise LaunchError(f"the job could not be controlled: no place for its socket: {error}") from error
     opts.save(options)
-    with contextlib.suppress(OSError):  # an obstacle is reported by the supervisor, which retries
-        paths.private_dir(Path(options.socket).parent)
     if hold is None:
         # a job that may wait starts when the plan says so; without a supervisor the keeper starts it after a minute
         hold = waits(options)
