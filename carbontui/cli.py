@@ -85,6 +85,7 @@ TOGETHER = {
     "grid": ("zones",),
     "calibrate": ("learn", "rehearse"),
     "hook": ("completion",),
+    "move": ("receive",),
 }
 """Modules of carbontui.commands with several; every other command has the module of its name. Each is a click command
 of that name there."""

@@ -12,7 +12,7 @@ from house import ordinary_user
 
 from carbontui import cli, paths
 from carbontui.commands.restart import install
-from carbontui.job.life import launch, restart_unit
+from carbontui.job.life import launch, restart
 from carbontui.job.terms import spec
 
 
@@ -93,7 +93,7 @@ def test_a_unit_that_cannot_be_written_is_refused_and_leaves_nothing(ordinary_fo
     (ordinary_folder / "systemctl").write_text("#!/bin/sh\n")
     (ordinary_folder / "systemctl").chmod(0o755)
     monkeypatch.setenv("PATH", str(ordinary_folder))
-    unit = restart_unit.place({"HOME": str(ordinary_folder)})
+    unit = restart.place({"HOME": str(ordinary_folder)})
     monkeypatch.setenv("XDG_CONFIG_HOME", str(ordinary_folder / ".config"))
     ordinary_folder.chmod(0o555)
     with ordinary_user(), pytest.raises(PermissionError) as refused:

@@ -39,9 +39,8 @@ FOREIGN = {
     "carbontui.plan.graph": "level numbers",
     "carbontui.plan.problem": "what msgspec says of a file of the user",
     "carbontui.power.capd": "lines of a socket",
-    "carbontui.power.metering.jobs_here": "/proc",
-    "carbontui.power.metering.rapl": "/proc",
     "carbontui.power.metering.shares": "/proc",
+    "carbontui.power.metering.rapl": "/proc",
     "carbontui.system.proc": "/proc",
     "carbontui.tui.model.loglines": "the training's output, with the keeper's one marker line",
     "carbontui.tui.screens.log": "the training's output",
@@ -50,7 +49,7 @@ FOREIGN = {
 """Modules that read texts of others, and which: nothing they read is a sentence of carbontui."""
 LAID_OUT = {
     "carbontui.reports.forms": "a text on one line of a table",
-    "carbontui.tui.terminal.glyphs": "its characters, where a terminal has few",
+    "carbontui.tui.terminal.palette": "its characters, where a terminal has few",
     "carbontui.tui.widgets.state_bar": "whether a line was cut short",
 }
 """Modules that fold a text to fit, or print it once: nothing depends on what it says."""
@@ -178,7 +177,7 @@ NO_SENTENCES = {
         "carbontui rehearse ",
     },  # JSON; commands
     "core.state.forbidden": {"daily ", forbidden.FORMS},  # what the user typed, and is to type
-    "core.state.levels": {"cap "},  # the name of a level, its identity in plans and JSON
+    "core.state.plan": {"cap "},  # the name of a level, its identity in plans and JSON
     "core.planning.problem": {"duty "},
     "core.planning.answers": {"run now"},  # the name of a baseline
     "core.state.unloading": {"the try"},  # in journals of earlier versions

@@ -7,7 +7,7 @@ import pytest
 
 from carbontui.job.files import spool, store
 from carbontui.job.files.journal import Journal
-from carbontui.job.supervisor.record.first_count import FirstCounts
+from carbontui.job.supervisor.record.energy_ledger import FirstCounts
 from carbontui.job.terms import spec
 from carbontui.power.curves import files
 from carbontui.power.limit.leases import LeaseStore

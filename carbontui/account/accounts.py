@@ -11,6 +11,31 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any, NamedTuple, get_args
+
+from carbontui import units
+from carbontui.account.lived import Lived
+from carbontui.protocol import How
+from carbontui.text import figures
+
+WORST_LAST: tuple[How, ...] = ("measured", "integrated", "estimated", "forecast", "default", "simulated", "replay")
+assert set(WORST_LAST) == set(get_args(How))
+NO_PART = 0.05
+"""A share of a sum below this does not decide: sensors themselves are good to 5 %."""
+METHODS: Mapping[str, How] = {"counter": "measured", "integrated": "integrated"}
+"""Of the meter's methods; every other one (a model, a split, a gap, a snapshot) is an estimate."""
+
+
+def worst(*parts: How) -> How:
+    """The provenance of a figure that comes out of `parts`."""
+    return max(parts, key=WORST_LAST.index)
+
+
+def of_sum(shares: Mapping[str, float]) -> How:
+    """Of metered energy, from its shares by the meter's method; nothing metered is estimated."""
+    hows = [METHODS.get(method, "estimated") for method, share in shares.items() if share >= NO_PART]
+    return worst(*hows) if hows else "estimated"
+
 
 BIN_S = 300.0
 
@@ -184,3 +209,78 @@ class FromStart:
         while start < until_s:
             yield start, start + BIN_S - max(start, self.start_s)
             start += BIN_S
+
+
+LEAST_SHARE = 0.005
+"""A smaller change of the values is booked without a notice, unless it changes the printed grams."""
+
+
+class Revision(NamedTuple):
+    """Values of `seconds` of the job, from `since_s` to `until_s`: their means before and after in gCO2/kWh, and what
+    that changes in the grams emitted so far."""
+
+    since_s: float
+    until_s: float
+    seconds: float
+    before_g_per_kwh: float
+    after_g_per_kwh: float
+    gco2_g: float
+    source: str
+
+    @property
+    def words(self) -> str:
+        """'312 → 298 g/kWh over 2 h 00 by Energy-Charts: −1.20 g'."""
+        values = f"{self.before_g_per_kwh:.0f} → {self.after_g_per_kwh:.0f} g/kWh"
+        return f"{values} over {figures.duration(self.seconds)} by {self.source}: {figures.change(self.gco2_g)}"
+
+
+def revision(
+    bins: Iterable[float],
+    before: Mapping[float, float],
+    after: Mapping[float, float],
+    wall_j: Mapping[float, float],
+    source: str,
+) -> Revision | None:
+    """From the `bins` that a source has revised: their values in gCO2/kWh before and after, and the joules at the wall
+    in them. None where the change is negligible."""
+    changed = sorted(at for at in bins if at in before and at in after and before[at] != after[at])
+    if not changed:
+        return None
+    old = math.fsum(before[at] for at in changed) / len(changed)
+    new = math.fsum(after[at] for at in changed) / len(changed)
+    grams = math.fsum(units.joules_to_kwh(wall_j.get(at, 0.0)) * (after[at] - before[at]) for at in changed)
+    if abs(new - old) < LEAST_SHARE * abs(old) and abs(grams) < figures.LEAST_G:
+        return None
+    return Revision(changed[0], changed[-1] + BIN_S, len(changed) * BIN_S, old, new, grams, source)
+
+
+class RunNow(NamedTuple):
+    """`seconds` from the job's start at `watts` at the wall; `acted`: whether any lever did."""
+
+    seconds: float
+    watts: float
+    acted: bool = True
+
+
+def run_now(lived: Lived, *, pue: float, full_wall_w: float | None, rate: float | None) -> RunNow | None:
+    """By the formula above; `rate` is the reference in steps per second. None where work was done under a cap and the
+    watts at full speed are not known."""
+    capped_work_s = lived.capped_steps / rate if rate and lived.capped_steps else lived.capped_work_s
+    if capped_work_s > 0 and full_wall_w is None:
+        return None
+    seconds = lived.at_speed_s + capped_work_s
+    joules = lived.at_speed_j * pue + (full_wall_w or 0.0) * capped_work_s
+    return RunNow(seconds, joules / seconds if seconds > 0 else 0.0, lived.lever_acted)
+
+
+def to_kept(run_now: RunNow | None) -> dict[str, object]:
+    """As the journal keeps it, for those who read or revise the account later."""
+    if run_now is None:
+        return {"run_now_s": None, "run_now_w": None, "lever_acted": True}
+    return {"run_now_s": run_now.seconds, "run_now_w": run_now.watts, "lever_acted": run_now.acted}
+
+
+def kept(data: Mapping[str, Any]) -> RunNow | None:
+    """From the journal."""
+    seconds, watts = data["run_now_s"], data["run_now_w"]
+    return None if seconds is None else RunNow(float(seconds), float(watts), bool(data["lever_acted"]))

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from carbontui import units
-from carbontui.account.best_start import best_start
-from carbontui.account.compare import Elsewhere
+from carbontui.account.compare import Elsewhere, best_start
 from carbontui.account.expected_end import Stretch, to_come
 from carbontui.protocol import MovesCost
 

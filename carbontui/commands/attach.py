@@ -21,7 +21,7 @@ from pathlib import Path
 import click
 
 from carbontui import __version__, config, link, protocol, tui, units
-from carbontui.assumed.other_starts import gain_brief, gain_words
+from carbontui.assumed.other_plans import gain_brief, gain_words
 from carbontui.commands.support import talk
 from carbontui.commands.support.command import Failure, any_jobs, host_of, refused, there_option
 from carbontui.grid import opening, zones
@@ -39,8 +39,8 @@ from carbontui.system.metrics_place import MetricsPlace
 from carbontui.system.openmetrics import render
 from carbontui.text import account as words
 from carbontui.text import figures
+from carbontui.tui.model.feed import BetterHost, Form, Target
 from carbontui.tui.model.jobs_feed import Seen
-from carbontui.tui.model.target import BetterHost, Form, Target
 from carbontui.tui.terminal import tty
 
 RESTART_WAIT_S = 20.0

@@ -282,17 +282,17 @@ def _zones(run: story.RunStory, work: Work) -> Comparison:
 
 
 def _times(run: story.RunStory, work: Work, zone: str | None, settings: config.Settings, *, hours: bool) -> Comparison:
-    from carbontui.assumed import other_starts
+    from carbontui.assumed import other_plans
     from carbontui.plan.problem import ProblemError
 
     now_s = time.time()
     outlook = _outlook(run, work, zone, settings.intensity, now_s)
     if hours:
-        rows = other_starts.at_hours(work, outlook, other_starts.start_hours(now_s), now_s)
+        rows = other_plans.at_hours(work, outlook, other_plans.start_hours(now_s), now_s)
         best = "starting now is best: no hour in the table emits less"
     else:
         with refused("", ProblemError, code=3):
-            rows = other_starts.within_budgets(work, outlook, BUDGETS, now_s)
+            rows = other_plans.within_budgets(work, outlook, BUDGETS, now_s)
         best = "more time saves nothing: the plan within 1x is the best"
     own, said = rows[0], []
     if all((row.gco2_g or 0.0) >= (own.gco2_g or 0.0) * (1 - WORTH) for row in rows):

@@ -22,7 +22,7 @@ from carbontui.commands.support.command import Failure, refused
 from carbontui.commands.support.run_values import settings_for
 from carbontui.grid import zones
 from carbontui.job.files import journal, store
-from carbontui.job.life import launch, surroundings
+from carbontui.job.life import launch
 from carbontui.job.life import restart as restarting
 from carbontui.power.agent import processes, view
 from carbontui.power.agent.handle import AgentHandle
@@ -30,7 +30,7 @@ from carbontui.power.limit import leases
 from carbontui.power.metering.supply import Supply
 from carbontui.system import streams, systemd
 from carbontui.text import figures
-from carbontui.text.boundary import COUNTS, PUES, SIGNS
+from carbontui.text.account import COUNTS, PUES, SIGNS
 
 Verdict = Literal["ok", "note", "missing"]
 FIRST_LOOK_S = 6.0
@@ -163,7 +163,7 @@ def grid_findings() -> list[Finding]:
 def boundary_findings() -> list[Finding]:
     """What the account of a job started here would count, and how long boards may stand still."""
     try:
-        found = surroundings.terms(settings_for().settings, os.environ, resubmit=False)
+        found = launch.terms(settings_for().settings, os.environ, resubmit=False)
     except (Failure, ValueError) as error:
         return [Finding("counted", "missing", str(error))]
     limit_s, by = found["idle_limit_s"], Supply().by

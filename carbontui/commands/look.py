@@ -22,7 +22,7 @@ from carbontui.commands.support.command import Count, Failure, any_jobs
 from carbontui.job.files import runlog, store
 from carbontui.system import streams
 from carbontui.text import account as account_words
-from carbontui.text import figures, marks, situation
+from carbontui.text import figures, situation
 from carbontui.text.plan import certificate, level_ends_s
 from carbontui.tui.model import words
 
@@ -36,7 +36,7 @@ def listed(status: protocol.Status) -> str:
     # padded by terminal cells, not characters: a name may hold wide ones
     parts = [f"{status.job}  {set_cell_size(status.name, 20)} {situation.state(status):<10}"]
     if status.power_w is not None and status.state in protocol.LIVE_STATES:
-        parts.append(marks.marked(figures.watts(status.power_w), marks.mark(status, "power_w")))
+        parts.append(figures.marked(figures.watts(status.power_w), figures.mark(status, "power_w")))
     if status.state not in protocol.LIVE_STATES and not status.replayed:
         # a replay's clock is not the wall clock
         parts.append(f"{figures.clock(units.from_iso(status.ended_at), time.time()):>9}")

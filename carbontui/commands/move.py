@@ -1,18 +1,23 @@
-"""`move`: a running job goes on on another machine."""
+"""`move`: a running job goes on on another machine; `receive` is what `move` runs there, over ssh, for no one else."""
 
 from __future__ import annotations
 
 import functools
+import json
 import math
 import sys
 import time
+from collections.abc import Mapping
+from typing import Any
 
 import click
 
 from carbontui.account.hosts import better
 from carbontui.commands.support import talk
 from carbontui.commands.support.command import Failure, any_jobs, host_of, refused, there_option
+from carbontui.commands.support.run_values import here, settings_for
 from carbontui.job.files import places
+from carbontui.job.life import receiving
 from carbontui.job.life.moving import NotMoved, Transfer
 from carbontui.job.terms.budget import parse_until
 from carbontui.reports import elsewhere
@@ -104,3 +109,40 @@ def await_cleaner(transfer: Transfer, there: str, by_s: float, *, look_only: boo
         time.sleep(max(0.0, min(by_s, now_s + LOOK_S, math.inf if best is None else best.from_s) - now_s))
         if time.time() >= by_s:
             raise Failure(f"job {job.id} stays: {host} has not been cleaner for its work", 1)
+
+
+@click.command(hidden=True)
+@click.argument("step", type=click.Choice(["check", "stage", "hold"]))
+@click.argument("job")
+def receive(step: str, job: str) -> None:
+    """The other end of `move`: JSON lines on stdin and stdout."""
+    if step == "hold":
+        receiving.converse(job, _hear, _say)
+        return
+    asked = _hear()
+    with refused("", (receiving.NotTaken, OSError, KeyError), code=1):
+        loaded = settings_for()
+        own = {
+            **here(loaded, None),
+            "price_zone": loaded.settings.price_zone,
+        }
+        if step == "check":
+            zone = {"zone": own["zone"] or "", "zone_why": own["zone_why"]}
+            _say({**receiving.check(job, asked), **zone})
+        else:
+            receiving.stage(job, asked, own)
+            _say({"ready": True})
+
+
+def _hear() -> Mapping[str, Any]:
+    line = sys.stdin.buffer.readline()
+    with refused("what was sent cannot be read: ", code=1):
+        asked = json.loads(line or b"{}")
+        if not isinstance(asked, dict):
+            raise ValueError("not an object")
+    return asked
+
+
+def _say(message: Mapping[str, Any]) -> None:
+    sys.stdout.buffer.write(json.dumps(message).encode() + b"\n")
+    sys.stdout.buffer.flush()

@@ -16,12 +16,12 @@ import msgspec
 from carbontui import hooks, units
 from carbontui.commands.support import talk
 from carbontui.commands.support.command import Failure, any_jobs, refused
-from carbontui.grid.faults import GridError
+from carbontui.grid.http import GridError
 from carbontui.job.files import runlog, store
 from carbontui.job.terms import spec
 from carbontui.job.terms.clock import Clock
-from carbontui.reports import against as comparing
 from carbontui.reports import card, figures, forms, prose, story, totals
+from carbontui.reports import totals as comparing
 from carbontui.reports.export import codecarbon, sacct, standards
 from carbontui.system import streams
 from carbontui.text import figures as form

@@ -9,7 +9,7 @@ import click
 from carbontui.commands.support import talk
 from carbontui.commands.support.command import Failure, any_jobs, refused
 from carbontui.job.files import store
-from carbontui.job.life import launch, receiving, restart_unit
+from carbontui.job.life import launch, receiving
 from carbontui.job.life import restart as restarting
 from carbontui.system import proc, systemd
 from carbontui.text import situation
@@ -53,16 +53,16 @@ def _restart(job: store.Job, *, machine_gone: bool = False) -> None:
 
 def install(*, dry_run: bool) -> None:
     """Write and enable it. Raises Failure."""
-    place = restart_unit.place()
+    place = restarting.place()
     with refused():
-        unit = restart_unit.text()
+        unit = restarting.text()
     if dry_run:
         click.echo(f"# {place}\n{unit}", nl=False)
         return
     if shutil.which("systemctl") is None:
         raise Failure("there is no systemctl here; from cron: @reboot carbontui restart --after-reboot", 3)
     with refused("nothing is installed: ", systemd.SystemdError, code=1):
-        restart_unit.install(unit)
+        restarting.install(unit)
     click.echo(f"installed {place}; to undo: carbontui doctor --uninstall")
     if not systemd.lingers():
         click.echo(f"it runs when you log in; to have it run at boot: loginctl enable-linger {systemd.user()}")
@@ -70,7 +70,7 @@ def install(*, dry_run: bool) -> None:
 
 def uninstall(*, dry_run: bool) -> None:
     """Disable and remove it. Raises Failure."""
-    place = restart_unit.place()
+    place = restarting.place()
     if dry_run:
         click.echo(f"would remove {place}" if place.exists() else f"{place} does not exist")
         return
@@ -78,5 +78,5 @@ def uninstall(*, dry_run: bool) -> None:
         click.echo(f"nothing is installed ({place} does not exist)")
         return
     with refused("", systemd.SystemdError, code=1):
-        restart_unit.remove()
+        restarting.remove()
     click.echo(f"removed {place}")

@@ -34,10 +34,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from carbontui.assumed.job import Grid, TypicalDays
-    from carbontui.assumed.signals import BySignal, ExpectedSignal
-    from carbontui.plan.problem import Problem
+    from carbontui.assumed.other_plans import BySignal, ExpectedSignal
+    from carbontui.plan.problem import Problem, Weight
     from carbontui.plan.results import Evaluation, PlanFrontier, Schedule
-    from carbontui.plan.weights import Weight
 
 LONGEST_S = 60 * 86400.0
 """Typical days say little about a job that takes longer."""
@@ -109,23 +108,22 @@ class Solved(NamedTuple):
 
 def _of_file(asked: dict[str, Any], path: str) -> Solved:
     """The plan of a problem file. Raises OSError, ValueError or Failure."""
-    from carbontui.plan import planner, weights
-    from carbontui.plan.problem import load_problem
+    from carbontui.plan import planner
+    from carbontui.plan.problem import load_problem, weighed
 
     weight = _weight(asked["weight"])
     if asked["zone"] or asked["work"] or asked["grid_file"] or asked["price_file"] or asked["signal"] != "average":
         raise Failure("give a problem file or --work with --zone, not both", 2)
     if asked["boundary"] or asked["host_w"] or asked["idle_w"] or asked["idle_limit"] or asked["embodied"]:
         raise Failure("a problem file holds all that counts: --boundary and all beside it belong to --work", 2)
-    problem = weights.weighed(load_problem(path), weight)
+    problem = weighed(load_problem(path), weight)
     return Solved(problem, planner.solve(problem, tol=asked["tol"]), 0.0, path)
 
 
 def _of_work(asked: dict[str, Any]) -> Solved:
     """The plan of work that does not exist yet. Raises OSError, ValueError or Failure."""
-    from carbontui.assumed import signals
-    from carbontui.assumed.bounded import stated
-    from carbontui.assumed.job import AssumedJob, Grid, planned
+    from carbontui.assumed import other_plans
+    from carbontui.assumed.job import AssumedJob, Grid, planned, stated
 
     weight = _weight(asked["weight"])
     if not asked["work"] or not (asked["zone"] or asked["grid_file"]):
@@ -148,7 +146,7 @@ def _of_work(asked: dict[str, Any]) -> Solved:
     problem, plan = planned(job, grid, work_s, start_s, deadline_s, tol=asked["tol"], idle_limit_s=longest_s)
     beside = None
     if asked["signal"] == "marginal" and asked["zone"] and not plan.late_s:
-        beside = signals.beside_average(problem, plan, start_s, zones.key_of(asked["zone"]), grid.source)
+        beside = other_plans.beside_average(problem, plan, start_s, zones.key_of(asked["zone"]), grid.source)
     return Solved(problem, plan, start_s, f"{grid.source}; {levels if asked['levels_file'] else speeds}", beside)
 
 
@@ -157,7 +155,7 @@ def _grid_of(
 ) -> Grid | TypicalDays | ExpectedSignal:
     """Where the intensities come from. Raises ValueError or Failure."""
     from carbontui.assumed.job import Grid, TypicalDays
-    from carbontui.assumed.signals import ExpectedSignal
+    from carbontui.assumed.other_plans import ExpectedSignal
 
     if grid_file:
         return Grid(
@@ -178,10 +176,10 @@ def _grid_of(
 
 
 def _weight(text: str | None) -> Weight | None:
-    from carbontui.plan import weights
+    from carbontui.plan.problem import parse_weight
 
     with refused("--weight: "):
-        return weights.parse(text) if text else None
+        return parse_weight(text) if text else None
 
 
 def _budgeted(work: str, budget: str, start_s: float) -> tuple[float, float]:

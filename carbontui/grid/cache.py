@@ -21,8 +21,7 @@ import msgspec
 
 from carbontui import paths
 from carbontui.grid import issues
-from carbontui.grid.faults import GridError, Unreachable
-from carbontui.grid.http import in_thread
+from carbontui.grid.http import GridError, Unreachable, in_thread
 from carbontui.grid.types import Answer, Series
 from carbontui.system import untrusted
 

@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from carbontui.grid.faults import BadAnswer, NoData
+from carbontui.grid.http import BadAnswer, NoData
 from carbontui.grid.types import Row, Signal
 
 Raw = tuple[float, float, float | None, str]

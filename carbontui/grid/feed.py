@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from carbontui.grid import compose, fuels, prices, truth, typical
-from carbontui.grid.faults import NoData
-from carbontui.grid.http import Http
+from carbontui.grid.http import Http, NoData
 from carbontui.grid.issues import COLUMNS, ForecastAnswer, ForecastRequest
 from carbontui.grid.live import Live, SourceState
 from carbontui.grid.settings import GridSettings

@@ -25,10 +25,47 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from carbontui import __version__
-from carbontui.grid.faults import BadAnswer, Busy, Denied, GridError, NotFound, ServerFault, Unreachable
 
 if TYPE_CHECKING:
     import httpx
+
+
+class GridError(Exception):
+    """A provider did not answer a request as expected; `str()` is one line for the user."""
+
+    retry_after_s: float | None = None
+    worth_retrying = False
+
+
+class Unreachable(GridError):
+    worth_retrying = True
+
+
+class Denied(GridError):
+    pass
+
+
+class NotFound(GridError):
+    pass
+
+
+class Busy(GridError):
+    def __init__(self, text: str, retry_after_s: float) -> None:
+        super().__init__(text)
+        self.retry_after_s = retry_after_s
+
+
+class ServerFault(GridError):
+    worth_retrying = True
+
+
+class BadAnswer(GridError):
+    pass
+
+
+class NoData(GridError):
+    pass
+
 
 ANSWER_S = 6.0
 SIZE_MAX = 16 * 1024 * 1024

@@ -11,8 +11,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from carbontui.grid import choose, clean, issues, opinions, truth
 from carbontui.grid.cache import Cache, Entry, Turn
-from carbontui.grid.faults import GridError, NoData, Unreachable
-from carbontui.grid.http import Http, in_thread
+from carbontui.grid.http import GridError, Http, NoData, Unreachable, in_thread
 from carbontui.grid.providers.base import Provider
 from carbontui.grid.settings import GridSettings
 from carbontui.grid.types import DAY_S, Answer, GridForecast, Row, Series, Signal

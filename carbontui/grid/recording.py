@@ -11,8 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from carbontui.grid.faults import NotFound
-from carbontui.grid.http import Http, HttpReply, Question
+from carbontui.grid.http import Http, HttpReply, NotFound, Question
 
 INDEX = "answers.jsonl"
 BLOTTED = "KEY-REMOVED"

@@ -10,9 +10,8 @@ from itertools import groupby
 from msgspec.structs import replace
 
 from carbontui.plan.evaluation import evaluate
-from carbontui.plan.level_windows import walk
 from carbontui.plan.problem import Problem
-from carbontui.plan.results import Explanation, PolicyResult, Runner, Schedule, Verdict
+from carbontui.plan.results import Explanation, PolicyResult, Runner, Schedule, Verdict, walk
 from carbontui.plan.rivals import baselines
 from carbontui.units import J_PER_KWH
 

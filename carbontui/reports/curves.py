@@ -9,8 +9,7 @@ from typing import Any, Protocol
 
 from carbontui import units
 from carbontui.account import accounts
-from carbontui.account.accounts import BIN_S
-from carbontui.account.run_now import RunNow
+from carbontui.account.accounts import BIN_S, RunNow
 
 GramsOf = Callable[[float], float]
 """g/kWh of a bin."""

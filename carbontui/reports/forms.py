@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from carbontui import units
-from carbontui.reports import charts, clouds, figures, prose
+from carbontui.reports import charts, elsewhere, figures, prose
 from carbontui.reports.figures import at_digits, split_numbers
 from carbontui.reports.parts import GRAM_DIGITS, KWH_DIGITS, DayPart, EpochPart, rounded
 from carbontui.reports.story import RunStory
@@ -153,7 +153,7 @@ def html(story: RunStory) -> str:
     source = resources.files("carbontui.reports").joinpath("page.html.j2").read_text(encoding="utf-8")
     template = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True).from_string(source)
     account = figures.figures(story)
-    rented = clouds.table(story)
+    rented = elsewhere.table(story)
     return template.render(
         story=story,
         begun=figures.date_and_clock(story.start_s),
@@ -169,7 +169,7 @@ def html(story: RunStory) -> str:
         figures=account,
         parts=figures.parts(story),
         tables=[*figures.tables(story), *([rented] if rented else ())],
-        caveats={clouds.TITLE: clouds.CAVEAT},
+        caveats={elsewhere.TITLE: elsewhere.CAVEAT},
         decisions=[
             (
                 figures.clock(made.at_s, story),

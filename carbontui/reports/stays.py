@@ -14,9 +14,8 @@ from dataclasses import fields
 from typing import Any, NamedTuple
 
 from carbontui.account import accounts
-from carbontui.account.accounts import BIN_S
+from carbontui.account.accounts import BIN_S, RunNow, kept
 from carbontui.account.places import LeftPlace
-from carbontui.account.run_now import RunNow, kept
 from carbontui.account.split import Doubt, EnergyBin, Halves, Split, StateSpan, intensity_of, split_avoided
 from carbontui.job.files import journal
 from carbontui.reports.curves import EnergyRow, GramsOf

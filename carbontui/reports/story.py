@@ -16,10 +16,9 @@ import msgspec
 
 from carbontui import __version__, protocol, units
 from carbontui.account import accounts
-from carbontui.account.boundary import waits_count, without_device
-from carbontui.account.embodied import Embodied, embodied
+from carbontui.account.accounts import RunNow
+from carbontui.account.boundary import Embodied, embodied, waits_count, without_device
 from carbontui.account.lived import EXCLUDED, as_booked
-from carbontui.account.run_now import RunNow
 from carbontui.account.split import EnergyBin, Split, StateSpan
 from carbontui.job.files import journal, store
 from carbontui.job.terms import spec

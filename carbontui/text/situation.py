@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from carbontui import units
 from carbontui.protocol import LIVE_STATES, Exit, Gpu, Level, PlanView, Status
-from carbontui.text import figures, marks
+from carbontui.text import figures
 from carbontui.text.forms import state_word
 
 
@@ -26,7 +26,7 @@ def level(name: str, table: Sequence[Level] = ()) -> str:
     if name == "full":
         return "full speed"
     if known is not None and known.kind == "cap" and known.cap_w is not None:
-        return marks.marked(f"cap {known.cap_w:g} W", marks.ESTIMATED if known.assumed else "")
+        return figures.marked(f"cap {known.cap_w:g} W", figures.ESTIMATED if known.assumed else "")
     return "not started" if name == "off" else name
 
 
@@ -58,7 +58,7 @@ def own_part(gpu: Gpu) -> str:
     """'12 W ~ of it this job's, the rest other programs'', or '' for a board that the job has to itself."""
     if gpu.own_w is None:
         return ""
-    return f"{marks.marked(figures.watts(gpu.own_w), marks.ESTIMATED)} of it this job's, {OTHERS}"
+    return f"{figures.marked(figures.watts(gpu.own_w), figures.ESTIMATED)} of it this job's, {OTHERS}"
 
 
 def refused(status: Status) -> str:

@@ -8,13 +8,12 @@ from typing import Any
 from carbontui import protocol
 from carbontui.protocol import Statement
 from carbontui.text import forms
-from carbontui.text.boundary import BOUNDARY
+from carbontui.text.account import BOUNDARY
 from carbontui.text.log import LOG
 from carbontui.text.notices import NOTICES
 from carbontui.text.plan import PLAN
 from carbontui.text.reasons import REASONS
-from carbontui.text.refusals import REFUSALS
-from carbontui.text.replies import REPLIES
+from carbontui.text.replies import REFUSALS, REPLIES
 from carbontui.text.sources import SOURCES
 from carbontui.text.trials import TRIALS
 

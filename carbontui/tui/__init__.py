@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from textual.screen import Screen
 
+    from carbontui.tui.model.feed import Target
     from carbontui.tui.model.jobs_feed import Seen
-    from carbontui.tui.model.target import Target
     from carbontui.tui.screens.dashboard import Dashboard
     from carbontui.tui.screens.jobs import Jobs
 

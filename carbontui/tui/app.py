@@ -14,8 +14,8 @@ from textual.screen import Screen
 
 from carbontui.tui.terminal import palette, tty
 from carbontui.tui.terminal.diff import TerminalDiff
-from carbontui.tui.terminal.glyphs import plain
-from carbontui.tui.terminal.key_order import KeyOrder
+from carbontui.tui.terminal.keys import KeyOrder
+from carbontui.tui.terminal.palette import plain
 
 
 @runtime_checkable

@@ -11,9 +11,8 @@ from carbontui.text import figures, situation
 from carbontui.text.account import at_end, summary
 from carbontui.text.notices import NoticesTold
 from carbontui.tui.model import words
-from carbontui.tui.model.feed import Connection, JobFeed, News
+from carbontui.tui.model.feed import Connection, JobFeed, News, Target
 from carbontui.tui.model.picture import Picture, offline
-from carbontui.tui.model.target import Target
 
 
 class PlainNarrator:

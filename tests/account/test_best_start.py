@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carbontui.account.best_start import GAIN_LEAST, best_start
+from carbontui.account.compare import GAIN_LEAST, best_start
 
 
 def test_the_cleanest_hours_within_the_budget_are_chosen():

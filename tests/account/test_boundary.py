@@ -6,12 +6,12 @@ import random
 import pytest
 
 from carbontui import units
+from carbontui.account.accounts import run_now
 from carbontui.account.boundary import Draw, charged_w, counted
-from carbontui.account.run_now import run_now
 from carbontui.grid.types import Row
 from carbontui.job.files.journal import Journal
 from carbontui.job.supervisor.core.planning import problem
-from carbontui.job.supervisor.core.state.levels import Level
+from carbontui.job.supervisor.core.state.plan import Level
 from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.job.supervisor.record.restoring import restore
 from carbontui.job.terms.clock import Clock

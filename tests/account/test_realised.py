@@ -10,7 +10,7 @@ import pytest
 
 from carbontui import units
 from carbontui.account import accounts
-from carbontui.account.run_now import RunNow
+from carbontui.account.accounts import RunNow
 from carbontui.grid.types import Row
 from carbontui.job.files import journal
 from carbontui.job.files.journal import Journal

@@ -15,9 +15,7 @@ from hypothesis import strategies as st
 from states import door, job_state, spec
 
 from carbontui import cli
-from carbontui.account.accounts import BIN_S
-from carbontui.account.revision import revision
-from carbontui.account.run_now import RunNow, to_kept
+from carbontui.account.accounts import BIN_S, RunNow, revision, to_kept
 from carbontui.grid.feed import Feed
 from carbontui.grid.types import Row
 from carbontui.job.files import journal, store

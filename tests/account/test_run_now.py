@@ -5,9 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carbontui.account import lived
+from carbontui.account.accounts import RunNow, kept, of_sum, run_now, to_kept, worst
 from carbontui.account.lived import EXCLUDED, Lived
-from carbontui.account.provenance import of_sum, worst
-from carbontui.account.run_now import RunNow, kept, run_now, to_kept
 
 FULL_W = 1000.0
 

@@ -5,8 +5,8 @@ from datetime import datetime
 import pytest
 
 from carbontui.account.compare import Work
-from carbontui.assumed import other_starts
-from carbontui.assumed.other_starts import StartHour
+from carbontui.assumed import other_plans
+from carbontui.assumed.other_plans import StartHour
 from carbontui.grid.types import GridForecast
 from carbontui.plan.problem import ProblemError
 
@@ -25,19 +25,19 @@ def outlook(*by_hour, price=()):
 def test_hours_are_weighed_by_the_grid_in_which_they_work_and_count_the_wait():
     seen = outlook(400, 400, 100, 200, 200, price=(0.1, 0.1, 0.5, 0.5, 0.5))
     hours = [StartHour(NOW_S, "now"), StartHour(NOW_S + 7200.0, "later")]
-    now, later = other_starts.at_hours(WORK, seen, hours, NOW_S)
+    now, later = other_plans.at_hours(WORK, seen, hours, NOW_S)
     assert now.kwh == later.kwh == pytest.approx(1.2)
     assert now.gco2_g == pytest.approx(1.2 * 400) and later.gco2_g == pytest.approx(0.6 * 100 + 0.6 * 200)
     assert (now.time_s, later.time_s) == (7200.0, 14400.0)
     assert now.cost == pytest.approx(0.12) and later.cost == pytest.approx(0.6) and "a test" in now.how
-    (unpriced,) = other_starts.at_hours(WORK, outlook(400, 400), hours[:1], NOW_S)
+    (unpriced,) = other_plans.at_hours(WORK, outlook(400, 400), hours[:1], NOW_S)
     assert unpriced.cost is None
 
 
 def test_hours_are_in_order_and_none_is_over():
     for hour in (0, 5, 21, 23):
         now_s = datetime(2027, 1, 15, hour, 30).timestamp()
-        found = other_starts.start_hours(now_s)
+        found = other_plans.start_hours(now_s)
         assert found[0] == StartHour(now_s, "now") and found == sorted(found)
         assert any(name.startswith("tonight") for _, name in found) == (hour < 22)
         assert all(datetime.fromtimestamp(at).hour == 6 for at, name in found if name == "tomorrow 06:00")
@@ -45,11 +45,11 @@ def test_hours_are_in_order_and_none_is_over():
 
 def test_a_looser_budget_never_emits_more_and_a_dirty_hour_is_waited_out():
     seen = outlook(600, 600, 100, 100, 100, 100, 600, 600)
-    rows = other_starts.within_budgets(WORK, seen, (1.0, 1.5, 2.0, 3.0), NOW_S)
+    rows = other_plans.within_budgets(WORK, seen, (1.0, 1.5, 2.0, 3.0), NOW_S)
     grams = [row.gco2_g for row in rows]
     assert grams == sorted(grams, reverse=True) and grams[-1] < 0.3 * grams[0]
     assert rows[0].gco2_g == pytest.approx(1.2 * 600, rel=0.01), "1x leaves no room: at full speed now"
     assert all(row.time_s <= factor * 7200.0 + 1 for row, factor in zip(rows, (1.0, 1.5, 2.0, 3.0), strict=True))
     assert "certified" in rows[0].how
     with pytest.raises(ProblemError):
-        other_starts.within_budgets(WORK, seen, (9.0,), NOW_S)
+        other_plans.within_budgets(WORK, seen, (9.0,), NOW_S)

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from carbontui.account import accounts
-from carbontui.account.run_now import RunNow
+from carbontui.account.accounts import RunNow
 from carbontui.grid.types import Row
 from carbontui.job.files.journal import Journal
 from carbontui.job.supervisor.record.accounting import Accounting

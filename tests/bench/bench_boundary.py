@@ -149,8 +149,7 @@ def main() -> None:
 
 def group(zone: str, caps: bool, host_w: float, starts: int) -> dict[str, object]:
     """All that is known of one group; the product is asked for schedules alone."""
-    from carbontui.assumed.bounded import bounded
-    from carbontui.assumed.job import Grid, assumed
+    from carbontui.assumed.job import Grid, assumed, bounded
     from carbontui.extensions.evaluation.issued import OwnForecast, load_issues
     from carbontui.extensions.evaluation.policies import Case, Knowledge, rolling
     from carbontui.grid import recorded

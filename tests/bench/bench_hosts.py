@@ -15,8 +15,7 @@ import sys
 from datetime import date
 from pathlib import Path
 
-from carbontui.assumed.bounded import bounded
-from carbontui.assumed.job import Grid, assumed
+from carbontui.assumed.job import Grid, assumed, bounded
 from carbontui.extensions.evaluation.run import run
 from carbontui.grid import recorded
 

@@ -164,7 +164,7 @@ TABLE = (
     "from pathlib import Path\n"
     "from carbontui import protocol, tui\n"
     "from carbontui.tui.model.jobs_feed import Seen\n"
-    "from carbontui.tui.model.target import Target\n"
+    "from carbontui.tui.model.feed import Target\n"
     "import msgspec\n"
     "folder = Path(sys.argv[1])\n"
     "statuses = msgspec.json.decode((folder / 'jobs.json').read_bytes(), type=tuple[protocol.Status, ...])\n"

@@ -33,10 +33,10 @@ from carbontui.extensions.site.sharing import allot
 from carbontui.headroom import Headroom
 from carbontui.job.supervisor.core.planning import answers, plan_request
 from carbontui.job.supervisor.core.rules import site_claim
-from carbontui.job.supervisor.core.state.levels import FULL, Level
+from carbontui.job.supervisor.core.state.plan import FULL, Level
 from carbontui.job.terms.child import Child
 from carbontui.job.worker import process
-from carbontui.plan.ascent import climb
+from carbontui.plan.dual import climb
 from carbontui.power.backends.simulated import SimulatedSpec
 from carbontui.power.curves.curve import Curve, Point
 

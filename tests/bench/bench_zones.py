@@ -32,10 +32,10 @@ from carbontui.extensions.evaluation.policies import (
     outcome,
     quantile,
     rolling,
+    rules,
     threshold,
     window,
 )
-from carbontui.extensions.evaluation.published_rules import rules
 from carbontui.grid import recorded
 from carbontui.plan.planner import solve
 

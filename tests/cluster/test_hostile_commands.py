@@ -17,7 +17,7 @@ from carbontui.job.life import launch, machines
 from carbontui.nodes.handle import NodeHandle
 from carbontui.slurm import allocation, commands, successor
 from carbontui.slurm import queue as slurm_queue
-from carbontui.slurm.batch_job import BatchJob
+from carbontui.slurm.allocation import BatchJob
 from carbontui.system import ssh
 
 MARK = "0123456789abcdef"

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from carbontui.slurm import allocation, dependents, successor
-from carbontui.slurm.dependents import Unloaded
-from carbontui.slurm.successor import Chain
+from carbontui.slurm import allocation, successor
+from carbontui.slurm.successor import Chain, Unloaded
 
 SHOWN = (
     "JobId=12 JobName=my train UserId=ada(1000) Account=(null) QOS=normal JobState=RUNNING TimeLimit=02:00:00 "
@@ -74,4 +73,4 @@ ALONE, TASK = Unloaded("12", "12", "", "ada", "t"), Unloaded("12_3", "12", "12",
     ],
 )
 def test_what_waits_for_an_unloaded_job_waits_for_its_successor(job, before, after):
-    assert dependents.moved(before, job, "57", ["12_4"]) == after
+    assert successor.moved(before, job, "57", ["12_4"]) == after

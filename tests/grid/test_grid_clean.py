@@ -10,7 +10,7 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from carbontui.grid.clean import clean
-from carbontui.grid.faults import BadAnswer, NoData
+from carbontui.grid.http import BadAnswer, NoData
 
 NOW = 1896998400.0
 

@@ -15,9 +15,9 @@ from grid_site import SECRETS, ZONE_OF, Answer, Request, Site, good, level, told
 
 from carbontui.grid import cache, issues, live
 from carbontui.grid.choose import AVERAGE
-from carbontui.grid.faults import NoData
 from carbontui.grid.feed import Feed
 from carbontui.grid.forecast import answer
+from carbontui.grid.http import NoData
 from carbontui.grid.providers.neso import Neso
 from carbontui.grid.settings import KeyFileError, read_keys
 

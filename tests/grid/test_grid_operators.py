@@ -18,9 +18,9 @@ from grid_site import Answer, Request, Site, good, iso, level, told
 
 from carbontui.grid import zones
 from carbontui.grid.choose import AVERAGE, EVERY, OPERATORS
-from carbontui.grid.faults import BadAnswer, NoData
 from carbontui.grid.feed import Feed
 from carbontui.grid.fuels import FACTORS, intensity_g_per_kwh
+from carbontui.grid.http import BadAnswer, NoData
 from carbontui.grid.providers.base import Provider
 from carbontui.grid.providers.frame import MixProvider
 

@@ -17,18 +17,19 @@ import pytest
 from grid_site import SECRETS, ZONE_OF, Answer, Request, Site, good, iso, level, told, zipped
 
 from carbontui.grid.choose import EVERY
-from carbontui.grid.faults import (
+from carbontui.grid.fuels import intensity_g_per_kwh
+from carbontui.grid.http import (
     BadAnswer,
     Busy,
     Denied,
     GridError,
+    Http,
     NoData,
     NotFound,
+    Question,
     ServerFault,
     Unreachable,
 )
-from carbontui.grid.fuels import intensity_g_per_kwh
-from carbontui.grid.http import Http, Question
 from carbontui.grid.providers.base import Provider, steps
 from carbontui.grid.providers.frame import MixProvider
 from carbontui.grid.types import Series

@@ -16,9 +16,8 @@ from grid_site import Answer, Request, Site, good, iso, level, told
 
 from carbontui.grid import cache as caches
 from carbontui.grid.choose import EVERY
-from carbontui.grid.faults import BadAnswer, Busy, Denied, NoData, NotFound
 from carbontui.grid.feed import Feed
-from carbontui.grid.http import SIZE_MAX
+from carbontui.grid.http import SIZE_MAX, BadAnswer, Busy, Denied, NoData, NotFound
 from carbontui.grid.providers.base import Provider
 from carbontui.grid.settings import read_keys
 from carbontui.grid.types import Series

@@ -28,7 +28,7 @@ from carbontui.job.supervisor.core.state import decision, job
 from carbontui.job.supervisor.core.state.boards import LeftAlone
 from carbontui.job.supervisor.core.state.inputs import Inputs, Rank
 from carbontui.job.supervisor.core.state.job import Calibrating, JobState
-from carbontui.job.supervisor.core.state.levels import Level
+from carbontui.job.supervisor.core.state.plan import Level
 from carbontui.job.supervisor.core.state.unloading import Tried, Unloading
 from carbontui.job.terms.spec import Options
 from carbontui.protocol import Statement, statement, written

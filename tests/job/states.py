@@ -9,8 +9,7 @@ from carbontui.job.supervisor.core.rules.control import decide
 from carbontui.job.supervisor.core.state.decision import Decision, Desired
 from carbontui.job.supervisor.core.state.inputs import Inputs, LimitNews, Rank
 from carbontui.job.supervisor.core.state.job import JobState, enter
-from carbontui.job.supervisor.core.state.levels import OFF, UNLOAD, Level
-from carbontui.job.supervisor.core.state.plan import Plan
+from carbontui.job.supervisor.core.state.plan import OFF, UNLOAD, Level, Plan
 from carbontui.job.supervisor.core.state.progress import begun
 from carbontui.job.supervisor.core.view import status
 from carbontui.job.supervisor.shell.door import Door, Faults

@@ -14,7 +14,7 @@ import pytest
 from house import until
 
 from carbontui.job.files import store
-from carbontui.job.keeper.adopted import UNKNOWN, Adopted, exit_status
+from carbontui.job.keeper.command import UNKNOWN, Adopted, exit_status
 from carbontui.job.terms import child as children
 from carbontui.system import proc
 

@@ -12,8 +12,8 @@ from carbontui.job.supervisor.core.rules.control import decide
 from carbontui.job.supervisor.core.state.allowances import Allowances
 from carbontui.job.supervisor.core.state.decision import Desired
 from carbontui.job.supervisor.core.state.job import Calibrating
-from carbontui.job.supervisor.core.state.levels import cap
 from carbontui.job.supervisor.core.state.override import Overrides
+from carbontui.job.supervisor.core.state.plan import cap
 from carbontui.job.terms.child import Child
 from carbontui.power.messages import Outcome
 

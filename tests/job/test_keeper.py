@@ -16,10 +16,10 @@ from house import until
 from states import inputs, job_state
 
 from carbontui.job.files import places
-from carbontui.job.keeper import files, messages, resume
+from carbontui.job.keeper import job_files, messages, resume
 from carbontui.job.keeper import process as keeper
 from carbontui.job.keeper import supervisor_handle as watch
-from carbontui.job.keeper.trial import Trial
+from carbontui.job.keeper.resume import Trial
 from carbontui.job.life import descriptors
 from carbontui.job.supervisor.core.rules.control import decide
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
@@ -256,5 +256,5 @@ def test_orders_and_facts_of_another_version_are_read_by_name():
 
 
 def test_a_name_with_escape_codes_steers_no_terminal_from_the_log(capfd):
-    files.log("ends odd\x1b[2J\u202ename\nforged")
+    job_files.log("ends odd\x1b[2J\u202ename\nforged")
     assert capfd.readouterr().err.endswith("keeper: ends odd?[2J?name?forged\n")

@@ -12,12 +12,12 @@ from states import outlook
 
 from carbontui import units
 from carbontui.account import accounts
-from carbontui.account.run_now import RunNow
+from carbontui.account.accounts import RunNow
 from carbontui.job.files.journal import Journal
 from carbontui.job.supervisor.record.accounting import Accounting
+from carbontui.job.supervisor.record.chart_history import WattHistory
 from carbontui.job.supervisor.record.energy_ledger import EnergyLedger
 from carbontui.job.supervisor.record.restoring import restore
-from carbontui.job.supervisor.record.watt_history import WattHistory
 from carbontui.job.terms import spec as options
 from carbontui.job.terms.clock import Clock
 from carbontui.power.messages import Sample

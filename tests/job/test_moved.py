@@ -25,8 +25,8 @@ from carbontui.job.supervisor.core.state.progress import Progress
 from carbontui.job.supervisor.core.view.provenance import sources
 from carbontui.job.supervisor.core.view.status import status as status_of
 from carbontui.job.supervisor.record.accounting import Accounting
+from carbontui.job.supervisor.record.disk import Recorder
 from carbontui.job.supervisor.record.handover import Handover, basis, elsewhere
-from carbontui.job.supervisor.record.recorder import Recorder
 from carbontui.job.supervisor.record.restoring import restore
 from carbontui.job.supervisor.record.so_far import baseline, totals_so_far
 from carbontui.job.terms import spec

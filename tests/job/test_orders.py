@@ -14,8 +14,7 @@ from house import until
 from carbontui import units
 from carbontui.job.keeper import orders
 from carbontui.job.keeper.orders import LoggedOrder
-from carbontui.job.keeper.own_sleep import OwnSleep
-from carbontui.job.keeper.supervisor_handle import SILENT_S
+from carbontui.job.keeper.supervisor_handle import SILENT_S, OwnSleep
 from carbontui.job.supervisor.record.disk import Disk
 
 KNOWN = ("--work", "10h", "--zone", "DE", "--intensity", "300")

@@ -10,7 +10,7 @@ from carbontui.job.supervisor.core.planning import problem
 from carbontui.job.supervisor.core.planning.finish import why_no_shifting
 from carbontui.job.supervisor.core.rules.capabilities import sigstop_refusal
 from carbontui.job.supervisor.core.state.boards import take_limits
-from carbontui.job.supervisor.core.state.levels import Level
+from carbontui.job.supervisor.core.state.plan import Level
 from carbontui.power.messages import Capability, Reading
 
 CAPS = (problem.PowerCap(300.0, 300.0, 0.85),)

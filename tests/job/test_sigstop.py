@@ -15,7 +15,7 @@ from house import until
 from states import PAUSE, board, policy, rank
 
 from carbontui import protocol
-from carbontui.job.keeper.sigstop import Freezer
+from carbontui.job.keeper.signals import Freezer
 from carbontui.job.supervisor.core.state.override import Overrides
 from carbontui.job.supervisor.core.state.progress import Progress
 from carbontui.job.terms.child import Child
@@ -112,7 +112,7 @@ def test_a_process_that_left_the_group_is_named_and_nothing_is_stopped(tmp_path)
 
 def test_when_its_holder_is_killed_it_goes_on(program):
     code = (
-        "import sys, time; from carbontui.job.keeper.sigstop import Freezer\n"
+        "import sys, time; from carbontui.job.keeper.signals import Freezer\n"
         "f = Freezer(lambda t: None, lambda: None); f.hold(int(sys.argv[1]), 1e9, 0.0)\n"
         "print('held', flush=True); time.sleep(600)"
     )

@@ -7,7 +7,7 @@ from msgspec import structs
 from states import NOW_S, OFF, PAUSE, UNLOAD, board, inputs, job_state, policy
 
 from carbontui.config import Settings
-from carbontui.job.life import surroundings
+from carbontui.job.life import launch
 from carbontui.job.supervisor.core.planning import machine, plan_request, problem
 from carbontui.job.supervisor.core.state.decision import Desired
 from carbontui.power.messages import HostReading
@@ -20,7 +20,7 @@ def of(environment, tmp_path, *, maker="", product="", resubmit=False, **setting
     if maker:
         (tmp_path / "sys_vendor").write_text(f"{maker}\n")
         (tmp_path / "product_name").write_text(f"{product}\n")
-    return surroundings.terms(Settings(**settings), environment, resubmit=resubmit, dmi=tmp_path)
+    return launch.terms(Settings(**settings), environment, resubmit=resubmit, dmi=tmp_path)
 
 
 @pytest.mark.parametrize(

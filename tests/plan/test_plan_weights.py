@@ -7,19 +7,19 @@ from click.testing import CliRunner
 
 from carbontui.commands.solve import solve
 from carbontui.commands.support.command import Failure
-from carbontui.plan import weights
+from carbontui.plan import problem
 
 
 def test_the_mean_kwh_counts_by_the_shares_whatever_the_units():
-    asked = weights.parse("cost=3, carbon=7")
-    assert asked == weights.Weight(0.7, 0.3)
+    asked = problem.parse_weight("cost=3, carbon=7")
+    assert asked == problem.Weight(0.7, 0.3)
     alpha, beta = asked.scaled([200.0, 400.0], [0.1, 0.5])
     assert beta * 300 == pytest.approx(0.7 * 300)
     assert alpha * 0.3 == pytest.approx(0.3 * 300)
 
 
 def test_prices_around_zero_count_by_their_size_and_one_signal_alone_counts_alone():
-    asked = weights.parse("carbon=1,cost=1")
+    asked = problem.parse_weight("carbon=1,cost=1")
     assert asked.scaled([300.0], [-0.1, 0.1])[0] == pytest.approx(0.5 * 300 / 0.1)
     assert asked.scaled([300.0], []) == (0.0, 1.0)
     assert asked.scaled([0.0], [0.2]) == (1.0, 0.0)
@@ -28,7 +28,7 @@ def test_prices_around_zero_count_by_their_size_and_one_signal_alone_counts_alon
 @pytest.mark.parametrize("text", ["", "carbon", "carbon=x", "carbon=-1", "co2=1", "carbon=0,cost=0", "cost=1,cost=2"])
 def test_a_weighting_that_is_none_says_how_to_write_one(text):
     with pytest.raises(ValueError, match=r"carbon=0\.7,cost=0\.3"):
-        weights.parse(text)
+        problem.parse_weight(text)
 
 
 def test_solve_weighs_a_tariff_against_the_grid(tmp_path):

@@ -17,7 +17,7 @@ from nvml_machine import machine_with  # noqa: F401
 
 from carbontui import link, protocol
 from carbontui.job.files import store
-from carbontui.job.supervisor.record.first_count import FirstCounts
+from carbontui.job.supervisor.record.energy_ledger import FirstCounts
 from carbontui.power.messages import Sample
 
 SCRIPT = """

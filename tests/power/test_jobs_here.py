@@ -9,8 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from carbontui.power.metering.jobs_here import JobsHere
-from carbontui.power.metering.shares import CpuTime
+from carbontui.power.metering.shares import CpuTime, JobsHere
 
 AGENT, KEEPER = ("python3", "-m", "carbontui.power.agent", "--fd", "7", "--job"), ("-m", "carbontui.job.keeper")
 

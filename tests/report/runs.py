@@ -10,7 +10,7 @@ import socket
 import msgspec
 
 from carbontui import protocol, units
-from carbontui.account import run_now
+from carbontui.account import accounts
 from carbontui.grid.types import Row
 from carbontui.job.files import store
 from carbontui.job.files.journal import Journal
@@ -81,7 +81,7 @@ def make(home, name="train.py", *, phases=DAY, kind="actual", gpus=1, every=10, 
     account.write(everything=True)
     account.keep()
     full_w = (gpus * FULL_W + CPU_W) * PUE
-    flat = run_now.run_now(account.lived, pue=PUE, full_wall_w=full_w, rate=RATE)
+    flat = accounts.run_now(account.lived, pue=PUE, full_wall_w=full_w, rate=RATE)
     totals = account.totals(start_s=START_S, run_now=flat, nowcast=grams(at), gpus=gpus)
     used = protocol.Amounts(
         elapsed_s=round(totals.elapsed_s, 3), steps=steps - totals.steps_apart,
@@ -92,7 +92,7 @@ def make(home, name="train.py", *, phases=DAY, kind="actual", gpus=1, every=10, 
     journal.keep("accounts", {
         "start_s": START_S, "done_s": done, "full_wall_w": full_w, "pue": PUE, "before_g": 0.0, "nowcast_g": grams(at),
         "energy_wall_kwh": totals.wall_kwh, "energy_gpu_kwh": totals.gpu_kwh, "gco2_g": totals.gco2_g,
-        "avoided_g": totals.avoided_g, **run_now.to_kept(flat),
+        "avoided_g": totals.avoided_g, **accounts.to_kept(flat),
         **{name: msgspec.to_builtins(value) for name, value in told.items()},
     })  # fmt: skip
     parked = {f"GPU-{index}": [PARKED_W, 9] for index in range(gpus)}

@@ -19,7 +19,7 @@ from carbontui import cli, protocol, units
 from carbontui.account.accounts import BIN_S
 from carbontui.commands import look
 from carbontui.job.files.journal import Journal
-from carbontui.reports import against, card, charts, figures, forms, parts, prose, story, totals
+from carbontui.reports import card, charts, figures, forms, parts, prose, story, totals
 from carbontui.reports.export import codecarbon, sacct
 from carbontui.text import account
 from carbontui.text import figures as form
@@ -202,7 +202,7 @@ def test_the_first_forecast_is_judged_by_a_run_that_got_to_its_end(told):
 
 def test_two_runs_are_compared_line_by_line(home, job, tmp_path):
     short = runs.make(home, "other.py", phases=runs.DAY[:2], job="shortx")
-    lines = {line.what: line for line in against.against(story.build(short), story.build(job))}
+    lines = {line.what: line for line in totals.against(story.build(short), story.build(job))}
     assert lines["elapsed"].change == "−69.9 %"
     out = carbontui(home, "report", short.id, "--against", job.id).output
     assert "energy at the wall" in out and lines["CO2"].this in out and lines["CO2"].other in out
@@ -453,14 +453,14 @@ def test_states_gaps_and_what_is_excluded_make_up_the_whole_time(tmp_path):
 
 def test_many_times_as_much_is_told_as_times_not_as_percent(tmp_path):
     long, short = runs.make(tmp_path), runs.make(tmp_path, phases=runs.DAY[:1], job="shortx")
-    (line,) = (one for one in against.against(story.build(long), story.build(short)) if one.what == "CO2")
+    (line,) = (one for one in totals.against(story.build(long), story.build(short)) if one.what == "CO2")
     assert line.change.endswith(" times") and "%" not in line.change
     below, above = (
         replace(story.build(long), status=structs.replace(story.build(long).status, loss=loss))
         for loss in (-25.0, 0.01)
     )
     for one, other in ((below, above), (above, below)):
-        (line,) = (line for line in against.against(one, other) if line.what == "last loss")
+        (line,) = (line for line in totals.against(one, other) if line.what == "last loss")
         assert line.change == "", "no percentage of a loss below zero"
 
 

@@ -17,7 +17,7 @@ from textual.screen import Screen
 
 from carbontui import protocol, units
 from carbontui.tui.app import CarbonApp
-from carbontui.tui.model.target import Target
+from carbontui.tui.model.feed import Target
 from carbontui.tui.screens.dashboard import Dashboard
 
 WAIT_S = 20.0

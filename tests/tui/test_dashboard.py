@@ -16,9 +16,9 @@ from carbontui.text import situation
 from carbontui.tui.model.picture import fold
 from carbontui.tui.screens.log import LogScreen
 from carbontui.tui.terminal.keys import check_until
+from carbontui.tui.widgets.bottom import StatusLine
 from carbontui.tui.widgets.budget_slider import BudgetSlider
 from carbontui.tui.widgets.forecast_chart import ForecastChart
-from carbontui.tui.widgets.lines import StatusLine
 from carbontui.tui.widgets.prompt import AskStop, AskText, Prompt
 
 GUESS = protocol.Guess(5000, "CosineAnnealingLR(T_max=)")

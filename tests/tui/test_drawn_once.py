@@ -11,8 +11,8 @@ from fake import FakeSupervisor, past_levels, scene
 
 from carbontui import protocol
 from carbontui.tui.app import CarbonApp
-from carbontui.tui.model.target import Target
-from carbontui.tui.screens import first_paint
+from carbontui.tui.model.feed import Target
+from carbontui.tui.screens import pages
 from carbontui.tui.screens.dashboard import Dashboard
 
 EMPTY = protocol.LogAnswer(0, 0, 0, 0, "")
@@ -36,7 +36,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 async def test_a_job_that_is_over_is_painted_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first_look_s: float
 ) -> None:
-    monkeypatch.setattr(first_paint, "FIRST_LOOK_S", first_look_s)
+    monkeypatch.setattr(pages, "FIRST_LOOK_S", first_look_s)
     shown = terminal(monkeypatch)
     over = Target("k7q2mz", "charlm", tmp_path / "gone", scene("done").status, lambda ask: EMPTY)
     app = CarbonApp(lambda: Dashboard(over))
@@ -49,7 +49,7 @@ async def test_a_job_that_is_over_is_painted_too(
 
 
 async def test_the_first_paint_is_that_of_the_first_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(first_paint, "FIRST_LOOK_S", 60.0)
+    monkeypatch.setattr(pages, "FIRST_LOOK_S", 60.0)
     shown = terminal(monkeypatch)
     async with FakeSupervisor(tmp_path / "s", scene()) as fake:
         fake.levels = past_levels()

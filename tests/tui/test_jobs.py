@@ -17,15 +17,15 @@ from house import until
 from msgspec import structs
 
 from carbontui import protocol, units
-from carbontui.assumed.other_starts import gain_words
+from carbontui.assumed.other_plans import gain_words
 from carbontui.grid.types import GridForecast
-from carbontui.job.keeper.trial import TRY_OVER
+from carbontui.job.keeper.resume import TRY_OVER
 from carbontui.text import figures
 from carbontui.tui.app import CarbonApp
+from carbontui.tui.model.feed import Target
 from carbontui.tui.model.jobs_feed import Seen
 from carbontui.tui.model.lists import JobList, ListedJob
 from carbontui.tui.model.loglines import last_error
-from carbontui.tui.model.target import Target
 from carbontui.tui.screens.dashboard import Dashboard
 from carbontui.tui.screens.jobs import Jobs
 from carbontui.tui.widgets import boards

@@ -8,7 +8,7 @@ import pytest
 
 from carbontui.tui.screens.dashboard import Dashboard
 from carbontui.tui.screens.plan import PlanPage
-from carbontui.tui.widgets.lines import KeyLine
+from carbontui.tui.widgets.bottom import KeyLine
 
 
 def keys_of(stage: Any) -> str:

@@ -20,8 +20,8 @@ from textual.widgets import Input, OptionList
 
 from carbontui import protocol
 from carbontui.tui.app import CarbonApp
+from carbontui.tui.model.feed import Target
 from carbontui.tui.model.jobs_feed import Seen
-from carbontui.tui.model.target import Target
 from carbontui.tui.screens.dashboard import Dashboard
 from carbontui.tui.screens.jobs import Jobs
 from carbontui.tui.screens.log import LogPage

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from carbontui.job.keeper.trial import TRY_OVER
+from carbontui.job.keeper.resume import TRY_OVER
 from carbontui.tui.model.loglines import text_of
 from carbontui.tui.screens.log import LogPage, LogScreen
 

@@ -13,8 +13,8 @@ from textual.pilot import Pilot
 
 from carbontui import protocol
 from carbontui.tui.app import CarbonApp
+from carbontui.tui.model.feed import Target
 from carbontui.tui.model.jobs_feed import Seen
-from carbontui.tui.model.target import Target
 from carbontui.tui.screens.dashboard import Dashboard
 from carbontui.tui.screens.jobs import Jobs
 

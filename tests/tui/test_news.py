@@ -13,8 +13,8 @@ from msgspec import structs
 from carbontui import protocol, units
 from carbontui.tui.app import CarbonApp
 from carbontui.tui.model import notify, since_last_visit
+from carbontui.tui.model.feed import Target
 from carbontui.tui.model.picture import Picture, fold
-from carbontui.tui.model.target import Target
 from carbontui.tui.screens.dashboard import Dashboard
 
 PAUSED = protocol.Event(units.iso(NOW), "override", "ada@pts/3 paused it, until 22:00", "ada@pts/3")

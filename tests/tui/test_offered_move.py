@@ -11,7 +11,7 @@ from fake import scene
 from textual.pilot import Pilot
 
 from carbontui.commands import attach
-from carbontui.tui.model.target import BetterHost
+from carbontui.tui.model.feed import BetterHost
 
 SE = BetterHost("n2", "n2 in SE: −61 %, done 2 h later")
 OFFER = "n2 in SE: −61 %, done 2 h later; M moves it"

@@ -18,9 +18,8 @@ from carbontui.job.files import runlog
 from carbontui.text import account as account_words
 from carbontui.text import figures
 from carbontui.tui.app import CarbonApp
-from carbontui.tui.model.feed import WholeRun
+from carbontui.tui.model.feed import Target, WholeRun
 from carbontui.tui.model.picture import fold, offline
-from carbontui.tui.model.target import Target
 from carbontui.tui.screens.dashboard import Dashboard
 from carbontui.tui.screens.log import LogScreen
 from carbontui.tui.terminal import keys

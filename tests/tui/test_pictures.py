@@ -17,19 +17,19 @@ from rich.cells import cell_len
 
 from carbontui import protocol, units
 from carbontui.commands import look
-from carbontui.text import marks, situation
+from carbontui.text import figures, situation
 from carbontui.tui.model import budget, words
 from carbontui.tui.model.lists import JobList, ListedJob
 from carbontui.tui.model.picture import Picture, fold
 from carbontui.tui.plain import PlainNarrator
 from carbontui.tui.terminal.keys import until_args
 from carbontui.tui.widgets import boards
+from carbontui.tui.widgets.boards import WattRows
 from carbontui.tui.widgets.cells import fit
 from carbontui.tui.widgets.levels import PastLevels, held, planned
 from carbontui.tui.widgets.scale import TimeScale, hours, means, nice_top, window
 from carbontui.tui.widgets.tables import JobTable
 from carbontui.tui.widgets.watt_chart import WattChart
-from carbontui.tui.widgets.watt_rows import WattRows
 
 
 def picture(name: str = "running") -> Picture:
@@ -120,7 +120,7 @@ def test_marks_follow_provenance() -> None:
     assert words.mark(real, "power_w") == ""
     assert words.mark(demo, "power_w") == "S"
     assert words.mark(demo, "gco2_g") == "R"
-    assert set(marks.MARKS.values()) == set(marks.MEANING)
+    assert set(figures.MARKS.values()) == set(figures.MEANING)
 
 
 def test_since_the_past_was_asked_for_what_holds_now_has_held() -> None:

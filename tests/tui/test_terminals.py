@@ -29,7 +29,7 @@ SHOW = (
     "from pathlib import Path\n"
     "if sys.argv[2:] == ['nohup']: signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
     "from carbontui import tui\n"
-    "from carbontui.tui.model.target import Target\n"
+    "from carbontui.tui.model.feed import Target\n"
     "sys.exit(tui.run(Target('k7q2mz', 'charlm', Path(sys.argv[1]))))\n"
 )
 

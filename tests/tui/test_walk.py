@@ -12,8 +12,8 @@ from msgspec import structs
 
 from carbontui import protocol, units
 from carbontui.tui.app import CarbonApp
+from carbontui.tui.model.feed import Target
 from carbontui.tui.model.jobs_feed import Seen
-from carbontui.tui.model.target import Target
 from carbontui.tui.screens.dashboard import Dashboard
 from carbontui.tui.screens.jobs import Jobs
 from carbontui.tui.widgets.cells import Cells

@@ -17,7 +17,7 @@ from rich.segment import Segment
 from textual.strip import Strip
 
 from carbontui import units
-from carbontui.job.supervisor.record import recorder
+from carbontui.job.supervisor.record import disk
 from carbontui.system import streams
 from carbontui.tui.terminal.diff import TerminalDiff
 
@@ -107,7 +107,7 @@ def test_the_screen_draws_what_steers_a_terminal_as_a_mark():
 
 
 def test_the_log_of_a_job_holds_them_as_marks(capfd):
-    recorder.say(HOSTILE)
+    disk.say(HOSTILE)
     assert SEEN in capfd.readouterr().err
 
 

@@ -16,7 +16,7 @@ import click
 from carbontui import config, paths, units
 from carbontui.commands.support.command import refused
 from carbontui.grid import zones
-from carbontui.job.life import surroundings
+from carbontui.job.life import launch
 from carbontui.job.terms import budget as budgets
 from carbontui.system import streams
 from carbontui.text import first_run
@@ -79,12 +79,11 @@ def _gives(
     zone: str | None, work_s: float, settings: config.Settings, given: dict[str, Any]
 ) -> tuple[str, float, list[first_run.Offer]]:
     """(zone, work, what each budget gives) on typical days of the zone; nothing where those are not known."""
-    from carbontui.assumed.bounded import bounded
-    from carbontui.assumed.job import TypicalDays, assumed, planned
+    from carbontui.assumed.job import TypicalDays, assumed, bounded, planned
 
     if zone is None:
         return "", work_s, []
-    counted = surroundings.terms(settings, os.environ, resubmit=bool(given.get("resubmit")))
+    counted = launch.terms(settings, os.environ, resubmit=bool(given.get("resubmit")))
     may_cap = settings.cap and not given.get("no_cap") and os.geteuid() == 0
     job = bounded(assumed(300.0, caps=may_cap, running=False), counted["boundary"], host_w=counted["host_w"] or 0.0)
     now_s, found = time.time(), []

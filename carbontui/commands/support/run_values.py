@@ -10,8 +10,8 @@ from carbontui import config, link, units
 from carbontui.commands.support.command import Failure, refused
 from carbontui.grid import recorded, zones
 from carbontui.grid.settings import GridSettings, KeyFileError
-from carbontui.job.life import surroundings
-from carbontui.plan import weights
+from carbontui.job.life import launch
+from carbontui.plan import problem
 from carbontui.power.backends.declared import DeclaredBoards
 from carbontui.reports import tables
 
@@ -50,7 +50,7 @@ def common(
         raise Failure("--embodied weighs grams, which --objective cost does not: add --carbon-price", 2)
     if settings.weight is not None:
         with refused("--weight: "):
-            weights.parse(settings.weight)
+            problem.parse_weight(settings.weight)
         if settings.objective != "carbon" or settings.carbon_price is not None:
             raise Failure("--weight is an objective of its own: leave out --objective and --carbon-price", 2)
         if not settings.currency:
@@ -87,7 +87,7 @@ def here(loaded: config.Loaded, grid_file: str | None, *, resubmit: bool = False
             recorded.load(grid_file)
             recorded.load_price(grid_file)
     with refused():
-        counted = surroundings.terms(settings, os.environ, resubmit=resubmit)
+        counted = launch.terms(settings, os.environ, resubmit=resubmit)
     return {
         **counted,
         "zone": key,

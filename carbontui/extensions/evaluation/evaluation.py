@@ -20,8 +20,7 @@ from carbontui import hooks
 from carbontui.assumed.job import AssumedJob, Grid, assumed, boundaries
 from carbontui.extensions.evaluation.generated import generated
 from carbontui.extensions.evaluation.issued import ForecastIssue, OwnForecast
-from carbontui.extensions.evaluation.policies import Case, Knowledge, Policy, best_constant, outcome, rolling
-from carbontui.extensions.evaluation.published_rules import rules
+from carbontui.extensions.evaluation.policies import Case, Knowledge, Policy, best_constant, outcome, rolling, rules
 from carbontui.grid import recorded
 from carbontui.grid.types import Series
 from carbontui.plan.planner import solve

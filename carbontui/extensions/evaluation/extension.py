@@ -6,9 +6,9 @@ HERE = "carbontui.extensions.evaluation"
 EXTENSION = Extension(
     "evaluation",
     commands=(
-        ExtensionCommand("backtest", "What plans would have saved on recorded grid data.", f"{HERE}.backtest:backtest"),
+        ExtensionCommand("backtest", "What plans would have saved on recorded grid data.", f"{HERE}.commands:backtest"),
         ExtensionCommand(
-            "evaluate", "Plans against simple rules on many grids; repeatable.", f"{HERE}.evaluate:evaluate"
+            "evaluate", "Plans against simple rules on many grids; repeatable.", f"{HERE}.commands:evaluate"
         ),
     ),
 )

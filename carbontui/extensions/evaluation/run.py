@@ -37,9 +37,8 @@ from carbontui.extensions.evaluation.policies import (
 )
 from carbontui.plan.evaluation import evaluate
 from carbontui.plan.planner import solve
-from carbontui.plan.problem import ProblemError
+from carbontui.plan.problem import ProblemError, Weight
 from carbontui.plan.results import run_lengths
-from carbontui.plan.weights import Weight
 from carbontui.units import iso
 
 Measure = Literal["gco2", "cost", "objective"]

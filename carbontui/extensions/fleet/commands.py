@@ -9,18 +9,25 @@ import os
 import shlex
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import numpy as np
 
 from carbontui import units
-from carbontui.account.best_start import STEP_S, StartWindow, best_start
+from carbontui.account.compare import STEP_S, StartWindow, best_start
 from carbontui.account.expected_end import held
 from carbontui.commands.support.command import Failure, refused
 from carbontui.commands.support.run_values import power
-from carbontui.extensions.fleet import starting
+from carbontui.extensions.fleet import queue_problem
+from carbontui.extensions.fleet.placing import FleetPlan
+from carbontui.extensions.fleet.problem import NEVER
+from carbontui.extensions.fleet.queue_problem import QueueProblem
 from carbontui.grid import compose, opening, recorded, zones
 from carbontui.job.terms import budget as budgets
+from carbontui.power.curves import files, public
+from carbontui.power.curves.curve import Curve
 from carbontui.slurm import commands, queue
 from carbontui.slurm.commands import SlurmError
 from carbontui.text import figures
@@ -28,6 +35,100 @@ from carbontui.text import figures
 if TYPE_CHECKING:
     from carbontui.extensions.fleet.arrivals import Arrivals
     from carbontui.extensions.fleet.rounds import FleetRound, FleetTerms
+
+
+def told(made: QueueProblem, plan: FleetPlan, least_w: float | None = None) -> list[str]:
+    """The plan as text, in lines; `least_w`: the least constant budget under which all its jobs are in time."""
+    jobs = len(made.jobs)
+    begun = int((plan.start != NEVER).sum())
+    drawn = plan.watts + made.fixed_w
+    budgeted = np.isfinite(made.cap_w).any()
+    fullest = int(np.argmax(drawn / np.maximum(made.cap_w, 1e-9) if budgeted else drawn))
+    room = "" if np.isinf(made.cap_w[fullest]) else f" of {figures.watts(float(made.cap_w[fullest]))}"
+    many = "1 job waits" if jobs == 1 else f"{jobs} jobs wait"
+    begin = "starts" if begun == 1 else "start"
+    lines = [
+        f"{many} and may be moved; {begun} {begin} within {figures.duration(made.problem.site.slots * made.slot_s)}"
+    ]
+    if begun:
+        grams = float(made.problem.grams(plan.start, plan.level).sum())
+        at_once_g = float(made.problem.grams(np.where(plan.start == NEVER, NEVER, 0), plan.level).sum())
+        lines.append(
+            f"planned {figures.grams(grams)}; started at once without the budget: {figures.grams(at_once_g)}; "
+            f"fullest {figures.watts(float(drawn[fullest]))}{room}"
+        )
+    if begun and begun == jobs:
+        lines.append(f"certificate: no plan of these is better by more than {figures.percent(plan.gap, 2)}")
+    if begun < jobs:
+        late = jobs - begun
+        they = "has no room before its deadline: it is" if late == 1 else "have no room before their deadline: they are"
+        lines.append(f"{late} {they} put behind the others")
+        lines.append(f"not in time: {', '.join(queue_problem.undone(made, plan)[:8])}{' ...' * (late > 8)}")
+        least = "" if least_w is None else f"; a constant budget of {figures.watts(least_w)} suffices for all"
+        most_w = float((made.cap_w - made.fixed_w).max())
+        alone = [
+            job.id for job, row in zip(made.jobs, made.problem.jobs.watts, strict=True) if row[row > 0].min() > most_w
+        ]
+        if alone:
+            lines.append(f"more than the budget leaves in any hour, each alone: {', '.join(alone[:8])}")
+        lines.append(f"no plan can be proven best where jobs are left out{least}")
+    if made.others:
+        them = "1 other job waits that" if made.others == 1 else f"{made.others} other jobs wait that"
+        lines.append(f"{them} did not ask: Slurm alone decides when, beyond this plan")
+    if np.any(made.fixed_w > made.cap_w + 1e-6) or np.any(made.problem.site.power_w <= 0):
+        lines.append("what runs already draws more than the budget: it cannot be kept until that ends")
+    return [*lines, *made.faults]
+
+
+def told_constant(made: QueueProblem, plan: FleetPlan, share: float, *, used: bool) -> str:
+    """The best constant cap on the same jobs, beside the plan."""
+    grams = figures.grams(float(made.problem.grams(plan.start, plan.level).sum()))
+    late = queue_problem.undone(made, plan)
+    what = f"one cap for all ({figures.percent(share)} of full watts, each as soon as there is room): {grams}"
+    return f"{what}, {len(late)} not in time{'; it is better, and used' if used else ''}"
+
+
+PUBLIC = "public"
+
+
+def curve_of(place: str, gpu: str, gpus: int | None, watts: float | None, host_w: float) -> Curve:
+    """The curve in a file that `calibrate --export` wrote, or that of the public trainings (`place` is PUBLIC) for
+    boards that draw `watts` less `host_w`. Raises OSError, ValueError naming what is missing."""
+    if place != PUBLIC:
+        return files.read(Path(place))
+    if watts is None or gpus is None:
+        raise ValueError("public curves need --watts and --gpus: they are relative to the watts at full speed")
+    if watts <= host_w:
+        raise ValueError(f"--host-w {host_w:g} leaves nothing of --watts {watts:g} to the GPUs")
+    found = public.curve(
+        gpu, gpus, watts - host_w, limit_min_w=0.0, limit_found_w=float("inf"), measured_s=time.time(), mark=""
+    )
+    assert found is not None  # some of its caps are below any watts
+    return found
+
+
+def start_levels(curve: Curve, gpus: int, watts: float | None, host_w: float) -> dict[str, object]:
+    """For the comment: its watts at full speed, and of each cap watts, speed, watts per GPU and the error of the speed.
+    Raises ValueError where the curve's boards draw more than `watts`."""
+    scale = gpus / curve.gpus
+    boards_w = next(point.power_w for point in curve.points if point.kind == "full") * scale
+    rest_w = host_w if watts is None else watts - boards_w
+    if rest_w < -0.01 * boards_w:
+        raise ValueError(f"its {gpus} GPUs draw {boards_w:.0f} W at full speed, --watts {watts:g} is less")
+    rest_w = max(0.0, rest_w)
+    levels = [
+        [
+            # what a limit bounds is never above it
+            round(rest_w + min((point.power_w + point.power_se) * scale, point.cap_w * gpus), 1),
+            round(point.speed, 4),
+            point.cap_w,
+            round(point.speed_se, 4),
+        ]
+        for point in curve.levels
+        if point.kind == "cap" and point.cap_w is not None
+    ]
+    return {"watts": round(rest_w + boards_w, 1), "levels": levels}
+
 
 RETRY_S = 60.0
 CLOCK_S = 30.0
@@ -144,16 +245,14 @@ def one_round(
 
 
 def _tell(done: FleetRound, source: str, now: float, *, dry_run: bool) -> None:
-    from carbontui.extensions.fleet import plan_text
-
     made, plan, moves, unmoved, least_w, constant = done
     moved = "would move" if dry_run else "moved" if not unmoved else "asked Slurm, which refused some, to move"
     click.echo(f"{figures.named_clock(now, now)}  {moved} {len(moves)} starts ({source})")
     for move in moves if dry_run else ():
         click.echo(f"  {move.job.id}  {move.job.name:<24} begins {figures.clock(move.at_s, now)}{_capped(move.cap_w)}")
-    lines = plan_text.told(made, plan, least_w)
+    lines = told(made, plan, least_w)
     if constant is not None:
-        lines.append(plan_text.told_constant(made, constant.plan, constant.share, used=done.constant_wins))
+        lines.append(told_constant(made, constant.plan, constant.share, used=done.constant_wins))
     for line in lines:
         click.echo(f"  {line}")
     for line in sorted({units.printable(line) for line in unmoved})[:5]:
@@ -249,8 +348,8 @@ def _drawn(watts: str | None, host_w: str, curve: str | None, gpus: int | None, 
     noted: dict[str, object] = {} if drawn_w is None else {"watts": drawn_w}
     if curve:
         with refused("--curve: ", (OSError, ValueError)):
-            of = starting.curve_of(curve, gpu, gpus, drawn_w, _watts(host_w, "--host-w"))
-            noted |= starting.noted(of, gpus or of.gpus, drawn_w, _watts(host_w, "--host-w"))
+            of = curve_of(curve, gpu, gpus, drawn_w, _watts(host_w, "--host-w"))
+            noted |= start_levels(of, gpus or of.gpus, drawn_w, _watts(host_w, "--host-w"))
     return noted
 
 

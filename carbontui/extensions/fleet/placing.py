@@ -16,7 +16,7 @@ import numpy as np
 
 from carbontui.extensions.fleet.arrivals import joined
 from carbontui.extensions.fleet.problem import NEVER, FleetJobs, FleetProblem, FleetSite, Floats, Ints, summed
-from carbontui.plan.ascent import Response, climb
+from carbontui.plan.dual import Response, climb
 
 PASSES_MOST = 80
 

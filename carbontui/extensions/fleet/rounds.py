@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from carbontui import units
-from carbontui.extensions.fleet import placing, pool
+from carbontui.extensions.fleet import placing, queue_problem
 from carbontui.extensions.fleet import queue_problem as fleet
 from carbontui.extensions.fleet.arrivals import Arrivals
 from carbontui.extensions.fleet.placing import ConstantCap, FleetPlan
@@ -113,7 +113,7 @@ def played(
     cap_w = fleet.per_slot(terms.budget, start_s, slot_s, len(intensity))
     nodes = queue.nodes()
     jobs = queue.queue(nodes)
-    about, throttled = pool.pool_of(jobs, nodes), queue.throttled()
+    about, throttled = queue_problem.pool_of(jobs, nodes), queue.throttled()
     made = fleet.problem(
         jobs, about, intensity, cap_w, terms.assumed, start_s=start_s, slot_s=slot_s, due=due, throttled=throttled
     )

@@ -14,7 +14,7 @@ from carbontui import link, units
 from carbontui.commands.support.command import Failure, refused
 from carbontui.commands.support.run_values import power
 from carbontui.extensions.site import events, sharing
-from carbontui.extensions.site import site_text as words
+from carbontui.extensions.site import receipt as words
 from carbontui.extensions.site.events import BASELINE_TEN_DAYS, EventError, GridEvent
 from carbontui.extensions.site.ledger import Ledger, LedgerError
 from carbontui.extensions.site.sharing import RAMP_W_PER_S, SiteBudget
@@ -110,7 +110,7 @@ def _receipt(ledger: Ledger, wanted: str, now: float, *, as_json: bool) -> None:
         if now < event.start_s or event.end_s <= event.start_s:
             raise EventError(f"event {event.id} is {event.state(now)}: nothing was asked of anybody yet")
     found = receipt.receipt(event, list(store.jobs()), now)
-    click.echo(json.dumps(found, indent=2) if as_json else "\n".join(words.receipt(found)))
+    click.echo(json.dumps(found, indent=2) if as_json else "\n".join(words.receipt_lines(found)))
 
 
 def _event(event: GridEvent, claims: list[Claim], now: float) -> dict[str, Any]:

@@ -6,6 +6,6 @@ HERE = "carbontui.extensions.site"
 EXTENSION = Extension(
     "site",
     commands=(ExtensionCommand("site", "One power budget for all jobs here; grid events.", f"{HERE}.commands:site"),),
-    exchange=f"{HERE}.exchange:SiteExchange",
+    exchange=f"{HERE}.ledger:SiteExchange",
     prices=f"{HERE}.shadow_prices:shadow",
 )

@@ -14,6 +14,7 @@ import stat
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import msgspec
@@ -317,3 +318,39 @@ def _user() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return str(os.getuid())
+
+
+class SiteExchange:
+    """The ledger of this machine, for one supervisor: the process that asks."""
+
+    def __init__(self, ledger: Ledger | None = None) -> None:
+        self.ledger = ledger or Ledger()
+
+    @cached_property
+    def _me(self) -> tuple[int, int] | None:
+        return _who(os.getpid())
+
+    def exchange(
+        self, claim: Claim, now_s: float, mono_s: float, keeper_pid: int | None, child_pid: int | None
+    ) -> Headroom | None:
+        """Renew the claim. Raises LedgerError."""
+        if self._me is None:
+            return None
+        entry = LedgerEntry(
+            claim=claim,
+            boot_id=proc.boot_id(),
+            beat_mono_s=mono_s,
+            supervisor=self._me,
+            keeper=_who(keeper_pid),
+            child=_who(child_pid),
+            pidns=self.ledger.pidns,
+        )
+        return self.ledger.exchange(entry, now_s)
+
+    def withdraw(self, job: str) -> None:
+        self.ledger.forget(job)
+
+
+def _who(pid: int | None) -> tuple[int, int] | None:
+    started = proc.start_time(pid) if pid else None
+    return (pid, started) if pid and started else None

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carbontui.headroom import Ahead, LevelAhead, SharedWatts
-from carbontui.plan.ascent import Floats, Response, climb
+from carbontui.plan.dual import Response, climb
+from carbontui.plan.graph import Floats
 from carbontui.plan.problem import Problem
 from carbontui.units import J_PER_KWH
 

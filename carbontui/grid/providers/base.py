@@ -19,9 +19,8 @@ from typing import Any, ClassVar
 from xml.etree import ElementTree
 
 from carbontui.grid import clean, typical
-from carbontui.grid.faults import BadAnswer, GridError, NoData
 from carbontui.grid.fuels import intensity_g_per_kwh
-from carbontui.grid.http import BUSY_S, Http, HttpReply, Question
+from carbontui.grid.http import BUSY_S, BadAnswer, GridError, Http, HttpReply, NoData, Question
 from carbontui.grid.settings import GridSettings
 from carbontui.grid.types import DAY_S, HOUR_S, Answer, Kind, Mix, Series, Signal
 

@@ -20,8 +20,7 @@ from typing import ClassVar
 from zoneinfo import ZoneInfo
 
 from carbontui.grid import clean
-from carbontui.grid.faults import BadAnswer, NoData, NotFound
-from carbontui.grid.http import HttpReply
+from carbontui.grid.http import BadAnswer, HttpReply, NoData, NotFound
 from carbontui.grid.providers.base import PriceProvider, Provider, number, stamp, unzipped, utc, whole_lines
 from carbontui.grid.providers.frame import LocalClock
 from carbontui.grid.types import DAY_S, HOUR_S, Answer, Kind, Mix, Signal

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import ClassVar
 from zoneinfo import ZoneInfo
 
-from carbontui.grid.faults import BadAnswer
+from carbontui.grid.http import BadAnswer
 from carbontui.grid.providers.base import from_json, from_xml, number, text_of, unzipped, utc, whole_lines
 from carbontui.grid.providers.frame import LocalClock, MixProvider, Power, amount
 from carbontui.grid.types import DAY_S, HOUR_S

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from typing import ClassVar
 
-from carbontui.grid.faults import BadAnswer
+from carbontui.grid.http import BadAnswer
 from carbontui.grid.providers.base import from_json, number, rows_of, stamp, utc
 from carbontui.grid.providers.frame import MixProvider, Power
 from carbontui.grid.types import DAY_S, HOUR_S, Signal

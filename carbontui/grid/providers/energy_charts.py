@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from typing import Any, ClassVar
 
 from carbontui.grid import clean
-from carbontui.grid.faults import BadAnswer
+from carbontui.grid.http import BadAnswer
 from carbontui.grid.providers.base import PriceProvider, Provider, number, stamp, steps
 from carbontui.grid.types import DAY_S, Kind, Signal
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 from xml.etree import ElementTree
 
 from carbontui.grid import clean
-from carbontui.grid.faults import BadAnswer, NoData
+from carbontui.grid.http import BadAnswer, NoData
 from carbontui.grid.providers.base import PriceProvider, Provider, from_xml, stamp, text_of, utc
 from carbontui.grid.providers.frame import MixProvider, Power
 from carbontui.grid.types import DAY_S, HOUR_S, Kind, Signal

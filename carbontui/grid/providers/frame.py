@@ -13,7 +13,7 @@ from datetime import date, datetime, timedelta
 from typing import ClassVar, NamedTuple
 from zoneinfo import ZoneInfo
 
-from carbontui.grid.faults import BadAnswer, NoData, NotFound
+from carbontui.grid.http import BadAnswer, NoData, NotFound
 from carbontui.grid.providers.base import Provider, steps
 from carbontui.grid.types import DAY_S, HOUR_S, Answer, Mix, Signal
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import ClassVar
 
-from carbontui.grid.faults import BadAnswer
+from carbontui.grid.http import BadAnswer
 from carbontui.grid.providers.frame import MixProvider, Power, amount
 from carbontui.grid.types import DAY_S
 

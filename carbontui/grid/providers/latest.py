@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import ClassVar
 
-from carbontui.grid.faults import BadAnswer
+from carbontui.grid.http import BadAnswer
 from carbontui.grid.providers.base import from_json, number, utc, whole_lines
 from carbontui.grid.providers.frame import MixProvider, Power, amount
 from carbontui.grid.types import DAY_S, HOUR_S, Signal

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from carbontui.grid import clean
-from carbontui.grid.faults import BadAnswer, GridError, NoData
+from carbontui.grid.http import BadAnswer, GridError, NoData
 from carbontui.grid.providers.base import SHAPE_FAULTS, Provider, number, rows_of, stamp, utc
 from carbontui.grid.types import DAY_S, Answer, Signal
 

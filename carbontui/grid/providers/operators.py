@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
 
 from carbontui.grid import clean
-from carbontui.grid.faults import BadAnswer
+from carbontui.grid.http import BadAnswer
 from carbontui.grid.providers.base import Provider, number, rows_of, stamp, stepped
 from carbontui.grid.providers.frame import LocalClock
 from carbontui.grid.types import DAY_S, HOUR_S, Kind, Signal

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from carbontui.grid import clean
-from carbontui.grid.faults import BadAnswer
+from carbontui.grid.http import BadAnswer
 from carbontui.grid.providers.base import PriceProvider, number, rows_of, stamp, utc
 from carbontui.grid.types import Kind
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from carbontui.grid import clean
-from carbontui.grid.faults import BadAnswer, Denied
+from carbontui.grid.http import BadAnswer, Denied
 from carbontui.grid.providers.base import Provider, number, rows_of, stamp, utc
 from carbontui.grid.types import DAY_S, HOUR_S, Kind, Signal
 

@@ -19,7 +19,7 @@ from carbontui.job.files import journal
 from carbontui.job.files.journal import ROLLUP_S
 from carbontui.protocol import LevelKind, is_level_kind
 from carbontui.system import untrusted
-from carbontui.text import events as event_lines
+from carbontui.text import log as event_lines
 
 UNUSABLE = (ArithmeticError, AttributeError, KeyError, TypeError, ValueError)
 """Exceptions raised by rows that no supervisor has written."""

@@ -8,7 +8,7 @@ import os
 import sys
 
 from carbontui.job.keeper import orders
-from carbontui.job.keeper.files import log
+from carbontui.job.keeper.job_files import log
 from carbontui.job.keeper.process import Keeper
 from carbontui.system import isolation, life
 

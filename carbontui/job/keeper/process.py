@@ -16,17 +16,14 @@ import time
 from functools import partial
 from typing import Any
 
-from carbontui.job.keeper import command, files, first_count, messages, moving, orders, signals
+from carbontui.job.keeper import command, first_count, job_files, messages, moving, orders, signals
 from carbontui.job.keeper import resume as resuming
-from carbontui.job.keeper.adopted import UNKNOWN, Adopted, exit_status
-from carbontui.job.keeper.files import log
-from carbontui.job.keeper.job_file import JobFile
-from carbontui.job.keeper.own_sleep import TURNS, OwnSleep
-from carbontui.job.keeper.sigstop import Freezer
-from carbontui.job.keeper.stop_order import StopOrder
-from carbontui.job.keeper.stop_socket import StopSocket
-from carbontui.job.keeper.supervisor_handle import SupervisorHandle
-from carbontui.job.keeper.trial import ESTIMATE_OVER, TRY_MOST_S, TRY_OVER, Trial, over
+from carbontui.job.keeper.command import UNKNOWN, Adopted, exit_status
+from carbontui.job.keeper.job_files import JobFile, log
+from carbontui.job.keeper.resume import ESTIMATE_OVER, TRY_MOST_S, TRY_OVER, Trial, over
+from carbontui.job.keeper.signals import Freezer
+from carbontui.job.keeper.stop import StopOrder, StopSocket
+from carbontui.job.keeper.supervisor_handle import TURNS, OwnSleep, SupervisorHandle
 from carbontui.system import proc
 
 FIRST_HOLD_S = 60.0
@@ -50,7 +47,7 @@ class Keeper:
         self.selector = selectors.DefaultSelector()
         self.child: subprocess.Popen[bytes] | Adopted | None = None
         self.child_start: int | None = None
-        files.reserve_exit(self.dir)
+        job_files.reserve_exit(self.dir)
         self.job_file = JobFile(spec, log)
         self.exit: dict[str, Any] | None = None
         again = spec.get("again") or {}  # left by the previous keeper: state and starts
@@ -91,7 +88,7 @@ class Keeper:
             os.replace(self.marker, self.resumed)  # noqa: PTH105
         # also for a training lost while it ran: the checkpoint of its last unload still exists
         again = not self.trial.anew and (self.unloaded or (self.started_mono == 0.0 and self.starts > 0))
-        last = files.read_json(self.resumed) if again else {}
+        last = job_files.read_json(self.resumed) if again else {}
         resume = again and (self.unloaded or bool(last))
         left, trying = last if resume else None, self.trial.trying
         argv, environment = resuming.start_of(self.spec, self.environment, self.marker, left, trying=trying)
@@ -195,13 +192,13 @@ class Keeper:
         some: dict[str, Any] = {"budget": self.last_run, "ended_by": self.ended_by, "signals": sorted(self.signals)}
         some |= {"interrupted": self.stopped_by_person and bool(self.last_run)}
         stopped = self.stopped_by_person or bool(self.last_run)
-        self.exit = files.exit_record(code, number, stopped=stopped, unloaded=self.unloaded)
+        self.exit = job_files.exit_record(code, number, stopped=stopped, unloaded=self.unloaded)
         self.exit |= {name: value for name, value in some.items() if value} | self.moving.end()
         self.stopping.end()
         self.ended_at = time.monotonic()
         log(f"child ended: {self.exit}")
         try:
-            files.write_exit(self.dir, self.exit)
+            job_files.write_exit(self.dir, self.exit)
         except OSError as error:
             log(f"exit.json could not be written: {error}")
         with contextlib.suppress(OSError):

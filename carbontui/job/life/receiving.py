@@ -24,7 +24,7 @@ from carbontui import __version__, paths
 from carbontui.client.checkpoint import identity
 from carbontui.job.files import places, spool, store
 from carbontui.job.files.places import Stay
-from carbontui.job.keeper import files
+from carbontui.job.keeper import job_files as files
 from carbontui.job.keeper.messages import Left, Renewed
 from carbontui.job.life import launch, restart, stopping
 from carbontui.job.terms import spec as opts

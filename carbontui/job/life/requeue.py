@@ -23,7 +23,7 @@ from carbontui.job.life.foreground import UNLOADED_EXIT
 from carbontui.job.life.launch import LaunchError
 from carbontui.job.terms import spec as opts
 from carbontui.slurm import allocation, commands, successor
-from carbontui.slurm.batch_job import BatchJob
+from carbontui.slurm.allocation import BatchJob
 from carbontui.system import life
 
 

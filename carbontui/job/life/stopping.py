@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from carbontui.job.files import store
-from carbontui.job.keeper import files
+from carbontui.job.keeper import job_files
 from carbontui.job.keeper.messages import ChildFacts, OfPlaces, RelayedSignal, Stop, decode_child, encode
-from carbontui.job.keeper.stop_order import StopOrder
+from carbontui.job.keeper.stop import StopOrder
 from carbontui.system import proc
 
 ANSWER_S = 3.0
@@ -80,11 +80,11 @@ def by_ourselves(job: store.Job, *, now: bool) -> bool:
     if proc.group_alive(group):
         return False
     if not job.kept and job.exit is None:
-        close(job, files.exit_record(None, None, stopped=True))
+        close(job, job_files.exit_record(None, None, stopped=True))
     return True
 
 
 def close(job: store.Job, record: dict[str, Any]) -> None:
     """Write how a job without a keeper has ended."""
     with contextlib.suppress(OSError):
-        files.write_exit(os.fspath(job.dir), record)
+        job_files.write_exit(os.fspath(job.dir), record)

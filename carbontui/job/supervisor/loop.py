@@ -23,11 +23,10 @@ from carbontui.job.supervisor.core.state import allowances, boards, progress
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.record.accounting import Accounting
-from carbontui.job.supervisor.record.disk import Disk, to_stderr
+from carbontui.job.supervisor.record.disk import Disk, Recorder, say, to_stderr, write_by
 from carbontui.job.supervisor.record.events_ring import EventsRing
 from carbontui.job.supervisor.record.handover import Handover
-from carbontui.job.supervisor.record.last_count import LastCounts
-from carbontui.job.supervisor.record.recorder import Recorder, say, write_by
+from carbontui.job.supervisor.record.restoring import LastCounts
 from carbontui.job.supervisor.record.so_far import meter, pass_time, totals_so_far
 from carbontui.job.supervisor.shell.actuators import Actuators
 from carbontui.job.supervisor.shell.agent import agent_of, keep_starting

@@ -81,7 +81,7 @@ class Options(config.Terms, frozen=True, kw_only=True):
     boundary: Kind = "given-back"
     """What its account counts."""
     boundary_why: str = ""
-    """The sign by which it was guessed (job/life/surroundings.py); '': as given."""
+    """The sign by which it was guessed (job/life/launch.py); '': as given."""
     gives_back: bool = False
     """An unload releases what is held."""
     idle_limit_s: float | None = None
@@ -90,7 +90,7 @@ class Options(config.Terms, frozen=True, kw_only=True):
     """Watts of the machine besides GPU, CPU and memory; None: as measured, else by the kind of machine."""
     pue: float = 1.0
     pue_why: str = ""
-    """Where it comes from (job/life/surroundings.py); '': as given."""
+    """Where it comes from (job/life/launch.py); '': as given."""
     declared: DeclaredBoards | None = None
     """The user's figures for boards whose power cannot be read."""
     not_above_g: float | None = None

@@ -14,9 +14,8 @@ from msgspec import Struct
 
 from carbontui.grid.issues import ForecastRequest
 from carbontui.headroom import SharedWatts
-from carbontui.plan.level_windows import Window
 from carbontui.plan.problem import ProblemFile
-from carbontui.plan.results import Explanation, PlanFrontierPoint, PolicyResult, Schedule
+from carbontui.plan.results import Explanation, PlanFrontierPoint, PolicyResult, Schedule, Window
 from carbontui.protocol import WeightPoint
 
 

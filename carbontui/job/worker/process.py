@@ -22,13 +22,11 @@ from carbontui.job.worker.messages import Answer, Ask, ForecastAsk, Limits, Paus
 from carbontui.plan.evaluation import evaluate
 from carbontui.plan.explanation import explain
 from carbontui.plan.frontier_curve import frontier
-from carbontui.plan.level_windows import windows
 from carbontui.plan.planner import solve
-from carbontui.plan.problem import Problem, ProblemError, shortened
-from carbontui.plan.results import PlanFrontierPoint, Schedule, run_lengths
+from carbontui.plan.problem import Problem, ProblemError, Weight, shortened, weighed
+from carbontui.plan.results import PlanFrontierPoint, Schedule, run_lengths, windows
 from carbontui.plan.rivals import baselines
 from carbontui.plan.rolling import AtOnce, broken, replan
-from carbontui.plan.weights import Weight, weighed
 from carbontui.protocol import FRONTIER_POINTS_MAX, WeightPoint
 
 

@@ -29,8 +29,8 @@ from carbontui.power.backends.several import families
 from carbontui.power.backends.simulated import SimulatedBackend, SimulatedSpec
 from carbontui.power.limit.leases import LeaseStore, stale_leases
 from carbontui.power.messages import Bye, DesiredPower, Gone, Outcome, ToAgent, encode
-from carbontui.power.metering.jobs_here import JobsHere
 from carbontui.power.metering.rapl import Host
+from carbontui.power.metering.shares import JobsHere
 from carbontui.system import isolation, untrusted
 
 BUFFER_MAX = 1024 * 1024

@@ -17,15 +17,14 @@ from msgspec import Struct, structs
 from carbontui.power import messages
 from carbontui.power.agent import boards, view
 from carbontui.power.agent.boards import JobBoards
-from carbontui.power.backends import codes
+from carbontui.power.backends import base
 from carbontui.power.backends.base import SLOW_S, Backend, DeviceError, DeviceInfo, Look, period_s
 from carbontui.power.limit import leases
 from carbontui.power.limit.leases import LeaseStore
 from carbontui.power.limit.limiter import Limiter
 from carbontui.power.messages import AgentLine, BoardEvent, DesiredPower, Done, Outcome, Readings, Report, Sample
-from carbontui.power.metering.jobs_here import NO_JOBS
 from carbontui.power.metering.rapl import Host
-from carbontui.power.metering.shares import BoardUse
+from carbontui.power.metering.shares import NO_JOBS, BoardUse
 from carbontui.power.metering.supply import Supply
 
 EVENTS_KEPT = 4
@@ -121,7 +120,7 @@ class Agent:
             self.backend.open()
             self._trouble, self._reopen_at, self._reopen_tries = "", None, 0
         except DeviceError as error:
-            none = error.code == codes.NO_LIBRARY
+            none = error.code == base.NO_LIBRARY
             self._trouble = "" if none else f"{self.backend.name}: {error}"
             wait = NO_LIBRARY_S if none else REOPEN_S[min(self._reopen_tries, len(REOPEN_S) - 1)]
             self._reopen_tries += 1

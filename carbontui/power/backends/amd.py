@@ -28,23 +28,23 @@ from typing import Any
 
 from msgspec import Struct
 
-from carbontui.power.backends import codes
+from carbontui.power.backends import base
 from carbontui.power.backends.base import Backend, DeviceError, DeviceInfo, Look, judged, limit_doubt
 from carbontui.power.messages import BoardEvent
 from carbontui.system import isolation
 from carbontui.text import boards
 
 CODES = {
-    1: codes.INVALID,
-    2: codes.NOT_SUPPORTED,
-    3: codes.NOT_SUPPORTED,
-    8: codes.TIMEOUT,
-    10: codes.NO_PERMISSION,
-    17: codes.INVALID,
-    31: codes.GPU_IS_LOST,
-    32: codes.UNINITIALIZED,
-    34: codes.NOT_LOADED,
-    55: codes.NOT_SUPPORTED,
+    1: base.INVALID,
+    2: base.NOT_SUPPORTED,
+    3: base.NOT_SUPPORTED,
+    8: base.TIMEOUT,
+    10: base.NO_PERMISSION,
+    17: base.INVALID,
+    31: base.GPU_IS_LOST,
+    32: base.UNINITIALIZED,
+    34: base.NOT_LOADED,
+    55: base.NOT_SUPPORTED,
 }
 """Of AMDSMI_STATUS_*: invalid, not supported, not implemented, timeout, no permission, out of bounds, not found, not
 initialised, driver not loaded, setting unavailable."""
@@ -104,7 +104,7 @@ class AmdBackend(Backend):
         except DeviceError as error:
             if self._infos:
                 raise  # they were here: the driver is being reloaded
-            raise DeviceError(codes.NO_LIBRARY, str(error)) from None
+            raise DeviceError(base.NO_LIBRARY, str(error)) from None
         self.broken = False
         places = self._ordinals(handles)
         found = [self._die(handle, place) for handle, place in zip(handles, places, strict=True)]
@@ -201,10 +201,10 @@ class AmdBackend(Backend):
                 fields.append({})
         power_w, energy_uj = _watts(fields[0]), _microjoules(fields[1])
         failed = {code for _, code in errors}
-        errors += [(field, codes.NOT_SUPPORTED) for field, value in (("power_w", power_w), ("energy_uj", energy_uj))
+        errors += [(field, base.NOT_SUPPORTED) for field, value in (("power_w", power_w), ("energy_uj", energy_uj))
                    if value is None and field not in dict(errors)]  # fmt: skip
-        lost = failed == {codes.GPU_IS_LOST} and power_w is None and energy_uj is None
-        self.broken = self.broken or codes.UNINITIALIZED in failed
+        lost = failed == {base.GPU_IS_LOST} and power_w is None and energy_uj is None
+        self.broken = self.broken or base.UNINITIALIZED in failed
         if self._lost.get(uuid) and not lost:
             self._infos[uuid] = self._describe(self._infos[uuid].index, dies)
         self._lost[uuid] = lost
@@ -257,9 +257,9 @@ class AmdBackend(Backend):
     def limit_mw(self, uuid: str) -> int:
         limit = _mw((self._call("amdsmi_get_power_cap_info", self._dies[uuid][0].handle) or {}).get("power_cap"))
         if limit is None:
-            raise DeviceError(codes.NOT_SUPPORTED, boards.driver(codes.NOT_SUPPORTED))
+            raise DeviceError(base.NOT_SUPPORTED, boards.driver(base.NOT_SUPPORTED))
         if doubt := limit_doubt(self._infos[uuid], limit):
-            raise DeviceError(codes.UNKNOWN, doubt)
+            raise DeviceError(base.UNKNOWN, doubt)
         return limit
 
     def set_limit_mw(self, uuid: str, milliwatts: int) -> None:
@@ -268,8 +268,8 @@ class AmdBackend(Backend):
         try:
             self._call("amdsmi_set_power_cap", self._dies[uuid][0].handle, 0, milliwatts * 1000)
         except DeviceError as error:
-            if error.code == codes.INVALID and (info.limit_min_mw or 0) <= milliwatts <= (info.limit_max_mw or 0):
-                raise DeviceError(codes.NOT_SUPPORTED, "refused inside the range it names") from None
+            if error.code == base.INVALID and (info.limit_min_mw or 0) <= milliwatts <= (info.limit_max_mw or 0):
+                raise DeviceError(base.NOT_SUPPORTED, "refused inside the range it names") from None
             raise
 
     def lock_clocks(self, uuid: str, mhz: int | None) -> None:
@@ -325,14 +325,14 @@ class AmdBackend(Backend):
         """Raises DeviceError, whatever the binding raises: some versions of it let KeyError and the like through."""
         call = getattr(self._smi, name, None)
         if call is None:
-            raise DeviceError(codes.NO_FUNCTION, boards.driver(codes.NO_FUNCTION, "amd"))
+            raise DeviceError(base.NO_FUNCTION, boards.driver(base.NO_FUNCTION, "amd"))
         # before 26.2 the library mixes up boards, or crashes, when two threads call it
         alone = self._alone.acquire(timeout=PATIENCE_S)
         try:
             return call(*args)
         except Exception as error:
             number = getattr(error, "err_code", None)
-            code = CODES.get(abs(number), codes.UNKNOWN) if isinstance(number, int) else codes.UNKNOWN
+            code = CODES.get(abs(number), base.UNKNOWN) if isinstance(number, int) else base.UNKNOWN
             raise DeviceError(code, boards.driver(code, "amd")) from None
         finally:
             if alone:
@@ -353,10 +353,10 @@ def _library() -> tuple[Any, DeviceError | None]:
             if apart:
                 sys.path.append(apart)
             if _is_in_vain():
-                return None, DeviceError(codes.NO_LIBRARY, "no AMD driver (amdgpu) is loaded")
+                return None, DeviceError(base.NO_LIBRARY, "no AMD driver (amdgpu) is loaded")
             return importlib.import_module("amdsmi"), None
         except Exception as error:
-            return None, DeviceError(codes.NO_LIBRARY, f"amdsmi: {type(error).__name__}")
+            return None, DeviceError(base.NO_LIBRARY, f"amdsmi: {type(error).__name__}")
         finally:
             if apart:
                 sys.path.remove(apart)

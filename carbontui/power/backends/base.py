@@ -11,9 +11,22 @@ from collections.abc import Mapping
 
 from msgspec import Struct, structs
 
-from carbontui.power.backends import codes
 from carbontui.power.messages import BoardEvent, Capability, PowerKind
 from carbontui.text import boards, figures
+
+TIMEOUT, NO_LIBRARY, NO_FUNCTION = 10, 12, 13
+NOT_LOADED = 9
+NOT_SUPPORTED = 3
+NO_PERMISSION = 4
+GPU_IS_LOST = 15
+UNINITIALIZED, INVALID, UNKNOWN = 1, 2, 999
+REFUSED = 1001
+"""capd's own, beside NVML's: processes of other users are on the board."""
+HELD = 1002
+"""Another caller holds the board's limit."""
+NOT_YET = 1004
+"""No process of the caller uses the board."""
+
 
 REASON_POWER_CAP = 0x4
 
@@ -141,15 +154,15 @@ class Backend:
 
     def limit_mw(self, uuid: str) -> int:
         """The limit in force. Raises DeviceError."""
-        raise DeviceError(codes.NOT_SUPPORTED, "no driver shows this board")
+        raise DeviceError(NOT_SUPPORTED, "no driver shows this board")
 
     def set_limit_mw(self, uuid: str, milliwatts: int) -> None:
         """Raises DeviceError."""
-        raise DeviceError(codes.NOT_SUPPORTED, "no driver shows this board")
+        raise DeviceError(NOT_SUPPORTED, "no driver shows this board")
 
     def lock_clocks(self, uuid: str, mhz: int | None) -> None:
         """Keep the clock at or below `mhz`; None lifts the lock. A lock cannot be read. Raises DeviceError."""
-        raise DeviceError(codes.NOT_SUPPORTED, "no clock of this board can be locked")
+        raise DeviceError(NOT_SUPPORTED, "no clock of this board can be locked")
 
     def processes(self, uuid: str) -> dict[int, int]:
         """Compute processes and the bytes each holds. Raises DeviceError."""

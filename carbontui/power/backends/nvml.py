@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from carbontui.power.backends import codes
+from carbontui.power.backends import base
 from carbontui.power.backends.base import Backend, DeviceError, DeviceInfo, Look, judged, limit_doubt
 from carbontui.power.messages import BoardEvent, PowerKind
 from carbontui.system import proc
@@ -25,7 +25,7 @@ _ARCH_AMPERE = 7
 _GA100 = ("A100", "A800", "A30", "GA100")
 _NONE, _NOT_FOUND = 0, 6
 """Answers of the binding and the driver if no process has run anything."""
-_LASTING = {codes.INVALID, codes.NOT_SUPPORTED, codes.NO_PERMISSION, _NOT_FOUND, codes.NO_FUNCTION}
+_LASTING = {base.INVALID, base.NOT_SUPPORTED, base.NO_PERMISSION, _NOT_FOUND, base.NO_FUNCTION}
 """Refusals that another call would meet again."""
 CAP_SYS_ADMIN = 21
 """What the driver asks of who sets limits."""
@@ -79,7 +79,7 @@ class NvmlBackend(Backend):
         try:
             import pynvml
         except Exception as error:
-            raise DeviceError(codes.NO_LIBRARY, f"nvidia-ml-py: {type(error).__name__}") from None
+            raise DeviceError(base.NO_LIBRARY, f"nvidia-ml-py: {type(error).__name__}") from None
         if not hasattr(pynvml, "_nvmlGetFunctionPointer"):
             raise DeviceError(13, "the unofficial 'pynvml' package shadows nvidia-ml-py; pip uninstall pynvml")
         self._nvml = pynvml
@@ -114,8 +114,8 @@ class NvmlBackend(Backend):
         self._failed.clear()
         self._scope.pop(uuid, None)
         name = str(self._try("nvmlDeviceGetName", handle) or "NVIDIA GPU")
-        if codes.GPU_IS_LOST in self._failed:
-            raise DeviceError(codes.GPU_IS_LOST, boards.driver(codes.GPU_IS_LOST))
+        if base.GPU_IS_LOST in self._failed:
+            raise DeviceError(base.GPU_IS_LOST, boards.driver(base.GPU_IS_LOST))
         bounds = self._try("nvmlDeviceGetPowerManagementLimitConstraints", handle) or (None, None)
         memory = self._try("nvmlDeviceGetMemoryInfo", handle)
         mode = self._try("nvmlDeviceGetMigMode", handle)
@@ -182,7 +182,7 @@ class NvmlBackend(Backend):
         if uuid in self._lost | self._partial:
             self._seek(uuid)
         if uuid in self._lost:
-            return Look(lost=True, errors=(("power_w", codes.GPU_IS_LOST),))
+            return Look(lost=True, errors=(("power_w", base.GPU_IS_LOST),))
         nvml, handle = self._nvml, self._handles[uuid]
         errors: list[tuple[str, int]] = []
 
@@ -200,10 +200,10 @@ class NvmlBackend(Backend):
         clock = ask("sm_mhz", "nvmlDeviceGetClockInfo", handle, nvml.NVML_CLOCK_SM)
         temp = ask("temp_c", "nvmlDeviceGetTemperature", handle, nvml.NVML_TEMPERATURE_GPU)
         reasons = ask("reasons", "nvmlDeviceGetCurrentClocksThrottleReasons", handle)
-        if any(code == codes.GPU_IS_LOST for _, code in errors):
+        if any(code == base.GPU_IS_LOST for _, code in errors):
             self._lost.add(uuid)
             self._seek_at[uuid] = self._clock() + SEEK_S
-        if any(code == codes.UNINITIALIZED for _, code in errors):
+        if any(code == base.UNINITIALIZED for _, code in errors):
             self.broken = True
         seen = Look(
             energy_uj=None if energy_mj is None else energy_mj * 1000,
@@ -290,12 +290,12 @@ class NvmlBackend(Backend):
     def limit_mw(self, uuid: str) -> int:
         limit = int(self._call("nvmlDeviceGetPowerManagementLimit", self._handles[uuid]))
         if doubt := limit_doubt(self._infos[uuid], limit):
-            raise DeviceError(codes.UNKNOWN, doubt)
+            raise DeviceError(base.UNKNOWN, doubt)
         return limit
 
     def set_limit_mw(self, uuid: str, milliwatts: int) -> None:
         if self._infos[uuid].mig:
-            raise DeviceError(codes.NOT_SUPPORTED, "MIG slices share the board")
+            raise DeviceError(base.NOT_SUPPORTED, "MIG slices share the board")
         self._call("nvmlDeviceSetPowerManagementLimit", self._handles[uuid], milliwatts)
 
     def lock_clocks(self, uuid: str, mhz: int | None) -> None:
@@ -332,7 +332,7 @@ class NvmlBackend(Backend):
                 running = self._call(f"nvmlDeviceGet{kind}RunningProcesses_v3", self._handles[uuid])
                 pids |= {int(process.pid) for process in running}
             except DeviceError as error:
-                if error.code not in (codes.NOT_SUPPORTED, codes.NO_FUNCTION):
+                if error.code not in (base.NOT_SUPPORTED, base.NO_FUNCTION):
                     raise
         return tuple(sorted(pids))
 
@@ -375,10 +375,10 @@ class NvmlBackend(Backend):
         call = getattr(self._nvml, name, None)
         try:
             if call is None:
-                raise DeviceError(codes.NO_FUNCTION, boards.driver(codes.NO_FUNCTION))
+                raise DeviceError(base.NO_FUNCTION, boards.driver(base.NO_FUNCTION))
             return call(*args)
         except self._nvml.NVMLError as error:
-            code = int(getattr(error, "value", codes.UNKNOWN))
+            code = int(getattr(error, "value", base.UNKNOWN))
             raise DeviceError(code, boards.driver(code)) from None
 
     def _try(self, name: str, *args: Any) -> Any:

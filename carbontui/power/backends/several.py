@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from carbontui.power.backends import codes
+from carbontui.power.backends import base
 from carbontui.power.backends.base import Backend, DeviceError, DeviceInfo, Look
 from carbontui.power.messages import BoardEvent
 
@@ -67,7 +67,7 @@ class Several(Backend):
                 family.open()
             except DeviceError as error:
                 failed.append((family, error))
-        loud = [(one, error) for one, error in failed if error.code != codes.NO_LIBRARY]
+        loud = [(one, error) for one, error in failed if error.code != base.NO_LIBRARY]
         self._troubles = ()
         if len(failed) == len(self._families) or (loud and not self._shown()):
             raise (loud or failed)[0][1]

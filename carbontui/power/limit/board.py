@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
-from carbontui.power.backends import codes
+from carbontui.power.backends import base
 from carbontui.power.backends.base import REASON_POWER_CAP, Backend, DeviceError, DeviceInfo, Look
 from carbontui.power.limit.leases import BoardLease, LowLimit
 from carbontui.power.limit.steering import SETTLE_S, Steering
@@ -30,12 +30,12 @@ EXAMPLE_SHARE = 0.8
 LIMIT_OVERSHOOT = 1.03
 """A board that draws more than this multiple of its limit is not held by it."""
 CODES: dict[int, Code] = {
-    codes.NO_PERMISSION: "no_permission",
-    codes.NOT_SUPPORTED: "not_supported",
-    codes.GPU_IS_LOST: "lost",
-    codes.REFUSED: "foreign",
-    codes.HELD: "held",
-    codes.NOT_YET: "held",
+    base.NO_PERMISSION: "no_permission",
+    base.NOT_SUPPORTED: "not_supported",
+    base.GPU_IS_LOST: "lost",
+    base.REFUSED: "foreign",
+    base.HELD: "held",
+    base.NOT_YET: "held",
 }
 JUDGE_S = 2.0
 """Settled and still above the limit for this long: it has no effect."""
@@ -178,18 +178,18 @@ class BoardLimit:
 
     def refusal(self, error: DeviceError, watts: float | None = None) -> Capability:
         """What a driver error means for limits on this board; `watts` is the requested limit."""
-        if error.code == codes.NO_PERMISSION:
+        if error.code == base.NO_PERMISSION:
             known_mw = self.info.limit_default_mw or self.info.limit_max_mw or 0
             wanted = watts if watts is not None else EXAMPLE_SHARE * known_mw / 1000
             fix = self.by_hand(watts=wanted)
             return Capability("no_permission", "the driver lets only root set limits", fix)
-        if error.code == codes.NOT_SUPPORTED:
+        if error.code == base.NOT_SUPPORTED:
             return Capability("not_supported", "this GPU has no power limit that can be set")
-        if error.code == codes.GPU_IS_LOST:
+        if error.code == base.GPU_IS_LOST:
             return Capability("lost", str(error))
-        if error.code in (codes.REFUSED, codes.HELD):
+        if error.code in (base.REFUSED, base.HELD):
             self.passing = Capability("no_permission", f"capd: {error}; it is asked again")
-        elif error.code == codes.NOT_YET:
+        elif error.code == base.NOT_YET:
             self.passing = Capability("yes", f"through capd, as soon as a process of yours uses this GPU ({error})")
         else:
             self.passing = Capability("not_supported", f"the driver refuses it now ({error}); it is asked again")

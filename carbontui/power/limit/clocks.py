@@ -6,7 +6,7 @@ use. It needs the same file lock and lease as a limit.
 
 from __future__ import annotations
 
-from carbontui.power.backends import codes
+from carbontui.power.backends import base
 from carbontui.power.backends.base import DeviceError, Look
 from carbontui.power.limit.board import CODES, BoardLimit
 from carbontui.power.limit.steering import LockGivenUp, Steering, clocks_for
@@ -83,7 +83,7 @@ def _lock(board: BoardLimit, steering: Steering) -> Outcome:
     except DeviceError as error:
         board.clocks = _refusal(board, error, mhz)
         board.cap = Capability(board.clocks.support, f"{board.because}, and {board.clocks.why}", board.clocks.fix)
-        if first and error.code in (codes.NO_PERMISSION, codes.NOT_SUPPORTED):
+        if first and error.code in (base.NO_PERMISSION, base.NOT_SUPPORTED):
             board.forget()
         return board.outcome(False, CODES.get(error.code, "error"), board.cap.why, board.cap.fix)
     why = f"{board.because}; {WARNING}"
@@ -95,8 +95,8 @@ def _lock(board: BoardLimit, steering: Steering) -> Outcome:
 
 
 def _refusal(board: BoardLimit, error: DeviceError, mhz: int) -> Capability:
-    if error.code == codes.NO_PERMISSION:
+    if error.code == base.NO_PERMISSION:
         return Capability("no_permission", "the driver lets only root lock clocks", board.by_hand(mhz=mhz))
-    if error.code == codes.NOT_SUPPORTED:
+    if error.code == base.NOT_SUPPORTED:
         return Capability("not_supported", "its clocks cannot be locked")
     return board.refusal(error)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 
-from carbontui.power.backends import codes
+from carbontui.power.backends import base
 from carbontui.power.backends.base import Backend, DeviceError, DeviceInfo, Look
 from carbontui.power.limit import clocks
 from carbontui.power.limit.board import CODES, BoardLimit, Ineffective, no_range, span
@@ -114,7 +114,7 @@ class Limiter:
         through = self.backend.through if write else self.backend.setter(uuid)
         before = None if write or self.store is None or through else self.store.refused(uuid)
         if through is None or before is not None:
-            return board.refusal(DeviceError(codes.NO_PERMISSION if before is None else before, "refused before"))
+            return board.refusal(DeviceError(base.NO_PERMISSION if before is None else before, "refused before"))
         found = Capability("yes", span(board.info) + (f"; through {through}" if through else ""))
         if write or self.store is None:
             return found
@@ -123,7 +123,7 @@ class Limiter:
 
     def _refused(self, board: BoardLimit, error: DeviceError, watts: float | None = None) -> Capability:
         """What a refusal means; one that lasts is noted for those who look without writing."""
-        if self.store is not None and error.code in (codes.NO_PERMISSION, codes.NOT_SUPPORTED):
+        if self.store is not None and error.code in (base.NO_PERMISSION, base.NOT_SUPPORTED):
             self.store.note_refused(board.info.uuid, error.code)
         return board.refusal(error, watts)
 
@@ -221,11 +221,11 @@ class Limiter:
         board = self.boards[uuid]
         record = board.lease.record
         if record is not None and record.clocks_mhz is None and not self.release(uuid).ok:
-            raise DeviceError(codes.NOT_SUPPORTED, "its limit could not be restored first")
+            raise DeviceError(base.NOT_SUPPORTED, "its limit could not be restored first")
         if not board.info.clock_max_mhz or mhz > board.info.clock_max_mhz:
             raise DeviceError(2, "no clock of this GPU")
         if not board.own():
-            raise DeviceError(codes.NO_PERMISSION, board.lease.holder())
+            raise DeviceError(base.NO_PERMISSION, board.lease.holder())
         try:
             clocks.lock_at(board, mhz)
         finally:
@@ -243,7 +243,7 @@ class Limiter:
         try:
             outcome = clocks.lift(board) if lease.clocks_mhz is not None else board.restore_limit()
         except DeviceError as error:
-            fix = "" if error.code == codes.GPU_IS_LOST else lease.fix
+            fix = "" if error.code == base.GPU_IS_LOST else lease.fix
             repair = f"run: {fix}" if fix else "a reset of the GPU or a reboot does that"
             notice = f"limit not restored ({error}); {repair}"
             if notice != board.notice:  # a stale lease is retried repeatedly

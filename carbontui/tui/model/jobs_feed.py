@@ -7,11 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from carbontui import link, protocol
-from carbontui.tui.model.feed import Connection, JobFeed, News
+from carbontui.tui.model.feed import Connection, JobFeed, News, Target
 from carbontui.tui.model.lists import ListedJob
 from carbontui.tui.model.loglines import error_in
 from carbontui.tui.model.picture import Picture
-from carbontui.tui.model.target import Target
 
 LOOK_EVERY_S = 2.0
 

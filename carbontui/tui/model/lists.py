@@ -13,7 +13,7 @@ from typing import ClassVar
 from carbontui import protocol, units
 from carbontui.text import account, situation
 from carbontui.tui.model import words
-from carbontui.tui.model.target import Target
+from carbontui.tui.model.feed import Target
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,7 +140,7 @@ def _runs(row: list[tuple[str, Style]]) -> LogRow:
 _TRACEBACK = "Traceback (most recent call last)"
 _RAISED = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit|Warning|Fault)\b.*|[A-Za-z_][\w.]*: \S.*")
 _TRY_OVER = "carbontui: the try was ended here on purpose"
-"""The keeper's line (`job/keeper/trial.py`): the command's reaction to its interrupt is above it."""
+"""The keeper's line (`job/keeper/resume.py`): the command's reaction to its interrupt is above it."""
 _ERROR = re.compile(r"\b(?:error|exception|fatal|killed|out of memory)\b", re.IGNORECASE)
 
 

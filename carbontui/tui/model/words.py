@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from carbontui import protocol, units
-from carbontui.text import figures, marks
+from carbontui.text import figures
 from carbontui.tui.model.picture import Picture
 
 clock, count = figures.clock, figures.count
-mark, marked = marks.mark, marks.marked
+mark, marked = figures.mark, figures.marked
 STATE_STYLE = {
     "starting": "dim",
     "waiting": "paused",

@@ -24,27 +24,55 @@ from textual.widgets import Static
 from carbontui import link, protocol
 from carbontui.tui.model import notify, since_last_visit, words
 from carbontui.tui.model.budget import BudgetChoice
-from carbontui.tui.model.feed import Connection, JobFeed, LogPiece, News
+from carbontui.tui.model.feed import Connection, JobFeed, LogPiece, News, Target
 from carbontui.tui.model.picture import Choice, Picture, offline
-from carbontui.tui.model.target import Target
-from carbontui.tui.screens import layout
-from carbontui.tui.screens.first_paint import Arrived, PaintsOnce
 from carbontui.tui.screens.offers import OffersMove
 from carbontui.tui.screens.overruling import Overruling, PendingOverride
-from carbontui.tui.screens.pages import OpensPages
+from carbontui.tui.screens.pages import Arrived, OpensPages, PaintsOnce
 from carbontui.tui.screens.past import LearnsPast
 from carbontui.tui.terminal import keys
-from carbontui.tui.widgets.bottom import LogTail, PlanBrief, Summary
+from carbontui.tui.widgets.boards import WattRows
+from carbontui.tui.widgets.bottom import KeyLine, LogTail, PlanBrief, StatusLine, Summary
 from carbontui.tui.widgets.budget_slider import BudgetSlider
 from carbontui.tui.widgets.forecast_chart import ForecastChart
 from carbontui.tui.widgets.frontier_chart import FrontierChart
 from carbontui.tui.widgets.levels import PastLevels
-from carbontui.tui.widgets.lines import KeyLine, StatusLine
 from carbontui.tui.widgets.numbers import Numbers
 from carbontui.tui.widgets.state_bar import StateBar
 from carbontui.tui.widgets.timeline import PriceStrip
 from carbontui.tui.widgets.watt_chart import WattChart
-from carbontui.tui.widgets.watt_rows import WattRows
+
+LEGEND_FROM = 34
+"""Least rows of a terminal that shows the chart's legend and the price."""
+
+ROOMY_FROM = 38
+"""Rows of a terminal on which the reason may take two of them."""
+
+
+def shape(picture: Picture) -> tuple[object, ...]:
+    """While this and the size are unchanged, the layout is unchanged."""
+    return (
+        picture.over,
+        picture.series.watts is None,
+        len(picture.status.gpus),
+        bool(words.banner(picture.status, picture.series)),
+        picture.series.price is None,
+    )
+
+
+def state_rows(width: int, height: int) -> int:
+    """Rows of the state bar: a narrow one needs more of them for the same words, a tall one has them to spare."""
+    if height >= ROOMY_FROM:
+        return 4
+    if width >= 64:
+        return 3 if width >= 104 or height < 21 else 4
+    return 5 if height >= 18 else 4
+
+
+def boards_most(height: int) -> int:
+    """Rows that the boards may take."""
+    return 16 if height >= 48 else 4 if height >= 34 else 1
+
 
 AGE_EVERY_S = 2.0
 NOTE_EVERY_S = 60.0
@@ -194,7 +222,7 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
         self._tell_overruled(picture)
         self._tell_elsewhere(before, picture)
         if not self._covered:
-            self._draw(picture, anew=before is None or layout.shape(before) != layout.shape(picture))
+            self._draw(picture, anew=before is None or shape(before) != shape(picture))
         self._ask_past(picture)
 
     def _tell_elsewhere(self, before: Picture | None, picture: Picture) -> None:
@@ -270,14 +298,14 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
             return
         width, height = self.size
         banner = bool(words.banner(picture.status, picture.series))
-        self.query_one(StateBar).styles.height = layout.state_rows(width, height) + banner
-        most = layout.boards_most(height)
+        self.query_one(StateBar).styles.height = state_rows(width, height) + banner
+        most = boards_most(height)
         boards = self.query_one(WattRows)
         boards.with_heading = height >= 34
         boards.styles.height = WattRows.wanted(len(picture.status.gpus), width, most) + boards.with_heading
         forecast = self.query_one(ForecastChart)
-        forecast.with_axis, forecast.with_legend = width < 64 or height < 21, height >= layout.LEGEND_FROM
-        self.query_one(PriceStrip).display = picture.series.price is not None and height >= layout.LEGEND_FROM
+        forecast.with_axis, forecast.with_legend = width < 64 or height < 21, height >= LEGEND_FROM
+        self.query_one(PriceStrip).display = picture.series.price is not None and height >= LEGEND_FROM
         self.set_class(picture.over, "-over")
         self.set_class(picture.status.state in ("failed", "lost"), "-failed")
         # a job without a journal has no series: its output is worth more than two empty charts

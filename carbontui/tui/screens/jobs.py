@@ -17,14 +17,14 @@ from textual.screen import Screen
 
 from carbontui import link, protocol
 from carbontui.text import figures
+from carbontui.tui.model.feed import Target
 from carbontui.tui.model.jobs_feed import JobsFeed, Seen
 from carbontui.tui.model.lists import JobList, ListedJob
-from carbontui.tui.model.target import Target
 from carbontui.tui.screens.overruling import Answers, PendingOverride
-from carbontui.tui.terminal import glyphs, keys
+from carbontui.tui.terminal import keys, palette
 from carbontui.tui.widgets import boards
+from carbontui.tui.widgets.bottom import KeyLine, StatusLine
 from carbontui.tui.widgets.cells import CellRow, Cells, folded, spread
-from carbontui.tui.widgets.lines import KeyLine, StatusLine
 from carbontui.tui.widgets.tables import JobTable, counted, cut
 
 DRAW_EVERY_S = 1.0
@@ -106,7 +106,7 @@ class Headlines(Cells):
             return [[(" begin: carbontui run -- python train.py · see first: carbontui demo", "dim")]]
         others = [job for job in self.listed.shown if job.needs_a_look and job.id != pointed.id]
         widest = min(24, max(cell_len(label(job)) for job in (pointed, *others)))
-        rows: list[CellRow] = [[(glyphs.RULE * width, "faint")]]
+        rows: list[CellRow] = [[(palette.RULE * width, "faint")]]
         for job in (pointed, *others):
             ink = "fault" if job.state in ("failed", "lost") else "text" if job is pointed else "dim"
             lead = (f" {cut(label(job), widest)}  ", "dim")

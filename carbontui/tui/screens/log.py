@@ -13,10 +13,10 @@ from carbontui import link, protocol
 from carbontui.text import figures
 from carbontui.tui.model.feed import JobFeed
 from carbontui.tui.model.loglines import ROW_MAX, LogLines, LogRow, after_the_try, speaks_of_error, text_of
-from carbontui.tui.terminal import glyphs, keys
-from carbontui.tui.terminal.key_order import answered
+from carbontui.tui.terminal import keys, palette
+from carbontui.tui.terminal.keys import answered
+from carbontui.tui.widgets.bottom import KeyLine
 from carbontui.tui.widgets.cells import CellRow, Cells, spread
-from carbontui.tui.widgets.lines import KeyLine
 
 PAGE_B = 64 * 1024
 FOLLOW_EVERY_S = 1.0
@@ -38,7 +38,7 @@ class LogPage(Cells):
         head = spread(width, [(f" {self.title}", "title")], [(f"{self.place} ", "dim")])
         rows: list[CellRow] = [head]
         for number, row in enumerate(shown, self.top):
-            rows.append([(glyphs.NOW if number == self.match else " ", "preview"), *row])
+            rows.append([(palette.NOW if number == self.match else " ", "preview"), *row])
         return rows
 
 

@@ -6,9 +6,9 @@ import contextlib
 import threading
 from collections.abc import Callable
 
-from carbontui.tui.model.target import BetterHost
+from carbontui.tui.model.feed import BetterHost
 from carbontui.tui.screens.overruling import JobPage
-from carbontui.tui.widgets.lines import StatusLine
+from carbontui.tui.widgets.bottom import StatusLine
 
 LOOK_EVERY_S = 900.0
 """No forecast is finer; each look asks every machine over ssh."""

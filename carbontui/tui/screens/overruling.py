@@ -12,12 +12,11 @@ from typing import Any
 from textual.screen import Screen
 
 from carbontui import link, protocol, units
-from carbontui.tui.model.feed import JobFeed
+from carbontui.tui.model.feed import JobFeed, Target
 from carbontui.tui.model.picture import Picture
-from carbontui.tui.model.target import Target
 from carbontui.tui.terminal import keys
+from carbontui.tui.widgets.bottom import StatusLine
 from carbontui.tui.widgets.levels import PastLevels
-from carbontui.tui.widgets.lines import StatusLine
 
 ANSWER_SHOWN_S = 10.0
 OVERRULES = frozenset({"pause", "boost", "cap", "resume"})

@@ -5,10 +5,10 @@ from __future__ import annotations
 from textual.screen import Screen
 
 from carbontui import protocol
-from carbontui.text import figures, marks
+from carbontui.text import figures
 from carbontui.tui.model import words
 from carbontui.tui.model.picture import Picture
-from carbontui.tui.terminal import glyphs
+from carbontui.tui.terminal import palette
 from carbontui.tui.widgets import plan_words
 from carbontui.tui.widgets.cells import CellRow
 
@@ -23,7 +23,7 @@ def help_rows(screen: Screen[str | None]) -> list[CellRow]:
             rows.append([(f"{shown:>9}  ", "strong"), (binding.tooltip, "text")])
     rows.append([("   ctrl+p  ", "strong"), ("every action by name", "text")])
     rows += [[], [("  marks behind numbers", "title")]]
-    for mark, meaning in marks.MEANING.items():
+    for mark, meaning in figures.MEANING.items():
         rows.append([(f"{mark or 'none':>9}  ", "strong"), (meaning, "dim")])
     rows += [[], [("  marks in charts", "title")]]
     for shape, ink, meaning in _shapes():
@@ -34,18 +34,18 @@ def help_rows(screen: Screen[str | None]) -> list[CellRow]:
 def _shapes() -> list[tuple[str, str, str]]:
     """(shape, ink, meaning)"""
     return [
-        (glyphs.NOW, "now", "now: left of it what was, right of it what is forecast and planned"),
-        (glyphs.HATCH * 3, "hatch", "the training stands still: paused, unloaded or not started"),
-        (glyphs.BAR[8], "running", "at full speed"),
-        (glyphs.DENSE, "capped", "capped, or running part of the time"),
-        (glyphs.BAR[8], "beyond", "hours after the work is done"),
-        (glyphs.STIPPLE, "past", "the upper part of the forecast's 80 % band"),
-        (glyphs.BROKEN, "dim", "the axis does not begin at zero"),
-        (glyphs.DOTTED, "dim", "the deadline"),
-        (glyphs.DASH * 2, "capped", "watts: the cap"),
-        (glyphs.DASH * 2, "paused", "watts: what a pause draws with the model in memory (parked)"),
-        (glyphs.POINT, "strong", "frontier: the budget in force; leftmost is at full speed"),
-        (glyphs.KNOB, "preview", "the budget previewed; enter commits it, esc returns"),
+        (palette.NOW, "now", "now: left of it what was, right of it what is forecast and planned"),
+        (palette.HATCH * 3, "hatch", "the training stands still: paused, unloaded or not started"),
+        (palette.BAR[8], "running", "at full speed"),
+        (palette.DENSE, "capped", "capped, or running part of the time"),
+        (palette.BAR[8], "beyond", "hours after the work is done"),
+        (palette.STIPPLE, "past", "the upper part of the forecast's 80 % band"),
+        (palette.BROKEN, "dim", "the axis does not begin at zero"),
+        (palette.DOTTED, "dim", "the deadline"),
+        (palette.DASH * 2, "capped", "watts: the cap"),
+        (palette.DASH * 2, "paused", "watts: what a pause draws with the model in memory (parked)"),
+        (palette.POINT, "strong", "frontier: the budget in force; leftmost is at full speed"),
+        (palette.KNOB, "preview", "the budget previewed; enter commits it, esc returns"),
     ]
 
 
@@ -79,7 +79,7 @@ def source_rows(picture: Picture, age_s: float) -> list[CellRow]:
     status = picture.status
     rows: list[CellRow] = []
     for field, found in sorted(status.provenance.items()):
-        mark = marks.MARKS[found.how] or " "
+        mark = figures.MARKS[found.how] or " "
         old = "" if found.age_s is None else words.age(found.age_s + age_s)
         old = f", {old} old" if old else ""
         rows.append([(f"{number_name(field):<21} ", "text"), (f"{mark} ", "warning"), (f"{found.how:<11}", "strong")])
@@ -123,14 +123,14 @@ def curve_rows(answer: protocol.AbilitiesAnswer, picture: Picture) -> list[CellR
     row: CellRow = [("watts→speed  ", "dim")]
     for one in levels:
         watts = f"{one.cap_w:.0f} W" if one.cap_w is not None else one.name
-        bar = glyphs.BAR[max(1, round(8 * min(1.0, one.speed)))]
+        bar = palette.BAR[max(1, round(8 * min(1.0, one.speed)))]
         row += [(watts, "strong" if one.name == now else "text")]
-        row += [(glyphs.POINT if one.name == now else " ", "strong"), (f"{bar}  ", "capped")]
+        row += [(palette.POINT if one.name == now else " ", "strong"), (f"{bar}  ", "capped")]
     here = next((one for one in levels if one.name == now), None)
     full = next((one for one in levels if one.kind == "full"), None)
     if here is not None and full is not None and here is not full:
         less = here.power_w / here.speed / full.power_w * full.speed - 1.0
-        row.append((f"   joules per step {figures.signed(less, figures.percent)} at {glyphs.POINT}", "text"))
+        row.append((f"   joules per step {figures.signed(less, figures.percent)} at {palette.POINT}", "text"))
     rows += [row] if levels else []
     rows += [[(line, "dim")] for line in (plan.curve_note.splitlines() if plan else ())]
     rows += [[(line, "text")] for line in answer.curve]

@@ -17,13 +17,13 @@ from carbontui.tui.model import words
 from carbontui.tui.model.feed import JobFeed
 from carbontui.tui.model.picture import Picture
 from carbontui.tui.screens.overruling import Commands, PendingOverride
-from carbontui.tui.terminal import glyphs, keys
-from carbontui.tui.terminal.key_order import answered
+from carbontui.tui.terminal import keys, palette
+from carbontui.tui.terminal.keys import answered
 from carbontui.tui.widgets import plan_words
+from carbontui.tui.widgets.bottom import KeyLine, StatusLine
 from carbontui.tui.widgets.cells import CellRow, Cells, folded
 from carbontui.tui.widgets.forecast_chart import ForecastChart
 from carbontui.tui.widgets.levels import PastLevels, table
-from carbontui.tui.widgets.lines import KeyLine, StatusLine
 from carbontui.tui.widgets.scale import GUTTER, window
 
 ASK_PAUSE_S = 0.15
@@ -50,10 +50,10 @@ class PlanChart(ForecastChart):
         if self.marked is not None:
             for column in range(view.column(self.marked[0]), view.column(self.marked[1] - 1.0) + 1):
                 if 0 <= column < view.columns:
-                    cells[column] = glyphs.HATCH
+                    cells[column] = palette.HATCH
         column = view.column(self.at_s)
         if 0 <= column < view.columns:
-            cells[column] = glyphs.POINTER
+            cells[column] = palette.POINTER
         return [*rows, [(" " * GUTTER, "dim"), ("".join(cells), "preview")]]
 
 

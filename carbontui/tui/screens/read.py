@@ -12,7 +12,7 @@ from textual.screen import Screen
 
 from carbontui import link
 from carbontui.tui.terminal import keys
-from carbontui.tui.terminal.key_order import answered
+from carbontui.tui.terminal.keys import answered
 from carbontui.tui.widgets.cells import CellRow, Cells, folded, spread
 from carbontui.tui.widgets.prompt import AskText
 

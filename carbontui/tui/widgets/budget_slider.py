@@ -8,7 +8,7 @@ from carbontui.text import figures, situation
 from carbontui.text.plan import same_course
 from carbontui.tui.model import budget, words
 from carbontui.tui.model.picture import Picture
-from carbontui.tui.terminal import glyphs
+from carbontui.tui.terminal import palette
 from carbontui.tui.widgets.cells import CellRow, Ink, spread, width_of
 from carbontui.tui.widgets.frontier_chart import FrontierChart
 
@@ -38,11 +38,11 @@ class BudgetSlider(FrontierChart):
         ink = "strong" if choice is None else "preview"
         for x in range(columns):
             if x == knob:
-                cells.append((glyphs.KNOB, ink))
+                cells.append((palette.KNOB, ink))
             elif x == mark:
-                cells.append((glyphs.MARK, "strong"))
+                cells.append((palette.MARK, "strong"))
             else:
-                cells.append((glyphs.TRACK, "dim" if x < knob else "faint"))
+                cells.append((palette.TRACK, "dim" if x < knob else "faint"))
         rows: list[CellRow] = [[(" ", "text"), *cells, (f" {word:>8} ", ink)]]
         return [*rows, *self._told(picture, width)][:height]
 

@@ -21,7 +21,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from carbontui.tui.model.picture import Picture
-from carbontui.tui.terminal import glyphs
+from carbontui.tui.terminal import palette
 from carbontui.tui.terminal.palette import FAINT
 
 Ink = str | Style
@@ -112,7 +112,7 @@ class Cells(Widget):
         told: CellRow = [(right, ink)] if isinstance(right, str) else right
         room = width - len(left) - 3  # beside the title and its blanks
         tail = [(" ", ink), *told, (" ", ink)] if 0 < width_of(told) <= room - 3 else []
-        rule = glyphs.RULE
+        rule = palette.RULE
         return [(rule + " ", "faint"), (left, "title"), (" " + rule * (room - width_of(tail)), "faint"), *tail]
 
     def _fill(self, size: Size) -> None:
@@ -127,7 +127,7 @@ class Cells(Widget):
         known = {y: fitted for y, (spans, fitted) in enumerate(was) if y < len(rows) and spans == rows[y]}
         self._spans = rows
         return [
-            known.get(y) or fit([(glyphs.plain(text, app), ink) for text, ink in row], size.width)
+            known.get(y) or fit([(palette.plain(text, app), ink) for text, ink in row], size.width)
             for y, row in enumerate(rows)
         ]
 

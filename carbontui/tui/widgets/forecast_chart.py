@@ -12,7 +12,7 @@ from carbontui import protocol, units
 from carbontui.text import account
 from carbontui.tui.model import words
 from carbontui.tui.model.picture import Picture
-from carbontui.tui.terminal import glyphs
+from carbontui.tui.terminal import palette
 from carbontui.tui.widgets.cells import CellRow, Ink, width_of
 from carbontui.tui.widgets.levels import held, planned, table
 from carbontui.tui.widgets.scale import GUTTER, TimeScale, eighths, means, window
@@ -50,7 +50,7 @@ class ForecastChart(TimeChart):
 
     def _legend(self, picture: Picture, width: int) -> CellRow:
         """The meaning of the columns that are visible."""
-        block = glyphs.BAR[8]
+        block = palette.BAR[8]
         infos, band = table(picture.plan), picture.series.intensity
         plan = None if picture.over else self.preview or picture.plan
         ahead = {infos[name].kind for name, _ in (plan.levels if plan else ()) if name in infos}
@@ -61,10 +61,10 @@ class ForecastChart(TimeChart):
             style = words.KIND_STYLE[kind]
             parts += [(FILL[style], style, KIND_WORDS[kind])] if kind in shown else []
         parts += [] if plan or picture.over else [(block, "running", KIND_WORDS["full"])]
-        parts += [(glyphs.HATCH, "hatch", KIND_WORDS["pause"])] if words.STILL & (ahead | was) else []
+        parts += [(palette.HATCH, "hatch", KIND_WORDS["pause"])] if words.STILL & (ahead | was) else []
         if band is not None and band.lo_g != band.hi_g and not picture.over:
-            parts.append((glyphs.STIPPLE, "past", "80 % band"))
-        parts += [(glyphs.DOTTED, "dim", "deadline")] if plan else []
+            parts.append((palette.STIPPLE, "past", "80 % band"))
+        parts += [(palette.DOTTED, "dim", "deadline")] if plan else []
         if plan and units.from_iso(plan.finish) < window(picture, width - GUTTER).end_s:
             parts.append((block, "beyond", "after the end"))
         row: CellRow = [(" " * GUTTER, "dim")]
@@ -108,7 +108,7 @@ class ForecastChart(TimeChart):
             if kind is None:
                 cells.append((" ", "text"))
             elif kind in words.STILL:
-                cells.append((glyphs.HATCH, "hatch"))
+                cells.append((palette.HATCH, "hatch"))
             else:
                 cells.append((FILL[words.KIND_STYLE[kind]], words.KIND_STYLE[kind]))
         return cells
@@ -120,7 +120,7 @@ class ForecastChart(TimeChart):
         if 0 <= column < view.columns:
             for row in plotted:
                 if row[column][0] == " ":
-                    row[column] = (glyphs.DOTTED, "dim")
+                    row[column] = (palette.DOTTED, "dim")
 
     def _title(self, picture: Picture, width: int) -> CellRow:
         band, now = picture.series.intensity, picture.status.intensity

@@ -12,7 +12,7 @@ from carbontui import protocol
 from carbontui.text import figures
 from carbontui.tui.model import words
 from carbontui.tui.model.picture import Choice, Picture
-from carbontui.tui.terminal import glyphs
+from carbontui.tui.terminal import palette
 from carbontui.tui.widgets.cells import CellRow, Ink, PictureCells, spread
 
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
@@ -82,9 +82,9 @@ class FrontierChart(PictureCells):
     def _marks(self, frontier: protocol.Frontier) -> list[tuple[int, str, str]]:
         marks, picked = [], self.choice.index if self.choice else None
         if frontier.chosen is not None and frontier.chosen < len(frontier.points):
-            marks.append((frontier.chosen, glyphs.POINT, "strong"))
+            marks.append((frontier.chosen, palette.POINT, "strong"))
         if picked is not None and picked != frontier.chosen and picked < len(frontier.points):
-            marks.append((picked, glyphs.KNOB, "preview"))
+            marks.append((picked, palette.KNOB, "preview"))
         return marks
 
     def nearest(self, x: int) -> int | None:
@@ -133,4 +133,4 @@ def _curve(places: list[tuple[float, float]], columns: int, lines: int) -> list[
         for step in range(steps + 1):
             x, y = round(x0 + (x1 - x0) * step / steps), round(y0 + (y1 - y0) * step / steps)
             dots[y // 4][x // 2] |= _DOTS[y % 4][x % 2]
-    return [[(chr(glyphs.BRAILLE + bits) if bits else " ", "capped") for bits in row] for row in dots]
+    return [[(chr(palette.BRAILLE + bits) if bits else " ", "capped") for bits in row] for row in dots]

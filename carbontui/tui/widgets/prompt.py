@@ -16,7 +16,7 @@ from textual.message import Message
 from textual.widgets import Input, Label, OptionList
 from textual.widgets.option_list import Option
 
-from carbontui.tui.terminal.glyphs import plain
+from carbontui.tui.terminal.palette import plain
 
 
 class Prompt(Vertical):

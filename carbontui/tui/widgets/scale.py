@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from carbontui import units
 from carbontui.tui.model.picture import Picture
-from carbontui.tui.terminal import glyphs
+from carbontui.tui.terminal import palette
 
 GUTTER = 6
 """Cells left of a chart for its scale."""
@@ -104,7 +104,7 @@ def bars(values: Sequence[float | None], most: int, ends: tuple[float, float] | 
     drawn = [value for value in tall if value is not None]
     low, high = ends or (min(drawn, default=0.0), max(drawn, default=0.0))
     shares = [None if v is None else max(0.0, min(1.0, (v - low) / ((high - low) or 1.0))) for v in tall]
-    return "".join(" " if share is None else glyphs.BAR[1 + round(share * 7)] for share in shares)
+    return "".join(" " if share is None else palette.BAR[1 + round(share * 7)] for share in shares)
 
 
 def nice_top(value: float) -> float:

@@ -12,7 +12,7 @@ from carbontui.text import account, situation
 from carbontui.tui.model import words
 from carbontui.tui.model.feed import Connection
 from carbontui.tui.model.picture import Picture
-from carbontui.tui.terminal import glyphs
+from carbontui.tui.terminal import palette
 from carbontui.tui.widgets.cells import CellRow, Cells, spread, width_of
 
 _NAME_LEAST = 8
@@ -53,7 +53,7 @@ class StateBar(Cells):
             return [[(" carbontui", "title"), (f"  {self.connection.text or 'connecting'}", "dim")]]
         status = picture.status
         ink = words.STATE_STYLE[status.state]
-        left: CellRow = [(f" {glyphs.STATES[status.state]} ", ink), (situation.state(status).upper(), ink)]
+        left: CellRow = [(f" {palette.STATES[status.state]} ", ink), (situation.state(status).upper(), ink)]
         if at := situation.at_level(status, picture.plan):
             left.append((f"  {at}", "text"))
         if refused := situation.refused(status):
@@ -79,7 +79,7 @@ class StateBar(Cells):
             name = [(status.name, "strong")]
         if width_of(name) > room:
             # a name cut short still tells one job from another; below a few letters it tells nothing
-            short = set_cell_size(status.name, max(0, room - 1)).rstrip() + glyphs.ELLIPSIS
+            short = set_cell_size(status.name, max(0, room - 1)).rstrip() + palette.ELLIPSIS
             name = [(short, "strong")] if room > 6 else []
         return spread(width, left, [*name, *end])
 

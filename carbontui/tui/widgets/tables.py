@@ -11,7 +11,7 @@ from carbontui import protocol, units
 from carbontui.text import figures, situation
 from carbontui.tui.model import words
 from carbontui.tui.model.lists import JobList, ListedJob
-from carbontui.tui.terminal import glyphs
+from carbontui.tui.terminal import palette
 from carbontui.tui.widgets.cells import CellRow, Cells, Span
 
 MESSAGE_LEAST = 15
@@ -41,7 +41,7 @@ def under_cursor(row: CellRow, width: int) -> CellRow:
 def cut(text: str, cells: int, *, right: bool = False) -> str:
     """The text in exactly this many cells, right-aligned if `right`, with an ellipsis if truncated."""
     if cells < 1 or cell_len(text) > cells:
-        return set_cell_size(text, max(0, cells - 1)) + glyphs.ELLIPSIS if cells > 0 else ""
+        return set_cell_size(text, max(0, cells - 1)) + palette.ELLIPSIS if cells > 0 else ""
     fill = " " * (cells - cell_len(text))
     return fill + text if right else text + fill
 
@@ -95,8 +95,8 @@ class JobTable(Cells):
         rows = [[*head, ("  WHY" if has_messages else "", "dim")]]
         for at in self.visible_rows(height - 1):
             row, pointed = listed.shown[at], at == listed.place
-            mark = glyphs.POINT if row.id in listed.marked else glyphs.NOW if pointed else " "
-            cells: CellRow = [(mark, "preview"), (f" {glyphs.STATES[row.state]} ", words.STATE_STYLE[row.state])]
+            mark = palette.POINT if row.id in listed.marked else palette.NOW if pointed else " "
+            cells: CellRow = [(mark, "preview"), (f" {palette.STATES[row.state]} ", words.STATE_STYLE[row.state])]
             cells += named(row, pointed)
             for column in columns:
                 text, ink = self.value(column.title, row)
@@ -163,7 +163,7 @@ class JobTable(Cells):
             if job.done is None:
                 return "–", "dim"
             eighths = round(job.done * BAR_CELLS * 8)
-            bar = f"{glyphs.BAR[8] * (eighths // 8)}{glyphs.PART[eighths % 8]}".ljust(BAR_CELLS)
+            bar = f"{palette.BAR[8] * (eighths // 8)}{palette.PART[eighths % 8]}".ljust(BAR_CELLS)
             share = f"{figures.percent(job.done):>5}"
             return (f"{bar[:BAR_CELLS]} {share}" if self.wide >= 72 else share), ink
         if title == "ENDS":
@@ -172,7 +172,7 @@ class JobTable(Cells):
             if job.live:
                 return situation.finish(status, now_s), ink
             ended = situation.ended_at(status, now_s)
-            return (f"{glyphs.STATES[job.state]} {ended}" if ended else "–"), words.STATE_STYLE[job.state]
+            return (f"{palette.STATES[job.state]} {ended}" if ended else "–"), words.STATE_STYLE[job.state]
         if title == "CO₂ END":
             sign = words.mark(status, "gco2_g" if status.at_end is None else "at_end")
             return words.marked(figures.grams(job.grams), "" if job.grams is None else sign), ink

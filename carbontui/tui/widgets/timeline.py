@@ -9,12 +9,12 @@ from typing import NamedTuple
 from carbontui import protocol, units
 from carbontui.text import figures
 from carbontui.tui.model.picture import Picture
-from carbontui.tui.terminal import glyphs
+from carbontui.tui.terminal import palette
 from carbontui.tui.widgets.cells import CellRow, Ink, PictureCells
 from carbontui.tui.widgets.levels import PastLevels
 from carbontui.tui.widgets.scale import GUTTER, TimeScale, hours, means, nice_base, nice_top, window
 
-FILL = {"running": glyphs.BAR[8], "capped": glyphs.DENSE}
+FILL = {"running": palette.BAR[8], "capped": palette.DENSE}
 """What fills a column below its edge: a level shows by its shape as well."""
 
 
@@ -58,20 +58,20 @@ def _cell(column: Column, row: int, is_now: bool) -> tuple[str, Ink]:
     if column.tall >= base + 8:
         # the uppermost full cell is the edge where nothing stands above it, and as solid as any other edge
         edge = column.tall == base + 8
-        char = glyphs.BAR[8] if edge and row else FILL.get(column.ink, glyphs.BAR[8])
+        char = palette.BAR[8] if edge and row else FILL.get(column.ink, palette.BAR[8])
         ink = column.ink if edge else ink
     elif column.tall > base:
-        char, ink = glyphs.BAR[column.tall - base], column.ink
+        char, ink = palette.BAR[column.tall - base], column.ink
         ink = f"{ink}/hatch-mean" if column.hatched else ink  # as bright as the hatching beside it
     elif column.hatched:
-        char, ink = glyphs.HATCH, "hatch"
+        char, ink = palette.HATCH, "hatch"
     elif column.band >= base + 4:
-        char, ink = glyphs.STIPPLE, "past"
+        char, ink = palette.STIPPLE, "past"
     else:
         char, ink = " ", "text"
     if is_now:
-        filled = char in (glyphs.BAR[8], glyphs.DENSE)
-        return glyphs.NOW, f"now/{ink.partition('/')[0]}" if filled else "now"
+        filled = char in (palette.BAR[8], palette.DENSE)
+        return palette.NOW, f"now/{ink.partition('/')[0]}" if filled else "now"
     return char, ink
 
 
@@ -87,7 +87,7 @@ def with_scale(plotted: list[list[tuple[str, Ink]]], top: float, base: float = 0
         middle = next((y for y in values if values[y] % 10 == 0), inner[0])
         labels[middle] = f"{values[middle]:{form}}"
     if base and rows > 2:
-        labels[rows - 1] = f"{base:{form}}{glyphs.BROKEN}"
+        labels[rows - 1] = f"{base:{form}}{palette.BROKEN}"
     return [[(f"{labels.get(y, ''):>{GUTTER - 1}} ", "dim"), *cells] for y, cells in enumerate(plotted)]
 
 
@@ -143,7 +143,7 @@ class PriceStrip(PictureCells):
             tall = 0 if value is None else 1 + round((value - low) / ((high - low) or 1.0) * 7)
             below = value is not None and value < 0
             ink = "past" if x < at else "unloaded" if below else "warning"
-            cells.append((glyphs.NOW, "now") if x == at else (glyphs.BAR[tall], ink))
+            cells.append((palette.NOW, "now") if x == at else (palette.BAR[tall], ink))
         told = self.heading(width, left, trend_words(prices, picture.now_s))
         return [told, [(f"{high:>{GUTTER - 1}.2f} ", "dim"), *cells]]
 

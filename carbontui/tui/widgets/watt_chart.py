@@ -8,7 +8,7 @@ from carbontui import units
 from carbontui.text import figures
 from carbontui.tui.model import words
 from carbontui.tui.model.picture import Picture
-from carbontui.tui.terminal import glyphs
+from carbontui.tui.terminal import palette
 from carbontui.tui.widgets.cells import CellRow, Ink
 from carbontui.tui.widgets.levels import held, planned
 from carbontui.tui.widgets.scale import GUTTER, eighths, means, window
@@ -63,7 +63,7 @@ class WattChart(TimeChart):
             begin, end = (view.column(units.from_iso(at)) for at in (event.start, event.end))
             for x in range(max(0, begin), min(view.columns, end + 1)):
                 if plotted[0][x][0] == " ":
-                    plotted[0][x] = (glyphs.TRACK, "capped")
+                    plotted[0][x] = (palette.TRACK, "capped")
         return [*rows, *with_scale(plotted, top), axis(view, now, over=picture.over)]
 
     def _line(self, plotted: list[list[tuple[str, Ink]]], watts: float | None, top: float, ink: str) -> None:
@@ -74,7 +74,7 @@ class WattChart(TimeChart):
         row = plotted[y]
         for x, (char, _) in enumerate(row):
             if char == " " and x % 2 == 0:
-                row[x] = (glyphs.DASH, ink)
+                row[x] = (palette.DASH, ink)
 
     def _title(self, picture: Picture, width: int, parked: float | None) -> CellRow:
         status = picture.status
@@ -91,7 +91,7 @@ class WattChart(TimeChart):
             facts.append(f"parked {figures.watts(parked)}")
         if event := status.grid_event:
             span = (figures.clock(units.from_iso(at), picture.now_s) for at in (event.start, event.end))
-            facts.append(f"{glyphs.TRACK} grid event {'–'.join(span)}")
+            facts.append(f"{palette.TRACK} grid event {'–'.join(span)}")
         while facts and len(now) + len(" · ".join(facts)) + 6 > width:
             facts.pop(0)
         return self.heading(width, now, " · ".join(facts))

@@ -13,7 +13,7 @@ from carbontui import units
 from carbontui.assumed.job import Grid, assumed
 from carbontui.commands.support.command import Failure
 from carbontui.extensions.evaluation import run as backtest
-from carbontui.extensions.evaluation.backtest import backtest as verb
+from carbontui.extensions.evaluation.commands import backtest as verb
 from carbontui.extensions.evaluation.issued import DayAhead, ForecastIssue, OwnForecast, PublishedForecast, load_issues
 from carbontui.extensions.evaluation.policies import Case, Knowledge, rolling
 from carbontui.grid import recorded

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from carbontui.assumed.job import Grid, assumed, boundaries
 from carbontui.extensions.evaluation import evaluation, evaluation_report
-from carbontui.extensions.evaluation.evaluate import evaluate as verb
+from carbontui.extensions.evaluation.commands import evaluate as verb
 from carbontui.extensions.evaluation.generated import generated
 from carbontui.grid import recorded, typical
 from carbontui.plan.evaluation import evaluate

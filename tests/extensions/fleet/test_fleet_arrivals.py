@@ -11,9 +11,8 @@ import pytest
 from carbontui.extensions.fleet import queue_problem as fleet
 from carbontui.extensions.fleet.arrivals import PAST_S, Arrivals, to_come
 from carbontui.extensions.fleet.placing import decided
-from carbontui.extensions.fleet.pool import Pool
 from carbontui.extensions.fleet.problem import FleetJobs, FleetProblem, FleetSite
-from carbontui.extensions.fleet.queue_problem import Assumed
+from carbontui.extensions.fleet.queue_problem import Assumed, Pool
 from carbontui.slurm import queue
 from carbontui.slurm.queue import ClusterSize
 

@@ -9,9 +9,9 @@ from states import FULL, NOW_S, PAUSE, board, inputs, job_state, limits, outlook
 from carbontui import protocol
 from carbontui.job.supervisor.core.planning import finish
 from carbontui.job.supervisor.core.planning.course import course
-from carbontui.job.supervisor.core.state.levels import Level
 from carbontui.job.supervisor.core.state.measured import Mean, Measured
 from carbontui.job.supervisor.core.state.override import Overrides
+from carbontui.job.supervisor.core.state.plan import Level
 from carbontui.job.terms.child import Child
 from carbontui.power.curves.curve import Curve, Point
 from carbontui.protocol import statement

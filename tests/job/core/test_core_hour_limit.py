@@ -8,7 +8,7 @@ from drawn import drawn_plan
 from states import NOW_S, board, decided, inputs, job_state, outlook, rank
 
 from carbontui.job.supervisor.core.planning import answers, plan_request
-from carbontui.job.supervisor.core.state import levels
+from carbontui.job.supervisor.core.state import plan
 from carbontui.job.supervisor.core.state.measured import Mean, Measured
 from carbontui.job.terms.child import Child
 from carbontui.job.worker.process import solve_plan
@@ -41,7 +41,7 @@ def test_nothing_runs_above_the_limit_and_its_price_is_told():
     assert answer.unlimited.finish_s < answer.plan.finish_s and answer.unlimited.gco2 < answer.plan.gco2
     made = answers.limited(answers.from_answer(request.setup, answer, NOW_S), answer, 300.0, 6 * 3600.0)
     assert made.view.hour_limit.more_g > 0 and made.view.hour_limit.later_s == pytest.approx(7200.0, abs=10)
-    waits = decided("paused", "pause", applied=levels.PAUSE)
+    waits = decided("paused", "pause", applied=plan.PAUSE)
     told = drawn_plan(job_state(plan=made, decision=waits), inputs(NOW_S))
     assert "Not above 300 g/kWh" in told.explanation and "2 h 00 later" in told.explanation
 

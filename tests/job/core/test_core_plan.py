@@ -13,9 +13,8 @@ from carbontui.account.estimate import Blocks
 from carbontui.job.supervisor.core.planning import answers, finish, plan_request
 from carbontui.job.supervisor.core.state import plan
 from carbontui.job.supervisor.core.state.decision import Desired
-from carbontui.job.supervisor.core.state.levels import Level
 from carbontui.job.supervisor.core.state.override import Overrides
-from carbontui.job.supervisor.core.state.plan import Plan
+from carbontui.job.supervisor.core.state.plan import Level, Plan
 from carbontui.job.supervisor.core.view import status
 from carbontui.job.terms import budget as budgets
 from carbontui.job.terms.child import Child

@@ -13,7 +13,7 @@ from carbontui.job.supervisor.core import commands
 from carbontui.job.supervisor.core import effects as fx
 from carbontui.job.supervisor.core.advance import CalibrationSaid, PlanFailed, Tick, advance
 from carbontui.job.supervisor.core.planning import finish, plan_request
-from carbontui.job.supervisor.core.state.levels import OFF, Level
+from carbontui.job.supervisor.core.state.plan import OFF, Level
 from carbontui.job.supervisor.core.view import notices, status
 from carbontui.job.terms.child import Child
 from carbontui.job.terms.clock import Clock

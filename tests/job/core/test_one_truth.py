@@ -20,9 +20,9 @@ from carbontui.job.supervisor.core.state.allowances import Allowances
 from carbontui.job.supervisor.core.state.forbidden import ForbiddenHours
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState, Totals
-from carbontui.job.supervisor.core.state.levels import OFF, UNLOAD
 from carbontui.job.supervisor.core.state.measured import Mean, Measured
 from carbontui.job.supervisor.core.state.override import Overrides
+from carbontui.job.supervisor.core.state.plan import OFF, UNLOAD
 from carbontui.job.supervisor.core.view import status as statuses
 from carbontui.job.terms.child import Child
 from carbontui.plan.results import Explanation

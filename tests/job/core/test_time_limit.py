@@ -11,7 +11,7 @@ from states import NOW_S, inputs, job_state, plan_of, rank
 from carbontui.job.keeper.messages import Leave
 from carbontui.job.supervisor.core.advance import Tick, advance
 from carbontui.job.supervisor.core.rules import control
-from carbontui.job.supervisor.core.state.levels import FULL, OFF
+from carbontui.job.supervisor.core.state.plan import FULL, OFF
 from carbontui.job.terms import child as children
 from carbontui.job.terms.child import Child
 

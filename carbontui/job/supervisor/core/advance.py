@@ -18,8 +18,7 @@ from carbontui.job.supervisor.core.rules import allowance_rules, control, trying
 from carbontui.job.supervisor.core.state import job
 from carbontui.job.supervisor.core.state.inputs import Inputs, Rank
 from carbontui.job.supervisor.core.state.job import Calibrating, JobState, Totals
-from carbontui.job.supervisor.core.state.levels import Level
-from carbontui.job.supervisor.core.state.plan import Plan
+from carbontui.job.supervisor.core.state.plan import Level, Plan
 from carbontui.power.curves.curve import Curve
 from carbontui.protocol import Statement, statement
 

@@ -7,25 +7,43 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from carbontui import protocol, units
 from carbontui.account import accounts
+from carbontui.account.accounts import Revision, RunNow, revision
 from carbontui.account.boundary import IDLE
 from carbontui.account.lived import EXCLUDED, GAP_S, Gap, Lived
-from carbontui.account.revision import Revision, revision
-from carbontui.account.run_now import RunNow
 from carbontui.grid.types import GridForecast, Row
 from carbontui.job.files.journal import Journal
 from carbontui.job.supervisor.core.state.job import Totals
-from carbontui.job.supervisor.record.booked import BookedRow, CarriedOver
-from carbontui.job.supervisor.record.energy_ledger import EnergyLedger
-from carbontui.job.supervisor.record.first_count import FirstCounts
+from carbontui.job.supervisor.record.chart_history import WattHistory
+from carbontui.job.supervisor.record.energy_ledger import EnergyLedger, FirstCounts
 from carbontui.job.supervisor.record.stays import Stays
-from carbontui.job.supervisor.record.watt_history import WattHistory
 from carbontui.job.terms.clock import Clock
 from carbontui.job.terms.spec import Options
 from carbontui.power.messages import Sample
 from carbontui.power.metering.meter import Increment, Meter
+
+
+class CarriedOver(NamedTuple):
+    """Sums of the rows of a lost journal, or of the places before this one; None: unknown. `energy_cost` is without
+    rent."""
+
+    gco2_g: float | None = 0.0
+    energy_cost: float | None = 0.0
+    run_now_g: float | None = 0.0
+    """Of the places before this one."""
+
+
+class BookedRow(NamedTuple):
+    """An intensity row of the journal without its start: seconds, gCO2/kWh, kind and source."""
+
+    dur_s: float
+    value: float
+    kind: str
+    source: str
+
 
 HOST = "host"
 """The device name of the host constant in the journal's energy rows."""

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from carbontui import paths, protocol
-from carbontui.account import run_now
+from carbontui.account import accounts
 from carbontui.account.accounts import BIN_S
-from carbontui.grid.faults import NoData
 from carbontui.grid.feed import Feed
+from carbontui.grid.http import NoData
 from carbontui.grid.types import Row
 from carbontui.job.files import journal, store
 from carbontui.job.supervisor.core.planning.expected_end import rounded_g
@@ -126,7 +126,7 @@ def _totals(account: Accounting, data: dict[str, Any]) -> Totals:
     """The account anew, with run-now as it was kept at the job's end."""
     return account.totals(
         start_s=float(data["start_s"]),
-        run_now=run_now.kept(data),
+        run_now=accounts.kept(data),
         nowcast=data.get("nowcast_g"),
         gpus=0,
     )

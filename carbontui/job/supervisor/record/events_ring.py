@@ -23,7 +23,7 @@ from carbontui.job.supervisor.core.commands import Reply
 from carbontui.job.supervisor.core.effects import Effect
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
-from carbontui.job.supervisor.record.recorder import say
+from carbontui.job.supervisor.record.disk import say
 from carbontui.job.terms.clock import Standstills
 
 FOLDER = "events"

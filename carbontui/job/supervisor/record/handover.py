@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from carbontui import protocol, units
-from carbontui.account.run_now import RunNow, to_kept
+from carbontui.account.accounts import RunNow, to_kept
 from carbontui.job.files import store
 from carbontui.job.files.journal import Journal
 from carbontui.job.supervisor.core.planning import expected_end, machine
@@ -26,7 +26,7 @@ from carbontui.job.supervisor.core.state.override import Overrides
 from carbontui.job.supervisor.core.state.unloading import Tried, Unloading
 from carbontui.job.supervisor.record import restoring
 from carbontui.job.supervisor.record.accounting import Accounting
-from carbontui.job.supervisor.record.recorder import Recorder
+from carbontui.job.supervisor.record.disk import Recorder
 from carbontui.job.supervisor.record.so_far import baseline
 from carbontui.job.terms import budget as budgets
 from carbontui.job.terms.budget import Budget

@@ -2,17 +2,54 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from carbontui.account import lived, run_now
+from carbontui import protocol
+from carbontui.account import accounts, lived
 from carbontui.account.lived import EXCLUDED, SWITCHING, Lived
-from carbontui.job.supervisor.record.accounting import HOST, PRICE, Accounting
-from carbontui.job.supervisor.record.booked import BookedRow, CarriedOver
+from carbontui.job.supervisor.record.accounting import HOST, PRICE, Accounting, BookedRow, CarriedOver
 from carbontui.job.supervisor.record.stays import Stays
 from carbontui.power.metering.meter import Meter
+
+PATTERN = "last-count-*.jsonl"
+
+
+class LastCounts:
+    """Each file may be read repeatedly, and is removed once its content is in the journal."""
+
+    def __init__(self, directory: Path) -> None:
+        self._dir = directory
+        self._read: dict[Path, int] = {}
+        """Files already read, with their modification time (mtime, ns)."""
+
+    def read(self) -> list[tuple[protocol.Hello, protocol.RankReport]]:
+        """Their contents, oldest first. Files without usable content are left for `forget`."""
+        found: list[tuple[int, protocol.Hello, protocol.RankReport]] = []
+        for path in self._dir.glob(PATTERN):
+            with contextlib.suppress(OSError):
+                written_ns = self._read[path] = path.stat().st_mtime_ns
+                with contextlib.suppress(protocol.BadMessage, ValueError):
+                    hello, obs = map(protocol.decode_from_peer, path.read_bytes()[: 2 * protocol.LINE_MAX].splitlines())
+                    if isinstance(hello, protocol.Hello) and isinstance(obs, protocol.RankReport):
+                        found.append((written_ns, hello, obs))
+        return [(hello, obs) for _, hello, obs in sorted(found, key=lambda row: row[0])]
+
+    def counted(self) -> dict[Path, int]:
+        """The files read so far: what is to be forgotten once their content is in the journal."""
+        return dict(self._read)
+
+    def forget(self, counted: dict[Path, int]) -> None:
+        """Remove files whose content is in the journal. A file rewritten meanwhile stays."""
+        for path, written_ns in counted.items():
+            with contextlib.suppress(OSError):
+                if path.stat().st_mtime_ns == written_ns:
+                    path.unlink()
+            self._read.pop(path, None)
 
 
 def restore(book: Accounting) -> bool:
@@ -74,7 +111,7 @@ def _arrive(book: Accounting, basis: Mapping[str, Any], booked_s: float) -> None
     kept with it."""
     _book_way(book, basis.get("idle_w"))
     book.write(everything=True)
-    baseline = run_now.kept({**basis, "lever_acted": True}) if basis else None  # what the move took is no part of it
+    baseline = accounts.kept({**basis, "lever_acted": True}) if basis else None  # what the move took is no part of it
     nowcast, stays = basis.get("nowcast_g"), book.stays
     at_s = max(book.clock.at_wall(stays.known[-1].since), book.lived.until_s, booked_s)
     sums = book.totals(start_s=float(basis.get("start_s", 0.0)), run_now=baseline, nowcast=nowcast, gpus=0)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import structs
 
-from carbontui.account import run_now
+from carbontui.account import accounts
 from carbontui.account.lived import GAP_S
 from carbontui.job.supervisor.core.planning import machine
 from carbontui.job.supervisor.core.rules.booking import booked_as, held_back, of_a_move
@@ -62,10 +62,10 @@ def _mark_move(accounting: Accounting, now: JobState, inputs: Inputs) -> None:
     stays.moving = of_a_move(now, inputs, arriving=stays.arriving(accounting.lived.steps_kept))
 
 
-def baseline(accounting: Accounting, now: JobState, inputs: Inputs) -> run_now.RunNow | None:
+def baseline(accounting: Accounting, now: JobState, inputs: Inputs) -> accounts.RunNow | None:
     """Run-now of what was done so far."""
     measured_w = machine.full_wall_w(now, inputs)
-    return run_now.run_now(accounting.lived, pue=now.spec.pue, full_wall_w=measured_w, rate=now.progress.ref_rate)
+    return accounts.run_now(accounting.lived, pue=now.spec.pue, full_wall_w=measured_w, rate=now.progress.ref_rate)
 
 
 def totals_so_far(accounting: Accounting, now: JobState, inputs: Inputs) -> Totals:

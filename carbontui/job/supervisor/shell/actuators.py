@@ -12,8 +12,7 @@ from carbontui.job.keeper.messages import Last, Stop
 from carbontui.job.supervisor.core import effects
 from carbontui.job.supervisor.core.state.inputs import LimitNews
 from carbontui.job.supervisor.record.accounting import Accounting
-from carbontui.job.supervisor.record.disk import Disk
-from carbontui.job.supervisor.record.recorder import Recorder
+from carbontui.job.supervisor.record.disk import Disk, Recorder
 from carbontui.job.supervisor.shell.calibrator import Calibrator
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
 from carbontui.job.supervisor.shell.ports import Ports

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from carbontui.job.supervisor.record.recorder import say
+from carbontui.job.supervisor.record.disk import say
 from carbontui.job.terms.clock import Clock
 from carbontui.job.terms.spec import Nodes, Options
 from carbontui.nodes.agents import Agents

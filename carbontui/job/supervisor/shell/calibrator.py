@@ -15,9 +15,9 @@ from carbontui.job.supervisor.core.advance import CalibrationSaid, CurveMeasured
 from carbontui.job.supervisor.core.rules import calibration
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
-from carbontui.job.supervisor.core.state.levels import FULL, PAUSE, Level, cap
+from carbontui.job.supervisor.core.state.plan import FULL, PAUSE, Level, cap
 from carbontui.job.supervisor.record.accounting import Accounting
-from carbontui.job.supervisor.record.recorder import Recorder
+from carbontui.job.supervisor.record.disk import Recorder
 from carbontui.job.supervisor.shell.door import Door
 from carbontui.job.supervisor.shell.replanner import Replanner
 from carbontui.power.curves import calibration as power

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from carbontui.account.revision import Revision
+from carbontui.account.accounts import Revision
 from carbontui.grid import opening
 from carbontui.grid.feed import Feed
 from carbontui.grid.settings import GridSettings

@@ -16,10 +16,9 @@ from carbontui.job.files import store
 from carbontui.job.files.journal import Journal
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
-from carbontui.job.supervisor.record.disk import Disk
+from carbontui.job.supervisor.record.disk import Disk, Recorder
 from carbontui.job.supervisor.record.handover import Handover
-from carbontui.job.supervisor.record.last_count import LastCounts
-from carbontui.job.supervisor.record.recorder import Recorder
+from carbontui.job.supervisor.record.restoring import LastCounts
 from carbontui.job.supervisor.shell.door import Door, Faults
 from carbontui.job.supervisor.shell.orders import Orders
 from carbontui.job.supervisor.shell.ports import Ports

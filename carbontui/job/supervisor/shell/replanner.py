@@ -19,7 +19,7 @@ from carbontui.job.supervisor.core.planning.problem import SLOT_S
 from carbontui.job.supervisor.core.state import forbidden, plan
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
-from carbontui.job.supervisor.record.recorder import Recorder
+from carbontui.job.supervisor.record.disk import Recorder
 from carbontui.job.supervisor.shell.door import Door
 from carbontui.job.supervisor.shell.grid import GridReader
 from carbontui.job.supervisor.shell.ports import Ports

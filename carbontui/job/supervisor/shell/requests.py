@@ -26,9 +26,9 @@ from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.core.view import shown_plan, status
 from carbontui.job.supervisor.record.accounting import Accounting
-from carbontui.job.supervisor.record.last_count import LastCounts
-from carbontui.job.supervisor.record.loss_history import LossHistory
-from carbontui.job.supervisor.record.recorder import Recorder
+from carbontui.job.supervisor.record.chart_history import LossHistory
+from carbontui.job.supervisor.record.disk import Recorder
+from carbontui.job.supervisor.record.restoring import LastCounts
 from carbontui.job.supervisor.shell.door import Door
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
 from carbontui.job.supervisor.shell.orders import STORED_S, Orders

@@ -21,7 +21,7 @@ from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
 from carbontui.job.supervisor.shell.server import Peer, Server
 from carbontui.job.supervisor.shell.watches import CoreWait, SchedulerWatch, TerminationWatch, UnseenWatch
 from carbontui.power.agent.handle import AgentHandle
-from carbontui.power.metering.jobs_here import JobsHere
+from carbontui.power.metering.shares import JobsHere
 from carbontui.system import proc
 
 

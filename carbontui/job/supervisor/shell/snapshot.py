@@ -22,8 +22,7 @@ from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.core.view import notices, provenance
 from carbontui.job.supervisor.core.view import status as view
 from carbontui.job.supervisor.record.accounting import Accounting
-from carbontui.job.supervisor.record.disk import Disk
-from carbontui.job.supervisor.record.recorder import Recorder
+from carbontui.job.supervisor.record.disk import Disk, Recorder
 from carbontui.job.supervisor.shell import metrics
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
 from carbontui.job.supervisor.shell.ports import Ports

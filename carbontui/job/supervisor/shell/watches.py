@@ -19,7 +19,7 @@ from pathlib import Path
 from carbontui import protocol
 from carbontui.client.detection import unseen
 from carbontui.client.detection.unseen import Cause, Process
-from carbontui.job.life import surroundings
+from carbontui.job.life import launch
 from carbontui.slurm import allocation
 from carbontui.slurm.commands import SlurmError
 from carbontui.system import proc, termination
@@ -64,7 +64,7 @@ class TerminationWatch:
     """Asks nobody where the machine is no cloud's."""
 
     def __init__(self, *, replayed: bool) -> None:
-        cloud = surroundings.cloud()
+        cloud = launch.cloud()
         self._service = None if replayed else termination.service(cloud[0] if cloud else None)
         self._due_mono = 0.0
         self._task: asyncio.Task[None] | None = None

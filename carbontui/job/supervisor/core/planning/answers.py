@@ -12,11 +12,9 @@ import msgspec
 from carbontui import protocol, units
 from carbontui.job.supervisor.core.planning.problem import PlanningProblem
 from carbontui.job.supervisor.core.state.job import Totals
-from carbontui.job.supervisor.core.state.levels import Level
-from carbontui.job.supervisor.core.state.plan import Plan
+from carbontui.job.supervisor.core.state.plan import Level, Plan
 from carbontui.job.worker.messages import PlanAnswer
-from carbontui.plan.level_windows import Window
-from carbontui.plan.results import PlanFrontierPoint, PolicyResult
+from carbontui.plan.results import PlanFrontierPoint, PolicyResult, Window
 
 
 def from_answer(

@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from carbontui import units
 from carbontui.job.supervisor.core.planning import answers, finish, machine, plan_request, problem
-from carbontui.job.supervisor.core.state import forbidden, levels, plan, unloading
+from carbontui.job.supervisor.core.state import forbidden, plan, unloading
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
-from carbontui.job.supervisor.core.state.levels import FULL, OFF, STILL, Level
+from carbontui.job.supervisor.core.state.plan import FULL, OFF, STILL, Level
 from carbontui.protocol import HeldBy
 
 Known = dict[str, Level]
@@ -97,7 +97,7 @@ def _walked(
             break
         level = planned
         if planned is not None and cap_w is not None and at >= capped_from_s and by not in ("person", "calibration"):
-            level = levels.under(planned, cap_w, known.values())
+            level = plan.under(planned, cap_w, known.values())
             by = by if level is planned else "allowance"
         if level is None:
             return CourseAhead(tuple(found))

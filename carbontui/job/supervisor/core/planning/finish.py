@@ -8,8 +8,7 @@ from carbontui.job.supervisor.core.planning import machine
 from carbontui.job.supervisor.core.state import forbidden
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
-from carbontui.job.supervisor.core.state.levels import FULL, OFF
-from carbontui.job.supervisor.core.state.plan import PlannedLevel
+from carbontui.job.supervisor.core.state.plan import FULL, OFF, PlannedLevel
 from carbontui.job.supervisor.core.state.progress import Progress
 from carbontui.protocol import Why, statement
 

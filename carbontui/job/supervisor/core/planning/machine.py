@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import Literal, NamedTuple
 
-from carbontui.account.embodied import Embodied
-from carbontui.account.embodied import embodied as making
+from carbontui.account.boundary import Embodied
+from carbontui.account.boundary import embodied as making
 from carbontui.job.supervisor.core.planning import problem
 from carbontui.job.supervisor.core.state import measured
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
-from carbontui.job.supervisor.core.state.levels import Level
+from carbontui.job.supervisor.core.state.plan import Level
 from carbontui.power.curves import curve as curves
 
 PAUSE_PLAN_MAX_S, RESUME_PLAN_MAX_S = 120.0, 600.0

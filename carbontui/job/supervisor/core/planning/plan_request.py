@@ -9,15 +9,14 @@ from typing import NamedTuple
 from msgspec import structs
 
 from carbontui.headroom import SharedWatts
-from carbontui.job.supervisor.core.planning import answers, closed_hours, finish, machine, problem, site_plan
+from carbontui.job.supervisor.core.planning import answers, finish, machine, problem, site_plan
 from carbontui.job.supervisor.core.state import unloading
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
-from carbontui.job.supervisor.core.state.levels import STILL
+from carbontui.job.supervisor.core.state.plan import STILL
 from carbontui.job.terms.budget import Budget
 from carbontui.job.worker.messages import Limits, Pauses, PlanAsk, PreviewAsk
-from carbontui.plan import weights
-from carbontui.plan.problem import STANDS_STILL
+from carbontui.plan.problem import STANDS_STILL, parse_weight
 
 PLAN_NOISE = 0.05
 """Relative standard error of the difference between two slots' forecasts, by which a new plan must win, until this
@@ -133,7 +132,7 @@ def noise(state: JobState) -> float:
 def _fixed(state: JobState, setup: problem.PlanningProblem) -> dict[int, int]:
     """Level index by slot where the user has decided: an override ranks above forbidden hours, as in control."""
     held = state.override
-    return closed_hours.slots(state.forbidden, setup) | answers.fixed_slots(held.current, held.until_s, setup)
+    return problem.slots(state.forbidden, setup) | answers.fixed_slots(held.current, held.until_s, setup)
 
 
 def preview_request(
@@ -197,7 +196,7 @@ def aim(state: JobState, inputs: Inputs) -> problem.Objective:
     if spec.weight is not None and state.outlook is not None:
         grams, money = ([v for v in values if v is not None] for values in (state.outlook.mean, state.outlook.price))
         flat = [] if spec.price_per_kwh is None else [spec.price_per_kwh]
-        return problem.Objective(*weights.parse(spec.weight).scaled(grams, money or flat), *held)
+        return problem.Objective(*parse_weight(spec.weight).scaled(grams, money or flat), *held)
     kinds = {entry.kind for entry in state.allowances.given}
     if spec.objective == "cost" or (spec.objective == "time" and kinds == {"cost"}):
         return problem.Objective(1.0, (spec.carbon_price or 0.0) / 1e6, *held)
@@ -242,7 +241,7 @@ def _closed(state: JobState, inputs: Inputs, setup: problem.PlanningProblem, lef
     waiting = level_now(state, inputs) in STILL
     if since is None and unloading.before_start(inputs.child, state.unloading):
         since = state.start_s
-    return closed_hours.closed_slots(
+    return problem.closed_slots(
         setup,
         machine.machine(state, inputs),
         limit_g=limit,

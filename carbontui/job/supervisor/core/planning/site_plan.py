@@ -11,7 +11,7 @@ from carbontui.job.supervisor.core.planning import machine
 from carbontui.job.supervisor.core.planning.problem import DEFAULT_FULL_W, PlanningProblem
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
-from carbontui.job.supervisor.core.state.levels import Level
+from carbontui.job.supervisor.core.state.plan import Level
 from carbontui.power.messages import Reading
 
 TURN_S = 4.0

@@ -18,7 +18,7 @@ from carbontui.job.supervisor.core.planning.problem import DEFAULT_UNLOAD_S
 from carbontui.job.supervisor.core.state.allowances import Allowances, NoCap, Prospect
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
-from carbontui.job.supervisor.core.state.levels import PAUSE, UNLOAD, Chosen
+from carbontui.job.supervisor.core.state.plan import PAUSE, UNLOAD, Chosen
 from carbontui.job.terms.allowance import Allowance, AllowanceKind, OnBudget
 from carbontui.protocol import Statement, Why, statement
 

@@ -12,12 +12,11 @@ import math
 from carbontui import protocol
 from carbontui.job.supervisor.core.planning import finish
 from carbontui.job.supervisor.core.rules import allowance_rules, capabilities, site_claim, trying, unload_rules
-from carbontui.job.supervisor.core.state import attendance, boards, forbidden, levels, unloading
+from carbontui.job.supervisor.core.state import attendance, boards, forbidden, plan, unloading
 from carbontui.job.supervisor.core.state.decision import Decision, Desired
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
-from carbontui.job.supervisor.core.state.levels import FULL, OFF, PAUSE, Chosen, Level
-from carbontui.job.supervisor.core.state.plan import PlannedLevel
+from carbontui.job.supervisor.core.state.plan import FULL, OFF, PAUSE, Chosen, Level, PlannedLevel
 from carbontui.job.terms.child import ending
 from carbontui.protocol import Why, statement
 
@@ -69,7 +68,7 @@ def _applied(state: protocol.State, level: Level) -> Level:
     if state in ("waiting", "done", "failed", "stopped", "lost"):
         return OFF
     if state == "unloaded":
-        return levels.UNLOAD
+        return plan.UNLOAD
     if state == "paused":
         return level if level.still else PAUSE
     return level if state == "throttled" else FULL
@@ -170,7 +169,7 @@ def _overridden(override: protocol.Override, until_s: float | None) -> Chosen:
     if override.mode == "pause":
         level, said = PAUSE, statement("paused_by", by=by, until_s=until_s)
     elif override.mode == "cap" and (watts := override.value_w) is not None:
-        level, said = levels.cap(watts), statement("capped_by", watts=watts, by=by, until_s=until_s)
+        level, said = plan.cap(watts), statement("capped_by", watts=watts, by=by, until_s=until_s)
     return Chosen(level, Why("override", said), "person", until_s)
 
 
@@ -179,10 +178,10 @@ def _within_allowance(choice: Chosen, state: JobState, inputs: Inputs) -> Chosen
     if state.override.current is not None or state.calibrating.level is not None or inputs.child.stopped:
         return choice
     kept, fleet = state.allowances.cap_w, state.spec.fleet_cap_w
-    if kept is not None and (slower := levels.under(choice.level, kept)) is not choice.level:
+    if kept is not None and (slower := plan.under(choice.level, kept)) is not choice.level:
         why = Why("budget_stop", statement("capped_to_last", watts=kept))
         choice = Chosen(slower, why, "allowance", choice.until_s)
-    if fleet is not None and (slower := levels.under(choice.level, fleet)) is not choice.level:
+    if fleet is not None and (slower := plan.under(choice.level, fleet)) is not choice.level:
         choice = Chosen(slower, Why("site", statement("fleet_capped", watts=fleet)), "site", choice.until_s)
     return choice
 

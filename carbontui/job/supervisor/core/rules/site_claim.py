@@ -9,10 +9,10 @@ from typing import NamedTuple
 from carbontui.headroom import TOLERANCE_W, Claim, EventSpan, Headroom
 from carbontui.job.supervisor.core.planning import course, finish, machine, site_plan
 from carbontui.job.supervisor.core.planning.site_plan import watts_at
-from carbontui.job.supervisor.core.state import levels
+from carbontui.job.supervisor.core.state import plan
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
-from carbontui.job.supervisor.core.state.levels import PAUSE, Chosen
+from carbontui.job.supervisor.core.state.plan import PAUSE, Chosen
 from carbontui.protocol import ReasonCode, Statement, Why, statement
 
 
@@ -164,7 +164,7 @@ def within(choice: Chosen, given: Room | None, *, can_cap: bool) -> Chosen:
     code: ReasonCode = "site" if event is None else "event"
     until_s = None if event is None else event.over_s
     if can_cap and given.least_w < given.full_w and given.share.now_w >= given.least_w - TOLERANCE_W:
-        slower = levels.under(level, watts)
+        slower = plan.under(level, watts)
         if slower is level:
             return choice
         said = (

@@ -12,7 +12,7 @@ from carbontui.job.supervisor.core.rules import unload_rules
 from carbontui.job.supervisor.core.state import progress, unloading
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
-from carbontui.job.supervisor.core.state.levels import FULL, Chosen
+from carbontui.job.supervisor.core.state.plan import FULL, Chosen
 from carbontui.job.supervisor.core.state.unloading import Tried
 from carbontui.protocol import Statement, Why, statement
 

@@ -11,10 +11,10 @@ from dataclasses import replace
 from carbontui import protocol, units
 from carbontui.job.keeper.messages import Leave
 from carbontui.job.supervisor.core.planning.problem import DEFAULT_UNLOAD_S
-from carbontui.job.supervisor.core.state import levels, progress
+from carbontui.job.supervisor.core.state import plan, progress
 from carbontui.job.supervisor.core.state.inputs import Inputs, Rank
 from carbontui.job.supervisor.core.state.job import JobState
-from carbontui.job.supervisor.core.state.levels import Chosen
+from carbontui.job.supervisor.core.state.plan import Chosen
 from carbontui.job.supervisor.core.state.unloading import Phase, Unloading, awaits_start, said
 from carbontui.protocol import Statement, Why, statement
 
@@ -236,17 +236,17 @@ def machine_ends(state: JobState, inputs: Inputs) -> Chosen | None:
     if inputs.child.state == "running" and not (leaving if leader is None else leader.can_unload):
         return None
     until_s = ends_s + OUTLIVED_S
-    return Chosen(levels.UNLOAD, Why("plan", statement("machine_ends", ends_s=ends_s)), "plan", until_s)
+    return Chosen(plan.UNLOAD, Why("plan", statement("machine_ends", ends_s=ends_s)), "plan", until_s)
 
 
 def moves(state: JobState, inputs: Inputs) -> Chosen | None:
     """The unload of a job that is being moved to another machine, or whose right to train on this one runs out."""
     child = inputs.child
     if child.moving:
-        return Chosen(levels.UNLOAD, Why("moved", statement("moving", host=child.moving)), "person")
+        return Chosen(plan.UNLOAD, Why("moved", statement("moving", host=child.moving)), "person")
     if child.lease_left_s is None or child.lease_left_s > _leaving_s(state, inputs):
         return None
-    return Chosen(levels.UNLOAD, Why("moved", statement("lease_unheard")), "plan")
+    return Chosen(plan.UNLOAD, Why("moved", statement("lease_unheard")), "plan")
 
 
 def _leaving_s(state: JobState, inputs: Inputs) -> float:
@@ -266,4 +266,4 @@ def holds(state: JobState, inputs: Inputs) -> Chosen | None:
         return None
     if inputs.now_s < ends_s - LEAD_S - _leaving_s(state, inputs):
         return None
-    return Chosen(levels.UNLOAD, Why("plan", statement("time_limit", ends_s=ends_s)))
+    return Chosen(plan.UNLOAD, Why("plan", statement("time_limit", ends_s=ends_s)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from carbontui import protocol
-from carbontui.job.supervisor.core.state.levels import FULL, Level
+from carbontui.job.supervisor.core.state.plan import FULL, Level
 from carbontui.job.terms.child import STARTING as STARTING_UP
 from carbontui.protocol import Why
 

@@ -19,10 +19,9 @@ from carbontui.job.supervisor.core.state.boards import Boards
 from carbontui.job.supervisor.core.state.decision import STARTING, Decision, Desired
 from carbontui.job.supervisor.core.state.forbidden import ForbiddenHours
 from carbontui.job.supervisor.core.state.inputs import NOT_STARTED, Inputs, Rank
-from carbontui.job.supervisor.core.state.levels import Level
 from carbontui.job.supervisor.core.state.measured import PAUSE_MAX_S, RESUME_MAX_S, SETTLE_WALL_S, Measured
 from carbontui.job.supervisor.core.state.override import Overrides
-from carbontui.job.supervisor.core.state.plan import Plan
+from carbontui.job.supervisor.core.state.plan import Level, Plan
 from carbontui.job.supervisor.core.state.progress import Progress
 from carbontui.job.supervisor.core.state.unloading import EPOCH_WAIT_S, NOT_TRIED, Tried, Unloading
 from carbontui.job.terms.allowance import AllowanceKind

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from carbontui.job.supervisor.core.state.inputs import Rank
-from carbontui.job.supervisor.core.state.levels import FULL, UNLOAD, Level
+from carbontui.job.supervisor.core.state.plan import FULL, UNLOAD, Level
 from carbontui.job.terms.child import Child
 from carbontui.protocol import Fact, Statement, statement
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from carbontui import protocol
-from carbontui.account.provenance import of_sum, worst
+from carbontui.account.accounts import of_sum, worst
 from carbontui.job.supervisor.core.planning import expected_end, machine
 from carbontui.job.supervisor.core.state import attendance, boards
 from carbontui.job.supervisor.core.state.inputs import Inputs

@@ -1,4 +1,4 @@
-"""Past watts in columns of equal time, for charts: a column that fills repaints one cell, not a screen."""
+"""Past watts and losses in columns of equal time, for charts: a column that fills repaints one cell, not a screen."""
 
 from __future__ import annotations
 
@@ -77,3 +77,31 @@ class WattHistory:
             holes |= {i for i in range(begun, newest + 1) if row[i] is None and (late or i < newest)}
         rounded = tuple(None if w is None or i in holes else round(w, 1) for i, w in enumerate(totals))
         return protocol.Watts(units.iso(self.start_s), self.step_s, rounded, gpus)
+
+
+POINTS = 240
+
+
+class LossHistory:
+    """At most `POINTS` values over the whole run: when full, every second one is dropped."""
+
+    def __init__(self) -> None:
+        self._values: list[float] = []
+        self._last: float | None = None
+        self._every = 1
+        self._seen = 0
+
+    def add(self, loss: float | None) -> None:
+        """Add a newly reported loss; an unchanged one is ignored."""
+        if loss is None or loss == self._last:
+            return
+        self._last = loss
+        self._seen += 1
+        if self._seen % self._every == 0:
+            self._values.append(round(loss, 5))
+        if len(self._values) > POINTS:
+            del self._values[1::2]
+            self._every *= 2
+
+    def values(self) -> tuple[float, ...]:
+        return tuple(self._values)

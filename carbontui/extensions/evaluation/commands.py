@@ -1,8 +1,13 @@
-"""`backtest`: what plans would have saved on recorded grid data."""
+"""`backtest` and `evaluate`: what plans and simple rules would have given, on recorded grids."""
 
 from __future__ import annotations
 
 import json
+import os
+import platform
+import sys
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -78,8 +83,7 @@ def backtest(
     **machine: Any,
 ) -> None:
     """Compare run-now, threshold tools and rolling plans on recorded grid data, with the knowledge of the time."""
-    from carbontui.assumed.bounded import stated
-    from carbontui.assumed.job import Grid
+    from carbontui.assumed.job import Grid, stated
     from carbontui.extensions.evaluation.issued import load_issues
     from carbontui.extensions.evaluation.run import run
 
@@ -108,7 +112,7 @@ def _prices(path: str | None, objective: str, weight: str | None, grid: Grid) ->
     """The prices of a backtest, and how they count. Raises ValueError or Failure."""
     from carbontui.assumed.job import Grid
     from carbontui.extensions.evaluation.run import PlannedPrices
-    from carbontui.plan import weights
+    from carbontui.plan import problem
 
     if path is None:
         if objective == "cost" or weight:
@@ -116,7 +120,7 @@ def _prices(path: str | None, objective: str, weight: str | None, grid: Grid) ->
         return None
     if objective == "cost" and weight:
         raise Failure("--objective cost and --weight exclude each other: give one", 2)
-    asked = weights.parse(weight) if weight else None
+    asked = problem.parse_weight(weight) if weight else None
     series, known = tariff.prices(path, grid.start_s, grid.end_s)
     return PlannedPrices(Grid(series), series.currency or "", objective == "cost", asked, known)
 
@@ -146,3 +150,39 @@ def _summary(report: BacktestReport) -> None:
     console.print(
         f"From: {about['grid']}; {of} against running now, realised.", style="dim", markup=False, soft_wrap=True
     )
+
+
+@click.command()
+@click.option("--quick", is_flag=True, help="Fewer jobs: three minutes on two cores instead of thirty.")
+@click.option("--seed", type=Count(0), default=1, show_default=True, help="Seed of the grids and starts.")
+@click.option(
+    "--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder for what is written."
+)
+def evaluate(quick: bool, seed: int, out: Path) -> None:
+    """Write evaluation.json, evaluation.md, two pictures and the grids to --out. No key and no network are needed."""
+    from carbontui.extensions.evaluation import evaluation, evaluation_report
+
+    with refused(f"--out: {out}: ", OSError):
+        out.mkdir(parents=True, exist_ok=True)
+    begun = time.monotonic()
+
+    def progress(done: int, of: int) -> None:
+        streams.over_itself(f"{done} of {of} zones")
+
+    found = evaluation.evaluation(evaluation.QUICK if quick else evaluation.EvaluationScope(), seed, progress)
+    streams.over_itself("")
+    grids = found.pop("csv")
+    found |= {
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "machine": f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, Python {sys.version.split()[0]}",
+        "took_s": round(time.monotonic() - begun, 1),
+        "command": f"carbontui evaluate {'--quick ' if quick else ''}--seed {seed} --out DIR",
+        "out": str(out),
+    }
+    drawn = evaluation_report.pictures(found)
+    text = evaluation_report.markdown(found, drawn, cpu_s=sum(os.times()[:4]))
+    files = {**grids, **drawn, "evaluation.json": json.dumps(found, allow_nan=False), "evaluation.md": text}
+    with refused(f"--out: {out}: ", OSError):
+        for name, content in files.items():
+            (out / name).write_text(content, encoding="utf-8")
+    click.echo(str(out / "evaluation.md"))

@@ -1,20 +1,23 @@
-"""The same work started at other hours, and under other budgets, on the grid's forecast."""
+"""The same work under other terms, on the grid's forecast: started at other hours, under other budgets, planned by the
+other signal."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import accumulate
 from typing import NamedTuple
 
 from carbontui import units
-from carbontui.account.best_start import gains
-from carbontui.account.compare import Elsewhere, Work
+from carbontui.account.compare import Elsewhere, Work, gains
 from carbontui.account.expected_end import Stretch, to_come
-from carbontui.assumed.bounded import bounded
-from carbontui.assumed.job import assumed, on_hours
-from carbontui.assumed.signals import ExpectedSignal
+from carbontui.assumed.job import TypicalDays, assumed, bounded, on_hours
 from carbontui.grid.types import GridForecast
+from carbontui.plan.evaluation import evaluate
 from carbontui.plan.planner import solve
+from carbontui.plan.problem import Problem, ProblemError
+from carbontui.plan.results import Schedule
 from carbontui.text import figures
 
 GAIN_HOURS = (2.0, 8.0, 24.0)
@@ -98,3 +101,56 @@ def gain_brief(outlook: GridForecast, now_s: float) -> str:
         return "now as good as waiting" if found else ""
     saved, hours, begin_s = max(waits)
     return f"{hours:.0f} h of work −{figures.percent(saved)} from {figures.clock(begin_s, now_s)}"
+
+
+@dataclass(frozen=True, slots=True)
+class BySignal:
+    """By one signal: grams of the plan made for it, of the plan made for the other signal, and of running now."""
+
+    signal: str
+    source: str
+    plan_g: float
+    other_plan_g: float
+    run_now_g: float
+
+
+class ExpectedSignal:
+    """A live source's outlook (gCO2/kWh of equal slots) instead of a recorded grid."""
+
+    def __init__(self, outlook: GridForecast) -> None:
+        self._outlook = outlook
+        self.source = outlook.source
+
+    def slots(self, edges: list[float]) -> list[float]:
+        """gCO2/kWh of each slot between the edges (epoch seconds). Raises ProblemError where one is unknown."""
+        known = self._outlook.at(edges)
+        if known is None:
+            hours = sum(value is not None for value in self._outlook.mean) * self._outlook.step_s / 3600
+            raise ProblemError("grid", f"{self.source} is known for {hours:.0f} h; shorten --budget")
+        return known
+
+
+def side_by_side(
+    problem: Problem, plan: Schedule, other_g_per_kwh: list[float], names: tuple[str, str], sources: tuple[str, str]
+) -> tuple[BySignal, BySignal]:
+    """`plan` of `problem` and a plan of the same work by the other signal, each scored by both (own signal first)."""
+    other = replace(problem, ci_g_per_kwh=tuple(other_g_per_kwh))
+    rival = solve(other)
+    found = []
+    for k, (here, mine, theirs) in enumerate(((problem, plan, rival), (other, rival, plan))):
+        now = next(baseline for baseline in mine.baselines if baseline.name == "run now")
+        own_g, other_g = (evaluate(here, made.levels).gco2 for made in (mine, theirs))
+        found.append(BySignal(names[k], sources[k], own_g, other_g, now.gco2))
+    return found[0], found[1]
+
+
+def beside_average(
+    problem: Problem, plan: Schedule, start_s: float, zone: str, source: str
+) -> tuple[BySignal, BySignal] | None:
+    """The plan by the marginal signal and one by the zone's typical days; None where those are not known."""
+    days = TypicalDays(zone)
+    try:
+        average = days.slots([start_s, *(start_s + at for at in accumulate(problem.dur_s))])
+    except ValueError:
+        return None
+    return side_by_side(problem, plan, average, ("marginal", "average"), (source, days.source))
