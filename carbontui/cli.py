@@ -79,8 +79,8 @@ ALIASES = ("auto", "allow", "receipt", "explain", "history", "calibrate", "guess
 BETWEEN = ("receive",)
 """What our own processes say to each other."""
 TOGETHER = {
-    "look": ("ls", "status", "plan", "log", "line", "rm"),
-    "overrule": (*DAY["Overrule"], "auto", "forbid", "allow", "guess"),
+    "status": ("ls", "status", "plan", "log", "line", "rm"),
+    "override": (*DAY["Overrule"], "auto", "forbid", "allow", "guess"),
     "report": ("receipt", "explain", "history"),
     "grid": ("zones",),
     "calibrate": ("learn", "rehearse"),

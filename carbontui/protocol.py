@@ -823,7 +823,7 @@ class RankReport(Struct, tag_field="t", tag="obs", frozen=True):
     then; null where that is not known."""
 
 
-class Want(Struct, tag_field="t", tag="want", frozen=True):
+class DesiredState(Struct, tag_field="t", tag="want", frozen=True):
     """supervisor -> rank: what is wanted until the lease expires. Without a lease, no pause and no duty cycle."""
 
     mode: Mode

@@ -18,7 +18,7 @@ import runs  # noqa: E402
 from make import chromium  # noqa: E402
 
 from carbontui import __version__  # noqa: E402
-from carbontui.reports import forms, story  # noqa: E402
+from carbontui.reports import formats, story  # noqa: E402
 
 HALF_DAY = (
     ("throttled", 3600, 400.0, 0.8),
@@ -42,7 +42,7 @@ def main(folder: Path) -> None:
         }
         for name, job in jobs.items():
             written = home / f"{name}.html"
-            written.write_text(forms.html(story.build(job, version=__version__)))
+            written.write_text(formats.html(story.build(job, version=__version__)))
             width, height = SIZES[name]
             chromium(written, f"--window-size={width},{height}", f"--screenshot={folder / name}.png")
         chromium(home / "report-month.html", "--no-pdf-header-footer", f"--print-to-pdf={home / 'month.pdf'}")

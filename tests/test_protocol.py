@@ -129,7 +129,11 @@ FROM_PEER = [
     p.EventsAsk(15, T, 20, True),
     p.GridAsk(16),
 ]
-TO_RANK = [p.Want("pause", 3, 15.0), p.Want("run", 4, 15.0, duty=0.5), p.Want("unload", 5, 15.0, not_before=T)]
+TO_RANK = [
+    p.DesiredState("pause", 3, 15.0),
+    p.DesiredState("run", 4, 15.0, duty=0.5),
+    p.DesiredState("unload", 5, 15.0, not_before=T),
+]
 TO_VIEWER = [
     p.Welcome(1, "0.1.0", 3),
     p.Snap(1, STATUS, SERIES, PLAN, FRONTIER),

@@ -48,7 +48,7 @@ FOREIGN = {
 }
 """Modules that read texts of others, and which: nothing they read is a sentence of carbontui."""
 LAID_OUT = {
-    "carbontui.reports.forms": "a text on one line of a table",
+    "carbontui.reports.formats": "a text on one line of a table",
     "carbontui.tui.terminal.palette": "its characters, where a terminal has few",
     "carbontui.tui.widgets.state_bar": "whether a line was cut short",
 }

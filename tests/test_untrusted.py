@@ -5,7 +5,7 @@ import sqlite3
 
 import pytest
 
-from carbontui.job.files import spool, store
+from carbontui.job.files import launch_file, store
 from carbontui.job.files.journal import Journal
 from carbontui.job.supervisor.record.energy_ledger import FirstCounts
 from carbontui.job.terms import spec
@@ -42,11 +42,11 @@ def test_a_job_is_listed_whatever_its_snapshot_holds(tmp_path, damaged):
 
 
 def test_what_a_job_left_is_done_without_where_it_cannot_be_read(tmp_path, damaged):
-    for name in ("spec.json", spool.FILE, "first-count.json", "job.json"):
+    for name in ("spec.json", launch_file.FILE, "first-count.json", "job.json"):
         (tmp_path / name).write_bytes(damaged)
     with pytest.raises(ValueError):
         spec.load(tmp_path)
-    assert spool.load(tmp_path) is None
+    assert launch_file.load(tmp_path) is None
     assert store.load(tmp_path) is None
     sample = Sample(uuid="GPU-a", mono_s=1.0, wall_s=1.0, energy_uj=1)
     assert FirstCounts(tmp_path).before(sample) is None

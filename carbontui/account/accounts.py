@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, get_args
 
 from carbontui import units
-from carbontui.account.lived import Lived
+from carbontui.account.elapsed import TimeSpent
 from carbontui.protocol import How
 from carbontui.text import figures
 
@@ -262,15 +262,15 @@ class RunNow(NamedTuple):
     acted: bool = True
 
 
-def run_now(lived: Lived, *, pue: float, full_wall_w: float | None, rate: float | None) -> RunNow | None:
+def run_now(elapsed: TimeSpent, *, pue: float, full_wall_w: float | None, rate: float | None) -> RunNow | None:
     """By the formula above; `rate` is the reference in steps per second. None where work was done under a cap and the
     watts at full speed are not known."""
-    capped_work_s = lived.capped_steps / rate if rate and lived.capped_steps else lived.capped_work_s
+    capped_work_s = elapsed.capped_steps / rate if rate and elapsed.capped_steps else elapsed.capped_work_s
     if capped_work_s > 0 and full_wall_w is None:
         return None
-    seconds = lived.at_speed_s + capped_work_s
-    joules = lived.at_speed_j * pue + (full_wall_w or 0.0) * capped_work_s
-    return RunNow(seconds, joules / seconds if seconds > 0 else 0.0, lived.lever_acted)
+    seconds = elapsed.at_speed_s + capped_work_s
+    joules = elapsed.at_speed_j * pue + (full_wall_w or 0.0) * capped_work_s
+    return RunNow(seconds, joules / seconds if seconds > 0 else 0.0, elapsed.lever_acted)
 
 
 def to_kept(run_now: RunNow | None) -> dict[str, object]:

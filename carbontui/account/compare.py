@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from carbontui.account.expected_end import Stretch, to_come
+from carbontui.account.expected_end import WorkSegment, remaining_total
 from carbontui.units import J_PER_KWH, joules_to_kwh
 
 STEP_S = 900.0
@@ -43,8 +43,8 @@ def best_start(
         return None
 
     def mean(at_s: float) -> float:
-        one_kwh = Stretch(at_s, at_s + work_s, J_PER_KWH / work_s)
-        return to_come([one_kwh], start_s, step_s, mean_g) or 0.0
+        one_kwh = WorkSegment(at_s, at_s + work_s, J_PER_KWH / work_s)
+        return remaining_total([one_kwh], start_s, step_s, mean_g) or 0.0
 
     latest = max(now_s, deadline_s - work_s)
     starts = [now_s]

@@ -22,7 +22,7 @@ ERROR_MEMORY_S = 6 * 3600.0
 intensity from a typical day fade. Assuming independent errors would give a band far too narrow."""
 
 
-class Stretch(NamedTuple):
+class WorkSegment(NamedTuple):
     """A time at constant watts at the wall (PUE and host included). Epoch seconds of the job's clock."""
 
     start_s: float
@@ -45,7 +45,7 @@ class Slots:
     hi: Sequence[float | None]
 
 
-class Banded(NamedTuple):
+class Interval(NamedTuple):
     """A number and its 80 % band; the band is None where the forecast gives none."""
 
     value: float
@@ -57,26 +57,26 @@ class Banded(NamedTuple):
 class ExpectedEnd:
     """Grams at the end. `run_now_g` and `avoided_g` are None where run-now is not known."""
 
-    gco2_g: Banded
+    gco2_g: Interval
     run_now_g: float | None
-    avoided_g: Banded | None
+    avoided_g: Interval | None
     rest_kwh: float
 
 
 def expect(
     emitted_g: float,
-    rest: Sequence[Stretch],
+    rest: Sequence[WorkSegment],
     slots: Slots,
     *,
     run_now_past_g: float | None = None,
-    run_now_rest: Stretch | None = None,
+    run_now_rest: WorkSegment | None = None,
 ) -> ExpectedEnd | None:
     """`emitted_g` so far and the `rest` at the forecast; run-now likewise, from what it would have emitted by now.
 
     None where no slot of the forecast has a value. Grams of both share the forecast's errors, so the band of the
     difference is that of the difference in kWh per slot.
     """
-    means = held(slots.mean)
+    means = without_gaps(slots.mean)
     if not means:
         return None
     size = (slots.start_s, slots.step_s, len(means))
@@ -117,14 +117,14 @@ def stated(so_far: Amounts, whole: Amounts) -> Account:
     )
 
 
-def flat_out(part: Stretch, slots: Slots) -> Banded | None:
+def at_full_speed(part: WorkSegment, slots: Slots) -> Interval | None:
     """Grams of one stretch at the forecast, with its 80 % band; None where no slot has a value."""
     found = expect(0.0, [part], slots)
     return None if found is None else found.gco2_g
 
 
-def to_come(
-    rest: Sequence[Stretch],
+def remaining_total(
+    rest: Sequence[WorkSegment],
     start_s: float,
     step_s: float,
     per_kwh: Sequence[float | None],
@@ -133,7 +133,7 @@ def to_come(
 ) -> float | None:
     """The total of the `rest` at a value per kWh of each slot (a price, gCO2/kWh, 1 for kWh), plus rent while boards
     are held; None where no slot has a value."""
-    known = held(per_kwh)
+    known = without_gaps(per_kwh)
     if not known:
         return None
     held_s = math.fsum(part.end_s - part.start_s for part in rest if part.gpus_kept)
@@ -142,15 +142,15 @@ def to_come(
 
 def used_up_at(
     left: float,
-    rest: Sequence[Stretch],
+    rest: Sequence[WorkSegment],
     start_s: float,
     step_s: float,
     per_kwh: Sequence[float | None],
     *,
     rent_per_h: float = 0.0,
 ) -> float | None:
-    """When the `rest` has used up `left` of the total of `to_come`, epoch seconds; None if it lasts to the end."""
-    known = held(per_kwh)
+    """When the `rest` has used up `left` of the total of `remaining_total`, epoch seconds; None if it lasts."""
+    known = without_gaps(per_kwh)
     if not known:
         return None
     for part in rest:
@@ -167,7 +167,7 @@ def used_up_at(
     return None
 
 
-def held(values: Sequence[float | None]) -> list[float]:
+def without_gaps(values: Sequence[float | None]) -> list[float]:
     """Gaps hold the last known value (a gap must not look clean), those at the start the first one; empty where nothing
     is known."""
     known = next((value for value in values if value is not None), None)
@@ -180,7 +180,7 @@ def held(values: Sequence[float | None]) -> list[float]:
     return filled
 
 
-def _kwh(stretches: Iterable[Stretch], start_s: float, step_s: float, slots: int) -> list[float]:
+def _kwh(stretches: Iterable[WorkSegment], start_s: float, step_s: float, slots: int) -> list[float]:
     """kWh per slot; energy before the first or after the last slot counts in that slot."""
     kwh = [0.0] * slots
     for part in stretches:
@@ -208,20 +208,20 @@ def _sum(kwh: Sequence[float], means: Sequence[float]) -> float:
 def _spread(slots: Slots) -> list[float] | None:
     """Standard deviation per slot, from the band; None where no slot has one."""
     widths = [None if lo is None or hi is None else hi - lo for lo, hi in zip(slots.lo, slots.hi, strict=True)]
-    filled = held(widths)
+    filled = without_gaps(widths)
     return [width / (2 * BAND_SIGMAS) for width in filled] if any(filled) else None
 
 
 def _with_band(
     value: float, kwh: Sequence[float], spread: Sequence[float] | None, fade: float, unsure_g: float
-) -> Banded:
+) -> Interval:
     """The band of a sum over slots; `fade` is the correlation of the errors of neighbours, `unsure_g` what the error of
     the watts and speeds adds to either side."""
     if spread is None and not unsure_g:
-        return Banded(value, None, None)
+        return Interval(value, None, None)
     grid = math.sqrt(_variance([a * b for a, b in zip(kwh, spread, strict=True)], fade)) if spread else 0.0
     half = math.hypot(BAND_SIGMAS * grid, unsure_g)
-    return Banded(value, value - half, value + half)
+    return Interval(value, value - half, value + half)
 
 
 def _variance(parts: Sequence[float], fade: float) -> float:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from carbontui import units
 from carbontui.account.compare import Elsewhere, best_start
-from carbontui.account.expected_end import Stretch, to_come
+from carbontui.account.expected_end import WorkSegment, remaining_total
 from carbontui.protocol import MovesCost
 
 
@@ -51,7 +51,7 @@ def moved(host: HostFacts, left_s: float, move: MovesCost, *, now_s: float, dead
     window = best_start(host.mean_g, host.start_s, host.step_s, now_s=ready_s, work_s=work_s, deadline_s=latest_s)
     begin_s = ready_s if window is None else window.begin_s
     done_s = begin_s + work_s
-    grams = to_come([Stretch(begin_s, done_s, host.watts)], host.start_s, host.step_s, host.mean_g)
+    grams = remaining_total([WorkSegment(begin_s, done_s, host.watts)], host.start_s, host.step_s, host.mean_g)
     late = "; after the deadline" if deadline_s is not None and done_s > deadline_s else ""
     row = Elsewhere(
         host.name,

@@ -25,8 +25,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from carbontui.account.accounts import BIN_S, split
+from carbontui.account.elapsed import EVENT, EVENT_HELD
 from carbontui.account.expected_end import BAND_SIGMAS, ERROR_MEMORY_S
-from carbontui.account.lived import EVENT, EVENT_HELD
 from carbontui.units import joules_to_kwh
 
 AT_WORK = frozenset({"running", "throttled", "pausing", EVENT})
@@ -51,7 +51,7 @@ class StateSpan(NamedTuple):
     state: str
 
 
-class Worked(NamedTuple):
+class WorkBin(NamedTuple):
     """Reference-speed seconds of work done in one bin, in one state."""
 
     bin_s: float
@@ -59,7 +59,7 @@ class Worked(NamedTuple):
     work_s: float
 
 
-class Doubt(NamedTuple):
+class Uncertainty(NamedTuple):
     """The uncertain inputs of the split. `spread` gives the standard deviation of a bin's g/kWh; `watts` and
     `time` are the relative standard errors of the watts at full speed and of the time of the work at full speed,
     `parked` that of the watts parked."""
@@ -70,7 +70,7 @@ class Doubt(NamedTuple):
     parked: float = 0.0
 
 
-class Halves(NamedTuple):
+class HalfWidths(NamedTuple):
     """Half the width of each 80 % band, in grams."""
 
     moved_g: float
@@ -96,7 +96,7 @@ class Split:
     capped_g: float
     event_g: float
     rest_g: float
-    halves: Halves | None = None
+    halves: HalfWidths | None = None
 
     @property
     def avoided_g(self) -> float:
@@ -119,7 +119,7 @@ def split_avoided(
     full_w: float,
     parked_w: float | None,
     before_g: float = 0.0,
-    doubt: Doubt | None = None,
+    doubt: Uncertainty | None = None,
 ) -> Split:
     """`intensity` gives g/kWh of a bin; `steps` are (time, steps done) as reported, rising; `full_w` and `parked_w` are
     watts at the wall. `before_g` was emitted before the rows begin (a lost journal) and counts to the rest. Where
@@ -177,7 +177,7 @@ def split_avoided(
         beside = doubt.parked * stayed_g if part in ("parked", "unloaded", "shifting") else 0.0
         grid = _deviation({at: amount * doubt.spread(at) for at, amount in amounts.items()})
         halves[f"{part}_g"] = BAND_SIGMAS * math.hypot(grid, watts, time, beside)
-    return replace(found, halves=Halves(**halves))
+    return replace(found, halves=HalfWidths(**halves))
 
 
 Kwh = dict[float, float]
@@ -223,7 +223,7 @@ def _deviation(parts: Mapping[float, float]) -> float:
     return math.sqrt(max(0.0, total))
 
 
-def work_of(spans: Sequence[StateSpan], steps: Sequence[tuple[float, float]], done_s: float) -> list[Worked]:
+def work_of(spans: Sequence[StateSpan], steps: Sequence[tuple[float, float]], done_s: float) -> list[WorkBin]:
     """`done_s` of work over the times at which it was done: between two reports in proportion to the time at work.
 
     Without steps it is spread over all the time at work."""
@@ -257,7 +257,7 @@ def work_of(spans: Sequence[StateSpan], steps: Sequence[tuple[float, float]], do
         gaps = 0.0
     told = math.fsum(found.values())
     scale = done_s / told if told > 0 else 0.0
-    return [Worked(at, state, work * scale) for (at, state), work in sorted(found.items())]
+    return [WorkBin(at, state, work * scale) for (at, state), work in sorted(found.items())]
 
 
 def intensity_of(bins: Mapping[float, float], otherwise: float | None) -> Callable[[float], float]:

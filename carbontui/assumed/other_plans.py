@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from carbontui import units
 from carbontui.account.compare import Elsewhere, Work, gains
-from carbontui.account.expected_end import Stretch, to_come
+from carbontui.account.expected_end import WorkSegment, remaining_total
 from carbontui.assumed.job import TypicalDays, assumed, bounded, on_hours
 from carbontui.grid.types import GridForecast
 from carbontui.plan.evaluation import evaluate
@@ -49,9 +49,9 @@ def at_hours(work: Work, outlook: GridForecast, hours: Iterable[StartHour], now_
     watts = work.boards_w + work.rest_w
     found = []
     for hour in hours:
-        part = Stretch(hour.at_s, hour.at_s + work.work_s, watts)
-        grams = to_come([part], outlook.start_s, outlook.step_s, outlook.mean)
-        cost = to_come([part], outlook.start_s, outlook.step_s, outlook.price) if outlook.price else None
+        part = WorkSegment(hour.at_s, hour.at_s + work.work_s, watts)
+        grams = remaining_total([part], outlook.start_s, outlook.step_s, outlook.mean)
+        cost = remaining_total([part], outlook.start_s, outlook.step_s, outlook.price) if outlook.price else None
         found.append(
             Elsewhere(
                 hour.name,

@@ -35,7 +35,7 @@ class Leader:
     def __init__(self) -> None:
         self._ref: Callable[[], Any] = lambda: None
         self._companions: List[Callable[[], Any]] = []
-        self._strangers: List[Callable[[], Any]] = []
+        self._foreign: List[Callable[[], Any]] = []
         self.lent = 0
         """Strangers' steps counted since the leader's last."""
         self._owed = 0
@@ -59,15 +59,15 @@ class Leader:
         if _among(stepper, self._companions):
             self._held_back += 1
             return 0
-        if not _among(stepper, self._strangers):
-            self._strangers.append(weakref.ref(stepper))
+        if not _among(stepper, self._foreign):
+            self._foreign.append(weakref.ref(stepper))
         self.lent += 1
         return 1
 
     def _returned(self) -> int:
         if self._others:
-            self._companions = [ref for ref in self._companions + self._strangers if ref() is not None]
-            self._strangers = []
+            self._companions = [ref for ref in self._companions + self._foreign if ref() is not None]
+            self._foreign = []
             self._owed += self.lent
             self.lent = self._held_back = self._others = 0
         if self._owed:

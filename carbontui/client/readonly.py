@@ -9,7 +9,7 @@ from typing import Any, Optional
 
 BUILTIN = ("builtins", "collections", "numpy", "torch")
 """Modules whose types answer without code of a script's."""
-_TOLD = "_carbontui_told"
+_REPORTED = "_carbontui_told"
 _PLAIN = (int, float, bool, str, bytes, range, type(None))
 ITEMS_MAX = 10_000
 
@@ -50,7 +50,7 @@ def _length(value: Any, promised: bool) -> Optional[int]:
     held, name, found = vars(value), kind.__len__.__qualname__, None
     if name == "DataLoader.__len__":
         if held["_dataset_kind"]:
-            return held.get(_TOLD) if promised else None
+            return held.get(_REPORTED) if promised else None
         found = length_of(held["sampler"] if held["batch_sampler"] is None else held["batch_sampler"])
     elif name == "BatchSampler.__len__":
         drawn, size = length_of(held["sampler"]), held["batch_size"]
@@ -61,7 +61,7 @@ def _length(value: Any, promised: bool) -> Optional[int]:
         parts = (held.get(one) for one in ("num_samples", "_num_samples", "indices", "data_source"))
         part = next((one for one in parts if one is not None), None)
         found = part if isinstance(part, int) else length_of(part)
-    return held.get(_TOLD) if found is None else found
+    return held.get(_REPORTED) if found is None else found
 
 
 def listen(module: Any) -> None:
@@ -71,18 +71,18 @@ def listen(module: Any) -> None:
 
     @functools.wraps(asks)
     def __len__(self: Any) -> int:
-        vars(self)[_TOLD] = found = asks(self)
+        vars(self)[_REPORTED] = found = asks(self)
         return found  # type: ignore[no-any-return]
 
     @functools.wraps(drawn)
     def num_samples(self: Any) -> int:
-        vars(self)[_TOLD] = found = drawn(self)
+        vars(self)[_REPORTED] = found = drawn(self)
         return found  # type: ignore[no-any-return]
 
     @functools.wraps(begins)
     def __iter__(self: Any) -> Any:
         made = begins(self)
-        vars(self)[_TOLD] = operator.length_hint(made, 0) or None
+        vars(self)[_REPORTED] = operator.length_hint(made, 0) or None
         return made
 
     loader.__len__, random.num_samples, sequence.__iter__ = __len__, property(num_samples), __iter__

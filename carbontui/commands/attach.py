@@ -40,7 +40,7 @@ from carbontui.system.openmetrics import render
 from carbontui.text import account as words
 from carbontui.text import figures
 from carbontui.tui.model.feed import BetterHost, Form, Target
-from carbontui.tui.model.jobs_feed import Seen
+from carbontui.tui.model.jobs_feed import JobsSnapshot
 from carbontui.tui.terminal import tty
 
 RESTART_WAIT_S = 20.0
@@ -49,7 +49,7 @@ WORTH_MOVING = 0.05
 """A smaller saving is not offered."""
 FINISHED_SHOWN = 50
 LEAVE_WAIT_S = 5.0
-LOOK_EVERY_S = 5.0
+POLL_EVERY_S = 5.0
 AHEAD_S = 48 * 3600.0
 """How far ahead a better start is searched for: a forecast beyond that is a guess."""
 Fact = tuple[str, str, bool]
@@ -78,7 +78,7 @@ def target_of(job: store.Job) -> Target:
     told = Target(
         *(job.id, job.name, job.socket, job.status(), job.read_log, job.started_s, job.owner),
         whole_run=job.whole_run,
-        last_look=job.dir / "last-look.json",
+        last_visit=job.dir / "last-look.json",
         receipt=receipt,
         ending=ending,
         away=lambda: talk.away(job),
@@ -132,7 +132,7 @@ class RemoteJobs:
     def __init__(self, hosts: Sequence[ssh.SshHost]) -> None:
         self._hosts = hosts
         self._leave = threading.Event()
-        self._found: dict[str, tuple[Target, ...]] = {}
+        self._finished: dict[str, tuple[Target, ...]] = {}
         self._faults: dict[str, str] = {}
         self._threads = [threading.Thread(target=self._follow, args=(host,), daemon=True) for host in hosts]
 
@@ -146,7 +146,7 @@ class RemoteJobs:
 
     def jobs(self) -> tuple[Target, ...]:
         """As last seen, host by host."""
-        return tuple(target for host in self._hosts for target in self._found.get(host.name, ()))
+        return tuple(target for host in self._hosts for target in self._finished.get(host.name, ()))
 
     def facts(self) -> tuple[tuple[str, str, bool], ...]:
         """A line for each host: how many jobs it has, or why it cannot be seen."""
@@ -155,19 +155,19 @@ class RemoteJobs:
     def _fact(self, name: str) -> tuple[str, bool]:
         if fault := self._faults.get(name):
             return f"unreachable: {fault}", False
-        if name not in self._found:
+        if name not in self._finished:
             return "asking ...", True
-        live = sum(not target.over for target in self._found[name])
-        return f"{live} live, {len(self._found[name]) - live} over", True
+        live = sum(not target.over for target in self._finished[name])
+        return f"{live} live, {len(self._finished[name]) - live} over", True
 
     def _follow(self, host: ssh.SshHost) -> None:
         while not self._leave.is_set():
             try:
-                self._found[host.name] = tuple(_remote(host, status) for status in host.statuses())
+                self._finished[host.name] = tuple(_remote(host, status) for status in host.statuses())
                 self._faults.pop(host.name, None)
             except ssh.SshError as error:
                 self._faults[host.name] = error.why
-            self._leave.wait(LOOK_EVERY_S)
+            self._leave.wait(POLL_EVERY_S)
 
 
 def _remote(host: ssh.SshHost, status: protocol.Status) -> Target:
@@ -215,7 +215,7 @@ class StationWatch:
             self._loop.call_soon_threadsafe(self._leave.set)
         self._thread.join(LEAVE_WAIT_S)
 
-    def listing(self) -> Seen:
+    def listing(self) -> JobsSnapshot:
         """What the screen shows now: jobs from disk, the rest as last read."""
         if self._thread.ident is None:
             self._thread.start()
@@ -224,7 +224,7 @@ class StationWatch:
         readings = self._readings or Readings()
         boards, host = tuple(gpu_of(reading, None) for reading in readings.devices), readings.host
         host_w = None if host.cpu_w is None else host.cpu_w + (host.dram_w or 0.0)
-        return Seen(facts, jobs, host_w, self._headline, boards, os.getloadavg()[0] / (os.cpu_count() or 1))
+        return JobsSnapshot(facts, jobs, host_w, self._headline, boards, os.getloadavg()[0] / (os.cpu_count() or 1))
 
     def _jobs(self) -> tuple[Target, ...]:
         """Live jobs, then finished ones, newest first; a finished job is read once."""
@@ -377,7 +377,7 @@ def _shown(target: Target | None, jobs: RemoteJobs | None = None, /, **screen: b
     with StationWatch(jobs) as watch:
         if target is None:
             return tui.jobs(watch.listing, **screen)
-        return tui.run(target, look=watch.listing, **screen)
+        return tui.run(target, observe=watch.listing, **screen)
 
 
 def open_screen(job: str | None, *, readonly: bool = False, **screen: bool) -> int:

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from carbontui import protocol
-from carbontui.commands.overrule import guess
+from carbontui.commands.override import guess
 from carbontui.commands.support import talk
 from carbontui.commands.support.command import Failure, live_jobs, refused
 from carbontui.job.files import store

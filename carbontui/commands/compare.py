@@ -231,9 +231,9 @@ def _clouds(work: Work, rows: list[Elsewhere], offers: list[Rented]) -> Comparis
     ]
     if own is not None and own.gco2_g is not None:
         less = [row for row in rented if row.gco2_g is not None and row.gco2_g < own.gco2_g]
-        stays = f"here: {figures.kwh(own.kwh)}, {figures.grams(own.gco2_g)}"
+        staying = f"here: {figures.kwh(own.kwh)}, {figures.grams(own.gco2_g)}"
         said.insert(
-            0, f"{stays}; {len(less)} of these emit less" if less else f"{stays}; staying is best: none emits less"
+            0, f"{staying}; {len(less)} of these emit less" if less else f"{staying}; staying is best: none emits less"
         )
     return Comparison(rented, speeds=True, said=tuple(said))
 
@@ -314,7 +314,7 @@ def _outlook(run: story.RunStory, work: Work, zone: str | None, intensity: float
             key = zones.sure(zone or options.zone).key
     settings = settings_of(settings_for(signal=options.signal, currency=options.currency).settings)
     ahead_s = max(AHEAD_LEAST_S + work.work_s, BUDGETS[-1] * work.work_s + 3600.0)
-    found, feed = opening.looked(key, replace(settings, intensity_g_per_kwh=value), ahead_s, start_s=now_s)
+    found, feed = opening.polled(key, replace(settings, intensity_g_per_kwh=value), ahead_s, start_s=now_s)
     if found is None or all(mean is None for mean in found.mean):
         raise Failure(feed.note or f"no grid data for {key}", 3)
     return found

@@ -33,7 +33,7 @@ from carbontui.text import figures
 from carbontui.text.account import COUNTS, PUES, SIGNS
 
 Verdict = Literal["ok", "note", "missing"]
-FIRST_LOOK_S = 6.0
+FIRST_VIEW_S = 6.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ def job_findings(mend: bool) -> list[Finding]:
 def command_findings(command: tuple[str, ...]) -> list[Finding]:
     """What would be detected in a command, without running it."""
     with refused("", probe.NotAsked):
-        said = probe.look(command, os.environ, str(Path.cwd()))
+        said = probe.observe(command, os.environ, str(Path.cwd()))
     return [Finding("command", "ok" if one.ok else "missing", one.text, one.fix) for one in said]
 
 
@@ -194,11 +194,11 @@ async def power_findings(mend: bool) -> list[Finding]:
         handle.watch(None, own_pids=tuple(pid for job in store.jobs() if (pid := job.alive("child"))))
         await handle.start()
         loop = asyncio.get_running_loop()
-        due = loop.time() + FIRST_LOOK_S
+        due = loop.time() + FIRST_VIEW_S
         while not handle.readings.mono_s and loop.time() < due:
             await asyncio.sleep(0.05)
         if not handle.readings.mono_s:
-            text = f"the GPU driver has not answered for {FIRST_LOOK_S:.0f} s; running jobs do not wait for it"
+            text = f"the GPU driver has not answered for {FIRST_VIEW_S:.0f} s; running jobs do not wait for it"
             return [*found, Finding("gpu", "missing", text)]
         found += [Finding("gpu", "missing", text) for text in handle.readings.notices]
         for row in view.table(handle.readings):

@@ -15,7 +15,7 @@ import msgspec
 
 from carbontui import protocol
 from carbontui.account.estimate import is_narrow, of_steps
-from carbontui.commands import overrule, run
+from carbontui.commands import override, run
 from carbontui.commands.support import run_values, talk
 from carbontui.commands.support.command import Count, Failure, overrides, refused
 from carbontui.commands.support.trying import Held
@@ -84,7 +84,7 @@ def estimate(
     if as_json:
         click.echo(talk.as_json(in_full(status)))
     else:
-        for line in told(status):
+        for line in trial_lines(status):
             click.echo(line)
     if status.estimate is None and status.per_1000_steps is None:
         raise Failure(why_none(status), 3)
@@ -149,13 +149,13 @@ def _tried(options: job_spec.Options) -> protocol.Status:
                 return status if status.estimate is not None else now
             status = now
             streams.over_itself(progress(status, passed))
-            held.look(status)
+            held.observe(status)
             if passed >= LEAST_S and status.estimate is not None and is_narrow(status.estimate):
                 break
     finally:
         streams.over_itself("")
         with contextlib.suppress(Failure):  # it has just ended by itself
-            overrule.order_stop(found, now=True)
+            override.order_stop(found, now=True)
     return _final(found, status)
 
 
@@ -178,7 +178,7 @@ def progress(status: protocol.Status, passed_s: float) -> str:
     return line
 
 
-def told(status: protocol.Status) -> list[str]:
+def trial_lines(status: protocol.Status) -> list[str]:
     """The estimate in aligned rows, each with its basis."""
     found = status.estimate
     if found is None and status.per_1000_steps is None:

@@ -24,7 +24,7 @@ from carbontui.grid.settings import KEY_NAMES
 from carbontui.grid.types import GridForecast
 from carbontui.text import sources
 from carbontui.text.figures import duration as fmt_duration
-from carbontui.tui.model.words import SIGNALS
+from carbontui.tui.model.state_text import SIGNALS
 from carbontui.units import iso
 
 AHEAD_S = 24 * 3600.0

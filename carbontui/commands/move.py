@@ -73,7 +73,7 @@ def move(
         transfer.check()
         click.echo(transfer.said())
         if when_cleaner:
-            await_cleaner(transfer, there, by_s, look_only=dry_run)
+            await_cleaner(transfer, there, by_s, read_only=dry_run)
         if dry_run:
             return
         if not yes and sys.stdin.isatty():
@@ -87,13 +87,13 @@ def move(
     click.echo(f"job {job.id} is {status.state} on {place}, step {status.step}: carbontui attach {place}:{job.id}")
 
 
-LOOK_S = 300.0
+POLL_S = 300.0
 """Between two looks at both forecasts."""
 WORTH = 0.01
 """It moves only to save at least this share of the CO2 that is left."""
 
 
-def await_cleaner(transfer: Transfer, there: str, by_s: float, *, look_only: bool) -> None:
+def await_cleaner(transfer: Transfer, there: str, by_s: float, *, read_only: bool) -> None:
     """Wait for the hour from which the work left emits less there. Raises Failure when there is none until `by_s`, or
     the job ends."""
     job, host = transfer.job, transfer.host.name
@@ -104,9 +104,9 @@ def await_cleaner(transfer: Transfer, there: str, by_s: float, *, look_only: boo
         now_s = time.time()
         when = "never" if best is None else "now" if best.from_s <= now_s else f"{figures.clock(best.from_s, now_s)} on"
         click.echo(f"cleaner there for the work left, with the move's cost: {when}")
-        if look_only or (best is not None and best.from_s <= now_s):
+        if read_only or (best is not None and best.from_s <= now_s):
             return
-        time.sleep(max(0.0, min(by_s, now_s + LOOK_S, math.inf if best is None else best.from_s) - now_s))
+        time.sleep(max(0.0, min(by_s, now_s + POLL_S, math.inf if best is None else best.from_s) - now_s))
         if time.time() >= by_s:
             raise Failure(f"job {job.id} stays: {host} has not been cleaner for its work", 1)
 
@@ -117,9 +117,9 @@ def await_cleaner(transfer: Transfer, there: str, by_s: float, *, look_only: boo
 def receive(step: str, job: str) -> None:
     """The other end of `move`: JSON lines on stdin and stdout."""
     if step == "hold":
-        receiving.converse(job, _hear, _say)
+        receiving.converse(job, _receive, _say)
         return
-    asked = _hear()
+    asked = _receive()
     with refused("", (receiving.NotTaken, OSError, KeyError), code=1):
         loaded = settings_for()
         own = {
@@ -134,7 +134,7 @@ def receive(step: str, job: str) -> None:
             _say({"ready": True})
 
 
-def _hear() -> Mapping[str, Any]:
+def _receive() -> Mapping[str, Any]:
     line = sys.stdin.buffer.readline()
     with refused("what was sent cannot be read: ", code=1):
         asked = json.loads(line or b"{}")

@@ -20,14 +20,14 @@ from carbontui.grid.http import GridError
 from carbontui.job.files import runlog, store
 from carbontui.job.terms import spec
 from carbontui.job.terms.clock import Clock
-from carbontui.reports import card, figures, forms, prose, story, totals
+from carbontui.reports import card, figures, formats, run_text, story, totals
 from carbontui.reports import totals as comparing
 from carbontui.reports.export import codecarbon, sacct, standards
 from carbontui.system import streams
 from carbontui.text import figures as form
 
 
-def _told(wanted: str | None) -> story.RunStory:
+def _load(wanted: str | None) -> story.RunStory:
     """The story of the job meant. Raises Failure."""
     found = talk.live_or_last(wanted)
     talk.warn_lost(found)
@@ -109,15 +109,15 @@ def _report(job: str | None, asked: dict[str, Any]) -> None:
         raise Failure("--open needs a page to show: --html FILE --open", 2)
     if asked["revise"]:
         _revise(talk.live_or_last(job))
-    told = _told(job)
+    told = _load(job)
     if asked["against"] is not None:
-        _against(told, _told(asked["against"]), as_json=asked["as_json"])
+        _against(told, _load(asked["against"]), as_json=asked["as_json"])
         return
     if asked["training_type"] is not None and asked["model_card"] is None:
         raise Failure("--training-type belongs to --model-card FILE", 2)
     exports: tuple[tuple[str | None, Callable[[story.RunStory], str]], ...] = (
-        (asked["html"], forms.html),
-        (asked["table"], forms.table),
+        (asked["html"], formats.html),
+        (asked["table"], formats.table),
         (asked["slurm"], sacct.text),
         (asked["model_card"], lambda run: standards.model_card(run, asked["training_type"])),
         (asked["sci"], lambda run: standards.sci(run, asked["per"])),
@@ -129,9 +129,9 @@ def _report(job: str | None, asked: dict[str, Any]) -> None:
     if asked["emissions"] is not None:
         _emissions(asked["emissions"], told)
     if asked["as_json"]:
-        click.echo(talk.as_json(forms.numbers(told)))
+        click.echo(talk.as_json(formats.numbers(told)))
     elif asked["as_md"]:
-        click.echo(forms.markdown(told), nl=False)
+        click.echo(formats.markdown(told), nl=False)
     elif not asked["emissions"] and not any(path for path, _ in exports):
         _print(told)
     if asked["show"] and asked["html"] is not None and not webbrowser.open(Path(asked["html"]).resolve().as_uri()):
@@ -147,7 +147,7 @@ def _emissions(path: str, run: story.RunStory) -> None:
 
 
 def _print(run: story.RunStory) -> None:
-    for text in prose.story_of(run):
+    for text in run_text.story_of(run):
         click.echo(text)
     click.echo()
     for figure in figures.figures(run):
@@ -167,7 +167,11 @@ def _print(run: story.RunStory) -> None:
 def _against(this: story.RunStory, other: story.RunStory, *, as_json: bool) -> None:
     lines = comparing.against(this, other)
     if as_json:
-        both = {"this": forms.numbers(this), "other": forms.numbers(other), "lines": [line._asdict() for line in lines]}
+        both = {
+            "this": formats.numbers(this),
+            "other": formats.numbers(other),
+            "lines": [line._asdict() for line in lines],
+        }
         click.echo(talk.as_json(both))
         return
     click.echo(f"{'':<32} {this.status.job:>14} {other.status.job:>14}")
@@ -180,13 +184,13 @@ def _against(this: story.RunStory, other: story.RunStory, *, as_json: bool) -> N
 @hooks.decorated("explain_options")
 def explain(job: str | None, **given: object) -> None:
     """Say in a few sentences what a run did, and why."""
-    told = _told(job)
-    for text in prose.story_of(told):
+    told = _load(job)
+    for text in run_text.story_of(told):
         click.echo(text)
     if error := _last_error(told):
         click.echo(f"Its last error: {error} (all of it: carbontui log {told.status.job})")
     click.echo()
-    for line in prose.decisions(told):
+    for line in run_text.decisions(told):
         click.echo(line)
     for _, say in hooks.offered("explain", own_only=True):
         say(told, **given)
@@ -208,7 +212,7 @@ def _last_error(run: story.RunStory) -> str:
 @click.option("--md", "as_md", is_flag=True, help="As Markdown.")
 def receipt(job: str | None, svg: str | None, as_md: bool) -> None:
     """Print a run's results on one card."""
-    told = _told(job)
+    told = _load(job)
     if svg is not None:
         _write(svg, card.svg(told))
     elif as_md:

@@ -16,7 +16,7 @@ from carbontui import config, units
 from carbontui.commands.support.command import Brief, Count, Failure, overrides, refused, zone_keys
 from carbontui.commands.support.run_values import common, settings_for
 from carbontui.grid.settings import KeyFileError, keys_file, read_keys
-from carbontui.job.files import spool, store
+from carbontui.job.files import launch_file, store
 from carbontui.job.life import descriptors, foreground, launch, machines, requeue
 from carbontui.job.life import restart as restarting
 from carbontui.job.terms import allowance, spec
@@ -243,7 +243,7 @@ def options_of(command: tuple[str, ...], given: dict[str, Any]) -> dict[str, Any
 
 def note_unspooled(job: spec.Options) -> str:
     """What a reboot loses when no environment is kept to start the job again; '' if one is, or a pipe is the reason."""
-    if job.reads_once or (job.spool and (spool.kept(Path(job.dir)) or (Path(job.dir) / "exit.json").exists())):
+    if job.reads_once or (job.spool and (launch_file.kept(Path(job.dir)) or (Path(job.dir) / "exit.json").exists())):
         return ""
     why = "--no-spool" if not job.spool else f"{job.dir} is not on a local disk, or the disk is full"
     lost = "a reboot, or the loss of its processes while it waits, ends this job"
@@ -259,7 +259,7 @@ def summary(directory: Path) -> str:
     if job is None:
         return ""
     now = job.status()
-    split = story.split_at_a_look(job, now)
+    split = story.split_at_observation(job, now)
     return account.ending(now, gave(split) if split else "")
 
 
@@ -324,8 +324,8 @@ def start_and_follow(
             # ctrl-c before the screen is up does not end the job: say so
             found = store.load(directory)
             if found is not None and found.live:
-                look, end = f"carbontui attach {job.job}", f"carbontui stop {job.job}"
-                click.echo(f"\ncarbontui: {job.name} goes on; look: {look}, end it: {end}", err=True)
+                watch, end = f"carbontui attach {job.job}", f"carbontui stop {job.job}"
+                click.echo(f"\ncarbontui: {job.name} goes on; look: {watch}, end it: {end}", err=True)
             raise
         found = store.load(directory)
         if found is None or found.exit is not None or not found.live:

@@ -18,7 +18,7 @@ CHUNK_B = 65536
 READONLY = "this connection is read-only (serve --readonly)"
 
 
-class OnlyLooks:
+class ReadOnly:
     """Filters a viewer's input piece by piece: queries pass, anything that could change or steer a job is refused."""
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ QUESTIONS = (
 async def bridge(path: str, *, readonly: bool) -> None:
     """Copy both ways until either side closes. A thread reads stdin, as asyncio cannot watch a file. Raises OSError."""
     reader, writer = await asyncio.open_unix_connection(path, limit=protocol.VIEWER_LINE_MAX)
-    loop, looks = asyncio.get_running_loop(), OnlyLooks()
+    loop, looks = asyncio.get_running_loop(), ReadOnly()
 
     def say(data: bytes) -> None:
         sys.stdout.buffer.write(data)

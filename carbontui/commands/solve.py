@@ -166,7 +166,7 @@ def _grid_of(
     if start_s is not None:
         raise Failure("--start: marginal rates are known from now on; give --grid FILE for another time", 2)
     place = zones.sure(zone)
-    seen, feed = opening.looked(place.key, opening.settings(GridSettings(marginal=True)), MARGINAL_AHEAD_S)
+    seen, feed = opening.polled(place.key, opening.settings(GridSettings(marginal=True)), MARGINAL_AHEAD_S)
     if seen is None:
         keys = "; ".join(f"{state.title}: {state.note}" for state in feed.sources if state.note)
         raise Failure(

@@ -118,7 +118,7 @@ def configured(loaded: config.Settings, *, own: bool = False) -> GridSettings:
     return settings(GridSettings(False, marginal, loaded.currency, loaded.price_zone, loaded.price_per_kwh, yours))
 
 
-def looked(
+def polled(
     key: str | None, settings: GridSettings, ahead_s: float, step_s: float = 900.0, *, start_s: float | None = None
 ) -> tuple[GridForecast | None, Feed]:
     """The outlook of a zone from now on, once its sources were asked, and the feed that gave it. Raises ValueError."""

@@ -32,9 +32,9 @@ class Agents(AgentHandle):
     def pid(self) -> int | None:
         return self._local.pid if self._local else None
 
-    def on_report(self, heard: Callable[[], None]) -> None:
+    def on_report(self, received: Callable[[], None]) -> None:
         """With every report of one of them."""
-        self._all[0].on_report(heard)
+        self._all[0].on_report(received)
 
     async def start(self) -> None:
         for each in self._all:
@@ -126,14 +126,14 @@ def merged(nodes_read: list[tuple[str, Readings]], now_mono_s: float) -> Reading
     bare = [name for name, one in nodes_read if some and one.mono_s and not (one.devices or one.notices)]
     notices = [notice for readings in known for notice in readings.notices]
     notices += [f"{name}: no GPU is seen there: only its CPU and memory are counted" for name in bare]
-    heard = [readings for readings in known if readings.age_s(now_mono_s) < SILENT_NODE_S]
+    received = [readings for readings in known if readings.age_s(now_mono_s) < SILENT_NODE_S]
     newest = max(known, key=lambda readings: readings.mono_s)
     return structs.replace(
         newest,
         devices=tuple(devices),
         by_process=all(readings.by_process for readings in known),
         nodes=tuple(watts),
-        host=_hosts([readings.host for readings in heard]),
+        host=_hosts([readings.host for readings in received]),
         notices=tuple(dict.fromkeys(notices)),
         absent=tuple(gone for readings in known for gone in readings.absent),
     )

@@ -100,7 +100,7 @@ class NodeHandle(AgentHandle):
             proc.signal_group(process.pid, signal.SIGKILL)
 
     def take(self, message: FromNode) -> None:
-        self._heard_s = self._ever_s = time.monotonic()
+        self._received_s = self._ever_s = time.monotonic()
         if isinstance(message, Up):
             self.host = message.host
         elif isinstance(message, Open):
@@ -108,7 +108,7 @@ class NodeHandle(AgentHandle):
         elif isinstance(message, Line | Shut):
             relay = self._relays.get(message.c)
             if relay is not None:
-                relay.hear(message.text) if isinstance(message, Line) else relay.end()
+                relay.receive(message.text) if isinstance(message, Line) else relay.end()
         elif isinstance(message, Report):
             super().take(self._dated(message))
         elif isinstance(message, Done | Gone):

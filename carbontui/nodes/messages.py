@@ -19,7 +19,7 @@ from carbontui.power.messages import AgentLine, Bye, DesiredPower, Done, Gone, P
 LINE_MAX = 4 * 1024 * 1024
 """A viewer's line of at most 1 MiB, quoted."""
 BEAT_S = 1.0
-DEAF_S = 20.0
+UNRESPONSIVE_S = 20.0
 """A node that hears nothing for this long exits: the lease of a pause (15 s) has expired, its limits are restored."""
 
 
@@ -86,7 +86,7 @@ class Relay:
                 with contextlib.suppress(OSError):
                     await self.say(Shut(self.c))
 
-    def hear(self, text: str) -> None:
+    def receive(self, text: str) -> None:
         """Write a line to the socket; a peer that lets a megabyte pile up is disconnected."""
         line = text.encode("utf-8", "replace") + b"\n"
         if self._writer is None:

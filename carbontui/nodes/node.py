@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from carbontui import __version__, paths
-from carbontui.nodes.messages import BEAT_S, DEAF_S, LINE_MAX, Line, Open, Relay, Shut, ToNode, Up
+from carbontui.nodes.messages import BEAT_S, LINE_MAX, UNRESPONSIVE_S, Line, Open, Relay, Shut, ToNode, Up
 from carbontui.power.agent.handle import AgentHandle
 from carbontui.power.backends.declared import DeclaredBoards
 from carbontui.power.backends.simulated import SimulatedSpec
@@ -58,7 +58,7 @@ class NodeAgent:
         self._numbers = 0
         self._inode: int | None = None
         self._server: asyncio.Server | None = None
-        self._heard_s = time.monotonic()
+        self._received_s = time.monotonic()
         self._ending = False
         """The scheduler has announced the end: limits are restored now, since later may be too late."""
         self._wish = DesiredPower()
@@ -71,7 +71,7 @@ class NodeAgent:
         chores = [asyncio.ensure_future(part()) for part in (self._beat, self._keep_open)]
         listening = asyncio.ensure_future(self._listen())
         try:
-            while not listening.done() and time.monotonic() - self._heard_s < DEAF_S:
+            while not listening.done() and time.monotonic() - self._received_s < UNRESPONSIVE_S:
                 await asyncio.wait([listening], timeout=BEAT_S)
         finally:
             for task in (listening, *chores):
@@ -89,13 +89,13 @@ class NodeAgent:
 
     def _end_announced(self) -> None:
         self._ending = True
-        self._obey(self._wish)
+        self._apply_order(self._wish)
 
     # --- what comes ---
 
     async def _listen(self) -> None:
         while line := await self._reader.readline():
-            self._heard_s = time.monotonic()
+            self._received_s = time.monotonic()
             try:
                 message: ToNode = untrusted.decode(line, ToNode)  # type: ignore[arg-type]
             except ValueError as error:
@@ -104,13 +104,13 @@ class NodeAgent:
             if isinstance(message, Bye):
                 return
             if isinstance(message, DesiredPower):
-                self._obey(message)
+                self._apply_order(message)
             elif isinstance(message, Poke):
                 await self._boards.refresh()
             elif (relay := self._relays.get(message.c)) is not None:
-                relay.hear(message.text) if isinstance(message, Line) else relay.end()
+                relay.receive(message.text) if isinstance(message, Line) else relay.end()
 
-    def _obey(self, wish: DesiredPower) -> None:
+    def _apply_order(self, wish: DesiredPower) -> None:
         self._wish = wish
         if self._ending:
             wish = structs.replace(wish, limit_w=None, gen=wish.gen + ENDING)

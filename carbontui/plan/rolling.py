@@ -192,7 +192,7 @@ def _in_force(
     # a kept plan may end before this problem does (a longer budget): what it implies then is written as well
     schedule = spelled_out(problem, kept, figures.finish_s)
     held = fixed_levels(problem, fixed).tolist()
-    obeys = all(_obeys(problem, want, have) for want, have in zip(held, schedule, strict=True))
+    obeys = all(_feasible(problem, want, have) for want, have in zip(held, schedule, strict=True))
     if not obeys or figures.violations != plan.violations or figures.late_s > plan.late_s:
         return None
     return policy_result("kept", schedule, figures)
@@ -258,7 +258,7 @@ def _energy_kwh(problem: Problem, levels: Sequence[int]) -> list[float]:
     return out
 
 
-def _obeys(problem: Problem, want: int, have: int) -> bool:
+def _feasible(problem: Problem, want: int, have: int) -> bool:
     """Whether a slot's level `have` is the one it is fixed to; after the finish (-1) there is nothing to fix."""
     stands = want == len(problem.levels) and not problem.levels[have].running
     return have < 0 or stands or want in (-1, have)

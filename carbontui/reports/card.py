@@ -9,7 +9,7 @@ from rich.cells import cell_len, set_cell_size
 
 from carbontui import units
 from carbontui.reports import figures
-from carbontui.reports.story import FirstSaid, RunStory
+from carbontui.reports.story import FirstForecast, RunStory
 from carbontui.text import figures as form
 
 INSIDE = 52
@@ -32,7 +32,7 @@ def lines(story: RunStory) -> list[tuple[str, str]]:
     return shown
 
 
-def _band(first: FirstSaid) -> str:
+def _band(first: FirstForecast) -> str:
     """' (3.2 kg to 3.6 kg)'; '' where none is known or its ends read alike."""
     between = form.between(form.grams, *first.band_g) if first.band_g else ""
     return f" ({between})" if between else ""
@@ -59,7 +59,7 @@ def ending(story: RunStory) -> tuple[tuple[str, str], ...]:
     return tuple(rows)
 
 
-def _told(story: RunStory) -> list[str]:
+def _figures(story: RunStory) -> list[str]:
     told = [] if story.options.simulated is None else ["SIMULATED GPU"]
     told += ["REPLAY of recorded grid data"] if story.options.replay is not None else []
     metered = figures.metered(story, 1)
@@ -68,7 +68,7 @@ def _told(story: RunStory) -> list[str]:
 
 
 def _foot(story: RunStory) -> list[str]:
-    return [line for text in _told(story) for line in textwrap.wrap(text, INSIDE)]
+    return [line for text in _figures(story) for line in textwrap.wrap(text, INSIDE)]
 
 
 def terminal(story: RunStory, *, ascii: bool = False) -> str:
@@ -125,4 +125,4 @@ def markdown(story: RunStory) -> str:
 
     rows = [f"| {cell(label)} | {cell(value)} |" for label, value in lines(story)]
     head = [f"| {cell(story.status.name)} | {units.iso(story.start_s)[:10]} |", "|---|---:|"]
-    return "\n".join([*head, *rows, "", f"*{'; '.join(_told(story))}*", ""])
+    return "\n".join([*head, *rows, "", f"*{'; '.join(_figures(story))}*", ""])

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from xml.sax.saxutils import escape
 
 from carbontui import units
-from carbontui.account.lived import EVENT, EVENT_HELD
+from carbontui.account.elapsed import EVENT, EVENT_HELD
 from carbontui.reports.figures import STATE_WORDS
 from carbontui.reports.story import RunStory
 from carbontui.text import figures

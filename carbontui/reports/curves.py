@@ -42,7 +42,7 @@ class EnergyRow:
     seconds: float
 
 
-class FlatOut(Protocol):
+class AtFullSpeed(Protocol):
     """Run-now at one place, from its start there."""
 
     @property
@@ -60,10 +60,10 @@ def draw(
     steps: list[tuple[float, float, float | None]],
     start_s: float,
     end_s: float,
-    flat_out: Iterable[FlatOut],
+    at_full_speed: Iterable[AtFullSpeed],
 ) -> Chart:
     """Whole bins per column; energy booked before the start or after the end goes into the first or last one.
-    `flat_out`: run-now by place; none where no lever acted."""
+    `at_full_speed`: run-now by place; none where no lever acted."""
     begin = math.floor(start_s / BIN_S) * BIN_S
     step = BIN_S * max(1, math.ceil((end_s - begin) / BIN_S / COLUMNS))
     columns = max(1, math.ceil((end_s - begin) / step))
@@ -83,7 +83,7 @@ def draw(
     for at, value in bins.items():
         if begin <= at < begin + columns * step:
             values[column(at)].append(value)
-    for part in flat_out:
+    for part in at_full_speed:
         flat = part.run_now
         if grams_of is not None and flat is not None and flat.seconds > 0:
             of_here, joules_at_wall = part.of_here(grams_of), flat.watts * flat.seconds

@@ -145,10 +145,10 @@ def compared(
                 silent.append(found)
             else:
                 known.append(moved(found, rest.left_s, move, now_s=rest.now_s, deadline_s=deadline_s))
-    return [stays(rest), *sorted(known, key=lambda one: one.row.gco2_g or 0.0)], silent
+    return [staying(rest), *sorted(known, key=lambda one: one.row.gco2_g or 0.0)], silent
 
 
-def stays(rest: WorkLeft) -> Stretched:
+def staying(rest: WorkLeft) -> Stretched:
     """What is left of it here, as it is planned."""
     status, ahead = rest.run.status, rest.run.account.ahead
     watts, known = rest.work.boards_w + rest.work.rest_w, status.intensity

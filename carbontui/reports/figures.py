@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from carbontui import units
-from carbontui.account.lived import EVENT, EVENT_HELD
+from carbontui.account.elapsed import EVENT, EVENT_HELD
 from carbontui.account.split import Split
 from carbontui.reports.parts import GRAM_DIGITS, KWH_DIGITS, DayPart, EpochPart
 from carbontui.reports.story import RunStory

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from carbontui.account.accounts import BIN_S, split
-from carbontui.account.lived import EVENT
+from carbontui.account.elapsed import EVENT
 from carbontui.account.split import AT_WORK, EnergyBin, StateSpan
 from carbontui.job.files import journal
 from carbontui.reports.curves import EnergyRow

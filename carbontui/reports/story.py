@@ -18,15 +18,15 @@ from carbontui import __version__, protocol, units
 from carbontui.account import accounts
 from carbontui.account.accounts import RunNow
 from carbontui.account.boundary import Embodied, embodied, waits_count, without_device
-from carbontui.account.lived import EXCLUDED, as_booked
+from carbontui.account.elapsed import EXCLUDED, as_booked
 from carbontui.account.split import EnergyBin, Split, StateSpan
 from carbontui.job.files import journal, store
 from carbontui.job.terms import spec
 from carbontui.job.terms.spec import Options
-from carbontui.reports import parts, stays
+from carbontui.reports import parts, places
 from carbontui.reports.curves import Chart, draw
-from carbontui.reports.doubt import GridRow, doubt
 from carbontui.reports.parts import DayPart, EpochPart, Part, summed
+from carbontui.reports.uncertainty import GridRow, uncertainty
 
 STEP_ROWS = 4000
 """Most step reports read: enough to place a month's work to within ten minutes."""
@@ -52,7 +52,7 @@ class PastDecision:
     text: str
 
 
-class FirstSaid(NamedTuple):
+class FirstForecast(NamedTuple):
     """What the first plan expected of the whole job: when it would be done, grams and their 80 % band."""
 
     at_s: float
@@ -105,7 +105,7 @@ class RunStory:
     """For how long the job has held its boards."""
     revised_g: float = 0.0
     """Their total effect on the emitted grams."""
-    first: FirstSaid | None = None
+    first: FirstForecast | None = None
     version: str = ""
     notes: tuple[str, ...] = field(default=())
 
@@ -159,7 +159,7 @@ def build(job: store.Job, *, status: protocol.Status | None = None, version: str
         raise NoStory(f"job {job.id}: journal.db holds values that no job can have ({error!s:.120})") from None
 
 
-def split_at_a_look(job: store.Job, status: protocol.Status) -> Split | None:
+def split_at_observation(job: store.Job, status: protocol.Status) -> Split | None:
     """What each lever avoided, for a look at a job; None where it is unknown, another host's, or takes too long."""
     if status.avoided_g is None or job.foreign:
         return None
@@ -174,30 +174,30 @@ def _read(db: sqlite3.Connection, options: Options, status: protocol.Status, ver
     if not said:
         raise NoStory(f"job {options.job} has nothing to report yet: no energy was metered ({status.reason.text})")
     books = _state(db, "books")
-    at_each = stays.of_books(said, books)
-    rows = stays.energy(db, at_each, books, options.pue)
+    at_each = places.of_books(said, books)
+    rows = places.energy(db, at_each, books, options.pue)
     counted = [row for row in rows if row.state not in EXCLUDED and (waits_count(said) or row.state != "waiting")]
     rows_of_grid = _grid(db)
     bins = accounts.mean_per_bin([row[:3] for row in rows_of_grid])
-    grams_of = stays.grams_per_kwh(at_each, rows_of_grid)
+    grams_of = places.grams_per_kwh(at_each, rows_of_grid)
     start_s, done_s = float(said["start_s"]), float(said["done_s"])
     spans, decisions, plans, worst_gap, end_s = _events(db, start_s, float(units.from_iso(status.measured_at)))
-    lived = books.get("lived") or {}
+    elapsed = books.get("lived") or {}
     if status.state not in protocol.LIVE_STATES and status.exit is not None and status.exit.at is not None:
         end_s = units.from_iso(status.exit.at)
-    elif lived:
-        end_s = float(lived["until_s"])
+    elif elapsed:
+        end_s = float(elapsed["until_s"])
     spans = [StateSpan(span.start_s, min(span.end_s, end_s), span.state) for span in spans if span.start_s <= end_s]
     cells = parts.cells(counted, options.pue)
-    run_now = stays.run_now(at_each)
+    run_now = places.run_now(at_each)
     acted = run_now is not None and run_now.acted
     steps, before = _steps(db), int(said.get("earlier") or 0)
     found: Split | None = None
     if grams_of is not None and run_now is not None and acted and said.get("avoided_g") is not None:
-        found = stays.split(
+        found = places.split(
             at_each, cells, spans, [(at, step - before) for at, step, _ in steps], grams_of,
             _parked_w(db, status, options, said),
-            doubt(db, status, rows_of_grid, _state(db, "progress"), status.step),
+            uncertainty(db, status, rows_of_grid, _state(db, "progress"), status.step),
         )  # fmt: skip
     ends = [*decisions[: DECISIONS // 2], *decisions[-DECISIONS // 2 :]]
     shown = tuple(decisions if len(decisions) <= DECISIONS else ends)
@@ -214,7 +214,7 @@ def _read(db: sqlite3.Connection, options: Options, status: protocol.Status, ver
         run_now=run_now,
         account=msgspec.convert(said["account"], protocol.Account),
         excluded=msgspec.convert(said.get("excluded") or (), tuple[protocol.Excluded, ...]),
-        gaps=tuple(Part(reason, float(seconds), 0.0, None) for reason, seconds in lived.get("gaps", {}).items()),
+        gaps=tuple(Part(reason, float(seconds), 0.0, None) for reason, seconds in elapsed.get("gaps", {}).items()),
         energy_gpu_kwh=float(said["energy_gpu_kwh"]),
         energy_wall_kwh=energy_kwh,
         gco2_g=gco2_g,
@@ -222,7 +222,7 @@ def _read(db: sqlite3.Connection, options: Options, status: protocol.Status, ver
         split=found,
         by_state=parts.by_name(
             [(cell.state, cell.bin_s, cell.joules) for cell in cells],
-            lived.get("by_state") or summed((span.state, span.end_s - span.start_s) for span in spans),
+            elapsed.get("by_state") or summed((span.state, span.end_s - span.start_s) for span in spans),
             grams_of,
         ),
         by_device=parts.by_name(
@@ -321,14 +321,14 @@ def _events(
     return spans, decisions, plans, worst, last
 
 
-def _first_said(db: sqlite3.Connection) -> FirstSaid | None:
+def _first_said(db: sqlite3.Connection) -> FirstForecast | None:
     """What the first plan that knew its whole said."""
     rows = db.execute(f"select at, data from event where kind='plan' and {journal.AT_SOUND} order by rowid limit 20")
     for at, text in rows:
         with contextlib.suppress(ValueError, KeyError, TypeError):
             facts = json.loads(text)
             band = (float(facts["whole_lo_g"]), float(facts["whole_hi_g"])) if facts.get("whole_lo_g") else None
-            return FirstSaid(float(at), units.from_iso(str(facts["finish"])), float(facts["whole_g"]), band)
+            return FirstForecast(float(at), units.from_iso(str(facts["finish"])), float(facts["whole_g"]), band)
     return None
 
 

@@ -39,7 +39,7 @@ class BatchJob:
         fcntl.lockf(self._file, fcntl.LOCK_UN, 1, self._first + lock)
 
 
-LOOK_S = 5.0
+POLL_S = 5.0
 """A start waits no longer than this for the time limit, which the supervisor reads again."""
 
 
@@ -54,7 +54,7 @@ class Allocation(NamedTuple):
     """Watts per GPU at which the fleet planned its start; None: at full."""
 
 
-def look(environment: Mapping[str, str], within_s: float | None = None) -> Allocation | None:
+def observe(environment: Mapping[str, str], within_s: float | None = None) -> Allocation | None:
     """None outside a Slurm job. Raises SlurmError, also for a job that Slurm has forgotten."""
     job = environment.get("SLURM_JOB_ID", "")
     if not job.isdigit():

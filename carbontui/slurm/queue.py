@@ -192,7 +192,7 @@ def rows(text: str, mark: str, nodes: Iterable[NodeState] = ()) -> list[QueuedJo
 def _gpus(sizes: tuple[str, ...], names: str, partition: str, stock: Mapping[str, NodeState]) -> int | None:
     """As Slurm tells of them; where it tells too little, a job that runs has at most those of its nodes. None: one
     that waits."""
-    known, nodes, whole = _told_gpus(sizes), max(1, _whole(sizes[0])), sizes[4] == "NO"
+    known, nodes, whole = _stated_gpus(sizes), max(1, _whole(sizes[0])), sizes[4] == "NO"
     if known is not None:
         return known
     if names:
@@ -203,7 +203,7 @@ def _gpus(sizes: tuple[str, ...], names: str, partition: str, stock: Mapping[str
 
 
 @functools.lru_cache(maxsize=4096)
-def _told_gpus(sizes: tuple[str, ...]) -> int | None:
+def _stated_gpus(sizes: tuple[str, ...]) -> int | None:
     """As Slurm counts them, which it does where it has a slurmdbd, else as they were asked for."""
     nodes, cpus, tasks, sockets, shares, counted, *forms = sizes
     if found := re.search(r"\bgres/gpu=(\d{1,9})", counted):

@@ -210,7 +210,7 @@ def submit(
     while not batch.has(SUBMITS):
         if ended():
             raise Cancelled
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
     here = chain(environment)
     if here is None:
         raise commands.SlurmError("not in a Slurm job")
@@ -250,7 +250,7 @@ def _submitted(
                 job = "" if ended() else next(iter(_after(name)), "")
             if not job and not ended():
                 raise
-    if _seen(environment, ended).get("JobState") != "RUNNING" or ended():
+    if _known(environment, ended).get("JobState") != "RUNNING" or ended():
         withdraw(name, job)
         raise Cancelled
     owner = shown.get("UserId", "").partition("(")[0]
@@ -265,7 +265,7 @@ def _submitted(
     return Succession(job, name, left)
 
 
-END_S, AGAIN_S, LOOK_S = 300.0, 20.0, 0.1
+END_S, AGAIN_S, POLL_S = 300.0, 20.0, 0.1
 """How long Slurm is asked to end the job, how often, and how often it is looked whether it does."""
 TRAP_S = 2.0
 """Slurm's TERM comes to all processes of a job within this."""
@@ -275,9 +275,9 @@ def until_alone(environment: Mapping[str, str], batch: BatchJob, made: Successio
     """Return once no other `run` of this job trains. Raises Cancelled where it was ended, not by its limit."""
     batch.leave(TRAINS)
     while not ended() and not batch.has(TRAINS):
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
     # whoever else has SUBMITS is ending it
-    if batch.has(SUBMITS) and ended() and _seen(environment).get("Reason") != "TimeLimit":
+    if batch.has(SUBMITS) and ended() and _known(environment).get("Reason") != "TimeLimit":
         withdraw(made.of, made.job)
         raise Cancelled
 
@@ -291,12 +291,12 @@ def end(made: Succession, ended: Callable[[], bool]) -> None:
             ask_s = now + AGAIN_S
             with contextlib.suppress(commands.SlurmError):
                 commands.ask("scancel", made.of)
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
     ignored = signal.getsignal(signal.SIGTERM) is signal.SIG_IGN  # by the script, too, which would go on
     time.sleep(max(0.0, due - time.monotonic()) if ignored else TRAP_S)
 
 
-def _seen(environment: Mapping[str, str], given_up: Callable[[], bool] | None = None) -> dict[str, str]:
+def _known(environment: Mapping[str, str], given_up: Callable[[], bool] | None = None) -> dict[str, str]:
     """Its record; without an answer it is assumed to run."""
     try:
         return allocation.record(environment, given_up=given_up)

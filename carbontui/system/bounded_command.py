@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from carbontui.system import proc
 
 CHUNK_B = 65536
-LOOK_S = 0.1
+POLL_S = 0.1
 """Between two questions whether to give up."""
 
 
@@ -58,7 +58,7 @@ def answer(
                 if given_up is not None and given_up():
                     proc.signal_group(process.pid, signal.SIGKILL)
                     raise InterruptedError(f"{command[0]}: given up")
-                look_s = left_s if given_up is None else min(left_s, LOOK_S)
+                look_s = left_s if given_up is None else min(left_s, POLL_S)
                 ready = waiting.select(None if math.isinf(look_s) else look_s)
                 for key, _ in ready:
                     key.data.extend(piece := os.read(key.fd, CHUNK_B))

@@ -77,7 +77,7 @@ def _entries(path: str) -> list[str]:
     return [os.path.abspath(entry) for entry in path.split(os.pathsep) if entry]  # noqa: PTH100
 
 
-def surroundings() -> dict[str, Any]:
+def launch_env() -> dict[str, Any]:
     """What a child of this process would inherit besides its environment: umask, limits, oom_score_adj. JSON-able."""
     mask = os.umask(0o077)
     os.umask(mask)
@@ -86,7 +86,7 @@ def surroundings() -> dict[str, Any]:
 
 
 def give(data: Mapping[str, Any]) -> None:
-    """Apply what `surroundings` recorded, as far as permitted; between fork and exec of the training."""
+    """Apply what `launch_env` recorded, as far as permitted; between fork and exec of the training."""
     with contextlib.suppress(Exception):
         os.umask(int(data["umask"]))
     for name, (soft, hard) in data.get("limits", {}).items():
@@ -122,14 +122,14 @@ def first_to_go() -> None:
 def tell_what_lacks(who: str) -> None:
     """From now on an end of this process for want of threads or memory is one line of its log."""
 
-    def told(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    def report_error(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         lacks = "out of memory" if kind is MemoryError else TOO_FEW if "start new thread" in str(error) else ""
         if lacks:
             os.write(2, f"{who}: {lacks}\n".encode())
         else:
             sys.__excepthook__(kind, error, trace)
 
-    sys.excepthook = told
+    sys.excepthook = report_error
 
 
 def keep_oom_score(data: Mapping[str, Any]) -> None:

@@ -87,12 +87,12 @@ def judge(
     return Life("unknown", unseen) if unseen and not (locked is trains is False) else Life("dead")
 
 
-LOOK_S = 1.0
+POLL_S = 1.0
 """How long others may look at a lock, one after another."""
 PAUSE_S = 0.005
 
 
-def locked(path: str | Path, within_s: float = LOOK_S) -> int | None:
+def locked(path: str | Path, within_s: float = POLL_S) -> int | None:
     """A descriptor that holds the lock as long as a process has it open; None if another one holds the lock for so
     long. Whoever only looks has it for a moment.
 

@@ -41,7 +41,7 @@ class RunningProcess(NamedTuple):
         return self.state in (b"Z", b"X")
 
 
-def look(pid: int | str, root: str = "/proc") -> RunningProcess | None:
+def observe(pid: int | str, root: str = "/proc") -> RunningProcess | None:
     """A process, from /proc/<pid>/stat; None if there is none."""
     try:
         # the name in parentheses may contain spaces, parentheses and bytes of any encoding
@@ -59,13 +59,13 @@ def look(pid: int | str, root: str = "/proc") -> RunningProcess | None:
 def processes(root: str = "/proc") -> Iterator[RunningProcess]:
     """Every process."""
     for entry in os.listdir(root):  # noqa: PTH208 - twice as fast
-        if entry.isdigit() and (one := look(entry, root)):
+        if entry.isdigit() and (one := observe(entry, root)):
             yield one
 
 
 def start_time(pid: int) -> int | None:
     """When a process started, in clock ticks since boot; None if there is no such process."""
-    one = look(pid)
+    one = observe(pid)
     return None if one is None or one.over else one.start
 
 
@@ -126,12 +126,12 @@ def tell_job_ended() -> None:
 
 def exists(pid: int) -> bool:
     """Whether this pid is visible to us, zombies included."""
-    return look(pid) is not None
+    return observe(pid) is not None
 
 
 def stopped(pid: int) -> bool:
     """Whether a process is stopped by a signal or a debugger."""
-    one = look(pid)
+    one = observe(pid)
     return one is not None and one.state in (b"T", b"t")
 
 
@@ -199,7 +199,7 @@ def mapped_files(pid: int) -> set[str]:
 
 def cpu_s(pid: int) -> float:
     """Seconds of CPU that a process has used, children that it has waited for included."""
-    one = look(pid)
+    one = observe(pid)
     return one.ticks / os.sysconf("SC_CLK_TCK") if one else 0.0
 
 
@@ -249,7 +249,7 @@ def holder(path: str) -> tuple[int, int] | None:
 def ancestry(pid: int) -> Iterator[RunningProcess]:
     """A process, its parent, and so on; without init."""
     for _ in range(64):
-        one = look(pid) if pid > 1 else None
+        one = observe(pid) if pid > 1 else None
         if one is None:
             return
         yield one
@@ -258,7 +258,7 @@ def ancestry(pid: int) -> Iterator[RunningProcess]:
 
 def belongs(pid: int, own: tuple[int, ...]) -> bool:
     """Whether `pid` is one of `own`, in the session of one of them, or descends from one of them."""
-    sessions = {one.session for each in own if (one := look(each))} - {os.getsid(0)}
+    sessions = {one.session for each in own if (one := observe(each))} - {os.getsid(0)}
     return pid in own or any(one.pid in own or one.session in sessions for one in ancestry(pid))
 
 

@@ -30,7 +30,7 @@ class Maker:
     limit: str
     unlock: str
     lock: str
-    look: str
+    inspect: str
     codes: Mapping[int, str]
 
 
@@ -41,7 +41,7 @@ MAKERS = {
         limit="nvidia-smi -i {board} -pl {watts}",
         unlock="nvidia-smi -i {board} -rgc",
         lock="nvidia-smi -i {board} -lgc 0,{mhz}",
-        look="nvidia-smi -q -d POWER",
+        inspect="nvidia-smi -q -d POWER",
         codes={
             1: "NVML is not initialised",
             9: "the NVIDIA driver is not loaded",
@@ -56,7 +56,7 @@ MAKERS = {
         limit="amd-smi set --gpu {board} --power-cap {watts}",
         unlock="amd-smi reset --gpu {board} --clocks",
         lock="amd-smi set --gpu {board} --clk-limit sclk max {mhz}",
-        look="amd-smi static --limit",
+        inspect="amd-smi static --limit",
         codes={
             1: "AMD SMI is not initialised",
             9: "the AMD driver (amdgpu) is not loaded",

@@ -95,7 +95,7 @@ LOG: Table = {
 Facts = Mapping[str, Any]
 
 
-def told(at_s: float, kind: str, facts: Facts) -> protocol.Event | None:
+def event_line(at_s: float, kind: str, facts: Facts) -> protocol.Event | None:
     """The event as viewers see it; None if it is of no interest to users, or cannot be read."""
     words = _WORDS.get(kind)
     try:

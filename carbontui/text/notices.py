@@ -35,20 +35,20 @@ def _no_cap(*, why: str, now_s: float) -> str:
     return f"no cap: {because}"
 
 
-class NoticesTold:
+class NoticesShown:
     """Which notices are news: each once, those of an allowance once per level."""
 
     def __init__(self) -> None:
         self._standing: frozenset[str] = frozenset()
-        self._told: frozenset[str] = frozenset()
+        self._shown: frozenset[str] = frozenset()
 
     def news(self, status: Status) -> list[str]:
         keys = status.notice_keys if len(status.notice_keys) == len(status.notices) else status.notices
         told = dict(zip(keys, status.notices, strict=True))
         # one that went and came back is news again, unless only its figures crossed a line once more
-        found = [text for key, text in told.items() if key not in self._standing | self._told]
+        found = [text for key, text in told.items() if key not in self._standing | self._shown]
         self._standing = frozenset(told)
-        self._told |= {key for key, text in told.items() if key != text}
+        self._shown |= {key for key, text in told.items() if key != text}
         return found
 
 
@@ -56,7 +56,7 @@ HELD = ("waiting", "throttled", "pausing", "paused", "unloaded")
 """States of which a reader of the output wants to know why nothing comes."""
 
 
-def narrate(old: Status | None, new: Status, notices: NoticesTold) -> Iterator[str]:
+def narrate(old: Status | None, new: Status, notices: NoticesShown) -> Iterator[str]:
     """What a reader of the output would ask about: why nothing comes, and what the supervisor has to say."""
     same = old is not None and (old.state, old.reason.text) == (new.state, new.reason.text)
     begins_again = old is None and (new.state, new.reason.code) == ("unloaded", "exited")

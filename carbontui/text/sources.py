@@ -52,14 +52,16 @@ def _power(*, boards: Sequence[str], host: str, now_s: float) -> str:
     return "; ".join((*boards, f"CPU and memory {host}"))
 
 
-def _energy(*, shares: Sequence[tuple[str, float]], sensed: bool, blind: bool, now_s: float) -> str:
+def _energy(*, shares: Sequence[tuple[str, float]], sensed: bool, unreadable: bool, now_s: float) -> str:
     told = ", ".join(f"{figures.percent(share)} {'shared, split' if how == 'split' else how}" for how, share in shares)
     bound = f" ({SENSOR_BOUND})" if sensed else ""
-    return (told or "nothing metered yet") + bound + ("; a board that cannot be read is not in it" if blind else "")
+    return (
+        (told or "nothing metered yet") + bound + ("; a board that cannot be read is not in it" if unreadable else "")
+    )
 
 
-def _wall(*, shares: Sequence[tuple[str, float]], sensed: bool, blind: bool, now_s: float) -> str:
-    parts = _energy(shares=shares, sensed=sensed, blind=blind, now_s=now_s)
+def _wall(*, shares: Sequence[tuple[str, float]], sensed: bool, unreadable: bool, now_s: float) -> str:
+    parts = _energy(shares=shares, sensed=sensed, unreadable=unreadable, now_s=now_s)
     return f"all that counts, with PUE: {parts}"
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from textual.screen import Screen
 
     from carbontui.tui.model.feed import Target
-    from carbontui.tui.model.jobs_feed import Seen
+    from carbontui.tui.model.jobs_feed import JobsSnapshot
     from carbontui.tui.screens.dashboard import Dashboard
     from carbontui.tui.screens.jobs import Jobs
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def run(
     target: Target,
     *,
-    look: Callable[[], Seen] | None = None,
+    observe: Callable[[], JobsSnapshot] | None = None,
     readonly: bool = False,
     mouse: bool = True,
     ascii: bool = False,
@@ -44,15 +44,17 @@ def run(
     def first() -> Dashboard:
         from carbontui.tui.screens.dashboard import Dashboard
 
-        table = None if look is None else lambda: _table(look, readonly=readonly)
+        table = None if observe is None else lambda: _table(observe, readonly=readonly)
         return Dashboard(target, readonly=readonly, table=table, until_over=until_over)
 
     return _show(first, ascii, mouse)
 
 
-def jobs(look: Callable[[], Seen], *, readonly: bool = False, ascii: bool = False, mouse: bool = True) -> int:
+def jobs(
+    observe: Callable[[], JobsSnapshot], *, readonly: bool = False, ascii: bool = False, mouse: bool = True
+) -> int:
     """Show the table of all jobs until the user leaves it; a job opened from it returns to it. Returns 0."""
-    return _show(lambda: _table(look, readonly=readonly), ascii, mouse)
+    return _show(lambda: _table(observe, readonly=readonly), ascii, mouse)
 
 
 def _show(first: Callable[[], Screen[str | None]], ascii: bool, mouse: bool = True) -> int:
@@ -68,10 +70,10 @@ def _show(first: Callable[[], Screen[str | None]], ascii: bool, mouse: bool = Tr
     return 0
 
 
-def _table(look: Callable[[], Seen], *, readonly: bool) -> Jobs:
+def _table(observe: Callable[[], JobsSnapshot], *, readonly: bool) -> Jobs:
     from carbontui.tui.screens.jobs import Jobs
 
-    return Jobs(look, lambda target: _opened(target, readonly=readonly), readonly=readonly)
+    return Jobs(observe, lambda target: _opened(target, readonly=readonly), readonly=readonly)
 
 
 def _opened(target: Target, *, readonly: bool) -> Dashboard:

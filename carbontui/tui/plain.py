@@ -9,10 +9,10 @@ from typing import TextIO
 from carbontui import protocol
 from carbontui.text import figures, situation
 from carbontui.text.account import at_end, summary
-from carbontui.text.notices import NoticesTold
-from carbontui.tui.model import words
+from carbontui.text.notices import NoticesShown
+from carbontui.tui.model import state_text
 from carbontui.tui.model.feed import Connection, JobFeed, News, Target
-from carbontui.tui.model.picture import Picture, offline
+from carbontui.tui.model.view_state import ViewState, offline
 
 
 class PlainNarrator:
@@ -20,47 +20,47 @@ class PlainNarrator:
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._told: dict[str, str] = {}
-        self._notices = NoticesTold()
+        self._shown: dict[str, str] = {}
+        self._notices = NoticesShown()
         self._tenth = 0
-        self._end_told = False
+        self._end_shown = False
         self._finished = False
 
-    def tell(self, picture: Picture) -> None:
+    def tell(self, view_state: ViewState) -> None:
         """Narrate what differs from the previous picture."""
-        status, now = picture.status, picture.now_s
+        status, now = view_state.status, view_state.now_s
         state = situation.stated(status)
         key = f"{status.state} {status.reason.code} {status.level}"
-        if self._told.get("state") != key:
-            self._told["state"] = key
-            self._say(now, _joined(state, self._watts(status), situation.next_change(status, picture.plan, now)))
+        if self._shown.get("state") != key:
+            self._shown["state"] = key
+            self._say(now, _joined(state, self._watts(status), situation.next_change(status, view_state.plan, now)))
         self._changed("override", situation.override(status, now) or "none", now, first="none")
         budget = status.budget
         if budget is not None and budget.deadline is not None:
             factor = f"{budget.factor:.2f}x the time at full speed, " if budget.factor else ""
-            self._changed("budget", f"{factor}deadline {words.clock_iso(budget.deadline, now)}", now)
-        self._changed("note", words.banner(status, picture.series), now, first="")
+            self._changed("budget", f"{factor}deadline {state_text.clock_iso(budget.deadline, now)}", now)
+        self._changed("note", state_text.banner(status, view_state.series), now, first="")
         for notice in self._notices.news(status):
             self._say(now, f"note: {notice}")
-        if status.at_end is not None and not self._end_told:
-            self._end_told = True
+        if status.at_end is not None and not self._end_shown:
+            self._end_shown = True
             self._say(now, f"at the end: {at_end(status.at_end)}")
         self._progress(status, now)
-        if picture.over and not self._finished:
+        if view_state.over and not self._finished:
             self._finished = True
-            self._summary(picture)
+            self._summary(view_state)
 
     def write(self, text: str) -> None:
         """Write one line at once; also for events outside any picture (connection lost, detached)."""
         print(text, file=self._stream, flush=True)
 
     def _say(self, now_s: float, text: str) -> None:
-        self.write(f"{words.clock(now_s, now_s)} {text}")
+        self.write(f"{state_text.clock(now_s, now_s)} {text}")
 
     def _changed(self, what: str, text: str, now: float, first: str | None = None) -> None:
-        if self._told.get(what, first) != text:
+        if self._shown.get(what, first) != text:
             self._say(now, f"{what}: {text}")
-        self._told[what] = text
+        self._shown[what] = text
 
     def _watts(self, status: protocol.Status) -> str:
         if status.power_w is None or status.state not in protocol.LIVE_STATES:
@@ -81,12 +81,12 @@ class PlainNarrator:
             done = f"{figures.percent(tenth / 10)}: step {status.step} of {status.steps_total}"
             self._say(now, _joined(done, loss, ends, total))
 
-    def _summary(self, picture: Picture) -> None:
-        status = picture.status
+    def _summary(self, view_state: ViewState) -> None:
+        status = view_state.status
 
         def of(field: str) -> str:
             # no page explains the marks here
-            return f" ({status.provenance[field].how})" if words.mark(status, field) else ""
+            return f" ({status.provenance[field].how})" if state_text.mark(status, field) else ""
 
         for label, told in summary(status, of):
             self.write(f"{label}: {told}")
@@ -111,9 +111,9 @@ def follow(target: Target, stream: TextIO) -> int:
 async def _follow(target: Target, narrator: PlainNarrator) -> int:
     refused = lost = False
 
-    def hear(news: News) -> None:
+    def receive(news: News) -> None:
         nonlocal refused, lost
-        if isinstance(news, Picture):
+        if isinstance(news, ViewState):
             narrator.tell(news)
             if news.over:
                 following.cancel()
@@ -124,7 +124,7 @@ async def _follow(target: Target, narrator: PlainNarrator) -> int:
             elif lost and not was_lost:
                 narrator.write(f"{news.text}; the training goes on, trying again")
 
-    following = asyncio.create_task(JobFeed(target.socket, hear, away=target.away, with_log=False).run())
+    following = asyncio.create_task(JobFeed(target.socket, receive, away=target.away, with_log=False).run())
     await asyncio.wait([following])
     if not following.cancelled():
         following.result()

@@ -50,7 +50,7 @@ def seconds_of(event, seed):
     return [*[WORK] * first, *[EVENTS[event]] * held, *[WORK] * after], first
 
 
-def strangers(timeline, kind, gives_back):
+def foreign_boards(timeline, kind, gives_back):
     """kWh and grams at the wall, those excluded, run-now's grams, and the rent, by one addition per second."""
     kwh = grams = apart_kwh = rent = at_speed_j = 0.0
     at_speed_s = capped_s = 0
@@ -123,7 +123,7 @@ def ours(timeline, first, event, kind, gives_back, folder):
     machine = problem.Machine(
         full_w=FULL_W, idle_w=IDLE_W, rest_w=BUSY_W, rest_idle_w=IDLING_W, host_w=HOST_W, boundary=kind
     )
-    flat = run_now(account.lived, pue=PUE, full_wall_w=machine.full_charged_w * PUE, rate=None)
+    flat = run_now(account.elapsed, pue=PUE, full_wall_w=machine.full_charged_w * PUE, rate=None)
     totals = account.totals(start_s=START_S, run_now=flat._replace(acted=True), nowcast=None, gpus=1)
     apart = sum(one.energy_wall_kwh for one in totals.excluded)
     return totals.wall_kwh, totals.gco2_g, apart, totals.run_now_g, totals.cost.value
@@ -132,7 +132,7 @@ def ours(timeline, first, event, kind, gives_back, folder):
 @pytest.mark.parametrize(("kind", "gives_back", "event", "seed"), SCENARIOS)
 def test_an_account_is_what_a_stranger_adds_up(kind, gives_back, event, seed, tmp_path) -> None:
     timeline, first = seconds_of(event, seed)
-    expected = strangers(timeline, kind, gives_back)
+    expected = foreign_boards(timeline, kind, gives_back)
     found = ours(timeline, first, event, kind, gives_back, tmp_path)
     for name, theirs, own in zip(("kWh", "g", "kWh apart", "run-now g", "rent"), expected, found, strict=True):
         assert own == pytest.approx(theirs, rel=0.005, abs=1e-6), name
@@ -147,7 +147,7 @@ def test_a_plan_charges_what_the_account_books(kind, gives_back) -> None:
     planned = {level.kind: level for started in (False, True) for level in problem.levels_of(machine, started=started)}
     states = {"off": "wait", "unload": "unload", "pause": "pause", "full": "crash"}
     for name, event in states.items():
-        kwh = strangers([EVENTS[event], WORK], kind, gives_back)[0] - strangers([WORK], kind, gives_back)[0]
+        kwh = foreign_boards([EVENTS[event], WORK], kind, gives_back)[0] - foreign_boards([WORK], kind, gives_back)[0]
         if name == "off" and gives_back:
             kwh = 0.0  # a start that a successor makes is waited for in the queue
         assert machine.charged_w(planned[name]) * PUE == pytest.approx(kwh * units.J_PER_KWH), name

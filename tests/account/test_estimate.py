@@ -18,7 +18,7 @@ from states import NOW_S, board, inputs, job_state, shown
 
 from carbontui.account.estimate import BLOCKS_MOST, Blocks
 from carbontui.client import prediction as estimate
-from carbontui.commands.look import report
+from carbontui.commands.status import report
 from carbontui.job.supervisor.core.state import progress
 from carbontui.job.supervisor.core.state.measured import Mean, Measured
 from carbontui.system import proc
@@ -148,7 +148,7 @@ def test_timings_survive_a_respawn_and_begin_anew_with_the_next_training():
     work = running().progress
     again = progress.restored(progress.Progress(), msgspec.to_builtins(work))
     assert again.blocks == work.blocks
-    other = progress.saw_process(msgspec.structs.replace(work, processes=("a",)), "b", set(), fresh=True)
+    other = progress.with_process(msgspec.structs.replace(work, processes=("a",)), "b", set(), fresh=True)
     assert other.blocks == Blocks()
 
 
@@ -166,11 +166,11 @@ def test_a_training_that_waits_for_cores_has_a_wider_estimate():
 def test_the_share_of_waiting_is_that_of_the_time_flat_out_and_is_said():
     work = progress.begun(job_state().spec)
     for second in range(1, 61):
-        work = progress.saw_step(work, second, 0, None)
+        work = progress.with_step(work, second, 0, None)
         work = progress.ran(work, 1.0, 1.0, 1.0, reference=True, core_wait_s=0.5)
     assert work.core_wait == pytest.approx(0.5)
     for second in range(61, 66):  # under a cap nothing is learned of it
-        work = progress.ran(progress.saw_step(work, second, 0, None), 1, 1, 1, reference=False, core_wait_s=1.0)
+        work = progress.ran(progress.with_step(work, second, 0, None), 1, 1, 1, reference=False, core_wait_s=1.0)
     assert work.core_wait == pytest.approx(0.5)
     state = running()
     busy = told(replace(state, progress=msgspec.structs.replace(state.progress, core_wait=0.5)))

@@ -10,14 +10,14 @@ import pytest
 from states import CAP, FULL, NOW_S, PAUSE, board, inputs, job_state, outlook, plan_of, rank, shown
 
 from carbontui import protocol, units
-from carbontui.account.expected_end import Slots, Stretch, expect, to_come, used_up_at
-from carbontui.commands.look import report
+from carbontui.account.expected_end import Slots, WorkSegment, expect, to_come, used_up_at
+from carbontui.commands.status import report
 from carbontui.job.supervisor.core.planning import expected_end as core
 from carbontui.job.supervisor.core.rules import control
 from carbontui.job.supervisor.core.state.job import Totals
 from carbontui.job.supervisor.core.state.measured import Mean, Measured
 from carbontui.text import account as account_words
-from carbontui.text.notices import NoticesTold, narrate
+from carbontui.text.notices import NoticesShown, narrate
 
 HOUR = 3600.0
 NEARLY = {"rel": 2e-3}
@@ -31,10 +31,10 @@ def slots(mean, half=0.0):
 def test_the_end_is_what_was_emitted_and_the_rest_on_the_forecast():
     found = expect(
         100.0,
-        [Stretch(450.0, 1350.0, 1000.0)],
+        [WorkSegment(450.0, 1350.0, 1000.0)],
         slots([200.0, 400.0, 300.0]),
         run_now_past_g=50.0,
-        run_now_rest=Stretch(0.0, 900.0, 2000.0),
+        run_now_rest=WorkSegment(0.0, 900.0, 2000.0),
     )
     assert found.gco2_g.value == pytest.approx(100 + 0.125 * 200 + 0.125 * 400)
     assert found.run_now_g == pytest.approx(50 + 0.5 * 200)
@@ -43,19 +43,23 @@ def test_the_end_is_what_was_emitted_and_the_rest_on_the_forecast():
 
 
 def test_nothing_is_expected_of_a_grid_nobody_knows_and_gaps_do_not_look_clean():
-    assert expect(1.0, [Stretch(0, 900, 1e3)], Slots(0, 900, [None], [None], [None])) is None
+    assert expect(1.0, [WorkSegment(0, 900, 1e3)], Slots(0, 900, [None], [None], [None])) is None
     gap = Slots(0, 900, [400.0, None], [None, None], [None, None])
-    assert expect(0.0, [Stretch(900, 4500, 1000.0)], gap).gco2_g.value == pytest.approx(400.0)
-    assert to_come([Stretch(0, HOUR, 2000.0)], 0.0, 900.0, (None,)) is None
-    assert to_come([Stretch(0, HOUR, 2000.0)], 0.0, 900.0, (0.3,)) == pytest.approx(0.6)
+    assert expect(0.0, [WorkSegment(900, 4500, 1000.0)], gap).gco2_g.value == pytest.approx(400.0)
+    assert to_come([WorkSegment(0, HOUR, 2000.0)], 0.0, 900.0, (None,)) is None
+    assert to_come([WorkSegment(0, HOUR, 2000.0)], 0.0, 900.0, (0.3,)) == pytest.approx(0.6)
     rented = to_come(
-        [Stretch(0, HOUR, 2000.0), Stretch(HOUR, 2 * HOUR, 0.0, gpus_kept=False)], 0.0, 900.0, (0.3,), rent_per_h=2.5
+        [WorkSegment(0, HOUR, 2000.0), WorkSegment(HOUR, 2 * HOUR, 0.0, gpus_kept=False)],
+        0.0,
+        900.0,
+        (0.3,),
+        rent_per_h=2.5,
     )
     assert rented == pytest.approx(3.1)
 
 
 def test_the_moment_at_which_nothing_is_left():
-    rest = [Stretch(0, HOUR, 2000.0), Stretch(HOUR, 2 * HOUR, 0.0), Stretch(2 * HOUR, 4 * HOUR, 1000.0)]
+    rest = [WorkSegment(0, HOUR, 2000.0), WorkSegment(HOUR, 2 * HOUR, 0.0), WorkSegment(2 * HOUR, 4 * HOUR, 1000.0)]
     slots = (0.0, HOUR, (300.0, 300.0, 100.0))
     # 600 g in the first hour, none in the second, 100 g an hour from then on, the last slot's value holding
     assert used_up_at(300.0, rest, *slots) == pytest.approx(HOUR / 2)
@@ -69,7 +73,7 @@ def test_the_moment_at_which_nothing_is_left():
 def test_every_stretch_counts_in_its_slots_also_beyond_the_forecast(seed):
     dice = random.Random(seed)
     edges = sorted(dice.choice([dice.uniform(-3000, 30_000), 900.0 * dice.randrange(-3, 33)]) for _ in range(8))
-    rest = [Stretch(a, b, dice.uniform(0, 2000)) for a, b in itertools.pairwise(edges)]
+    rest = [WorkSegment(a, b, dice.uniform(0, 2000)) for a, b in itertools.pairwise(edges)]
     mean = [dice.uniform(20, 900) for _ in range(dice.choice([1, 2, 24]))]
     # an independent sum: short pieces, each at the value of the slot that its middle lies in
     grams = 0.0
@@ -83,11 +87,11 @@ def test_every_stretch_counts_in_its_slots_also_beyond_the_forecast(seed):
     assert expect(0.0, rest, slots(mean)).gco2_g.value == pytest.approx(grams)
 
 
-@pytest.mark.parametrize("rest", [[Stretch(0, 40 * 900.0, 700.0)], [Stretch(0, 4 * 900.0, 700.0)]])
+@pytest.mark.parametrize("rest", [[WorkSegment(0, 40 * 900.0, 700.0)], [WorkSegment(0, 4 * 900.0, 700.0)]])
 def test_four_of_five_ends_lie_in_the_band_when_errors_fade_as_the_forecasts_do(rest):
     dice, fade, sigma = random.Random(7), math.exp(-900.0 / (6 * HOUR)), 40.0
     believed = slots([300.0] * 96, half=1.2815515655446004 * sigma)
-    run_now = Stretch(0, 20 * 900.0, 900.0)
+    run_now = WorkSegment(0, 20 * 900.0, 900.0)
     said = expect(0.0, rest, believed, run_now_past_g=0.0, run_now_rest=run_now)
     inside = inside_avoided = 0
     for _ in range(2000):
@@ -188,8 +192,8 @@ def test_the_end_is_told_first_by_status_and_by_plain_output_with_its_source():
     assert rows.index("at the end") < rows.index("CO2")
     (row,) = (row for row in report(one) if row.startswith("at the end"))
     assert "forecast: metered so far, then the plan in force on a test" in row and "44 % less than run-now" in row
-    assert any(line.startswith("at the end: 282 g CO2") for line in narrate(None, one, NoticesTold()))
-    assert not any(line.startswith("at the end") for line in narrate(one, one, NoticesTold()))
+    assert any(line.startswith("at the end: 282 g CO2") for line in narrate(None, one, NoticesShown()))
+    assert not any(line.startswith("at the end") for line in narrate(one, one, NoticesShown()))
 
 
 def test_a_job_that_is_over_expects_nothing():
@@ -209,13 +213,13 @@ def test_the_words_turn_around_where_the_plan_emits_more():
 
 
 def test_speeds_that_were_not_measured_on_this_job_widen_the_band_of_its_end():
-    sure = expect(100.0, [Stretch(0.0, 3600.0, 1000.0)], slots([200.0] * 4), run_now_past_g=0.0)
-    unsure = [Stretch(0.0, 1800.0, 1000.0), Stretch(1800.0, 3600.0, 1000.0, error=0.1)]
+    sure = expect(100.0, [WorkSegment(0.0, 3600.0, 1000.0)], slots([200.0] * 4), run_now_past_g=0.0)
+    unsure = [WorkSegment(0.0, 1800.0, 1000.0), WorkSegment(1800.0, 3600.0, 1000.0, error=0.1)]
     alone = expect(100.0, unsure, slots([200.0] * 4), run_now_past_g=0.0)
     assert sure.gco2_g.lo is None and alone.gco2_g.value == pytest.approx(sure.gco2_g.value)
     # 80 % of a normal distribution, of a tenth of the 100 g that the capped half hour emits
     assert alone.gco2_g.hi - alone.gco2_g.value == pytest.approx(1.2816 * 10.0, rel=1e-3)
-    grid = expect(100.0, [Stretch(0.0, 3600.0, 1000.0)], slots([200.0] * 4, half=20.0), run_now_past_g=0.0).gco2_g
+    grid = expect(100.0, [WorkSegment(0.0, 3600.0, 1000.0)], slots([200.0] * 4, half=20.0), run_now_past_g=0.0).gco2_g
     both = expect(100.0, unsure, slots([200.0] * 4, half=20.0), run_now_past_g=0.0)
     assert both.gco2_g.hi - both.gco2_g.value == pytest.approx(math.hypot(grid.hi - grid.value, 12.816), rel=1e-3)
     assert both.avoided_g.hi - both.avoided_g.value == pytest.approx(both.gco2_g.hi - both.gco2_g.value)

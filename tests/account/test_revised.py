@@ -62,7 +62,7 @@ async def test_a_live_account_follows_its_source_and_a_stranger_finds_the_same(s
     account.ledger.add("GPU-1", now["s"] - 2 * HOUR, now["s"] - 900, 3.6e6, "counter", "running", 0.0, gpu=True)
 
     def emitted():
-        reader.look(now["s"])
+        reader.observe(now["s"])
         known = {"start_s": now["s"] - 2 * HOUR, "run_now": RunNow(HOUR, 1000.0), "nowcast": 400.0, "gpus": 1}
         return account.totals(**known)
 

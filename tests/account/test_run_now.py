@@ -4,21 +4,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carbontui.account import lived
+from carbontui.account import elapsed
 from carbontui.account.accounts import RunNow, kept, of_sum, run_now, to_kept, worst
-from carbontui.account.lived import EXCLUDED, Lived
+from carbontui.account.elapsed import EXCLUDED, TimeSpent
 
 FULL_W = 1000.0
 
 
-def own_steps(known: Lived) -> int:
+def own_steps(known: TimeSpent) -> int:
     """Those of excluded times are not in the account."""
     return known.steps_done - known.steps_apart
 
 
 def spent(*parts):
     """(state, seconds, watts of the devices, steps made) one after the other."""
-    known, steps, at = Lived(0.0), 0, 0.0
+    known, steps, at = TimeSpent(0.0), 0, 0.0
     for state, seconds, watts, made in parts:
         at, steps = at + seconds, steps + made
         known.drew(watts * seconds, state, gpu=True)
@@ -69,7 +69,7 @@ def test_a_lever_acted_only_where_time_was_spent_under_it(state, acted):
 
 
 def test_a_start_that_nobody_holds_back_is_no_lever():
-    known = Lived(0.0)
+    known = TimeSpent(0.0)
     known.advance(2.0, "waiting", steps=0, paused=False)
     assert not known.lever_acted and known.by_state == {"waiting": 2.0}
 
@@ -80,7 +80,7 @@ gaps = st.sampled_from([None, None, "no_supervisor", "stalled", "clock", "unread
 
 @given(st.lists(st.tuples(states, st.floats(0, 1e5), gaps, st.integers(0, 1000)), max_size=30))
 def test_every_second_since_the_start_is_in_a_state_a_gap_or_excluded(parts):
-    known, at = Lived(100.0), 100.0
+    known, at = TimeSpent(100.0), 100.0
     for state, seconds, gap, steps in parts:
         at += seconds
         known.advance(at, state, steps=steps, gap=gap)
@@ -93,9 +93,9 @@ def test_a_successor_goes_on_with_the_time_and_a_journal_of_before_begins_one():
     from dataclasses import asdict
 
     known = spent(("try", 50, 700.0, 20), ("running", 100, 500.0, 30), ("paused", 10, 80.0, 0))
-    assert lived.restored(asdict(known), Lived(7.0)) == known
-    assert lived.restored({**asdict(known), "of_another_version": 1}, Lived(7.0)) == known
-    assert lived.restored(None, Lived(7.0)) == Lived(7.0)
+    assert elapsed.restored(asdict(known), TimeSpent(7.0)) == known
+    assert elapsed.restored({**asdict(known), "of_another_version": 1}, TimeSpent(7.0)) == known
+    assert elapsed.restored(None, TimeSpent(7.0)) == TimeSpent(7.0)
 
 
 def test_run_now_is_read_from_the_journal_as_it_was_kept():

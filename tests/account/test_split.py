@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carbontui.account.accounts import BIN_S
+from carbontui.account.elapsed import EVENT, EVENT_HELD
 from carbontui.account.estimate import error_of_mean
 from carbontui.account.expected_end import BAND_SIGMAS, ERROR_MEMORY_S
-from carbontui.account.lived import EVENT, EVENT_HELD
-from carbontui.account.split import Doubt, EnergyBin, StateSpan, intensity_of, split_avoided, work_of
+from carbontui.account.split import EnergyBin, StateSpan, Uncertainty, intensity_of, split_avoided, work_of
 
 HOUR = 3600.0
 KWH = 3.6e6
@@ -52,8 +52,8 @@ def test_waiting_for_a_clean_hour_is_shifting_less_what_the_pause_drew():
 def test_unloading_gives_what_staying_parked_would_have_drawn():
     found = of([("unloaded", 20), ("running", 1000)], [500, 200], HOUR)
     assert found.parked_g == pytest.approx(-50) and found.unloaded_g == pytest.approx(40)
-    blind = of([("unloaded", 20), ("running", 1000)], [500, 200], HOUR, parked_w=None)
-    assert blind.parked_g == pytest.approx(-10) and blind.unloaded_g == 0
+    unreadable = of([("unloaded", 20), ("running", 1000)], [500, 200], HOUR, parked_w=None)
+    assert unreadable.parked_g == pytest.approx(-10) and unreadable.unloaded_g == 0
 
 
 def test_a_cap_gives_the_power_it_saved_on_the_work_it_did():
@@ -93,7 +93,7 @@ def test_nothing_is_told_of_a_grid_nobody_knows():
     assert intensity_of({}, 250.0)(17.0) == 250.0 and intensity_of({0.0: 100.0}, None)(900.0) == 100.0
 
 
-KNOWN = Doubt(lambda at: 0.0, 0.0, 0.0)
+KNOWN = Uncertainty(lambda at: 0.0, 0.0, 0.0)
 
 
 @given(phases, st.lists(st.floats(0, 900), min_size=8, max_size=8), st.floats(0, 3e4), st.floats(0, 0.2))
@@ -101,13 +101,13 @@ def test_what_is_exactly_known_has_no_band_and_doubt_makes_one(hours, grid, done
     told = {"start_s": 0.0, "done_s": done_s, "full_w": 1000.0, "parked_w": 100.0}
     known = split_avoided(cells(*hours), spans(*hours), [], hourly(*grid, *grid), **told, doubt=KNOWN)
     assert max(known.halves) == pytest.approx(0, abs=1e-6)
-    unsure = Doubt(lambda at: 10.0, error, 0.0)
+    unsure = Uncertainty(lambda at: 10.0, error, 0.0)
     found = split_avoided(cells(*hours), spans(*hours), [], hourly(*grid, *grid), **told, doubt=unsure)
     assert min(found.halves) >= 0 and replace(found, halves=None) == replace(known, halves=None)
     assert found.halves.avoided_g >= BAND_SIGMAS * error * found.run_now_g - 1e-6
     worked = [*hours, ("running", 900)]
     alike = split_avoided(
-        cells(*worked), spans(*worked), [], lambda at: 300.0, **told, doubt=Doubt(lambda at: 0.0, 0.1, 0.1)
+        cells(*worked), spans(*worked), [], lambda at: 300.0, **told, doubt=Uncertainty(lambda at: 0.0, 0.1, 0.1)
     )
     assert alike.halves.moved_g == pytest.approx(0, abs=1e-6), "on a flat grid nothing depends on when work was done"
 
@@ -128,7 +128,7 @@ def test_the_bands_hold_the_truth_in_four_of_five_runs():
             wrong = fade * wrong + math.sqrt(1 - fade * fade) * dice.gauss(0, spread)
         told = {"done_s": done_s * (1 + dice.gauss(0, error)), "full_w": 1000.0 * (1 + dice.gauss(0, error / 2))}
         told |= {"start_s": 0.0, "parked_w": 100.0}
-        doubt = Doubt(lambda at: spread, error / 2, error)
+        doubt = Uncertainty(lambda at: spread, error / 2, error)
         found = split_avoided(cells(*hours), spans(*hours), [], intensity_of(booked, None), **told, doubt=doubt)
         for part, half in found.halves._asdict().items():
             if part == "event_g":

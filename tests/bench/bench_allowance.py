@@ -90,11 +90,11 @@ def one(seed: int, order: tuple[str, ...]) -> tuple[float, bool, str]:
     )  # fmt: skip
     state = replace(state, decision=decided("running", "full", "plan", ""))
     seen = inputs(NOW_S, boards=(board(),), ranks=(rank(can_unload=True),))
-    flat_out = _flat_out(truth, work_s)
+    at_full_speed = _flat_out(truth, work_s)
     request = plan_request.plan_request(state, seen)
     assert request is not None
     least = solve_plan(request.ask).plan.gco2
-    allowed = least + rng.uniform(0.15, 0.85) * max(0.0, flat_out - least)
+    allowed = least + rng.uniform(0.15, 0.85) * max(0.0, at_full_speed - least)
     state = replace(state, allowances=Allowances(given=(Allowance("carbon", allowed),), order=order))
     used, done, told, level = 0.0, 0.0, False, "full"
     for slot in range(len(truth)):

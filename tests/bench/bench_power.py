@@ -72,8 +72,8 @@ def energy(
     uuid = backend.devices()[0].uuid
     true_j = start_j = sim.get("energy_j")
 
-    def look() -> None:
-        at, seen = sim.get("clock_s"), backend.look(uuid)
+    def observe() -> None:
+        at, seen = sim.get("clock_s"), backend.observe(uuid)
         meter.add(
             Sample(
                 uuid=uuid,
@@ -87,7 +87,7 @@ def energy(
             )
         )
 
-    look()
+    observe()
     for i in range(round(seconds / step_s)):
         bursts.advance(step_s / 2)
         if i == round(30 / step_s) and fault == "reset":
@@ -97,7 +97,7 @@ def energy(
             sim.set("lost", 1)
         elif not (fault == "lost" and i > round(30 / step_s)):
             true_j = sim.get("energy_j")
-        look()
+        observe()
     backend.close()
     return meter.joules() / (true_j - start_j) - 1
 

@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
 
 import runs
 
-from carbontui.reports import forms, story
+from carbontui.reports import formats, story
 
 BARS = {"seconds": 2.0, "bytes": 1_000_000}
 
@@ -32,9 +32,9 @@ def main(days=30.0, boards=2):
         begun, cpu = time.perf_counter(), time.process_time()
         told = story.build(job, version="bench")
         read_s = time.perf_counter() - begun
-        text = forms.html(told)
+        text = formats.html(told)
         whole_s, cpu_s = time.perf_counter() - begun, time.process_time() - cpu
-        forms.table(told)
+        formats.table(told)
         size = (job.dir / "journal.db").stat().st_size
     found = {
         "days": days, "boards": boards, "journal_bytes": size, "read_s": round(read_s, 3),

@@ -22,14 +22,14 @@ from typing import Any
 import msgspec
 
 from carbontui import line, protocol
-from carbontui.job.files import history, spool, store
+from carbontui.job.files import history, launch_file, store
 from carbontui.job.files.journal import Journal, read
 from carbontui.job.keeper import resume
 from carbontui.job.keeper.messages import ChildFacts
 from carbontui.job.life import restart
 from carbontui.job.supervisor.loop import Supervisor
 from carbontui.job.terms import spec
-from carbontui.reports import forms, story
+from carbontui.reports import formats, story
 from carbontui.system import proc
 
 DEEP = "[" * 100_000 + "]" * 100_000
@@ -62,7 +62,7 @@ VALUES = [
 RICH: dict[str, Any] = {
     "progress": {
         "steps_total": 100_000,
-        "told_total": 100_000,
+        "stated_total": 100_000,
         "earlier": 5,
         "before": 7,
         "past": ["vm 1 1", "vm 2 2"],
@@ -293,7 +293,7 @@ def run(directory: Path, found: Found, seed: int, every: int = 1) -> None:
         try:
             asyncio.run(_one(directory, name, found))
             signal.alarm(GIVE_UP_S)
-            looked(directory)
+            polled(directory)
         except Exception as error:
             found.faults[name] = f"{type(error).__name__}: {error!s:.200}"
         finally:
@@ -323,11 +323,11 @@ async def _one(directory: Path, name: str, found: Found) -> None:
         found.faults[name] = "; ".join(f"{parts['part']}: {parts['text']}" for parts in standing)
 
 
-def looked(directory: Path) -> None:
+def polled(directory: Path) -> None:
     """What verbs, the keeper and the screen read of the job's files: each says what it cannot read."""
     restart.unloaded(directory)
     resume.not_before(str(directory / "resume.json"))
-    spool.load(directory)
+    launch_file.load(directory)
     job = store.load(directory)
     if job is None:
         return
@@ -340,5 +340,5 @@ def looked(directory: Path) -> None:
         history.events(directory / "journal.db", 0.0, 100, plans=True)
     with contextlib.suppress(story.NoStory):
         told = story.build(job, status=status)
-        forms.numbers(told)
-        forms.html(told)
+        formats.numbers(told)
+        formats.html(told)

@@ -144,5 +144,5 @@ def client(seconds: float, seed: int, found: Found) -> None:
             except Exception as error:
                 found.faults.append(f"client: {type(error).__name__} on {line[:80]!r}")
                 continue
-            if isinstance(got, wire.WantLine) and not 0 < got.lease_s <= wire.LEASE_MAX_S:
+            if isinstance(got, wire.DesiredLine) and not 0 < got.lease_s <= wire.LEASE_MAX_S:
                 found.faults.append(f"client: a lease of {got.lease_s}")

@@ -182,7 +182,7 @@ def running(
         if booked is not None:
             found.booked.append(booked)
             found.notes += [f"{one.job.id}: booked {booked:.4f}"] if abs(booked - 1) > 0.02 else []
-    begun, ended = zip(*(one.lived for one in some), strict=True)
+    begun, ended = zip(*(one.elapsed for one in some), strict=True)
     found.host.append(sum(one.host_j for one in some) / HOST_W / (max(ended) - min(begun)))
     _left(house, sim, jobs, found)
 

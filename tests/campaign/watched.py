@@ -14,7 +14,7 @@ from house import Job, until
 from carbontui import link, protocol, units
 from carbontui.job.files import store
 
-LOOK_S = 0.1
+POLL_S = 0.1
 ANSWER_S = 3.0
 HOST_W = 1000.0
 """Of the machine besides its boards, in its settings."""
@@ -25,7 +25,7 @@ CAUGHT_UP_S = 10.0
 def watch(job: Job, over: threading.Event, fallen: list[str]) -> None:
     """What `status` shows, again and again: a total that falls is noted."""
     most: dict[str, float] = {}
-    while not over.wait(LOOK_S):
+    while not over.wait(POLL_S):
         with contextlib.suppress(Exception):
             told = job.status()
             for name in ("energy_gpu_kwh", "energy_wall_kwh", "gco2_g"):
@@ -84,7 +84,7 @@ class Watched:
         with contextlib.closing(sqlite3.connect(self.job.dir / "journal.db")) as db:
             booked = dict(db.execute("select device, sum(joules) from energy group by device"))
         self.host_j = booked.get("host", 0.0)
-        self.lived = units.from_iso(self.job.status()["budget"]["start"]), self._ended_s
+        self.elapsed = units.from_iso(self.job.status()["budget"]["start"]), self._ended_s
         if self.sim is None:
             return None
         counted_mj = json.loads((self.job.dir / "first-count.json").read_text())[self.device][3]

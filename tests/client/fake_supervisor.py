@@ -38,7 +38,7 @@ class FakeSupervisor:
         self.cond = threading.Condition()
         self.ranks: list[Rank] = []
         self.gen = 0
-        self.current: p.Want | None = None
+        self.current: p.DesiredState | None = None
         self.only_rank: int | None = None
         self.welcomes = True
         self.reads = True
@@ -61,7 +61,9 @@ class FakeSupervisor:
         """Ask every rank; returns the gen. Renewed until another want or `silence`."""
         with self.cond:
             self.gen += 1
-            self.current = p.Want(mode=mode, want_gen=self.gen, lease_s=fields.pop("lease_s", self.lease_s), **fields)  # type: ignore[arg-type]
+            self.current = p.DesiredState(
+                mode=mode, want_gen=self.gen, lease_s=fields.pop("lease_s", self.lease_s), **fields
+            )  # type: ignore[arg-type]
             self._tell()
             return self.gen
 

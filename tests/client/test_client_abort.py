@@ -11,7 +11,7 @@ import pytest
 from carbontui.client.pausing import lease, ranks
 from carbontui.client.pausing.gate import Gate
 from carbontui.client.pausing.ranks import Ranks, Store
-from carbontui.client.pausing.wire import WantLine
+from carbontui.client.pausing.wire import DesiredLine
 
 PREFIX = "job/"
 
@@ -112,7 +112,7 @@ class Rank:
         """Wait until the training thread stands; the step it stands at."""
         with self.gate.cond:
             assert self.gate.cond.wait_for(
-                lambda: (o := self.ranks.accord.order) is not None and o.arrived and self.gate.state == "paused", 60
+                lambda: (o := self.ranks.barrier.order) is not None and o.arrived and self.gate.state == "paused", 60
             )
             return self.done()
 
@@ -160,12 +160,12 @@ def until_said(clock: Clock, memory: Memory, key: str, within_s: float) -> str:
 def test_a_rank_that_does_not_move_while_another_stands_lets_everybody_run(join, clock, memory):
     first, late = join(0), join(1)
     late.gate.counter.arm(1 << 62)
-    first.gate.accept(WantLine("pause", 1, 600.0))
+    first.gate.accept(DesiredLine("pause", 1, 600.0))
     memory.await_key("vote/0/1", lambda vote: vote == "yes")
     assert memory.await_key("dec/0") == "commit"
     first.train()
     first.held()
-    first.gate.accept(WantLine("run", 2, 600.0))  # so that nothing is proposed again
+    first.gate.accept(DesiredLine("run", 2, 600.0))  # so that nothing is proposed again
     assert until_said(clock, memory, "run/0", 10) == "late"
     first.goes_on()
     late.train()
@@ -175,7 +175,7 @@ def test_a_rank_that_does_not_move_while_another_stands_lets_everybody_run(join,
 def test_a_rank_with_fewer_steps_than_the_others_lets_them_run(join, clock, memory):
     """Uneven inputs: it voted for a step that it never reaches, and has left the loop."""
     first, short = join(0), join(1)
-    first.gate.accept(WantLine("pause", 1, 600.0))
+    first.gate.accept(DesiredLine("pause", 1, 600.0))
     assert memory.await_key("dec/0") == "commit"
     at = json.loads(memory.await_key("prop/0/1"))["at"]
     short.train(until=at - 1)
@@ -183,7 +183,7 @@ def test_a_rank_with_fewer_steps_than_the_others_lets_them_run(join, clock, memo
     short.end()
     first.train()
     assert first.held() == at
-    first.gate.accept(WantLine("run", 2, 600.0))
+    first.gate.accept(DesiredLine("run", 2, 600.0))
     assert until_said(clock, memory, "run/0", 10) == "late"
     first.goes_on()
 
@@ -193,7 +193,7 @@ def test_ranks_that_never_come_to_one_step_are_told_of_and_go_on(join, clock, me
     first, gone = join(0), join(1)
     gone.gate.counter.arm(1 << 62)
     first.train()
-    first.gate.accept(WantLine("pause", 1, 600.0))
+    first.gate.accept(DesiredLine("pause", 1, 600.0))
     asked = clock.now
     while "cannot_hold" not in first.gate.facts and clock.now < asked + 15:
         clock.now += 0.5
@@ -201,7 +201,7 @@ def test_ranks_that_never_come_to_one_step_are_told_of_and_go_on(join, clock, me
             memory.cond.wait(0.1)
     assert first.gate.facts["cannot_hold"] == "ranks"
     assert "do not reach a common step" in capfd.readouterr().err
-    first.gate.accept(WantLine("run", 2, 600.0))
+    first.gate.accept(DesiredLine("run", 2, 600.0))
     until_said(clock, memory, "run/2", 10)
     first.goes_on()
 
@@ -211,13 +211,13 @@ def test_a_rank_far_ahead_refuses_until_the_step_lies_before_it(join, clock, mem
     first, ahead = join(0), join(1)
     ahead.train(until=60)
     ahead.thread.join(30)
-    first.gate.accept(WantLine("pause", 1, 600.0))
+    first.gate.accept(DesiredLine("pause", 1, 600.0))
     assert memory.await_key("dec/0") == "abort"
     first.train()
     first_held = first.held()
     ahead.train()
     assert ahead.held() == first_held > 60
-    first.gate.accept(WantLine("run", 2, 600.0))
+    first.gate.accept(DesiredLine("run", 2, 600.0))
     first.goes_on()
     ahead.goes_on()
 
@@ -226,11 +226,11 @@ def test_a_dead_rank_is_no_reason_to_stop(join, clock, memory):
     """It does not vote: after two seconds nobody stops, and the next try waits."""
     first = join(0)
     first.train()
-    first.gate.accept(WantLine("pause", 1, 600.0))
+    first.gate.accept(DesiredLine("pause", 1, 600.0))
     memory.await_key("prop/0/1")
     clock.now += ranks.VOTE_S + 0.1
     assert memory.await_key("dec/0") == "abort"
-    first.gate.accept(WantLine("run", 2, 600.0))
+    first.gate.accept(DesiredLine("run", 2, 600.0))
     first.goes_on()
 
 
@@ -245,7 +245,7 @@ def test_a_coordinator_that_never_decides_cannot_decide_later(join, clock, memor
     proposed(memory, 40)
     second.train()
     with second.gate.cond:
-        assert second.gate.cond.wait_for(lambda: (o := second.ranks.accord.order) is not None and o.arrived, 60)
+        assert second.gate.cond.wait_for(lambda: (o := second.ranks.barrier.order) is not None and o.arrived, 60)
     clock.now += ranks.DECISION_S + 0.1
     assert memory.await_key("dec/0") == "abort"
     second.goes_on()
@@ -281,7 +281,7 @@ def test_a_proposal_lies_as_far_ahead_as_the_speed_before_the_order_asks(clock, 
     one.start()
     try:
         assert asked.wait(60)
-        gate.accept(WantLine("pause", 1, 600.0))
+        gate.accept(DesiredLine("pause", 1, 600.0))
         assert json.loads(memory.await_key("prop/0/1"))["at"] >= 20
     finally:
         one.stop()

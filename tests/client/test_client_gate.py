@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from carbontui.client.pausing.counter import FAR, SPAN, Counter
 from carbontui.client.pausing.gate import Gate
 from carbontui.client.pausing.lease import Duty
-from carbontui.client.pausing.wire import WantLine
+from carbontui.client.pausing.wire import DesiredLine
 
 
 def counting(limit: int = FAR) -> tuple[Counter, list[int]]:
@@ -92,7 +92,7 @@ class Clock:
 def test_a_lease_that_ends_lets_go():
     clock = Clock()
     gate = Gate(clock)
-    gate.accept(WantLine("pause", 1, 15.0))
+    gate.accept(DesiredLine("pause", 1, 15.0))
     assert gate.shown_state() == "asked"
     assert gate.tick() == 115.0
     clock.now = 114.9
@@ -110,12 +110,12 @@ def test_a_step_waits_until_told_and_acknowledges_once():
     held = threading.Event()
     gate.on_change = lambda: held.set() if gate.state == "paused" else None
     gate.explicit.step()
-    gate.accept(WantLine("pause", 7, 60.0))
+    gate.accept(DesiredLine("pause", 7, 60.0))
     thread = threading.Thread(target=gate.explicit.step)
     thread.start()
     assert held.wait(10)
-    gate.accept(WantLine("pause", 7, 60.0))
-    gate.accept(WantLine("run", 8, 60.0))
+    gate.accept(DesiredLine("pause", 7, 60.0))
+    gate.accept(DesiredLine("run", 8, 60.0))
     thread.join(10)
     assert not thread.is_alive()
     assert acks == [(7, 2), (8, 2)]
@@ -141,7 +141,7 @@ def test_a_keyboard_interrupt_passes_and_leaves_the_gate_open():
         raise KeyboardInterrupt
 
     gate.quiesce = interrupted
-    gate.accept(WantLine("pause", 1, 60.0))
+    gate.accept(DesiredLine("pause", 1, 60.0))
     with pytest.raises(KeyboardInterrupt):
         gate.explicit.step()
     assert gate.state == "running"

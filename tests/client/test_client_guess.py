@@ -157,9 +157,9 @@ def test_steps_of_an_optimizer_that_may_take_turns_promise_no_limit(tmp_path, mo
     chains = chains_of(script, tmp_path, monkeypatch)
     monkeypatch.setattr(guess, "watch", watch := places.Watch())
     detector = guess.Detector()
-    watch.look = 3, chains[2], (), False
+    watch.observe = 3, chains[2], (), False
     assert detector.total(3).high is not None
-    watch.look = 12, chains[9], (), True  # the last look, until the first optimizer's steps count again
+    watch.observe = 12, chains[9], (), True  # the last look, until the first optimizer's steps count again
     for steps in (9, 12):
         found = detector.total(steps)
         assert (found.high, found.sure) == (None, False)
@@ -225,7 +225,7 @@ def test_a_bar_that_is_over_stands_until_a_step_is_made_without_it(monkeypatch):
     display = SimpleNamespace(tasks=[task])
     monkeypatch.setattr(guess, "displays", [lambda: display])
     monkeypatch.setattr(guess, "watch", watch := places.Watch())
-    watch.look = 50, (), (), False
+    watch.observe = 50, (), (), False
     detector = guess.Detector()
     assert detector.total(50).steps == 200
     display.tasks = []  # an evaluation, or the end

@@ -221,7 +221,7 @@ def test_junk_never_stops_training(tmp_path, supervisor, launch, finish, junk):
 def test_a_flood_is_survived(supervisor, launch, finish):
     process = launch(LOOP, "300", "0.005")
     stepping(supervisor, 2)
-    line = protocol.encode(protocol.Want("run", 1, 15.0))
+    line = protocol.encode(protocol.DesiredState("run", 1, 15.0))
     supervisor.live()[-1].send(line * 20_000)
     assert "done 300" in finish(process)
 

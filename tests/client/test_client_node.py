@@ -113,11 +113,11 @@ def test_ranks_behind_a_hub_vote_arrive_and_go_on(opener, memory, monkeypatch):
     memory.set(f"{PREFIX}dec/0", "commit")
     for one in made:
         with one.gate.cond:
-            assert one.gate.cond.wait_for(lambda one=one: (o := one.accord.order) and o.state == "commit", 30)
+            assert one.gate.cond.wait_for(lambda one=one: (o := one.barrier.order) and o.state == "commit", 30)
     memory.set(f"{PREFIX}run/0", "go")
     for one in made:
         with one.gate.cond:
-            assert one.gate.cond.wait_for(lambda one=one: one.accord.order is None, 30)
+            assert one.gate.cond.wait_for(lambda one=one: one.barrier.order is None, 30)
     assert opener.opened == 1
     for one in made:
         one.stop()

@@ -13,7 +13,7 @@ from later import IN_PROCESS, Later, needs
 
 from carbontui.client import api, device, hooks
 from carbontui.client.pausing.gate import Gate
-from carbontui.client.pausing.wire import WantLine
+from carbontui.client.pausing.wire import DesiredLine
 
 torch = Later("torch")
 pytestmark = [needs("torch"), IN_PROCESS]
@@ -258,7 +258,7 @@ def test_no_boundary_while_a_cuda_graph_is_recorded(gate, monkeypatch):
     waited = []
     gate.quiesce, gate.capturing = lambda: waited.append(1), device.capturing
     pair_ = pair()
-    gate.accept(WantLine("pause", 1, 0.2))
+    gate.accept(DesiredLine("pause", 1, 0.2))
     turn(*pair_, times=3)
     gate.explicit.step()
     assert gate.hooked.done() == 0 and waited == [] and gate.facts["captured"]
@@ -289,15 +289,15 @@ def test_system_exit_passes_and_other_faults_do_not(gate, monkeypatch):
         raise RuntimeError("ours, never theirs")
 
     monkeypatch.setattr(gate, "quiesce", broken)
-    gate.accept(WantLine("pause", 1, 60.0))
+    gate.accept(DesiredLine("pause", 1, 60.0))
     turn(layer, optimizer)
-    gate.accept(WantLine("run", 2, 60.0))
+    gate.accept(DesiredLine("run", 2, 60.0))
 
     def leaving():
         raise SystemExit(0)
 
     monkeypatch.setattr(gate, "on_boundary", leaving)
-    gate.accept(WantLine("run", 3, 60.0))
+    gate.accept(DesiredLine("run", 3, 60.0))
     with pytest.raises(SystemExit):
         turn(layer, optimizer)
 

@@ -42,7 +42,7 @@ def test_the_hook_arrives_or_the_cause_and_its_repair_are_told(tmp_path):
     (tmp_path / "train.py").write_text(TORCH)
     python = sys.executable
     told = {
-        " ".join(before): probe.look([*before, "train.py", "-S"], os.environ, str(tmp_path))
+        " ".join(before): probe.observe([*before, "train.py", "-S"], os.environ, str(tmp_path))
         for before in (
             [python],
             ["nice", "-n", "1", python, "-u"],
@@ -65,7 +65,7 @@ def test_a_script_that_is_a_program_is_asked_of_the_python_it_names(tmp_path):
     script = tmp_path / "train"
     script.write_text(f"#!{sys.executable} -I\n{TORCH}")
     script.chmod(0o755)
-    (arrives, *_) = probe.look([str(script), "--epochs=3"], os.environ, str(tmp_path))
+    (arrives, *_) = probe.observe([str(script), "--epochs=3"], os.environ, str(tmp_path))
     assert "-I ignores PYTHONPATH" in arrives.text
     assert not (tmp_path / "ran").exists()
 
@@ -83,10 +83,10 @@ def test_a_script_that_is_a_program_is_asked_of_the_python_it_names(tmp_path):
 )
 def test_a_launch_script_is_read_and_not_run(script, said, tmp_path):
     (tmp_path / "launch.sh").write_text(f"#!/bin/bash\ntouch ran\n{script}")
-    assert any(said in one.text for one in probe.look(["bash", "launch.sh"], os.environ, str(tmp_path)))
-    assert any(said in one.text for one in probe.look(["bash", "-ec", script], os.environ, str(tmp_path)))
+    assert any(said in one.text for one in probe.observe(["bash", "launch.sh"], os.environ, str(tmp_path)))
+    assert any(said in one.text for one in probe.observe(["bash", "-ec", script], os.environ, str(tmp_path)))
     (tmp_path / "launch.sh").chmod(0o755)
-    assert any(said in one.text for one in probe.look([f"{tmp_path}/launch.sh"], os.environ, str(tmp_path)))
+    assert any(said in one.text for one in probe.observe([f"{tmp_path}/launch.sh"], os.environ, str(tmp_path)))
     assert not (tmp_path / "ran").exists()
 
 

@@ -67,12 +67,12 @@ def test_any_bytes_give_a_message_or_bad_message(line):
 
 def test_unknown_types_and_fields_are_for_newer_peers():
     assert wire.decode(b'{"t":"news","x":1}') is None
-    assert wire.decode(json.dumps({**GOOD, "colour": "red"}).encode()) == wire.WantLine("pause", 3, 15.0)
+    assert wire.decode(json.dumps({**GOOD, "colour": "red"}).encode()) == wire.DesiredLine("pause", 3, 15.0)
 
 
 times = st.datetimes().map(lambda t: t.strftime("%Y-%m-%dT%H:%M:%S.000Z").rjust(24, "0"))
 wants = st.builds(
-    protocol.Want,
+    protocol.DesiredState,
     mode=st.sampled_from(["run", "pause", "unload"]),
     want_gen=st.integers(0, 2**53),
     lease_s=st.floats(0, 60, exclude_min=True),
@@ -145,6 +145,6 @@ def test_whatever_a_script_reports_raises_nothing_and_costs_no_message(monkeypat
 def test_versions_and_bounds_are_the_protocols():
     assert wire.VERSION == protocol.VERSION
     assert wire.LINE_MAX <= protocol.LINE_MAX
-    longest = protocol.Want("unload", 2**53, 60.0, 0.1234567890123, True, "2030-01-01T00:00:00.000Z")
+    longest = protocol.DesiredState("unload", 2**53, 60.0, 0.1234567890123, True, "2030-01-01T00:00:00.000Z")
     assert len(msgspec.json.encode(longest)) < wire.LINE_MAX
     assert math.isclose(wire.LEASE_MAX_S, 60)

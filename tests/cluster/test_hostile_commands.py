@@ -138,10 +138,10 @@ def test_a_job_that_slurm_does_not_show_gets_no_successor(fake, tmp_path):
         successor.submit(job, BatchJob(tmp_path / "locks", 7), not_before_s=0.0, now_s=0.0, ended=bool)
     for left in ("9" * 400 + ":00", "soon", ""):
         fake("squeue", f"echo '7|7|RUNNING|{left}|'")
-        assert allocation.look(job).ends_s is None
+        assert allocation.observe(job).ends_s is None
     fake("squeue", "echo rubbish")
     with pytest.raises(commands.SlurmError, match="shows no job 7"):
-        allocation.look(job)
+        allocation.observe(job)
 
 
 def test_a_component_of_a_heterogeneous_job_is_refused_before_anything_is_lost():

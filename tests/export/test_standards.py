@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
 import runs
 
 from carbontui import cli
-from carbontui.reports import figures, forms, story
+from carbontui.reports import figures, formats, story
 from carbontui.reports.export import standards
 
 
@@ -70,7 +70,7 @@ def test_boards_without_a_published_figure_have_no_embodied_emissions(told):
     strange = replace(told, status=msgspec.structs.replace(told.status, gpus=(other,)))
     found = json.loads(standards.sci(strange, "run"))
     assert found["M"]["value"] == found["sci"]["value"] == "unknown"
-    assert strange.embodied is None and forms.numbers(strange)["embodied_g"] is None
+    assert strange.embodied is None and formats.numbers(strange)["embodied_g"] is None
     given = replace(strange, options=msgspec.structs.replace(strange.options, embodied=9.0))
     assert json.loads(standards.sci(given, "run"))["M"]["value"] == 9.0 * 2 * len(strange.status.gpus)
 
@@ -86,7 +86,7 @@ def test_annex_xi_has_time_energy_method_and_the_flops_of_the_script(told):
 def test_embodied_stands_beside_the_account_and_never_in_it(told):
     line = next(figure for figure in figures.figures(told) if figure.label == "embodied")
     assert line.rests_on.startswith("not in emitted") and line.value == "43 g CO2"
-    assert forms.numbers(told)["gco2_g"] == round(told.gco2_g, 6)
+    assert formats.numbers(told)["gco2_g"] == round(told.gco2_g, 6)
 
 
 def test_each_goes_to_a_file_or_to_stdout(job, tmp_path):
@@ -104,7 +104,7 @@ def test_each_goes_to_a_file_or_to_stdout(job, tmp_path):
 
 def test_the_page_has_the_clouds_that_would_have_emitted_least_and_dark_colours(told):
     boards = tuple(msgspec.structs.replace(gpu, name="NVIDIA H100 80GB HBM3") for gpu in told.status.gpus)
-    page = forms.html(replace(told, status=msgspec.structs.replace(told.status, gpus=boards)))
+    page = formats.html(replace(told, status=msgspec.structs.replace(told.status, gpus=boards)))
     assert "The same work in clouds" in page and "here: H100 SXM5 80GB" in page and "out of date within weeks" in page
     assert "prefers-color-scheme: dark" in page and "max-width: 700px" in page
-    assert "in clouds" not in forms.html(told), "no published figures of that board"
+    assert "in clouds" not in formats.html(told), "no published figures of that board"

@@ -12,7 +12,7 @@ import sys
 
 from carbontui.client.api import gate
 from carbontui.client.pausing.lease import Lease
-from carbontui.client.pausing.wire import WantLine
+from carbontui.client.pausing.wire import DesiredLine
 
 STEPS = int(sys.argv[1])
 
@@ -28,7 +28,7 @@ class Leaving(Lease):
     def act(self, now, done, can_save):
         if done >= STEPS and not self.told:
             self.told = True
-            self.accept(WantLine("unload", 1, 600.0, epoch_end="EPOCH_END" in os.environ), now)
+            self.accept(DesiredLine("unload", 1, 600.0, epoch_end="EPOCH_END" in os.environ), now)
         return super().act(now, done, can_save)
 
     def limit(self, now, can_save):

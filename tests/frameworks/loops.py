@@ -184,7 +184,7 @@ def study(checkpoint, trials=4):
 
     models, kept = [], []
 
-    def objective(trial: optuna.Trial) -> float:
+    def objective(trial: optuna.DryRun) -> float:
         model = network(trial.number)
         optimizer = torch.optim.SGD(model.parameters(), lr=trial.suggest_float("lr", 1e-3, 1e-1, log=True))
         models.append(model)

@@ -103,14 +103,14 @@ def truth(name: str, at_s: float) -> float:
     return level(at_s) * operators.SCALE.get(name, 1.0)
 
 
-async def lived(name: str, site: Site, cache: Path, days: float, seed: int) -> tuple[int, int]:
+async def elapsed(name: str, site: Site, cache: Path, days: float, seed: int) -> tuple[int, int]:
     """Rounds lived (an hour or more apart), and rounds of them without fresh data."""
     world = World(name, seed)
     site.respond = world.respond
     kind = next(kind for kind in AVERAGE if kind.name == name)
     zone = ZONE_OF[name]
     feed = Feed(zone, settings=site.settings(), now=world, cache=cache, http=site.http())
-    hours = blind = 0
+    hours = unreadable = 0
     while world.now_s < BEGIN + days * 86400:
         asked = len(site.seen)
         await feed.refresh()
@@ -126,18 +126,18 @@ async def lived(name: str, site: Site, cache: Path, days: float, seed: int) -> t
         state = next(state for state in feed.sources if state.name == name)
         if world.now_s - world.answered_s > max(kind.late_s, 3 * HOUR) + 49 * HOUR * kind.foresees:
             assert feed.note, f"{name} has been silent and nobody says so"
-        blind += state.state != "answers"
+        unreadable += state.state != "answers"
         hours += 1
         world.now_s = max(world.now_s + HOUR, feed.next_refresh_s())
         if hours % 40 == 0:  # a new supervisor, on the same cache
             feed = Feed(zone, settings=site.settings(), now=world, cache=cache, http=site.http())
     assert world.refused == 0, "asked more often than it allows"
-    return hours, blind
+    return hours, unreadable
 
 
 @pytest.mark.parametrize("name", NAMES)
 async def test_hours_of_faults_show_nothing_wrong_as_measured(site: Site, tmp_path: Path, name: str) -> None:
-    hours, _ = await lived(name, site, tmp_path, 0.5, seed=NAMES.index(name))
+    hours, _ = await elapsed(name, site, tmp_path, 0.5, seed=NAMES.index(name))
     assert hours >= 6
 
 
@@ -147,7 +147,7 @@ async def test_hours_of_faults_show_nothing_wrong_as_measured(site: Site, tmp_pa
 async def test_a_month_of_faults_shows_nothing_wrong_as_measured(
     site: Site, tmp_path: Path, name: str, record_property: Callable[[str, object], None]
 ) -> None:
-    hours, blind = await lived(name, site, tmp_path, 30.0, seed=100 + NAMES.index(name))
-    told = {"source": name, "rounds": hours, "without_fresh_data": blind, "requests": len(site.seen)}
+    hours, unreadable = await elapsed(name, site, tmp_path, 30.0, seed=100 + NAMES.index(name))
+    told = {"source": name, "rounds": hours, "without_fresh_data": unreadable, "requests": len(site.seen)}
     record_property("month", json.dumps(told))
-    assert hours > 600 and blind < 0.5 * hours
+    assert hours > 600 and unreadable < 0.5 * hours

@@ -40,7 +40,7 @@ def rows(until_s: float, days: float = 4) -> list[Row]:
     return [Row(k * HOUR, HOUR, level(k * HOUR)) for k in range(first, math.floor(until_s / HOUR))]
 
 
-def lived(hours: int, **how: float) -> truth.ForecastRecord:
+def elapsed(hours: int, **how: float) -> truth.ForecastRecord:
     record = truth.ForecastRecord()
     for hour in range(hours):
         now_s = NOW + hour * HOUR + 300
@@ -50,7 +50,7 @@ def lived(hours: int, **how: float) -> truth.ForecastRecord:
 
 
 def test_each_lead_is_judged_by_the_hour_that_came() -> None:
-    found = {lead.lead_h: lead for lead in truth.accuracy(lived(24 * 5))}
+    found = {lead.lead_h: lead for lead in truth.accuracy(elapsed(24 * 5))}
     assert set(found) == {1, 6, 24, 48}
     for lead in found.values():
         assert lead.error == pytest.approx(0.1, abs=1e-6) and lead.coverage == 1.0
@@ -59,7 +59,7 @@ def test_each_lead_is_judged_by_the_hour_that_came() -> None:
 
 
 def test_a_band_that_is_too_narrow_shows_as_such() -> None:
-    assert all(lead.coverage == 0.0 for lead in truth.accuracy(lived(24 * 4, band=0.01)))
+    assert all(lead.coverage == 0.0 for lead in truth.accuracy(elapsed(24 * 4, band=0.01)))
 
 
 def test_an_hour_is_said_once_and_not_judged_before_it_has_come() -> None:
@@ -72,7 +72,7 @@ def test_an_hour_is_said_once_and_not_judged_before_it_has_come() -> None:
 
 
 def test_what_is_kept_stays_below_a_bound_and_values_that_never_come_are_given_up() -> None:
-    record = lived(24 * 40)
+    record = elapsed(24 * 40)
     assert len(record.judged) <= 4 * (24 * 28 + 1) and len(record.open) <= 4 * 49
     assert len(msgspec.json.encode(record)) < 400_000
     silent = truth.issued(truth.ForecastRecord(), outlook(NOW), NOW)
@@ -80,7 +80,7 @@ def test_what_is_kept_stays_below_a_bound_and_values_that_never_come_are_given_u
 
 
 def test_too_few_hours_say_nothing() -> None:
-    few = lived(20)
+    few = elapsed(20)
     assert truth.accuracy(few) == () and truth.difference_error(few) is None
 
 
@@ -99,7 +99,7 @@ def test_a_constant_bias_is_no_error_of_a_difference_but_noise_is() -> None:
             ),
             now_s,
         )
-    constant = lived(24 * 4)
+    constant = elapsed(24 * 4)
     assert truth.difference_error(constant) == pytest.approx(0.1 * 1.2533 * mean_step(), rel=0.3)
     assert truth.difference_error(flat) > 0.05
 
@@ -115,7 +115,7 @@ def test_a_damaged_record_is_refused() -> None:
     for broken in (b'{"open": 7}', b'{"issued_s": 0, "open": [[1, null, 1, 1, 1]]}'):
         with pytest.raises(ValueError):
             untrusted.decode(broken, truth.ForecastRecord)
-    record = lived(24 * 3)
+    record = elapsed(24 * 3)
     assert untrusted.decode(msgspec.json.encode(record), truth.ForecastRecord) == record
 
 

@@ -94,7 +94,7 @@ def made_of(now: JobState, event: Told) -> tuple[JobState, Any]:
         case Changed(fields):
             return replace(now, **fields), ()
         case Undecided(inputs, fields):
-            return replace(job.absorb(now, inputs), **fields), ()
+            return replace(job.with_inputs(now, inputs), **fields), ()
         case OldTick(tick, fields):
             return advance(replace(now, **fields), tick)
     return advance(now, event)

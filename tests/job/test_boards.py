@@ -12,7 +12,7 @@ from states import inputs, job_state
 from carbontui.job.supervisor.core.rules.capabilities import why_no_cap
 from carbontui.job.supervisor.core.state import boards
 from carbontui.job.supervisor.core.state.inputs import LimitNews
-from carbontui.job.supervisor.core.state.job import absorb
+from carbontui.job.supervisor.core.state.job import with_inputs
 from carbontui.job.supervisor.core.view.notices import notices
 from carbontui.power.messages import Outcome, Reading, Readings
 
@@ -31,12 +31,12 @@ def test_boards_counted_before_a_training_was_found_on_its_own_are_taken_back() 
     other = replace(BOARD, uuid="GPU-b", watched=False)
     seen = inputs(readings=Readings(mono_s=1099.5, devices=(BOARD, other), by_process=True), mono_s=1100.0)
     seen = dataclasses.replace(seen, metered=frozenset({"GPU-a", "GPU-b"}))
-    state = absorb(job_state(), seen)
-    assert boards.strangers(state.boards, seen) == (), "not at once: the training may open more of them"
+    state = with_inputs(job_state(), seen)
+    assert boards.foreign_boards(state.boards, seen) == (), "not at once: the training may open more of them"
     kept = msgspec.to_builtins(boards.to_kept(state.boards, None, ()))
     assert boards.restored(kept, 1100.0).shown == ("GPU-a",), "a successor knows them"
     later = dataclasses.replace(seen, mono_s=1140.0)
-    assert boards.strangers(absorb(state, later).boards, later) == ("GPU-b",)
+    assert boards.foreign_boards(with_inputs(state, later).boards, later) == ("GPU-b",)
 
 
 def test_a_cap_above_a_low_limit_is_refused_with_the_drivers_default_and_the_command() -> None:

@@ -29,39 +29,39 @@ def stepped(state: JobState, step: int) -> JobState:
 
 def test_the_clock_waits_for_the_first_step_and_stops_after_the_last(tmp_path: Path) -> None:
     state, bound = job(tmp_path / "clock.json"), BoundClock()
-    bound.look(state, None, ORIGIN_S + 20)
+    bound.observe(state, None, ORIGIN_S + 20)
     assert state.clock.at_wall(ORIGIN_S + 20) == DAY_S, "PyTorch was still loading"
-    bound.look(stepped(state, 1), 0.0, ORIGIN_S + 21)
+    bound.observe(stepped(state, 1), 0.0, ORIGIN_S + 21)
     assert state.clock.at_wall(ORIGIN_S + 22) == DAY_S + SPEED
-    bound.look(stepped(state, 288), 0.0, ORIGIN_S + 22)
+    bound.observe(stepped(state, 288), 0.0, ORIGIN_S + 22)
     assert state.clock.at_wall(ORIGIN_S + 60) == DAY_S + SPEED and state.clock.speed_at(ORIGIN_S + 60) == 0.0
 
 
 def test_a_training_that_lags_holds_the_clock_until_it_has_caught_up(tmp_path: Path) -> None:
     state, bound = job(tmp_path / "clock.json"), BoundClock()
-    bound.look(stepped(state, 1), 0.0, ORIGIN_S)
-    bound.look(stepped(state, 17), 0.0, ORIGIN_S + 1)
+    bound.observe(stepped(state, 1), 0.0, ORIGIN_S)
+    bound.observe(stepped(state, 17), 0.0, ORIGIN_S + 1)
     assert state.clock.speed_at(ORIGIN_S + 1) == SPEED
-    bound.look(stepped(state, 20), 0.0, ORIGIN_S + 2)  # 3 steps of 16
+    bound.observe(stepped(state, 20), 0.0, ORIGIN_S + 2)  # 3 steps of 16
     assert state.clock.speed_at(ORIGIN_S + 2) == 0.0
-    bound.look(stepped(state, 33), 0.0, ORIGIN_S + 5)
+    bound.observe(stepped(state, 33), 0.0, ORIGIN_S + 5)
     assert state.clock.speed_at(ORIGIN_S + 5) == SPEED
     assert state.clock.at_wall(ORIGIN_S + 6) == DAY_S + 3 * SPEED
 
 
 def test_a_pause_lets_the_hours_pass(tmp_path: Path) -> None:
     state, bound = job(tmp_path / "clock.json"), BoundClock()
-    bound.look(stepped(state, 1), 0.0, ORIGIN_S)
+    bound.observe(stepped(state, 1), 0.0, ORIGIN_S)
     held = replace(stepped(state, 1), decision=decided("paused", "pause"))
     for second in range(1, 10):
-        bound.look(held, 0.0, ORIGIN_S + second)
+        bound.observe(held, 0.0, ORIGIN_S + second)
     assert state.clock.at_wall(ORIGIN_S + 10) == DAY_S + 10 * SPEED
 
 
 def test_a_successor_goes_on_from_the_same_hour(tmp_path: Path) -> None:
     file = tmp_path / "clock.json"
     state = job(file)
-    BoundClock().look(stepped(state, 1), 0.0, ORIGIN_S + 7)
+    BoundClock().observe(stepped(state, 1), 0.0, ORIGIN_S + 7)
     again = Clock(SPEED, ORIGIN_S, DAY_S, Standstills(file, ORIGIN_S))
     assert again.at_wall(ORIGIN_S + 9) == state.clock.at_wall(ORIGIN_S + 9) == DAY_S + 2 * SPEED
     assert again.to_wall(DAY_S + 2 * SPEED) == ORIGIN_S + 9

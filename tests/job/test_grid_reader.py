@@ -33,7 +33,7 @@ def test_a_job_of_sixty_hours_is_seen_whole_once_it_is_over(tmp_path: Path, stat
     job = job_state(spec=spec(dir=str(tmp_path)), decision=decided(state, "full", "plan", "by the plan"))
     accounts = Accounting(job.spec, Clock(), Journal(tmp_path / "j.db"), "boot")
     reader = GridReader(door(job), feed, accounts, worker=None, ports=None)  # type: ignore[arg-type]
-    seen = reader.look(now_s)
+    seen = reader.observe(now_s)
     assert seen is not None and None not in seen.mean[: seen.realised]
     assert seen.realised * seen.step_s / HOUR == pytest.approx(shown_h, abs=0.5)
 

@@ -19,7 +19,7 @@ from carbontui.job.files import places
 from carbontui.job.keeper import job_files, messages, resume
 from carbontui.job.keeper import process as keeper
 from carbontui.job.keeper import supervisor_handle as watch
-from carbontui.job.keeper.resume import Trial
+from carbontui.job.keeper.resume import DryRun
 from carbontui.job.life import descriptors
 from carbontui.job.supervisor.core.rules.control import decide
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
@@ -129,16 +129,16 @@ def test_a_training_that_unloads_at_every_start_is_started_ever_later():
 
 
 def test_an_unload_that_was_rehearsed_is_no_childs_that_leaves_at_every_start():
-    trial = Trial(trying=False)
+    trial = DryRun(trying=False)
     trial.started(resumed=False)
-    trial.obey(messages.Retry(True))
+    trial.apply_order(messages.Retry(True))
     assert trial.asked
     trial.left()
     trial.started(resumed=True)
-    trial.obey(messages.Retry(True))  # a successor's repetition, before anybody has judged the resume
+    trial.apply_order(messages.Retry(True))  # a successor's repetition, before anybody has judged the resume
     assert not trial.asked
-    trial.obey(messages.Retry(False))
-    trial.obey(messages.Retry(True))
+    trial.apply_order(messages.Retry(False))
+    trial.apply_order(messages.Retry(True))
     assert trial.asked
 
 
@@ -153,7 +153,7 @@ def test_supervisors_that_soon_fall_silent_are_counted_for_their_successor(tmp_p
 
     with selectors.DefaultSelector() as selector:
         one = watch.SupervisorHandle(
-            str(tmp_path), {}, selector, lambda _: None, obey=lambda _: None, changed=lambda: None
+            str(tmp_path), {}, selector, lambda _: None, apply_order=lambda _: None, changed=lambda: None
         )
         monkeypatch.setattr(watch.subprocess, "Popen", started)
         for _ in range(4):
@@ -169,7 +169,7 @@ def test_a_supervisor_may_be_slow_to_its_first_word_but_not_for_ever(tmp_path, m
     monkeypatch.setattr(watch.subprocess, "Popen", lambda *_, **__: real(["sleep", "60"]))
     with selectors.DefaultSelector() as selector:
         one = watch.SupervisorHandle(
-            str(tmp_path), {}, selector, lambda _: None, obey=lambda _: None, changed=lambda: None
+            str(tmp_path), {}, selector, lambda _: None, apply_order=lambda _: None, changed=lambda: None
         )
         for longest_s in (30, 60, 120):  # its successor, twice as long: else a slow machine would never have one
             one.due = 0.0
@@ -203,7 +203,7 @@ def test_a_resume_that_fails_goes_on_from_the_newest_checkpoint_that_is_there(tm
     listed = [{"path": str(tmp_path / "gone"), "step": 39}, {"path": str(good), "step": 30}]
     pointer = tmp_path / "resume.json.checkpoint"
     pointer.write_text(json.dumps({"framework": "x", "path": "bad", "step": 40, "earlier": listed}))
-    one.obey(order)
+    one.apply_order(order)
     one.trial.started(resumed=True)
     one.child_ended(1)
     assert one.facts().state == "unloaded" and one.facts().fell_back == "exit code 1" and not one.exit

@@ -143,8 +143,8 @@ def test_sums_of_the_books_equal_the_plain_sum_to_the_last_bit(tmp_path_factory,
             else:
                 assert sums.gco2_g == grams
             if sums.avoided_g is not None:
-                flat_out = plain(seconds(start_s, start_s + number), account.intensity, known)
-                assert sums.avoided_g == units.joules_to_kwh(700.0 * flat_out) - grams
+                at_full_speed = plain(seconds(start_s, start_s + number), account.intensity, known)
+                assert sums.avoided_g == units.joules_to_kwh(700.0 * at_full_speed) - grams
             if sums.cost is not None:
                 assert sums.cost.value == round(units.joules_to_kwh(plain(joules, account.price, None)) * 1.3, 9)
 

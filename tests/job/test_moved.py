@@ -32,7 +32,7 @@ from carbontui.job.supervisor.record.so_far import baseline, totals_so_far
 from carbontui.job.terms import spec
 from carbontui.job.terms.clock import Clock
 from carbontui.protocol import Account, Amounts, Why, statement
-from carbontui.reports import forms, story
+from carbontui.reports import formats, story
 
 RUNNING = Decision("running", Why("plan", statement("plan_full", until_s=None)), FULL)
 NOTHING = Account(so_far=Amounts(elapsed_s=0.0, steps=0, energy_gpu_kwh=0.0, energy_wall_kwh=0.0, gco2_g=None))
@@ -46,13 +46,13 @@ class Machine:
         self.journal = Journal(folder / "journal.db")
         self.account = Accounting(self.job.spec, Clock(), self.journal, boot)
         self.moved = restore(self.account)
-        self.at = max(job.start_s, self.account.lived.until_s)
+        self.at = max(job.start_s, self.account.elapsed.until_s)
 
     def live(self, state, seconds, watts, steps=0):
-        done = self.account.lived.steps_done
+        done = self.account.elapsed.steps_done
         for second in range(seconds):
             self.account.add("GPU-a", self.at, self.at + 1, watts, "counter", state, 0.0, gpu=True)
-            self.account.lived.drew(watts, state, gpu=True)
+            self.account.elapsed.drew(watts, state, gpu=True)
             self.at += 1
             self.account.pass_time(self.at, 1.0, state, steps=done + round(steps * (second + 1) / seconds))
 
@@ -71,11 +71,11 @@ class Machine:
         return found
 
 
-def move(folder, job, stays):
+def move(folder, job, place_totals):
     """places.json of a job that is now at the last of these (host, zone, since)."""
     folder.mkdir(parents=True, exist_ok=True)
-    known = tuple(places.Stay(host, zone, since=since, bytes=1000, took_s=2.0) for host, zone, since in stays)
-    places.write(folder, places.Places(token=len(stays), holder=True, places=known))
+    known = tuple(places.Stay(host, zone, since=since, bytes=1000, took_s=2.0) for host, zone, since in place_totals)
+    places.write(folder, places.Places(token=len(place_totals), holder=True, places=known))
 
 
 def rows(start_s, values, dur_s=900.0):
@@ -96,7 +96,7 @@ def test_what_was_used_before_a_move_stays_by_its_own_grid(tmp_path):
     assert before.places == () and before.moves_cost is None
     move(tmp_path, job, [("n1", "DE", job.start_s), ("n2", "SE", job.start_s + 110.0)])
     there = Machine(tmp_path, job)
-    assert there.moved and there.account.stays.since_s == job.start_s + 110.0
+    assert there.moved and there.account.place_totals.since_s == job.start_s + 110.0
     # SE's values of the whole day, the hour of before the move among them
     there.account.realised(rows(job.start_s - 3600.0, [20.0] * 40), "average", "SE's")
     there.at = job.start_s + 110.0
@@ -160,14 +160,14 @@ stay = st.tuples(
 )
 
 
-@given(stays=st.lists(stay, min_size=2, max_size=4), kind=st.sampled_from(["held", "given-back"]))
+@given(place_totals=st.lists(stay, min_size=2, max_size=4), kind=st.sampled_from(["held", "given-back"]))
 @settings(max_examples=40, deadline=None)
-def test_the_account_is_the_sum_of_its_places_whatever_happens(tmp_path_factory, stays, kind):
+def test_the_account_is_the_sum_of_its_places_whatever_happens(tmp_path_factory, place_totals, kind):
     folder, job = tmp_path_factory.mktemp("job"), work()
     job = replace(job, spec=structs.replace(job.spec, boundary=kind))
     been, grams, kwh = [], 0.0, 0.0
     at_s = job.start_s
-    for index, (parts, value, pue, gap_s, steps) in enumerate(stays):
+    for index, (parts, value, pue, gap_s, steps) in enumerate(place_totals):
         been.append((f"n{index}", f"Z{index}", at_s))
         if index:
             move(folder, job, been)
@@ -179,15 +179,15 @@ def test_the_account_is_the_sum_of_its_places_whatever_happens(tmp_path_factory,
             machine.live(state, seconds, watts, steps)
         found = machine.leave()
         at_s = machine.at + gap_s
-    assert [place.zone for place in found.places] == [f"Z{index}" for index in range(len(stays))]
+    assert [place.zone for place in found.places] == [f"Z{index}" for index in range(len(place_totals))]
     kwh = sum(place.energy_wall_kwh for place in found.places)
     grams = sum(place.gco2_g for place in found.places)
     assert found.wall_kwh == pytest.approx(kwh, rel=1e-6, abs=1e-8)
     assert found.gco2_g == pytest.approx(grams, rel=1e-6, abs=1e-5)
-    assert sum(place.steps for place in found.places) == machine.account.lived.steps_kept
-    for place, (_, value, *_) in zip(found.places, stays, strict=True):
+    assert sum(place.steps for place in found.places) == machine.account.elapsed.steps_kept
+    for place, (_, value, *_) in zip(found.places, place_totals, strict=True):
         assert place.gco2_g == pytest.approx(place.energy_wall_kwh * value, rel=1e-6, abs=1e-5)
-    assert found.moves_cost.bytes == 1000 * len(stays) and found.moves_cost.s == 2.0 * len(stays)
+    assert found.moves_cost.bytes == 1000 * len(place_totals) and found.moves_cost.s == 2.0 * len(place_totals)
     covered = found.coverage
     assert covered.metered_s + covered.gap_s == pytest.approx(machine.at - job.start_s, abs=0.01)
 
@@ -221,12 +221,12 @@ def test_a_report_adds_up_over_the_machines_and_each_lever_by_its_own_grid(tmp_p
     assert run.split.parked_g == pytest.approx(-parked_g, rel=1e-6)
     assert run.chart.emitted_g[-1] == pytest.approx(found.gco2_g, rel=1e-6)
     assert run.chart.run_now_g[-1] == pytest.approx(found.run_now_g, rel=1e-6)
-    numbers = forms.numbers(run)
+    numbers = formats.numbers(run)
     known = sources(replace(there.job, totals=found), seen, told)
     assert known["places"].how == known["gco2_g"].how and known["moves_cost"].how == "estimated"
     assert sum(place["gco2_g"] for place in numbers["places"]) == pytest.approx(numbers["gco2_g"], abs=2e-6)
     assert numbers["moves_cost"]["bytes"] == 2000
-    page = forms.markdown(run)
+    page = formats.markdown(run)
     assert "## By machine" in page and "| n1 | DE | 50 |" in page and "| moves |" in page
 
 

@@ -15,7 +15,7 @@ from carbontui.job.files.history import events as read_events
 from carbontui.job.files.journal import Journal
 from carbontui.job.supervisor.loop import Supervisor
 from carbontui.job.terms import spec
-from carbontui.reports import forms, story
+from carbontui.reports import formats, story
 
 ROWS = {
     "energy": ("t0", "t1", "device", "joules", "how", "state"),
@@ -54,7 +54,7 @@ def test_a_row_that_no_supervisor_has_written_holds_up_neither_a_start_nor_a_rep
             sum(dur for _, dur, *_ in book.grid_rows()), sum(row[2] for row in book.energy_rows())
             accounts.mean_per_bin([row[:3] for row in book.grid_rows()])
             with contextlib.suppress(story.NoStory):
-                forms.html(story.build(job, status=status))
+                formats.html(story.build(job, status=status))
             with contextlib.suppress(history.HistoryError):
                 history.whole(book.path, status, 60)
             with contextlib.suppress(history.HistoryError):

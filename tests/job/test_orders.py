@@ -67,12 +67,12 @@ def test_orders_are_read_as_they_were_written_and_a_torn_line_costs_none(tmp_pat
     with (tmp_path / orders.NAME).open("ab") as file:
         file.write(b'{"verb": "bud')  # the disk was full for a moment
     orders.append(folder, order("resume", 2.0))
-    given, looked = orders.since(folder, 0)
+    given, polled = orders.since(folder, 0)
     assert [(one.verb, one.args, one.by) for one in given] == [
         ("pause", {"for_s": 60.0}, "me@tty"),
         ("resume", {}, "me@tty"),
     ]
-    assert given[0].end == end and looked == orders.size(folder)
+    assert given[0].end == end and polled == orders.size(folder)
     assert [one.verb for one in orders.since(folder, end)[0]] == ["resume"]
 
 
@@ -91,12 +91,12 @@ def test_what_is_no_order_is_left_out(tmp_path):
             + b'{"verb": "stop", "args": {}, "by": "", "at": NaN, "accepted": true}\n'
             + b"[" * orders.READ_MOST_B
         )
-    given, looked = orders.since(str(tmp_path), 0)
+    given, polled = orders.since(str(tmp_path), 0)
     assert [one.verb for one in given] == ["pause"]
     orders.append(str(tmp_path), order("resume"))
-    while not (given := orders.since(str(tmp_path), looked))[0]:
-        assert given[1] > looked, "what stands behind a line without an end is read, too"
-        looked = given[1]
+    while not (given := orders.since(str(tmp_path), polled))[0]:
+        assert given[1] > polled, "what stands behind a line without an end is read, too"
+        polled = given[1]
 
 
 def test_an_answered_order_is_in_the_log_and_in_force_with_the_next_supervisor(house):

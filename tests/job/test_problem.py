@@ -102,7 +102,7 @@ def test_who_is_cautious_plans_with_dearer_hours_where_a_price_is_only_expected(
         "deadline_s": NOW_S + 1800.0,
         "outlook": seen,
         "machine": problem.Machine(),
-        "aim": problem.Objective(),
+        "objective": problem.Objective(),
     }
     more = {"work_left_s": 900.0, "started": True, "level_now": "full", "age_s": 60.0}
     plain = problem.build(**known, **more).problem.slots.price_per_kwh

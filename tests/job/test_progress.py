@@ -13,16 +13,16 @@ from carbontui.job.supervisor.core.state.progress import (
     ran,
     rested,
     restored,
-    saw_process,
-    saw_start,
-    saw_step,
+    with_process,
+    with_start,
+    with_step,
 )
 from carbontui.job.supervisor.shell.sensors import alive
 
 
 def run(progress, seconds, rate, *, reference=True, speed=1.0):
     for _ in range(int(seconds)):
-        progress = saw_step(progress, progress.step - progress.base + rate, 0, None)
+        progress = with_step(progress, progress.step - progress.base + rate, 0, None)
         progress = ran(progress, 1.0, 1.0, speed, reference=reference)
     return progress
 
@@ -56,15 +56,15 @@ def test_steps_under_a_cap_do_not_teach_the_reference():
 
 def test_steps_count_on_after_an_unload_and_never_twice():
     progress = Progress()
-    progress = saw_start(progress, 1)
-    progress = saw_step(progress, 40, 0, 100)
+    progress = with_start(progress, 1)
+    progress = with_step(progress, 40, 0, 100)
     assert (progress.step, progress.fresh_steps) == (40, 40)
-    progress = saw_step(progress, 40, 0, 100)
+    progress = with_step(progress, 40, 0, 100)
     assert (progress.step, progress.fresh_steps) == (40, 40)
-    progress = saw_start(progress, 2)
-    progress = saw_step(progress, 3, 0, None)
+    progress = with_start(progress, 2)
+    progress = with_step(progress, 3, 0, None)
     assert progress.step == 43
-    progress = saw_step(progress, 5, 40, None)
+    progress = with_step(progress, 5, 40, None)
     assert (progress.step, progress.fresh_steps) == (45, 45)
 
 
@@ -74,7 +74,7 @@ def test_a_successor_knows_what_was_known():
     other = restored(Progress(), to_builtins(progress))
     assert (other.left_s, other.done_s, other.ref_rate) == (progress.left_s, progress.done_s, progress.ref_rate)
     # steps made while nobody watched are done, and teach nothing
-    later = ran(saw_step(other, 500, 0, None), 1.0, 1.0, 1.0, reference=True)
+    later = ran(with_step(other, 500, 0, None), 1.0, 1.0, 1.0, reference=True)
     assert later.ref_rate == progress.ref_rate and later.left_s == pytest.approx(100.0)
 
 
@@ -90,7 +90,7 @@ def replayed(progress, windows, *, hour_s=3600.0):
         for tick in range(25):
             made += 6
             told = tick % 10 == 4 or tick == 24
-            progress = saw_step(progress, int(made), 0, None) if told else progress
+            progress = with_step(progress, int(made), 0, None) if told else progress
             progress = ran(progress, hour_s / 10, 0.1, 1.0, reference=tick not in (0, 1, 2))
             yield made, progress
         progress = rested(progress)
@@ -122,7 +122,7 @@ def test_a_stall_earns_no_more_than_one_step():
 def test_a_step_of_many_minutes_is_partly_done():
     progress = Progress(steps_total=100)
     for second in range(1, 18001):
-        progress = ran(saw_step(progress, second // 600, 0, None), 1.0, 1.0, 1.0, reference=True)
+        progress = ran(with_step(progress, second // 600, 0, None), 1.0, 1.0, 1.0, reference=True)
     assert progress.ref_rate == pytest.approx(1 / 600)
     for _ in range(300):
         progress = ran(progress, 1.0, 1.0, 1.0, reference=True)
@@ -131,37 +131,37 @@ def test_a_step_of_many_minutes_is_partly_done():
 
 def test_trainings_that_a_command_runs_in_turn_add_up():
     progress, alive = Progress(), {"a"}
-    progress = saw_process(progress, "a", alive, fresh=True)
-    progress = saw_step(progress, 60, 0, 60)
+    progress = with_process(progress, "a", alive, fresh=True)
+    progress = with_step(progress, 60, 0, 60)
     assert (progress.step, progress.steps_total) == (60, 60)
     alive = {"b"}
-    progress = saw_process(progress, "b", alive, fresh=True)
-    progress = saw_step(progress, 1, 0, None)
+    progress = with_process(progress, "b", alive, fresh=True)
+    progress = with_step(progress, 1, 0, None)
     assert (progress.step, progress.steps_total) == (61, None)  # nobody has said yet how long the second is
-    progress = saw_step(progress, 10, 0, 40)
+    progress = with_step(progress, 10, 0, 40)
     assert (progress.step, progress.steps_total) == (70, 100)
-    progress = saw_start(progress, 1)
-    progress = saw_start(progress, 2)  # unloaded, and resumed from its own tenth step
-    progress = saw_process(progress, "c", {"c"}, fresh=False)
-    progress = saw_step(progress, 5, 10, 40)
+    progress = with_start(progress, 1)
+    progress = with_start(progress, 2)  # unloaded, and resumed from its own tenth step
+    progress = with_process(progress, "c", {"c"}, fresh=False)
+    progress = with_step(progress, 5, 10, 40)
     assert progress.step == 75
 
 
 def test_trainings_side_by_side_and_launcher_restarts_do_not_add_up():
     progress = Progress(steps_total=100)
     for process in ("a", "b"):
-        progress = saw_process(progress, process, {"a", "b"}, fresh=True)
-        progress = saw_step(progress, 50, 0, 70)
-    progress = saw_process(progress, "again", {"again"}, fresh=False)
-    progress = saw_step(progress, 20, 0, None)
+        progress = with_process(progress, process, {"a", "b"}, fresh=True)
+        progress = with_step(progress, 50, 0, 70)
+    progress = with_process(progress, "again", {"again"}, fresh=False)
+    progress = with_step(progress, 20, 0, None)
     assert (progress.step, progress.steps_total) == (50, 100)  # a person's --steps stands
 
 
 def test_a_script_may_correct_its_total():
     progress = Progress()
-    progress = saw_process(progress, "a", {"a"}, fresh=True)
+    progress = with_process(progress, "a", {"a"}, fresh=True)
     for total in (100, 250, 80):
-        progress = saw_step(progress, 10, 0, total)
+        progress = with_step(progress, 10, 0, total)
         assert progress.steps_total == total
 
 
@@ -186,10 +186,10 @@ def test_work_that_no_job_has_is_not_taken_over(field, value):
 
 
 def test_the_steps_of_another_jobs_checkpoint_are_no_work_of_this_one():
-    progress = saw_start(Progress(), 1)
-    progress = saw_step(progress, 0, 9000, 10000)
+    progress = with_start(Progress(), 1)
+    progress = with_step(progress, 0, 9000, 10000)
     for made in range(5, 55, 5):
-        progress = ran(saw_step(progress, made, 9000, 10000), 1.0, 1.0, 1.0, reference=True)
+        progress = ran(with_step(progress, made, 9000, 10000), 1.0, 1.0, 1.0, reference=True)
     assert (progress.step, progress.steps_total, progress.earlier) == (9050, 10000, 9000)
     assert progress.ref_rate == pytest.approx(5.0)
     assert (progress.done_s, progress.total_s) == (pytest.approx(10.0), pytest.approx(200.0))
@@ -205,24 +205,24 @@ def test_a_count_beyond_reason_is_no_work_of_ten_thousand_years():
 def test_a_training_faster_under_a_cap_than_before_has_another_reference():
     progress = Progress(steps_total=2000)
     for second in range(1, 101):
-        progress = ran(saw_step(progress, second, 0, None), 1.0, 1.0, 1.0, reference=True)
+        progress = ran(with_step(progress, second, 0, None), 1.0, 1.0, 1.0, reference=True)
     assert progress.ref_rate == pytest.approx(1.0)
     slower = faster = progress
     for second in range(1, 101):
-        slower = ran(saw_step(slower, 100 + second * 9 // 10, 0, None), 1.0, 1.0, 0.9, reference=False, capped=True)
-        faster = ran(saw_step(faster, 100 + 2 * second, 0, None), 1.0, 1.0, 0.9, reference=False, capped=True)
+        slower = ran(with_step(slower, 100 + second * 9 // 10, 0, None), 1.0, 1.0, 0.9, reference=False, capped=True)
+        faster = ran(with_step(faster, 100 + 2 * second, 0, None), 1.0, 1.0, 0.9, reference=False, capped=True)
     assert slower.ref_rate == pytest.approx(1.0)
     assert faster.ref_rate == pytest.approx(2.0, rel=0.06)
     assert faster.left_s == pytest.approx(1700 / 2.0, rel=0.06)
     for second in range(1, 101):  # what is timed at full speed stands above it
-        faster = ran(saw_step(faster, 300 + second, 0, None), 1.0, 1.0, 1.0, reference=True)
+        faster = ran(with_step(faster, 300 + second, 0, None), 1.0, 1.0, 1.0, reference=True)
     assert faster.ref_rate == pytest.approx(1.0)
 
 
 def test_a_budget_is_a_multiple_of_what_a_person_has_said_whatever_the_steps_say():
     progress = Progress(work_s=8 * 3600.0, steps_total=4 * 3600)
     for second in range(1, 101):
-        progress = ran(saw_step(progress, second, 0, None), 1.0, 1.0, 1.0, reference=True)
+        progress = ran(with_step(progress, second, 0, None), 1.0, 1.0, 1.0, reference=True)
     assert progress.total_s == 8 * 3600.0, "budgets are multiples of the person's word"
 
 

@@ -85,9 +85,9 @@ def test_each_intended_difference_is_one():
 def test_a_broken_rule_is_noticed(monkeypatch):
     decide = control.decide
 
-    def deaf(state, seen):
+    def unresponsive(state, seen):
         """A user's override is not heard."""
         return decide(replace(state, override=Overrides()), seen)
 
-    monkeypatch.setattr(control, "decide", deaf)
+    monkeypatch.setattr(control, "decide", unresponsive)
     assert any(set(differences(name)) - set(INTENDED) for name in RECORDINGS)

@@ -20,7 +20,7 @@ from carbontui.protocol import Why, statement
 RUNNING = Decision("running", Why("plan", statement("plan_full", until_s=None)), FULL)
 
 
-def lived(tmp_path, *parts, measured=True, **fields):
+def elapsed(tmp_path, *parts, measured=True, **fields):
     """The job, its inputs and its accounting after `parts`: (state, seconds, watts)."""
     known = {"full_w": {"GPU-a": Mean(600.0, 50)}} if measured else {}
     work = Progress(work_s=9000.0, plain_done_s=600.0)
@@ -31,14 +31,14 @@ def lived(tmp_path, *parts, measured=True, **fields):
     for state, seconds, watts in parts:
         for _ in range(seconds):
             account.ledger.add("GPU-a", at, at + 1, watts, "counter", state, 0.0, gpu=True)
-            account.lived.drew(watts, state, gpu=True)
+            account.elapsed.drew(watts, state, gpu=True)
             at += 1
             account.pass_time(at, 1.0, state, work_s=0.5 if state == "throttled" else 1.0)
     return job, inputs(at, boards=(board(),)), account
 
 
 def totals(tmp_path, *parts, **fields):
-    job, seen, account = lived(tmp_path, *parts, **fields)
+    job, seen, account = elapsed(tmp_path, *parts, **fields)
     return totals_so_far(account, job, seen)
 
 
@@ -75,7 +75,7 @@ def test_a_calibration_is_told_beside_the_account_and_is_in_nothing_of_it(tmp_pa
 
 
 def test_so_far_and_ahead_are_the_whole_to_the_printed_digit(tmp_path):
-    job, seen, account = lived(tmp_path, ("running", 301, 613.7), ("paused", 97, 91.3), ("calibration", 7, 333.3))
+    job, seen, account = elapsed(tmp_path, ("running", 301, 613.7), ("paused", 97, 91.3), ("calibration", 7, 333.3))
     from dataclasses import replace
 
     job = replace(job, totals=totals_so_far(account, job, seen))
@@ -107,7 +107,9 @@ def test_the_host_is_charged_for_a_time_without_a_supervisor_and_the_gap_is_name
     second = heir()
     second.pass_time(at + 50.0, 1.0, "running", host_w=1000.0)
     assert second.ledger.wall_kwh * units.J_PER_KWH == pytest.approx(50_000.0)
-    assert second.lived.gaps == {"no_supervisor": pytest.approx(40.0)} and second.lived.by_state == {"running": 10.0}
+    assert second.elapsed.gaps == {"no_supervisor": pytest.approx(40.0)} and second.elapsed.by_state == {
+        "running": 10.0
+    }
     assert second.held_s == pytest.approx(50.0), "the boards were rented meanwhile"
 
 

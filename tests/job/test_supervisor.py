@@ -106,8 +106,8 @@ async def test_a_broken_plan_neither_ends_the_supervisor_nor_is_acted_upon(job, 
 
 EVENTS = {
     Tick: ("core.rules.control.decide", lambda seen: Tick(seen)),
-    RankChanged: ("core.state.progress.saw_step", lambda seen: RankChanged(states.rank(), seen)),
-    LastCount: ("core.state.progress.saw_process", lambda seen: LastCount(states.rank(), seen)),
+    RankChanged: ("core.state.progress.with_step", lambda seen: RankChanged(states.rank(), seen)),
+    LastCount: ("core.state.progress.with_process", lambda seen: LastCount(states.rank(), seen)),
     Command: ("core.state.override.apply", lambda seen: Command(protocol.Cmd(1, "boost"), "ada", seen)),
 }
 """Where each kind of event can raise; the others only put a value into the state."""
@@ -140,7 +140,7 @@ async def test_a_broken_reading_or_outlook_leaves_the_rest_at_work(job, monkeypa
         raise ValueError("a reading from elsewhere")
 
     monkeypatch.setattr(job.accounting, "meter_samples", broken)
-    monkeypatch.setattr(job.grid, "look", broken)
+    monkeypatch.setattr(job.grid, "observe", broken)
     monkeypatch.setattr(job.calibrator, "tick", broken)
     monkeypatch.setattr(job.actuators, "note", broken)
     monkeypatch.setattr(job.server, "show", broken)
@@ -209,7 +209,7 @@ def test_the_host_is_not_charged_for_a_clock_that_was_set(tmp_path):
     for now in (1000.0, 1001.0, 4601.0, 4602.0, 1002.0, 1003.0):
         account.pass_time(now, 1.0, "running", host_w=100.0)
     assert account.ledger.rest_j == pytest.approx(600.0) and account.held_s == pytest.approx(6.0)
-    assert account.lived.gaps == {"clock": pytest.approx(3599.0 - 3601.0)} and account.lived.lived_s == 4.0
+    assert account.elapsed.gaps == {"clock": pytest.approx(3599.0 - 3601.0)} and account.elapsed.lived_s == 4.0
 
 
 async def test_an_agent_that_cannot_be_started_is_tried_again(job, monkeypatch):

@@ -18,9 +18,9 @@ def test_a_tick_comes_with_the_boards_report_at_most_a_tenth_early():
         return waiting.done() or not waiting.cancel()
 
     async def scenario():
-        assert not await came_of(tick.boards_told, 89.0)
-        assert await came_of(tick.boards_told, 1.0)
-        assert not await came_of(tick.boards_told, 1.0)  # a period is counted from the last one
+        assert not await came_of(tick.boards_read, 89.0)
+        assert await came_of(tick.boards_read, 1.0)
+        assert not await came_of(tick.boards_read, 1.0)  # a period is counted from the last one
         assert await came_of(tick.hurry, 0.0)
 
     tick = Ticks(100.0, lambda: now[0])

@@ -21,7 +21,7 @@ from carbontui.client.detection.unseen import Cause
 from carbontui.job.supervisor.core.effects import Record, effects
 from carbontui.job.supervisor.core.planning import finish
 from carbontui.job.supervisor.core.rules import control
-from carbontui.job.supervisor.core.state.job import absorb
+from carbontui.job.supervisor.core.state.job import with_inputs
 from carbontui.job.supervisor.shell import watches
 from carbontui.job.supervisor.shell.watches import UnseenWatch
 from carbontui.system import proc
@@ -79,11 +79,11 @@ def start(tmp_path):
         process = subprocess.Popen([*command, str(path)], env=env, cwd=tmp_path, text=True, **pipes)
         started.append(process)
 
-        def judged():
+        def with_allowances():
             found = watches.processes([process.pid, *proc.descendants(process.pid)], Path(f"{marker}.evidence"))
             return unseen.judge(found, str(hook)).code
 
-        return process, judged
+        return process, with_allowances
 
     yield begin
     for process in started:
@@ -93,9 +93,9 @@ def start(tmp_path):
 
 def test_the_cause_is_read_from_real_processes(start):
     started = {code: start(code, command, script + STAY) for code, (command, script) in CASES.items()}
-    for code, (process, judged) in started.items():
+    for code, (process, with_allowances) in started.items():
         assert process.stdout.readline() == "ready\n", code
-        assert judged() == code
+        assert with_allowances() == code
 
 
 @needs("torch")
@@ -104,10 +104,10 @@ def test_the_cause_is_read_from_real_processes(start):
 )
 def test_the_cause_is_read_from_what_is_done_with_torch(stages, start):
     asked = "print('ready', flush=True); input()\n"
-    process, judged = start("stages", PYTHON, LAYER + "".join(stage + asked for stage in stages.values()))
+    process, with_allowances = start("stages", PYTHON, LAYER + "".join(stage + asked for stage in stages.values()))
     for code in stages:
         assert process.stdout.readline() == "ready\n"
-        assert judged() == code
+        assert with_allowances() == code
         process.stdin.write("\n")
         process.stdin.flush()
 
@@ -119,10 +119,10 @@ def test_nothing_is_said_of_a_command_that_is_young_waits_or_steps(tmp_path):
     try:
         until(lambda: proc.cpu_s(busy.pid) > 0.1)
         cpu_s, watches.CPU_S = watches.CPU_S, 0.1
-        assert seen.look(busy.pid, watches.AGE_S - 1, 100.0, stepped=False) is None
-        assert seen.look(idle.pid, 60.0, 110.0, stepped=False) is None
-        assert seen.look(busy.pid, 60.0, 120.0, stepped=False).code == "no-environment"
-        assert seen.look(busy.pid, 60.0, 121.0, stepped=True) is None
+        assert seen.observe(busy.pid, watches.AGE_S - 1, 100.0, stepped=False) is None
+        assert seen.observe(idle.pid, 60.0, 110.0, stepped=False) is None
+        assert seen.observe(busy.pid, 60.0, 120.0, stepped=False).code == "no-environment"
+        assert seen.observe(busy.pid, 60.0, 121.0, stepped=True) is None
     finally:
         watches.CPU_S = cpu_s
         for process in (busy, idle):
@@ -157,8 +157,8 @@ def test_a_pause_that_nothing_hears_says_why():
 
 
 def test_a_training_that_cannot_be_held_is_not_paused_by_a_plan():
-    for deaf in ({"cannot_hold": "ranks"}, {"captured": True, "quiet_s": 30.0}):
-        seen = inputs(ranks=(rank(**deaf), rank(rank=1, process="host 8 1")))
+    for unresponsive in ({"cannot_hold": "ranks"}, {"captured": True, "quiet_s": 30.0}):
+        seen = inputs(ranks=(rank(**unresponsive), rank(rank=1, process="host 8 1")))
         assert finish.why_no_shifting(job_state(), seen).code == "no_client"
     for fine in ({"captured": True}, {"quiet_s": 30.0}):
         assert finish.why_no_shifting(job_state(), inputs(ranks=(rank(**fine),))) is None
@@ -167,10 +167,10 @@ def test_a_training_that_cannot_be_held_is_not_paused_by_a_plan():
 def test_a_trial_of_a_sweep_is_named_in_the_journal_where_it_begins():
     before = job_state()
     seen = inputs(ranks=(rank(trial="trial 3 of study", step=90),))
-    after = absorb(before, seen)
+    after = with_inputs(before, seen)
     told = [one for one in effects(before, after, seen, renew=False) if isinstance(one, Record)]
     assert [(one.kind, one.facts) for one in told] == [("trial", {"name": "trial 3 of study", "step": 90})]
-    assert absorb(after, inputs(ranks=(rank(),))).trial == "trial 3 of study"
+    assert with_inputs(after, inputs(ranks=(rank(),))).trial == "trial 3 of study"
 
 
 def test_why_no_step_is_seen_is_journaled_once_it_is_known():

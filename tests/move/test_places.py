@@ -52,7 +52,7 @@ def test_a_lease_that_cannot_be_is_refused_by_its_name(monkeypatch, text):
 def test_the_holder_goes_by_the_margin_that_it_was_granted(tmp_path, terms, left_s):
     places.write(tmp_path, Places(1, leased=True))
     moving = Moving(str(tmp_path), selectors.DefaultSelector(), print, lambda: None)
-    moving.obey(Renewed(1, *lease(terms, places.now())), ready=False)
+    moving.apply_order(Renewed(1, *lease(terms, places.now())), ready=False)
     handle = KeeperHandle(None, print, lambda: None, tmp_path)
     handle.facts = ChildFacts("running", os.getpid(), proc.start_time(os.getpid()), **moving.facts())
     assert handle.child().lease_left_s == pytest.approx(left_s, abs=5)

@@ -34,7 +34,7 @@ class AmdJob:
     def __init__(self, machine: AmdMachine, tmp_path: Path, own: int = 0) -> None:
         self.machine, self.own, self.meter, self.readings = machine, own, Meter(), Readings()
         self.agent = Agent(
-            self._hear, AmdBackend(), Host(), LeaseStore(tmp_path / "leases"), "j", clock=self._now, wall=self._now
+            self._receive, AmdBackend(), Host(), LeaseStore(tmp_path / "leases"), "j", clock=self._now, wall=self._now
         )
         self.agent.open()
 
@@ -42,7 +42,7 @@ class AmdJob:
         with self.machine.state() as state:
             return float(state["clock_s"])
 
-    def _hear(self, message: object) -> None:
+    def _receive(self, message: object) -> None:
         if isinstance(message, Report):
             self.readings = message.readings
             for sample in message.samples:

@@ -26,12 +26,14 @@ class Bench:
         self.reports: list[Report] = []
         clock = lambda: sim.get("clock_s")  # noqa: E731
         backend = NvmlBackend(clock)
-        self.agent = Agent(self._hear, backend, Host(), LeaseStore(tmp_path / "leases"), "job", clock=clock, wall=clock)
+        self.agent = Agent(
+            self._receive, backend, Host(), LeaseStore(tmp_path / "leases"), "job", clock=clock, wall=clock
+        )
         self.agent.open()
         self.uuids = tuple(info.uuid for info in backend.devices())
         self.gen = 0
 
-    def _hear(self, message: object) -> None:
+    def _receive(self, message: object) -> None:
         if isinstance(message, Report):
             self.reports.append(message)
             for sample in message.samples:

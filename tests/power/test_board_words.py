@@ -30,11 +30,11 @@ def test_a_silent_driver_is_named_with_its_silence() -> None:
 
 def test_each_board_whose_watts_mislead_is_named() -> None:
     lost = replace(BOARD, lost=True, power_w=None, caps={"energy": Capability("lost"), "power": Capability("lost")})
-    blind = replace(
+    unreadable = replace(
         BOARD, power_w=None, caps={"energy": Capability("not_supported")}, why={"power_w": "not supported here"}
     )
     counted = replace(BOARD, power_w=None)
-    texts = [[drawn(line) for line in board_notices((one,), 1.0)] for one in (lost, blind, counted)]
+    texts = [[drawn(line) for line in board_notices((one,), 1.0)] for one in (lost, unreadable, counted)]
     assert "GPU 3 is lost" in texts[0][0] and len(texts[0]) == 1
     assert texts[1] == ["GPU 3: no watts can be read (not supported here); the energy counted is without them"]
     assert texts[2] == [], "the counter still counts"

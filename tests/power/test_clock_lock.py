@@ -50,22 +50,22 @@ class Bench:
         self.uuid = info.uuid
         self.limiter.know(info)
         self.limiter.probe(self.uuid)
-        self.look()
+        self.sample()
 
     @property
     def power_w(self) -> float:
-        return self.backend.look(self.uuid).power_w or 0.0
+        return self.backend.sample(self.uuid).power_w or 0.0
 
-    def look(self) -> Outcome | None:
+    def sample(self) -> Outcome | None:
         self.sim.advance(1)
-        return self.limiter.observe(self.uuid, self.backend.look(self.uuid), self.sim.get("clock_s"))
+        return self.limiter.observe(self.uuid, self.backend.sample(self.uuid), self.sim.get("clock_s"))
 
     def until_told(self, looks: int = 20) -> Outcome:
         """The first thing that happens by itself."""
-        return next(outcome for _ in range(looks) if (outcome := self.look()) is not None)
+        return next(outcome for _ in range(looks) if (outcome := self.sample()) is not None)
 
     def looks(self, count: int) -> list[Outcome]:
-        return [outcome for _ in range(count) if (outcome := self.look()) is not None]
+        return [outcome for _ in range(count) if (outcome := self.sample()) is not None]
 
     def cap(self, watts: float) -> Outcome:
         now_s = self.sim.get("clock_s")
@@ -109,7 +109,7 @@ def test_a_cap_is_not_called_proven_before_the_watts_are_there(bench: Callable[.
     board.cap(300)
     proven_at_w = []
     for _ in range(30):
-        board.look()
+        board.sample()
         if not board.limiter.boards[board.uuid].proving:
             proven_at_w.append(board.power_w)
     assert proven_at_w and max(proven_at_w) <= 1.03 * 300
@@ -132,10 +132,10 @@ def test_the_same_wish_moves_no_clock_and_another_is_steered_to(bench: Callable[
 
 def test_a_lock_is_proven_by_watts_that_came_down_and_anew_at_every_step() -> None:
     lock = Steering(400.0, 1500, 1980, 1980.0, 0.0)
-    assert lock.look(390.0, 1500.0, 1.0).proving, "too early to tell"
-    over = lock.look(450.0, 1500.0, 4.0)
-    assert over.proving and over.look(None, 1500.0, 5.0).proving
-    held = over.look(395.0, 1500.0, 5.0)
+    assert lock.sample(390.0, 1500.0, 1.0).proving, "too early to tell"
+    over = lock.sample(450.0, 1500.0, 4.0)
+    assert over.proving and over.sample(None, 1500.0, 5.0).proving
+    held = over.sample(395.0, 1500.0, 5.0)
     assert not held.proving and held.at(1400, 6.0).proving
 
 
@@ -348,7 +348,7 @@ def calibrated(board: Bench) -> Curve:
         speed = board.sim.get("speed")
         board.sim.advance(1)
         steps += 10 * speed
-        now_s, look = board.sim.get("clock_s"), board.backend.look(board.uuid)
+        now_s, look = board.sim.get("clock_s"), board.backend.sample(board.uuid)
         if speed > 0:
             timed = (now_s - (steps - int(steps)) / (10 * speed), int(steps))
         meter.add(Sample(uuid=board.uuid, mono_s=now_s, wall_s=now_s, energy_uj=look.energy_uj, power_w=look.power_w))

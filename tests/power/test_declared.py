@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carbontui.power.agent.core import Agent
-from carbontui.power.backends.base import Backend, DeviceError, DeviceInfo, Look
+from carbontui.power.backends.base import Backend, DeviceError, DeviceInfo, RawReading
 from carbontui.power.backends.declared import DeclaredBackend, DeclaredBoards
 from carbontui.power.messages import DesiredPower, Report
 from carbontui.power.metering.meter import Meter
@@ -18,12 +18,12 @@ class Mute(Backend):
     name, driver = "nvml", "550"
 
     def __init__(self, **look):
-        self.told = Look(**look)
+        self.told = RawReading(**look)
 
     def devices(self):
         return (DeviceInfo(uuid="GPU-1", name="NVIDIA GRID T4-8Q", index=0),)
 
-    def look(self, uuid):
+    def sample(self, uuid):
         return self.told
 
 
@@ -36,20 +36,20 @@ def over(beneath, activity=1.0, **said):
 
 def test_a_board_that_is_measured_stays_measured():
     for told in ({"power_w": 80.0, "kind": "instant"}, {"energy_uj": 5}):
-        assert over(Mute(**told)).look("GPU-1") == Look(**told)
-    assert over(Mute(lost=True)).look("GPU-1").lost
+        assert over(Mute(**told)).sample("GPU-1") == RawReading(**told)
+    assert over(Mute(lost=True)).sample("GPU-1").lost
 
 
 def test_unread_watts_are_tdp_times_the_given_utilisation_else_the_drivers():
-    assert over(Mute(util=0.3), utilisation=0.8).look("GPU-1").power_w == 200.0
-    found = over(Mute(util=0.3, errors=(("power_w", 3), ("temp_c", 3)))).look("GPU-1")
+    assert over(Mute(util=0.3), utilisation=0.8).sample("GPU-1").power_w == 200.0
+    found = over(Mute(util=0.3, errors=(("power_w", 3), ("temp_c", 3)))).sample("GPU-1")
     assert (found.power_w, found.kind, found.errors) == (75.0, "model", (("temp_c", 3),))
-    assert over(Mute()).look("GPU-1").power_w == 250.0
-    assert over(Mute(limit_mw=150_000)).look("GPU-1").power_w == 150.0, "a limit in force bounds it"
+    assert over(Mute()).sample("GPU-1").power_w == 250.0
+    assert over(Mute(limit_mw=150_000)).sample("GPU-1").power_w == 150.0, "a limit in force bounds it"
 
 
 def test_parked_and_idle_boards_draw_less_than_working_ones():
-    at_work, parked, idle = (over(Mute(), activity).look("GPU-1").power_w for activity in (1.0, 0.0, None))
+    at_work, parked, idle = (over(Mute(), activity).sample("GPU-1").power_w for activity in (1.0, 0.0, None))
     assert at_work == 250.0 and parked == pytest.approx(250 / 3, abs=0.01) and idle == pytest.approx(250 / 6, abs=0.01)
 
 

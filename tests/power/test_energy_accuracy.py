@@ -25,12 +25,12 @@ class Metered:
         self.backend.open()
         self.meter = Meter()
         self.uuid = self.backend.devices()[0].uuid
-        self.look()
+        self.sample()
         self.true_from_j = sim.get("energy_j")
 
-    def look(self) -> None:
+    def sample(self) -> None:
         at = self.sim.get("clock_s")
-        look = self.backend.look(self.uuid)
+        look = self.backend.sample(self.uuid)
         if self.backend.broken:
             self.backend.open()
         self.meter.add(
@@ -50,7 +50,7 @@ class Metered:
     def run(self, seconds: float) -> Metered:
         for _ in range(round(seconds / self.step_s)):
             self.advance(self.step_s)
-            self.look()
+            self.sample()
         return self
 
     def error(self) -> float:

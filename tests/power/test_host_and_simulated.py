@@ -97,16 +97,16 @@ def test_the_simulated_board_is_parked_one_second_after_the_last_step() -> None:
     spec = SimulatedSpec()
     backend = SimulatedBackend(spec, lambda: clock[0])
     uuid = backend.devices()[0].uuid
-    assert backend.look(uuid).power_w == spec.idle_w and backend.look(uuid).memory_used_b == 0
+    assert backend.sample(uuid).power_w == spec.idle_w and backend.sample(uuid).memory_used_b == 0
     backend.drive(1.0, 1.0)
     clock[0] += 60
-    assert backend.look(uuid).power_w == pytest.approx(680, rel=0.02)
+    assert backend.sample(uuid).power_w == pytest.approx(680, rel=0.02)
     backend.drive(0.0, 1.0)
     clock[0] += 1
-    assert backend.look(uuid).power_w == pytest.approx(118, rel=0.02)
+    assert backend.sample(uuid).power_w == pytest.approx(118, rel=0.02)
     backend.drive(1.0, 0.5)
     clock[0] += 3
-    assert backend.look(uuid).power_w == pytest.approx(118 + 0.5 * (680 - 118), rel=0.02)
+    assert backend.sample(uuid).power_w == pytest.approx(118 + 0.5 * (680 - 118), rel=0.02)
 
 
 @given(st.floats(200, 700), st.floats(200, 700))

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from carbontui.power.agent.core import Agent
-from carbontui.power.backends.base import Backend, DeviceError, DeviceInfo, Look
+from carbontui.power.backends.base import Backend, DeviceError, DeviceInfo, RawReading
 from carbontui.power.limit import leases
 from carbontui.power.limit.leases import LeaseRecord, LeaseStore, is_stale, new_record, stale_leases
 from carbontui.power.limit.limiter import Limiter
@@ -36,8 +36,8 @@ class FakeBoard(Backend):
     def devices(self) -> tuple[DeviceInfo, ...]:
         return (DeviceInfo(uuid=UUID, name="Fake", index=0, limit_min_mw=200_000, limit_max_mw=700_000),)
 
-    def look(self, uuid: str) -> Look:
-        return Look(power_w=300.0, kind="avg1s", limit_mw=self.now_mw)
+    def sample(self, uuid: str) -> RawReading:
+        return RawReading(power_w=300.0, kind="avg1s", limit_mw=self.now_mw)
 
     def limit_mw(self, uuid: str) -> int:
         return self.now_mw
@@ -70,7 +70,7 @@ def cap(made: Limiter, watts: float, now_s: float = 0.0):
 
 
 def seen(made: Limiter, watts: float, now_s: float, *, limit_mw: int = 400_000, reasons: int = 0):
-    return made.observe(UUID, Look(power_w=watts, kind="avg1s", limit_mw=limit_mw, reasons=reasons), now_s)
+    return made.observe(UUID, RawReading(power_w=watts, kind="avg1s", limit_mw=limit_mw, reasons=reasons), now_s)
 
 
 def test_the_lease_is_on_disk_before_the_first_write(board: FakeBoard, store: LeaseStore) -> None:
@@ -253,7 +253,7 @@ def test_a_pause_between_two_bursts_proves_no_cap(board: FakeBoard, store: Lease
 def test_watts_of_a_whole_module_judge_no_limit_of_its_gpu(board: FakeBoard, store: LeaseStore) -> None:
     made = limiter(board, store)
     cap(made, 250)
-    looks = (Look(power_w=450.0, kind="module", limit_mw=250_000) for _ in range(6))
+    looks = (RawReading(power_w=450.0, kind="module", limit_mw=250_000) for _ in range(6))
     assert [made.observe(UUID, look, 4.0 + t) for t, look in enumerate(looks)] == [None] * 6
     assert board.now_mw == 250_000 and not made.boards[UUID].proving
 

@@ -34,7 +34,7 @@ def test_power_is_named_for_what_it_is(machine_with: Callable, name, arch, avera
     for key, value in {"arch": arch, "has_average": average, "has_instant": instant}.items():
         sim.set(key, value)
     backend = opened()
-    assert backend.look(backend.devices()[0].uuid).kind == kind
+    assert backend.sample(backend.devices()[0].uuid).kind == kind
 
 
 def test_values_of_a_busy_board(machine_with: Callable) -> None:
@@ -42,7 +42,7 @@ def test_values_of_a_busy_board(machine_with: Callable) -> None:
     sim.load(1.0)
     sim.advance(3)
     backend = opened()
-    look = backend.look(backend.devices()[0].uuid)
+    look = backend.sample(backend.devices()[0].uuid)
     assert look.power_w == pytest.approx(680, abs=1)
     assert (look.limit_mw, look.util, look.errors, look.lost) == (700_000, 1.0, (), False)
     assert look.memory_used_b == 30 * 2**30
@@ -53,7 +53,7 @@ def test_a_missing_field_is_none_with_its_code_and_the_rest_is_there(machine_wit
     sim.set("has_counter", 0)
     sim.fault("nvmlDeviceGetTemperature", 999)
     backend = opened()
-    look = backend.look(backend.devices()[0].uuid)
+    look = backend.sample(backend.devices()[0].uuid)
     assert look.energy_uj is None and look.temp_c is None
     assert dict(look.errors) == {"energy_uj": 3, "temp_c": 999}
     assert look.power_w is not None
@@ -64,7 +64,7 @@ def test_grace_reads_the_module_and_says_so(machine_with: Callable) -> None:
     sim = machine_with(frozen=True)
     sim.set("module_scope", 1)
     backend = opened()
-    look = backend.look(backend.devices()[0].uuid)
+    look = backend.sample(backend.devices()[0].uuid)
     assert look.kind == "module" and look.power_w == pytest.approx(70, abs=1)
 
 
@@ -73,8 +73,8 @@ def test_one_lost_board_does_not_take_the_other(machine_with: Callable) -> None:
     backend = opened()
     first, second = (info.uuid for info in backend.devices())
     sim.set("lost", 1, device=0)
-    assert backend.look(first).lost
-    assert not backend.look(second).lost and backend.look(second).power_w is not None
+    assert backend.sample(first).lost
+    assert not backend.sample(second).lost and backend.sample(second).power_w is not None
 
 
 @pytest.mark.parametrize(("code", "words"), [(18, "reboot"), (9, "not loaded")])

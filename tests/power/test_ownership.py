@@ -41,10 +41,12 @@ class Bench:
         self.outcomes: list[Outcome] = []
         clock = lambda: sim.get("clock_s")  # noqa: E731
         backend = NvmlBackend(clock)
-        self.agent = Agent(self._hear, backend, Host(), LeaseStore(tmp_path / "leases"), "job", clock=clock, wall=clock)
+        self.agent = Agent(
+            self._receive, backend, Host(), LeaseStore(tmp_path / "leases"), "job", clock=clock, wall=clock
+        )
         self.agent.open()
 
-    def _hear(self, message: object) -> None:
+    def _receive(self, message: object) -> None:
         if isinstance(message, Report):
             self.readings = message.readings
         elif isinstance(message, Done):

@@ -28,10 +28,10 @@ class OneJob:
         self.outcomes: list[str] = []
         clock = lambda: sim.get("clock_s")  # noqa: E731
         store = LeaseStore(tmp_path / "leases")
-        self.agent = Agent(self._hear, NvmlBackend(clock), Host(), store, "j", clock=clock, wall=clock)
+        self.agent = Agent(self._receive, NvmlBackend(clock), Host(), store, "j", clock=clock, wall=clock)
         self.agent.open()
 
-    def _hear(self, message: object) -> None:
+    def _receive(self, message: object) -> None:
         if isinstance(message, Report):
             self.readings = message.readings
         self.outcomes += [outcome.text for outcome in getattr(message, "outcomes", ())]

@@ -17,7 +17,7 @@ from nvmlsim import Sim
 
 from carbontui.power.agent.core import RETRY_S, Agent
 from carbontui.power.agent.processes import restore_stale
-from carbontui.power.backends.base import DeviceError, Look
+from carbontui.power.backends.base import DeviceError, RawReading
 from carbontui.power.backends.nvml import NvmlBackend
 from carbontui.power.limit.leases import LeaseStore, new_record, stale_leases
 from carbontui.power.messages import DesiredPower, Done, Outcome
@@ -77,8 +77,8 @@ class Bench:
         self.told.clear()
         return found
 
-    def look(self) -> Look:
-        return self.backend.look(self.uuid)
+    def sample(self) -> RawReading:
+        return self.backend.sample(self.uuid)
 
 
 def test_a_stopped_process_keeps_its_memory_and_draws_parked_watts(
@@ -88,12 +88,12 @@ def test_a_stopped_process_keeps_its_memory_and_draws_parked_watts(
     sim.process(job.pid, memory_b=30 * GIB, level=1.0)
     sim.advance(3)
     board = Bench(sim, tmp_path, job.pid)
-    seen = board.look()
+    seen = board.sample()
     assert (round(seen.power_w or 0), seen.memory_used_b, seen.util) == (680, 30 * GIB, 1.0)
     stop(job)
     sim.reap()
     sim.advance(3)
-    seen = board.look()
+    seen = board.sample()
     assert (round(seen.power_w or 0), seen.memory_used_b, seen.util) == (118, 30 * GIB, 0.0)
     job.send_signal(signal.SIGCONT)
     until(lambda: sim.reap() or sim.get("power_w") == 680, what="kernels again")
@@ -101,7 +101,7 @@ def test_a_stopped_process_keeps_its_memory_and_draws_parked_watts(
     job.wait()
     sim.reap()
     sim.advance(3)
-    seen = board.look()
+    seen = board.sample()
     assert (round(seen.power_w or 0), seen.memory_used_b, seen.util) == (70, 0, 0.0)
     assert board.backend.processes(board.uuid) == {}
 
@@ -260,7 +260,7 @@ def test_a_client_stopped_inside_the_driver_holds_up_no_reading(machine_with: Ca
     try:
         until(lambda: refused(backend, uuid) == TIMEOUT, what="the holder in the lock")
         stop(holder)
-        seen = backend.look(uuid)
+        seen = backend.sample(uuid)
         assert seen.power_w == pytest.approx(680, abs=1) and seen.errors == ()
     finally:
         holder.kill()

@@ -42,10 +42,10 @@ class Job:
         options = Options(job=name, name=name, argv=("true",), created_s=clock(), **words)
         self.account = Accounting(options, Clock(), Journal(folder / "j.db"), "boot")
         store = LeaseStore(tmp_path / "leases")
-        self.agent = Agent(self._hear, NvmlBackend(clock), Host(), store, name, clock=clock, wall=clock)
+        self.agent = Agent(self._receive, NvmlBackend(clock), Host(), store, name, clock=clock, wall=clock)
         self.agent.open()
 
-    def _hear(self, message: object) -> None:
+    def _receive(self, message: object) -> None:
         if isinstance(message, Report):
             self.readings = message.readings
             watched = frozenset(r.uuid for r in message.readings.devices if r.watched)

@@ -38,8 +38,8 @@ def case(seed: int) -> Found:
         stopped = next((since for since, until in stops if since <= at < until), None)
         counted = factor * truth[round((at if stopped is None else stopped) * 10)]
         average = (truth[tenth] - truth[tenth - 10]) * draw.gauss(1, 0.01)
-        looked = {"mono_s": at, "wall_s": 1e9 + at, "energy_uj": round(counted * 1e6), "power_w": average}
-        for made in meter.add(Sample(uuid="g", kind="avg1s", max_w=700.0, **looked)):
+        polled = {"mono_s": at, "wall_s": 1e9 + at, "energy_uj": round(counted * 1e6), "power_w": average}
+        for made in meter.add(Sample(uuid="g", kind="avg1s", max_w=700.0, **polled)):
             if kind == "factor" or stopped is not None:
                 all_wrong_j += made.joules
                 wrong_counter_j += made.joules if made.method == "counter" else 0.0

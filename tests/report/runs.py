@@ -67,12 +67,12 @@ def make(home, name="train.py", *, phases=DAY, kind="actual", gpus=1, every=10, 
             for index in range(gpus):
                 drawn = watts * (1 + wander * dice.gauss(0, 1))
                 account.ledger.add(f"GPU-{index}", at, at + every, drawn * every, "counter", state, at, gpu=True)
-                account.lived.drew(drawn * every, state, gpu=True)
+                account.elapsed.drew(drawn * every, state, gpu=True)
             account.ledger.add("cpu", at, at + every, CPU_W * every, "model", state, at, gpu=False)
-            account.lived.drew(CPU_W * every, state, gpu=False)
+            account.elapsed.drew(CPU_W * every, state, gpu=False)
             at, done = at + every, done + every * speed
             steps = round(done * RATE)
-            account.lived.advance(at, state, steps=steps, paused=state == "waiting")
+            account.elapsed.advance(at, state, steps=steps, paused=state == "waiting")
             journal.steps(at, steps, RATE * speed, 2.0 - done / 1e5, "full")
         journal.commit()
     journal.event(START_S + 1, START_S + 1, "plan", why="start", gap=0.0005)
@@ -81,7 +81,7 @@ def make(home, name="train.py", *, phases=DAY, kind="actual", gpus=1, every=10, 
     account.write(everything=True)
     account.keep()
     full_w = (gpus * FULL_W + CPU_W) * PUE
-    flat = accounts.run_now(account.lived, pue=PUE, full_wall_w=full_w, rate=RATE)
+    flat = accounts.run_now(account.elapsed, pue=PUE, full_wall_w=full_w, rate=RATE)
     totals = account.totals(start_s=START_S, run_now=flat, nowcast=grams(at), gpus=gpus)
     used = protocol.Amounts(
         elapsed_s=round(totals.elapsed_s, 3), steps=steps - totals.steps_apart,

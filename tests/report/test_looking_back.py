@@ -11,7 +11,8 @@ import pytest
 import runs
 from click.testing import CliRunner
 
-from carbontui.commands import look, overrule, report
+from carbontui.commands import override, report
+from carbontui.commands import status as status_command
 from carbontui.system import streams
 
 
@@ -26,11 +27,11 @@ def two_jobs(tmp_path, monkeypatch):
 
 
 def test_the_output_and_the_state_of_the_last_job_need_no_name(two_jobs):
-    found = CliRunner().invoke(look.log, [])
+    found = CliRunner().invoke(status_command.log, [])
     assert (found.exit_code, found.output) == (0, "last words of train.py\n")
-    told = CliRunner().invoke(look.status, [])
+    told = CliRunner().invoke(status_command.status, [])
     assert told.exit_code == 0 and "train.py" in told.output.splitlines()[0]
-    refused = CliRunner().invoke(overrule.pause, [])
+    refused = CliRunner().invoke(override.pause, [])
     assert refused.exit_code != 0 and "no job is running; name one" in refused.output
 
 

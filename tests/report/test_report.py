@@ -17,9 +17,9 @@ from msgspec import structs
 
 from carbontui import cli, protocol, units
 from carbontui.account.accounts import BIN_S
-from carbontui.commands import look
+from carbontui.commands import status as status_command
 from carbontui.job.files.journal import Journal
-from carbontui.reports import card, charts, figures, forms, parts, prose, story, totals
+from carbontui.reports import card, charts, figures, formats, parts, run_text, story, totals
 from carbontui.reports.export import codecarbon, sacct
 from carbontui.text import account
 from carbontui.text import figures as form
@@ -58,7 +58,7 @@ def test_values_of_a_persons_file_are_not_called_direct_emissions(tmp_path):
     of_file = protocol.Intensity(300.0, "given", "DE")
     made = replace(made, status=structs.replace(made.status, intensity=of_file))
     assert figures.zone(made) == "DE, as given in my curve.csv"
-    texts = (forms.html(made), forms.markdown(made), card.terminal(made), " ".join(prose.story_of(made)))
+    texts = (formats.html(made), formats.markdown(made), card.terminal(made), " ".join(run_text.story_of(made)))
     assert not any("direct" in text for text in texts) and all("as given in my curve.csv" in text for text in texts)
     own = replace(made, status=structs.replace(made.status, intensity=protocol.Intensity(300.0, "given", "yours")))
     own = replace(own, options=structs.replace(made.options, grid=None))
@@ -80,12 +80,12 @@ def test_no_name_becomes_a_formula_in_a_spreadsheet(told, name):
 
 def test_every_form_prints_the_same_figures(told, home, job):
     said = {figure.label: figure.value for figure in figures.figures(told)}
-    texts = [forms.html(told), forms.markdown(told), card.terminal(told), card.svg(told), card.markdown(told)]
+    texts = [formats.html(told), formats.markdown(told), card.terminal(told), card.svg(told), card.markdown(told)]
     texts.append(carbontui(home, "report", job.id).output)
     for value in (said["energy at the wall"], said["emitted"], said["avoided"], said["run-now"]):
         assert all(value in text for text in texts)
     for grams in (told.gco2_g, told.avoided_g):
-        assert form.grams(grams) in prose.story_of(told)[2]
+        assert form.grams(grams) in run_text.story_of(told)[2]
     numbers = json.loads(carbontui(home, "report", job.id, "--json").output)
     status = job.status()
     for key in ("energy_wall_kwh", "energy_gpu_kwh", "gco2_g", "avoided_g"):
@@ -98,9 +98,9 @@ def test_how_far_off_the_forecasts_have_been_is_in_the_report(told):
     known = structs.replace(
         told.status, forecast_errors=errors, provenance=told.status.provenance | {"forecast_errors": words}
     )
-    text = forms.markdown(replace(told, status=known))
+    text = formats.markdown(replace(told, status=known))
     assert "forecast error" in text and "3 % 1 h, 12 % 24 h" in text and "off by 3, 12 %" in text
-    assert "forecast error" not in forms.markdown(replace(told, status=structs.replace(known, forecast_errors=())))
+    assert "forecast error" not in formats.markdown(replace(told, status=structs.replace(known, forecast_errors=())))
 
 
 def test_tables_of_states_devices_and_time_add_up_to_the_totals(told):
@@ -108,7 +108,7 @@ def test_tables_of_states_devices_and_time_add_up_to_the_totals(told):
         assert sum(part.kwh for part in rows) == pytest.approx(told.energy_wall_kwh)
         assert sum(part.gco2_g for part in rows) == pytest.approx(told.gco2_g)
     assert sum(part.seconds for part in told.by_state) == pytest.approx(told.elapsed_s)
-    rows = list(csv.DictReader(io.StringIO(forms.table(told))))
+    rows = list(csv.DictReader(io.StringIO(formats.table(told))))
     assert sum(float(row["kwh"]) for row in rows) == pytest.approx(told.energy_wall_kwh, abs=1e-6)
     assert sum(float(row["gco2_g"]) for row in rows) == pytest.approx(told.gco2_g, abs=1e-3)
     run_now = sum(float(row["run_now_gco2_g"]) for row in rows)
@@ -125,12 +125,12 @@ def test_caps_shifting_and_unloading_each_have_their_line(told):
 
 
 def test_the_page_holds_everything_and_asks_for_nothing(told):
-    html = forms.html(told)
+    html = formats.html(told)
     assert not re.search(r"""(src|href)\s*=\s*["'](?!data:,)|<script|@import|url\((?!#)""", html)
     assert "default-src 'none'" in html and html.count("<svg") == 3 and "NaN" not in html
-    assert "paused by the plan" in html and prose.methods(told).split(":")[0] in html
+    assert "paused by the plan" in html and run_text.methods(told).split(":")[0] in html
     assert len(html.encode()) < 1_000_000
-    assert html == forms.html(told), "the same journal gives the same page"
+    assert html == formats.html(told), "the same journal gives the same page"
 
 
 def test_a_state_too_short_for_its_name_is_in_a_legend(tmp_path):
@@ -155,10 +155,10 @@ def test_a_month_of_short_states_is_drawn_as_shares_with_a_legend(tmp_path):
 def test_names_and_reasons_cannot_write_into_the_page_and_arguments_stay_home(tmp_path):
     job = runs.make(tmp_path, name='<img src=x onerror="1">|&', phases=runs.DAY[:2])
     told = story.build(job, version="9.9")
-    for text in (forms.html(told), card.svg(told)):
+    for text in (formats.html(told), card.svg(told)):
         assert "<img" not in text and "&lt;img" in text
-    assert "<img" not in forms.markdown(told)
-    everything = [forms.html(told), forms.markdown(told), json.dumps(forms.numbers(told)), card.terminal(told)]
+    assert "<img" not in formats.markdown(told)
+    everything = [formats.html(told), formats.markdown(told), json.dumps(formats.numbers(told)), card.terminal(told)]
     assert not any("s3cret" in text or str(tmp_path) in text for text in everything)
 
 
@@ -175,13 +175,13 @@ def test_one_pause_is_told_once_and_a_moments_stillness_never(tmp_path):
     made = story.build(runs.make(tmp_path, phases=(*one_pause, ("running", 7200, 700.0, 1.0))))
     instant = story.StateSpan("paused", made.spans[0].end_s, made.spans[0].end_s + 0.2)
     made = replace(made, spans=(made.spans[0], instant, *made.spans))
-    assert "The work stood still once, for 80 min in all." in " ".join(prose.story_of(made))
+    assert "The work stood still once, for 80 min in all." in " ".join(run_text.story_of(made))
 
 
 def test_a_grid_events_cap_is_told_as_time_under_a_cap(told):
     event = parts.Part("event", 600.0, 0.1, 30.0)
     made = replace(told, by_state=(*told.by_state, event))
-    assert "under a cap for 2 h 10 and at full speed" in " ".join(prose.story_of(made))
+    assert "under a cap for 2 h 10 and at full speed" in " ".join(run_text.story_of(made))
 
 
 def test_the_report_names_the_budget_in_force_not_the_first_one(told):
@@ -193,7 +193,7 @@ def test_the_report_names_the_budget_in_force_not_the_first_one(told):
 
 
 def test_the_first_forecast_is_judged_by_a_run_that_got_to_its_end(told):
-    first = story.FirstSaid(told.start_s, told.end_s, 2 * told.gco2_g, (told.gco2_g, told.gco2_g))
+    first = story.FirstForecast(told.start_s, told.end_s, 2 * told.gco2_g, (told.gco2_g, told.gco2_g))
     done = dict(card.lines(replace(told, first=first)))
     assert done["missed by"] == "−50 %" and "()" not in done["first said"]
     stopped = replace(told, first=first, status=structs.replace(told.status, state="stopped"))
@@ -279,8 +279,8 @@ def test_a_job_that_crashed_before_its_first_step_is_reported_without_a_saving(t
         said |= {"avoided_g": None, "full_wall_w": None}
         db.execute("update state set value=? where key='accounts'", (json.dumps(said),))
     told = story.build(job, version="9.9")
-    assert told.split is None and figures.parts(told) == () and "not known" in prose.story_of(told)[2]
-    for text in (forms.html(told), forms.markdown(told), card.terminal(told), forms.table(told)):
+    assert told.split is None and figures.parts(told) == () and "not known" in run_text.story_of(told)[2]
+    for text in (formats.html(told), formats.markdown(told), card.terminal(told), formats.table(told)):
         assert text and "None" not in text
 
 
@@ -296,9 +296,9 @@ def test_a_run_whose_end_the_journal_has_not_written_yet_lasted_until_its_status
 def test_a_run_too_short_to_be_metered_is_not_said_to_have_drawn_nothing(tmp_path):
     told = story.build(runs.make(tmp_path, phases=()), version="9.9")
     assert told.unmetered and told.energy_wall_kwh == 0
-    for text in (forms.html(told), forms.markdown(told), card.terminal(told), " ".join(prose.story_of(told))):
+    for text in (formats.html(told), formats.markdown(told), card.terminal(told), " ".join(run_text.story_of(told))):
         assert "not known" in text and "0 Wh" not in text and "0.00 g" not in text
-    said = " ".join(look.report(told.status))
+    said = " ".join(status_command.report(told.status))
     assert form.NOT_METERED in said and "0.00 g" not in said
     assert form.NOT_METERED in account.ending(told.status)
     (total,) = totals.grouped([(told.status, "2026-06-21")], "month")
@@ -314,7 +314,7 @@ def test_a_run_whose_grid_nobody_knew_has_energy_and_no_grams(tmp_path):
         db.execute("delete from grid")
     told = story.build(job, version="9.9")
     assert told.energy_wall_kwh > 0 and told.by_state[0].gco2_g is None
-    assert "its emissions are not known" in prose.story_of(told)[2] and "not known" in forms.html(told)
+    assert "its emissions are not known" in run_text.story_of(told)[2] and "not known" in formats.html(told)
 
 
 def test_status_journal_report_epochs_table_and_exports_agree_to_the_last_digit(tmp_path):
@@ -329,7 +329,7 @@ def test_status_journal_report_epochs_table_and_exports_agree_to_the_last_digit(
     epochs = numbers["by_epoch"]
     assert [part["epoch"] for part in epochs] == list(range(6))
     assert sum(part["steps"] for part in epochs) == status.step
-    rows = list(csv.DictReader(io.StringIO(forms.table(made))))
+    rows = list(csv.DictReader(io.StringIO(formats.table(made))))
     sums = {
         "report": (numbers["energy_wall_kwh"], numbers["gco2_g"]),
         "epochs": (sum(p["energy_wall_kwh"] for p in epochs), sum(p["gco2_g"] for p in epochs)),
@@ -341,7 +341,7 @@ def test_status_journal_report_epochs_table_and_exports_agree_to_the_last_digit(
     assert carbon["energy_consumed"] == kwh and f"{float(carbon['emissions']) * 1000:.6f}" == grams
     slurm = dict(zip(*[line.split("|") for line in sacct.text(made).splitlines()], strict=True))
     assert (slurm["EnergyWallkWh"], slurm["gCO2"]) == (kwh, grams)
-    assert "Per epoch" in forms.html(made) and "## Per epoch" in forms.markdown(made)
+    assert "Per epoch" in formats.html(made) and "## Per epoch" in formats.markdown(made)
     # a paused hour belongs to the epoch it fell into: later epochs are no cheaper for having been waited for
     assert all(part.kwh > 0 and part.end_s > part.start_s for part in made.epochs)
 
@@ -372,7 +372,7 @@ def test_what_each_means_gave_has_a_band_wherever_it_is_told(home, told, job):
     typical_days = story.build(unsure).split
     assert typical_days.halves.moved_g > 2 * halves.moved_g and replace(typical_days, halves=halves) == split
     # nothing was timed in the first run: no band is made up
-    assert told.split.halves is None and "seen too few times" in forms.html(told)
+    assert told.split.halves is None and "seen too few times" in formats.html(told)
 
 
 def test_a_long_run_is_told_by_day_and_its_decisions_are_folded(home):
@@ -384,11 +384,11 @@ def test_a_long_run_is_told_by_day_and_its_decisions_are_folded(home):
     assert math.fsum(day.gco2_g for day in long.days) == pytest.approx(long.gco2_g, abs=1e-5)
     seconds = math.fsum(day.flat_s + day.capped_s + day.still_s for day in long.days)
     assert seconds == pytest.approx(long.elapsed_s) and sum(day.changes for day in long.days) == len(long.decisions)
-    text = forms.html(long)
+    text = formats.html(long)
     assert "<h2>Per day</h2>" in text and "details { display: none; }" in text
     assert text.index("<details>") < text.index("unloaded by the plan") < text.index("</details>")
-    assert "## Per day" in forms.markdown(long) and len(forms.numbers(long)["by_day"]) == len(long.days)
-    assert "<details>" not in forms.html(story.build(runs.make(home, name="day.py", job="abc234")))
+    assert "## Per day" in formats.markdown(long) and len(formats.numbers(long)["by_day"]) == len(long.days)
+    assert "<details>" not in formats.html(story.build(runs.make(home, name="day.py", job="abc234")))
 
 
 def test_a_short_run_gives_its_last_epoch_no_more_than_its_time(home):
@@ -412,9 +412,9 @@ def test_a_job_of_now_on_a_recorded_grid_is_no_replay(told):
     )
     (group,) = totals.grouped([(recorded, "2026-06-21")], "month")
     assert group.name == "2026-06"
-    assert not prose.methods(told).startswith("Energy was estimated")
+    assert not run_text.methods(told).startswith("Energy was estimated")
     modelled = replace(told, how=(("model", 1.0),), energy_gpu_kwh=0.0, avoided_g=0.001)
-    assert "was estimated" in prose.methods(modelled) and "is not a measurement" in prose.methods(modelled)
+    assert "was estimated" in run_text.methods(modelled) and "is not a measurement" in run_text.methods(modelled)
     assert "%" not in next(one.value for one in figures.figures(modelled) if one.label == "avoided")
 
 
@@ -423,18 +423,18 @@ def test_a_run_that_nothing_held_back_has_no_saving_and_no_percentage_in_any_for
     job = runs.make(tmp_path, phases=(("starting", 60, 80.0, 0.0), ("running", 90, 700.0, 1.0)))
     told = story.build(job)
     assert told.avoided_g == 0.0 and told.run_now_g is None and told.split is None
-    said = " ".join(prose.story_of(told))
-    assert "Nothing held it back, so nothing was avoided" in said and "%" not in prose.story_of(told)[2]
+    said = " ".join(run_text.story_of(told))
+    assert "Nothing held it back, so nothing was avoided" in said and "%" not in run_text.story_of(told)[2]
     row = next(one for one in figures.figures(told) if one.label == "avoided")
     assert row.value == "nothing held it back" and "run-now" not in [one.label for one in figures.figures(told)]
-    numbers = forms.numbers(told)
+    numbers = formats.numbers(told)
     assert (numbers["avoided_g"], numbers["account"]["so_far"]["run_now_g"]) == (0.0, None)
-    assert {row["run_now_gco2_g"] for row in csv.DictReader(io.StringIO(forms.table(told)))} == {""}
+    assert {row["run_now_gco2_g"] for row in csv.DictReader(io.StringIO(formats.table(told)))} == {""}
     assert "nothing held it back" in carbontui(tmp_path, "status", job.id).output
     assert "nothing held it back" in account.ending(job.status())
     assert [total.unknown for total in totals.grouped([(job.status(), "2026-06-21")], "month")] == [0]
     capped = story.build(runs.make(tmp_path, phases=runs.DAY[:3], job="bbbbbb"))
-    assert "With nothing held back it would have emitted" in prose.story_of(capped)[2]
+    assert "With nothing held back it would have emitted" in run_text.story_of(capped)[2]
 
 
 def test_states_gaps_and_what_is_excluded_make_up_the_whole_time(tmp_path):
@@ -466,7 +466,7 @@ def test_many_times_as_much_is_told_as_times_not_as_percent(tmp_path):
 
 def test_the_same_reason_entered_anew_in_the_same_minute_is_told_once(tmp_path):
     phases = (("running", 10, 700.0, 1.0), ("running", 10, 700.0, 1.0), ("paused", 10, 80.0, 0.0))
-    lines = prose.decisions(story.build(runs.make(tmp_path, phases=phases)))
+    lines = run_text.decisions(story.build(runs.make(tmp_path, phases=phases)))
     assert len([line for line in lines if "running by the plan" in line]) == 1 and "paused by the plan" in lines[1]
 
 

@@ -63,4 +63,4 @@ class LightningRun(Run):
         folder.mkdir()
         command = [sys.executable, str(self.folder / "train.py"), str(folder), steps, steps]
         done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=True)
-        return self.heard("weights")[0] == re.search(r"weights \w+", done.stdout).group()
+        return self.received("weights")[0] == re.search(r"weights \w+", done.stdout).group()

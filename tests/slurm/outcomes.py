@@ -92,7 +92,7 @@ class Run:
             return (self.folder / "got").read_text().splitlines()
         return []
 
-    def heard(self, word: str) -> list[str]:
+    def received(self, word: str) -> list[str]:
         return [line for line in self.lines() if line.startswith(word)]
 
     def stepped(self) -> list[int]:
@@ -113,7 +113,7 @@ class Run:
 
         def over() -> bool:
             state = self.cluster.state(self.id)
-            if state == "PENDING" and self.heard("life"):
+            if state == "PENDING" and self.received("life"):
                 self.cluster.run("scontrol", "update", f"jobid={self.id}", "StartTime=now", check=False)
                 time.sleep(1.0)
             return state not in ("PENDING", "RUNNING", "COMPLETING", "CONFIGURING", "REQUEUED", "")
@@ -125,14 +125,14 @@ class Run:
         shown = self.cluster.run("scontrol", "-o", "show", "job", self.id)
         facts = dict(re.findall(r"(\w+)=(\S*)", shown))
         done = self.stepped()
-        ended = bool(self.heard("weights"))
+        ended = bool(self.received("weights"))
         repeated = len(done) - len(set(done))
         return {
             "state": facts["JobState"],
             # of a shell that says what its last command died of, or of one that is gone with it
             "exit": facts["ExitCode"].replace("143:0", "0:15"),
-            "handler": len(self.heard("handler")),
-            "lives": len(self.heard("life")),
+            "handler": len(self.received("handler")),
+            "lives": len(self.received("life")),
             "lost": repeated + (0 if ended else max(done, default=0) - self.saved()),
             "weights": ended and self.right(),
         }
@@ -144,7 +144,7 @@ class Run:
 
     def right(self) -> bool:
         """Whether it ended with the weights of a run to which nothing happened."""
-        return self.heard("weights")[0] == f"weights {weights(self.stepped()[-1])}"
+        return self.received("weights")[0] == f"weights {weights(self.stepped()[-1])}"
 
 
 def strike(event: str, runs: list[Run]) -> None:

@@ -32,8 +32,8 @@ def test_starts_are_moved_within_the_budget_and_stay_when_it_has_ended(cluster, 
     before = shown(cluster, stranger)["StartTime"]
     steps = ("fleet", "--cap", "1500W", "--grid", clean, "--slot", "15m")
 
-    looked = house.cli(*steps, "--dry-run", check=True).stdout
-    assert "would move 3 starts" in looked and "certificate" in looked and "1 other job waits" in looked
+    polled = house.cli(*steps, "--dry-run", check=True).stdout
+    assert "would move 3 starts" in polled and "certificate" in polled and "1 other job waits" in polled
     assert shown(cluster, stranger)["StartTime"] == before
 
     told = json.loads(house.cli(*steps, "--once", "--json", check=True).stdout)
@@ -54,12 +54,12 @@ def test_starts_are_moved_within_the_budget_and_stay_when_it_has_ended(cluster, 
     # a start that its owner has set stays, and is listed
     theirs = "2030-01-01T00:00:00"
     cluster.run("scontrol", "update", f"JobId={jobs[2]}", f"StartTime={theirs}")
-    looked = until(
+    polled = until(
         lambda: "to start when their owner said" in (s := house.cli(*steps, "--once", check=True).stdout) and s,
         60,
         "it",
     )
-    assert f"job {jobs[2]}" in looked and shown(cluster, jobs[2])["StartTime"] == theirs
+    assert f"job {jobs[2]}" in polled and shown(cluster, jobs[2])["StartTime"] == theirs
 
     # its owner has edited one comment, another is gone: each is one line, the rest is planned
     cluster.run("scontrol", "update", f"JobId={jobs[0]}", "Comment=carbontui:{oops")
@@ -139,8 +139,8 @@ def test_a_controller_or_munge_that_is_down_is_one_line_and_the_rest_goes_on(clu
     conf = (cluster.dir / "slurm.conf").read_text()
     port = next(line for line in conf.splitlines() if line.startswith("SlurmctldPort="))
     away = conf.replace(port, "SlurmctldPort=1\nMessageTimeout=2")
-    deaf = conf.replace("munge/socket", "munge/none")
-    for name, text in (("away", away), ("deaf", deaf)):
+    unresponsive = conf.replace("munge/socket", "munge/none")
+    for name, text in (("away", away), ("deaf", unresponsive)):
         (tmp_path / name).write_text(text)
         house.env |= cluster.env | {"CARBONTUI_HOME": house.env["CARBONTUI_HOME"], "SLURM_CONF": str(tmp_path / name)}
         for asked in (

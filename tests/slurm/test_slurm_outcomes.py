@@ -46,7 +46,7 @@ def outcomes(cluster, tmp_path_factory):
                 run.until_over()
         found = {key: run.outcome() for key, run in made.items()}
         for run in (run for run in made.values() if not run.plain):
-            assert run.jobs(house) == [len(run.heard("life")) - 1], "one job over its restarts"
+            assert run.jobs(house) == [len(run.received("life")) - 1], "one job over its restarts"
         for key, value in found.items():  # shown where a test fails
             print(key, value, cluster.output(made[key].id)[-1500:] if value["state"] == "FAILED" else "")
         yield found

@@ -85,7 +85,7 @@ def test_a_handler_runs_as_often_as_in_the_plain_run(cluster, house, tmp_path, w
     line, how = WAYS[way]
     if cluster.proctrack == "pgid" and way not in ("step", "batch"):
         pytest.skip("the batch shell dies of it first, and the plain script is cut off or not: a race of Slurm's own")
-    heard = {}
+    received = {}
     for plain in (True, False):
         job = Submitted(cluster, house, tmp_path / ("plain" if plain else "under"), line, plain=plain)
         job.until_steady()
@@ -95,6 +95,6 @@ def test_a_handler_runs_as_often_as_in_the_plain_run(cluster, house, tmp_path, w
         if not plain and not how:
             until(lambda job=job: job.cluster.state(job.id) == "CANCELLED", 30, "the end")
         time.sleep(1.5)  # a second delivery would come within the keeper's patience, half a second
-        heard[plain] = [name for name in job.lines() if name != "SIGCONT"]
+        received[plain] = [name for name in job.lines() if name != "SIGCONT"]
         job.end()
-    assert heard[False] == heard[True]
+    assert received[False] == received[True]

@@ -21,7 +21,7 @@ from carbontui.tui.model.feed import Target
 from carbontui.tui.screens.dashboard import Dashboard
 
 WAIT_S = 20.0
-LOOK_EVERY_S = 0.25
+POLL_EVERY_S = 0.25
 
 
 def target(socket: Path) -> Target:
@@ -57,7 +57,7 @@ class Watcher:
         while not true():
             self._something.clear()
             with contextlib.suppress(TimeoutError, asyncio.TimeoutError):
-                await asyncio.wait_for(self._something.wait(), LOOK_EVERY_S)
+                await asyncio.wait_for(self._something.wait(), POLL_EVERY_S)
             if asyncio.get_running_loop().time() > due:
                 raise TimeoutError
 

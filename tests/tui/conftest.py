@@ -68,8 +68,8 @@ def stage(tmp_path: Path) -> Callable[..., object]:
             app = app_on(tmp_path / "s", **options)  # type: ignore[arg-type]
             async with app.run_test(size=size, message_hook=watcher.hook) as pilot:
                 found = Stage(fake, app, pilot, watcher)
-                await found.until(lambda: isinstance(app.screen, Dashboard) and app.screen.picture)
-                await found.until(lambda: "epoch 2" in found.text() or size[1] < 21 or found.dashboard.picture.over)
+                await found.until(lambda: isinstance(app.screen, Dashboard) and app.screen.view_state)
+                await found.until(lambda: "epoch 2" in found.text() or size[1] < 21 or found.dashboard.view_state.over)
                 yield found
 
     return make

@@ -446,7 +446,7 @@ class FakeSupervisor:
         self._all.add(writer)
         try:
             while line := await reader.readline():
-                self._hear(writer, p.decode_from_peer(line))
+                self._receive(writer, p.decode_from_peer(line))
         except (ConnectionError, asyncio.CancelledError):
             pass
         finally:
@@ -454,7 +454,7 @@ class FakeSupervisor:
             self._all.discard(writer)
             writer.close()
 
-    def _hear(self, writer: asyncio.StreamWriter, message: p.FromPeer | None) -> None:
+    def _receive(self, writer: asyncio.StreamWriter, message: p.FromPeer | None) -> None:
         if isinstance(message, p.Hello):
             writer.write(p.encode(p.Welcome(p.VERSION, "0")))
         elif isinstance(message, p.View):

@@ -11,9 +11,9 @@ from msgspec import structs
 from textual.events import Key
 
 from carbontui import protocol, units
-from carbontui.commands import look
+from carbontui.commands import status
 from carbontui.text import situation
-from carbontui.tui.model.picture import fold
+from carbontui.tui.model.view_state import fold
 from carbontui.tui.screens.log import LogScreen
 from carbontui.tui.terminal.keys import check_until
 from carbontui.tui.widgets.bottom import StatusLine
@@ -82,7 +82,7 @@ async def test_what_is_too_long_for_the_page_goes_on_below(stage: Any) -> None:
     async with stage(size=(60, 24)) as s:
         plan = structs.replace(s.fake.snap.plan, explanation="a sentence of many words " * 8 + "to its very end.")
         s.fake.push(plan=plan, status=s.fake.status(notices=("n" * 30 + " " + "m" * 30 + " last-word",)))
-        await s.until(lambda: s.dashboard.picture.plan == plan)
+        await s.until(lambda: s.dashboard.view_state.plan == plan)
         await s.pilot.press("i")
         await s.until(lambda: "where the numbers" in s.text())
         await s.pilot.press("end")
@@ -206,9 +206,9 @@ async def test_one_deadline_is_drawn_previewed_given_and_shown_in_force(stage: A
     async with stage() as s:
         await s.pilot.press("right")
         await s.until(lambda: s.fake.previews)
-        choice, picture = s.dashboard.choice, s.dashboard.picture
-        due = choice.plan(picture).deadline
-        finish_s = choice.finish_s(picture.start_s)
+        choice, view_state = s.dashboard.choice, s.dashboard.view_state
+        due = choice.plan(view_state).deadline
+        finish_s = choice.finish_s(view_state.start_s)
         assert units.from_iso(due) - finish_s >= 0.02 * (finish_s - NOW)
         at = situation.clock(due, NOW)
         assert f"deadline {at}" in s.text() and units.from_iso(s.fake.previews[-1].budget) == units.from_iso(due)
@@ -406,9 +406,9 @@ async def test_equal_news_repaints_nothing(stage: Any, monkeypatch: pytest.Monke
         painted: list[object] = []
         for widget in (s.dashboard.query_one(ForecastChart), s.dashboard.query_one(StatusLine)):
             monkeypatch.setattr(widget, "refresh", lambda *a, **k: painted.append(a))
-        before = s.dashboard.picture.seq
+        before = s.dashboard.view_state.seq
         s.fake.push(status=s.fake.status(step=s.fake.snap.status.step + 1))
-        await s.until(lambda: s.dashboard.picture.seq > before)
+        await s.until(lambda: s.dashboard.view_state.seq > before)
         assert painted == []
 
 
@@ -637,8 +637,8 @@ def test_the_knob_stands_at_the_budget_not_at_the_plans_end() -> None:
     slider = BudgetSlider()
     places = []
     for chosen in (0, shown.frontier.chosen):
-        picture = replace(shown, frontier=structs.replace(shown.frontier, chosen=chosen))
-        slider.show_choice(picture, None)
+        view_state = replace(shown, frontier=structs.replace(shown.frontier, chosen=chosen))
+        slider.show_choice(view_state, None)
         places.append("".join(text for text, _ in slider.draw(60, 3)[0]).index("●"))
     assert places[0] == pytest.approx(places[1], abs=2) and places[0] > 10
 
@@ -658,7 +658,7 @@ async def test_boards_of_others_in_one_line_are_not_this_jobs_watts(stage: Any) 
         others = tuple(structs.replace(gpu, power_w=640.0, own_w=0.0) for gpu in s.fake.snap.status.gpus)
         s.fake.push(status=s.fake.status(gpus=others, power_w=12.0))
         await s.until(lambda: "0 W of 5120 W this job's ~" in s.text() and "the rest other programs'" in s.text())
-        assert any("the rest other programs'" in row for row in look.report(s.fake.snap.status))
+        assert any("the rest other programs'" in row for row in status.report(s.fake.snap.status))
 
 
 async def test_escape_and_a_letter_in_one_packet_both_arrive(stage: Any) -> None:
@@ -685,7 +685,7 @@ async def test_a_tighter_budget_never_previews_a_later_end(stage: Any) -> None:
     async with stage() as s:
         early = units.iso(START + 1.2 * WORK_S)
         s.fake.push(status=s.fake.status(finish_expected=early))
-        await s.until(lambda: s.dashboard.picture.status.finish_expected == early)
+        await s.until(lambda: s.dashboard.view_state.status.finish_expected == early)
         await s.pilot.press("left")
         await s.until(lambda: s.dashboard.choice)
         assert s.dashboard.choice.finish_s(START) < units.from_iso(early)
@@ -694,7 +694,7 @@ async def test_a_tighter_budget_never_previews_a_later_end(stage: Any) -> None:
 async def test_a_headline_of_a_replay_can_be_read_before_the_next(stage: Any) -> None:
     async with stage("demo") as s:
         s.fake.push(status=s.fake.status(reason=protocol.Reason("no_zone", "another plan"), step=8888))
-        await s.until(lambda: s.dashboard.picture.status.step == 8888)
+        await s.until(lambda: s.dashboard.view_state.status.step == 8888)
         assert "another plan" not in s.text() and "8,888" not in s.text(), "a page is of one moment"
         s.fake.push(status=s.fake.status(reason=protocol.Reason("no_zone", "it is held"), state="paused"))
         await s.until(lambda: "it is held" in s.text())

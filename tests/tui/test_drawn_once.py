@@ -36,7 +36,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 async def test_a_job_that_is_over_is_painted_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first_look_s: float
 ) -> None:
-    monkeypatch.setattr(pages, "FIRST_LOOK_S", first_look_s)
+    monkeypatch.setattr(pages, "FIRST_VIEW_S", first_look_s)
     shown = terminal(monkeypatch)
     over = Target("k7q2mz", "charlm", tmp_path / "gone", scene("done").status, lambda ask: EMPTY)
     app = CarbonApp(lambda: Dashboard(over))
@@ -49,7 +49,7 @@ async def test_a_job_that_is_over_is_painted_too(
 
 
 async def test_the_first_paint_is_that_of_the_first_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pages, "FIRST_LOOK_S", 60.0)
+    monkeypatch.setattr(pages, "FIRST_VIEW_S", 60.0)
     shown = terminal(monkeypatch)
     async with FakeSupervisor(tmp_path / "s", scene()) as fake:
         fake.levels = past_levels()
@@ -84,7 +84,7 @@ async def test_news_of_the_page_beneath_draws_nothing_of_the_page_above(
         monkeypatch.setattr(CarbonApp, "_display", noted)
         s.dashboard.answer("paused at step 1204")  # an answer that comes only now
         s.fake.push(status=s.fake.status(power_w=777.0))
-        await s.until(lambda: s.dashboard.picture.status.power_w == 777.0)
+        await s.until(lambda: s.dashboard.view_state.status.power_w == 777.0)
         await s.pilot.pause(0.1)
         assert drawn == []
         await s.pilot.press("escape")

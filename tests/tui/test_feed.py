@@ -9,23 +9,23 @@ from pathlib import Path
 from fake import FakeSupervisor, scene
 
 from carbontui.tui.model.feed import LOG_BEGIN_B, LOG_MOST_B, JobFeed, LogPiece, News
-from carbontui.tui.model.picture import Picture
+from carbontui.tui.model.view_state import ViewState
 
 
 class Hears:
     """What a feed posts, of pictures and output alone."""
 
     def __init__(self, path: Path) -> None:
-        self.news: list[Picture | LogPiece] = []
+        self.news: list[ViewState | LogPiece] = []
         self._arrived = asyncio.Event()
         self._running = asyncio.create_task(JobFeed(path, self._post).run())
 
     def _post(self, news: News) -> None:
-        if isinstance(news, Picture | LogPiece):
+        if isinstance(news, ViewState | LogPiece):
             self.news.append(news)
             self._arrived.set()
 
-    async def until(self, count: int) -> list[Picture | LogPiece]:
+    async def until(self, count: int) -> list[ViewState | LogPiece]:
         while len(self.news) < count:
             self._arrived.clear()
             await asyncio.wait_for(self._arrived.wait(), 20)
@@ -46,7 +46,7 @@ async def test_output_comes_with_the_picture_after_it(tmp_path: Path) -> None:
             fake.push(status=fake.status(step=n))
             await hears.until(4 + 2 * n)
         await hears.close()
-        assert [type(one) for one in hears.news] == [Picture, LogPiece] * 4
+        assert [type(one) for one in hears.news] == [ViewState, LogPiece] * 4
         assert [one.text for one in hears.news if isinstance(one, LogPiece)] == [
             "before\n", "line 0\n", "line 1\n", "line 2\n"
         ]  # fmt: skip
@@ -61,7 +61,7 @@ async def test_pictures_do_not_wait_for_an_output_that_cannot_be_read(tmp_path: 
         fake.push(status=fake.status(step=6))
         news = await hears.until(3)
         await hears.close()
-        assert [one.status.step for one in news if isinstance(one, Picture)][-2:] == [5, 6]
+        assert [one.status.step for one in news if isinstance(one, ViewState)][-2:] == [5, 6]
 
 
 async def test_of_a_flood_of_output_the_end_is_read(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from carbontui.job.keeper.resume import TRY_OVER
 from carbontui.text import figures
 from carbontui.tui.app import CarbonApp
 from carbontui.tui.model.feed import Target
-from carbontui.tui.model.jobs_feed import Seen
+from carbontui.tui.model.jobs_feed import JobsSnapshot
 from carbontui.tui.model.lists import JobList, ListedJob
 from carbontui.tui.model.loglines import last_error
 from carbontui.tui.screens.dashboard import Dashboard
@@ -151,7 +151,7 @@ async def table(
         answer = protocol.LogAnswer(0, 0, len(TRACE), len(TRACE), TRACE)
         targets.append(Target("cccccc", "crash", tmp_path / "c", failed, lambda ask: answer))
         idle = protocol.Gpu("GPU-9", "NVIDIA H100 80GB HBM3", 71.0, 700.0, index=9)
-        seen = Seen(FACTS, tuple(targets), 13.0, "DE 324 g/kWh typical", (idle,), 0.5)
+        seen = JobsSnapshot(FACTS, tuple(targets), 13.0, "DE 324 g/kWh typical", (idle,), 0.5)
 
         def page(target: Target) -> Dashboard:
             return Dashboard(target, from_table=True)
@@ -251,7 +251,7 @@ def test_the_watch_reads_this_machine_and_leaves_nothing_behind(
 async def test_of_more_jobs_than_have_a_place_it_is_said_where_the_cursor_is(tmp_path: Path) -> None:
     status = scene("done").status
     many = tuple(structs.replace(status, job=f"job{n:02}", name=f"n{n}") for n in range(30))
-    seen = Seen(jobs=tuple(Target(one.job, one.name, tmp_path / "gone", one) for one in many))
+    seen = JobsSnapshot(jobs=tuple(Target(one.job, one.name, tmp_path / "gone", one) for one in many))
     app = CarbonApp(lambda: Jobs(lambda: seen, lambda target: Dashboard(target), now=lambda: NOW))
     async with app.run_test(size=(80, 20)) as pilot:
         await shows(app, pilot, "1 of 30 · sorted by state")

@@ -21,7 +21,7 @@ from textual.widgets import Input, OptionList
 from carbontui import protocol
 from carbontui.tui.app import CarbonApp
 from carbontui.tui.model.feed import Target
-from carbontui.tui.model.jobs_feed import Seen
+from carbontui.tui.model.jobs_feed import JobsSnapshot
 from carbontui.tui.screens.dashboard import Dashboard
 from carbontui.tui.screens.jobs import Jobs
 from carbontui.tui.screens.log import LogPage
@@ -69,7 +69,7 @@ async def handled(app: CarbonApp) -> None:
 
 @pytest.mark.parametrize("keys, chosen", [(["down", "down", "enter"], "job2"), (["end", "up", "enter"], "job4")])
 async def test_a_burst_opens_the_job_it_points_at(keys: list[str], chosen: str) -> None:
-    seen = Seen(jobs=tuple(Target(status.job, status.name, Path("/gone"), status) for status in JOBS))
+    seen = JobsSnapshot(jobs=tuple(Target(status.job, status.name, Path("/gone"), status) for status in JOBS))
     app = CarbonApp(lambda: Jobs(lambda: seen, lambda target: Dashboard(target, from_table=True)))
     async with app.run_test(size=(120, 40)) as pilot:
         while not isinstance(app.screen, Jobs) or not app.screen.listed.rows:
@@ -133,15 +133,15 @@ async def frozen(path: Path, look_s: float = 0.0) -> AsyncIterator[tuple[FakeSup
             at = max(0, 5 + ask.offset) if ask.offset < 0 else min(5, ask.offset)
             return protocol.LogAnswer(0, at, 5, 5, "done\n"[at:])
 
-        seen = Seen(jobs=tuple(Target(one.job, one.name, Path("/gone"), one, said) for one in JOBS))
+        seen = JobsSnapshot(jobs=tuple(Target(one.job, one.name, Path("/gone"), one, said) for one in JOBS))
 
-        def look() -> Seen:
+        def observe() -> JobsSnapshot:
             time.sleep(look_s)
             return seen
 
-        app = app_on(path, table=lambda: Jobs(look, lambda t: Dashboard(t, from_table=True)))
+        app = app_on(path, table=lambda: Jobs(observe, lambda t: Dashboard(t, from_table=True)))
         async with app.run_test(size=(120, 40)) as pilot:
-            while not any(isinstance(screen, Dashboard) and screen.picture for screen in app.screen_stack):
+            while not any(isinstance(screen, Dashboard) and screen.view_state for screen in app.screen_stack):
                 await pilot.pause(0.02)
             yield fake, app, pilot
 

@@ -154,17 +154,17 @@ async def test_a_cancel_that_comes_with_the_answer_is_not_lost(tmp_path: Path, m
 async def test_a_socket_of_another_user_is_refused_before_a_byte_is_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    heard = asyncio.get_running_loop().create_future()
+    received = asyncio.get_running_loop().create_future()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        heard.set_result(await reader.read())
+        received.set_result(await reader.read())
 
     async with serving(tmp_path / "s", serve):
         uid = link.os.getuid()
         monkeypatch.setattr(link.os, "getuid", lambda: uid + 1)
         with pytest.raises(link.NotOurs):
             await link.ViewerLink.connect(tmp_path / "s")
-        assert await heard == b""
+        assert await received == b""
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from textual.pilot import Pilot
 from carbontui import protocol
 from carbontui.tui.app import CarbonApp
 from carbontui.tui.model.feed import Target
-from carbontui.tui.model.jobs_feed import Seen
+from carbontui.tui.model.jobs_feed import JobsSnapshot
 from carbontui.tui.screens.dashboard import Dashboard
 from carbontui.tui.screens.jobs import Jobs
 
@@ -37,8 +37,8 @@ async def settle(pilot: Pilot[Any]) -> None:
         await pilot.pause(0.02)
         screen = pilot.app.screen
         tail = screen.query("LogTail")
-        ready = getattr(screen, "picture", None) is not None
-        if ready and (screen.picture.over or (screen.past and tail and tail.first().lines.rows(1))):
+        ready = getattr(screen, "view_state", None) is not None
+        if ready and (screen.view_state.over or (screen.past and tail and tail.first().lines.rows(1))):
             break
     await pilot.pause()
 
@@ -81,7 +81,7 @@ def test_table(size: tuple[int, int], snap_compare: Any, tmp_path: Path) -> None
     named = (("llama-sft-long-name-of-a-run-with-its-date", "running"), ("charlm", "paused"), ("模型 3", "capped"))
     over = (("crash", "failed"), ("resnet50", "done"))
     targets = tuple(target(n, *pair) for n, pair in enumerate((*named, *over)))
-    seen = Seen(FACTS, targets, 1843.0, "DE 324 g/kWh typical")
+    seen = JobsSnapshot(FACTS, targets, 1843.0, "DE 324 g/kWh typical")
 
     async def before(pilot: Pilot[Any]) -> None:
         while not pilot.app.screen.query("#table") or not pilot.app.screen.listed.rows:  # type: ignore[attr-defined]

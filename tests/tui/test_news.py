@@ -14,13 +14,13 @@ from carbontui import protocol, units
 from carbontui.tui.app import CarbonApp
 from carbontui.tui.model import notify, since_last_visit
 from carbontui.tui.model.feed import Target
-from carbontui.tui.model.picture import Picture, fold
+from carbontui.tui.model.view_state import ViewState, fold
 from carbontui.tui.screens.dashboard import Dashboard
 
 PAUSED = protocol.Event(units.iso(NOW), "override", "ada@pts/3 paused it, until 22:00", "ada@pts/3")
 
 
-def picture(name: str = "running", **fields: Any) -> Picture:
+def view_state(name: str = "running", **fields: Any) -> ViewState:
     snap = scene(name)
     found = fold(None, structs.replace(snap, status=structs.replace(snap.status, **fields)))
     assert found is not None
@@ -28,16 +28,16 @@ def picture(name: str = "running", **fields: Any) -> Picture:
 
 
 def test_news_are_changes_of_note_and_nothing_else() -> None:
-    running = picture()
-    assert notify.news(None, running) is None and notify.news(running, picture(step=9)) is None
-    failed = notify.news(running, picture("failed"))
+    running = view_state()
+    assert notify.news(None, running) is None and notify.news(running, view_state(step=9)) is None
+    failed = notify.news(running, view_state("failed"))
     assert failed is not None and failed.urgent and failed.text == "charlm: failed (the command failed)"
-    paused = notify.news(running, picture("paused"))
+    paused = notify.news(running, view_state("paused"))
     assert paused is not None and not paused.urgent
-    late = picture(reason=protocol.Reason("late", "at full speed"))
+    late = view_state(reason=protocol.Reason("late", "at full speed"))
     risk = notify.news(running, late)
     assert risk is not None and risk.urgent and "late" in risk.text
-    assert notify.news(late, late) is None and notify.news(picture("paused"), running) is None
+    assert notify.news(late, late) is None and notify.news(view_state("paused"), running) is None
 
 
 def test_an_escape_of_a_name_never_reaches_the_terminal() -> None:
@@ -58,14 +58,14 @@ def test_a_users_command_gets_the_text_and_one_that_is_missing_is_said(tmp_path:
 
 
 def test_what_has_been_is_told_after_a_while_and_counts_what_stood_still() -> None:
-    now = picture(loss=1.95, step=7182, avoided_g=316.0, gco2_g=900.0)
-    last = since_last_visit.LastLook(units.iso(NOW - 6 * 3600), 1204, 2.56, 100.0, 0.0, "running")
+    now = view_state(loss=1.95, step=7182, avoided_g=316.0, gco2_g=900.0)
+    last = since_last_visit.LastVisit(units.iso(NOW - 6 * 3600), 1204, 2.56, 100.0, 0.0, "running")
     events = (
         protocol.Event(units.iso(NOW - 5 * 3600), "state", "paused: by the plan", state="paused"),
         protocol.Event(units.iso(NOW - 3600), "state", "running: at full speed", state="running"),
         PAUSED,
     )
-    told = since_last_visit.told(last, now, events)
+    told = since_last_visit.summary(last, now, events)
     for said in (
         "away 6 h",
         "step 1,204 to 7,182",
@@ -76,16 +76,16 @@ def test_what_has_been_is_told_after_a_while_and_counts_what_stood_still() -> No
     ):
         assert said in told, told
     assert told.endswith(PAUSED.text)
-    assert since_last_visit.told(structs.replace(last, at=units.iso(NOW - 60)), now) == ""
-    assert since_last_visit.told(structs.replace(last, at="x"), now) == ""
+    assert since_last_visit.summary(structs.replace(last, at=units.iso(NOW - 60)), now) == ""
+    assert since_last_visit.summary(structs.replace(last, at="x"), now) == ""
     assert since_last_visit.stood_still_s((), NOW - 100, NOW, "paused") == 100
 
 
 async def test_the_screen_notes_when_it_was_left_and_says_what_has_been(tmp_path: Path) -> None:
     note = tmp_path / "last-look.json"
-    since_last_visit.write(note, since_last_visit.LastLook(units.iso(NOW - 7200), 10, None, None, None, "running"))
+    since_last_visit.write(note, since_last_visit.LastVisit(units.iso(NOW - 7200), 10, None, None, None, "running"))
     async with FakeSupervisor(tmp_path / "s", scene()) as fake:
-        target = Target("k7q2mz", "charlm", tmp_path / "s", last_look=note)
+        target = Target("k7q2mz", "charlm", tmp_path / "s", last_visit=note)
         app = CarbonApp(lambda: Dashboard(target, monotonic=lambda: 0.0))
         from acting import text_of
 

@@ -19,7 +19,7 @@ from carbontui.text import account as account_words
 from carbontui.text import figures
 from carbontui.tui.app import CarbonApp
 from carbontui.tui.model.feed import Target, WholeRun
-from carbontui.tui.model.picture import fold, offline
+from carbontui.tui.model.view_state import fold, offline
 from carbontui.tui.screens.dashboard import Dashboard
 from carbontui.tui.screens.log import LogScreen
 from carbontui.tui.terminal import keys
@@ -187,9 +187,9 @@ def test_no_watts_are_drawn_behind_the_end() -> None:
     chart = WattChart()
     for over in (False, True):
         status = structs.replace(shown.status, state="done" if over else "running")
-        chart.picture = replace(shown, status=status)
+        chart.view_state = replace(shown, status=status)
         rows = chart.draw(76, 9)[1:-1]
-        now = window(chart.picture, 76 - GUTTER).column(chart.picture.now_s) + GUTTER
+        now = window(chart.view_state, 76 - GUTTER).column(chart.view_state.now_s) + GUTTER
         behind = "".join("".join(text for text, _ in row)[now + 1 :] for row in rows)
         assert any(char in "▁▂▃▄▅▆▇█" for char in behind) is not over
 

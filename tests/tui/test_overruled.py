@@ -63,7 +63,7 @@ async def test_a_preview_is_one_answer_in_words_on_the_chart_and_in_what_enter_c
         s.fake.push(plan=structs.replace(plan), frontier=structs.replace(frontier, points=points))
         await s.until(lambda: len(s.fake.previews) > asked and "ends Thu 09:24" in s.text())
         assert s.fake.previews[-1].budget == wanted, "what enter commits did not change under the person's hand"
-        assert s.dashboard.choice.plan(s.dashboard.picture).finish == units.iso(at)
+        assert s.dashboard.choice.plan(s.dashboard.view_state).finish == units.iso(at)
         await s.pilot.press("enter")
         await s.until(lambda: s.fake.commands)
         assert s.fake.commands[0].args == {"budget": wanted}

@@ -16,30 +16,30 @@ from msgspec import structs
 from rich.cells import cell_len
 
 from carbontui import protocol, units
-from carbontui.commands import look
+from carbontui.commands import status as status_command
 from carbontui.text import figures, situation
-from carbontui.tui.model import budget, words
+from carbontui.tui.model import budget, state_text
 from carbontui.tui.model.lists import JobList, ListedJob
-from carbontui.tui.model.picture import Picture, fold
+from carbontui.tui.model.view_state import ViewState, fold
 from carbontui.tui.plain import PlainNarrator
 from carbontui.tui.terminal.keys import until_args
 from carbontui.tui.widgets import boards
 from carbontui.tui.widgets.boards import WattRows
 from carbontui.tui.widgets.cells import fit
-from carbontui.tui.widgets.levels import PastLevels, held, planned
+from carbontui.tui.widgets.levels import PastLevels, level_in_force, planned
 from carbontui.tui.widgets.scale import TimeScale, hours, means, nice_top, window
 from carbontui.tui.widgets.tables import JobTable
 from carbontui.tui.widgets.watt_chart import WattChart
 
 
-def picture(name: str = "running") -> Picture:
+def view_state(name: str = "running") -> ViewState:
     found = fold(None, scene(name))
     assert found is not None
     return found
 
 
 def test_a_delta_replaces_sections_and_a_gap_is_noticed() -> None:
-    first = picture()
+    first = view_state()
     second = fold(first, protocol.Delta(2, status=structs.replace(first.status, step=5)))
     assert second is not None and second.status.step == 5 and second.plan is first.plan
     assert fold(first, protocol.Delta(3)) is None
@@ -49,7 +49,7 @@ def test_a_delta_replaces_sections_and_a_gap_is_noticed() -> None:
 
 
 def test_a_tail_cuts_and_appends() -> None:
-    first = picture()
+    first = view_state()
     assert first.series.watts is not None
     tail = protocol.SeriesTail(60, units.iso(NOW + 9), (1.0, 2.0), {"GPU-0": (1.0, 2.0)})
     second = fold(first, protocol.Delta(2, series_tail=tail))
@@ -59,7 +59,7 @@ def test_a_tail_cuts_and_appends() -> None:
 
 
 def test_the_axis_holds_the_whole_job_and_stands_still() -> None:
-    now = picture()
+    now = view_state()
     later = fold(now, structs.replace(scene("running", 1, NOW + 3600), seq=9))
     assert later is not None
     for columns in (20, 70, 190):
@@ -69,7 +69,7 @@ def test_the_axis_holds_the_whole_job_and_stands_still() -> None:
 
 
 def test_planned_levels_stand_in_their_columns() -> None:
-    shown = picture()
+    shown = view_state()
     assert shown.plan is not None
     view = TimeScale(START, 900.0, 200)
     found = planned(shown.plan, view, NOW)
@@ -115,65 +115,65 @@ def test_rows_are_exactly_as_wide_as_the_screen(text: str, width: int) -> None:
 
 
 def test_marks_follow_provenance() -> None:
-    real, demo = picture().status, picture("demo").status
-    assert words.mark(real, "energy_wall_kwh") == "~"
-    assert words.mark(real, "power_w") == ""
-    assert words.mark(demo, "power_w") == "S"
-    assert words.mark(demo, "gco2_g") == "R"
+    real, demo = view_state().status, view_state("demo").status
+    assert state_text.mark(real, "energy_wall_kwh") == "~"
+    assert state_text.mark(real, "power_w") == ""
+    assert state_text.mark(demo, "power_w") == "S"
+    assert state_text.mark(demo, "gco2_g") == "R"
     assert set(figures.MARKS.values()) == set(figures.MEANING)
 
 
 def test_since_the_past_was_asked_for_what_holds_now_has_held() -> None:
     """In a replay an hour may pass between the two; it was painted at full speed in the middle of a cap."""
     past = PastLevels(NOW - 7200.0, 60.0, ("pause",) * 60)
-    kinds = [held(picture(), past, NOW - ago_s) for ago_s in (7000.0, 3700.0, 3500.0, 0.0)]
+    kinds = [level_in_force(view_state(), past, NOW - ago_s) for ago_s in (7000.0, 3700.0, 3500.0, 0.0)]
     assert kinds == ["pause", "pause", "cap", "cap"]
-    assert held(picture(), None, NOW - 60.0) is None, "nothing was asked for yet"
+    assert level_in_force(view_state(), None, NOW - 60.0) is None, "nothing was asked for yet"
 
 
 def test_an_estimate_has_the_same_mark_on_every_page_and_line() -> None:
-    status = structs.replace(picture().status, gpus=(), power_w=13.0)
+    status = structs.replace(view_state().status, gpus=(), power_w=13.0)
     status = structs.replace(status, provenance={**status.provenance, "power_w": protocol.Provenance("estimated", "")})
     bars, chart, table = WattRows(), WattChart(), JobTable()
-    bars.picture = chart.picture = replace(picture(), status=status)
+    bars.view_state = chart.view_state = replace(view_state(), status=status)
     table.listed = JobList().now((ListedJob(target(Path("s")), status),))
     for drawn in (bars.draw(60, 1), chart.draw(60, 8), table.draw(60, 3)):
         assert " 13 W ~" in "\n".join("".join(text for text, _ in row) for row in drawn)
-    assert " 13 W ~" in look.listed(status)
+    assert " 13 W ~" in status_command.listed(status)
     capped = protocol.Level("cap 100 W", "cap", 100.0, 0.5, cap_w=100.0, assumed=True)
     assert situation.level("cap 100 W", (capped,)) == "cap 100 W ~"
 
 
 def test_a_grid_event_is_a_band_over_the_watts_and_in_their_title() -> None:
-    now = picture()
+    now = view_state()
     event = protocol.GridEventStatus("dr1", units.iso(NOW + 600), units.iso(NOW + 4200))
     chart = WattChart()
-    chart.picture = replace(now, status=structs.replace(now.status, grid_event=event))
+    chart.view_state = replace(now, status=structs.replace(now.status, grid_event=event))
     title, first, *_ = ("".join(text for text, _ in row) for row in chart.draw(100, 8))
     assert "grid event 21:34–22:34" in title and "━" in first
-    chart.picture = now
+    chart.view_state = now
     assert not any("━" in text for row in chart.draw(100, 8) for text, _ in row)
 
 
 def test_a_live_job_on_a_grid_file_names_the_file_and_is_no_replay() -> None:
-    live, series = picture().status, picture().series
+    live, series = view_state().status, view_state().series
     on_file = live.provenance | {"intensity": protocol.Provenance("replay", "grid: my.csv")}
-    assert words.banner(structs.replace(live, provenance=on_file), series) == "grid: my.csv"
-    assert words.banner(live, series) == ""
-    assert "REPLAY" in words.banner(picture("demo").status, series)
+    assert state_text.banner(structs.replace(live, provenance=on_file), series) == "grid: my.csv"
+    assert state_text.banner(live, series) == ""
+    assert "REPLAY" in state_text.banner(view_state("demo").status, series)
 
 
 def test_a_job_that_is_over_says_when_and_a_replayed_one_does_not_say_when_in_april() -> None:
-    over, replayed = picture("done").status, structs.replace(picture("demo").status, state="done")
+    over, replayed = view_state("done").status, structs.replace(view_state("demo").status, state="done")
     assert situation.ended_at(over, NOW) == "21:24" and situation.ended_at(over, NOW + 10 * 86400) == "15 Apr 21:24"
     recorded = over.provenance | {"intensity": protocol.Provenance("replay", "grid.csv")}
     assert situation.ended_at(structs.replace(over, provenance=recorded), NOW) == "21:24"
-    assert situation.ended_at(replayed, NOW) == "" and situation.ended_at(picture().status, NOW) == ""
+    assert situation.ended_at(replayed, NOW) == "" and situation.ended_at(view_state().status, NOW) == ""
 
 
 @pytest.mark.parametrize(("age", "said"), [(0, ""), (4.9, ""), (7, "5 s"), (25, "20 s"), (59, "30 s"), (130, "2 min")])
 def test_age_moves_in_coarse_steps(age: float, said: str) -> None:
-    assert words.age(age) == said
+    assert state_text.age(age) == said
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_age_moves_in_coarse_steps(age: float, said: str) -> None:
 def test_the_slider_leaves_slack_over_the_predicted_finish(left_s: float, said: str) -> None:
     """At least five minutes or 2 % of the way, to the next five minutes of the clock."""
     due_s = budget.with_slack(NOW + left_s, NOW)
-    assert words.clock(due_s, NOW) == said
+    assert state_text.clock(due_s, NOW) == said
     assert units.from_iso(budget.as_budget(due_s)) == due_s
 
 
@@ -237,11 +237,11 @@ def test_the_narrator_says_each_change_once() -> None:
 
 
 def test_a_board_says_what_slows_it_and_shows_its_watts_so_far() -> None:
-    def told(name: str) -> list[str]:
-        shown = picture(name)
+    def summary(name: str) -> list[str]:
+        shown = view_state(name)
         return ["".join(text for text, _ in row) for row in boards.rows(shown.status.gpus, shown.series.watts, 118)]
 
-    head, board, parked = told("running")
+    head, board, parked = summary("running")
     assert "last 30 min 0-250 W" in head and "246 / 250  ██ " in board
     assert board.split()[6:] == ["58", "1410", "97", "%", "61.0", "GiB", "its", "power", "limit"] and " 76 W" in parked
-    assert "not busy" in told("paused")[1] and told("done") == []
+    assert "not busy" in summary("paused")[1] and summary("done") == []

@@ -10,10 +10,10 @@ from msgspec import structs
 
 from carbontui import protocol, units
 from carbontui.text.plan import difference
-from carbontui.tui.model.picture import fold
+from carbontui.tui.model.view_state import fold
 from carbontui.tui.screens.dashboard import Dashboard
 from carbontui.tui.screens.plan import PlanPage
-from carbontui.tui.widgets import plan_words
+from carbontui.tui.widgets import plan_text
 
 HOURS = protocol.ForbiddenStatus(
     "2020-04-16T02:00:00Z", "2020-04-16T04:15:00Z", False, "ada@pts/3", "Thu 02:00 to Thu 04:15"
@@ -77,7 +77,7 @@ async def test_cursor_and_marks_keep_their_hours_while_slots_go_by(stage: Any) -
         before = plan.marked()
         assert before is not None and plan.slot == 6
         s.fake.push(status=s.fake.status(measured_at=units.iso(NOW + 1900.0)))
-        await s.until(lambda: s.dashboard.picture.now_s == NOW + 1900.0)
+        await s.until(lambda: s.dashboard.view_state.now_s == NOW + 1900.0)
         assert plan.marked() == before and plan.slot == 4
         # what is over can neither be pointed at nor forbidden; the cursor at the left is that of now
         s.fake.push(status=s.fake.status(measured_at=units.iso(before[1] - 300.0)))
@@ -102,26 +102,26 @@ def test_the_first_plan_is_compared_whole_with_what_is_expected_now() -> None:
     assert shown is not None
     late = protocol.Event(units.iso(NOW), "plan", "", finish="2020-04-16T21:30:00Z", gco2_g=218.0, whole_g=16_930.0)
 
-    def told(event: protocol.Event) -> list[str]:
-        rows = ("".join(text for text, _ in row) for row in plan_words.event_rows((event,), shown, whole=True))
+    def summary(event: protocol.Event) -> list[str]:
+        rows = ("".join(text for text, _ in row) for row in plan_text.event_rows((event,), shown, whole=True))
         return [row for row in rows if row.startswith((" first plan", " now expected"))]
 
-    assert ["16.93 kg in all" in row for row in told(late)] == [True, False]
-    assert all(" in all" in row for row in told(late))
-    assert len(told(structs.replace(late, whole_g=None))) == 1, "not known then"
+    assert ["16.93 kg in all" in row for row in summary(late)] == [True, False]
+    assert all(" in all" in row for row in summary(late))
+    assert len(summary(structs.replace(late, whole_g=None))) == 1, "not known then"
 
 
 def test_forbidden_hours_and_a_persons_word_are_the_reason_where_they_hold() -> None:
     shown = fold(None, scene("running"))
     assert shown is not None and shown.plan is not None
     pause = next(one for one in shown.plan.windows if one.level == "pause")
-    assert "dirtier than the" in plan_words.why(pause, shown)
+    assert "dirtier than the" in plan_text.why(pause, shown)
     status = structs.replace(shown.status, forbidden=(HOURS,))
     forbidden = fold(None, structs.replace(scene("running"), status=status))
-    assert forbidden is not None and plan_words.why(pause, forbidden) == "hours that must not run"
+    assert forbidden is not None and plan_text.why(pause, forbidden) == "hours that must not run"
     held = fold(None, scene("override"))
     assert held is not None and held.plan is not None
-    assert "pause by ada@pts/3" in plan_words.why(held.plan.windows[0], held)
+    assert "pause by ada@pts/3" in plan_text.why(held.plan.windows[0], held)
 
 
 def test_a_plan_that_runs_flat_out_to_its_end_does_not_call_its_hours_clean() -> None:
@@ -130,7 +130,7 @@ def test_a_plan_that_runs_flat_out_to_its_end_does_not_call_its_hours_clean() ->
     flat = tuple(structs.replace(one, level="full") for one in shown.plan.windows)
     shown = fold(None, structs.replace(scene("running"), plan=structs.replace(shown.plan, windows=flat)))
     assert shown is not None and shown.plan is not None
-    assert {plan_words.why(one, shown) for one in shown.plan.windows} == {"no cleaner hours worth a wait"}
+    assert {plan_text.why(one, shown) for one in shown.plan.windows} == {"no cleaner hours worth a wait"}
 
 
 def test_a_change_that_leaves_the_plan_as_it_is_costs_nothing() -> None:

@@ -13,7 +13,7 @@ from msgspec import structs
 from carbontui import protocol, units
 from carbontui.tui.app import CarbonApp
 from carbontui.tui.model.feed import Target
-from carbontui.tui.model.jobs_feed import Seen
+from carbontui.tui.model.jobs_feed import JobsSnapshot
 from carbontui.tui.screens.dashboard import Dashboard
 from carbontui.tui.screens.jobs import Jobs
 from carbontui.tui.widgets.cells import Cells
@@ -64,7 +64,7 @@ async def test_a_number_in_two_places_is_the_same_in_both(stage: Any, tmp_path: 
             found[name] = s.text()
             await s.pilot.press("q")
             await s.until(lambda: isinstance(s.app.screen, Dashboard))
-    seen = Seen(jobs=(Target("k7q2mz", "charlm", tmp_path / "gone", snap.status),))
+    seen = JobsSnapshot(jobs=(Target("k7q2mz", "charlm", tmp_path / "gone", snap.status),))
     app = CarbonApp(lambda: Jobs(lambda: seen, lambda target: Dashboard(target), now=lambda: NOW))
     async with app.run_test(size=(120, 40)) as pilot:
         while not isinstance(app.screen, Jobs) or not app.screen.listed.rows:
@@ -112,7 +112,7 @@ async def test_no_panel_changes_place_while_state_and_size_stay(stage: Any, size
             for n, change in enumerate(changes(s.fake.snap)):
                 s.fake.push(**change)
                 seq = s.fake._seq
-                await s.until(lambda seq=seq: s.dashboard.picture.seq == seq)
+                await s.until(lambda seq=seq: s.dashboard.view_state.seq == seq)
                 places = {widget: widget.region for widget in s.app.screen.query(Cells)}
                 assert places == before, (key, n)
             if key:

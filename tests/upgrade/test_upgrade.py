@@ -74,8 +74,8 @@ def grid(root: Path, dirty: int = 500) -> Path:
 
 def settle(job) -> None:
     """Wait until every process of the job has loaded its code: the boards have been looked at, and steps are made."""
-    looked = lambda: "not answered yet" not in refused_cap(job)  # noqa: E731
-    until(looked, what="the agent's first word")
+    polled = lambda: "not answered yet" not in refused_cap(job)  # noqa: E731
+    until(polled, what="the agent's first word")
     until(lambda: all(asleep(pid) for _ in range(3) for pid in workers_of(job)), what="the worker's imports")
     job.until_steps()
 

@@ -33,11 +33,11 @@ def test_a_trial_tells_time_and_energy_and_the_script_knows_that_it_is_one(house
     script.write_text(SCRIPT)
     tried = house.cli("estimate", "--yes", "--json", "--steps", "1000", "--", sys.executable, str(script), timeout=200)
     assert tried.returncode == 0, tried.stderr
-    told = json.loads(tried.stdout)
-    found = told["estimate"]
+    trial_lines = json.loads(tried.stdout)
+    found = trial_lines["estimate"]
     assert found["work_lo_s"] <= found["work_s"] <= found["work_hi_s"] and 35 < found["work_s"] < 400
-    assert "trial 1" in house.cli("log", told["job"]).stdout
-    assert json.loads(house.cli("status", told["job"], "--json").stdout)["state"] in ("done", "stopped")
+    assert "trial 1" in house.cli("log", trial_lines["job"]).stdout
+    assert json.loads(house.cli("status", trial_lines["job"], "--json").stdout)["state"] in ("done", "stopped")
 
 
 def test_nobody_is_started_unasked_and_what_shows_no_step_says_why(house):
@@ -54,9 +54,9 @@ def test_without_a_total_a_thousand_steps_and_an_hour_are_told(house):
     script.write_text(SCRIPT.replace("for i in range(900)", "import itertools\nfor i in itertools.count()"))
     command = [sys.executable, "-c", SHORTER, "estimate", "--yes", "--json", "--", sys.executable, script]
     tried = subprocess.run(command, env=house.env, cwd=house.root, capture_output=True, timeout=200, check=True)
-    told = json.loads(tried.stdout)
-    thousand, hour = told["estimate"]["per_1000_steps"], told["estimate"]["per_hour"]
-    assert told["steps_total"] is None and 38 < thousand["s"] < 400 and hour["s"] == pytest.approx(3600)
+    trial_lines = json.loads(tried.stdout)
+    thousand, hour = trial_lines["estimate"]["per_1000_steps"], trial_lines["estimate"]["per_hour"]
+    assert trial_lines["steps_total"] is None and 38 < thousand["s"] < 400 and hour["s"] == pytest.approx(3600)
     assert thousand["kwh"] / thousand["s"] == pytest.approx(hour["kwh"] / 3600, rel=1e-3)
 
 

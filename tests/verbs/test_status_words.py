@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from carbontui import protocol
-from carbontui.commands.look import report
-from carbontui.text.notices import NoticesTold, narrate
+from carbontui.commands.status import report
+from carbontui.text.notices import NoticesShown, narrate
 
 
 def status(state: protocol.State, watts: float | None) -> protocol.Status:
@@ -51,12 +51,12 @@ def test_the_kind_of_intensity_is_said_in_words() -> None:
 def test_a_job_that_is_started_again_is_not_said_to_be_unloaded() -> None:
     left = protocol.Reason("exited", "unloaded; the scheduler is to start it again")
     before = msgspec.structs.replace(status("unloaded", None), reason=left)
-    assert list(narrate(None, before, NoticesTold())) == []
-    assert list(narrate(status("running", None), before, NoticesTold())) == [f"unloaded: {left.text}"]
+    assert list(narrate(None, before, NoticesShown())) == []
+    assert list(narrate(status("running", None), before, NoticesShown())) == [f"unloaded: {left.text}"]
 
 
 def test_what_holds_a_job_is_told_once_and_its_end_by_the_summary_alone() -> None:
     held = msgspec.structs.replace(status("paused", None), reason=protocol.Reason("person", "you paused it"))
-    assert list(narrate(status("running", None), held, NoticesTold())) == ["paused: you paused it"]
-    assert list(narrate(held, msgspec.structs.replace(held, level="full"), NoticesTold())) == []
-    assert list(narrate(held, status("done", None), NoticesTold())) == []
+    assert list(narrate(status("running", None), held, NoticesShown())) == ["paused: you paused it"]
+    assert list(narrate(held, msgspec.structs.replace(held, level="full"), NoticesShown())) == []
+    assert list(narrate(held, status("done", None), NoticesShown())) == []

@@ -243,11 +243,11 @@ class Checkpoint:
         if rank:
             os.makedirs(os.path.dirname(self.kept.path) or ".", exist_ok=True)
             _write(_beside(self.kept.path, step, rank), state)
-        meet()  # every rank's part is on disk before the file that names the step
+        barrier()  # every rank's part is on disk before the file that names the step
         if not rank:
             state["parts"] = {name: part.state_dict() for name, part in self.parts.items()}
             self.kept.place(lambda: _write(self.kept.path, state))
-        meet()
+        barrier()
         if rank:
             for path in {self.kept.path, self.path}:
                 needed = [_beside(path, one, rank) for one in (step, self.kept.good_step) if one is not None]
@@ -285,7 +285,7 @@ class ShuffledIndices:
             step = (epoch + 1) * per_epoch
 
 
-def meet() -> None:
+def barrier() -> None:
     """All ranks come here, if there are several."""
     dist = device.distributed()
     if dist is not None:

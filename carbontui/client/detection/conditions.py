@@ -16,7 +16,7 @@ ENDLESS = 10**7
 WRAPPERS = ("tqdm", "enumerate", "track", "list", "reversed", "sorted", "iter", "prange", "progress_bar", "master_bar")
 _EACH_STEP = ("sync", "accum", "main_process", "rank", "master")
 """Parts of the names of conditions that hold at each optimizer step, or in the process that counts."""
-LOOKED_AT_MAX = 100_000
+SEARCHED_MAX = 100_000
 BLOCK = 1000
 """Of a longer range so many numbers are looked at, in blocks of consecutive ones."""
 
@@ -52,7 +52,7 @@ def chosen(scope: Scope, loop: ast.AST, reader: Reader) -> Optional[Tuple[int, L
     held = ast.parse(f"lambda {name}: 0", mode="eval")
     held.body.body = ast.BoolOp(ast.And(), [ast.Constant(True), *ways])  # type: ignore[attr-defined]
     holds = eval(compile(ast.fix_missing_locations(held), "<conditions>", "eval"), {"__builtins__": {}})
-    apart = max(1, len(over) // LOOKED_AT_MAX) * BLOCK
+    apart = max(1, len(over) // SEARCHED_MAX) * BLOCK
     looked_at = [over[start : start + BLOCK] for start in range(0, len(over), apart)]
     made = sum(1 for block in looked_at for number in block if holds(number))
     return round(made * len(over) / sum(map(len, looked_at))), tests

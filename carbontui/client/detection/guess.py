@@ -147,7 +147,7 @@ class Detector:
 
     def total(self, steps: int) -> Optional[FoundTotal]:
         """The total steps as far as anything tells; None without a clue. `steps` are done so far."""
-        if steps < FROM_STEPS or watch.look is None:
+        if steps < FROM_STEPS or watch.observe is None:
             return None
         claims: List[TotalClaim] = []
         for source in (self._code, self._bars, self._schedules, self._names):
@@ -176,8 +176,8 @@ class Detector:
 
     def _code(self, steps: int) -> Iterator[TotalClaim]:
         """From the loops around the steps, and the passes over the loader inside them."""
-        assert watch.look is not None
-        counted, chain, values, unsure = watch.look
+        assert watch.observe is not None
+        counted, chain, values, unsure = watch.observe
         stream = watch.leading
         length = stream.length if stream is not None else None
         nest, self.clocked, later = self._nest(chain, length, steps)

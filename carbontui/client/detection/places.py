@@ -99,7 +99,7 @@ class Watch:
     def __init__(self) -> None:
         self.count: Callable[[], int] = lambda: 0
         self.streams: Dict[Tuple[Any, ...], Stream] = {}
-        self.look: Optional[Tuple[int, Chain, Tuple[Any, ...], bool]] = None
+        self.observe: Optional[Tuple[int, Chain, Tuple[Any, ...], bool]] = None
         """The last step looked at: its number, its place, the values of `globals` then, and whether it was unsure."""
         self.aside = False
         """The boundary at hand is no step: another optimizer's."""
@@ -125,7 +125,7 @@ class Watch:
             if at_work and not (self.leading in at_work and self.leading.marks[-1] >= at_work[-1].marks[-1]):
                 self.leading = max(at_work, key=lambda one: one.marks[-1])
             values = tuple(space.get(name) for space, name in self.globals)
-            self.look = count, chain(), values, self.unsure()
+            self.observe = count, chain(), values, self.unsure()
 
     def left(self, steps: int) -> Optional[Tuple[int, int]]:
         """As `Stream.left`, of the loader that the steps are made with."""

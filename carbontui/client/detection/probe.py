@@ -82,7 +82,7 @@ class NotAsked(Exception):
     """Why the command cannot be examined, in one line."""
 
 
-def look(command: Sequence[str], base: Mapping[str, str], folder: str) -> List[ProbeLine]:
+def observe(command: Sequence[str], base: Mapping[str, str], folder: str) -> List[ProbeLine]:
     """What would be seen of `command`, started in `folder` with the environment `base`. Raises NotAsked."""
     words = list(command)
     at = _program(words)

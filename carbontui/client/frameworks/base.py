@@ -9,7 +9,7 @@ import time
 from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 
 from carbontui.client import api, marker
-from carbontui.client.checkpoint import REPEAT_MOST_S, entries, meet, point_to
+from carbontui.client.checkpoint import REPEAT_MOST_S, barrier, entries, point_to
 from carbontui.client.checkpoint.identity import in_job_directory, is_ours, remove, verified
 
 gate = api.gate
@@ -48,7 +48,7 @@ class Loop:
             self.began_at = time.time()
             if gate.counter.done() == 0:
                 gate.starts_at(done)
-            if steps and steps > 0 and not gate.told_total:
+            if steps and steps > 0 and not gate.stated_total:
                 gate.facts["total"] = gate.step_total() + max(0, int(steps) - done)
 
     def ended(self, steps: int = 1) -> None:
@@ -75,7 +75,7 @@ class Loop:
 
         def saver() -> None:
             path = os.path.abspath(save())
-            meet()  # every rank's part is there before its checksum
+            barrier()  # every rank's part is there before its checksum
             if marker.ours():
                 earlier = quietly(lambda: self._earlier([*self._one_before(path), *others()])) or []
                 named = quietly(entries) or []
@@ -109,7 +109,7 @@ class Loop:
         newest_first = sorted(good, key=lambda one: one[0], reverse=True)
         return [{"path": path, "step": step} for _, path, step in newest_first]
 
-    def stays(self) -> None:
+    def no_more_unloads(self) -> None:
         """No unload from here on: what follows the last step could not be resumed."""
         with gate.cond:
             if self._saver in gate.savers:
@@ -123,7 +123,7 @@ class Loop:
         with gate.cond:
             self.under_way = self.counts = False
             gate.framework -= 1
-        self.stays()
+        self.no_more_unloads()
 
 
 def left_behind(framework: str, given: Any = None) -> Optional[str]:

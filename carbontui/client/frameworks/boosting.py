@@ -148,7 +148,7 @@ def lightgbm_callback(rounds: int, done: int, saves: bool) -> Any:
                 loop.saves_with(save, "lightgbm")
         state["model"], state["done"] = env.model, done + env.iteration - env.begin_iteration + 1
         if env.iteration + 1 >= env.end_iteration:
-            loop.stays()  # train() cannot make a model with no further round
+            loop.no_more_unloads()  # train() cannot make a model with no further round
         loop.ended(1)
 
     round_ended.order = 100  # type: ignore[attr-defined]

@@ -204,7 +204,7 @@ def callback() -> Any:
             quietly(lambda: api.report(loss=(logs or {}).get("loss"), epoch=epoch + 1))
 
         def on_train_end(self, logs: Any = None) -> None:
-            self.loop.stays()
+            self.loop.no_more_unloads()
             self.loop.ended(0)
             self.loop.end()
 

@@ -38,7 +38,7 @@ class Counter:
         slow: Callable[[], None],
         lock: ContextManager[Any],
         clock: Callable[[], float] = time.monotonic,
-        look: Callable[[int], None] = lambda count: None,
+        observe: Callable[[int], None] = lambda count: None,
     ) -> None:
         """`look` is called in the training thread at the step after each watch(), about once a second; it must not
         raise."""
@@ -60,7 +60,7 @@ class Counter:
                 count = settle()
                 if asked and (timed is None or count != timed[0]):
                     asked = False
-                    look(count)
+                    observe(count)
                 timed = (count, clock())
                 if count >= limit:
                     slow()

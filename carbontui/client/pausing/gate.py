@@ -2,7 +2,7 @@
 
 The training thread comes here only when its counter sends it (see counter.py). The link thread delivers wants; the
 authority decides what they mean at a boundary: `Lease` (one process obeys its own supervisor) or, in a
-distributed job, `Accord` (all ranks agree on a step first).
+distributed job, `StepBarrier` (all ranks agree on a step first).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from carbontui.client import device, marker
 from carbontui.client.detection.places import watch
 from carbontui.client.pausing.counter import FAR, Counter
 from carbontui.client.pausing.lease import Act, Lease
-from carbontui.client.pausing.wire import WantLine
+from carbontui.client.pausing.wire import DesiredLine
 
 
 class Gate:
@@ -47,9 +47,9 @@ class Gate:
         """Boundaries that are not steps, such as those of a second optimizer."""
         self.framework = 0
         """Running framework loops that report the end of a step themselves: the optimizer hook is inactive."""
-        self.told_total = False
+        self.stated_total = False
         """The script has stated its total steps; a framework's figure does not replace it."""
-        self.acked: Optional[WantLine] = None  # without its lease
+        self.acked: Optional[DesiredLine] = None  # without its lease
         self.seen_gen = 0
         self.connected = False
         self.on_first: Optional[Callable[[], None]] = None
@@ -89,11 +89,11 @@ class Gate:
 
     def _boundary(self) -> None:
         try:
-            self._meet()
+            self._on_boundary()
         except Exception:  # a fault of ours must not affect the training: let it run, the next want comes here again
             self.counter.arm(FAR)
 
-    def _meet(self) -> None:
+    def _on_boundary(self) -> None:
         if not self.enabled:
             self.explicit.arm(FAR)
             self.hooked.arm(FAR)
@@ -108,12 +108,12 @@ class Gate:
         if self.leaving:
             raise SystemExit(0)
         try:
-            self._obey()
+            self._on_want()
         finally:
             if not self.leaving:
                 self._set_state("running")
 
-    def _obey(self) -> None:
+    def _on_want(self) -> None:
         while True:
             if self.ending:
                 self.on_leave()
@@ -165,7 +165,7 @@ class Gate:
             finally:
                 duty.wake(self.clock())
 
-    def _save(self, want: WantLine) -> None:
+    def _save(self, want: DesiredLine) -> None:
         self._set_state("checkpointing")
         self.saving, well, before_b = True, True, device.written()
         try:
@@ -186,7 +186,7 @@ class Gate:
                 if well and before_b is not None:
                     self.facts["saved_b"] = (device.written() or before_b) - before_b
 
-    def _leave(self, want: WantLine) -> None:
+    def _leave(self, want: DesiredLine) -> None:
         try:
             marker.write(self.step_total(), want.not_before)
         except OSError as error:
@@ -218,7 +218,7 @@ class Gate:
             os._exit(0)
         raise SystemExit(0)
 
-    def _ack(self, want: Optional[WantLine]) -> None:
+    def _ack(self, want: Optional[DesiredLine]) -> None:
         if want is not None and want.lease_s > 0 and want.asked != self.acked:
             self.acked = want.asked
             self.on_ack(want.want_gen, self.step_total())
@@ -243,7 +243,7 @@ class Gate:
         """Connected: the present state is sent again."""
         self._new_peer = True
 
-    def accept(self, want: WantLine) -> None:
+    def accept(self, want: DesiredLine) -> None:
         """A want has arrived."""
         with self.cond:
             if self.dying:

@@ -1,7 +1,7 @@
 """What a supervisor's want means at a boundary: it is in force while its lease lasts.
 
 A process alone obeys its own supervisor; a rank of a distributed job does only what all ranks have agreed on, nothing
-by itself. An `Accord` holds what the ranks thread (ranks.py) and the training thread share, under the gate's lock.
+by itself. An `StepBarrier` holds what the ranks thread (ranks.py) and the training thread share, under the gate's lock.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Callable, NamedTuple, Optional
 
 from carbontui.client.pausing.counter import FAR
-from carbontui.client.pausing.wire import WantLine
+from carbontui.client.pausing.wire import DesiredLine
 
 PERIOD_S = 2.0
 """Length of one on-and-off cycle unless a step is longer; clocks and fans do not follow millisecond sleeps."""
@@ -85,7 +85,7 @@ class Act(NamedTuple):
 
     kind: str
     until: float = 0.0
-    want: Optional[WantLine] = None
+    want: Optional[DesiredLine] = None
 
 
 GO = Act("go")
@@ -102,14 +102,14 @@ class Lease:
     """Whether this boundary is the end of an epoch."""
 
     def __init__(self) -> None:
-        self.want: Optional[WantLine] = None
+        self.want: Optional[DesiredLine] = None
         self.until = 0.0
         self.duty = Duty()
         self.saved: Optional[int] = None
         """want_gen of the last requested checkpoint that was tried."""
         self.saved_well = False
 
-    def accept(self, want: WantLine, now: float) -> bool:
+    def accept(self, want: DesiredLine, now: float) -> bool:
         """Take a want; True if it differs from the one in force."""
         before = self.in_force(now)
         self.want, self.until = want, now + want.lease_s
@@ -118,13 +118,13 @@ class Lease:
             self.duty.set(share, now)
         return before is None or want.asked != before.asked
 
-    def in_force(self, now: float) -> Optional[WantLine]:
+    def in_force(self, now: float) -> Optional[DesiredLine]:
         if self.want is not None and now >= self.until:
             self.want = None
             self.duty.set(None, now)
         return self.want
 
-    def running(self, now: float) -> Optional[WantLine]:
+    def running(self, now: float) -> Optional[DesiredLine]:
         """The want to acknowledge while training goes on: not one that waits for the epoch's end."""
         want = self.in_force(now)
         return None if want is not None and want.epoch_end else want
@@ -134,7 +134,7 @@ class Lease:
         want = self.in_force(now)
         return want is not None and self.stop_for(want, can_save) is not None
 
-    def stop_for(self, want: WantLine, can_save: bool) -> Optional[str]:
+    def stop_for(self, want: DesiredLine, can_save: bool) -> Optional[str]:
         """The kind of stop that this want needs: leave, save, hold; None while training may go on."""
         if want.epoch_end and not self.epoch_over():
             return None
@@ -158,7 +158,7 @@ class Lease:
         rest_s = self.duty.due(now)
         return Act("rest", min(now + rest_s, self.until), want) if rest_s > 0 else GO
 
-    def outcome(self, want: WantLine, well: bool) -> None:
+    def outcome(self, want: DesiredLine, well: bool) -> None:
         """The checkpoint functions have run for this want."""
         self.saved, self.saved_well = want.want_gen, well
 
@@ -177,7 +177,7 @@ class Lease:
         return self.until if due is None or due <= now else min(self.until, due)
 
 
-NOBODY = WantLine("unload", 0, 0.0)
+NOBODY = DesiredLine("unload", 0, 0.0)
 """Stands for the want of a rank without a supervisor of its own; its lease of 0 s is never acknowledged."""
 
 
@@ -202,7 +202,7 @@ class StopAt:
         return self.kind in ("save", "leave")
 
 
-class Accord(Lease):
+class StepBarrier(Lease):
     """The authority of a rank, in place of its `lease`: a want is acted on only where all ranks have agreed."""
 
     alone = False
@@ -216,7 +216,7 @@ class Accord(Lease):
         """An unwritable marker must count as a failed checkpoint while all ranks can still stay."""
         return self.order is not None and self.order.kind == "leave"
 
-    def running(self, now: float) -> Optional[WantLine]:
+    def running(self, now: float) -> Optional[DesiredLine]:
         want = self.in_force(now)
         return want if want is not None and want.mode == "run" and not want.checkpoint else None
 
@@ -235,16 +235,16 @@ class Accord(Lease):
             if order.saved is None:
                 return Act("save", want=meant)
             return Act("wait", order.until)  # for the result of the other ranks' saving
-        if order.kind == "hold" and want is not None and not self._held(want, can_save):
+        if order.kind == "hold" and want is not None and not self._fulfilled(want, can_save):
             want = None
         return Act("idle" if order.kind == "rest" else "hold", order.until, want)
 
-    def _held(self, want: WantLine, can_save: bool) -> bool:
+    def _fulfilled(self, want: DesiredLine, can_save: bool) -> bool:
         """True if being held fulfils this want: not for an unload that is still to be tried, nor if the supervisor of
         this host did not ask for it."""
         return want.mode == "pause" or (want.mode == "unload" and (not can_save or self.saved == want.want_gen))
 
-    def outcome(self, want: WantLine, well: bool) -> None:
+    def outcome(self, want: DesiredLine, well: bool) -> None:
         super().outcome(want, well)
         if self.order is not None:
             self.order.saved = well

@@ -28,7 +28,7 @@ from carbontui.client.pausing.gate import Gate
 from carbontui.client.pausing.signals import LastSave
 
 BEAT_S = 1.0
-KNOCK_MAX_S = 1.0
+RECONNECT_MAX_S = 1.0
 """The longest interval between two attempts to connect: a new supervisor should find its job within a second."""
 SENTENCE_S = 2.0
 """The longest wait for our own thread to finish a message; it needs microseconds once it runs."""
@@ -94,8 +94,8 @@ class Link:
         self._poll.register(self._wake_r, select.POLLIN)
         self._in = self._out = b""
         self._welcome = False
-        self._beat_at = self._knock_at = 0.0
-        self._knock_s = 0.05
+        self._beat_at = self._reconnect_at = 0.0
+        self._reconnect_s = 0.05
         self._rate: Deque[Tuple[float, int]] = deque(maxlen=32)
         self._rate_for: Tuple[Any, ...] = ()
         self._left_at = _left_at() if hello.get("rank") == 0 else None  # steps are those of rank 0
@@ -136,7 +136,7 @@ class Link:
             self._leave_count()  # also where a supervisor is connected: it may be killed before it reads
             self._changed = True
             if self._sock is None:
-                self._knock(time.monotonic())
+                self._reconnect(time.monotonic())
             while self._sock is not None:
                 self._say(time.monotonic())
                 room = select.poll()
@@ -179,7 +179,7 @@ class Link:
             except Exception:  # after any exception training continues and so does the link
                 with self._talk:
                     self._drop()
-                time.sleep(KNOCK_MAX_S)
+                time.sleep(RECONNECT_MAX_S)
             if sys.is_finalizing():
                 return
 
@@ -187,23 +187,23 @@ class Link:
         now = time.monotonic()
         tick_at = self.gate.tick()
         with self._talk:
-            if self._sock is None and now >= self._knock_at:
-                self._knock(now)
+            if self._sock is None and now >= self._reconnect_at:
+                self._reconnect(now)
             if self._sock is not None:
                 self._say(now)
-            at = self._knock_at if self._sock is None else self._beat_at
+            at = self._reconnect_at if self._sock is None else self._beat_at
         at = min(due for due in (at, tick_at, self.last_save.tick(now)) if due is not None)
         # rounded up: a poll that wakes a hair early would spin until the time has come
         for fd, events in self._poll.poll(max(0, int((at - time.monotonic()) * 1000) + 1)):
             if fd == self._wake_r:
                 with contextlib.suppress(OSError):
-                    self.last_save.heard(os.read(self._wake_r, 4096))
+                    self.last_save.received(os.read(self._wake_r, 4096))
             elif events & ~select.POLLOUT:
-                self._hear()
+                self._receive()
 
-    def _knock(self, now: float) -> None:
-        self._knock_at = now + self._knock_s
-        self._knock_s = min(KNOCK_MAX_S, self._knock_s * 2)
+    def _reconnect(self, now: float) -> None:
+        self._reconnect_at = now + self._reconnect_s
+        self._reconnect_s = min(RECONNECT_MAX_S, self._reconnect_s * 2)
         self._sock = connect(self.path)
         self._poll.register(self._sock, select.POLLIN)
         self._out = self._hello()
@@ -214,7 +214,7 @@ class Link:
         self._welcome = self.gate.connected = False
         self._in = self._out = b""
         self._beat_at = 0.0
-        self._knock_at = max(self._knock_at, time.monotonic() + 0.02)
+        self._reconnect_at = max(self._reconnect_at, time.monotonic() + 0.02)
         if self._sock is not None:
             with contextlib.suppress(OSError, KeyError):
                 self._poll.unregister(self._sock)
@@ -305,7 +305,7 @@ class Link:
         (t0, n0), (t1, n1) = self._rate[0], self._rate[-1]
         return round((n1 - n0) / (t1 - t0), 6) if t1 - t0 > 0.2 else None
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         assert self._sock is not None
         try:
             data = self._sock.recv(wire.LINE_MAX)
@@ -325,14 +325,14 @@ class Link:
     def _take(self, message: Any) -> None:
         if isinstance(message, wire.WelcomeLine):
             self._welcome = self.gate.connected = message.v == wire.VERSION
-            self._knock_s = 0.05
+            self._reconnect_s = 0.05
             if self._left_at is not None and self._left is not None:
                 marker.remove(self._left_at)
                 self._left = None
             self.gate.welcomed()
         elif isinstance(message, wire.FiguresLine) and self._welcome:
             self.gate.figures = message.values
-        elif isinstance(message, wire.WantLine) and self._welcome:
+        elif isinstance(message, wire.DesiredLine) and self._welcome:
             self.gate.accept(message)
 
 

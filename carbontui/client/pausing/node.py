@@ -131,7 +131,7 @@ class Hub:
                     if not self.stopping:
                         self.store.take(self.awaited)
                     self.awaited, nap_s = "", NAP_S
-                if self._heard(nap_s if self.waits else None) or self._answered():
+                if self._received(nap_s if self.waits else None) or self._answered():
                     nap_s = NAP_S
                 else:
                     nap_s = min(self.nap_most_s, nap_s * 1.5)
@@ -142,7 +142,7 @@ class Hub:
             for connection in self.buffers:
                 connection.close()
 
-    def _heard(self, timeout_s: Optional[float]) -> bool:
+    def _received(self, timeout_s: Optional[float]) -> bool:
         """Serve what ranks ask for, waiting for it this long; whether any did."""
         # a hub without ranks looks from time to time whether it is to end
         ready = self.selector.select(0.5 if timeout_s is None else timeout_s)

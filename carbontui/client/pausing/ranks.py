@@ -24,7 +24,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from carbontui.client import marker
 from carbontui.client.pausing.gate import Gate
-from carbontui.client.pausing.lease import FAIL_OPEN_S, UNDECIDED_S, Accord, Duty, StopAt
+from carbontui.client.pausing.lease import FAIL_OPEN_S, UNDECIDED_S, Duty, StepBarrier, StopAt
 from carbontui.client.pausing.node import Hub, NodeStore, joined
 from carbontui.client.pausing.store import Lost, Store, descriptors_suffice, open_store
 
@@ -34,7 +34,7 @@ VOTE_S, DECISION_S = 2.0, 60.0
 ARRIVE_S, ARRIVE_STEPS = 30.0, 10
 STALL_S, STALL_STEPS = 2.0, 4
 """If some ranks are at the step and the others have not moved for this long (seconds, steps), these wait for them."""
-LOOK_S = 0.5
+POLL_S = 0.5
 LATE_MAX = 3
 """After this many consecutive failed proposals it is reported, and retried only occasionally."""
 SAVE_S, BEAT_S, BYE_S = 3600.0, 3.0, 5.0
@@ -61,7 +61,7 @@ class Ranks:
         opener: Callable[[], Store] = open_store,
     ) -> None:
         self.gate, self.rank, self.world, self.speed, self.opener = gate, rank, world, speed, opener
-        self.accord: Accord
+        self.barrier: StepBarrier
         self.duty = Duty(REST_PERIOD_S)
         self.margin = 1
         self.steps_per_s = 0.0
@@ -80,7 +80,7 @@ class Ranks:
 
     def start(self) -> None:
         with self.gate.cond:
-            self.gate.authority = self.accord = Accord(self.gate.authority)
+            self.gate.authority = self.barrier = StepBarrier(self.gate.authority)
         self.thread.start()
 
     def stop(self) -> None:
@@ -136,13 +136,13 @@ class Ranks:
     def _arm(self, order: StopAt) -> bool:
         """Set the boundary first, then check: True if this rank is still before it."""
         with self.gate.cond:
-            self.accord.order = order
+            self.barrier.order = order
             self.gate.counter.arm(order.at)
             return self.gate.counter.done() < order.at
 
     def _clear(self) -> None:
         with self.gate.cond:
-            order, self.accord.order = self.accord.order, None
+            order, self.barrier.order = self.barrier.order, None
             if order is not None:
                 if order.kind == "leave" and order.saved is not None and order.state != "leave":
                     marker.remove(marker.ours())
@@ -198,14 +198,14 @@ class Ranks:
         decision = self._get(f"dec/{e}", DECISION_S) or self.store.first(f"dec/{e}", "abort")
         if decision == "commit":
             self._turn(order, "commit")
-            self._obey(e, order)
+            self._on_want(e, order)
         self._clear()
 
-    def _obey(self, e: int, order: StopAt) -> None:
+    def _on_want(self, e: int, order: StopAt) -> None:
         """Committed: report when this rank has arrived, and the result of saving; wait for permission to continue."""
         said_at = said_saved = False
         said_far = -1
-        beat, heard = None, self.gate.clock()
+        beat, received = None, self.gate.clock()
         while not self.store.has(f"run/{e}"):
             if not said_at and order.arrived:
                 said_at = True
@@ -229,9 +229,9 @@ class Ranks:
             if self.store.has(f"beat/{e}"):
                 pulse = self._get(f"beat/{e}", 1.0)
                 if pulse != beat:
-                    beat, heard = pulse, now
+                    beat, received = pulse, now
                     self._turn(order, order.state)
-            if now - heard > FAIL_OPEN_S:
+            if now - received > FAIL_OPEN_S:
                 self.store.first(f"run/{e}", "silence")
 
     # --- rank 0 ------------------------------------------------------------------------------------------------
@@ -239,13 +239,13 @@ class Ranks:
     def _asked(self) -> Optional[str]:
         """The kind of stop that rank 0's supervisor wants now, or None."""
         now = self.gate.clock()
-        want = self.accord.in_force(now)
+        want = self.barrier.in_force(now)
         share = want.duty if want is not None and want.mode == "run" else None
         if share != self.duty.share:
             self.duty.set(share, now)
         if want is None:
             return None
-        return self.accord.stop_for(want, self.gate.can_save()) or ("rest" if self.duty.due(now) > 0 else None)
+        return self.barrier.stop_for(want, self.gate.can_save()) or ("rest" if self.duty.due(now) > 0 else None)
 
     def _lead(self, e: int) -> None:
         kind = None
@@ -260,7 +260,7 @@ class Ranks:
                     self.gate.cond.wait(1.0 if due is None else min(1.0, max(0.001, due - self.gate.clock())))
         others = range(1, self.world)
         with self.gate.cond:
-            want = self.accord.want
+            want = self.barrier.want
             ahead = max(2, math.ceil((LEAD_S + LEAD_RANK_S * self.world) * self.steps_per_s)) + self.margin
             at = self.gate.counter.done() + ahead
             not_before = want.not_before if want is not None else None
@@ -307,7 +307,7 @@ class Ranks:
                 done = self._gather(e, order, lambda: order.saved is not None, others, "saved", SAVE_S)
                 theirs = set(self.store.values([f"saved/{e}/{r}" for r in others]))
                 well = done and bool(order.saved) and theirs <= {"ok"}
-                self.accord.saved_well = well
+                self.barrier.saved_well = well
                 if well and order.kind == "leave":
                     self._leave(e, order, others)
             elif order.kind == "rest":
@@ -326,11 +326,11 @@ class Ranks:
             sys.stderr.write("carbontui: the ranks of this job do not reach a common step; training continues\n")
         with self.gate.cond:
             self.gate.facts["cannot_hold"] = "ranks"
-            asked = self.accord.want and self.accord.want.want_gen
+            asked = self.barrier.want and self.barrier.want.want_gen
         self.gate.on_change()
         with self.gate.cond:
             self.gate.cond.wait_for(
-                lambda: self.stopping or (now := self.accord.want) is None or now.want_gen != asked, self.retry_s
+                lambda: self.stopping or (now := self.barrier.want) is None or now.want_gen != asked, self.retry_s
             )
         self.retry_s = min(RETRY_S[1], self.retry_s * 2)
 
@@ -341,7 +341,7 @@ class Ranks:
         end, pulse_at = self.gate.clock() + timeout_s, 0.0
         keys = [f"{key}/{e}/{r}" for r in others]
         stands: List[int] = []
-        look_at = moved_at = self.gate.clock()
+        preview_at = moved_at = self.gate.clock()
         for _ in self._polls():
             if mine() and (not keys or self.store.has(*keys)):
                 break
@@ -351,8 +351,8 @@ class Ranks:
             if now >= pulse_at:
                 pulse_at = now + BEAT_S
                 self._pulse(e, order)
-            if key == "at" and now >= look_at:
-                look_at, counts = now + LOOK_S, self._counts(e, order, others)
+            if key == "at" and now >= preview_at:
+                preview_at, counts = now + POLL_S, self._counts(e, order, others)
                 if counts != stands:
                     stands, moved_at = counts, now
                 elif now - moved_at >= max(STALL_S, STALL_STEPS / (self.speed() or math.inf)) and (

@@ -16,7 +16,7 @@ import time
 from typing import Any, Optional
 
 from carbontui.client.pausing.gate import Gate
-from carbontui.client.pausing.wire import WantLine
+from carbontui.client.pausing.wire import DesiredLine
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 BOUNDARY_S = 20.0
@@ -75,7 +75,7 @@ class LastSave:
             gate.dying = number
             self._begin(number)
             # every rank accepts it; rank 0's makes all of them save at the same step
-            gate.authority.accept(WantLine("unload", gate.seen_gen + 1, SAVING_S), gate.clock())
+            gate.authority.accept(DesiredLine("unload", gate.seen_gen + 1, SAVING_S), gate.clock())
             gate.counter.arm(0)
             gate.cond.notify_all()
         gate.on_change()
@@ -84,7 +84,7 @@ class LastSave:
         if self._due is None:
             self._number, self._due = number, time.monotonic() + BOUNDARY_S
 
-    def heard(self, data: bytes) -> None:
+    def received(self, data: bytes) -> None:
         """In the link's thread: handle bytes from `wake_fd`."""
         for number in SIGNALS:
             if number in data and self._ours(number):

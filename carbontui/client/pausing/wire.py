@@ -31,7 +31,7 @@ class WelcomeLine(NamedTuple):
     v: int
 
 
-class WantLine(NamedTuple):
+class DesiredLine(NamedTuple):
     """What is wanted until the lease expires; see carbontui.protocol.Want."""
 
     mode: str
@@ -43,7 +43,7 @@ class WantLine(NamedTuple):
     epoch_end: bool = False
 
     @property
-    def asked(self) -> WantLine:
+    def asked(self) -> DesiredLine:
         """The want without its lease: two wants that differ only in the lease ask for the same."""
         return self._replace(lease_s=0.0)
 
@@ -66,7 +66,7 @@ def _plain(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def decode(line: bytes) -> Union[WelcomeLine, WantLine, FiguresLine, None]:
+def decode(line: bytes) -> Union[WelcomeLine, DesiredLine, FiguresLine, None]:
     """The message of one line; None for a type this version does not know. Raises BadMessage, nothing else."""
     if len(line) > LINE_MAX or line.count(b"[") + line.count(b"{") > NESTING_MAX:
         raise BadLine("too long or too deep")
@@ -79,13 +79,13 @@ def decode(line: bytes) -> Union[WelcomeLine, WantLine, FiguresLine, None]:
     if body["t"] == "welcome":
         return WelcomeLine(_count(body, "v"))
     if body["t"] == "want":
-        return _want(body)
+        return _desired(body)
     if body["t"] == "figures":
         return FiguresLine({name: value for name, value in body.items() if name != "t" and _plain(value)})
     return None
 
 
-def _want(body: Dict[str, Any]) -> WantLine:
+def _desired(body: Dict[str, Any]) -> DesiredLine:
     mode = body.get("mode")
     if mode not in ("run", "pause", "unload"):
         raise BadLine("unknown mode")
@@ -96,7 +96,7 @@ def _want(body: Dict[str, Any]) -> WantLine:
     not_before = body.get("not_before")
     if not_before is not None and not (isinstance(not_before, str) and _RFC3339.match(not_before)):
         raise BadLine("not_before is not a time")
-    return WantLine(
+    return DesiredLine(
         mode=mode,
         want_gen=_count(body, "want_gen"),
         lease_s=_number(body, "lease_s", LEASE_MAX_S),

@@ -103,7 +103,7 @@ def kept(model: Any, optimizer: Any) -> Iterator[None]:
     modes = [(module, module.training) for module in model.modules()]
     states = {parameter: _copied(state) for parameter, state in optimizer.state.items()}
     groups = [{name: _copied(value) for name, value in g.items() if name != "params"} for g in optimizer.param_groups]
-    dice = random_states()
+    rng = random_states()
     try:
         yield
     finally:
@@ -121,7 +121,7 @@ def kept(model: Any, optimizer: Any) -> Iterator[None]:
             for name in set(group) - set(was) - {"params"}:
                 del group[name]
             group.update(_placed(was))
-        set_random_states(dice)
+        set_random_states(rng)
 
 
 class _Away:

@@ -22,7 +22,7 @@ from carbontui.text.notices import HELD
 from carbontui.tui.model.loglines import LogLines, text_of
 
 TRY_POLL_S = 0.2
-TOLD_S = 10.0
+SHOWN_EVERY_S = 10.0
 """The supervisor reports the outcome of a trial in less time than this."""
 LINES = 20
 HELD_TELL_S = 5.0
@@ -33,17 +33,17 @@ class Held:
 
     def __init__(self) -> None:
         self._since_s: float | None = None
-        self._told_s = 0.0
+        self._shown_s = 0.0
 
-    def look(self, status: protocol.Status) -> None:
+    def observe(self, status: protocol.Status) -> None:
         now_s = time.monotonic()
         if status.state not in HELD or status.state == "throttled":
             self._since_s = None
             return
         if self._since_s is None:
-            self._since_s = self._told_s = now_s
-        if now_s - self._told_s >= HELD_TELL_S:
-            self._told_s = now_s
+            self._since_s = self._shown_s = now_s
+        if now_s - self._shown_s >= HELD_TELL_S:
+            self._shown_s = now_s
             streams.over_itself("")
             held_for = figures.duration(now_s - self._since_s)
             click.echo(f"carbontui: held for {held_for}: {situation.stated(status)}", err=True)
@@ -70,7 +70,7 @@ def follow_try(directory: Path) -> None:
     click.echo("carbontui: trying the command before its start (at least 20 steps, two minutes at most)", err=True)
     held = Held()
     while (job := store.load(directory)) is not None and job.exit is None and job.trying and job.live:
-        held.look(job.status())
+        held.observe(job.status())
         time.sleep(TRY_POLL_S)
     job = store.load(directory)
     if job is not None and job.exit is not None:
@@ -78,13 +78,13 @@ def follow_try(directory: Path) -> None:
         for line in () if stopped else [*tail(job.log), *(tail(job.err) if job.err else ())]:
             click.echo(line, err=True)
         code = exit_code(job)
-        due = time.monotonic() + TOLD_S
+        due = time.monotonic() + SHOWN_EVERY_S
         while (store.load(directory) or job).live and time.monotonic() < due:
             time.sleep(TRY_POLL_S)  # its name is free once its keeper has left
         how = "was stopped" if stopped else f"ended with exit code {code}"
         click.echo(f"carbontui: it {how} during the trial; the job is over", err=True)
         sys.exit(code)
-    due = time.monotonic() + TOLD_S
+    due = time.monotonic() + SHOWN_EVERY_S
     while job is not None and time.monotonic() < due:
         tried: list[str] = []
         with contextlib.suppress(history.HistoryError):

@@ -94,12 +94,12 @@ def zone_evaluated(zone: str, scope: EvaluationScope, seed: int) -> dict[str, An
     first = grid.start_s + HISTORY_S[not issues]
     hours = [hour for hour in scope.hours if issues or hour <= 24]
     last = grid.end_s - (longest_s if issues else max(hours) * 3600 * max(scope.slacks))
-    dice = random.Random(f"starts of {zone} {seed}")
-    starts = sorted(dice.sample([t for t in grid.starts if first <= t <= last and t % 3600 == 0], scope.starts))
+    rng = random.Random(f"starts of {zone} {seed}")
+    starts = sorted(rng.sample([t for t in grid.starts if first <= t <= last and t % 3600 == 0], scope.starts))
     groups: dict[_Key, tuple[Case, list[dict[str, Any]]]] = {}
     for start in starts:  # in order of time, the longest first: forecasts are made once and serve the shorter
         for hour, slack, held_w, caps in _combinations(hours, scope):
-            case = _case(grid, held(assumed(FULL_W, caps=caps, running=False), held_w), hour, slack, start)
+            case = _case(grid, on_own_machine(assumed(FULL_W, caps=caps, running=False), held_w), hour, slack, start)
             job = {"start": iso(start), "policies": _judged(case, _policies(grid, known))}
             groups.setdefault((hour, slack, held_w, caps), (case, []))[1].append(job)
     named = [
@@ -138,7 +138,7 @@ def _combinations(hours: list[int], scope: EvaluationScope) -> Iterator[_Key]:
                 yield from ((hour, slack, held_w, caps) for caps in (True, False))
 
 
-def held(job: AssumedJob, held_w: float | None) -> AssumedJob:
+def on_own_machine(job: AssumedJob, held_w: float | None) -> AssumedJob:
     """The job with the watts of a machine that it holds from its first moment to its finish, waiting included."""
     return AssumedJob(replace(job.shape, host_w=held_w or 0.0))
 

@@ -43,9 +43,9 @@ def generated(zone: str, seed: int) -> Generated:
     days = typical.profile(zone)
     if days is None:
         raise ValueError(f"{zone} has no typical days to generate a grid from")
-    dice = random.Random(f"{zone} {seed}")
+    rng = random.Random(f"{zone} {seed}")
     starts = [BEGIN_S + 3600.0 * hour for hour in range(HOURS + ISSUE_H)]
-    departures = _process(dice, len(starts))
+    departures = _process(rng, len(starts))
 
     def value(hour: int, departure: float) -> float:
         mean, low, high = days.at(starts[hour])
@@ -56,7 +56,7 @@ def generated(zone: str, seed: int) -> Generated:
     rows = tuple(Row(starts[hour], 3600.0, value(hour, departures[hour])) for hour in range(HOURS))
     issues = []
     for first in range(0, HOURS, 24):
-        wrong = _process(dice, ISSUE_H)
+        wrong = _process(rng, ISSUE_H)
         said = []
         for ahead in range(ISSUE_H):
             error = ERROR_BEGIN + ERROR_PER_H * ahead
@@ -68,10 +68,10 @@ def generated(zone: str, seed: int) -> Generated:
     return Generated(Series(zone, days.signal, rows, name), issues)
 
 
-def _process(dice: random.Random, count: int) -> list[float]:
+def _process(rng: random.Random, count: int) -> list[float]:
     """Departures with mean 0 and variance 1, by hour."""
     fresh = math.sqrt(1 - KEPT_PER_H**2)
-    out = [dice.gauss(0.0, 1.0)]
+    out = [rng.gauss(0.0, 1.0)]
     while len(out) < count:
-        out.append(KEPT_PER_H * out[-1] + fresh * dice.gauss(0.0, 1.0))
+        out.append(KEPT_PER_H * out[-1] + fresh * rng.gauss(0.0, 1.0))
     return out

@@ -25,22 +25,22 @@ class Arrivals:
 
     def __init__(self) -> None:
         self.since_s: float | None = None
-        self._seen: dict[str, tuple[float, QueuedJob]] = {}
+        self._arrived: dict[str, tuple[float, QueuedJob]] = {}
 
-    def look(self, jobs: Iterable[QueuedJob], now_s: float) -> None:
+    def observe(self, jobs: Iterable[QueuedJob], now_s: float) -> None:
         """A successor, which goes on with a job's work, has not come anew."""
         first = self.since_s is None
         for job in jobs:
-            if job.asked.movable and job.id not in self._seen:
+            if job.asked.movable and job.id not in self._arrived:
                 came = not (first or job.runs or job.asked.after)
-                self._seen[job.id] = (now_s if came else -np.inf, job)
+                self._arrived[job.id] = (now_s if came else -np.inf, job)
         here = {job.id for job in jobs}
-        self._seen = {id: one for id, one in self._seen.items() if id in here or one[0] > now_s - PAST_S}
+        self._arrived = {id: one for id, one in self._arrived.items() if id in here or one[0] > now_s - PAST_S}
         self.since_s = now_s if self.since_s is None else max(self.since_s, now_s - PAST_S)
 
     def came(self) -> list[tuple[float, QueuedJob]]:
         """When each came, epoch seconds."""
-        return [one for one in self._seen.values() if self.since_s is not None and one[0] >= self.since_s]
+        return [one for one in self._arrived.values() if self.since_s is not None and one[0] >= self.since_s]
 
 
 def to_come(past: FleetJobs, age: Floats, known: float, slots: int) -> FleetJobs:

@@ -17,7 +17,7 @@ import numpy as np
 
 from carbontui import units
 from carbontui.account.compare import STEP_S, StartWindow, best_start
-from carbontui.account.expected_end import held
+from carbontui.account.expected_end import without_gaps
 from carbontui.commands.support.command import Failure, refused
 from carbontui.commands.support.run_values import power
 from carbontui.extensions.fleet import queue_problem
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from carbontui.extensions.fleet.rounds import FleetRound, FleetTerms
 
 
-def told(made: QueueProblem, plan: FleetPlan, least_w: float | None = None) -> list[str]:
+def plan_lines(made: QueueProblem, plan: FleetPlan, least_w: float | None = None) -> list[str]:
     """The plan as text, in lines; `least_w`: the least constant budget under which all its jobs are in time."""
     jobs = len(made.jobs)
     begun = int((plan.start != NEVER).sum())
@@ -80,7 +80,7 @@ def told(made: QueueProblem, plan: FleetPlan, least_w: float | None = None) -> l
     return [*lines, *made.faults]
 
 
-def told_constant(made: QueueProblem, plan: FleetPlan, share: float, *, used: bool) -> str:
+def constant_line(made: QueueProblem, plan: FleetPlan, share: float, *, used: bool) -> str:
     """The best constant cap on the same jobs, beside the plan."""
     grams = figures.grams(float(made.problem.grams(plan.start, plan.level).sum()))
     late = queue_problem.undone(made, plan)
@@ -236,7 +236,7 @@ def one_round(
     due = frozenset(job for job, at in starts.items() if at <= now)
     mean, source = intensity(*grid, start_s, terms.slot_s, fleet_queue.SLOTS)
     with refused("", SlurmError, code=1):
-        done = rounds.played(terms, mean, start_s, due, past, dry_run=dry_run)
+        done = rounds.run_round(terms, mean, start_s, due, past, dry_run=dry_run)
     if as_json:
         click.echo(json.dumps(done.to_dict(now)))
     else:
@@ -250,9 +250,9 @@ def _tell(done: FleetRound, source: str, now: float, *, dry_run: bool) -> None:
     click.echo(f"{figures.named_clock(now, now)}  {moved} {len(moves)} starts ({source})")
     for move in moves if dry_run else ():
         click.echo(f"  {move.job.id}  {move.job.name:<24} begins {figures.clock(move.at_s, now)}{_capped(move.cap_w)}")
-    lines = told(made, plan, least_w)
+    lines = plan_lines(made, plan, least_w)
     if constant is not None:
-        lines.append(told_constant(made, constant.plan, constant.share, used=done.constant_wins))
+        lines.append(constant_line(made, constant.plan, constant.share, used=done.constant_wins))
     for line in lines:
         click.echo(f"  {line}")
     for line in sorted({units.printable(line) for line in unmoved})[:5]:
@@ -377,13 +377,13 @@ def intensity(
     else:
         with refused():  # a KeyFileError is one as well
             key = zones.sure(zone or os.environ.get("CARBONTUI_ZONE")).key
-            seen, _ = opening.looked(key, opening.settings(), slots * step_s, step_s, start_s=start_s)
+            seen, _ = opening.polled(key, opening.settings(), slots * step_s, step_s, start_s=start_s)
         if seen is None:
             raise Failure(f"no grid data for {key}; submit it with sbatch", 3)
         mean, source = seen.mean, f"{seen.source} ({seen.how})"
     if all(value is None for value in mean):
         raise Failure(f"no grid data from now on ({source})", 3)
-    return held(mean), source
+    return without_gaps(mean), source
 
 
 def _words(

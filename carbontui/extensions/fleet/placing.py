@@ -176,7 +176,7 @@ def _at_constant(problem: FleetProblem, prices: Priced, order: Ints, relative: F
 def _put_again(problem: FleetProblem, plan: FleetPlan) -> FleetPlan:
     """Remove a few jobs at a time and place them again, keeping improvements (ruin and recreate, Schrimpf et al. 2000,
     10.1006/jcph.1999.6413). With few jobs whole gaps decide, which prices do not capture."""
-    dice = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     placed = _Placed(problem)
     for job in np.nonzero(plan.start != NEVER)[0]:
         placed.put(int(job), int(plan.start[job]), int(plan.level[job]))
@@ -186,14 +186,14 @@ def _put_again(problem: FleetProblem, plan: FleetPlan) -> FleetPlan:
     for _ in range(AGAIN_ROUNDS if len(movable) else 0):
         before = placed.start.copy(), placed.level.copy(), placed.room_w.copy(), placed.room_gpus.copy()
         missing = movable[placed.start[movable] == NEVER]
-        if len(missing) and dice.integers(0, 2):
-            out = _forced(problem, placed, int(dice.choice(missing)), dice)
+        if len(missing) and rng.integers(0, 2):
+            out = _forced(problem, placed, int(rng.choice(missing)), rng)
         else:
-            out = dice.choice(movable, min(len(movable), int(dice.integers(1, AGAIN_MOST + 1))), replace=False)
+            out = rng.choice(movable, min(len(movable), int(rng.integers(1, AGAIN_MOST + 1))), replace=False)
             for job in out:
                 placed.take(int(job))
         # random prices every second time: a job's second-best place may be better for all together
-        watt = level * dice.exponential(0.3, len(free)) * dice.integers(0, 2)
+        watt = level * rng.exponential(0.3, len(free)) * rng.integers(0, 2)
         for job in out:
             placed.place(int(job), *_NO_CHOICE, Priced(watt, free, 0.0))
         found = problem.total_g(placed.start, placed.level)
@@ -204,20 +204,20 @@ def _put_again(problem: FleetProblem, plan: FleetPlan) -> FleetPlan:
     return placed.plan(plan.prices)
 
 
-def _forced(problem: FleetProblem, placed: _Placed, job: int, dice: np.random.Generator) -> Ints:
+def _forced(problem: FleetProblem, placed: _Placed, job: int, rng: np.random.Generator) -> Ints:
     """Put an unplaced job at random within its window; returned are those in its way, now without a place, the larger
     first. A job as large as the cluster has room only where several make room at once."""
     jobs, rows = problem.jobs, np.arange(len(problem.jobs))
     levels = np.nonzero(problem.last_start[job] >= jobs.first[job])[0]
     if not len(levels):
         return levels
-    level = int(dice.choice(levels))
-    start = int(dice.integers(jobs.first[job], problem.last_start[job, level] + 1))
+    level = int(rng.choice(levels))
+    start = int(rng.integers(jobs.first[job], problem.last_start[job, level] + 1))
     end = start + int(problem.touched[job, level])
     ends = placed.start + problem.touched[rows, placed.level]
     beside = (placed.start != NEVER) & (placed.start < end) & (ends > start)
     # the smaller, as a rule, leave first
-    order = np.argsort(np.where(beside, jobs.undone_g * dice.exponential(1.0, len(jobs)), np.inf))
+    order = np.argsort(np.where(beside, jobs.undone_g * rng.exponential(1.0, len(jobs)), np.inf))
     out = []
     for other in order[: int(beside.sum())]:
         theirs = slice(max(start, int(placed.start[other])), min(end, int(ends[other])))

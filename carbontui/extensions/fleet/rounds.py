@@ -98,7 +98,7 @@ def least_cap_w(made: QueueProblem) -> float | None:
     return most
 
 
-def played(
+def run_round(
     terms: FleetTerms,
     intensity: Sequence[float],
     start_s: float,
@@ -119,7 +119,7 @@ def played(
     )
     by_priority = np.argsort([-job.priority for job in made.jobs], kind="stable")
     past = past or Arrivals()
-    past.look(jobs, start_s - slot_s)
+    past.observe(jobs, start_s - slot_s)
     more = fleet.expected_jobs(made, past, about, terms.assumed)
     plan, constant = placing.decided(made.problem, by_priority, more)
     moves = fleet.moves(made, plan)

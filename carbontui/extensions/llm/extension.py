@@ -2,5 +2,5 @@
 
 from carbontui.hooks import Extension
 
-HERE = "carbontui.extensions.llm.wording"
+HERE = "carbontui.extensions.llm.llm"
 EXTENSION = Extension("llm", explain=f"{HERE}:say", explain_options=f"{HERE}:options")

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from carbontui import units
 from carbontui.account.boundary import IDLE
-from carbontui.account.lived import as_booked
+from carbontui.account.elapsed import as_booked
 from carbontui.extensions.site.events import GridEvent
 from carbontui.job.files import journal, store
 from carbontui.job.terms import spec

@@ -103,7 +103,9 @@ def events(path: Path, since_s: float, most: int, plans: bool) -> tuple[protocol
             for at, kind, data in rows:
                 if len(found) == most:
                     break
-                if (plans or kind != "plan") and (one := event_lines.told(at, kind, untrusted.decode(data, dict))):
+                if (plans or kind != "plan") and (
+                    one := event_lines.event_line(at, kind, untrusted.decode(data, dict))
+                ):
                     found.append(one)
     except (sqlite3.Error, OSError, *UNUSABLE) as error:
         raise _unreadable(path, error) from error

@@ -161,9 +161,9 @@ class Journal:
         except sqlite3.Error as error:
             self._db = None
             self.fault = f"{NOT_WRITTEN}{error}"
-            self._mend(error, db)
+            self._repair(error, db)
 
-    def _mend(self, error: Exception, db: sqlite3.Connection | None) -> None:
+    def _repair(self, error: Exception, db: sqlite3.Connection | None) -> None:
         """Set a damaged file aside and start a new one; only once, since that does not repair a faulty disk."""
         if self.aside is not None or db is None or not _damaged(error):
             return
@@ -276,7 +276,7 @@ class Journal:
             return self._db.execute(query, values).fetchall()
         except sqlite3.Error as error:
             known = self.aside
-            self._mend(error, self._db)
+            self._repair(error, self._db)
             return [] if self.aside is known else self._select(query, *values)
 
     def commit(self) -> bool:
@@ -303,7 +303,7 @@ class Journal:
             with self._lock:
                 self._pending = rows + self._pending
             self.bound()
-            self._mend(error, db)
+            self._repair(error, db)
             return not self.fault
         self.fault = ""
         return True

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from carbontui import paths, protocol, units
-from carbontui.job.files import history, places, runlog, shown_totals, spool
+from carbontui.job.files import history, launch_file, places, runlog, shown_totals
 from carbontui.job.files.records import LAST_S, known_exit
 from carbontui.job.terms import child as children
 from carbontui.job.terms import situation, spec
@@ -70,7 +70,7 @@ class Job:
     @property
     def restart_command(self) -> str:
         """The command that restarts a lost job; '' if none can."""
-        return f"carbontui restart {self.id}" if self.exit is None and (self.dir / spool.FILE).exists() else ""
+        return f"carbontui restart {self.id}" if self.exit is None and (self.dir / launch_file.FILE).exists() else ""
 
     @property
     def owner(self) -> str:

@@ -16,9 +16,9 @@ from carbontui.system import isolation, life
 def main() -> None:
     spec = json.load(sys.stdin)
     environment = spec.pop("environment", None) or dict(os.environ)
-    surroundings = spec.pop("surroundings", None) or isolation.surroundings()
+    launch_env = spec.pop("surroundings", None) or isolation.launch_env()
     isolation.relax()
-    isolation.keep_oom_score(surroundings)
+    isolation.keep_oom_score(launch_env)
     try:
         lock = life.locked(f"{spec['job_dir']}/{life.LOCK}")
     except OSError as error:
@@ -31,7 +31,7 @@ def main() -> None:
     orders.begin(spec["job_dir"])
     devnull = os.open(os.devnull, os.O_RDWR)
     os.dup2(devnull, 0)
-    Keeper(spec, environment, surroundings).run()
+    Keeper(spec, environment, launch_env).run()
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ def start(
     spec: Mapping[str, Any],
     argv: Sequence[str],
     environment: Mapping[str, str],
-    surroundings: dict[str, Any],
+    launch_env: dict[str, Any],
     log: Callable[[str], None],
     *,
     again: bool,
@@ -48,7 +48,7 @@ def start(
 
     def as_the_user_has_it() -> None:
         """Between fork and exec: undo the keeper's own process settings."""
-        isolation.give(surroundings)
+        isolation.give(launch_env)
         signals.unblock()
 
     lock: int | None = None
@@ -172,7 +172,7 @@ class Adopted:
     def _of_zombie(self) -> int | None:
         """While no parent has collected it: from /proc, which shows it for processes of this user."""
         with contextlib.suppress(OSError, IndexError, ValueError):
-            one = proc.look(self.pid)
+            one = proc.observe(self.pid)
             if one is not None and one.over and one.start == self._start:
                 ours = os.stat(f"/proc/{self.pid}").st_uid == os.geteuid()  # noqa: PTH116
                 status = int(proc.read(f"/proc/{self.pid}/stat").rpartition(b")")[2].split()[49])

@@ -69,7 +69,7 @@ def write_exit(directory: str, record: dict[str, Any]) -> None:
     os.replace(f"{directory}/exit.room", f"{directory}/exit.json")  # noqa: PTH105
 
 
-LOOK_S = 2.0
+POLL_S = 2.0
 """A damaged one is noticed within this."""
 FULL_S = 60.0
 """One that could not be written is tried again after this."""
@@ -103,11 +103,11 @@ class JobFile:
         }
         self._write(time.monotonic())
 
-    def mend(self, now: float) -> None:
+    def rewrite(self, now: float) -> None:
         """Write it again if it was damaged or removed; `now` is monotonic seconds."""
         if now < self._due or not self._value:
             return
-        self._due = now + LOOK_S
+        self._due = now + POLL_S
         identity = self._identity()
         if identity is not None and identity == self._known:
             return

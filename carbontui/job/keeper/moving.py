@@ -31,7 +31,7 @@ MOST_B = 65536
 
 
 class Call:
-    """Runs until the other end closes. `heard` takes each JSON line, `over` in the end what else was said: `fault`."""
+    """Runs until the other end closes. `received` takes each JSON line, `over` in the end what else was said."""
 
     def __init__(
         self,
@@ -39,11 +39,11 @@ class Call:
         environment: Mapping[str, str],
         selector: selectors.BaseSelector,
         *,
-        heard: Callable[[dict[str, Any]], None],
+        received: Callable[[dict[str, Any]], None],
         over: Callable[[str], None],
     ) -> None:
         """Raises OSError."""
-        self._selector, self._heard, self._over = selector, heard, over
+        self._selector, self._received, self._over = selector, received, over
         self._rest, self.fault = b"", ""
         self._due = time.monotonic() + ANSWER_S
         self._process = subprocess.Popen(
@@ -59,7 +59,7 @@ class Call:
         self._in, self._out = self._process.stdin.fileno(), self._process.stdout.fileno()
         for fd in (self._in, self._out):
             os.set_blocking(fd, False)
-        selector.register(self._out, selectors.EVENT_READ, self._hear)
+        selector.register(self._out, selectors.EVENT_READ, self._receive)
 
     def say(self, message: Mapping[str, Any]) -> None:
         """One line; what cannot be sent at once is not sent."""
@@ -72,7 +72,7 @@ class Call:
             self.fault = f"no answer within {ANSWER_S:.0f} s"
             self.close()
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         data = b""
         with contextlib.suppress(OSError):
             data = os.read(self._out, MOST_B)
@@ -87,7 +87,7 @@ class Call:
             except (ValueError, RecursionError):
                 message = None
             if isinstance(message, dict):
-                self._heard(message)
+                self._received(message)
             elif line.strip():
                 self.fault = line.decode(errors="replace").strip()[:200]
 
@@ -152,8 +152,8 @@ class Moving:
     def may_start(self) -> bool:
         """Whether it may be started now."""
         # what was unloaded because nobody is heard waits for word
-        heard = not self.places.leased or self.places.left_s > self.places.lease_s * 2 / 3
-        return self.may_run and heard and not self.unloads and self.ended is None
+        received = not self.places.leased or self.places.left_s > self.places.lease_s * 2 / 3
+        return self.may_run and received and not self.unloads and self.ended is None
 
     @property
     def unloads(self) -> bool:
@@ -188,17 +188,17 @@ class Moving:
 
     # --- what is said to us ---
 
-    def obey(self, order: OfPlaces, *, ready: bool) -> None:
+    def apply_order(self, order: OfPlaces, *, ready: bool) -> None:
         """`ready`: the command is unloaded and the supervisor has left."""
         before = self.facts()
         try:
-            self._obey(order, ready=ready)
+            self._apply_order(order, ready=ready)
         except OSError as error:  # nothing has changed then
             self._log(f"{places.NAME} could not be written: {error}")
         if self.facts() != before:
             self._changed()
 
-    def _obey(self, order: OfPlaces, *, ready: bool) -> None:
+    def _apply_order(self, order: OfPlaces, *, ready: bool) -> None:
         if isinstance(order, MoveTo):
             self._move(order)
         elif isinstance(order, HandOver) and ready and self.unloads and self.may_run:
@@ -278,7 +278,7 @@ class Moving:
         environment = {**os.environ, **({"SSH_AUTH_SOCK": agent} if agent else {})}
         self._due = now + (self.places.lease_s * RENEWED if self._settled or self.reached == "yes" else AGAIN_S)
         try:
-            self._call = Call(command, environment, self._selector, heard=self._heard, over=self._over)
+            self._call = Call(command, environment, self._selector, received=self._received, over=self._over)
         except OSError as error:
             self._over(str(error))
 
@@ -291,7 +291,7 @@ class Moving:
             self._log(f"{self.to or self.places.peer}: {fault}")
         self._fault = fault
 
-    def _heard(self, body: dict[str, Any]) -> None:
+    def _received(self, body: dict[str, Any]) -> None:
         assert self._call is not None
         if body.get("ready") is True:
             self._call.say(self._reply(body))

@@ -20,7 +20,7 @@ from carbontui.job.keeper import command, first_count, job_files, messages, movi
 from carbontui.job.keeper import resume as resuming
 from carbontui.job.keeper.command import UNKNOWN, Adopted, exit_status
 from carbontui.job.keeper.job_files import JobFile, log
-from carbontui.job.keeper.resume import ESTIMATE_OVER, TRY_MOST_S, TRY_OVER, Trial, over
+from carbontui.job.keeper.resume import ESTIMATE_OVER, TRY_MOST_S, TRY_OVER, DryRun, over
 from carbontui.job.keeper.signals import Freezer
 from carbontui.job.keeper.stop import StopOrder, StopSocket
 from carbontui.job.keeper.supervisor_handle import TURNS, OwnSleep, SupervisorHandle
@@ -35,11 +35,11 @@ FAULT_PAUSE_S = 1.0
 class Keeper:
     """One job's keeper; `run` returns when the job is over."""
 
-    def __init__(self, spec: dict[str, Any], environment: dict[str, str], surroundings: dict[str, Any]) -> None:
+    def __init__(self, spec: dict[str, Any], environment: dict[str, str], launch_env: dict[str, Any]) -> None:
         self.spec = spec
         self.environment = environment
         """The command's environment, which differs from ours."""
-        self.surroundings = surroundings
+        self.launch_env = launch_env
         self.dir: str = spec["job_dir"]
         self.marker = f"{self.dir}/resume.json"
         self.resumed = f"{self.dir}/resumed.json"
@@ -54,15 +54,15 @@ class Keeper:
         self.starts = int(again.get("starts") or 0)
         self.moving = moving.Moving(self.dir, self.selector, log, self.publish)
         self.unloaded = again.get("state") == "unloaded" or (self.starts > 0 and not self.moving.may_start)
-        self.trial = Trial(trying=bool(again.get("trying") if again else spec.get("try")))
+        self.trial = DryRun(trying=bool(again.get("trying") if again else spec.get("try")))
         hold = bool(spec.get("hold")) and not self.trial.trying
         self.wait = resuming.StartHold(resuming.first_hold(self.marker, again.get("state"), FIRST_HOLD_S, hold=hold))
         self.started_mono = 0.0
         self.rest = resuming.Rest()
         self.supervisor = SupervisorHandle(
-            self.dir, dict(os.environ), self.selector, log, obey=self.obey, changed=self.publish
+            self.dir, dict(os.environ), self.selector, log, apply_order=self.apply_order, changed=self.publish
         )
-        self.stop_socket = StopSocket(spec["door"], self.selector, log, obey=self.obey, facts=self.facts)
+        self.stop_socket = StopSocket(spec["door"], self.selector, log, apply_order=self.apply_order, facts=self.facts)
         self.freezer = Freezer(log, self.publish)
         self.relay = signals.SignalRelay(self.deliver)
         self.stopping = StopOrder(log, f"{self.marker}.end")
@@ -72,9 +72,9 @@ class Keeper:
         """Exit code of a child that ended while others of its process group have not yet obeyed the stop."""
         self.stopped_by_person = False
         self.ended_by = ""  # the sender of the signal that ended a command that was not running
-        self.last_run = ""
+        self.no_resume_reason = ""
         """Why the command is not resumed after its next exit, even if it leaves a marker; '' if it may be."""
-        self.books_closed = False
+        self.accounts_closed = False
         self.ended_at: float | None = None
         self.own_sleep = OwnSleep(time.monotonic())
         self.ordered = orders.size(self.dir)
@@ -95,7 +95,7 @@ class Keeper:
         if self.starts == 0:
             first_count.start(self.dir)
         try:
-            self.child = command.start(self.spec, argv, environment, self.surroundings, log, again=self.starts > 0)
+            self.child = command.start(self.spec, argv, environment, self.launch_env, log, again=self.starts > 0)
         except command.CannotStart as error:
             self.finish(error.code, None)
             return
@@ -130,7 +130,7 @@ class Keeper:
                 self.child_ended(self.child.returncode)
             elif self.supervisor.process and pid == self.supervisor.process.pid:
                 code = self.supervisor.process.returncode = os.waitstatus_to_exitcode(status)
-                self.supervisor.gone(f"ended with {code}", respawn=not self.books_closed)
+                self.supervisor.gone(f"ended with {code}", respawn=not self.accounts_closed)
 
     def child_ended(self, code: int) -> None:
         self.freezer.let_go("the child has ended")
@@ -148,8 +148,8 @@ class Keeper:
             return
         marker = resuming.not_before(self.marker) if code in (0, UNKNOWN) and not self.stopped_by_person else None
         if marker is None and not self.stopped_by_person:
-            self.last_run = ""  # it has ended by itself
-        elif self.last_run:
+            self.no_resume_reason = ""  # it has ended by itself
+        elif self.no_resume_reason:
             marker = None  # it has exited for good, with its checkpoint
         if marker is not None and (self.trial.kept or not self.spec.get("requeue")):
             self.unloaded = True
@@ -189,9 +189,13 @@ class Keeper:
     def finish(self, code: int | None, number: int | None) -> None:
         """The job's command has ended for good: write the exit status once, atomically."""
         self.child = None
-        some: dict[str, Any] = {"budget": self.last_run, "ended_by": self.ended_by, "signals": sorted(self.signals)}
-        some |= {"interrupted": self.stopped_by_person and bool(self.last_run)}
-        stopped = self.stopped_by_person or bool(self.last_run)
+        some: dict[str, Any] = {
+            "budget": self.no_resume_reason,
+            "ended_by": self.ended_by,
+            "signals": sorted(self.signals),
+        }
+        some |= {"interrupted": self.stopped_by_person and bool(self.no_resume_reason)}
+        stopped = self.stopped_by_person or bool(self.no_resume_reason)
         self.exit = job_files.exit_record(code, number, stopped=stopped, unloaded=self.unloaded)
         self.exit |= {name: value for name, value in some.items() if value} | self.moving.end()
         self.stopping.end()
@@ -210,7 +214,7 @@ class Keeper:
         """INT, then TERM, then KILL, to the child's whole process group; a held child never starts."""
         if self.exit or not self.moving.places.holder:
             return
-        self.stopped_by_person, self.last_run = True, why
+        self.stopped_by_person, self.no_resume_reason = True, why
         if self.child is None:
             self.unloaded = False  # nobody is to start it again
             self.finish(None, int(signal.SIGTERM))
@@ -221,7 +225,7 @@ class Keeper:
 
     # --- orders of the supervisor ---
 
-    def obey(self, order: messages.Order) -> None:
+    def apply_order(self, order: messages.Order) -> None:
         if isinstance(order, messages.Hold) and self.wait.until is not None and self.child is None and not self.exit:
             self.wait.begin(0.0 if order.until is None else order.until)
         elif isinstance(order, messages.Freeze) and self.child is not None and not self.stopping.under_way:
@@ -235,18 +239,18 @@ class Keeper:
             if self.unloaded:
                 self.finish(0, None)
         elif isinstance(order, messages.Last):
-            self.last_run = order.why
+            self.no_resume_reason = order.why
         elif isinstance(order, messages.Retry | messages.FallBack):
-            self.trial.obey(order)
+            self.trial.apply_order(order)
             self.publish()
         elif isinstance(order, messages.EndStart):
             self.end_start()
         elif isinstance(order, messages.OfPlaces):
-            self.moving.obey(order, ready=self.away and self.supervisor.process is None)
+            self.moving.apply_order(order, ready=self.away and self.supervisor.process is None)
         elif isinstance(order, messages.RelayedSignal):
             self.relay.relayed(order.number, order.pid, time.monotonic())
         elif isinstance(order, messages.AccountsClosed):
-            self.books_closed = True
+            self.accounts_closed = True
 
     @property
     def away(self) -> bool:
@@ -285,8 +289,8 @@ class Keeper:
         self.supervisor.tick(now, wanted=not self.away and not self.over())
         self.freezer.tick(now)
         self.stop_socket.tick(now)
-        self.job_file.mend(now)
-        self.hear_signals()
+        self.job_file.rewrite(now)
+        self.receive_signals()
         self.relay.tick(now)
         due = self.moving.may_start and self.wait.over(now) and now >= self.rest.until
         if due and self.child is None and not self.exit:
@@ -314,7 +318,7 @@ class Keeper:
     def over(self) -> bool:
         if self.moving.leaves or self.ended_at is None:
             return self.moving.leaves
-        return self.books_closed or self.supervisor.over or time.monotonic() - self.ended_at > LAST_WORD_S
+        return self.accounts_closed or self.supervisor.over or time.monotonic() - self.ended_at > LAST_WORD_S
 
     def wait_s(self) -> float:
         """Seconds until something is due; at most one and a half: the beat of a supervisor that lives comes first."""
@@ -334,7 +338,7 @@ class Keeper:
         self.selector.register(wake_read, selectors.EVENT_READ, lambda: os.read(wake_read, 256))
         waiting = signals.block()
         if waiting is not None:
-            self.selector.register(waiting, selectors.EVENT_READ, self.hear_signals)
+            self.selector.register(waiting, selectors.EVENT_READ, self.receive_signals)
         signals.take_orphans()
         if child := (self.spec.get("again") or {}).get("child"):
             self.take_up(*child)
@@ -343,7 +347,7 @@ class Keeper:
         while not self.over():
             try:
                 self.tick()
-                self.hear(self.wait_s())
+                self.receive(self.wait_s())
                 if slept_s := self.own_sleep.since_last(time.monotonic()):
                     self.wake_up(slept_s)
                 self.reap()
@@ -355,7 +359,7 @@ class Keeper:
         self.publish()
         self.stop_socket.close()
 
-    def hear(self, wait_s: float) -> None:
+    def receive(self, wait_s: float) -> None:
         """Take what comes within this time."""
         for key, _ in self.selector.select(wait_s):
             key.data()
@@ -364,18 +368,18 @@ class Keeper:
         """After a sleep of our own: clocks begin anew, and what was said meanwhile is heard before we judge."""
         if self.own_sleep.to_say(time.monotonic()):
             log(f"was asleep for {slept_s:.0f} s")
-        self.supervisor.forgive()
-        self.freezer.prolong(slept_s)
+        self.supervisor.reset_deadline()
+        self.freezer.extend(slept_s)
         self.stopping.next += slept_s
-        self.wait.prolong(slept_s)
+        self.wait.extend(slept_s)
         self.ended_at = self.ended_at and self.ended_at + slept_s
         for _ in range(TURNS):
-            self.hear(0.0)
+            self.receive(0.0)
         given, self.ordered = orders.since(self.dir, self.ordered)
         for order in (one for one in given if one.verb == "stop"):  # the supervisor that took it may be gone
             self.stop(bool(order.args.get("now")))
 
-    def hear_signals(self) -> None:
+    def receive_signals(self) -> None:
         """External signals are meant for the command, once each; a stop order comes over a socket."""
         for found in signals.taken():
             log(f"signal {found.number} from {found.sender} ({found.pid})")

@@ -27,7 +27,7 @@ def over(said: str, code: int) -> str:
     return said + (INTERRUPTED if code else "")
 
 
-class Trial:
+class DryRun:
     """Whether the running start is a try or a resume on trial, and what follows if it fails."""
 
     def __init__(self, *, trying: bool) -> None:
@@ -87,7 +87,7 @@ class Trial:
         self.trying = self.over = False
         return ended
 
-    def obey(self, order: Retry | FallBack) -> None:
+    def apply_order(self, order: Retry | FallBack) -> None:
         if isinstance(order, Retry):
             # a new supervisor repeats its predecessor's order: that is not a second rehearsal
             self.rehearsing = self.rehearsing or (order.on and not self.retry)
@@ -246,7 +246,7 @@ class StartHold:
     def over(self, now: float) -> bool:
         return self.until is None or now >= self.mono or now - self.word_at >= ALONE_S
 
-    def prolong(self, slept_s: float) -> None:
+    def extend(self, slept_s: float) -> None:
         """The keeper slept: what the supervisor said meanwhile is still to be heard."""
         self.word_at += slept_s
         self.mono = max(self.mono, time.monotonic() + RENEWED_S)

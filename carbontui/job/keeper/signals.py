@@ -80,7 +80,7 @@ class SignalRelay:
     def __init__(self, deliver: Callable[[Caught], None]) -> None:
         self._deliver = deliver
         self._own: list[tuple[Caught, float]] = []
-        self._told: list[tuple[Caught, float]] = []
+        self._pending: list[tuple[Caught, float]] = []
 
     def caught(self, caught: Caught, now: float) -> None:
         """The keeper itself received a signal: so did the command, if it was sent to all."""
@@ -93,12 +93,12 @@ class SignalRelay:
     def relayed(self, number: int, pid: int, now: float) -> None:
         """`run` received a signal from process `pid`; whether the keeper received it too is known in a moment."""
         if number in PASSED_ON:
-            self._told.append((Caught(number, pid, "carbontui run"), now + PATIENCE_S))
+            self._pending.append((Caught(number, pid, "carbontui run"), now + PATIENCE_S))
 
     def tick(self, now: float) -> None:
         self._own = [(found, at) for found, at in self._own if now - at < MEMORY_S]
-        due = [found for found, at in self._told if now >= at]
-        self._told = [(found, at) for found, at in self._told if now < at]
+        due = [found for found, at in self._pending if now >= at]
+        self._pending = [(found, at) for found, at in self._pending if now < at]
         for found in due:
             same = [one for one in self._own if (one[0].number, one[0].pid) == (found.number, found.pid)]
             if same:
@@ -108,7 +108,7 @@ class SignalRelay:
 
     def due(self) -> float | None:
         """When `tick` is due; None: not before another signal."""
-        return min((at for _, at in self._told), default=None)
+        return min((at for _, at in self._pending), default=None)
 
 
 GUARD = 'read -r _; kill -s CONT -- "-$0"'
@@ -163,7 +163,7 @@ class Freezer:
         if self._group is not None and now >= self._until:
             self.let_go("no supervisor renewed its lease")
 
-    def prolong(self, slept_s: float) -> None:
+    def extend(self, slept_s: float) -> None:
         """The keeper slept for so long: a renewal could not be heard."""
         self._until += slept_s
 

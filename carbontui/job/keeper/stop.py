@@ -69,12 +69,12 @@ class StopOrder:
 
 
 LINE_MAX = 4096
-LOOK_S = 5.0
+POLL_S = 5.0
 """A socket removed by a /tmp cleaner is bound again within this."""
 
 
 class StopSocket:
-    """A socket bound at `path`. `obey` carries out an order; `facts` returns the child's state."""
+    """A socket bound at `path`. `apply_order` carries out an order; `facts` returns the child's state."""
 
     def __init__(
         self,
@@ -82,13 +82,13 @@ class StopSocket:
         selector: selectors.BaseSelector,
         log: Callable[[str], None],
         *,
-        obey: Callable[[Order], None],
+        apply_order: Callable[[Order], None],
         facts: Callable[[], ChildFacts],
     ) -> None:
         self._path = path
         self._selector = selector
         self._log = log
-        self._obey = obey
+        self._apply_order = apply_order
         self._facts = facts
         self._listener: socket.socket | None = None
         self._inode = 0
@@ -99,7 +99,7 @@ class StopSocket:
         """Bind it, or rebind it if it has vanished; `now` is monotonic seconds."""
         if now < self._due:
             return
-        self._due = now + LOOK_S
+        self._due = now + POLL_S
         with contextlib.suppress(OSError):
             if self._listener is not None and os.stat(self._path).st_ino == self._inode:  # noqa: PTH116
                 return
@@ -122,15 +122,15 @@ class StopSocket:
                 visitor.close()
                 return
             visitor.setblocking(False)
-            self._selector.register(visitor, selectors.EVENT_READ, lambda: self._hear(visitor))
+            self._selector.register(visitor, selectors.EVENT_READ, lambda: self._receive(visitor))
 
-    def _hear(self, visitor: socket.socket) -> None:
+    def _receive(self, visitor: socket.socket) -> None:
         data = b""
         with contextlib.suppress(OSError):
             data = visitor.recv(LINE_MAX)
         order = decode_order(data)
         if isinstance(order, Stop | RelayedSignal | OfPlaces):
-            self._obey(order)
+            self._apply_order(order)
         with contextlib.suppress(OSError):
             if data:
                 visitor.send(encode(self._facts()))

@@ -37,12 +37,12 @@ class OwnSleep:
     """Asked at every turn of the loop; times are monotonic seconds."""
 
     def __init__(self, now: float) -> None:
-        self._looked = now
+        self._polled = now
         self._said = -SAID_EVERY_S
 
     def since_last(self, now: float) -> float:
         """The seconds since the last turn if that was too long ago, else 0."""
-        gap_s, self._looked = now - self._looked, now
+        gap_s, self._polled = now - self._polled, now
         return gap_s if gap_s > LONGEST_S else 0.0
 
     def to_say(self, now: float) -> bool:
@@ -64,7 +64,7 @@ IN_DOUBT_S = 60.0
 
 
 class SupervisorHandle:
-    """Runs at most one supervisor. `obey` takes its orders, `changed` is called when one has started."""
+    """Runs at most one supervisor. `apply_order` takes its orders, `changed` is called when one has started."""
 
     def __init__(
         self,
@@ -73,19 +73,19 @@ class SupervisorHandle:
         selector: selectors.BaseSelector,
         log: Callable[[str], None],
         *,
-        obey: Callable[[Order], None],
+        apply_order: Callable[[Order], None],
         changed: Callable[[], None],
     ) -> None:
         self._dir = job_dir
         self._environment = environment
         self._selector = selector
         self._log = log
-        self._obey = obey
+        self._apply_order = apply_order
         self._changed = changed
         self.process: subprocess.Popen[bytes] | None = None
         self._link: socket.socket | None = None
         self._inbox = b""
-        self._heard: float | None = None
+        self._received: float | None = None
         self._born = 0.0
         self._backoff_s = 0.0
         self._deaths = 0
@@ -106,8 +106,8 @@ class SupervisorHandle:
     def tick(self, now: float, *, wanted: bool) -> None:
         """Replace a hung one; start one that is due while one is `wanted`."""
         if self.process is not None:
-            silent = now - (self._born if self._heard is None else self._heard)
-            mute = self._heard is None
+            silent = now - (self._born if self._received is None else self._received)
+            mute = self._received is None
             if silent > (FIRST_WORD_S * 2 ** min(self._in_doubt, DOUBLED_MOST) if mute else SILENT_S):
                 # one that was stopped by a signal is not silent by its own fault
                 doubtful = (mute or now - self._born < IN_DOUBT_S) and not proc.stopped(self.process.pid)
@@ -121,13 +121,13 @@ class SupervisorHandle:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.process.pid, signal.SIGTERM)
 
-    def forgive(self) -> None:
+    def reset_deadline(self) -> None:
         """The keeper slept: the supervisor's silence counts from now on."""
         now = time.monotonic()
-        if self._heard is None:
+        if self._received is None:
             self._born = now
         else:
-            self._heard = now
+            self._received = now
 
     def say(self, facts: ChildFacts) -> None:
         """Send one line to the supervisor; never waits."""
@@ -155,14 +155,14 @@ class SupervisorHandle:
             return
         finally:
             theirs.close()
-        self._link, self._inbox, self._heard = ours, b"", None
+        self._link, self._inbox, self._received = ours, b"", None
         self._born = time.monotonic()
         self.due = None
-        self._selector.register(ours, selectors.EVENT_READ, self._hear)
+        self._selector.register(ours, selectors.EVENT_READ, self._receive)
         self._log(f"supervisor {self.process.pid} started")
         self._changed()
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         assert self._link is not None
         try:
             data = self._link.recv(65536)
@@ -173,13 +173,13 @@ class SupervisorHandle:
         if not data:
             self.gone("closed its end")
             return
-        self._heard = time.monotonic()
+        self._received = time.monotonic()
         self._inbox = (self._inbox + data)[-65536:]
         *lines, self._inbox = self._inbox.split(b"\n")
         for line in lines:
             order = decode_order(line)
             if order is not None:
-                self._obey(order)
+                self._apply_order(order)
 
     def gone(self, why: str, *, respawn: bool = True, doubtful: bool = False) -> None:
         """It exited, closed its socket or hangs: kill it before a successor, which is due after the back-off."""

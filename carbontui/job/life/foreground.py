@@ -126,10 +126,10 @@ class Foreground:
         self.directory = directory
         self._says = says
         self._status: protocol.Status | None = None
-        self._notices = notices.NoticesTold()
+        self._notices = notices.NoticesShown()
         self._copies = [Copy(path, out, from_end=from_end) for out, path in enumerate(files, start=1) if path]
         self._unread_s: float | None = None
-        self._end_told = False
+        self._end_shown = False
 
     def listen(self) -> None:
         """Take over the forwarded signals; call it before the job is started, so that none is lost."""
@@ -153,10 +153,10 @@ class Foreground:
             with contextlib.suppress(OSError):
                 (self.directory / UNREAD).touch()
             proc.signal_group(child, signal.SIGPIPE)
-        elif time.monotonic() - self._unread_s > HEEDS_S and not self._end_told:
-            self._end_told = stopping.by_keeper(job, now=False)
+        elif time.monotonic() - self._unread_s > HEEDS_S and not self._end_shown:
+            self._end_shown = stopping.by_keeper(job, now=False)
 
-    def look(self) -> store.Job | None:
+    def observe(self) -> store.Job | None:
         job = store.load(self.directory)
         if job is not None:
             self.forward(job)
@@ -171,12 +171,12 @@ class Foreground:
         """Follow until the job has ended; the exit code for this process."""
         ended: float | None = None
         while True:
-            job = self.look()
+            job = self.observe()
             if job is not None and (job.exit is not None or not job.live):
                 ended = ended or time.monotonic()
                 # the supervisor completes the account after the child has ended
                 if not job.alive("keeper") or time.monotonic() - ended > CLOSING_S:
                     break
             time.sleep(POLL_S)
-        job = self.look()
+        job = self.observe()
         return 1 if job is None else exit_code(job)

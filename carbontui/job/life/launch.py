@@ -20,7 +20,7 @@ from carbontui import paths, units
 from carbontui.client import inject
 from carbontui.config import Settings
 from carbontui.grid import settings
-from carbontui.job.files import places, spool, store
+from carbontui.job.files import launch_file, places, store
 from carbontui.job.life import descriptors
 from carbontui.job.terms import spec as opts
 from carbontui.system import isolation, life, proc
@@ -266,12 +266,12 @@ def start(
     if sys.stdout.isatty():
         environment = inject.as_on_a_terminal(environment, shutil.get_terminal_size((120, 24)).columns)
     spec = keeper_spec(options, environment)
-    spec |= {"input": handed.spec(None), "hold": hold, "try": try_first, "surroundings": isolation.surroundings()}
+    spec |= {"input": handed.spec(None), "hold": hold, "try": try_first, "surroundings": isolation.launch_env()}
     if again is not None:
         spec["again"] = dict(again)
         (Path(options.dir) / "exit.json").unlink(missing_ok=True)
     if options.spool:
-        spool.save(Path(options.dir), spec)
+        launch_file.save(Path(options.dir), spec)
     if not handed.stdin:
         return run_keeper(spec, handed.others)
     stdin = os.dup(0)

@@ -76,7 +76,7 @@ def allocated() -> dict[str, float | None]:
     """When Slurm ends the job of this process (epoch seconds), and the watts per GPU at which a fleet has started it;
     nothing without an answer: the supervisor asks for the limit again."""
     try:
-        found = allocation.look(os.environ, allocation.LOOK_S)
+        found = allocation.observe(os.environ, allocation.POLL_S)
     except commands.SlurmError:
         found = None
     return {} if found is None else {"ends_s": found.ends_s, "fleet_cap_w": found.cap_w}

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from carbontui import __version__, protocol, units
 from carbontui.client.checkpoint import identity
-from carbontui.job.files import places, spool, store
+from carbontui.job.files import launch_file, places, store
 from carbontui.job.keeper.messages import ChildFacts, HandOver, MoveTo
 from carbontui.job.life import launch, receiving, stopping
 from carbontui.job.terms import spec
@@ -115,7 +115,7 @@ class Transfer:
         if why := self._why_not():
             raise NotMoved(f"job {self.job.id} cannot be moved: {why}")
         self.cargo = cargo(self.options.cwd)
-        kept = spool.load(self.job.dir)
+        kept = launch_file.load(self.job.dir)
         assert kept is not None
         asked = {
             "version": __version__,
@@ -155,7 +155,7 @@ class Transfer:
             return "it reads a pipe, which a start elsewhere could not read"
         if options.replay is not None:
             return "it replays a recorded grid"
-        if not spool.kept(job.dir):
+        if not launch_file.kept(job.dir):
             return "no environment of it is kept (--no-spool, or no local disk)"
         self.status = self._ask(protocol.StatusAsk(1), protocol.StatusAnswer).status
         facts = stopping.facts(job)

@@ -22,7 +22,7 @@ import msgspec
 
 from carbontui import __version__, paths
 from carbontui.client.checkpoint import identity
-from carbontui.job.files import places, spool, store
+from carbontui.job.files import launch_file, places, store
 from carbontui.job.files.places import Stay
 from carbontui.job.keeper import job_files as files
 from carbontui.job.keeper.messages import Left, Renewed
@@ -33,7 +33,7 @@ from carbontui.system import life, proc
 LEAVES_S = 10.0
 """A watching keeper makes room for the job's return within this."""
 OF_THE_MACHINE = (
-    *spool.OF_THE_SESSION,
+    *launch_file.OF_THE_SESSION,
     *("XDG_", "DBUS_", "CARBONTUI_", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "OLDPWD", "HOSTNAME", "DISPLAY"),
     *launch.OF_THE_BOARDS,
 )
@@ -192,26 +192,26 @@ def stage(job: str, sent: Mapping[str, Any], own: Mapping[str, Any]) -> None:
         ends_s=None,
         slurm_job=None,
     )
-    kept = spool.load(folder)
+    kept = launch_file.load(folder)
     if kept is None:
         raise NotTaken("its environment has not arrived")
     spec = {**launch.keeper_spec(options, environment(kept["environment"], roots)), "hold": kept.get("hold", False)}
     spec["input"] = {**kept["input"], "path": follow(kept["input"].get("path") or "", roots) or None}
     paths.write_whole(folder / "spec.json", json.dumps(msgspec.to_builtins(options)).encode())
-    paths.write_whole(folder / spool.FILE, json.dumps(spec).encode())
+    paths.write_whole(folder / launch_file.FILE, json.dumps(spec).encode())
     was = store.read_json(folder / "job.json") or {}
     record = {**spec["public"], **life.here()._asdict(), "pids": {}}
     record |= {name: was[name] for name in ("state", "starts") if name in was}
     paths.write_whole(folder / "job.json", json.dumps(record).encode())
     places.write(
-        folder, places.Places(int(sent["token"]), holder=False, peer=sent["peer"], places=_stays(folder, sent))
+        folder, places.Places(int(sent["token"]), holder=False, peer=sent["peer"], places=_places(folder, sent))
     )
     for name in ("exit.json", life.LOCK, life.TRAINING_LOCK):
         (folder / name).unlink(missing_ok=True)
     os.sync()
 
 
-def _stays(folder: Path, sent: Mapping[str, Any]) -> tuple[Stay, ...]:
+def _places(folder: Path, sent: Mapping[str, Any]) -> tuple[Stay, ...]:
     """Where it was, and what it cost to come here."""
     *before, last = places.read(folder).places or (Stay(sent["host"], sent["zone"], sent["boot"], sent["since"]),)
     cost = Stay(socket.gethostname(), bytes=sent["bytes"], joules=sent.get("joules"))
@@ -237,12 +237,12 @@ def _followed(value: Any, roots: Mapping[str, str]) -> Any:
 # --- what the place before says ---
 
 
-def converse(job: str, hear: Callable[[], Mapping[str, Any]], say: Callable[[dict[str, Any]], None]) -> None:
+def converse(job: str, receive: Callable[[], Mapping[str, Any]], say: Callable[[dict[str, Any]], None]) -> None:
     """One conversation with the keeper of the place before: a lease counts from before it is asked for."""
     asked = places.now()
     here = store.named(job)
     say({"ready": True, "leave": here is not None and _leaves(here)})
-    said = hear()
+    said = receive()
     if not said or said.get("ping"):
         say({"ok": True})
         return

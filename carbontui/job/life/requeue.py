@@ -122,7 +122,7 @@ def check_resubmit() -> None:
     batch = successor.chain(os.environ) is not None and not commands.in_step(os.environ)
     if batch:
         with contextlib.suppress(commands.SlurmError):  # then the end will tell
-            batch = allocation.record(os.environ, within_s=allocation.LOOK_S).get("BatchFlag") != "0"
+            batch = allocation.record(os.environ, within_s=allocation.POLL_S).get("BatchFlag") != "0"
     if not batch:
         raise LaunchError("--resubmit: only in a Slurm batch script, outside srun and salloc; elsewhere leave it out")
     if os.environ.get("SLURM_HET_SIZE", "1") != "1":
@@ -150,11 +150,11 @@ def resubmit(directory: Path, code: int, batch: BatchJob, say: Callable[[str], N
             say(f"whether a successor of an earlier start waits is not known ({error}): squeue --me")
         return code
     not_before = min((resume.not_before(str(job.dir / "resume.json")) or now for job in unloaded), default=now)
-    heard = set((store.read_json(directory / "exit.json") or {}).get("signals") or ())
+    received = set((store.read_json(directory / "exit.json") or {}).get("signals") or ())
 
     def ended() -> bool:
-        heard.update(found.number for found in signals.taken())
-        return not heard.isdisjoint((signal.SIGTERM, signal.SIGINT))
+        received.update(found.number for found in signals.taken())
+        return not received.isdisjoint((signal.SIGTERM, signal.SIGINT))
 
     try:
         new = successor.submit(os.environ, batch, not_before_s=not_before, now_s=now, ended=ended, progress=progress)

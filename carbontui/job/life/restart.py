@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from carbontui import paths
-from carbontui.job.files import spool, store
+from carbontui.job.files import launch_file, store
 from carbontui.job.life import launch
 from carbontui.job.terms import spec as opts
 from carbontui.system import proc, systemd
@@ -145,7 +145,7 @@ def again(directory: Path, state: str | None = None, child: tuple[int, int] | No
 
     Raises LaunchError.
     """
-    spec = spool.load(directory)
+    spec = launch_file.load(directory)
     if spec is None and child is not None:
         with contextlib.suppress(OSError, ValueError):
             spec = launch.keeper_spec(opts.load(directory), proc.environment(child[0]))

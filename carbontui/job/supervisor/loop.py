@@ -62,7 +62,7 @@ CLOCK_SET_S = 30.0
 """If the wall clock deviates from the monotonic one by more than this, it has been set."""
 GONE_GRACE_S = 0.5
 """Viewers see the end of the job for this long before the supervisor exits."""
-LAST_LOOK_S = 0.1
+LAST_OBSERVATION_S = 0.1
 """Time for the last messages to leave before the sockets are closed."""
 LAST_COUNT_S = 0.5
 """How long the end of the training waits for a final sample of its boards; without one the last sample is the end."""
@@ -90,7 +90,7 @@ class Supervisor:
         last_counts = LastCounts(directory)
         self.keeper = keeper = KeeperHandle(keeper_fd, say, ports.wake, directory)
         self.site = SiteClaim(door, keeper)
-        self.agent = agent = agent_of(spec, clock, ticks.boards_told)
+        self.agent = agent = agent_of(spec, clock, ticks.boards_read)
         self.worker = worker = WorkerHandle(directory, say)
         feed = open_feed(spec, clock, say)
         self.grid = grid = GridReader(door, feed, accounting, worker, ports)
@@ -166,7 +166,7 @@ class Supervisor:
         if record is not None and not self.keeper.guarded:
             self.keeper.adopt(record.pids.get("child"))
         self.take_over(restored)
-        await self._beating(self.orders.look())
+        await self._beating(self.orders.observe())
         await self.server.keep_open()
         self.recorder.event("supervisor", pid=os.getpid(), attempt=self.door.state.spec.attempt)
 
@@ -184,7 +184,7 @@ class Supervisor:
             self.agent.watch(named)
         self.agent.change(known=self.door.state.boards.shown)
         with self.faults.confined("last_counts"):
-            self.requests.hear_last_counts()
+            self.requests.read_last_counts()
         if self.handover.missing:
             self._keep()
 
@@ -197,14 +197,14 @@ class Supervisor:
         if ended:
             self.site.leave()
             with confined("grid"):
-                self.grid.look(self.read_inputs().now_s, closing=True)
+                self.grid.observe(self.read_inputs().now_s, closing=True)
         with confined("journal"):
             seen = self.read_inputs()
             if ended:
                 watched = frozenset(reading.uuid for reading in seen.devices)
                 self.accounting.carry_on(watched, seen.child.ended_wall_s)
-                if strangers := boards.strangers(self.door.state.boards, seen, after_s=0.0):
-                    await self._beating(self.actuators.disown(strangers))
+                if foreign_boards := boards.foreign_boards(self.door.state.boards, seen, after_s=0.0):
+                    await self._beating(self.actuators.disown(foreign_boards))
             self.accounting.write(everything=True)
             self._account(seen)
             self.recorder.event("supervisor_left", pid=os.getpid())
@@ -214,7 +214,7 @@ class Supervisor:
             self._show(self.read_inputs(), shown=True, changed=True)
             await self._beating(self.disk.do(lambda: None))  # its snapshot is written
             self.snapshots.close(over=ended)
-            await asyncio.sleep(LAST_LOOK_S)
+            await asyncio.sleep(LAST_OBSERVATION_S)
             await self.server.close()
         if ended:
             self.keeper.send(AccountsClosed())
@@ -249,7 +249,7 @@ class Supervisor:
         with confined("metering"):
             if living:  # power drawn after the training's end is not the job's
                 if seen.child.over:
-                    self.requests.hear_last_counts()
+                    self.requests.read_last_counts()
                     await self.agent.refresh(LAST_COUNT_S)
                     seen = self.read_inputs()
                 seen = self._meter(seen)
@@ -299,7 +299,7 @@ class Supervisor:
             # deadline, plan and grid follow the new time; work done and energy used do not
             say(words(statement("clock_set", jump_s=inputs.jump_s), inputs.now_s))
             self.recorder.event("clock", jump_s=inputs.jump_s)
-            self.grid.look(inputs.now_s)
+            self.grid.observe(inputs.now_s)
             self.replanner.request(statement("cause_clock"))
         self.grid.read(inputs.now_s)
 

@@ -90,7 +90,7 @@ def _listen(agent: Agent, wire: Wire, link: socket.socket) -> None:
     for name in (signal.SIGINT, signal.SIGHUP):
         signal.signal(name, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda _number, _frame: inbox.put(b""))
-    threading.Thread(target=_hear, args=(link, inbox), name="hear", daemon=True).start()
+    threading.Thread(target=_receive, args=(link, inbox), name="hear", daemon=True).start()
     while True:
         latest: DesiredPower | None = None
         with contextlib.suppress(queue.Empty):
@@ -116,7 +116,7 @@ def _listen(agent: Agent, wire: Wire, link: socket.socket) -> None:
         agent.tick()
 
 
-def _hear(link: socket.socket, inbox: queue.SimpleQueue[bytes]) -> None:
+def _receive(link: socket.socket, inbox: queue.SimpleQueue[bytes]) -> None:
     """Pass on every line until EOF, also while the main thread is in the driver."""
     with contextlib.suppress(OSError):
         for line in link.makefile("rb"):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from carbontui.power.backends.base import DeviceInfo, Look
+from carbontui.power.backends.base import DeviceInfo, RawReading
 from carbontui.system import proc
 
 GRACE_S = 30.0
@@ -37,7 +37,7 @@ class JobBoards:
         """The job has started and none of its processes has been seen on a board yet."""
         self.visible: tuple[str, ...] = ()
         """The boards that may be the job's."""
-        self._seen: tuple[str, ...] = ()
+        self._visible: tuple[str, ...] = ()
         self._since_s: float | None = None
 
     def given(self, uuids: tuple[str, ...]) -> None:
@@ -51,7 +51,7 @@ class JobBoards:
         environment: Mapping[str, str],
         own: tuple[int, ...],
         pids: Mapping[str, BoardPids],
-        looks: Mapping[str, Look],
+        raw_readings: Mapping[str, RawReading],
         now_s: float,
         known: tuple[str, ...] = (),
     ) -> None:
@@ -60,19 +60,19 @@ class JobBoards:
         Boards once seen with one, or `known` to a predecessor, stay the job's while it is on none: it is unloaded,
         restarts, or has ended.
         """
-        self.visible, self.certain = seen_by(environment, infos)
+        self.visible, self.certain = visible_to(environment, infos)
         if not own:
             self._since_s = None
         elif self._since_s is None:
             self._since_s = now_s
         used = tuple(uuid for uuid in self.visible if any(proc.belongs(pid, own) for pid in pids.get(uuid) or ()))
-        self._seen = used or tuple(uuid for uuid in self._seen or known if uuid in self.visible)
-        self.by_process = bool(self._seen)
+        self._visible = used or tuple(uuid for uuid in self._visible or known if uuid in self.visible)
+        self.by_process = bool(self._visible)
         self.certain = self.certain or self.by_process
-        self.uuids = self._seen or self.visible
-        self.seeking = not self._seen and self._since_s is not None and now_s - self._since_s < SEEK_FOR_S
-        if not self._seen and self._since_s is not None and now_s - self._since_s >= GRACE_S:
-            bare = {info.uuid for info in infos if _bare(info, pids, looks)}
+        self.uuids = self._visible or self.visible
+        self.seeking = not self._visible and self._since_s is not None and now_s - self._since_s < SEEK_FOR_S
+        if not self._visible and self._since_s is not None and now_s - self._since_s >= GRACE_S:
+            bare = {info.uuid for info in infos if _bare(info, pids, raw_readings)}
             self.uuids = tuple(uuid for uuid in self.visible if uuid not in bare)
 
 
@@ -81,13 +81,13 @@ def hidden(pids: Mapping[str, BoardPids]) -> frozenset[int]:
     return frozenset(pid for listed in pids.values() for pid in listed or () if not proc.exists(pid))
 
 
-def _bare(info: DeviceInfo, pids: Mapping[str, BoardPids], looks: Mapping[str, Look]) -> bool:
+def _bare(info: DeviceInfo, pids: Mapping[str, BoardPids], raw_readings: Mapping[str, RawReading]) -> bool:
     """Whether no process uses this board."""
-    look = looks.get(info.uuid)
-    if look is None or pids.get(info.uuid, ()) != () or info.mig:
+    raw = raw_readings.get(info.uuid)
+    if raw is None or pids.get(info.uuid, ()) != () or info.mig:
         return False
-    memory = (look.memory_used_b or 0) > BARE_SHARE * (info.memory_total_b or 0)
-    return not memory and not look.util
+    memory = (raw.memory_used_b or 0) > BARE_SHARE * (info.memory_total_b or 0)
+    return not memory and not raw.util
 
 
 _OLD_MIG = re.compile(r"MIG-(GPU-[0-9a-fA-F-]+)/\d+/\d+$")
@@ -98,7 +98,7 @@ def hip(infos: tuple[DeviceInfo, ...]) -> bool:
     return any(info.maker == "amd" for info in infos)
 
 
-def seen_by(environment: Mapping[str, str], infos: tuple[DeviceInfo, ...]) -> tuple[tuple[str, ...], bool]:
+def visible_to(environment: Mapping[str, str], infos: tuple[DeviceInfo, ...]) -> tuple[tuple[str, ...], bool]:
     """Boards that the variables of CUDA and ROCm leave visible, and whether that is certain."""
     cuda = environment.get("CUDA_VISIBLE_DEVICES")
     nvidia = tuple(info for info in infos if info.maker == "nvidia")

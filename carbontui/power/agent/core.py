@@ -18,7 +18,7 @@ from carbontui.power import messages
 from carbontui.power.agent import boards, view
 from carbontui.power.agent.boards import JobBoards
 from carbontui.power.backends import base
-from carbontui.power.backends.base import SLOW_S, Backend, DeviceError, DeviceInfo, Look, period_s
+from carbontui.power.backends.base import SLOW_S, Backend, DeviceError, DeviceInfo, RawReading, period_s
 from carbontui.power.limit import leases
 from carbontui.power.limit.leases import LeaseStore
 from carbontui.power.limit.limiter import Limiter
@@ -71,7 +71,7 @@ class Agent:
         self._last_wish_s = self.clock()
         self._infos: tuple[DeviceInfo, ...] = ()
         self._boards = JobBoards()
-        self._looks: dict[str, Look] = {}
+        self._raw: dict[str, RawReading] = {}
         self._pids: dict[str, tuple[int, ...] | None] = {}
         self._users: dict[str, str] = {}
         self._foreign: dict[str, tuple[int, ...]] = {}
@@ -86,7 +86,7 @@ class Agent:
         self._reopen_at: float | None = None
         self._reopen_tries = 0
         self._trouble = ""
-        self._told: dict[str, Outcome] = {}
+        self._reported: dict[str, Outcome] = {}
         self.poke = threading.Event()
         """Sample and report now."""
 
@@ -95,8 +95,8 @@ class Agent:
 
     def _tell(self, *outcomes: Outcome) -> None:
         """Report unsolicited changes of limits; the same outcome is not repeated."""
-        news = tuple(outcome for outcome in outcomes if self._told.get(outcome.uuid) != outcome)
-        self._told.update((outcome.uuid, outcome) for outcome in outcomes)
+        news = tuple(outcome for outcome in outcomes if self._reported.get(outcome.uuid) != outcome)
+        self._reported.update((outcome.uuid, outcome) for outcome in outcomes)
         if news:
             self.send(Done(self._wish.gen if self._wish else 0, news, asked=False))
 
@@ -152,7 +152,7 @@ class Agent:
         if slow:
             self._slow_at = began + (SEEK_S if self._boards.seeking else PROCESSES_S)
         for info in self._infos:
-            self._look(info, slow)
+            self._observe(info, slow)
         # reopening closes the driver for a moment; it may forget limits if no other process holds it open
         incomplete = self.backend.incomplete and not self._limiter.active()
         if (self.backend.broken or incomplete) and self._reopen_at is None:
@@ -165,25 +165,25 @@ class Agent:
         # a slow driver is read less often: at most a twentieth of the time
         return max(self._period(), min(3.0, 20.0 * (self.clock() - began)))
 
-    def _look(self, info: DeviceInfo, slow: bool) -> None:
+    def _observe(self, info: DeviceInfo, slow: bool) -> None:
         mono, wall = self.clock(), self.wall()
-        look = self.backend.look(info.uuid)
-        before = self._looks.get(info.uuid)
-        back = before is not None and before.lost and not look.lost
-        self._looks[info.uuid] = look
-        if info.uuid in self._boards.visible and (slow or self._use.changed(info.uuid, look)):
+        raw = self.backend.sample(info.uuid)
+        before = self._raw.get(info.uuid)
+        back = before is not None and before.lost and not raw.lost
+        self._raw[info.uuid] = raw
+        if info.uuid in self._boards.visible and (slow or self._use.changed(info.uuid, raw)):
             self._find_foreign(info.uuid)
         if slow and (found := self.backend.events(info.uuid)):
             at_once = tuple(structs.replace(one, wall_s=wall) for one in found)
             self._events[info.uuid] = (*self._events.get(info.uuid, ()), *at_once)[-EVENTS_KEPT:]
-        self._use.split(info, look, self._own(info.uuid), self._boards.seeking)
+        self._use.split(info, raw, self._own(info.uuid), self._boards.seeking)
         self._samples.append(
             Sample(
                 uuid=info.uuid,
                 mono_s=mono,
                 wall_s=wall,
-                how="simulated" if info.simulated else "estimated" if look.kind == "model" else "measured",
-                **view.shared(look, Sample),
+                how="simulated" if info.simulated else "estimated" if raw.kind == "model" else "measured",
+                **view.shared(raw, Sample),
                 max_w=None if info.limit_max_mw is None else info.limit_max_mw / 1000,
                 share=self._share(info),
             )
@@ -197,7 +197,7 @@ class Agent:
                 self._retry_at = mono  # the limit that is wanted belongs on it again
             if self.backend.away or mono < self._acted_s:
                 return  # it was taken under the previous limit: setting one through capd may take a second
-            happened = self._limiter.observe(info.uuid, look, mono)
+            happened = self._limiter.observe(info.uuid, raw, mono)
             if happened is not None:
                 self._tell(happened)
 
@@ -210,7 +210,7 @@ class Agent:
         return boards.slices_share(names, info)
 
     def _find_foreign(self, uuid: str) -> None:
-        self._pids[uuid] = self._use.list(uuid, self._looks.get(uuid))
+        self._pids[uuid] = self._use.list(uuid, self._raw.get(uuid))
         own = self._wish.own_pids if self._wish else ()
         # if hidden processes may be on any of several boards, those beyond the number of our own are foreign
         crowded = not self._boards.by_process and len(boards.hidden(self._pids)) > len(own) > 0
@@ -228,7 +228,7 @@ class Agent:
         if self.backend.name == "simulated":
             return SIMULATED_S
         fast = self._wish is not None and self._wish.fast
-        return period_s({uuid: look for uuid, look in self._looks.items() if uuid in self._boards.uuids}, fast)
+        return period_s({uuid: raw for uuid, raw in self._raw.items() if uuid in self._boards.uuids}, fast)
 
     def _report(self) -> None:
         mono, wall = self.clock(), self.wall()
@@ -241,9 +241,9 @@ class Agent:
 
     def _boards_w(self) -> float | None:
         """Watts of all the machine's boards; None unless each is known."""
-        looks = [self._looks.get(info.uuid) for info in self._infos]
-        watts = [look.power_w for look in looks if look is not None and look.power_w is not None]
-        return sum(watts) if len(watts) == len(looks) else None
+        raw_readings = [self._raw.get(info.uuid) for info in self._infos]
+        watts = [raw.power_w for raw in raw_readings if raw is not None and raw.power_w is not None]
+        return sum(watts) if len(watts) == len(raw_readings) else None
 
     def _readings(self, mono: float, wall: float, host: messages.HostReading) -> Readings:
         several = {info.uuid: f"GPU {info.index}: " for info in self._infos} if len(self._infos) > 1 else {}
@@ -263,7 +263,7 @@ class Agent:
             devices=tuple(
                 view.reading(
                     info,
-                    look,
+                    raw,
                     self._limiter.boards[info.uuid],
                     watched=info.uuid in self._boards.uuids,
                     pids=self._pids.get(info.uuid),
@@ -273,7 +273,7 @@ class Agent:
                     events=self._events.get(info.uuid, ()),
                 )
                 for info in self._infos
-                if (look := self._looks.get(info.uuid)) is not None
+                if (raw := self._raw.get(info.uuid)) is not None
             ),
             absent=absent,
             by_process=self._boards.by_process,
@@ -307,7 +307,7 @@ class Agent:
             waits = {outcome.code for outcome in outcomes} & set(RETRY_S)
             self._retry_at = self.clock() + min((RETRY_S[code] for code in waits), default=float("inf"))
             if fresh:
-                self._told.clear()
+                self._reported.clear()
                 self.send(Done(wish.gen, outcomes))
             elif not waits:
                 self._tell(*outcomes)
@@ -322,8 +322,8 @@ class Agent:
             self._boards.given(tuple(info.uuid for info in self._infos))
         else:
             now, sought = self.clock(), self._boards.seeking
-            looks = self._pids, self._looks
-            self._boards.find(self._infos, os.environ, wish.own_pids, *looks, now, wish.known)
+            raw_readings = self._pids, self._raw
+            self._boards.find(self._infos, os.environ, wish.own_pids, *raw_readings, now, wish.known)
             if self._boards.seeking and not sought:
                 self._slow_at = now  # its processes may already be on the boards
         for uuid in self._boards.uuids:
@@ -343,8 +343,8 @@ class Agent:
         self._find_foreign(uuid)
         if self._foreign[uuid]:
             return self._refuse_foreign(uuid)
-        look = self._looks.get(uuid)
-        power_w = look.power_w if look else None
+        raw = self._raw.get(uuid)
+        power_w = raw.power_w if raw else None
         raising = wish.allow_raise
         return self._limiter.apply(uuid, wish.limit_w, allow_raise=raising, power_w=power_w, now_s=self.clock())
 

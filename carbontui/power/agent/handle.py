@@ -43,7 +43,7 @@ from carbontui.power.messages import (
 from carbontui.system import isolation, untrusted
 
 BACKOFF_S = (0.0, 1.0, 2.0, 5.0, 15.0)
-LIVED_S = 30.0
+STABLE_S = 30.0
 """An agent that lived this long died of a new cause: the back-off is reset."""
 FIRST_REPORT_S = 20.0
 """Opening the driver takes seconds on a machine with many GPUs and no persistence mode."""
@@ -88,7 +88,7 @@ class AgentHandle:
         self._reported = asyncio.Event()
         self._gone: asyncio.Future[tuple[Outcome, ...]] | None = None
         self._started_s = 0.0
-        self._heard_s: float | None = None
+        self._received_s: float | None = None
         self._closing = False
 
     @property
@@ -100,14 +100,14 @@ class AgentHandle:
         """The other machines of the job."""
         return ()
 
-    def on_report(self, heard: Callable[[], None]) -> None:
-        """`heard` is called with every report that has come."""
-        self._on_report = heard
+    def on_report(self, received: Callable[[], None]) -> None:
+        """`received` is called with every report that has come."""
+        self._on_report = received
 
     async def start(self) -> None:
         """Start the agent and keep one alive from now on."""
         await self._spawn()
-        self._tasks = [asyncio.create_task(task) for task in (self._keep(), self._beat(), self._bury())]
+        self._tasks = [asyncio.create_task(task) for task in (self._keep(), self._beat(), self._reap())]
 
     async def close(self, timeout_s: float = 3.0) -> tuple[Outcome, ...]:
         """Restore every limit, then end the agent. Returns the outcomes; empty the second time."""
@@ -220,7 +220,7 @@ class AgentHandle:
     async def _spawn(self) -> None:
         self._process, self._reader, self._writer = await self._open()
         self._started_s = time.monotonic()
-        self._heard_s = None
+        self._received_s = None
         self._send(self._wish)
 
     async def _open(self) -> tuple[Process, asyncio.StreamReader, asyncio.StreamWriter]:
@@ -264,11 +264,11 @@ class AgentHandle:
                     await asyncio.wait_for(process.wait(), 0.5)
             if self._closing:
                 return
-            lived = time.monotonic() - self._started_s
-            tries = 0 if lived >= LIVED_S else tries + 1
+            elapsed = time.monotonic() - self._started_s
+            tries = 0 if elapsed >= STABLE_S else tries + 1
             wait = BACKOFF_S[min(max(tries - 1, 0), len(BACKOFF_S) - 1)]
             code = process.returncode if process is not None else None
-            self.log(f"{self._who}: gone after {lived:.0f} s (status {code}); another in {wait:.0f} s")
+            self.log(f"{self._who}: gone after {elapsed:.0f} s (status {code}); another in {wait:.0f} s")
             await asyncio.sleep(wait)
             while True:
                 try:
@@ -287,8 +287,8 @@ class AgentHandle:
             now = time.monotonic()
             if now - begun > messages.HUNG_S:
                 continue  # we were stopped, or had no core: what it has said meanwhile is heard first
-            limit = FIRST_REPORT_S if self._heard_s is None else messages.HUNG_S
-            silent = now - (self._started_s if self._heard_s is None else self._heard_s)
+            limit = FIRST_REPORT_S if self._received_s is None else messages.HUNG_S
+            silent = now - (self._started_s if self._received_s is None else self._received_s)
             process = self._process
             if silent > limit and process is not None and process.returncode is None and self._writer is not None:
                 self.log(f"{self._who}: silent for {silent:.0f} s, {self._silence}; replaced")
@@ -296,7 +296,7 @@ class AgentHandle:
                 # a process stuck in the kernel does not die of this yet: drop the connection anyway
                 self._hang_up()
 
-    async def _bury(self) -> None:
+    async def _reap(self) -> None:
         """Kill agents of earlier supervisors that are still alive: stopped, or hanging in the driver."""
         await asyncio.sleep(processes.GRACE_S)
         for pid in processes.end_orphans(self.job):
@@ -321,7 +321,7 @@ class AgentHandle:
         if isinstance(message, Report):
             self.readings = message.readings
             self._samples.extend(message.samples)
-            self._heard_s = time.monotonic()
+            self._received_s = time.monotonic()
             self._reported.set()
             self._on_report()
         elif isinstance(message, Done):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from carbontui import paths
-from carbontui.power.backends.base import DeviceInfo, Look, measure_caps
+from carbontui.power.backends.base import DeviceInfo, RawReading, measure_caps
 from carbontui.power.messages import BoardEvent, Capability, Reading, Readings, Support
 from carbontui.system import proc
 from carbontui.system.openmetrics import Family
@@ -62,7 +62,7 @@ def _job_name(job_id: str) -> str:
 
 def reading(
     info: DeviceInfo,
-    look: Look,
+    raw: RawReading,
     board: BoardLimit,
     *,
     watched: bool,
@@ -73,12 +73,12 @@ def reading(
     events: tuple[BoardEvent, ...] = (),
 ) -> Reading:
     """Everything known of one GPU now, with the reason for every missing field."""
-    caps = measure_caps(look, info.maker)
+    caps = measure_caps(raw, info.maker)
     caps.setdefault("limit", board.shown())
-    if not look.lost and board.limit not in (None, board.shown()):
+    if not raw.lost and board.limit not in (None, board.shown()):
         caps["power_limit"] = board.limit
-    caps["clocks"] = caps["limit"] if look.lost else board.clocks_cap()
-    why = look.why(info.maker)
+    caps["clocks"] = caps["limit"] if raw.lost else board.clocks_cap()
+    why = raw.why(info.maker)
     if info.mig:
         why["util"] = "MIG: utilisation exists per slice only"
         caps["power"] = Capability(
@@ -86,11 +86,11 @@ def reading(
         )
     return Reading(
         **shared(info, Reading),
-        **shared(look, Reading) | ({"util": None} if info.mig else {}),
+        **shared(raw, Reading) | ({"util": None} if info.mig else {}),
         watched=watched,
-        power_kind=look.kind,
-        limit_w=_watts(look.limit_mw),
-        enforced_w=_held_w(look),
+        power_kind=raw.kind,
+        limit_w=_watts(raw.limit_mw),
+        enforced_w=_held_w(raw),
         events=events,
         limit_found_w=board.found_w,
         limit_top_w=board.top_w,
@@ -119,10 +119,10 @@ def _common(one: type[Struct], other: type[Struct]) -> tuple[str, ...]:
     return tuple(name for name in one.__struct_fields__ if name in other.__struct_fields__)
 
 
-def _held_w(look: Look) -> float | None:
+def _held_w(raw: RawReading) -> float | None:
     """The limit that is really held, where it is lower than the one in force."""
-    lower = look.enforced_mw is not None and look.limit_mw is not None and look.enforced_mw < look.limit_mw - HELD_MW
-    return _watts(look.enforced_mw) if lower else None
+    lower = raw.enforced_mw is not None and raw.limit_mw is not None and raw.enforced_mw < raw.limit_mw - HELD_MW
+    return _watts(raw.enforced_mw) if lower else None
 
 
 def _watts(milliwatts: int | None) -> float | None:

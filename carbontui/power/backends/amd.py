@@ -29,7 +29,7 @@ from typing import Any
 from msgspec import Struct
 
 from carbontui.power.backends import base
-from carbontui.power.backends.base import Backend, DeviceError, DeviceInfo, Look, judged, limit_doubt
+from carbontui.power.backends.base import Backend, DeviceError, DeviceInfo, RawReading, checked, limit_doubt
 from carbontui.power.messages import BoardEvent
 from carbontui.system import isolation
 from carbontui.text import boards
@@ -189,7 +189,7 @@ class AmdBackend(Backend):
 
     # --- reading ----------------------------------------------------------------------------------------------
 
-    def look(self, uuid: str) -> Look:
+    def sample(self, uuid: str) -> RawReading:
         dies = self._dies[uuid]
         errors: list[tuple[str, int]] = []
         fields: list[dict[str, Any]] = []
@@ -210,9 +210,9 @@ class AmdBackend(Backend):
         self._lost[uuid] = lost
         busy = [_number((self._try("amdsmi_get_gpu_activity", die.handle) or {}).get("gfx_activity")) for die in dies]
         used = [_number(self._vram(die).get("vram_used")) for die in dies]
-        return judged(
+        return checked(
             self._infos[uuid],
-            Look(
+            RawReading(
                 energy_uj=energy_uj,
                 power_w=power_w,
                 kind=None if power_w is None else "unspecified",

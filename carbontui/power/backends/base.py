@@ -59,7 +59,7 @@ class DeviceInfo(Struct, frozen=True, kw_only=True):
     """The compute slices of each of these instances."""
 
 
-class Look(Struct, frozen=True, kw_only=True):
+class RawReading(Struct, frozen=True, kw_only=True):
     """One reading of one device; a None field has its reason in `errors` (NVML code) or `doubts` (text)."""
 
     energy_uj: int | None = None
@@ -144,8 +144,8 @@ class Backend:
     def devices(self) -> tuple[DeviceInfo, ...]:
         return ()
 
-    def look(self, uuid: str) -> Look:
-        """The board's present reading, without implausible values (`judged`)."""
+    def sample(self, uuid: str) -> RawReading:
+        """The board's present reading, without implausible values (`checked`)."""
         raise KeyError(uuid)
 
     def setter(self, uuid: str) -> str | None:
@@ -191,26 +191,26 @@ class Backend:
         """Let go of the driver."""
 
 
-def measure_caps(look: Look, maker: str = "nvidia") -> dict[str, Capability]:
+def measure_caps(raw: RawReading, maker: str = "nvidia") -> dict[str, Capability]:
     """What the first look shows about measuring: read from the device, never inferred from its architecture."""
-    why = look.why(maker)
-    if look.lost:
+    why = raw.why(maker)
+    if raw.lost:
         lost = Capability(
             "lost", "the GPU fell off the bus", "reset the GPU or reboot; it is looked for every few seconds"
         )
         return {"energy": lost, "power": lost, "limit": lost}
     caps: dict[str, Capability] = {}
-    if look.energy_uj is not None:
+    if raw.energy_uj is not None:
         caps["energy"] = Capability("yes", "energy counter of the board")
     else:
         # tests/bench/results/power.md: bursts in phase with a sensor that is on 25 of each 100 ms, and drifting ones
         rough = ""
-        if look.kind == "instant":
+        if raw.kind == "instant":
             rough = " from moments: with steps under 0.3 s perhaps 20 % off and more, with slower ones 4 %"
         reason = why.get("energy_uj", boards.driver(None))
-        instead = f"power is integrated{rough}" if look.power_w is not None else "nothing is counted without watts"
+        instead = f"power is integrated{rough}" if raw.power_w is not None else "nothing is counted without watts"
         caps["energy"] = Capability("not_supported", f"no energy counter ({reason}): {instead}")
-    if look.power_w is not None:
+    if raw.power_w is not None:
         kinds = {
             "avg1s": "1 s average",
             "instant": "instantaneous",
@@ -218,7 +218,7 @@ def measure_caps(look: Look, maker: str = "nvidia") -> dict[str, Capability]:
             "unspecified": "as the driver gives it",
             "model": "modelled",
         }
-        caps["power"] = Capability("yes", kinds[look.kind or "unspecified"])
+        caps["power"] = Capability("yes", kinds[raw.kind or "unspecified"])
     else:
         caps["power"] = Capability("not_supported", f"no power reading ({why.get('power_w', boards.driver(None))})")
     return caps
@@ -230,11 +230,11 @@ IRREGULAR = (0.75, 1.25)
 """Where nobody says over which time watts are taken, looks are irregular: no load stays in step with them."""
 
 
-def period_s(looks: Mapping[str, Look], fast: bool) -> float:
+def period_s(raw_readings: Mapping[str, RawReading], fast: bool) -> float:
     """How long until boards that look so are looked at again."""
-    if fast or any(look.energy_uj is None and look.kind == "instant" for look in looks.values()):
+    if fast or any(raw.energy_uj is None and raw.kind == "instant" for raw in raw_readings.values()):
         return FAST_S
-    drifting = any(look.kind == "unspecified" for look in looks.values())
+    drifting = any(raw.kind == "unspecified" for raw in raw_readings.values())
     return SLOW_S * random.uniform(*IRREGULAR) if drifting else SLOW_S
 
 
@@ -250,26 +250,26 @@ LIMIT_SLACK = 1.5
 HOTTEST_C = 150.0
 
 
-def judged(info: DeviceInfo, look: Look) -> Look:
+def checked(info: DeviceInfo, raw: RawReading) -> RawReading:
     """`look` without fields that are implausible for this board; the reasons are in `doubts`, as (field, text)."""
     doubts: list[tuple[str, str]] = []
     top_mhz, memory_b = info.clock_max_mhz, info.memory_total_b
-    if look.power_w is not None and (why := _power_doubt(info, look.power_w, look.kind)):
+    if raw.power_w is not None and (why := _power_doubt(info, raw.power_w, raw.kind)):
         doubts.append(("power_w", why))
-    if look.limit_mw is not None and (why := limit_doubt(info, look.limit_mw)):
+    if raw.limit_mw is not None and (why := limit_doubt(info, raw.limit_mw)):
         doubts.append(("limit_w", why))
-    if look.util is not None and not 0 <= look.util <= 1:
-        doubts.append(("util", f"the driver reports {figures.percent(look.util)}"))
-    if look.temp_c is not None and not 0 <= look.temp_c <= HOTTEST_C:
-        doubts.append(("temp_c", f"the driver reports {look.temp_c:.0f} °C"))
-    if look.sm_mhz is not None and top_mhz and not 0 <= look.sm_mhz <= 2 * top_mhz:
-        doubts.append(("sm_mhz", f"the driver reports {look.sm_mhz:.0f} MHz, the board's clock ends at {top_mhz} MHz"))
-    if look.memory_used_b is not None and memory_b and look.memory_used_b > memory_b:
+    if raw.util is not None and not 0 <= raw.util <= 1:
+        doubts.append(("util", f"the driver reports {figures.percent(raw.util)}"))
+    if raw.temp_c is not None and not 0 <= raw.temp_c <= HOTTEST_C:
+        doubts.append(("temp_c", f"the driver reports {raw.temp_c:.0f} °C"))
+    if raw.sm_mhz is not None and top_mhz and not 0 <= raw.sm_mhz <= 2 * top_mhz:
+        doubts.append(("sm_mhz", f"the driver reports {raw.sm_mhz:.0f} MHz, the board's clock ends at {top_mhz} MHz"))
+    if raw.memory_used_b is not None and memory_b and raw.memory_used_b > memory_b:
         doubts.append(("memory_used_b", "the driver reports more memory in use than the board has"))
     if not doubts:
-        return look
+        return raw
     unknown = {"limit_mw" if field == "limit_w" else field: None for field, _ in doubts}
-    return structs.replace(look, doubts=tuple(doubts), **unknown)
+    return structs.replace(raw, doubts=tuple(doubts), **unknown)
 
 
 def limit_doubt(info: DeviceInfo, limit_mw: int) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec import Struct, structs
 
-from carbontui.power.backends.base import Backend, DeviceInfo, Look
+from carbontui.power.backends.base import Backend, DeviceInfo, RawReading
 from carbontui.power.backends.several import Several
 
 UUID = "GPU-declared-"
@@ -70,14 +70,14 @@ class DeclaredBackend(Several):
             for index in range(self._declared.count)
         )
 
-    def look(self, uuid: str) -> Look:
+    def sample(self, uuid: str) -> RawReading:
         if self.stands_alone:
-            return Look(power_w=round(self._declared.watts(self._activity, self._duty, None), 3), kind="model")
-        look = super().look(uuid)
-        if look.lost or look.power_w is not None or look.energy_uj is not None:
-            return look
-        watts = self._declared.watts(self._activity, self._duty, look.util)
-        if look.limit_mw is not None:
-            watts = min(watts, look.limit_mw / 1000)
-        errors = tuple(error for error in look.errors if error[0] != "power_w")
-        return structs.replace(look, power_w=round(watts, 3), kind="model", errors=errors)
+            return RawReading(power_w=round(self._declared.watts(self._activity, self._duty, None), 3), kind="model")
+        raw = super().sample(uuid)
+        if raw.lost or raw.power_w is not None or raw.energy_uj is not None:
+            return raw
+        watts = self._declared.watts(self._activity, self._duty, raw.util)
+        if raw.limit_mw is not None:
+            watts = min(watts, raw.limit_mw / 1000)
+        errors = tuple(error for error in raw.errors if error[0] != "power_w")
+        return structs.replace(raw, power_w=round(watts, 3), kind="model", errors=errors)

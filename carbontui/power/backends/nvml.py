@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from carbontui.power.backends import base
-from carbontui.power.backends.base import Backend, DeviceError, DeviceInfo, Look, judged, limit_doubt
+from carbontui.power.backends.base import Backend, DeviceError, DeviceInfo, RawReading, checked, limit_doubt
 from carbontui.power.messages import BoardEvent, PowerKind
 from carbontui.system import proc
 from carbontui.text import boards
@@ -178,11 +178,11 @@ class NvmlBackend(Backend):
 
     # --- reading ----------------------------------------------------------------------------------------------
 
-    def look(self, uuid: str) -> Look:
+    def sample(self, uuid: str) -> RawReading:
         if uuid in self._lost | self._partial:
             self._seek(uuid)
         if uuid in self._lost:
-            return Look(lost=True, errors=(("power_w", base.GPU_IS_LOST),))
+            return RawReading(lost=True, errors=(("power_w", base.GPU_IS_LOST),))
         nvml, handle = self._nvml, self._handles[uuid]
         errors: list[tuple[str, int]] = []
 
@@ -205,7 +205,7 @@ class NvmlBackend(Backend):
             self._seek_at[uuid] = self._clock() + SEEK_S
         if any(code == base.UNINITIALIZED for _, code in errors):
             self.broken = True
-        seen = Look(
+        seen = RawReading(
             energy_uj=None if energy_mj is None else energy_mj * 1000,
             power_w=None if power_mw is None else power_mw / 1000,
             kind=kind,
@@ -219,7 +219,7 @@ class NvmlBackend(Backend):
             errors=tuple(errors),
             lost=uuid in self._lost,
         )
-        return judged(self._infos[uuid], seen)
+        return checked(self._infos[uuid], seen)
 
     def _enforced_mw(self, uuid: str, limit_mw: int) -> int | None:
         """The limit that is really held, asked for every few seconds, and after every change of ours."""
@@ -341,7 +341,7 @@ class NvmlBackend(Backend):
     def events(self, uuid: str) -> tuple[BoardEvent, ...]:
         """Xids, and ECC errors that could not be corrected, since the last call."""
         if self._events is not None:
-            self._hear()
+            self._receive()
         found = [BoardEvent("xid", number) for of, number in self._xids if of == uuid]
         self._xids = [one for one in self._xids if one[0] != uuid]
         counted = None if uuid in self._lost else self._try("nvmlDeviceGetTotalEccErrors", self._handles[uuid], 1, 0)
@@ -358,15 +358,15 @@ class NvmlBackend(Backend):
         for handle in self._handles.values() if self._events is not None else ():
             self._try("nvmlDeviceRegisterEvents", handle, _XID, self._events)
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         for _ in range(MOST_XIDS):
-            heard = self._try("nvmlEventSetWait_v2", self._events, 0)
-            if heard is None:
+            received = self._try("nvmlEventSetWait_v2", self._events, 0)
+            if received is None:
                 return  # no more: TIMEOUT
-            if heard.eventType & _XID:
+            if received.eventType & _XID:
                 # compared by handle: a lost board does not tell its name
-                of = (uuid for uuid, handle in self._handles.items() if _address(handle) == _address(heard.device))
-                self._xids += [(uuid, int(heard.eventData)) for uuid in of]
+                of = (uuid for uuid, handle in self._handles.items() if _address(handle) == _address(received.device))
+                self._xids += [(uuid, int(received.eventData)) for uuid in of]
 
     # --- calls ------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from msgspec import structs
 
 from carbontui.power.backends import base
-from carbontui.power.backends.base import Backend, DeviceError, DeviceInfo, Look
+from carbontui.power.backends.base import Backend, DeviceError, DeviceInfo, RawReading
 from carbontui.power.messages import BoardEvent
 
 
@@ -80,8 +80,8 @@ class Several(Backend):
         # the numbers of each family begin at 0; here each board has its own
         return tuple(structs.replace(info, index=place) if several else info for place, info in enumerate(infos))
 
-    def look(self, uuid: str) -> Look:
-        return self._of(uuid).look(uuid)
+    def sample(self, uuid: str) -> RawReading:
+        return self._of(uuid).sample(uuid)
 
     def setter(self, uuid: str) -> str | None:
         return self._of(uuid).setter(uuid)

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from msgspec import Struct, structs
 
 from carbontui import units
-from carbontui.power.backends.base import REASON_POWER_CAP, Backend, DeviceInfo, Look
+from carbontui.power.backends.base import REASON_POWER_CAP, Backend, DeviceInfo, RawReading
 
 
 class SimulatedSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -160,12 +160,12 @@ class SimulatedBackend(Backend):
         for uuid, board in self._boards.items():
             self._boards[uuid] = structs.replace(board, activity=activity, duty=duty)
 
-    def look(self, uuid: str) -> Look:
+    def sample(self, uuid: str) -> RawReading:
         self._advance()
         spec, board = self.spec, self._boards[uuid]
         busy = (board.activity or 0.0) * board.duty
         x = spec.clock_share(board.limit_w)
-        return Look(
+        return RawReading(
             energy_uj=round(board.energy_uj),
             power_w=round(board.power_w, 3),
             kind="instant",

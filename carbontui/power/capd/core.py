@@ -136,7 +136,7 @@ class Capd:
         self._watch_at = now + WATCH_S
         for uuid, holder in list(self._holders.items()):
             with contextlib.suppress(DeviceError):
-                if not self._in_group(holder.uid) and self._strangers(self.backend.everyone(uuid), holder.uid):
+                if not self._in_group(holder.uid) and self._foreign(self.backend.everyone(uuid), holder.uid):
                     self._restore(uuid, "somebody else uses the board now")
         for uuid in self._limiter.active():
             if uuid not in self._holders:  # the driver refused before
@@ -170,13 +170,13 @@ class Capd:
             if error.code == base.UNINITIALIZED:
                 raise
             return client.CapdAnswer(False, base.REFUSED, f"the driver does not say who uses this GPU ({error})")
-        if self._strangers(pids, caller.uid):
+        if self._foreign(pids, caller.uid):
             return client.CapdAnswer(False, base.REFUSED, "processes that are not yours, or hidden, use this GPU")
         if not pids and holder is None:
             return client.CapdAnswer(False, base.NOT_YET, "no process of yours uses this GPU yet")
         return None
 
-    def _strangers(self, pids: Sequence[int], uid: int) -> bool:
+    def _foreign(self, pids: Sequence[int], uid: int) -> bool:
         """Whether one of these processes is not known to belong to the uid."""
         return any(self.owner(pid) != uid for pid in pids)
 

@@ -183,14 +183,14 @@ class Calibration:
 
     def _measure(self, now: CalibrationInput) -> Action:
         self._window.append(now)
-        lived = now.mono_s - self._since_s
+        elapsed = now.mono_s - self._since_s
         # the first window also measures how much this job's step times vary
         least = self.spec.measure_s * (1 if self._visits else 2)
-        if lived < least:
+        if elapsed < least:
             return self._wait("measuring")
         found = window_rate([o.timed for o in self._window if o.timed is not None and o.timed[0] >= self._since_s])
         length = 0.0 if found is None else found.length_s
-        if lived < self.spec.measure_max_s or (length < 0.8 * least and lived < STALLS_S):
+        if elapsed < self.spec.measure_max_s or (length < 0.8 * least and elapsed < STALLS_S):
             ends = not self._visits or len(self._todo) == 1
             wanted_se = FULL_SE if self._todo[0] is None and not ends else CAP_SE
             if found is None or self._rate(found, found).se > wanted_se * found.rate:
@@ -199,8 +199,8 @@ class Calibration:
             if watts_se > WATTS_SE * watts:
                 return self._wait("measuring")
         if found is None:
-            return GivenUp(f"no step in {lived:.0f} s, or too few to time them")
-        if self._blind():
+            return GivenUp(f"no step in {elapsed:.0f} s, or too few to time them")
+        if self._unreadable():
             return GivenUp(NO_WATTS)
         self._visits.append(_Visit(self._todo.pop(0), found, *self._watts(found.spans)))
         if not self._caps_chosen:
@@ -211,7 +211,7 @@ class Calibration:
     def _rate(self, window: WindowRate, *more: WindowRate) -> RateEstimate:
         return estimated(window, [*(visit.rate for visit in self._visits), *more])
 
-    def _blind(self) -> bool:
+    def _unreadable(self) -> bool:
         """Whether the meter counted for less than half of the window: a hung driver, a lost board."""
         first, last = self._window[0], self._window[-1]
         return last.energy_mono_s - first.energy_mono_s < 0.5 * (last.mono_s - first.mono_s)
@@ -259,7 +259,7 @@ class Calibration:
                 self._window.append(now)
             if waited < self.spec.settle_s + self.spec.measure_s:
                 return self._wait("measuring parked watts")
-            if self._blind():
+            if self._unreadable():
                 return GivenUp(NO_WATTS)
             self._parked = self._watts()
             self._enter("resuming", now)
@@ -353,10 +353,10 @@ class Counted(NamedTuple):
 
 def counted(window: Sequence[CalibrationInput], start_s: float, end_s: float, *, whole: bool = False) -> list[Counted]:
     """The meter's counts from `start_s` to `end_s`, as far as sampled: both ends are interpolated, unless `whole`."""
-    looks = sorted({o.energy_mono_s: o.energy_j for o in window}.items())
-    inside = [Counted(at_s, joules) for at_s, joules in looks if start_s < at_s < end_s]
+    raw_readings = sorted({o.energy_mono_s: o.energy_j for o in window}.items())
+    inside = [Counted(at_s, joules) for at_s, joules in raw_readings if start_s < at_s < end_s]
     for edge_s in () if whole else (start_s, end_s):
-        for (at_s, joules), (later_s, later) in pairwise(looks):
+        for (at_s, joules), (later_s, later) in pairwise(raw_readings):
             if at_s <= edge_s <= later_s:
                 inside.append(Counted(edge_s, joules + (later - joules) * (edge_s - at_s) / (later_s - at_s)))
                 break

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from msgspec import Struct
 
 from carbontui.power.backends import base
-from carbontui.power.backends.base import REASON_POWER_CAP, Backend, DeviceError, DeviceInfo, Look
+from carbontui.power.backends.base import REASON_POWER_CAP, Backend, DeviceError, DeviceInfo, RawReading
 from carbontui.power.limit.leases import BoardLease, LowLimit
 from carbontui.power.limit.steering import SETTLE_S, Steering
 from carbontui.power.messages import Capability, Code, Outcome
@@ -276,26 +276,26 @@ class BoardLimit:
         record = self.lease.record
         return record is not None and _near(self.backend.limit_mw(self.info.uuid), (record.before_mw,))
 
-    def judge(self, look: Look, now_s: float) -> Ineffective | Outcome | None:
+    def judge(self, raw: RawReading, now_s: float) -> Ineffective | Outcome | None:
         """Evaluate a look: adopt a changed limit; one that does not hold is given up by the caller."""
         lease = self.lease.record
-        if lease is None or self.set_at_s is None or look.limit_mw is None or now_s - self.set_at_s < 0.5:
+        if lease is None or self.set_at_s is None or raw.limit_mw is None or now_s - self.set_at_s < 0.5:
             return None
-        if not _near(look.limit_mw, lease.ours_mw):
-            text = self.adopt(look.limit_mw)
+        if not _near(raw.limit_mw, lease.ours_mw):
+            text = self.adopt(raw.limit_mw)
             self.forget()
             self.notice = text
-            return self.outcome(False, "outside", text, watts=look.limit_mw / 1000)
-        if self.proven or now_s - self.set_at_s < SETTLE_S or look.power_w is None:
+            return self.outcome(False, "outside", text, watts=raw.limit_mw / 1000)
+        if self.proven or now_s - self.set_at_s < SETTLE_S or raw.power_w is None:
             return None
-        named = bool((look.reasons or 0) & REASON_POWER_CAP)
-        capped = named and look.power_w * 1000 <= look.limit_mw * NAMED
-        if look.kind == "module" or (not capped and look.power_w * 1000 < AT_WORK_SHARE * look.limit_mw):
+        named = bool((raw.reasons or 0) & REASON_POWER_CAP)
+        capped = named and raw.power_w * 1000 <= raw.limit_mw * NAMED
+        if raw.kind == "module" or (not capped and raw.power_w * 1000 < AT_WORK_SHARE * raw.limit_mw):
             # watts that include a CPU cannot judge a GPU limit; and between two bursts any limit seems to hold
-            self.binding = self.binding and look.kind != "module"
+            self.binding = self.binding and raw.kind != "module"
             self.over_since_s = None
             return None
-        if capped or look.power_w * 1000 <= look.limit_mw * LIMIT_OVERSHOOT:
+        if capped or raw.power_w * 1000 <= raw.limit_mw * LIMIT_OVERSHOOT:
             # watts below a limit that did not bind prove nothing: more may be drawn later
             self.proven = capped or self.binding
             self.binding, self.over_since_s = False, None
@@ -304,7 +304,7 @@ class BoardLimit:
             self.over_since_s = now_s
         if now_s - self.over_since_s < JUDGE_S:
             return None
-        return Ineffective(look.limit_mw / 1000, look.power_w)
+        return Ineffective(raw.limit_mw / 1000, raw.power_w)
 
     def adopt(self, current_mw: int) -> str:
         """Another program changed the limit: adopt it as the original. Returns the notice."""

@@ -7,7 +7,7 @@ use. It needs the same file lock and lease as a limit.
 from __future__ import annotations
 
 from carbontui.power.backends import base
-from carbontui.power.backends.base import DeviceError, Look
+from carbontui.power.backends.base import DeviceError, RawReading
 from carbontui.power.limit.board import CODES, BoardLimit
 from carbontui.power.limit.steering import LockGivenUp, Steering, clocks_for
 from carbontui.power.messages import Capability, Outcome
@@ -38,14 +38,14 @@ def apply(board: BoardLimit, watts: float, power_w: float | None, now_s: float) 
     return _lock(board, Steering(watts, mhz, top, ran, now_s))
 
 
-def steer(board: BoardLimit, look: Look, now_s: float) -> LockGivenUp | Outcome | None:
+def steer(board: BoardLimit, raw: RawReading, now_s: float) -> LockGivenUp | Outcome | None:
     """Move the lock towards the wanted watts; on LockGivenUp the caller gives the lock up."""
     assert board.steering is not None
-    board.steering = board.steering.look(look.power_w, look.sm_mhz, now_s)
+    board.steering = board.steering.sample(raw.power_w, raw.sm_mhz, now_s)
     failure = board.steering.failure()
     if failure is not None:
         return failure
-    mhz = board.steering.next_mhz(look.power_w, now_s)
+    mhz = board.steering.next_mhz(raw.power_w, now_s)
     if mhz is None:
         return None
     try:

@@ -87,7 +87,7 @@ class LowLimit(Struct, frozen=True):
 
 
 DAMAGED = "look whether that GPU's limit is as it should be ({command}), then remove the file".format(
-    command=" or ".join(maker.look for maker in MAKERS.values())
+    command=" or ".join(maker.inspect for maker in MAKERS.values())
 )
 
 

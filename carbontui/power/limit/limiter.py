@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 
 from carbontui.power.backends import base
-from carbontui.power.backends.base import Backend, DeviceError, DeviceInfo, Look
+from carbontui.power.backends.base import Backend, DeviceError, DeviceInfo, RawReading
 from carbontui.power.limit import clocks
 from carbontui.power.limit.board import CODES, BoardLimit, Ineffective, no_range, span
 from carbontui.power.limit.leases import BoardLease, LeaseStore, is_stale
@@ -306,13 +306,13 @@ class Limiter:
 
     # --- watching ---------------------------------------------------------------------------------------------
 
-    def observe(self, uuid: str, look: Look, now_s: float) -> Outcome | None:
+    def observe(self, uuid: str, raw: RawReading, now_s: float) -> Outcome | None:
         """Evaluate a look: adopt a changed limit, give up a cap without effect. Returns the outcome, if any."""
         board = self.boards[uuid]
-        board.sm_mhz, board.module = look.sm_mhz, look.kind == "module"
+        board.sm_mhz, board.module = raw.sm_mhz, raw.kind == "module"
         if board.steering is not None:
-            return self._steer(board, look, now_s)
-        found = board.judge(look, now_s)
+            return self._steer(board, raw, now_s)
+        found = board.judge(raw, now_s)
         return self._no_effect(board, found, now_s) if isinstance(found, Ineffective) else found
 
     def _no_effect(self, board: BoardLimit, ineffective: Ineffective, now_s: float) -> Outcome:
@@ -331,9 +331,9 @@ class Limiter:
         board.cap = Capability("no_effect", why, fix)
         return board.outcome(False, "no_effect", why, fix)
 
-    def _steer(self, board: BoardLimit, look: Look, now_s: float) -> Outcome | None:
+    def _steer(self, board: BoardLimit, raw: RawReading, now_s: float) -> Outcome | None:
         """Keep a clock lock at its watts; give it up if it does not work."""
-        happened = clocks.steer(board, look, now_s)
+        happened = clocks.steer(board, raw, now_s)
         if isinstance(happened, Outcome):
             self.release(board.info.uuid)
             return happened

@@ -14,9 +14,9 @@ SETTLE_S = 3.0
 """Power readings are 1 s averages and limits a control loop: an effect is visible in them only after this."""
 RAISE_S = 6.0
 """A lock is raised one step only if no look in this time came near the wanted watts."""
-BLIND = 10
+UNREADABLE = 10
 """Consecutive looks without a power reading after which steering gives up."""
-LOOKS = 3
+READINGS = 3
 """Consecutive looks that prove a lock is not in force."""
 OVERSHOOT = 1.015
 """About one step of the clock."""
@@ -44,13 +44,13 @@ class Steering:
     peak_w: float = 0.0
     over: int = 0
     above: int = 0
-    blind: int = 0
+    unreadable: int = 0
     worked: bool = False
     """The clock has been seen to follow a lock."""
     proving: bool = True
     """The wanted watts have not been seen to hold yet."""
 
-    def look(self, power_w: float | None, sm_mhz: float | None, now_s: float) -> Steering:
+    def sample(self, power_w: float | None, sm_mhz: float | None, now_s: float) -> Steering:
         """Updated with one more look; before SETTLE_S a look says nothing."""
         if now_s - self.set_at_s < SETTLE_S:
             return self
@@ -63,20 +63,20 @@ class Steering:
             peak_w=max(self.peak_w, power_w or 0.0),
             over=self.over + 1 if over else 0,
             above=self.above + 1 if above else 0,
-            blind=self.blind + 1 if power_w is None else 0,
+            unreadable=self.unreadable + 1 if power_w is None else 0,
             worked=self.worked or came_down,
             proving=self.proving and (power_w is None or over),
         )
 
     def failure(self) -> LockGivenUp | None:
         """What the looks so far prove against this lock."""
-        if self.above >= LOOKS and self.worked:
+        if self.above >= READINGS and self.worked:
             return LockGivenUp("outside", "the clock lock was changed outside (nvidia-smi?)")
-        if self.blind >= BLIND:
+        if self.unreadable >= UNREADABLE:
             return LockGivenUp("no_effect", "its watts cannot be read, by which its clock would be steered")
-        if self.above >= LOOKS:
+        if self.above >= READINGS:
             return LockGivenUp("no_effect", f"clocks ran above {self.mhz} MHz all the same")
-        if self.over >= LOOKS and self.mhz <= self._lowest():
+        if self.over >= READINGS and self.mhz <= self._lowest():
             why = f"even at {self.mhz} MHz the board draws more than {self.wanted_w:.0f} W"
             return LockGivenUp("out_of_range", why)
         return None

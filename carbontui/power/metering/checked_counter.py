@@ -34,7 +34,7 @@ LAG_S = 2.25
 """A comparison at any moment allows for this much of the highest power: an average ends a second late, and a counter
 ticks. And for all that a changing load may have done in the seconds that no average covered: readings are seconds apart
 while agents are replaced."""
-BLIND_S = 1.0
+UNREADABLE_S = 1.0
 """What a 1 s average covers of the time since the last one."""
 
 
@@ -49,9 +49,9 @@ class CheckedCounter(Struct):
     low_w: float = 0.0
     high_w: float = 0.0
     """Of a comparison that has begun. JSON, in which it is kept, has no infinity."""
-    blind_s2: float = 0.0
+    unreadable_s2: float = 0.0
     """Squares of the seconds that no average covered."""
-    blind_s: float = 0.0
+    unreadable_s: float = 0.0
     range_w: float = 0.0
     """By how much its watts have differed within a comparison, ever: what they may have done in those seconds."""
     owed_j: float = 0.0
@@ -75,7 +75,7 @@ class CheckedCounter(Struct):
     def interrupted(self) -> None:
         """The power was not read: the comparison begins anew."""
         self.seconds = self.counter_j = self.power_j = 0.0
-        self.low_w = self.high_w = self.blind_s2 = self.blind_s = 0.0
+        self.low_w = self.high_w = self.unreadable_s2 = self.unreadable_s = 0.0
 
     def jumped(self, *, ahead: bool) -> None:
         """It made an impossible step or stood still: ahead of its board it is no longer believed; back is a reset."""
@@ -92,16 +92,16 @@ class CheckedCounter(Struct):
         self.seconds += dt_s
         self.counter_j += counter_j
         self.power_j += power_j
-        blind_s = max(0.0, dt_s - (0.0 if sample.kind == "unspecified" else BLIND_S))
-        self.blind_s += blind_s
-        self.blind_s2 += blind_s**2
+        unreadable_s = max(0.0, dt_s - (0.0 if sample.kind == "unspecified" else UNREADABLE_S))
+        self.unreadable_s += unreadable_s
+        self.unreadable_s2 += unreadable_s**2
         self.range_w = max(self.range_w, self.high_w - self.low_w)
         wrong = self.trust != "doubted" and self._wrong(sample.kind)
         if wrong:
             self.owed_j += (self.power_j - power_j) - (self.counter_j - counter_j)
             self.trust = "doubted"
             self.interrupted()
-        elif self._is_told(sample.kind):
+        elif self._is_plausible(sample.kind):
             agrees = self._agrees(sample.kind)
             self.trust = "believed" if agrees else "doubted" if self.doubted else "disputed"
             self.interrupted()
@@ -113,10 +113,10 @@ class CheckedCounter(Struct):
             unit = self.seconds >= UNIT_S and self.counter_j < TENTH * self.power_j
             return unit or (kind == "unspecified" and self.seconds >= MINUTE_S and over > self._slack_j())
         due = self.seconds >= (AGAIN_S if self.trust == "believed" else MINUTE_S)
-        at_once_j = LAG_S * self.high_w + self.blind_s * self.range_w
+        at_once_j = LAG_S * self.high_w + self.unreadable_s * self.range_w
         return over > at_once_j or (due and over > self._slack_j())
 
-    def _is_told(self, kind: PowerKind | None) -> bool:
+    def _is_plausible(self, kind: PowerKind | None) -> bool:
         """Whether the comparison has lasted long enough to end."""
         if kind == "unspecified":
             over = abs(self.counter_j - self.power_j) > AGREES * self.power_j
@@ -130,4 +130,4 @@ class CheckedCounter(Struct):
 
     def _slack_j(self) -> float:
         """What a changing load may hide: the lag at both ends, and what fell between two averages."""
-        return max(0.0, self.high_w - self.low_w) * (1.0 + 2.0 * math.sqrt(self.blind_s2))
+        return max(0.0, self.high_w - self.low_w) * (1.0 + 2.0 * math.sqrt(self.unreadable_s2))

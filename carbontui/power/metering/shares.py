@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from carbontui.power.backends.base import Backend, DeviceError, DeviceInfo, Look
+from carbontui.power.backends.base import Backend, DeviceError, DeviceInfo, RawReading
 from carbontui.system import proc
 
 AGENT, KEEPER = "carbontui.power.agent", "carbontui.job.keeper"
@@ -44,7 +44,7 @@ class JobsHere:
         job = self._of.get(pid)
         if job == "":
             return job
-        one = proc.look(pid, self.root)
+        one = proc.observe(pid, self.root)
         if one is None or one.over:
             return ""
         if job is None:
@@ -129,9 +129,9 @@ class BoardUse:
         self._idle_w: dict[str, float] = {}
         self._met: set[str] = set()
 
-    def list(self, uuid: str, look: Look | None) -> tuple[int, ...] | None:
+    def list(self, uuid: str, raw: RawReading | None) -> tuple[int, ...] | None:
         """The processes on a board according to the driver; None if it does not report them (MIG)."""
-        self._listed_at_b[uuid] = look.memory_used_b if look else None
+        self._listed_at_b[uuid] = raw.memory_used_b if raw else None
         try:
             self._memory_b[uuid] = self._backend.processes(uuid)
         except DeviceError:
@@ -139,20 +139,20 @@ class BoardUse:
             return None
         return tuple(self._memory_b[uuid])
 
-    def changed(self, uuid: str, look: Look) -> bool:
+    def changed(self, uuid: str, raw: RawReading) -> bool:
         """Whether the board's used memory has changed since the last listing enough for a process start or exit."""
         before = self._listed_at_b.get(uuid)
-        return before is not None and look.memory_used_b is not None and abs(look.memory_used_b - before) > MOVED_B
+        return before is not None and raw.memory_used_b is not None and abs(raw.memory_used_b - before) > MOVED_B
 
-    def split(self, info: DeviceInfo, look: Look, own: frozenset[int] | None, seeking: bool) -> None:
+    def split(self, info: DeviceInfo, raw: RawReading, own: frozenset[int] | None, seeking: bool) -> None:
         """Compute the share of the processes `own` since the last call; None: the board is not split.
 
         If none of the job's processes was ever seen on the board, it may use it unseen (from its own container): then
         the whole board counts as its own, once the search has ended (`seeking`).
         """
         uuid, memory_b = info.uuid, self._memory_b.get(info.uuid, {})
-        if memory_b and look.util == 0 and look.power_w is not None:
-            self._idle_w[uuid] = min(self._idle_w.get(uuid, look.power_w), look.power_w)
+        if memory_b and raw.util == 0 and raw.power_w is not None:
+            self._idle_w[uuid] = min(self._idle_w.get(uuid, raw.power_w), raw.power_w)
         if own:
             self._met.add(uuid)
         if own is None or (not own and not seeking and uuid not in self._met):
@@ -164,7 +164,7 @@ class BoardUse:
             self.shares.pop(uuid, None)
             return
         idle_w = self._idle_w.get(uuid, IDLE_OF_LIMIT * (info.limit_max_mw or 0) / 1000)
-        self.shares[uuid] = board_share(look.power_w, idle_w, memory_b, kernels, own)
+        self.shares[uuid] = board_share(raw.power_w, idle_w, memory_b, kernels, own)
 
 
 LIST_S = 10.0

@@ -60,7 +60,7 @@ class Supply:
         self._file = acpi_meter(root)
         known = shutil.which(IPMI[0]) and any(map(os.path.exists, IPMI_DEVICES))
         self._command: tuple[str, ...] = IPMI if self._file is None and known else ()
-        self._told_w: float | None = None
+        self._last_w: float | None = None
         self._mean: tuple[float, float] | None = None
         if self._command:
             threading.Thread(target=self._ask, name="ipmi", daemon=True).start()
@@ -73,7 +73,7 @@ class Supply:
     def watts(self) -> float | None:
         """The whole machine's, at its supply; None while not known."""
         if self._file is None:
-            return self._told_w
+            return self._last_w
         try:
             return int(self._file.read_text()) / 1e6
         except (OSError, ValueError):
@@ -100,8 +100,8 @@ class Supply:
                 said = bounded_command.answer(self._command, within_s=IPMI_WITHIN_S, most_b=1 << 16)
             except (OSError, OverflowError, subprocess.TimeoutExpired):
                 said = None
-            self._told_w = dcmi_w(said.stdout.decode(errors="replace")) if said and said.returncode == 0 else None
-            if self._told_w is None:
+            self._last_w = dcmi_w(said.stdout.decode(errors="replace")) if said and said.returncode == 0 else None
+            if self._last_w is None:
                 self._command = ()
                 return
             time.sleep(IPMI_S)

@@ -43,7 +43,7 @@ def sci(story: RunStory, per: Per) -> str:
     sources = {
         "step": (used.steps or None, "journal state accounts.account.so_far.steps"),
         "run": (1, "one run"),
-        "token": told(story, TOKENS),
+        "token": metric_of(story, TOKENS),
     }
     units, whence = sources[per]
     known = grams is not None and made is not None and units
@@ -76,7 +76,7 @@ def sci(story: RunStory, per: Per) -> str:
 def annex_xi(story: RunStory) -> str:
     """What Annex XI, section 1 (2) (d) and (e) of Regulation (EU) 2024/1689 asks of a training: time, energy and how it
     is known, and the compute, if the script reports it."""
-    flops, whence = told(story, FLOPS)
+    flops, whence = metric_of(story, FLOPS)
     seconds = round(story.elapsed_s, 3)
     method = f"{figures.metered_verb(story)}: {figures.metered(story)}; PUE {story.options.pue:g}"
     return _json(
@@ -89,7 +89,7 @@ def annex_xi(story: RunStory) -> str:
     )
 
 
-def told(story: RunStory, names: tuple[str, ...]) -> tuple[float | None, str]:
+def metric_of(story: RunStory, names: tuple[str, ...]) -> tuple[float | None, str]:
     """A number that the script has reported under one of these names, and where it stands."""
     found = next((name for name in names if story.status.metrics.get(name, 0.0) > 0), None)
     if found is None:

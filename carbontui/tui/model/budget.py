@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from carbontui import link, protocol, units
-from carbontui.tui.model.picture import Choice, Picture
+from carbontui.tui.model.view_state import Choice, ViewState
 
 SLACK_SHARE = 0.02
 """Of the time still to go: predictions err in proportion to what lies ahead."""
@@ -33,10 +33,10 @@ def as_budget(deadline_s: float) -> str:
     return f"{units.iso(deadline_s)[:16]}Z"
 
 
-def deadlines(picture: Picture) -> list[float]:
+def deadlines(view_state: ViewState) -> list[float]:
     """The deadline of each point of the frontier."""
-    points = picture.frontier.points if picture.frontier else ()
-    return [with_slack(picture.start_s + point.finish_s, picture.now_s) for point in points]
+    points = view_state.frontier.points if view_state.frontier else ()
+    return [with_slack(view_state.start_s + point.finish_s, view_state.now_s) for point in points]
 
 
 def moved(due: Sequence[float], index: int, held_s: float, steps: int) -> int | None:
@@ -47,31 +47,31 @@ def moved(due: Sequence[float], index: int, held_s: float, steps: int) -> int | 
     return due.index(sorted(beyond, reverse=side < 0)[min(abs(steps), len(beyond)) - 1]) if beyond else None
 
 
-def in_force(picture: Picture) -> float | None:
+def in_force(view_state: ViewState) -> float | None:
     """The deadline in force; None without one."""
-    budget = picture.status.budget
+    budget = view_state.status.budget
     return units.from_iso(budget.deadline) if budget is not None and budget.deadline else None
 
 
-def position(picture: Picture) -> int | None:
+def position(view_state: ViewState) -> int | None:
     """The position of the budget in force; the plan's own where they lie side by side.
 
     A plan that would gain too little by waiting ends long before.
     """
-    frontier, held_s = picture.frontier, in_force(picture)
+    frontier, held_s = view_state.frontier, in_force(view_state)
     if frontier is None or frontier.chosen is None or held_s is None:
         return frontier.chosen if frontier else None
-    last = max((i for i, at in enumerate(deadlines(picture)) if at <= held_s), default=0)
+    last = max((i for i, at in enumerate(deadlines(view_state)) if at <= held_s), default=0)
     return last if last > frontier.chosen + 1 else frontier.chosen
 
 
-def nearest_to(picture: Picture, choice: Choice, otherwise: int) -> int:
+def nearest_to(view_state: ViewState, choice: Choice, otherwise: int) -> int:
     """The frontier point nearest to a typed budget."""
-    finish, frontier = choice.finish_s(picture.start_s), picture.frontier
+    finish, frontier = choice.finish_s(view_state.start_s), view_state.frontier
     if finish is None or frontier is None:
         return otherwise
     points = frontier.points
-    return min(range(len(points)), key=lambda i: abs(picture.start_s + points[i].finish_s - finish))
+    return min(range(len(points)), key=lambda i: abs(view_state.start_s + points[i].finish_s - finish))
 
 
 PREVIEW_PAUSE_S = 0.06
@@ -88,32 +88,32 @@ class BudgetChoice:
         self._asking: asyncio.Task[None] | None = None
         self.choice: Choice | None = None
 
-    def step(self, picture: Picture, steps: int) -> None:
+    def step(self, view_state: ViewState, steps: int) -> None:
         """Move along the frontier from the choice, or from the budget in force."""
-        choice, due = self.choice, deadlines(picture)
-        at, held_s = position(picture) or 0, in_force(picture)
+        choice, due = self.choice, deadlines(view_state)
+        at, held_s = position(view_state) or 0, in_force(view_state)
         if choice is not None and choice.index is not None:
             at, held_s = choice.index, choice.deadline_s
-        if steps < 0 and (end := picture.status.finish_expected):
+        if steps < 0 and (end := view_state.status.finish_expected):
             # a point made before the plan in force may end later than it: tighter is sooner than what is expected
-            sooner = [i for i, p in enumerate(picture.frontier.points if picture.frontier else ()) if
-                      picture.start_s + p.finish_s < units.from_iso(end)]  # fmt: skip
+            sooner = [i for i, p in enumerate(view_state.frontier.points if view_state.frontier else ()) if
+                      view_state.start_s + p.finish_s < units.from_iso(end)]  # fmt: skip
             due, at = due[: len(sooner)], min(at, len(sooner))
         index = None if held_s is None else moved(due, at, held_s, steps)
         if index is not None:
-            self.look_at(picture, index)
+            self.preview_at(view_state, index)
 
-    def look_at(self, picture: Picture, index: int) -> None:
-        frontier = picture.frontier
-        held = position(picture) if self.choice is None else self.choice.index
+    def preview_at(self, view_state: ViewState, index: int) -> None:
+        frontier = view_state.frontier
+        held = position(view_state) if self.choice is None else self.choice.index
         if frontier is not None and index < len(frontier.points) and index != held:
-            due_s = deadlines(picture)[index]
-            self._look(Choice(as_budget(due_s), index, frontier.points[index], due_s))
+            due_s = deadlines(view_state)[index]
+            self._preview(Choice(as_budget(due_s), index, frontier.points[index], due_s))
 
     def type(self, text: str) -> None:
         """Preview a budget as it is typed; empty text clears the choice."""
         if text.strip():
-            self._look(Choice(text.strip()))
+            self._preview(Choice(text.strip()))
         else:
             self.let_go()
 
@@ -123,7 +123,7 @@ class BudgetChoice:
             self.stop()
             self._changed()
 
-    def replanned(self, picture: Picture) -> None:
+    def replanned(self, view_state: ViewState) -> None:
         """A new plan is in force: the chosen budget stays the same, its preview is requested again.
 
         The preview for the old plan is used until then: in the text, on the chart and in what enter commits alike.
@@ -132,12 +132,12 @@ class BudgetChoice:
         if choice is None:
             return
         index = point = None
-        if picture.frontier is not None and len(picture.frontier.points) >= 2 and choice.index is not None:
-            index = nearest_to(picture, choice, choice.index)
-            point = picture.frontier.points[index]
-        self._look(replace(choice, index=index, point=point))
+        if view_state.frontier is not None and len(view_state.frontier.points) >= 2 and choice.index is not None:
+            index = nearest_to(view_state, choice, choice.index)
+            point = view_state.frontier.points[index]
+        self._preview(replace(choice, index=index, point=point))
 
-    def _look(self, choice: Choice) -> None:
+    def _preview(self, choice: Choice) -> None:
         self.choice = choice
         self._changed()
         self.stop()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from carbontui import link, protocol
-from carbontui.tui.model.picture import Picture, fold
+from carbontui.tui.model.view_state import ViewState, fold
 
 Form = Literal["text", "markdown", "svg"]
 
@@ -47,7 +47,7 @@ class Target:
     """Moves it to a machine: whether it trains there, and a line; may block."""
     away: Callable[[], str] = str
     """Where it is, in a line, once it has moved to another machine; '' while it is here."""
-    last_look: Path | None = None
+    last_visit: Path | None = None
     """Where the screen records the job's state when it was last shown."""
 
     @property
@@ -87,7 +87,7 @@ class LogPiece:
     err: bool = False
 
 
-News = Picture | Connection | LogPiece
+News = ViewState | Connection | LogPiece
 
 
 class JobFeed:
@@ -113,7 +113,7 @@ class JobFeed:
         self._rate_hz = 1.0
         self._with_log = with_log
         self._link: link.ViewerLink | None = None
-        self.picture: Picture | None = None
+        self.view_state: ViewState | None = None
         self.over = False
 
     async def request(self, message: link.Request, timeout_s: float = link.ANSWER_TIMEOUT_S) -> link.Answer:
@@ -150,7 +150,7 @@ class JobFeed:
                 self._post(Connection("refused", str(error)))
                 return
             except link.LinkError as error:
-                if self.picture is not None and self.picture.over:
+                if self.view_state is not None and self.view_state.over:
                     self.over = True
                     self._post(Connection("over"))
                     return
@@ -180,20 +180,20 @@ class JobFeed:
         reading = _reader(outputs)  # beside the first picture
         try:
             async for message in wire.messages():
-                picture = fold(self.picture, message)
-                if picture is None:
+                view_state = fold(self.view_state, message)
+                if view_state is None:
                     await wire.send(protocol.View(self._rate_hz))
                     continue
                 reading = reading or _reader(outputs)
                 if reading is not None:
                     await asyncio.wait({reading}, timeout=TOGETHER_S)
-                self.picture = picture
-                self._post(picture)
+                self.view_state = view_state
+                self._post(view_state)
                 if reading is not None and reading.done():
                     for piece in reading.result():
                         self._post(piece)
                     reading = None
-                if self._with_log and picture.series.replay_speed is not None and self._rate_hz < REPLAY_HZ:
+                if self._with_log and view_state.series.replay_speed is not None and self._rate_hz < REPLAY_HZ:
                     self._rate_hz = REPLAY_HZ
                     await wire.send(protocol.View(self._rate_hz))
         finally:

@@ -10,13 +10,13 @@ from carbontui import link, protocol
 from carbontui.tui.model.feed import Connection, JobFeed, News, Target
 from carbontui.tui.model.lists import ListedJob
 from carbontui.tui.model.loglines import error_in
-from carbontui.tui.model.picture import Picture
+from carbontui.tui.model.view_state import ViewState
 
-LOOK_EVERY_S = 2.0
+POLL_EVERY_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class JobsSnapshot:
     """One look at the machine. A fact is (label, text, whether it is in order); `host_w` is what CPU and memory draw,
     `headline` the grid and what waiting gives in a few words, `load` the share of the cores in use."""
 
@@ -31,14 +31,14 @@ class Seen:
 class JobsFeed:
     """`run()` until cancelled; calls `changed` on every update. `look` may block: it is called on a thread."""
 
-    def __init__(self, look: Callable[[], Seen], changed: Callable[[], None]) -> None:
-        self._look, self._changed = look, changed
+    def __init__(self, observe: Callable[[], JobsSnapshot], changed: Callable[[], None]) -> None:
+        self._poll, self._changed = observe, changed
         self._feeds: dict[str, tuple[JobFeed, asyncio.Task[None]]] = {}
-        self._pictures: dict[str, Picture] = {}
+        self._pictures: dict[str, ViewState] = {}
         self._lost: set[str] = set()
         self._errors: dict[str, str] = {}
-        self.listing: Seen | None = None
-        self.looked = asyncio.Event()
+        self.listing: JobsSnapshot | None = None
+        self.polled = asyncio.Event()
         """Set once the jobs are known."""
 
     def jobs(self) -> tuple[ListedJob, ...]:
@@ -57,13 +57,13 @@ class JobsFeed:
                 self.listing = await asyncio.to_thread(self._once)
                 self._follow({target.job: target for target in self.listing.jobs if not target.over})
                 self._changed()
-                self.looked.set()
-                await asyncio.sleep(LOOK_EVERY_S)
+                self.polled.set()
+                await asyncio.sleep(POLL_EVERY_S)
         finally:
             self._follow({})
 
-    def _once(self) -> Seen:
-        seen = self._look()
+    def _once(self) -> JobsSnapshot:
+        seen = self._poll()
         for target in seen.jobs:
             failed = target.status is not None and target.status.state == "failed"
             if failed and target.read_log and target.job not in self._errors:
@@ -77,12 +77,12 @@ class JobsFeed:
             self._pictures.pop(job, None)
             self._lost.discard(job)
         for job in set(live) - set(self._feeds):
-            feed = JobFeed(live[job].socket, self._hears(job), with_log=False)
+            feed = JobFeed(live[job].socket, self._receives(job), with_log=False)
             self._feeds[job] = feed, asyncio.create_task(feed.run(), name=f"feed of {job}")
 
-    def _hears(self, job: str) -> Callable[[News], None]:
-        def hear(news: News) -> None:
-            if isinstance(news, Picture):
+    def _receives(self, job: str) -> Callable[[News], None]:
+        def receive(news: News) -> None:
+            if isinstance(news, ViewState):
                 self._pictures[job] = news
                 self._changed()
             elif isinstance(news, Connection):
@@ -90,10 +90,10 @@ class JobsFeed:
                 told = self._lost.add if news.kind in ("reconnecting", "refused") else self._lost.discard
                 told(job)
 
-        return hear
+        return receive
 
     def _listed(self, target: Target) -> ListedJob:
-        picture = self._pictures.get(target.job)
-        status = picture.status if picture is not None else target.status
+        view_state = self._pictures.get(target.job)
+        status = view_state.status if view_state is not None else target.status
         assert status is not None
         return ListedJob(target, status, self._errors.get(target.job, ""), target.job in self._lost and not target.over)

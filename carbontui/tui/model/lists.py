@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from carbontui import protocol, units
 from carbontui.text import account, situation
-from carbontui.tui.model import words
+from carbontui.tui.model import state_text
 from carbontui.tui.model.feed import Target
 
 
@@ -71,11 +71,11 @@ class ListedJob:
     @property
     def headline(self) -> str:
         """'held: the site budget has no room · b: run it now'."""
-        key = words.way_on(self.status)
+        key = state_text.way_on(self.status)
         return f"{situation.state(self.status)}: {self.why}" + (f" · {key}" if key else "")
 
     @property
-    def needs_a_look(self) -> bool:
+    def needs_attention(self) -> bool:
         """Whether it stands still or came to a bad end."""
         return self.status.state in ("failed", "lost", "paused", "unloaded", "waiting") or self.lost_touch
 

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from carbontui import protocol
 from carbontui.text import figures, situation
-from carbontui.tui.model.picture import Picture
+from carbontui.tui.model.view_state import ViewState
 
 OFF = "off"
 STILL = frozenset({"paused", "unloaded"})
@@ -28,7 +28,7 @@ class TellsTerminal(Protocol):
     def tell_terminal(self, sequence: str, *, bell: bool) -> None: ...
 
 
-def news(before: Picture | None, after: Picture) -> Notification | None:
+def news(before: ViewState | None, after: ViewState) -> Notification | None:
     """The notification for this change; None for the first picture and for changes of no interest."""
     if before is None:
         return None
@@ -42,9 +42,9 @@ def news(before: Picture | None, after: Picture) -> Notification | None:
     return None
 
 
-def at_risk(picture: Picture) -> str:
+def at_risk(view_state: ViewState) -> str:
     """Why the budget is at risk, or ''."""
-    plan, status = picture.plan, picture.status
+    plan, status = view_state.plan, view_state.status
     if status.reason.code == "late" or (plan is not None and plan.late_s > 300):
         late = f"by {figures.duration(plan.late_s)}" if plan is not None and plan.late_s > 0 else ""
         return f"it will be late {late}".strip()

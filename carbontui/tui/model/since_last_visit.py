@@ -10,14 +10,14 @@ import msgspec
 from carbontui import paths, protocol, units
 from carbontui.system import untrusted
 from carbontui.text import figures
-from carbontui.tui.model import words
-from carbontui.tui.model.picture import Picture
+from carbontui.tui.model import state_text
+from carbontui.tui.model.view_state import ViewState
 
 LEAST_S = 300.0
 """A shorter absence is not reported."""
 
 
-class LastLook(msgspec.Struct, frozen=True):
+class LastVisit(msgspec.Struct, frozen=True):
     """The job as it was when the screen was left."""
 
     at: str
@@ -28,38 +28,40 @@ class LastLook(msgspec.Struct, frozen=True):
     state: str = ""
 
 
-def of(picture: Picture) -> LastLook:
-    status = picture.status
-    return LastLook(units.iso(picture.now_s), status.step, status.loss, status.gco2_g, status.avoided_g, status.state)
+def of(view_state: ViewState) -> LastVisit:
+    status = view_state.status
+    return LastVisit(
+        units.iso(view_state.now_s), status.step, status.loss, status.gco2_g, status.avoided_g, status.state
+    )
 
 
-def read(path: Path) -> LastLook | None:
+def read(path: Path) -> LastVisit | None:
     """None where there was no earlier look, or the file cannot be read."""
     with contextlib.suppress(OSError, ValueError):
-        return untrusted.decode(path.read_bytes(), LastLook)
+        return untrusted.decode(path.read_bytes(), LastVisit)
     return None
 
 
-def write(path: Path, look: LastLook) -> None:
+def write(path: Path, observe: LastVisit) -> None:
     """Best effort: a screen that cannot write the file goes on."""
     with contextlib.suppress(OSError):
-        paths.write_whole(path, msgspec.json.encode(look))
+        paths.write_whole(path, msgspec.json.encode(observe))
 
 
-def told(last: LastLook, picture: Picture, events: tuple[protocol.Event, ...] = ()) -> str:
+def summary(last: LastVisit, view_state: ViewState, events: tuple[protocol.Event, ...] = ()) -> str:
     """'away 6 h 10: step 1 204 to 7 182, stood still 5 h 40, loss 2.56 to 1.95, emitted 865 g; ada@pts/3 paused it'; ''
     after a short absence, or where nothing has happened."""
     try:
         then_s = units.from_iso(last.at)
     except ValueError:
         return ""
-    away_s, status = picture.now_s - then_s, picture.status
+    away_s, status = view_state.now_s - then_s, view_state.status
     if away_s < LEAST_S:
         return ""
     parts = []
     if status.step > last.step:
-        parts.append(f"step {words.count(last.step)} to {words.count(status.step)}")
-    still_s = stood_still_s(events, then_s, picture.now_s, last.state)
+        parts.append(f"step {state_text.count(last.step)} to {state_text.count(status.step)}")
+    still_s = stood_still_s(events, then_s, view_state.now_s, last.state)
     if still_s >= 60:
         parts.append(f"stood still {figures.duration(still_s)}")
     if last.loss is not None and status.loss is not None and status.loss != last.loss:
@@ -70,7 +72,7 @@ def told(last: LastLook, picture: Picture, events: tuple[protocol.Event, ...] = 
         gained = status.avoided_g - last.avoided_g
         if abs(gained) >= figures.LEAST_G:
             parts.append(f"{'saved' if gained > 0 else 'behind by'} {figures.grams(abs(gained))}")
-    if last.state != status.state and picture.over:
+    if last.state != status.state and view_state.over:
         parts.append(f"now {status.state}")
     if not parts:
         return ""

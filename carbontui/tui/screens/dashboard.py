@@ -22,10 +22,10 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from carbontui import link, protocol
-from carbontui.tui.model import notify, since_last_visit, words
+from carbontui.tui.model import notify, since_last_visit, state_text
 from carbontui.tui.model.budget import BudgetChoice
 from carbontui.tui.model.feed import Connection, JobFeed, LogPiece, News, Target
-from carbontui.tui.model.picture import Choice, Picture, offline
+from carbontui.tui.model.view_state import Choice, ViewState, offline
 from carbontui.tui.screens.offers import OffersMove
 from carbontui.tui.screens.overruling import Overruling, PendingOverride
 from carbontui.tui.screens.pages import Arrived, OpensPages, PaintsOnce
@@ -49,14 +49,14 @@ ROOMY_FROM = 38
 """Rows of a terminal on which the reason may take two of them."""
 
 
-def shape(picture: Picture) -> tuple[object, ...]:
+def shape(view_state: ViewState) -> tuple[object, ...]:
     """While this and the size are unchanged, the layout is unchanged."""
     return (
-        picture.over,
-        picture.series.watts is None,
-        len(picture.status.gpus),
-        bool(words.banner(picture.status, picture.series)),
-        picture.series.price is None,
+        view_state.over,
+        view_state.series.watts is None,
+        len(view_state.status.gpus),
+        bool(state_text.banner(view_state.status, view_state.series)),
+        view_state.series.price is None,
     )
 
 
@@ -106,7 +106,7 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
         self.target, self._until_over = target, until_over
         self.readonly = readonly
         self.feed = JobFeed(target.socket, self._post, target.read_log, target.whole_run, away=target.away)
-        self.picture: Picture | None = None
+        self.view_state: ViewState | None = None
         self.connection = Connection("connecting", f"connecting to {target.name or target.job}")
         self.budget = BudgetChoice(self.feed.request, self._choice_changed)
         self.past: PastLevels | None = None
@@ -141,22 +141,22 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
 
     def on_mount(self) -> None:
         self.query_one(StateBar).readonly = self.readonly
-        self.await_first_look()
+        self.await_first_view()
         if self.target.over and self.target.status is not None:
             self._show(offline(self.target.status))
             self._connected(Connection("over"))
-            self.call_after_refresh(self.first_look)
+            self.call_after_refresh(self.first_view)
             self.feed.read_over()
             self.run_worker(self._learn_past(1.0), group="past")
             return
         self.query_one(StateBar).show(None, self.connection, 0.0)
         self.run_worker(self.feed.run(), name="feed", group="feed")
         self.set_interval(AGE_EVERY_S, self._grow_older)
-        self.set_interval(NOTE_EVERY_S, self._note_look)  # a terminal may be closed without a word
+        self.set_interval(NOTE_EVERY_S, self._note_visit)  # a terminal may be closed without a word
 
     def on_unmount(self) -> None:
         self.budget.stop()
-        self._note_look()
+        self._note_visit()
 
     def on_resize(self) -> None:
         self.call_after_refresh(self._lay_out)
@@ -170,18 +170,18 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
     def _arrived(self, message: Arrived) -> None:
         news = message.news
         if isinstance(news, LogPiece):
-            self._hear(news)
+            self._receive(news)
         elif isinstance(news, Connection):
             self._connected(news)
         else:
             self._arrived_s = self._monotonic()
             self._show(replace(news, zoomed=self._zoomed) if self._zoomed else news)
             if self.waiting:
-                self.call_after_refresh(self.first_look)
+                self.call_after_refresh(self.first_view)
 
     def _connected(self, connection: Connection) -> None:
         self.connection = connection
-        if connection.kind == "reconnecting" and self.picture is not None:
+        if connection.kind == "reconnecting" and self.view_state is not None:
             self.answer("reconnecting; the training goes on")
         elif connection.kind == "refused":
             self.answer(connection.text, ok=False)
@@ -193,12 +193,12 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
             self.run_worker(self._learn_ending(), group="ending", exclusive=True)
         self._show_state()
 
-    def _hear(self, piece: LogPiece) -> None:
+    def _receive(self, piece: LogPiece) -> None:
         tail = self.query_one(LogTail)
         tail.feed(piece)
         if not self._covered:
             tail.redraw()
-            self.query_one(Numbers).hear(tail.rows(PRINTED_ROWS))
+            self.query_one(Numbers).receive(tail.rows(PRINTED_ROWS))
 
     @on(ScreenSuspend)
     def _hide(self) -> None:
@@ -210,46 +210,46 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
         if self._covered:
             self._covered = False
             self.query_one(LogTail).redraw()
-            if self.picture is not None:
-                self._draw(self.picture, anew=True)
+            if self.view_state is not None:
+                self._draw(self.view_state, anew=True)
 
-    def _show(self, picture: Picture) -> None:
-        before, self.picture = self.picture, picture
-        if before is None or before.frontier is not picture.frontier or before.plan is not picture.plan:
-            self.budget.replanned(picture)
+    def _show(self, view_state: ViewState) -> None:
+        before, self.view_state = self.view_state, view_state
+        if before is None or before.frontier is not view_state.frontier or before.plan is not view_state.plan:
+            self.budget.replanned(view_state)
         if before is None and not self.readonly:
             self.begin_offers()
-        self._tell_overruled(picture)
-        self._tell_elsewhere(before, picture)
+        self._tell_overruled(view_state)
+        self._tell_elsewhere(before, view_state)
         if not self._covered:
-            self._draw(picture, anew=before is None or shape(before) != shape(picture))
-        self._ask_past(picture)
+            self._draw(view_state, anew=before is None or shape(before) != shape(view_state))
+        self._ask_past(view_state)
 
-    def _tell_elsewhere(self, before: Picture | None, picture: Picture) -> None:
+    def _tell_elsewhere(self, before: ViewState | None, view_state: ViewState) -> None:
         """Notify a user who is not watching by the terminal or a command; on return, summarise what happened."""
-        told = notify.news(before, picture)
+        told = notify.news(before, view_state)
         if told is not None and (fault := notify.tell(told, self.notify_command, self.app)):
             self.answer(fault, ok=False)
-        if before is None and self.target.last_look is not None and not picture.over:
-            self.run_worker(self._tell_away(self.target.last_look, picture), group="away")
+        if before is None and self.target.last_visit is not None and not view_state.over:
+            self.run_worker(self._tell_away(self.target.last_visit, view_state), group="away")
 
-    async def _tell_away(self, path: Path, picture: Picture) -> None:
+    async def _tell_away(self, path: Path, view_state: ViewState) -> None:
         last = since_last_visit.read(path)
-        since_last_visit.write(path, since_last_visit.of(picture))
+        since_last_visit.write(path, since_last_visit.of(view_state))
         if last is None:
             return
         events: tuple[protocol.Event, ...] = ()
         with contextlib.suppress(link.LinkError):
             answer = await self.feed.request(protocol.EventsAsk(0, last.at))
             events = answer.events if isinstance(answer, protocol.EventsAnswer) else ()
-        if told := since_last_visit.told(last, picture, events):
+        if told := since_last_visit.summary(last, view_state, events):
             self.query_one(StatusLine).answer(told, True, self._monotonic() + AWAY_SHOWN_S)
 
-    def _note_look(self) -> None:
-        if self.picture is not None and self.target.last_look is not None and not self.picture.over:
-            since_last_visit.write(self.target.last_look, since_last_visit.of(self.picture))
+    def _note_visit(self) -> None:
+        if self.view_state is not None and self.target.last_visit is not None and not self.view_state.over:
+            since_last_visit.write(self.target.last_visit, since_last_visit.of(self.view_state))
 
-    def _draw(self, picture: Picture, *, anew: bool) -> None:
+    def _draw(self, view_state: ViewState, *, anew: bool) -> None:
         with self.app.batch_update():
             if anew:
                 self._lay_out()
@@ -257,12 +257,12 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
             self._show_state()
             self._show_charts()
             for widget in (PriceStrip, WattRows):
-                self.query_one(widget).show(picture)
+                self.query_one(widget).show(view_state)
             for told in (PlanBrief, Numbers):
-                self.query_one(told).show(self._headed(picture))
-            self.query_one(StatusLine).show(picture.status.notices, words.last_event(picture))
-            if picture.over:
-                self.query_one(Summary).show(picture)
+                self.query_one(told).show(self._headed(view_state))
+            self.query_one(StatusLine).show(view_state.status.notices, state_text.last_event(view_state))
+            if view_state.over:
+                self.query_one(Summary).show(view_state)
                 self.query_one(LogTail).over = True
 
     def _grow_older(self) -> None:
@@ -271,65 +271,65 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
 
     def _show_state(self) -> None:
         if not self._covered:
-            self.query_one(StateBar).show(self.picture, self.connection, self.age_s())
+            self.query_one(StateBar).show(self.view_state, self.connection, self.age_s())
 
     def age_s(self) -> float:
         """Age of the data shown, in seconds."""
         return self._monotonic() - self._arrived_s
 
     def _show_charts(self) -> None:
-        picture = self.picture
-        if picture is None or self._covered:
+        view_state = self.view_state
+        if view_state is None or self._covered:
             return
-        preview = self.choice.plan(picture) if self.choice is not None else None
+        preview = self.choice.plan(view_state) if self.choice is not None else None
         for chart in (ForecastChart, WattChart):
-            self.query_one(chart).show_levels(picture, self.past, preview)
+            self.query_one(chart).show_levels(view_state, self.past, preview)
         for budgets in ("#frontier", "#slider"):
-            self.query_one(budgets, FrontierChart).show_choice(self._headed(picture), self.choice)
+            self.query_one(budgets, FrontierChart).show_choice(self._headed(view_state), self.choice)
 
-    def _headed(self, picture: Picture) -> Picture:
+    def _headed(self, view_state: ViewState) -> ViewState:
         """What the headline says: one saving and one end on the whole page, also while that is held to be read."""
-        return picture if self.choice is not None else self.query_one(StateBar).picture or picture
+        return view_state if self.choice is not None else self.query_one(StateBar).view_state or view_state
 
     def _lay_out(self) -> None:
         """Set the heights that depend on the content; the rest is in the sheet."""
-        picture = self.picture
-        if picture is None or not self.is_attached:
+        view_state = self.view_state
+        if view_state is None or not self.is_attached:
             return
         width, height = self.size
-        banner = bool(words.banner(picture.status, picture.series))
+        banner = bool(state_text.banner(view_state.status, view_state.series))
         self.query_one(StateBar).styles.height = state_rows(width, height) + banner
         most = boards_most(height)
         boards = self.query_one(WattRows)
         boards.with_heading = height >= 34
-        boards.styles.height = WattRows.wanted(len(picture.status.gpus), width, most) + boards.with_heading
+        boards.styles.height = WattRows.wanted(len(view_state.status.gpus), width, most) + boards.with_heading
         forecast = self.query_one(ForecastChart)
         forecast.with_axis, forecast.with_legend = width < 64 or height < 21, height >= LEGEND_FROM
-        self.query_one(PriceStrip).display = picture.series.price is not None and height >= LEGEND_FROM
-        self.set_class(picture.over, "-over")
-        self.set_class(picture.status.state in ("failed", "lost"), "-failed")
+        self.query_one(PriceStrip).display = view_state.series.price is not None and height >= LEGEND_FROM
+        self.set_class(view_state.over, "-over")
+        self.set_class(view_state.status.state in ("failed", "lost"), "-failed")
         # a job without a journal has no series: its output is worth more than two empty charts
-        self.set_class(picture.over and picture.series.watts is None, "-nocharts")
+        self.set_class(view_state.over and view_state.series.watts is None, "-nocharts")
         summary = self.query_one(Summary)
-        summary.display, summary.brief = picture.over, height < (30 if picture.status.state == "done" else 21)
-        summary.styles.height = summary.wanted(picture, width)
+        summary.display, summary.brief = view_state.over, height < (30 if view_state.status.state == "done" else 21)
+        summary.styles.height = summary.wanted(view_state, width)
 
     # --- the budget ---
 
     async def action_budget(self, steps: int) -> None:
-        picture = self.picture
-        if picture is None or picture.frontier is None or len(picture.frontier.points) < 2:
+        view_state = self.view_state
+        if view_state is None or view_state.frontier is None or len(view_state.frontier.points) < 2:
             await self.action_type_budget()
         else:
-            self.budget.step(picture, steps)
+            self.budget.step(view_state, steps)
 
     async def action_type_budget(self) -> None:
-        picture = self.picture
-        if picture is None or picture.status.budget is None:
+        view_state = self.view_state
+        if view_state is None or view_state.status.budget is None:
             return
         from carbontui.tui.widgets.prompt import AskText
 
-        held = picture.status.budget
+        held = view_state.status.budget
         now = self.choice.budget if self.choice else f"{held.factor:.2f}x" if held.factor else ""
 
         def typed(text: str) -> None:
@@ -349,15 +349,15 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
 
     @on(FrontierChart.Picked)
     def _picked(self, message: FrontierChart.Picked) -> None:
-        if self.picture is not None:
-            self.budget.look_at(self.picture, message.index)
+        if self.view_state is not None:
+            self.budget.preview_at(self.view_state, message.index)
 
     def _choice_changed(self) -> None:
-        picture = self.picture
-        if picture is None:
+        view_state = self.view_state
+        if view_state is None:
             return
         # redraw what the user moves first, the charts in the next frame
-        self.query_one(BudgetSlider).show_choice(picture, self.choice)
+        self.query_one(BudgetSlider).show_choice(view_state, self.choice)
         self.call_after_refresh(self._show_charts)
         self.refresh_bindings()
 
@@ -373,8 +373,8 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
 
     def action_zoom(self) -> None:
         self._zoomed = not self._zoomed
-        if self.picture is not None:
-            self._show(replace(self.picture, zoomed=self._zoomed))
+        if self.view_state is not None:
+            self._show(replace(self.view_state, zoomed=self._zoomed))
             self.answer("zoom: the work" if self._zoomed else "zoom: the whole time to the deadline")
 
     # --- leaving ---
@@ -386,24 +386,24 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
             self.app.exit(message=self.farewell())
 
     def farewell(self) -> str:
-        said = self.target.away() or keys.farewell(self.target, self.picture)
+        said = self.target.away() or keys.farewell(self.target, self.view_state)
         return f"carbontui: {said}" if said and self._until_over is not None else said
 
     def on_key(self, event: Key) -> None:
         """A dim key says why it is dim."""
         active = self.active_bindings.get(event.key)
-        why = keys.why_not(active.binding.action, self.picture) if active and not active.enabled else ""
+        why = keys.why_not(active.binding.action, self.view_state) if active and not active.enabled else ""
         if why and not keys.asking(self):
             self.answer(why, ok=False)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """A dangerous key does not exist on a read-only screen, nor when the job is over."""
-        over = self.picture is not None and self.picture.over
+        over = self.view_state is not None and self.view_state.over
         if keys.asking(self):
             return False  # the prompt takes the keys
         if action in keys.DANGEROUS and (self.readonly or over):
             return False
-        if keys.why_not(action, self.picture):
+        if keys.why_not(action, self.view_state):
             return None  # dim
         if action == "back":
             return self.choice is not None or self.from_table

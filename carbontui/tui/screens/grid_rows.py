@@ -6,8 +6,8 @@ from rich.cells import cell_len, set_cell_size
 
 from carbontui import protocol, units
 from carbontui.text import figures
-from carbontui.tui.model import words
-from carbontui.tui.model.picture import Picture
+from carbontui.tui.model import state_text
+from carbontui.tui.model.view_state import ViewState
 from carbontui.tui.widgets.cells import CellRow
 from carbontui.tui.widgets.scale import bars
 from carbontui.tui.widgets.timeline import trend_words, value_at
@@ -18,17 +18,17 @@ WINDOW_S = 4 * 3600.0
 """Length of the cleanest window that is searched for."""
 TITLE_MOST = 44
 """Cells of a source's title."""
-STATE_INK = {"answers": "running", "fallback": "dim", "not asked": "dim", "needs key": "dim"}
+STATE_STYLE = {"answers": "running", "fallback": "dim", "not asked": "dim", "needs key": "dim"}
 
 
-def grid_rows(picture: Picture, answer: protocol.GridAnswer | None, fault: str, width: int) -> list[CellRow]:
+def grid_rows(view_state: ViewState, answer: protocol.GridAnswer | None, fault: str, width: int) -> list[CellRow]:
     """`answer` is None until it arrives, or if it is unavailable: `fault` says why. A row of bars is not wrapped:
     it has as many columns as fit a page this wide."""
     return [
-        *_intensity_rows(picture, answer, max(8, min(CELLS_MOST, width - LABEL_CELLS - 3))),
-        *_price_rows(picture),
-        *_error_rows(picture.status),
-        *_source_rows(answer, fault, picture.now_s),
+        *_intensity_rows(view_state, answer, max(8, min(CELLS_MOST, width - LABEL_CELLS - 3))),
+        *_price_rows(view_state),
+        *_error_rows(view_state.status),
+        *_source_rows(answer, fault, view_state.now_s),
     ]
 
 
@@ -36,15 +36,15 @@ def _label(text: str) -> tuple[str, str]:
     return f"{text:<{LABEL_CELLS - 1}} ", "dim"
 
 
-def _intensity_rows(picture: Picture, answer: protocol.GridAnswer | None, cells: int) -> list[CellRow]:
-    band, status, now_s = picture.series.intensity, picture.status, picture.now_s
+def _intensity_rows(view_state: ViewState, answer: protocol.GridAnswer | None, cells: int) -> list[CellRow]:
+    band, status, now_s = view_state.series.intensity, view_state.status, view_state.now_s
     rows: list[CellRow] = [[("carbon intensity", "title")]]
     if band is None:
         return [*rows, [_label("now"), ("no grid data: work is not shifted in time", "warning")]]
-    signal = words.SIGNALS.get(band.signal, band.signal)
+    signal = state_text.SIGNALS.get(band.signal, band.signal)
     told = "–" if status.intensity is None else f"{status.intensity.value_g_per_kwh:.0f} g/kWh"
-    mark = words.mark(status, "intensity")
-    rows.append([_label("now"), (words.marked(told, mark), "strong"), (f"  {band.zone} · {signal}", "text")])
+    mark = state_text.mark(status, "intensity")
+    rows.append([_label("now"), (state_text.marked(told, mark), "strong"), (f"  {band.zone} · {signal}", "text")])
     known = status.provenance.get("intensity")
     if known is not None:
         rows.append([_label("from"), (f"{known.how}: {known.source}", "text")])
@@ -52,14 +52,14 @@ def _intensity_rows(picture: Picture, answer: protocol.GridAnswer | None, cells:
     past, ahead = band.mean_g[: band.realised], band.mean_g[band.realised :]
     top = max((value for value in band.mean_g if value is not None), default=1.0)
     day = round(86400.0 / band.step_s)
-    for label, ink, values, begins in (
+    for label, style_name, values, begins in (
         ("so far", "past", past[-day:], start + max(0, len(past) - day) * band.step_s),
         ("expected", "running", ahead[:day], start + band.realised * band.step_s),
     ):
         if any(value is not None for value in values):
             ends = begins + len(values) * band.step_s
-            when = f"{words.clock(begins, now_s)} to {words.clock(ends, now_s)}"
-            rows.append([_label(label), (bars(values, cells, (0.0, top)), ink)])
+            when = f"{state_text.clock(begins, now_s)} to {state_text.clock(ends, now_s)}"
+            rows.append([_label(label), (bars(values, cells, (0.0, top)), style_name)])
             rows.append([_label(""), (f"{when}: {_spread(values)}", "text")])
     if cleanest := _cleanest(band, now_s):
         rows.append([_label("cleanest"), (cleanest, "text")])
@@ -85,19 +85,19 @@ def _cleanest(band: protocol.Band, now_s: float) -> str:
         return ""
     at = start + found[1] * band.step_s
     hours = figures.duration(slots * band.step_s)
-    return f"{hours} from {words.clock(at, now_s)} on: {found[0]:.0f} g/kWh expected"
+    return f"{hours} from {state_text.clock(at, now_s)} on: {found[0]:.0f} g/kWh expected"
 
 
-def _price_rows(picture: Picture) -> list[CellRow]:
-    prices = picture.series.price
+def _price_rows(view_state: ViewState) -> list[CellRow]:
+    prices = view_state.series.price
     if prices is None:
         return []
-    now = value_at(prices, picture.now_s)
+    now = value_at(prices, view_state.now_s)
     told = "–" if now is None else f"{now:.3f} {prices.currency}/kWh"
     return [
         [],
         [("price", "title")],
-        [_label("now"), (told, "strong"), (f"  {trend_words(prices, picture.now_s)}", "text")],
+        [_label("now"), (told, "strong"), (f"  {trend_words(prices, view_state.now_s)}", "text")],
         [_label("from"), (prices.source, "text")],
     ]
 
@@ -124,7 +124,7 @@ def _source_rows(answer: protocol.GridAnswer | None, fault: str, now_s: float) -
     longest = max(map(len, states), default=0)
     for one, state in zip(answer.sources, states, strict=True):
         title = set_cell_size(one.title, min(widest, TITLE_MOST))
-        rows.append([(f"{title}  ", "text"), (f"{state:<{longest}}", STATE_INK.get(one.state, "warning"))])
+        rows.append([(f"{title}  ", "text"), (f"{state:<{longest}}", STATE_STYLE.get(one.state, "warning"))])
         rows[-1].append((f"  {one.note}" if one.note else "", "dim"))
     if answer.note:
         rows.append([("! ", "warning"), (answer.note, "text")])

@@ -18,7 +18,7 @@ from textual.screen import Screen
 from carbontui import link, protocol
 from carbontui.text import figures
 from carbontui.tui.model.feed import Target
-from carbontui.tui.model.jobs_feed import JobsFeed, Seen
+from carbontui.tui.model.jobs_feed import JobsFeed, JobsSnapshot
 from carbontui.tui.model.lists import JobList, ListedJob
 from carbontui.tui.screens.overruling import Answers, PendingOverride
 from carbontui.tui.terminal import keys, palette
@@ -43,11 +43,11 @@ class MachineHead(Cells):
     """`show(seen, jobs, shown)`: how many jobs live, watts, the grid; then the boards, then what is not in order.
     `shown` says which jobs are in the table, and in which order."""
 
-    known: Seen | None = None
+    known: JobsSnapshot | None = None
     jobs: tuple[ListedJob, ...] = ()
     shown = ""
 
-    def show(self, known: Seen, jobs: tuple[ListedJob, ...], shown: str) -> None:
+    def show(self, known: JobsSnapshot, jobs: tuple[ListedJob, ...], shown: str) -> None:
         tall = self._height()
         self.known, self.jobs, self.shown = known, jobs, shown
         if self._height() != tall:
@@ -104,15 +104,15 @@ class Headlines(Cells):
         pointed, label = self.listed.pointed(), self.listed.labels()
         if pointed is None:
             return [[(" begin: carbontui run -- python train.py · see first: carbontui demo", "dim")]]
-        others = [job for job in self.listed.shown if job.needs_a_look and job.id != pointed.id]
+        others = [job for job in self.listed.shown if job.needs_attention and job.id != pointed.id]
         widest = min(24, max(cell_len(label(job)) for job in (pointed, *others)))
         rows: list[CellRow] = [[(palette.RULE * width, "faint")]]
         for job in (pointed, *others):
-            ink = "fault" if job.state in ("failed", "lost") else "text" if job is pointed else "dim"
+            style_name = "fault" if job.state in ("failed", "lost") else "text" if job is pointed else "dim"
             lead = (f" {cut(label(job), widest)}  ", "dim")
-            told = folded([lead, (job.headline, ink)], width)
+            told = folded([lead, (job.headline, style_name)], width)
             short = job is not pointed and len(rows) + len(told) > height
-            rows += [[lead, (cut(job.headline, width - widest - 3), ink)]] if short else told
+            rows += [[lead, (cut(job.headline, width - widest - 3), style_name)]] if short else told
         return rows
 
 
@@ -157,7 +157,7 @@ class Jobs(Answers):
 
     def __init__(
         self,
-        look: Callable[[], Seen],
+        observe: Callable[[], JobsSnapshot],
         open_job: Callable[[Target], Screen[Any]],
         *,
         readonly: bool = False,
@@ -168,7 +168,7 @@ class Jobs(Answers):
         self._open, self._now = open_job, now
         self._covered = False
         self.readonly = readonly
-        self.feed = JobsFeed(look, self._something_new)
+        self.feed = JobsFeed(observe, self._something_new)
         self._overrides: dict[str, PendingOverride] = {}
         self._new = False
 
@@ -197,7 +197,7 @@ class Jobs(Answers):
 
     async def settle(self) -> None:
         """Wait until the jobs are known: the next key moves among them."""
-        await self.feed.looked.wait()
+        await self.feed.polled.wait()
 
     # --- what arrives ---
 
@@ -218,7 +218,7 @@ class Jobs(Answers):
         before = len(self.listed.rows)
         self.listed = self.listed.now(self.feed.jobs())
         for job in self.listed.rows:
-            _, told = self._said(job).saw(job.status)
+            _, told = self._said(job).update(job.status)
             if told and job.live:
                 self.answer(f"{job.status.name}: {told}", ok=False)
         if not before and self.listed.rows:

@@ -10,7 +10,7 @@ from carbontui.tui.model.feed import BetterHost
 from carbontui.tui.screens.overruling import JobPage
 from carbontui.tui.widgets.bottom import StatusLine
 
-LOOK_EVERY_S = 900.0
+POLL_EVERY_S = 900.0
 """No forecast is finer; each look asks every machine over ssh."""
 
 
@@ -22,12 +22,12 @@ class OffersMove(JobPage):
     def begin_offers(self) -> None:
         """Look now and then."""
         if self.target.elsewhere is not None:
-            self._look_elsewhere()
-            self.set_interval(LOOK_EVERY_S, self._look_elsewhere)
+            self._other_machines()
+            self.set_interval(POLL_EVERY_S, self._other_machines)
 
-    def _look_elsewhere(self) -> None:
+    def _other_machines(self) -> None:
         elsewhere = self.target.elsewhere
-        if elsewhere is not None and self.picture is not None and not self.picture.over:
+        if elsewhere is not None and self.view_state is not None and not self.view_state.over:
             self._beside(lambda: self._offer(elsewhere()))
 
     def _beside(self, work: Callable[[], Callable[[], None]]) -> None:

@@ -13,7 +13,7 @@ from textual.screen import Screen
 
 from carbontui import link, protocol, units
 from carbontui.tui.model.feed import JobFeed, Target
-from carbontui.tui.model.picture import Picture
+from carbontui.tui.model.view_state import ViewState
 from carbontui.tui.terminal import keys
 from carbontui.tui.widgets.bottom import StatusLine
 from carbontui.tui.widgets.levels import PastLevels
@@ -30,7 +30,7 @@ class PendingOverride:
 
     def __init__(self, me: str) -> None:
         self._me = me
-        self._seen = 0
+        self._counted = 0
         self._ahead = 0
         self._mine: tuple[str, int] | None = None
 
@@ -38,7 +38,7 @@ class PendingOverride:
         """The generation `verb` names now; several commands in a row build on one another before a picture arrives."""
         if verb not in OVERRULES:
             return None
-        gen = max(self._seen, self._ahead)
+        gen = max(self._counted, self._ahead)
         self._ahead = gen + 1
         return gen
 
@@ -61,10 +61,10 @@ class PendingOverride:
         self.answered(verb, gen, answer.ok)
         return answer.ok, answer.text or verb if answer.ok else answer.error or "refused"
 
-    def saw(self, status: protocol.Status) -> tuple[bool, str]:
+    def update(self, status: protocol.Status) -> tuple[bool, str]:
         """(whether the last answer about an override is out of date, a line about who overruled mine or '')."""
         gen, held = status.override_gen, status.override
-        changed, self._seen = gen != self._seen, gen
+        changed, self._counted = gen != self._counted, gen
         if gen >= self._ahead:
             self._ahead = 0
         mine = self._mine
@@ -102,7 +102,7 @@ class JobPage(Answers):
 
     target: Target
     feed: JobFeed
-    picture: Picture | None
+    view_state: ViewState | None
     past: PastLevels | None
 
 
@@ -143,7 +143,7 @@ class Overruling(Commands, JobPage):
     async def action_cap(self) -> None:
         from carbontui.tui.widgets.prompt import AskText
 
-        limits = [gpu.limit_w for gpu in self.picture.status.gpus if gpu.limit_w] if self.picture else []
+        limits = [gpu.limit_w for gpu in self.view_state.status.gpus if gpu.limit_w] if self.view_state else []
         hint = f"watts per GPU, like {min(limits) * 0.7:.0f}" if limits else "watts per GPU, like 250"
 
         def answered(text: str) -> None:
@@ -158,10 +158,10 @@ class Overruling(Commands, JobPage):
             AskStop(self.target.name or self.target.job, lambda how: self.send("stop", {"now": how == "now"}))
         )
 
-    def _tell_overruled(self, picture: Picture) -> None:
+    def _tell_overruled(self, view_state: ViewState) -> None:
         """Clear a message about an override that no longer holds; say who overruled mine."""
-        stale, told = self._overrides.saw(picture.status)
-        if told and not picture.over:
+        stale, told = self._overrides.update(view_state.status)
+        if told and not view_state.over:
             self.answer(told, ok=False)
         elif stale:
             self.query_one(StatusLine).clear()

@@ -6,10 +6,10 @@ from textual.screen import Screen
 
 from carbontui import protocol
 from carbontui.text import figures
-from carbontui.tui.model import words
-from carbontui.tui.model.picture import Picture
+from carbontui.tui.model import state_text
+from carbontui.tui.model.view_state import ViewState
 from carbontui.tui.terminal import palette
-from carbontui.tui.widgets import plan_words
+from carbontui.tui.widgets import plan_text
 from carbontui.tui.widgets.cells import CellRow
 
 
@@ -26,8 +26,8 @@ def help_rows(screen: Screen[str | None]) -> list[CellRow]:
     for mark, meaning in figures.MEANING.items():
         rows.append([(f"{mark or 'none':>9}  ", "strong"), (meaning, "dim")])
     rows += [[], [("  marks in charts", "title")]]
-    for shape, ink, meaning in _shapes():
-        rows.append([(f"{shape:>9}", ink), ("  ", "dim"), (meaning, "dim")])
+    for shape, style_name, meaning in _shapes():
+        rows.append([(f"{shape:>9}", style_name), ("  ", "dim"), (meaning, "dim")])
     return rows
 
 
@@ -74,21 +74,21 @@ def number_name(field: str) -> str:
     return NUMBERS.get(field, field)
 
 
-def source_rows(picture: Picture, age_s: float) -> list[CellRow]:
+def source_rows(view_state: ViewState, age_s: float) -> list[CellRow]:
     """The provenance of every number, the certificate of the plan, and all notices."""
-    status = picture.status
+    status = view_state.status
     rows: list[CellRow] = []
     for field, found in sorted(status.provenance.items()):
         mark = figures.MARKS[found.how] or " "
-        old = "" if found.age_s is None else words.age(found.age_s + age_s)
+        old = "" if found.age_s is None else state_text.age(found.age_s + age_s)
         old = f", {old} old" if old else ""
         rows.append([(f"{number_name(field):<21} ", "text"), (f"{mark} ", "warning"), (f"{found.how:<11}", "strong")])
         rows[-1].append((f"{found.source}{old}", "dim"))
     if not rows:
         rows.append([("no sources known yet", "dim")])
-    if picture.plan is not None:
-        rows += [[], [("the plan", "title")], *plan_words.total_rows(picture.plan)]
-        rows += [[(line, "text")] for line in picture.plan.curve_note.splitlines()]
+    if view_state.plan is not None:
+        rows += [[], [("the plan", "title")], *plan_text.total_rows(view_state.plan)]
+        rows += [[(line, "text")] for line in view_state.plan.curve_note.splitlines()]
     if status.notices:
         rows += [[], [("notices", "title")]]
         rows += [[("! ", "warning"), (notice, "text")] for notice in status.notices]
@@ -108,15 +108,15 @@ def ability_rows(answer: protocol.AbilitiesAnswer) -> list[CellRow]:
     for device, lines in shared.items():
         rows += [[], [(device, "title")]]
         for aspect, support, why, fix in lines:
-            ink = {"supported": "running", "unknown": "dim"}.get(support, "warning")
-            rows.append([(f"{aspect:<15} ", "text"), (f"{support:<14} ", ink), (why, "dim")])
+            style_name = {"supported": "running", "unknown": "dim"}.get(support, "warning")
+            rows.append([(f"{aspect:<15} ", "text"), (f"{support:<14} ", style_name), (why, "dim")])
             rows += [[(f"{'fix':>15} ", "dim"), (fix, "strong")]] if fix else []
     return rows
 
 
-def curve_rows(answer: protocol.AbilitiesAnswer, picture: Picture) -> list[CellRow]:
+def curve_rows(answer: protocol.AbilitiesAnswer, view_state: ViewState) -> list[CellRow]:
     """Speed against watts of this job, with the level in force, and what a step costs there; then as measured."""
-    status, plan = picture.status, picture.plan
+    status, plan = view_state.status, view_state.plan
     now = status.situation.applied if status.situation else status.level
     levels = sorted((one for one in (plan.table if plan else ()) if one.speed > 0), key=lambda one: one.power_w)
     rows: list[CellRow] = [[], [("speed against watts", "title")]]

@@ -13,7 +13,7 @@ from textual.screen import Screen
 
 from carbontui import link, protocol
 from carbontui.tui.model.feed import Form, News
-from carbontui.tui.model.picture import Picture
+from carbontui.tui.model.view_state import ViewState
 from carbontui.tui.screens.overruling import JobPage
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from carbontui.tui.widgets.cells import CellRow
 
 
-FIRST_LOOK_S = 0.3
+FIRST_VIEW_S = 0.3
 """A snapshot comes within milliseconds: drawing an empty page before it would cost as much as the first paint."""
 
 
@@ -33,19 +33,19 @@ class Arrived(Message):
         self.news = news
 
     def can_replace(self, message: Message) -> bool:
-        return isinstance(self.news, Picture) and isinstance(message, Arrived) and isinstance(message.news, Picture)
+        return isinstance(self.news, ViewState) and isinstance(message, Arrived) and isinstance(message.news, ViewState)
 
 
 class PaintsOnce(Screen[str | None]):
-    """Nothing of it reaches the terminal until `first_look`, which a timer calls if no data arrives."""
+    """Nothing of it reaches the terminal until `first_view`, which a timer calls if no data arrives."""
 
     waiting = True
 
-    def await_first_look(self) -> None:
+    def await_first_view(self) -> None:
         """To be called once it is mounted."""
-        self.set_timer(FIRST_LOOK_S, self.first_look)
+        self.set_timer(FIRST_VIEW_S, self.first_view)
 
-    def first_look(self) -> None:
+    def first_view(self) -> None:
         if self.waiting:
             self.waiting = False
             self.refresh()
@@ -76,13 +76,13 @@ class OpensPages(JobPage):
     def action_plan(self) -> None:
         from carbontui.tui.screens.plan import PlanPage
 
-        if self.picture is not None:
+        if self.view_state is not None:
             page = PlanPage(self.feed, self._newest, lambda: self.past, readonly=self.readonly)
             self.app.push_screen(page)
 
-    def _newest(self) -> Picture:
-        assert self.picture is not None
-        return self.picture
+    def _newest(self) -> ViewState:
+        assert self.view_state is not None
+        return self.view_state
 
     def action_sources(self) -> None:
         from carbontui.tui.screens.page_rows import source_rows
@@ -94,10 +94,10 @@ class OpensPages(JobPage):
         from carbontui.tui.widgets import boards
 
         def rows(page: Read) -> list[CellRow]:
-            picture = self._newest()
-            told = boards.rows(picture.status.gpus, picture.series.watts, self.app.size.width - 2)
+            view_state = self._newest()
+            told = boards.rows(view_state.status.gpus, view_state.series.watts, self.app.size.width - 2)
             if isinstance(page.reply, protocol.AbilitiesAnswer):
-                return [*told, *curve_rows(page.reply, picture), *ability_rows(page.reply)]
+                return [*told, *curve_rows(page.reply, view_state), *ability_rows(page.reply)]
             return [*told, [(f" {page.fault or 'asking the supervisor …'}", "fault" if page.fault else "dim")]]
 
         self._read("boards, and what can be measured and done here", rows, protocol.AbilitiesAsk(0), wide=True)
@@ -122,7 +122,7 @@ class OpensPages(JobPage):
         """Open the page before any answer arrives, else the next key would still go to the dashboard."""
         from carbontui.tui.screens.read import Read
 
-        if self.picture is not None:
+        if self.view_state is not None:
             request = None if question is None else partial(self.feed.request, question)
             self.app.push_screen(Read(title, rows, request, wide=wide))
 

@@ -6,7 +6,7 @@ import asyncio
 
 from carbontui import link, protocol, units
 from carbontui.tui.model.loglines import error_in
-from carbontui.tui.model.picture import Picture, offline
+from carbontui.tui.model.view_state import ViewState, offline
 from carbontui.tui.screens.overruling import JobPage
 from carbontui.tui.widgets.bottom import Summary
 from carbontui.tui.widgets.levels import PastLevels
@@ -21,10 +21,10 @@ class LearnsPast(JobPage):
     _covered: bool
     _asked_past: tuple[object, ...] | None = ()
 
-    def _show(self, picture: Picture) -> None:
+    def _show(self, view_state: ViewState) -> None:
         raise NotImplementedError
 
-    def _draw(self, picture: Picture, *, anew: bool) -> None:
+    def _draw(self, view_state: ViewState, *, anew: bool) -> None:
         raise NotImplementedError
 
     def _show_charts(self) -> None:
@@ -34,24 +34,26 @@ class LearnsPast(JobPage):
         """What its report and its output say of a job that is over."""
         summary, read = self.query_one(Summary), self.target.read_log
         summary.has_receipt = self.target.receipt is not None
-        if self.picture is not None and self.picture.status.state == "failed" and read is not None:
+        if self.view_state is not None and self.view_state.status.state == "failed" and read is not None:
             self.query_one(StateBar).error = await asyncio.to_thread(error_in, read)
         if not self.target.over:
             await self._learn_past(1.0)
         if self.target.ending is not None:
             summary.added = await asyncio.to_thread(self.target.ending)
-        if self.picture is not None and not self._covered:
-            self._draw(self.picture, anew=True)
+        if self.view_state is not None and not self._covered:
+            self._draw(self.view_state, anew=True)
 
-    def _ask_past(self, picture: Picture) -> None:
+    def _ask_past(self, view_state: ViewState) -> None:
         """Request past levels: at the start and whenever the level has changed."""
-        status = picture.status
+        status = view_state.status
         key = (status.level, status.state)
-        if self._asked_past is None or key == self._asked_past or picture.over:
+        if self._asked_past is None or key == self._asked_past or view_state.over:
             return
         self._asked_past = key
-        start = status.budget.start if status.budget else picture.series.watts.start if picture.series.watts else None
-        span = picture.now_s - units.from_iso(start) if start else 0.0
+        start = (
+            status.budget.start if status.budget else view_state.series.watts.start if view_state.series.watts else None
+        )
+        span = view_state.now_s - units.from_iso(start) if start else 0.0
         if span > 1.0:
             self.run_worker(self._learn_past(span), group="past", exclusive=True)
 

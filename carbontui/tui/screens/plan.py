@@ -13,13 +13,13 @@ from textual.binding import Binding, BindingType
 
 from carbontui import link, protocol, units
 from carbontui.text.plan import difference
-from carbontui.tui.model import words
+from carbontui.tui.model import state_text
 from carbontui.tui.model.feed import JobFeed
-from carbontui.tui.model.picture import Picture
+from carbontui.tui.model.view_state import ViewState
 from carbontui.tui.screens.overruling import Commands, PendingOverride
 from carbontui.tui.terminal import keys, palette
 from carbontui.tui.terminal.keys import answered
-from carbontui.tui.widgets import plan_words
+from carbontui.tui.widgets import plan_text
 from carbontui.tui.widgets.bottom import KeyLine, StatusLine
 from carbontui.tui.widgets.cells import CellRow, Cells, folded
 from carbontui.tui.widgets.forecast_chart import ForecastChart
@@ -43,9 +43,9 @@ class PlanChart(ForecastChart):
 
     def draw(self, width: int, height: int) -> list[CellRow]:
         rows = super().draw(width, height - 1)
-        if self.picture is None or self.at_s is None:
+        if self.view_state is None or self.at_s is None:
             return rows
-        view = window(self.picture, width - GUTTER)
+        view = window(self.view_state, width - GUTTER)
         cells = [" "] * view.columns
         if self.marked is not None:
             for column in range(view.column(self.marked[0]), view.column(self.marked[1] - 1.0) + 1):
@@ -81,7 +81,7 @@ class Course(Cells):
 
 
 class PlanPage(Commands):
-    """`picture()` is the newest."""
+    """`view_state()` is the newest."""
 
     AUTO_FOCUS = None
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (96, "-wide")]
@@ -107,13 +107,13 @@ class PlanPage(Commands):
     def __init__(
         self,
         feed: JobFeed,
-        picture: Callable[[], Picture],
+        view_state: Callable[[], ViewState],
         past: Callable[[], PastLevels | None],
         *,
         readonly: bool = False,
     ) -> None:
         super().__init__()
-        self.feed, self._picture, self._past, self.readonly = feed, picture, past, readonly
+        self.feed, self._view_state, self._past, self.readonly = feed, view_state, past, readonly
         self._cursor_s: float | None = None
         """When the slot under the cursor begins; None: the current slot."""
         self._anchor_s: float | None = None
@@ -121,7 +121,7 @@ class PlanPage(Commands):
         self._answer = ""
         self._overrides = PendingOverride(link.whoami())
         self._events: tuple[protocol.Event, ...] = ()
-        self._drawn: Picture | None = None
+        self._drawn: ViewState | None = None
 
     def compose(self) -> ComposeResult:
         yield PlanChart(id="chart")
@@ -147,7 +147,7 @@ class PlanPage(Commands):
 
     def _edges(self) -> list[float]:
         """Start times of the plan's slots from now on, and the end of the last."""
-        plan, now = self._picture().plan, self._picture().now_s
+        plan, now = self._view_state().plan, self._view_state().now_s
         if plan is None:
             return []
         start, end = units.from_iso(plan.start), units.from_iso(plan.deadline)
@@ -177,7 +177,7 @@ class PlanPage(Commands):
 
     def marked(self) -> tuple[float, float] | None:
         """The marked hours, as far as they are still to come."""
-        edges, plan = self._edges(), self._picture().plan
+        edges, plan = self._edges(), self._view_state().plan
         if self._anchor_s is None or not edges or plan is None:
             return None
         if self._cursor_s is not None and max(self._anchor_s, self._cursor_s) + plan.slot_s <= edges[0]:
@@ -227,7 +227,7 @@ class PlanPage(Commands):
             self._answer = str(error)
         else:
             assert isinstance(answer, protocol.Previewed)
-            spent = self._picture().status.cost
+            spent = self._view_state().status.cost
             currency = spent.currency if spent else None
             cost = difference(answer, currency)
             if asked.forbid is not None:
@@ -238,9 +238,9 @@ class PlanPage(Commands):
             self._draw()
 
     def _otherwise(self) -> str:
-        pointed, plan = self._pointed(), self._picture().plan
-        one = plan_words.stretch_at(plan, sum(pointed) / 2) if pointed else None
-        runs = one is not None and table(plan)[one.level].kind not in words.STILL
+        pointed, plan = self._pointed(), self._view_state().plan
+        one = plan_text.stretch_at(plan, sum(pointed) / 2) if pointed else None
+        runs = one is not None and table(plan)[one.level].kind not in state_text.STILL
         return "standing still" if runs else "running at full speed"
 
     async def _learn_events(self) -> None:
@@ -255,28 +255,28 @@ class PlanPage(Commands):
     # --- drawing ---
 
     def _refresh(self) -> None:
-        picture, drawn = self._picture(), self._drawn
+        view_state, drawn = self._view_state(), self._drawn
         pointed = self._pointed()
-        if drawn is None or picture.plan is not drawn.plan or (pointed and pointed[1] != self._asked_end_s):
+        if drawn is None or view_state.plan is not drawn.plan or (pointed and pointed[1] != self._asked_end_s):
             self._ask()
-        if drawn is None or picture.plan is not drawn.plan:
+        if drawn is None or view_state.plan is not drawn.plan:
             self.run_worker(self._learn_events(), group="events", exclusive=True)
-        if drawn is None or _shown_of(picture) != _shown_of(drawn):
+        if drawn is None or _shown_of(view_state) != _shown_of(drawn):
             self._draw()
 
     def _draw(self) -> None:
-        picture = self._drawn = self._picture()
+        view_state = self._drawn = self._view_state()
         chart, pointed = self.query_one(PlanChart), self._pointed()
         chart.at_s, chart.marked = None if pointed is None else sum(pointed) / 2, self.marked()
-        chart.show_levels(picture, self._past(), None)
+        chart.show_levels(view_state, self._past(), None)
         slot = self.query_one(SlotWords)
-        slot.rows = [plan_words.slot_row(*pointed, picture)] if pointed else [[(" no plan to ask about", "dim")]]
+        slot.rows = [plan_text.slot_row(*pointed, view_state)] if pointed else [[(" no plan to ask about", "dim")]]
         slot.rows.append([(" ", "text"), (self._answer, "preview" if self.marked() else "text")])
         slot.redraw()
         course = self.query_one(Course)
-        course.rows = plan_words.course_rows(picture, course.content_size.width)
-        course.rows += plan_words.hours_rows(picture)
-        course.rows += plan_words.event_rows(self._events, picture, whole=len(self._events) < EVENTS_MOST)
+        course.rows = plan_text.course_rows(view_state, course.content_size.width)
+        course.rows += plan_text.hours_rows(view_state)
+        course.rows += plan_text.event_rows(self._events, view_state, whole=len(self._events) < EVENTS_MOST)
         course.redraw()
 
     def action_scroll(self, lines: int) -> None:
@@ -289,14 +289,14 @@ class PlanPage(Commands):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if keys.asking(self):
             return False
-        picture = self._picture()
-        if action in ("mark", "forbid", "allow", "commit") and (self.readonly or picture.over):
+        view_state = self._view_state()
+        if action in ("mark", "forbid", "allow", "commit") and (self.readonly or view_state.over):
             return False
         if action == "commit":
             return self._anchor_s is not None
         if action == "allow":
-            return bool(picture.status.forbidden)
-        return not (action in ("move", "mark") and picture.plan is None)
+            return bool(view_state.status.forbidden)
+        return not (action in ("move", "mark") and view_state.plan is None)
 
     async def action_forbid(self) -> None:
         from carbontui.tui.widgets.prompt import AskText
@@ -325,7 +325,7 @@ class PlanPage(Commands):
         """Allow the forbidden hours under the cursor, else all of them."""
         pointed = self._pointed()
         at_s = sum(pointed) / 2 if pointed else 0.0
-        held = self._picture().status.forbidden
+        held = self._view_state().status.forbidden
         here = [one for one in held if units.from_iso(one.start) <= at_s < units.from_iso(one.end)]
         if here and not here[0].daily:
             self.send("allow", {"hours": f"{here[0].start}/{here[0].end}"})
@@ -340,11 +340,11 @@ class PlanPage(Commands):
             self.dismiss(None)
 
 
-def _shown_of(picture: Picture) -> tuple[object, ...]:
+def _shown_of(view_state: ViewState) -> tuple[object, ...]:
     """The parts of a picture drawn here: watts and steps change every second, and nothing here depends on them."""
-    status, at_s = picture.status, picture.now_s // MOVES_EVERY_S
+    status, at_s = view_state.status, view_state.now_s // MOVES_EVERY_S
     held = status.forbidden, status.override, status.state, status.level, status.finish_expected
-    return at_s, picture.plan, picture.frontier, picture.series.intensity, held
+    return at_s, view_state.plan, view_state.frontier, view_state.series.intensity, held
 
 
 def _some(text: str) -> None:

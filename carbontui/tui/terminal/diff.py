@@ -40,7 +40,7 @@ class Cell(NamedTuple):
     """The content of one cell; '' in the second cell of a wide character."""
 
     char: str
-    look: CellStyle
+    cell_style: CellStyle
 
 
 class Changes(CompositorUpdate):
@@ -112,8 +112,8 @@ def _text(rows: Rows, shown: Rows, width: int) -> str:
                 continue
             if at != (column, y):
                 out.append(_moved(was, at, column, y, pen))
-            if cell.look is not last:
-                last = cell.look
+            if cell.cell_style is not last:
+                last = cell.cell_style
                 codes, pen = _turn(pen, last)
                 out.append(codes)
             if column >= blank:
@@ -129,7 +129,7 @@ def _text(rows: Rows, shown: Rows, width: int) -> str:
 def _blank_from(row: Mapping[int, Cell], was: Mapping[int, Cell], width: int) -> int:
     """The column from which the row is nothing but one background, if erasing it is shorter; else beyond its end."""
     last = row.get(width - 1)
-    if last is None or last.char != " " or last.look.front is not None:
+    if last is None or last.char != " " or last.cell_style.front is not None:
         return MOST_COLUMNS
     at = width - 1
     while at and (row.get(at - 1) or was.get(at - 1)) is last:
@@ -137,14 +137,16 @@ def _blank_from(row: Mapping[int, Cell], was: Mapping[int, Cell], width: int) ->
     return at if sum(was.get(x) is not last for x in range(at, width)) > len("\x1b[K") else MOST_COLUMNS
 
 
-def _moved(was: Mapping[int, Cell], at: tuple[int, int] | None, column: int, y: int, look: CellStyle | None) -> str:
+def _moved(
+    was: Mapping[int, Cell], at: tuple[int, int] | None, column: int, y: int, cell_style: CellStyle | None
+) -> str:
     """Moves the cursor to a cell: up to four cells that need no other style are rewritten, so words stay whole."""
     if at is not None and at[1] == y - 1 and not column:
         return "\r\n"
-    if at is None or at[1] != y or at[0] > column or look is None:
+    if at is None or at[1] != y or at[0] > column or cell_style is None:
         return f"\x1b[{y + 1};{column + 1}H" if column else f"\x1b[{y + 1}H"
     between = [was.get(x) for x in range(at[0], column)]
-    if len(between) <= 4 and all(cell and cell.char and not _turn(look, cell.look)[0] for cell in between):
+    if len(between) <= 4 and all(cell and cell.char and not _turn(cell_style, cell.cell_style)[0] for cell in between):
         return "".join(cell.char for cell in between if cell)
     return f"\x1b[{column - at[0]}C"
 
@@ -209,18 +211,20 @@ def _narrow(text: str) -> bool:
     return text.isascii() or all(char < "\u0300" or cell_len(char) == 1 for char in text)
 
 
-class _CellsOfLook(dict[str, Cell]):
+class _StyledCells(dict[str, Cell]):
     """Cells by character. One object per character and style, so that two cells are compared by identity."""
 
-    def __init__(self, look: CellStyle) -> None:
-        self._look = look
+    def __init__(self, cell_style: CellStyle) -> None:
+        self._cell_style = cell_style
         # a blank without a line or a change of sides has no foreground, and looks alike in bold
-        self._blank = look if SEEN.intersection(look.marks) else look._replace(marks=(), front=None)
+        self._blank = (
+            cell_style if SHOWN_ON_BLANKS.intersection(cell_style.marks) else cell_style._replace(marks=(), front=None)
+        )
 
     def __missing__(self, char: str) -> Cell:
         if len(self) >= MOST_CHARS:
             self.clear()
-        cell = self[char] = _cell(units.printable(char), self._blank if char == " " else self._look)
+        cell = self[char] = _cell(units.printable(char), self._blank if char == " " else self._cell_style)
         return cell
 
 
@@ -228,11 +232,11 @@ _cell = lru_cache(maxsize=32 * MOST_CHARS)(Cell)
 
 
 @lru_cache(maxsize=4096)
-def _known(style: Style, system: ColorSystem) -> _CellsOfLook:
-    return _CellsOfLook(_look(style, system))
+def _known(style: Style, system: ColorSystem) -> _StyledCells:
+    return _StyledCells(_cell_style(style, system))
 
 
-def _look(style: Style, system: ColorSystem) -> CellStyle:
+def _cell_style(style: Style, system: ColorSystem) -> CellStyle:
     marks = tuple(
         code
         for code, on in (
@@ -253,7 +257,7 @@ def _look(style: Style, system: ColorSystem) -> CellStyle:
 
 _ENDS = {"1": "22", "2": "22", "3": "23", "4": "24", "5": "25", "7": "27", "9": "29"}
 """The code that ends one attribute: a full reset would require sending both colours again."""
-SEEN = frozenset("4579")
+SHOWN_ON_BLANKS = frozenset("4579")
 """The attributes that a blank shows."""
 
 
@@ -264,7 +268,7 @@ def _turn(was: CellStyle | None, now: CellStyle) -> tuple[str, CellStyle]:
     # such a blank leaves the foreground and the weight as they were
     after = now
     if now.front is None:
-        after = CellStyle(tuple(mark for mark in was.marks if mark not in SEEN), was.front, now.back)
+        after = CellStyle(tuple(mark for mark in was.marks if mark not in SHOWN_ON_BLANKS), was.front, now.back)
     codes = list(dict.fromkeys(_ENDS[mark] for mark in was.marks if mark not in after.marks))
     codes += [mark for mark in after.marks if mark not in was.marks or _ENDS[mark] in codes]
     if after.front is not None and after.front != was.front:

@@ -17,7 +17,7 @@ from textual.screen import Screen
 from carbontui import units
 from carbontui.text import situation
 from carbontui.tui.model.feed import Target
-from carbontui.tui.model.picture import Picture
+from carbontui.tui.model.view_state import ViewState
 
 PATIENCE_S = 2.0
 """A page that waits for the supervisor longer than this no longer holds up the keys that follow."""
@@ -182,13 +182,13 @@ def check_budget(text: str) -> None:
         raise ValueError(f"{said!r} is not a budget; use 18h, 1.8x or fri 09:00")
 
 
-def why_not(action: str, picture: Picture | None) -> str:
+def why_not(action: str, view_state: ViewState | None) -> str:
     """Why a key has no effect at the moment; '' when it has one, or where that is not known."""
-    if picture is None:
+    if view_state is None:
         return ""
-    if action == "cap" and not picture.status.gpus:
+    if action == "cap" and not view_state.status.gpus:
         return "no GPU of this job to cap (d says what can be done here)"
-    if action == "guess" and (picture.status.guess is None or picture.status.guess.agreed):
+    if action == "guess" and (view_state.status.guess is None or view_state.status.guess.agreed):
         return "no guessed total to accept"
     return ""
 
@@ -198,16 +198,16 @@ def asking(screen: Screen[Any]) -> bool:
     return any(child.id == "prompt" for child in screen.children)
 
 
-def farewell(target: Target, picture: Picture | None) -> str:
+def farewell(target: Target, view_state: ViewState | None) -> str:
     """The line printed when the screen is left: where to go on looking."""
-    if picture is None:
+    if view_state is None:
         return ""
-    if picture.over:
-        status = picture.status
+    if view_state.over:
+        status = view_state.status
         how = f"{status.name} is over ({situation.state(status)}, {situation.exit_words(status.exit)})"
         if status.state == "failed":
             return f"{how}; what it wrote: carbontui log {target.job}"
         return f"{how}; what it took: carbontui report --receipt {target.job}"
-    if picture.status.reason.code == "stop":
-        return f"{picture.status.name} is being stopped; look with: carbontui attach {target.job}"
-    return f"{picture.status.name} continues; return to it with: carbontui attach {target.job}"
+    if view_state.status.reason.code == "stop":
+        return f"{view_state.status.name} is being stopped; look with: carbontui attach {target.job}"
+    return f"{view_state.status.name} continues; return to it with: carbontui attach {target.job}"

@@ -46,7 +46,7 @@ def plain(text: str, app: object) -> str:
 
 # one colour per meaning; soft ones lie under the band of a forecast. Bright black is the background of some palettes
 # (Solarized), so nothing is drawn in it
-_INKS = {
+_STYLES = {
     "text": ("#d3d9e2", "#2a313a", "ansi_default"),
     "strong": ("#f4f6f9", "#0b0e12", "ansi_default"),
     "dim": ("#8490a0", "#66717f", "ansi_default"),
@@ -103,7 +103,7 @@ THEMES = (
 def variables(theme: Theme) -> dict[str, str]:
     """The theme's values for the sheets' `$ink-...` variables."""
     column = 2 if theme.ansi else 0 if theme.dark else 1
-    return {f"ink-{name}": colours[column] for name, colours in _INKS.items()}
+    return {f"ink-{name}": colours[column] for name, colours in _STYLES.items()}
 
 
 def first_theme(known: Collection[str], kept: Path | None, environ: Mapping[str, str] = os.environ) -> str:

@@ -8,14 +8,14 @@ from itertools import groupby
 from carbontui import protocol
 from carbontui.text import figures, situation
 from carbontui.text.situation import OTHERS
-from carbontui.tui.model import words
-from carbontui.tui.model.picture import Picture
+from carbontui.tui.model import state_text
+from carbontui.tui.model.view_state import ViewState
 from carbontui.tui.terminal import palette
-from carbontui.tui.widgets.cells import CellRow, PictureCells, fit, spread, width_of
+from carbontui.tui.widgets.cells import CellRow, ViewCells, fit, spread, width_of
 from carbontui.tui.widgets.scale import bars
 
 
-class WattRows(PictureCells):
+class WattRows(ViewCells):
     """Rows give way to two columns, then to one line for all, where the screen is small."""
 
     with_heading = False
@@ -28,8 +28,8 @@ class WattRows(PictureCells):
         pairs = (gpus + 1) // 2
         return pairs if pairs <= most and width >= 76 else 1
 
-    def draw_picture(self, picture: Picture, width: int, height: int) -> list[CellRow]:
-        status = picture.status
+    def draw_view(self, view_state: ViewState, width: int, height: int) -> list[CellRow]:
+        status = view_state.status
         if not self.with_heading:
             return self._boards(status, width, height)
         tick = palette.TICK
@@ -60,7 +60,9 @@ class WattRows(PictureCells):
         return [self._shared(gpus, width) if shared else line(gpus, width)]
 
     def _host(self, status: protocol.Status) -> str:
-        return f"{words.marked(figures.watts(status.power_w), words.mark(status, 'power_w'))} for CPU and memory"
+        return (
+            f"{state_text.marked(figures.watts(status.power_w), state_text.mark(status, 'power_w'))} for CPU and memory"
+        )
 
     def _board(self, status: protocol.Status, index: int, gpu: protocol.Gpu, width: int, top: float) -> CellRow:
         name = _short(gpu.name)
@@ -68,7 +70,7 @@ class WattRows(PictureCells):
         label = f" {place} {name:<12} " if width >= 56 else f" {place} "
         watts = "–" if gpu.power_w is None else f"{gpu.power_w:.0f}"
         limit = "–" if gpu.limit_w is None else f"{gpu.limit_w:.0f}"
-        mark = words.mark(status, f"gpus.{index}.power_w") or " "
+        mark = state_text.mark(status, f"gpus.{index}.power_w") or " "
         numbers = f" {watts:>4} / {limit:>4} W {mark}"
         if gpu.own_w is not None:  # others use it too: how much of its draw is this job's
             numbers = f" {gpu.own_w:>4.0f} of {watts:>4} W {figures.ESTIMATED}"
@@ -76,23 +78,23 @@ class WattRows(PictureCells):
         memory = "" if gpu.memory_used_b is None or width < 76 else f" {gpu.memory_used_b / 2**30:>5.1f} GiB"
         space = width - len(label) - len(numbers) - len(busy) - len(memory)
         still = status.state in ("paused", "unloaded", "waiting")
-        ink = "paused" if still else words.STATE_STYLE.get(status.state, "running")
+        style_name = "paused" if still else state_text.STATE_STYLE.get(status.state, "running")
         # the numbers are left of the bar: Textual sends a row from its left edge to the last change
         return [
             (label, "dim"),
             (numbers, "text"),
             (busy, "dim"),
             (memory + "  ", "dim"),
-            *self._gauge(gpu, space - 3, top, ink if ink in ("paused", "capped") else "running"),
+            *self._gauge(gpu, space - 3, top, style_name if style_name in ("paused", "capped") else "running"),
         ]
 
-    def _gauge(self, gpu: protocol.Gpu, width: int, top: float, ink: str) -> CellRow:
+    def _gauge(self, gpu: protocol.Gpu, width: int, top: float, style_name: str) -> CellRow:
         """A bar to watts now, a tick at the parked line and one at the cap."""
         if width < 4:
             return []
         drawn = gpu.power_w if gpu.own_w is None else gpu.own_w
         filled = round((drawn or 0.0) / top * width)
-        cells: CellRow = [(palette.TRACK, ink if x < filled else "faint") for x in range(width)]
+        cells: CellRow = [(palette.TRACK, style_name if x < filled else "faint") for x in range(width)]
         for watts, tick_ink in ((gpu.parked_w, "paused"), (gpu.limit_w, "capped")):
             if watts:
                 cells[min(width - 1, max(0, round(watts / top * width) - 1))] = (palette.TICK, tick_ink)
@@ -101,7 +103,7 @@ class WattRows(PictureCells):
     def _shared(self, gpus: tuple[protocol.Gpu, ...], width: int) -> CellRow:
         own = sum((gpu.power_w if gpu.own_w is None else gpu.own_w) or 0.0 for gpu in gpus)
         drawn = figures.watts(sum(gpu.power_w or 0.0 for gpu in gpus))
-        told = words.marked(f"{figures.watts(own)} of {drawn} this job's", figures.ESTIMATED)
+        told = state_text.marked(f"{figures.watts(own)} of {drawn} this job's", figures.ESTIMATED)
         lead = (f" {len(gpus)} × {_short(gpus[0].name)}  ", "dim")
         return spread(width, [lead, (told, "text")], [(OTHERS, "dim")])
 
@@ -173,8 +175,8 @@ def line(gpus: Sequence[protocol.Gpu], width: int, host: str = "") -> CellRow:
         row += [(palette.LEAST, "preview")] if gpu is slow else []
     powers = [gpu.power_w for gpu in gpus if gpu.power_w is not None]
     if width_of(row) + len(limit) + 5 > width:
-        blind = f", {len(gpus) - len(powers)} unknown" if len(powers) < len(gpus) else ""
-        each = f" {min(powers):.0f}–{max(powers):.0f} W each{blind}" if powers else " watts unknown"
+        unreadable = f", {len(gpus) - len(powers)} unknown" if len(powers) < len(gpus) else ""
+        each = f" {min(powers):.0f}–{max(powers):.0f} W each{unreadable}" if powers else " watts unknown"
         row = [row[0], (each, "strong")]
     row.append((f" / {limit} W" if limit else " W", "dim"))
     top = max([*limits, *powers, 1.0])
@@ -212,9 +214,9 @@ def rows(gpus: Sequence[protocol.Gpu], watts: protocol.Watts | None, width: int)
         row.append((f" {_known(gpu.sm_mhz):>5}", "preview" if gpu is slow else "text"))
         row.append((f" {'–' if gpu.util is None else figures.percent(gpu.util):>6}", "text"))
         row.append((f" {_memory(gpu):>10}", "text"))
-        row.append((f"  {_held(gpu, slow)}", "warning" if gpu is slow or gpu.slowed else "dim"))
+        row.append((f"  {_slowed_by(gpu, slow)}", "warning" if gpu is slow or gpu.slowed else "dim"))
         found.append(row)
-    for told, same in groupby(enumerate(gpus), key=lambda one: _told(one[1])):
+    for told, same in groupby(enumerate(gpus), key=lambda one: _alike(one[1])):
         numbers = [number(gpu, place) for place, gpu in same]
         span = numbers[0] if len(numbers) == 1 else f"{numbers[0]}-{numbers[-1]}"
         found += [[(f" {span:<6} ", "dim"), (told, "text")]] if told else []
@@ -236,12 +238,12 @@ def _memory(gpu: protocol.Gpu) -> str:
     return f"{used:.0f}/{gpu.memory_total_b / 2**30:.0f} GiB" if gpu.memory_total_b else f"{used:.1f} GiB"
 
 
-def _held(gpu: protocol.Gpu, slow: protocol.Gpu | None) -> str:
+def _slowed_by(gpu: protocol.Gpu, slow: protocol.Gpu | None) -> str:
     why = gpu.slowed or ("not busy" if gpu.util is not None and gpu.util < BUSY else "")
     return f"slowest: others wait{f'; {why}' if why else ''}" if gpu is slow else why or "at its full clock"
 
 
-def _told(gpu: protocol.Gpu) -> str:
+def _alike(gpu: protocol.Gpu) -> str:
     """Who uses the board, and what of it is the job's."""
     return " · ".join(filter(None, (gpu.users, situation.own_part(gpu))))
 

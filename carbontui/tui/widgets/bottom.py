@@ -8,13 +8,13 @@ from textual import events
 from textual.screen import Screen
 
 from carbontui.text.account import summary
-from carbontui.tui.model import words
+from carbontui.tui.model import state_text
 from carbontui.tui.model.feed import LogPiece
 from carbontui.tui.model.loglines import LogLines, LogRow
-from carbontui.tui.model.picture import Picture
+from carbontui.tui.model.view_state import ViewState
 from carbontui.tui.terminal import palette
-from carbontui.tui.widgets import plan_words
-from carbontui.tui.widgets.cells import CellRow, Cells, PictureCells, folded, spread, width_of
+from carbontui.tui.widgets import plan_text
+from carbontui.tui.widgets.cells import CellRow, Cells, ViewCells, folded, spread, width_of
 
 
 class StatusLine(Cells):
@@ -47,10 +47,10 @@ class StatusLine(Cells):
     def draw(self, width: int, height: int) -> list[CellRow]:
         if self.message is not None:
             return [[(" " + self.message[0], self.message[1])]]
-        told, ink = (self.offer, "running") if self.offer else (self.event, "dim")
-        last: CellRow = [(f"{told} ", ink)] if told else []
+        told, style_name = (self.offer, "running") if self.offer else (self.event, "dim")
+        last: CellRow = [(f"{told} ", style_name)] if told else []
         if not self.notices:
-            return [[(f" {told}", ink)] if told else []]
+            return [[(f" {told}", style_name)] if told else []]
         more = f" ({len(self.notices) - 1} more: i)" if len(self.notices) > 1 else ""
         room = width - len(more) - 5 - (len(told) + 1 if self.offer else 0)
         first = self.notices[0]
@@ -126,14 +126,14 @@ class LogTail(Cells):
         return rows
 
 
-class PlanBrief(PictureCells):
+class PlanBrief(ViewCells):
     """The newest events keep a few rows."""
 
     TITLE = "the plan"
 
-    def draw_picture(self, picture: Picture, width: int, height: int) -> list[CellRow]:
-        rows = [line for row in plan_words.course_rows(picture, width) for line in folded(row, width)]
-        told = plan_words.event_rows(picture.status.events, picture, whole=False)
+    def draw_view(self, view_state: ViewState, width: int, height: int) -> list[CellRow]:
+        rows = [line for row in plan_text.course_rows(view_state, width) for line in folded(row, width)]
+        told = plan_text.event_rows(view_state.status.events, view_state, whole=False)
         room = height - 1 - min(len(told), 5)
         return [self.heading(width, self.TITLE, "w: all of it"), *rows[:room], *told][:height]
 
@@ -143,7 +143,7 @@ _LEAST_OF_ALL = ("emitted", "avoided", "finish", "at")
 """Rows kept where space is scarce: how it ended is shown above, its last output below."""
 
 
-class Summary(PictureCells):
+class Summary(ViewCells):
     """Shown once the job is over; `brief`: only the most important rows."""
 
     brief = False
@@ -151,15 +151,15 @@ class Summary(PictureCells):
     """(label, text) that the job's report adds."""
     has_receipt = False
 
-    def wanted(self, picture: Picture, width: int) -> int:
+    def wanted(self, view_state: ViewState, width: int) -> int:
         """Rows that it needs, heading included."""
-        return 1 + sum(len(self._folded(told, width)) for _, told in self._said(picture))
+        return 1 + sum(len(self._folded(told, width)) for _, told in self._said(view_state))
 
-    def _said(self, picture: Picture) -> list[tuple[str, str]]:
+    def _said(self, view_state: ViewState) -> list[tuple[str, str]]:
         def of(field: str) -> str:
-            return words.marked("", words.mark(picture.status, field))
+            return state_text.marked("", state_text.mark(view_state.status, field))
 
-        status = picture.status
+        status = view_state.status
         least = () if self.added else _LEAST_OF_ALL
         rows = [*(row for row in summary(status, of) if not self.brief or row[0] in least), *self.added]
         yours = "carbontui run ... -- python train.py"
@@ -169,12 +169,12 @@ class Summary(PictureCells):
     def _folded(text: str, width: int) -> list[str]:
         return textwrap.wrap(text, max(8, width - _LABEL)) or [""]
 
-    def draw_picture(self, picture: Picture, width: int, height: int) -> list[CellRow]:
+    def draw_view(self, view_state: ViewState, width: int, height: int) -> list[CellRow]:
         keys = "y copies the receipt · m Markdown · v SVG" if self.has_receipt else ""
         rows: list[CellRow] = [self.heading(width, "the job is over", keys)]
-        saved = (picture.status.avoided_g or 0.0) > 0
+        saved = (view_state.status.avoided_g or 0.0) > 0
         inks = {"avoided": "running"} if saved else {}
-        for label, told in self._said(picture):
+        for label, told in self._said(view_state):
             for index, line in enumerate(self._folded(told, width)):
                 shown = label if index == 0 else ""
                 rows.append([(f" {shown:<10} ", "dim"), (line, inks.get(label, "text"))])

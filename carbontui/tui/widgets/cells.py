@@ -20,13 +20,13 @@ from textual.geometry import Region, Size
 from textual.strip import Strip
 from textual.widget import Widget
 
-from carbontui.tui.model.picture import Picture
+from carbontui.tui.model.view_state import ViewState
 from carbontui.tui.terminal import palette
 from carbontui.tui.terminal.palette import FAINT
 
-Ink = str | Style
+StyleName = str | Style
 """The name of a colour of the theme ('running', or 'running/band' for one colour on another), or a ready style."""
-Span = tuple[str, Ink]
+Span = tuple[str, StyleName]
 CellRow = list[Span]
 
 _BOLD = frozenset({"strong", "title"})
@@ -42,7 +42,7 @@ class Cells(Widget):
         self._rows: list[CellRow] = []
         """As drawn, and fitted to the width: a row that is drawn as before is not fitted again."""
         self._drawn: Size = Size(0, 0)
-        self._inks: dict[str, Style] = {}
+        self._styles: dict[str, Style] = {}
         self._base: Style | None = None
 
     def draw(self, width: int, height: int) -> list[CellRow]:
@@ -69,7 +69,7 @@ class Cells(Widget):
     def notify_style_update(self) -> None:
         super().notify_style_update()
         self._rows, self._drawn = [], Size(0, 0)
-        self._inks.clear()
+        self._styles.clear()
         self._base = None
 
     def render_line(self, y: int) -> Strip:
@@ -81,21 +81,23 @@ class Cells(Widget):
         base = self._base
         if y >= len(self._rows):
             return Strip.blank(size.width, base)
-        return Strip([Segment(text, base + self.ink(ink)) for text, ink in self._rows[y]], size.width)
+        return Strip(
+            [Segment(text, base + self.style_name(style_name)) for text, style_name in self._rows[y]], size.width
+        )
 
-    def ink(self, ink: Ink) -> Style:
+    def style_name(self, style_name: StyleName) -> Style:
         """The style of a name; 'a/b' paints the colour of a on the colour of b."""
-        if isinstance(ink, Style):
-            return ink
-        found = self._inks.get(ink)
+        if isinstance(style_name, Style):
+            return style_name
+        found = self._styles.get(style_name)
         if found is None:
-            front, _, back = ink.partition("/")
+            front, _, back = style_name.partition("/")
             if back == "cursor" and self.app.current_theme.ansi:
                 # no grey of the terminal's own palette is sure to be visible; reverse is
-                found = self._inks[ink] = Style(reverse=True, bold=True if front in _BOLD else None)
+                found = self._styles[style_name] = Style(reverse=True, bold=True if front in _BOLD else None)
                 return found
             back = back or _BACK.get(front, "")
-            found = self._inks[ink] = Style(
+            found = self._styles[style_name] = Style(
                 color=self._colour(front),
                 bgcolor=self._colour(back) if back else None,
                 bold=True if front in _BOLD else None,
@@ -107,11 +109,11 @@ class Cells(Widget):
         # theme variables, not component classes: those would be styled for each widget before the first paint
         return Color.parse(self.app.theme_variables[f"ink-{name}"]).rich_color
 
-    def heading(self, width: int, left: str, right: str | CellRow = "", ink: Ink = "dim") -> CellRow:
+    def heading(self, width: int, left: str, right: str | CellRow = "", style_name: StyleName = "dim") -> CellRow:
         """A dim rule with a title and text at its right end."""
-        told: CellRow = [(right, ink)] if isinstance(right, str) else right
+        told: CellRow = [(right, style_name)] if isinstance(right, str) else right
         room = width - len(left) - 3  # beside the title and its blanks
-        tail = [(" ", ink), *told, (" ", ink)] if 0 < width_of(told) <= room - 3 else []
+        tail = [(" ", style_name), *told, (" ", style_name)] if 0 < width_of(told) <= room - 3 else []
         rule = palette.RULE
         return [(rule + " ", "faint"), (left, "title"), (" " + rule * (room - width_of(tail)), "faint"), *tail]
 
@@ -127,28 +129,28 @@ class Cells(Widget):
         known = {y: fitted for y, (spans, fitted) in enumerate(was) if y < len(rows) and spans == rows[y]}
         self._spans = rows
         return [
-            known.get(y) or fit([(palette.plain(text, app), ink) for text, ink in row], size.width)
+            known.get(y) or fit([(palette.plain(text, app), style_name) for text, style_name in row], size.width)
             for y, row in enumerate(rows)
         ]
 
 
-class PictureCells(Cells):
-    """A drawing of the job: `show(picture)`. Subclasses implement `draw_picture`; before the first picture there is
+class ViewCells(Cells):
+    """A drawing of the job: `show(view_state)`. Subclasses implement `draw_view`; before the first picture there is
     their heading alone."""
 
     TITLE = ""
-    picture: Picture | None = None
+    view_state: ViewState | None = None
 
-    def show(self, picture: Picture) -> None:
-        self.picture = picture
+    def show(self, view_state: ViewState) -> None:
+        self.view_state = view_state
         self.redraw()
 
     def draw(self, width: int, height: int) -> list[CellRow]:
-        if self.picture is None:
+        if self.view_state is None:
             return [self.heading(width, self.TITLE)] if self.TITLE else []
-        return self.draw_picture(self.picture, width, height)
+        return self.draw_view(self.view_state, width, height)
 
-    def draw_picture(self, picture: Picture, width: int, height: int) -> list[CellRow]:
+    def draw_view(self, view_state: ViewState, width: int, height: int) -> list[CellRow]:
         """The rows of a drawing of this size."""
         raise NotImplementedError
 
@@ -157,15 +159,15 @@ def fit(row: Iterable[Span], width: int) -> CellRow:
     """The row exactly `width` terminal cells wide, cut or padded; neighbours of one ink are one span."""
     spans: CellRow = []
     left = width
-    for text, ink in row:
+    for text, style_name in row:
         # a stray control byte must not move the cursor
         whole = text if text.isprintable() else _CONTROL.sub(" ", text)
         part, used = (whole[:left], min(left, len(whole))) if whole.isascii() else _cut(whole, left)
         left -= used
-        if spans and spans[-1][1] == ink:
-            spans[-1] = (spans[-1][0] + part, ink)
+        if spans and spans[-1][1] == style_name:
+            spans[-1] = (spans[-1][0] + part, style_name)
         elif part:
-            spans.append((part, ink))
+            spans.append((part, style_name))
         if part != whole:
             break
     return [*spans, (" " * left, "text")] if left else spans
@@ -200,9 +202,9 @@ def folded(row: CellRow, width: int) -> list[CellRow]:
     """A long row as several: its last text continues below itself, or below the whole row if that is narrow."""
     if width_of(row) <= width or not row:
         return [row]
-    lead, (text, ink) = row[:-1], row[-1]
+    lead, (text, style_name) = row[:-1], row[-1]
     used = width_of(lead)
     if used < width // 2:
         first, *rest = textwrap.wrap(text, max(8, width - used)) or [""]
-        return [[*lead, (first, ink)], *([(" " * used, ink), (line, ink)] for line in rest)]
-    return [lead, *([("  ", ink), (line, ink)] for line in textwrap.wrap(text, max(8, width - 2)))]
+        return [[*lead, (first, style_name)], *([(" " * used, style_name), (line, style_name)] for line in rest)]
+    return [lead, *([("  ", style_name), (line, style_name)] for line in textwrap.wrap(text, max(8, width - 2)))]

@@ -10,11 +10,11 @@ import math
 
 from carbontui import protocol, units
 from carbontui.text import account
-from carbontui.tui.model import words
-from carbontui.tui.model.picture import Picture
+from carbontui.tui.model import state_text
+from carbontui.tui.model.view_state import ViewState
 from carbontui.tui.terminal import palette
-from carbontui.tui.widgets.cells import CellRow, Ink, width_of
-from carbontui.tui.widgets.levels import held, planned, table
+from carbontui.tui.widgets.cells import CellRow, StyleName, width_of
+from carbontui.tui.widgets.levels import level_in_force, planned, table
 from carbontui.tui.widgets.scale import GUTTER, TimeScale, eighths, means, window
 from carbontui.tui.widgets.timeline import FILL, Column, TimeChart, axis, base_of, plot, top_of, with_scale
 
@@ -28,112 +28,113 @@ class ForecastChart(TimeChart):
     with_axis = False
     with_legend = False
 
-    def draw_picture(self, picture: Picture, width: int, height: int) -> list[CellRow]:
-        rows = [self._title(picture, width)]
-        band = picture.series.intensity
+    def draw_view(self, view_state: ViewState, width: int, height: int) -> list[CellRow]:
+        rows = [self._title(view_state, width)]
+        band = view_state.series.intensity
         if band is None:
-            told = "no grid data" if picture.over else "no grid data, so no shifting"
+            told = "no grid data" if view_state.over else "no grid data, so no shifting"
             return [*rows, [], [(" " * GUTTER + told, "dim")]]
-        view = window(picture, width - GUTTER)
-        strip = picture.over and height >= 6
+        view = window(view_state, width - GUTTER)
+        strip = view_state.over and height >= 6
         space = height - 1 - self.with_axis - self.with_legend - strip
         if space < 1:
             return rows
-        now = view.column(picture.now_s)
-        columns, top, base = self._columns(picture, band, view, space)
+        now = view.column(view_state.now_s)
+        columns, top, base = self._columns(view_state, band, view, space)
         plotted = plot(columns, space, now)
-        self._deadline(picture, plotted, view)
+        self._deadline(view_state, plotted, view)
         rows += with_scale(plotted, top, base)
-        rows += [self._strip(picture, view)] if strip else []
-        rows += [axis(view, now, over=picture.over)] if self.with_axis else []
-        return [*rows, self._legend(picture, width)] if self.with_legend else rows
+        rows += [self._strip(view_state, view)] if strip else []
+        rows += [axis(view, now, over=view_state.over)] if self.with_axis else []
+        return [*rows, self._legend(view_state, width)] if self.with_legend else rows
 
-    def _legend(self, picture: Picture, width: int) -> CellRow:
+    def _legend(self, view_state: ViewState, width: int) -> CellRow:
         """The meaning of the columns that are visible."""
         block = palette.BAR[8]
-        infos, band = table(picture.plan), picture.series.intensity
-        plan = None if picture.over else self.preview or picture.plan
+        infos, band = table(view_state.plan), view_state.series.intensity
+        plan = None if view_state.over else self.preview or view_state.plan
         ahead = {infos[name].kind for name, _ in (plan.levels if plan else ()) if name in infos}
         was = {kind for kind in (self.past.kinds if self.past else ()) if kind}
-        parts: list[tuple[str, Ink, str]] = [(block, "past", "so far")] if self.past or picture.over else []
+        parts: list[tuple[str, StyleName, str]] = [(block, "past", "so far")] if self.past or view_state.over else []
         for kind in ("full", "cap", "duty"):
-            shown = was if picture.over else ahead  # of a finished job, the watts are in these colours
-            style = words.KIND_STYLE[kind]
+            shown = was if view_state.over else ahead  # of a finished job, the watts are in these colours
+            style = state_text.KIND_STYLE[kind]
             parts += [(FILL[style], style, KIND_WORDS[kind])] if kind in shown else []
-        parts += [] if plan or picture.over else [(block, "running", KIND_WORDS["full"])]
-        parts += [(palette.HATCH, "hatch", KIND_WORDS["pause"])] if words.STILL & (ahead | was) else []
-        if band is not None and band.lo_g != band.hi_g and not picture.over:
+        parts += [] if plan or view_state.over else [(block, "running", KIND_WORDS["full"])]
+        parts += [(palette.HATCH, "hatch", KIND_WORDS["pause"])] if state_text.STILL & (ahead | was) else []
+        if band is not None and band.lo_g != band.hi_g and not view_state.over:
             parts.append((palette.STIPPLE, "past", "80 % band"))
         parts += [(palette.DOTTED, "dim", "deadline")] if plan else []
-        if plan and units.from_iso(plan.finish) < window(picture, width - GUTTER).end_s:
+        if plan and units.from_iso(plan.finish) < window(view_state, width - GUTTER).end_s:
             parts.append((block, "beyond", "after the end"))
         row: CellRow = [(" " * GUTTER, "dim")]
-        for shape, ink, word in parts:
+        for shape, style_name, word in parts:
             if width_of(row) + len(word) + 4 <= width:
-                row += [(shape, ink), (f" {word}   ", "dim")]
+                row += [(shape, style_name), (f" {word}   ", "dim")]
         return row
 
     def _columns(
-        self, picture: Picture, band: protocol.Band, view: TimeScale, space: int
+        self, view_state: ViewState, band: protocol.Band, view: TimeScale, space: int
     ) -> tuple[list[Column], float, float]:
         start = units.from_iso(band.start)
         mean, high = (means(v, start, band.step_s, view) for v in (band.mean_g, band.hi_g))
-        now = view.column(picture.now_s)
+        now = view.column(view_state.now_s)
         future_high = [h for h in high[now:] if h is not None] if now >= 0 else []
         known = [m for m in mean if m is not None]
         top = top_of(known + future_high)
         base = base_of(known, top)
-        ahead = planned(self.preview or picture.plan, view, picture.now_s)
+        ahead = planned(self.preview or view_state.plan, view, view_state.now_s)
         # without a plan nothing is held back: the job runs throughout
-        unplanned = "running" if picture.plan is None and not picture.over else "beyond"
+        unplanned = "running" if view_state.plan is None and not view_state.over else "beyond"
         columns = []
         for x, value in enumerate(mean):
             tall = eighths(value, top, space, base)
-            if x < now or picture.over:
-                kind = held(picture, self.past, view.time(x) + view.span_s / 2) if x <= now else None
-                columns.append(Column(tall, 0, "past", kind in words.STILL, metered=True))
+            if x < now or view_state.over:
+                kind = level_in_force(view_state, self.past, view.time(x) + view.span_s / 2) if x <= now else None
+                columns.append(Column(tall, 0, "past", kind in state_text.STILL, metered=True))
                 continue
             info = ahead[x]
-            ink = words.KIND_STYLE[info.kind] if info else unplanned
-            still = info is not None and info.kind in words.STILL
-            columns.append(Column(tall, eighths(high[x], top, space, base), ink, still))
+            style_name = state_text.KIND_STYLE[info.kind] if info else unplanned
+            still = info is not None and info.kind in state_text.STILL
+            columns.append(Column(tall, eighths(high[x], top, space, base), style_name, still))
         return columns, top, base
 
-    def _strip(self, picture: Picture, view: TimeScale) -> CellRow:
+    def _strip(self, view_state: ViewState, view: TimeScale) -> CellRow:
         """What it did, beneath the grid as it was."""
         cells: CellRow = [(f"{'ran':>{GUTTER - 1}} ", "dim")]
-        end = view.column(picture.now_s)
+        end = view.column(view_state.now_s)
         for x in range(view.columns):
-            kind = held(picture, self.past, view.time(x) + view.span_s / 2) if x <= end else None
+            kind = level_in_force(view_state, self.past, view.time(x) + view.span_s / 2) if x <= end else None
             if kind is None:
                 cells.append((" ", "text"))
-            elif kind in words.STILL:
+            elif kind in state_text.STILL:
                 cells.append((palette.HATCH, "hatch"))
             else:
-                cells.append((FILL[words.KIND_STYLE[kind]], words.KIND_STYLE[kind]))
+                cells.append((FILL[state_text.KIND_STYLE[kind]], state_text.KIND_STYLE[kind]))
         return cells
 
-    def _deadline(self, picture: Picture, plotted: list[list[tuple[str, Ink]]], view: TimeScale) -> None:
+    def _deadline(self, view_state: ViewState, plotted: list[list[tuple[str, StyleName]]], view: TimeScale) -> None:
         """A dotted line where the budget ends, behind the columns."""
-        plan = self.preview or picture.plan
+        plan = self.preview or view_state.plan
         column = view.column(units.from_iso(plan.deadline)) if plan else -1
         if 0 <= column < view.columns:
             for row in plotted:
                 if row[column][0] == " ":
                     row[column] = (palette.DOTTED, "dim")
 
-    def _title(self, picture: Picture, width: int) -> CellRow:
-        band, now = picture.series.intensity, picture.status.intensity
+    def _title(self, view_state: ViewState, width: int) -> CellRow:
+        band, now = view_state.series.intensity, view_state.status.intensity
         right = ""
         if band is not None:
-            right = f"{band.zone} · {words.SIGNALS.get(band.signal, band.signal)}"
+            right = f"{band.zone} · {state_text.SIGNALS.get(band.signal, band.signal)}"
             if band.how != "forecast":
                 right += f" · {band.how}"
-            if (off := account.forecast_off(picture.status)) and len(right) + len(off) + 40 <= width:
+            if (off := account.forecast_off(view_state.status)) and len(right) + len(off) + 40 <= width:
                 right += f" · {off}"
         left = "carbon intensity" if width >= 44 else "carbon"
         if now is not None and math.isfinite(now.value_g_per_kwh):
-            left += f"  {words.marked(f'{now.value_g_per_kwh:.0f} g/kWh', words.mark(picture.status, 'intensity'))}"
+            mark = state_text.mark(view_state.status, "intensity")
+            left += f"  {state_text.marked(f'{now.value_g_per_kwh:.0f} g/kWh', mark)}"
         if self.preview is not None:
             right = "preview"
         return self.heading(width, left, right, "preview" if self.preview is not None else "dim")

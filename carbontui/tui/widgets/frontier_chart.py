@@ -10,10 +10,10 @@ from textual.message import Message
 
 from carbontui import protocol
 from carbontui.text import figures
-from carbontui.tui.model import words
-from carbontui.tui.model.picture import Choice, Picture
+from carbontui.tui.model import state_text
+from carbontui.tui.model.view_state import Choice, ViewState
 from carbontui.tui.terminal import palette
-from carbontui.tui.widgets.cells import CellRow, Ink, PictureCells, spread
+from carbontui.tui.widgets.cells import CellRow, StyleName, ViewCells, spread
 
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 _GUTTER = 8
@@ -21,7 +21,7 @@ _LEAST_SPAN = 0.01
 """The scale spans at least this share of the highest point."""
 
 
-class FrontierChart(PictureCells):
+class FrontierChart(ViewCells):
     """`show_choice(picture, choice)`; a click picks the nearest plan."""
 
     TITLE = "frontier"
@@ -37,23 +37,25 @@ class FrontierChart(PictureCells):
         def can_replace(self, message: Message) -> bool:
             return isinstance(message, FrontierChart.Picked)
 
-    def show_choice(self, picture: Picture, choice: Choice | None) -> None:
+    def show_choice(self, view_state: ViewState, choice: Choice | None) -> None:
         self.choice = choice
-        self.show(picture)
+        self.show(view_state)
 
-    def draw_picture(self, picture: Picture, width: int, height: int) -> list[CellRow]:
-        frontier = picture.frontier
+    def draw_view(self, view_state: ViewState, width: int, height: int) -> list[CellRow]:
+        frontier = view_state.frontier
         rows = [self.heading(width, self.TITLE, "CO₂ against finish")]
         if frontier is None or len(frontier.points) < 2:
             why = "no choice to draw yet"
-            if frontier is not None and picture.status.override is not None:
+            if frontier is not None and view_state.status.override is not None:
                 why = "what a later finish would give is drawn again once the plan decides (r)"
             elif frontier is not None:
                 why = "a later finish would not emit less (e: type a budget)"
             rows += [[(f" {line}", "dim")] for line in textwrap.wrap(why, max(8, width - 2))]
             return rows
         lines, columns = height - 2, width - _GUTTER - 1
-        first, last = (words.clock(picture.start_s + frontier.points[i].finish_s, picture.now_s) for i in (0, -1))
+        first, last = (
+            state_text.clock(view_state.start_s + frontier.points[i].finish_s, view_state.now_s) for i in (0, -1)
+        )
         if lines < 2 or columns < 8:
             # the tightest and the loosest budget in words, where there is no room for a curve
             for name, when, point in (("soonest", first, frontier.points[0]), ("latest", last, frontier.points[-1])):
@@ -69,9 +71,9 @@ class FrontierChart(PictureCells):
             ends = ends[0], figures.signed(low - high, figures.grams)  # what sets them apart
         dots = _dots(frontier, columns, lines, low, high)
         plotted = _curve(dots, columns, lines)
-        for index, glyph, ink in self._marks(frontier):
+        for index, glyph, style_name in self._marks(frontier):
             x, y = dots[index]
-            plotted[round(y) // 4][round(x) // 2] = (glyph, ink)
+            plotted[round(y) // 4][round(x) // 2] = (glyph, style_name)
         for y, cells in enumerate(plotted):
             label = ends[0] if y == 0 else ends[1] if y == lines - 1 else ""
             rows.append([(f"{label:>{_GUTTER - 1}} ", "dim"), *cells])
@@ -89,7 +91,7 @@ class FrontierChart(PictureCells):
 
     def nearest(self, x: int) -> int | None:
         """The point nearest to a column of the content."""
-        frontier = self.picture.frontier if self.picture else None
+        frontier = self.view_state.frontier if self.view_state else None
         columns = self.content_size.width - _GUTTER - 1
         if frontier is None or len(frontier.points) < 2 or columns < 8:
             return None
@@ -126,7 +128,7 @@ def _dots(frontier: protocol.Frontier, columns: int, lines: int, low: float, hig
     ]
 
 
-def _curve(places: list[tuple[float, float]], columns: int, lines: int) -> list[list[tuple[str, Ink]]]:
+def _curve(places: list[tuple[float, float]], columns: int, lines: int) -> list[list[tuple[str, StyleName]]]:
     dots = [[0] * columns for _ in range(lines)]
     for (x0, y0), (x1, y1) in pairwise(places):
         steps = max(1, round(max(abs(x1 - x0), abs(y1 - y0))))

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from carbontui import protocol, units
-from carbontui.tui.model.picture import Picture
+from carbontui.tui.model.view_state import ViewState
 from carbontui.tui.widgets.scale import TimeScale
 
 
@@ -42,14 +42,14 @@ KIND_OF_STATE: dict[str, protocol.LevelKind] = {
 }
 
 
-def held(picture: Picture, past: PastLevels | None, at_s: float) -> protocol.LevelKind | None:
+def level_in_force(view_state: ViewState, past: PastLevels | None, at_s: float) -> protocol.LevelKind | None:
     """The kind of level that held at a time up to now. The past is asked for at each change of level: what came after
     it is what holds now."""
-    known_s = picture.now_s if past is None else past.start_s + past.step_s * len(past.kinds)
+    known_s = view_state.now_s if past is None else past.start_s + past.step_s * len(past.kinds)
     if at_s < known_s:
         return past.at(at_s) if past else None
-    known = table(picture.plan).get(picture.status.level or "")
-    return known.kind if known else KIND_OF_STATE.get(picture.status.state)
+    known = table(view_state.plan).get(view_state.status.level or "")
+    return known.kind if known else KIND_OF_STATE.get(view_state.status.state)
 
 
 def planned(plan: protocol.PlanView | None, view: TimeScale, now_s: float) -> list[protocol.Level | None]:

@@ -6,34 +6,34 @@ from carbontui import protocol, units
 from carbontui.text import account, situation
 from carbontui.text import figures as form
 from carbontui.text.account import COUNTS
-from carbontui.tui.model import words
+from carbontui.tui.model import state_text
 from carbontui.tui.model.loglines import LogFigures, LogRow, figures, text_of
-from carbontui.tui.model.picture import Picture
-from carbontui.tui.widgets.cells import CellRow, PictureCells, spread
+from carbontui.tui.model.view_state import ViewState
+from carbontui.tui.widgets.cells import CellRow, ViewCells, spread
 from carbontui.tui.widgets.scale import bars
 
 _LABEL = 8
 _VALUE = 10
 
 
-class Numbers(PictureCells):
+class Numbers(ViewCells):
     """Rows that do not fit the height are left out from the end."""
 
     TITLE = "CO₂ and energy"
     printed = LogFigures()
     """Figures read from the training's output: shown, and marked as such, where it reports none."""
 
-    def hear(self, rows: list[LogRow]) -> None:
+    def receive(self, rows: list[LogRow]) -> None:
         """The newest rows of the output."""
         printed = figures(text_of(row) for row in rows)
         if printed != self.printed:
             self.printed = printed
             self.redraw()
 
-    def draw_picture(self, picture: Picture, width: int, height: int) -> list[CellRow]:
-        status, self._width = picture.status, width
+    def draw_view(self, view_state: ViewState, width: int, height: int) -> list[CellRow]:
+        status, self._width = view_state.status, width
         account = self._account(status)
-        training = self._training(picture, width)
+        training = self._training(view_state, width)
         if height < 4:
             return [self._brief(status), self._brief_grams(status), *account[1:]][:height]
         head = [self.heading(width, self.TITLE, "i: where from")]
@@ -45,28 +45,28 @@ class Numbers(PictureCells):
     _width = 0
 
     def _line(
-        self, label: str, value: str, mark: str = "", note: str = "", ink: str = "text", short: str = ""
+        self, label: str, value: str, mark: str = "", note: str = "", style_name: str = "text", short: str = ""
     ) -> CellRow:
         """`short` is shown where there is no room for the note."""
         room = self._width - _LABEL - _VALUE - 4
         note = note if len(note) <= room else short if len(short) <= room else ""
         return [
             (f" {label:<{_LABEL}}", "dim"),
-            (f"{value:>{_VALUE}}", ink),
+            (f"{value:>{_VALUE}}", style_name),
             (f" {mark:<1}", "dim"),
-            (f" {note}" if note else "", ink if ink != "text" else "dim"),
+            (f" {note}" if note else "", style_name if style_name != "text" else "dim"),
         ]
 
     def _account(self, status: protocol.Status) -> list[CellRow]:
         """Grams expected at the end come first: until then a plan that pauses is behind before it is ahead."""
-        m, end = words.mark, status.at_end
+        m, end = state_text.mark, status.at_end
         rows: list[CellRow] = []
         if end is not None:
             rows.append(self._line("at end", form.grams(end.gco2_g), m(status, "at_end"), _band(end)))
             if end.run_now_g is not None:
-                told, ink, short = _against(end)
+                told, style_name, short = _against(end)
                 label, (value, _), *rest = self._line(
-                    "run now", form.grams(end.run_now_g), m(status, "at_end"), told, ink, short
+                    "run now", form.grams(end.run_now_g), m(status, "at_end"), told, style_name, short
                 )
                 rows.append([label, (value, "text"), *rest])  # what is good is the difference
         grams = "–" if status.gco2_g is None else form.grams(status.gco2_g)
@@ -88,9 +88,9 @@ class Numbers(PictureCells):
             share = "" if said is None else f"{form.percent(said)} of run-now"
             if avoided is not None and status.run_now_g is None:
                 share = account.NOTHING_HELD
-            ink = "running" if (avoided or 0) > 0 else "text"
+            style_name = "running" if (avoided or 0) > 0 else "text"
             shown = "" if status.run_now_g is None else m(status, "avoided_g")
-            rows.append(self._line("avoided", form.grams(avoided), shown, share, ink))
+            rows.append(self._line("avoided", form.grams(avoided), shown, share, style_name))
         counts = "" if status.boundary is None else COUNTS[status.boundary.kind]
         rows.append(self._line("energy", form.kwh(status.energy_wall_kwh), m(status, "energy_wall_kwh"), counts))
         if status.cost is not None:
@@ -108,49 +108,55 @@ class Numbers(PictureCells):
             return self._line(label, value, "", used, "fault")
         if entry.used_up_at is None:
             return self._line(label, value, "", used if entry.expected is None else f"{used}, lasts to the end")
-        sign = words.mark(status, "at_end")
-        return self._line(label, value, sign, f"{used}, gone {words.clock_iso(entry.used_up_at, now_s)}", "warning")
+        sign = state_text.mark(status, "at_end")
+        return self._line(
+            label, value, sign, f"{used}, gone {state_text.clock_iso(entry.used_up_at, now_s)}", "warning"
+        )
 
     def _brief(self, status: protocol.Status) -> CellRow:
         """Progress and watts on one row, where there is no room for more."""
-        done, share = f"step {words.count(status.step)}", situation.done(status)
+        done, share = f"step {state_text.count(status.step)}", situation.done(status)
         if share is not None:
             steps, total_s = status.steps_total, status.work_total_s or 0.0
-            done = f"{form.percent(share)} of {f'{words.count(steps)} steps' if steps else form.duration(total_s)}"
+            done = f"{form.percent(share)} of {f'{state_text.count(steps)} steps' if steps else form.duration(total_s)}"
         watts = ""
         if status.power_w is not None:
-            watts = words.marked(form.watts(status.power_w), words.mark(status, "power_w"))
+            watts = state_text.marked(form.watts(status.power_w), state_text.mark(status, "power_w"))
         return spread(self._width, [(f" {done}", "text")], [(f"{watts} ", "text")])
 
     def _brief_grams(self, status: protocol.Status) -> CellRow:
         """CO2 so far and at the end on one row."""
-        far = "–" if status.gco2_g is None else words.marked(form.grams(status.gco2_g), words.mark(status, "gco2_g"))
+        far = (
+            "–"
+            if status.gco2_g is None
+            else state_text.marked(form.grams(status.gco2_g), state_text.mark(status, "gco2_g"))
+        )
         end = status.at_end
         last: CellRow = []
         if end is not None:
-            whole = words.marked(form.grams(end.gco2_g), words.mark(status, "at_end"))
+            whole = state_text.marked(form.grams(end.gco2_g), state_text.mark(status, "at_end"))
             last = [("at end ", "dim"), (f"{whole} ", "text")]
         return spread(self._width, [(" CO₂ so far ", "dim"), (far, "text")], last)
 
-    def _training(self, picture: Picture, width: int) -> list[CellRow]:
-        status = picture.status
+    def _training(self, view_state: ViewState, width: int) -> list[CellRow]:
+        status = view_state.status
         total, done = "", form.percent(situation.done(status) or 0.0)
         if status.guess is not None and not status.guess.agreed:
-            total = f"of {words.count(status.guess.steps)}? (a guess)"
+            total = f"of {state_text.count(status.guess.steps)}? (a guess)"
         elif status.steps_total:
-            total = f"{done} of {words.count(status.steps_total)}{words.mark(status, 'steps_total')}"
+            total = f"{done} of {state_text.count(status.steps_total)}{state_text.mark(status, 'steps_total')}"
         rate = status.rate_steps_per_s
         speed = "–" if rate is None else f"{rate:.2f} /s" if rate < 100 else f"{rate:.0f} /s"
-        first = self._line("step", words.count(status.step), "", total, short=done if status.steps_total else "")
+        first = self._line("step", state_text.count(status.step), "", total, short=done if status.steps_total else "")
         if status.guess is None and not status.steps_total:
             first = self._work(status) or first
         rows = [first]
-        eta = "" if picture.over else f"ends {situation.finish(status, picture.now_s)}"
+        eta = "" if view_state.over else f"ends {situation.finish(status, view_state.now_s)}"
         rows.append(self._line("rate", speed, "", eta if status.finish_expected else ""))
         if status.loss is None and self.printed.loss is not None:
             return [*rows, self._line("loss", f"{self.printed.loss:.4g}", "", "as printed")]
         loss = "–" if status.loss is None else f"{status.loss:.4g}"
-        losses, room = picture.series.loss, width - _LABEL - _VALUE - 5
+        losses, room = view_state.series.loss, width - _LABEL - _VALUE - 5
         spark = bars(losses, room) if len(losses) > 1 and room > 3 else ""
         rows.append([*self._line("loss", loss)[:3], (f" {spark}", "capped")])
         return rows
@@ -161,8 +167,8 @@ class Numbers(PictureCells):
         if done_s is not None and total_s and share is not None:
             return self._line("work", form.duration(done_s), "", f"{form.percent(share)} of {form.duration(total_s)}")
         if printed.done is not None and printed.total:
-            told = f"{form.percent(printed.done / printed.total)} of {words.count(printed.total)} printed"
-            return self._line("bar", words.count(printed.done), "", told)
+            told = f"{form.percent(printed.done / printed.total)} of {state_text.count(printed.total)} printed"
+            return self._line("bar", state_text.count(printed.done), "", told)
         return None
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from carbontui import units
-from carbontui.tui.model.picture import Picture
+from carbontui.tui.model.view_state import ViewState
 from carbontui.tui.terminal import palette
 
 GUTTER = 6
@@ -35,22 +35,22 @@ class TimeScale:
         return self.time(self.columns)
 
 
-def window(picture: Picture, columns: int) -> TimeScale:
+def window(view_state: ViewState, columns: int) -> TimeScale:
     """The whole job from its start to its deadline, or where the picture is zoomed the work alone; without a plan, the
     span of the grid data."""
-    now = picture.now_s
+    now = view_state.now_s
     band, plan, budget, watts = (
-        picture.series.intensity,
-        picture.plan,
-        picture.status.budget,
-        picture.series.watts,
+        view_state.series.intensity,
+        view_state.plan,
+        view_state.status.budget,
+        view_state.series.watts,
     )
     start, end = now, now
     if watts is not None:
         start = min(start, units.from_iso(watts.start))
-    if budget is not None and not picture.over:
+    if budget is not None and not view_state.over:
         start = min(start, units.from_iso(budget.start))
-    if picture.over:
+    if view_state.over:
         pass  # nothing lies ahead
     elif plan is not None:
         end = max(end, units.from_iso(plan.deadline), units.from_iso(plan.finish))
@@ -58,12 +58,12 @@ def window(picture: Picture, columns: int) -> TimeScale:
         end = max(end, units.from_iso(budget.deadline))
     elif band is not None:
         end = max(end, min(units.from_iso(band.start) + len(band.mean_g) * band.step_s, now + 24 * 3600))
-    frontier = picture.frontier
-    if picture.zoomed and plan is not None:
+    frontier = view_state.frontier
+    if view_state.zoomed and plan is not None:
         # the work with a margin, in coarse steps so that the axis stays
         done = units.from_iso(plan.finish)
         end = now + math.ceil(max(1800.0, (done - now) * 1.15) / 900.0) * 900.0
-    elif frontier and frontier.points and budget is not None and not picture.over:
+    elif frontier and frontier.points and budget is not None and not view_state.over:
         # room for every budget on the slider, so that moving it never moves the axis
         end = max(end, units.from_iso(budget.start) + frontier.points[-1].finish_s)
     whole = max(end - start, 60.0)

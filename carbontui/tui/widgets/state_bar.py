@@ -9,9 +9,9 @@ import time
 from rich.cells import set_cell_size
 
 from carbontui.text import account, situation
-from carbontui.tui.model import words
+from carbontui.tui.model import state_text
 from carbontui.tui.model.feed import Connection
-from carbontui.tui.model.picture import Picture
+from carbontui.tui.model.view_state import ViewState
 from carbontui.tui.terminal import palette
 from carbontui.tui.widgets.cells import CellRow, Cells, spread, width_of
 
@@ -23,7 +23,7 @@ READ_S = 3.0
 class StateBar(Cells):
     """`show(picture, connection, age_s)`."""
 
-    picture: Picture | None = None
+    view_state: ViewState | None = None
     connection = Connection("connecting")
     _since_s = 0.0
     age = ""
@@ -31,37 +31,45 @@ class StateBar(Cells):
     """Of a failed job, the last line of its traceback."""
     readonly = False
 
-    def show(self, picture: Picture | None, connection: Connection, age_s: float) -> None:
-        self.connection, self.age = connection, words.age(age_s)
+    def show(self, view_state: ViewState | None, connection: Connection, age_s: float) -> None:
+        self.connection, self.age = connection, state_text.age(age_s)
         now_s = time.monotonic()
-        if not self._still_read(picture, now_s):
-            self.picture, self._since_s = picture, now_s
+        if not self._still_read(view_state, now_s):
+            self.view_state, self._since_s = view_state, now_s
         self.redraw()
 
-    def _still_read(self, picture: Picture | None, now_s: float) -> bool:
+    def _still_read(self, view_state: ViewState | None, now_s: float) -> bool:
         """Whether what stands there is to stay a while: a replay plans every second or two, faster than one reads."""
-        shown = self.picture
-        if shown is None or picture is None or picture.series.replay_speed is None or now_s - self._since_s >= READ_S:
+        shown = self.view_state
+        if (
+            shown is None
+            or view_state is None
+            or view_state.series.replay_speed is None
+            or now_s - self._since_s >= READ_S
+        ):
             return False
-        old, new = shown.status, picture.status
+        old, new = shown.status, view_state.status
         applied = (one.situation and one.situation.applied for one in (old, new))
         return old.state == new.state and len(set(applied)) == 1 and old.override == new.override
 
     def draw(self, width: int, height: int) -> list[CellRow]:
-        picture = self.picture
-        if picture is None:
+        view_state = self.view_state
+        if view_state is None:
             return [[(" carbontui", "title"), (f"  {self.connection.text or 'connecting'}", "dim")]]
-        status = picture.status
-        ink = words.STATE_STYLE[status.state]
-        left: CellRow = [(f" {palette.STATES[status.state]} ", ink), (situation.state(status).upper(), ink)]
-        if at := situation.at_level(status, picture.plan):
+        status = view_state.status
+        style_name = state_text.STATE_STYLE[status.state]
+        left: CellRow = [
+            (f" {palette.STATES[status.state]} ", style_name),
+            (situation.state(status).upper(), style_name),
+        ]
+        if at := situation.at_level(status, view_state.plan):
             left.append((f"  {at}", "text"))
         if refused := situation.refused(status):
             left.append((f"; {refused}", "warning"))
-        held = situation.author(status, picture.now_s)
-        if held and width_of(left) + len(held) + len(self._link()[0]) + _NAME_LEAST + 7 <= width:
-            left += [("  ", "text"), (held, "warning")]
-        told = words.banner(status, picture.series)
+        level_in_force = situation.author(status, view_state.now_s)
+        if level_in_force and width_of(left) + len(level_in_force) + len(self._link()[0]) + _NAME_LEAST + 7 <= width:
+            left += [("  ", "text"), (level_in_force, "warning")]
+        told = state_text.banner(status, view_state.series)
         space = height - bool(told)
         rows = [self._first(left, width), *self._rest(width, space - 1)]
         if told:
@@ -69,11 +77,11 @@ class StateBar(Cells):
         return rows
 
     def _first(self, left: CellRow, width: int) -> CellRow:
-        assert self.picture is not None
-        status = self.picture.status
-        link, ink = self._link()
+        assert self.view_state is not None
+        status = self.view_state.status
+        link, style_name = self._link()
         name: CellRow = [(status.name, "strong"), (f" {status.job}@{status.host}", "dim")]
-        end: CellRow = [("  ", "text"), (link, ink), (" ", "text")]
+        end: CellRow = [("  ", "text"), (link, style_name), (" ", "text")]
         room = width - width_of(left) - width_of(end) - 2
         if width_of(name) > room:
             name = [(status.name, "strong")]
@@ -90,7 +98,7 @@ class StateBar(Cells):
             return f"reconnecting{', data ' + self.age + ' old' if self.age else ''}", "warning"
         if kind == "refused":
             return "not connected", "fault"
-        if kind == "over" or (self.picture and self.picture.over):
+        if kind == "over" or (self.view_state and self.view_state.over):
             return "over", "dim"
         if self.age:
             return f"data {self.age} old", "warning"
@@ -106,32 +114,32 @@ class StateBar(Cells):
         return [*head, *rest]
 
     def why(self) -> str:
-        assert self.picture is not None
-        return self.error or situation.why(self.picture.status, self.picture.plan)
+        assert self.view_state is not None
+        return self.error or situation.why(self.view_state.status, self.view_state.plan)
 
     def _verdict(self, width: int) -> tuple[CellRow, str]:
         """The row; and when the next change comes, where that did not fit."""
-        picture = self.picture
-        assert picture is not None
-        status, said = picture.status, account.verdict(picture.status)
+        view_state = self.view_state
+        assert view_state is not None
+        status, said = view_state.status, account.verdict(view_state.status)
         row: CellRow = [("   ", "text")]
-        ink = "running" if "−" in said else "warning" if "+" in said else "strong"
-        row += [(said, ink)] if said else []
+        style_name = "running" if "−" in said else "warning" if "+" in said else "strong"
+        row += [(said, style_name)] if said else []
         coming = brief = done = ""
-        if picture.over:
+        if view_state.over:
             choices: tuple[tuple[str, ...], ...] = ((f"ended {account.in_time(status, brief=True)}",),)
         else:
-            coming = situation.next_change(status, picture.plan, picture.now_s)
+            coming = situation.next_change(status, view_state.plan, view_state.now_s)
             brief = coming.rpartition(", in ")[0] or coming  # cut short, 'in 4 h 36' would read as 'in 4 h'
-            done = f"done {situation.finish(status, picture.now_s)}" if status.finish_expected else ""
-            key = "" if self.readonly or self.connection.kind != "live" else words.way_on(status)
+            done = f"done {situation.finish(status, view_state.now_s)}" if status.finish_expected else ""
+            key = "" if self.readonly or self.connection.kind != "live" else state_text.way_on(status)
             choices = (done, coming, key), (coming, key), (done, brief, key), (brief, key), (done, key), (key,), ()
         kept = next(
             (some for some in choices if width_of(row) + sum(len(one) + 3 for one in some if one) <= width), choices[-1]
         )
         for one in filter(None, kept):
             row.append((f" · {one}" if len(row) > 1 else one, "text"))
-        told = picture.over or any(one and one in kept for one in (coming, brief, done))
+        told = view_state.over or any(one and one in kept for one in (coming, brief, done))
         return row, "" if told else brief or done
 
 

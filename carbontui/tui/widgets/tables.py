@@ -9,7 +9,7 @@ from rich.cells import cell_len, set_cell_size
 
 from carbontui import protocol, units
 from carbontui.text import figures, situation
-from carbontui.tui.model import words
+from carbontui.tui.model import state_text
 from carbontui.tui.model.lists import JobList, ListedJob
 from carbontui.tui.terminal import palette
 from carbontui.tui.widgets.cells import CellRow, Cells, Span
@@ -96,14 +96,14 @@ class JobTable(Cells):
         for at in self.visible_rows(height - 1):
             row, pointed = listed.shown[at], at == listed.place
             mark = palette.POINT if row.id in listed.marked else palette.NOW if pointed else " "
-            cells: CellRow = [(mark, "preview"), (f" {palette.STATES[row.state]} ", words.STATE_STYLE[row.state])]
+            cells: CellRow = [(mark, "preview"), (f" {palette.STATES[row.state]} ", state_text.STATE_STYLE[row.state])]
             cells += named(row, pointed)
             for column in columns:
-                text, ink = self.value(column.title, row)
-                cells.append((" " + cut(text, column.cells - 1, right=True), "dim" if text == "–" else ink))
+                text, style_name = self.value(column.title, row)
+                cells.append((" " + cut(text, column.cells - 1, right=True), "dim" if text == "–" else style_name))
             if has_messages:
-                text, ink = self.message(row)
-                cells.append((f"  {cut(text, room)}", ink))
+                text, style_name = self.message(row)
+                cells.append((f"  {cut(text, room)}", style_name))
             rows.append(under_cursor(cells, width) if pointed else cells)
         return rows
 
@@ -133,7 +133,9 @@ class JobTable(Cells):
 
         def named(job: ListedJob, pointed: bool) -> CellRow:
             name = (cut(label(job), cells), "strong" if job.live or pointed else "text")
-            return [name, (cut(situation.state(job.status), word), words.STATE_STYLE[job.state])] if word else [name]
+            return (
+                [name, (cut(situation.state(job.status), word), state_text.STATE_STYLE[job.state])] if word else [name]
+            )
 
         return set_cell_size("JOB", cells) + set_cell_size("STATE", word), named
 
@@ -141,46 +143,46 @@ class JobTable(Cells):
         return job.why, "fault" if job.error else "dim"
 
     def value(self, title: str, job: ListedJob) -> Span:
-        status, ink = job.status, "text" if job.live else "dim"
+        status, style_name = job.status, "text" if job.live else "dim"
         gpus = status.gpus if job.live else ()
         if title == "OWNER":
-            return job.target.owner or "–", ink
+            return job.target.owner or "–", style_name
         if title == "NODE":
-            return status.host, ink
+            return status.host, style_name
         if title == "MEMORY":
             used = [gpu.memory_used_b for gpu in gpus if gpu.memory_used_b is not None]
-            return (f"{sum(used) / 2**30:.0f} GiB" if used else "–"), ink
+            return (f"{sum(used) / 2**30:.0f} GiB" if used else "–"), style_name
         if title == "BUSY":
             busy = [gpu.util for gpu in gpus if gpu.util is not None]
-            return (figures.percent(sum(busy) / len(busy)) if busy else "–"), ink
+            return (figures.percent(sum(busy) / len(busy)) if busy else "–"), style_name
         if title == "GPU":
             return (str(len(status.gpus)) if status.gpus else "–"), "text"
         if title == "WATTS":
             if not job.live or status.power_w is None:
                 return "–", "dim"
-            return words.marked(figures.watts(status.power_w), words.mark(status, "power_w")), "text"
+            return state_text.marked(figures.watts(status.power_w), state_text.mark(status, "power_w")), "text"
         if title == "DONE":
             if job.done is None:
                 return "–", "dim"
             eighths = round(job.done * BAR_CELLS * 8)
             bar = f"{palette.BAR[8] * (eighths // 8)}{palette.PART[eighths % 8]}".ljust(BAR_CELLS)
             share = f"{figures.percent(job.done):>5}"
-            return (f"{bar[:BAR_CELLS]} {share}" if self.wide >= 72 else share), ink
+            return (f"{bar[:BAR_CELLS]} {share}" if self.wide >= 72 else share), style_name
         if title == "ENDS":
             # the clock of a replayed job is not ours
             now_s = units.from_iso(status.measured_at) if status.replayed else self.now_s
             if job.live:
-                return situation.finish(status, now_s), ink
+                return situation.finish(status, now_s), style_name
             ended = situation.ended_at(status, now_s)
-            return (f"{palette.STATES[job.state]} {ended}" if ended else "–"), words.STATE_STYLE[job.state]
+            return (f"{palette.STATES[job.state]} {ended}" if ended else "–"), state_text.STATE_STYLE[job.state]
         if title == "CO₂ END":
-            sign = words.mark(status, "gco2_g" if status.at_end is None else "at_end")
-            return words.marked(figures.grams(job.grams), "" if job.grams is None else sign), ink
+            sign = state_text.mark(status, "gco2_g" if status.at_end is None else "at_end")
+            return state_text.marked(figures.grams(job.grams), "" if job.grams is None else sign), style_name
         less = job.less
         if less is None:
             return "–", "dim"
-        ink = "running" if less > 0.004 else "warning" if less < -0.004 else "text"
-        return figures.signed(-less, figures.percent), ink
+        style_name = "running" if less > 0.004 else "warning" if less < -0.004 else "text"
+        return figures.signed(-less, figures.percent), style_name
 
 
 def counted(jobs: tuple[ListedJob, ...]) -> str:

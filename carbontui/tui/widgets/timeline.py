@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from carbontui import protocol, units
 from carbontui.text import figures
-from carbontui.tui.model.picture import Picture
+from carbontui.tui.model.view_state import ViewState
 from carbontui.tui.terminal import palette
-from carbontui.tui.widgets.cells import CellRow, Ink, PictureCells
+from carbontui.tui.widgets.cells import CellRow, StyleName, ViewCells
 from carbontui.tui.widgets.levels import PastLevels
 from carbontui.tui.widgets.scale import GUTTER, TimeScale, hours, means, nice_base, nice_top, window
 
@@ -24,23 +24,23 @@ class Column(NamedTuple):
 
     tall: int = 0
     band: int = 0
-    ink: str = "past"
+    style_name: str = "past"
     hatched: bool = False
     metered: bool = False
 
 
-class TimeChart(PictureCells):
+class TimeChart(ViewCells):
     """`show_levels(picture, past, preview)`: the levels that held, and a plan that is considered."""
 
     past: PastLevels | None = None
     preview: protocol.PlanView | None = None
 
-    def show_levels(self, picture: Picture, past: PastLevels | None, preview: protocol.PlanView | None) -> None:
+    def show_levels(self, view_state: ViewState, past: PastLevels | None, preview: protocol.PlanView | None) -> None:
         self.past, self.preview = past, preview
-        self.show(picture)
+        self.show(view_state)
 
 
-def plot(columns: list[Column], rows: int, now: int | None) -> list[list[tuple[str, Ink]]]:
+def plot(columns: list[Column], rows: int, now: int | None) -> list[list[tuple[str, StyleName]]]:
     """Rows of cells, the top one first."""
     return [
         list(row) for row in zip(*(_cells(column, rows, now == x) for x, column in enumerate(columns)), strict=True)
@@ -48,34 +48,34 @@ def plot(columns: list[Column], rows: int, now: int | None) -> list[list[tuple[s
 
 
 @lru_cache(maxsize=1024)
-def _cells(column: Column, rows: int, is_now: bool) -> tuple[tuple[str, Ink], ...]:
+def _cells(column: Column, rows: int, is_now: bool) -> tuple[tuple[str, StyleName], ...]:
     return tuple(_cell(column, row, is_now) for row in reversed(range(rows)))
 
 
-def _cell(column: Column, row: int, is_now: bool) -> tuple[str, Ink]:
+def _cell(column: Column, row: int, is_now: bool) -> tuple[str, StyleName]:
     base = row * 8
-    ink = column.ink if column.metered else f"{column.ink}-soft"
+    style_name = column.style_name if column.metered else f"{column.style_name}-soft"
     if column.tall >= base + 8:
         # the uppermost full cell is the edge where nothing stands above it, and as solid as any other edge
         edge = column.tall == base + 8
-        char = palette.BAR[8] if edge and row else FILL.get(column.ink, palette.BAR[8])
-        ink = column.ink if edge else ink
+        char = palette.BAR[8] if edge and row else FILL.get(column.style_name, palette.BAR[8])
+        style_name = column.style_name if edge else style_name
     elif column.tall > base:
-        char, ink = palette.BAR[column.tall - base], column.ink
-        ink = f"{ink}/hatch-mean" if column.hatched else ink  # as bright as the hatching beside it
+        char, style_name = palette.BAR[column.tall - base], column.style_name
+        style_name = f"{style_name}/hatch-mean" if column.hatched else style_name  # as bright as the hatching beside it
     elif column.hatched:
-        char, ink = palette.HATCH, "hatch"
+        char, style_name = palette.HATCH, "hatch"
     elif column.band >= base + 4:
-        char, ink = palette.STIPPLE, "past"
+        char, style_name = palette.STIPPLE, "past"
     else:
-        char, ink = " ", "text"
+        char, style_name = " ", "text"
     if is_now:
         filled = char in (palette.BAR[8], palette.DENSE)
-        return palette.NOW, f"now/{ink.partition('/')[0]}" if filled else "now"
-    return char, ink
+        return palette.NOW, f"now/{style_name.partition('/')[0]}" if filled else "now"
+    return char, style_name
 
 
-def with_scale(plotted: list[list[tuple[str, Ink]]], top: float, base: float = 0.0) -> list[CellRow]:
+def with_scale(plotted: list[list[tuple[str, StyleName]]], top: float, base: float = 0.0) -> list[CellRow]:
     """The plot with its scale in the gutter: its top, a middle, and where it begins if that is not at zero."""
     rows = len(plotted)
     form = ".0f" if top >= 20 else ".1f"
@@ -100,16 +100,16 @@ def base_of(values: list[float], top: float) -> float:
 def axis(view: TimeScale, now: int | None, *, over: bool = False) -> CellRow:
     """Hours under the columns; 'now' under its marker ('end' of a job that is over) takes the place of an hour it would
     touch."""
-    cells: list[tuple[str, Ink]] = [(" ", "dim")] * view.columns
+    cells: list[tuple[str, StyleName]] = [(" ", "dim")] * view.columns
     labels = [(column, label, "dim") for column, label in hours(view)]
     if now is not None and 0 <= now < view.columns:
         left = max(0, min(view.columns - 3, now - 1))
         # a partly hidden hour would read as another hour
-        labels = [(c, word, ink) for c, word, ink in labels if c + len(word) < left or c > left + 3]
+        labels = [(c, word, style_name) for c, word, style_name in labels if c + len(word) < left or c > left + 3]
         labels.append((left, "end" if over else "now", "now"))
-    for column, word, ink in labels:
+    for column, word, style_name in labels:
         for offset, char in enumerate(word[: view.columns - column]):
-            cells[column + offset] = (char, ink)
+            cells[column + offset] = (char, style_name)
     # name the time zone: the machine may not be in its user's
     return [(f"{figures.clock_name(view.start_s):>{GUTTER - 1}} "[:GUTTER], "dim"), *cells]
 
@@ -124,27 +124,27 @@ SAME = 0.05
 """Share of the day's spread below which a change is no trend."""
 
 
-class PriceStrip(PictureCells):
+class PriceStrip(ViewCells):
     """The axis starts at the lowest price, so zero lies within it if prices are negative."""
 
-    def draw_picture(self, picture: Picture, width: int, height: int) -> list[CellRow]:
-        prices = picture.series.price
+    def draw_view(self, view_state: ViewState, width: int, height: int) -> list[CellRow]:
+        prices = view_state.series.price
         if prices is None:
             return []
-        now = value_at(prices, picture.now_s)
+        now = value_at(prices, view_state.now_s)
         left = "price" if now is None else f"price  {now:.3f} {prices.currency}/kWh"
-        view = window(picture, width - GUTTER)
+        view = window(view_state, width - GUTTER)
         shown = means(prices.mean, units.from_iso(prices.start), prices.step_s, view)
         known = [value for value in shown if value is not None]
         low, high = min([0.0, *known]), max(known, default=1.0)
-        at = view.column(picture.now_s)
-        cells: list[tuple[str, Ink]] = []
+        at = view.column(view_state.now_s)
+        cells: list[tuple[str, StyleName]] = []
         for x, value in enumerate(shown):
             tall = 0 if value is None else 1 + round((value - low) / ((high - low) or 1.0) * 7)
             below = value is not None and value < 0
-            ink = "past" if x < at else "unloaded" if below else "warning"
-            cells.append((palette.NOW, "now") if x == at else (palette.BAR[tall], ink))
-        told = self.heading(width, left, trend_words(prices, picture.now_s))
+            style_name = "past" if x < at else "unloaded" if below else "warning"
+            cells.append((palette.NOW, "now") if x == at else (palette.BAR[tall], style_name))
+        told = self.heading(width, left, trend_words(prices, view_state.now_s))
         return [told, [(f"{high:>{GUTTER - 1}.2f} ", "dim"), *cells]]
 
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from carbontui import units
 from carbontui.text import figures
-from carbontui.tui.model import words
-from carbontui.tui.model.picture import Picture
+from carbontui.tui.model import state_text
+from carbontui.tui.model.view_state import ViewState
 from carbontui.tui.terminal import palette
-from carbontui.tui.widgets.cells import CellRow, Ink
-from carbontui.tui.widgets.levels import held, planned
+from carbontui.tui.widgets.cells import CellRow, StyleName
+from carbontui.tui.widgets.levels import level_in_force, planned
 from carbontui.tui.widgets.scale import GUTTER, eighths, means, window
 from carbontui.tui.widgets.timeline import Column, TimeChart, axis, plot, top_of, with_scale
 
@@ -20,22 +20,22 @@ class WattChart(TimeChart):
 
     TITLE = "power"
 
-    def draw_picture(self, picture: Picture, width: int, height: int) -> list[CellRow]:
-        status = picture.status
+    def draw_view(self, view_state: ViewState, width: int, height: int) -> list[CellRow]:
+        status = view_state.status
         limit = _sum([gpu.limit_w for gpu in status.gpus])
         parked = _sum([gpu.parked_w for gpu in status.gpus])
-        rows = [self._title(picture, width, parked)]
-        view = window(picture, width - GUTTER)
+        rows = [self._title(view_state, width, parked)]
+        view = window(view_state, width - GUTTER)
         space = height - 2
         if space < 1:
             return rows
-        now = view.column(picture.now_s)
-        watts = picture.series.watts
+        now = view.column(view_state.now_s)
+        watts = view_state.series.watts
         metered: Sequence[float | None] = [None] * view.columns
         if watts is not None:
             metered = means(watts.total_w, units.from_iso(watts.start), watts.step_s, view)
-        ahead = planned(None if picture.over else self.preview or picture.plan, view, picture.now_s)
-        if picture.over:
+        ahead = planned(None if view_state.over else self.preview or view_state.plan, view, view_state.now_s)
+        if view_state.over:
             # a mean reaches to the end of its bin: nothing was drawn after the end
             metered = [mean if x <= now else None for x, mean in enumerate(metered)]
         future = [info.power_w if info else None for info in ahead]
@@ -48,12 +48,12 @@ class WattChart(TimeChart):
             info = ahead[x]
             if metered[x] is not None:
                 tall = eighths(metered[x], top, space)
-                at_s = picture.now_s if x == now else view.time(x) + view.span_s / 2
-                kind = held(picture, self.past, at_s)
-                columns.append(Column(tall, 0, words.KIND_STYLE[kind] if kind else "running", metered=True))
+                at_s = view_state.now_s if x == now else view.time(x) + view.span_s / 2
+                kind = level_in_force(view_state, self.past, at_s)
+                columns.append(Column(tall, 0, state_text.KIND_STYLE[kind] if kind else "running", metered=True))
             elif info is not None and x >= now:
                 tall = eighths(info.power_w, top, space)
-                columns.append(Column(tall, 0, words.KIND_STYLE[info.kind]))
+                columns.append(Column(tall, 0, state_text.KIND_STYLE[info.kind]))
             else:
                 columns.append(Column())
         plotted = plot(columns, space, now)
@@ -64,9 +64,11 @@ class WattChart(TimeChart):
             for x in range(max(0, begin), min(view.columns, end + 1)):
                 if plotted[0][x][0] == " ":
                     plotted[0][x] = (palette.TRACK, "capped")
-        return [*rows, *with_scale(plotted, top), axis(view, now, over=picture.over)]
+        return [*rows, *with_scale(plotted, top), axis(view, now, over=view_state.over)]
 
-    def _line(self, plotted: list[list[tuple[str, Ink]]], watts: float | None, top: float, ink: str) -> None:
+    def _line(
+        self, plotted: list[list[tuple[str, StyleName]]], watts: float | None, top: float, style_name: str
+    ) -> None:
         """A dashed line at a level of watts, behind the columns."""
         if not watts:
             return
@@ -74,14 +76,14 @@ class WattChart(TimeChart):
         row = plotted[y]
         for x, (char, _) in enumerate(row):
             if char == " " and x % 2 == 0:
-                row[x] = (palette.DASH, ink)
+                row[x] = (palette.DASH, style_name)
 
-    def _title(self, picture: Picture, width: int, parked: float | None) -> CellRow:
-        status = picture.status
+    def _title(self, view_state: ViewState, width: int, parked: float | None) -> CellRow:
+        status = view_state.status
         now = "power"
-        if status.power_w is not None or not picture.over:
-            now += f"  {words.marked(figures.watts(status.power_w), words.mark(status, 'power_w'))}"
-        known = [w for w in (picture.series.watts.total_w if picture.series.watts else ()) if w is not None]
+        if status.power_w is not None or not view_state.over:
+            now += f"  {state_text.marked(figures.watts(status.power_w), state_text.mark(status, 'power_w'))}"
+        known = [w for w in (view_state.series.watts.total_w if view_state.series.watts else ()) if w is not None]
         facts = []
         if status.state == "waiting":
             facts.append("idle before the start")
@@ -90,7 +92,7 @@ class WattChart(TimeChart):
         if parked:
             facts.append(f"parked {figures.watts(parked)}")
         if event := status.grid_event:
-            span = (figures.clock(units.from_iso(at), picture.now_s) for at in (event.start, event.end))
+            span = (figures.clock(units.from_iso(at), view_state.now_s) for at in (event.start, event.end))
             facts.append(f"{palette.TRACK} grid event {'–'.join(span)}")
         while facts and len(now) + len(" · ".join(facts)) + 6 > width:
             facts.pop(0)

@@ -44,7 +44,7 @@ def test_every_figure_is_that_of_the_schedule_on_the_grid_beside_it(zone, tmp_pa
     }
     for group in zone["groups"]:
         held_w = group["host_w"] or None
-        shape = evaluation.held(assumed(evaluation.FULL_W, caps=group["caps"], running=False), held_w)
+        shape = evaluation.on_own_machine(assumed(evaluation.FULL_W, caps=group["caps"], running=False), held_w)
         for job in group["jobs"]:
             start = from_iso(job["start"])
             edges = boundaries(start, start + group["hours"] * 3600 * group["slack"], group["slot_s"])

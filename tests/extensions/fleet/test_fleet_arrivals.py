@@ -35,12 +35,12 @@ def some(*, first: int = 0, end: float = 40.0, length: float = 2.0, worth: float
 
 def test_what_waited_at_the_first_look_came_nobody_knows_when():
     past = Arrivals()
-    past.look([job("1")], NOW)
-    past.look([job("1"), job("2"), job("3", after="2")], NOW + 1800)
-    past.look([job("2")._replace(state="RUNNING"), job("4")._replace(state="RUNNING")], NOW + 3600)
+    past.observe([job("1")], NOW)
+    past.observe([job("1"), job("2"), job("3", after="2")], NOW + 1800)
+    past.observe([job("2")._replace(state="RUNNING"), job("4")._replace(state="RUNNING")], NOW + 3600)
     # 3 goes on with the work of 2, and 4 was begun before it was seen to wait
     assert [(at, one.id) for at, one in past.came()] == [(NOW + 1800, "2")]
-    past.look([], NOW + 1800 + PAST_S)
+    past.observe([], NOW + 1800 + PAST_S)
     assert past.came() == [] and past.since_s == NOW + 1800
 
 
@@ -52,8 +52,8 @@ def test_the_past_comes_again_until_the_plan_ends():
 
 def test_the_queues_past_is_expected_with_its_watts_processors_and_time():
     past = Arrivals()
-    past.look([], NOW - 7200)
-    past.look([job("1")], NOW - 3600)
+    past.observe([], NOW - 7200)
+    past.observe([job("1")], NOW - 3600)
     jobs = [job("1")]
     made = fleet.problem(jobs, POOL, [100.0] * 96, [5e4] * 96, Assumed(0.0, 0.0), start_s=NOW)
     more = fleet.expected_jobs(made, past, POOL, Assumed(0.0, 0.0))

@@ -54,7 +54,7 @@ def test_jobs_that_asked_are_moved_into_clean_hours_within_the_budget():
     clean = [20 <= (move.at_s - NOW) / 1800.0 < 40 for move in moves]
     assert all(clean)
     assert found.price_g_per_kwh(plan)[50] == 0.0
-    lines = "\n".join(commands.told(found, plan))
+    lines = "\n".join(commands.plan_lines(found, plan))
     assert "fullest 5100 W of 5200 W" in lines
     assert "8 jobs wait" in lines and "certificate: no plan of these is better by more than 0.00 %" in lines
 
@@ -71,7 +71,7 @@ def test_what_runs_counts_and_what_did_not_ask_is_left_alone():
     assert found.fixed_w[:5].tolist() == [1700.0] * 4 + [0.0]
     plan = planned(found.problem)
     assert fleet_queue.moves(found, plan)[0].at_s == NOW + 4 * 1800.0
-    assert any("1 other job waits that did not ask" in line for line in commands.told(found, plan))
+    assert any("1 other job waits that did not ask" in line for line in commands.plan_lines(found, plan))
 
 
 def test_a_start_that_is_right_is_not_moved_and_one_without_room_is_put_behind():
@@ -82,7 +82,7 @@ def test_a_start_that_is_right_is_not_moved_and_one_without_room_is_put_behind()
     found = made(rows, cap_w=100.0)
     plan = planned(found.problem)
     assert fleet_queue.moves(found, plan)[0].at_s == NOW + 96 * 1800.0
-    assert any("1 has no room before its deadline" in line for line in commands.told(found, plan))
+    assert any("1 has no room before its deadline" in line for line in commands.plan_lines(found, plan))
 
 
 def test_of_two_without_room_for_both_the_one_with_the_higher_priority_is_begun():
@@ -102,7 +102,7 @@ def test_an_empty_queue_is_a_plan_of_nothing():
     found = made([])
     plan = planned(found.problem)
     assert fleet_queue.moves(found, plan) == [] and plan.gap == 0.0
-    assert commands.told(found, plan)[0].startswith("0 jobs wait")
+    assert commands.plan_lines(found, plan)[0].startswith("0 jobs wait")
 
 
 @pytest.mark.parametrize(
@@ -178,10 +178,10 @@ def test_slots_begin_at_their_multiples_with_time_to_tell_slurm():
 
 def test_the_budget_is_told_as_it_was_given_however_little_waits():
     found = made([row("1")], cap_w=9000.0)
-    lines = commands.told(found, planned(found.problem))
+    lines = commands.plan_lines(found, planned(found.problem))
     assert lines[0].startswith("1 job waits and may be moved; 1 starts") and "fullest 1700 W of 9000 W" in lines[1]
     free = made([row("1")], cap_w=float("inf"))
-    assert "fullest 1700 W\n" in "\n".join([*commands.told(free, planned(free.problem)), ""])
+    assert "fullest 1700 W\n" in "\n".join([*commands.plan_lines(free, planned(free.problem)), ""])
 
 
 @pytest.mark.parametrize("levels", ["many", [[0, 1.0]], [[900.0]], [[900.0, "fast"]]])
@@ -209,7 +209,7 @@ def test_what_a_plan_cannot_know_is_left_alone_and_listed(more, why):
     throttled = frozenset({"20"})
     found = fleet.problem(jobs, pool, [100.0] * 96, [9e3] * 96, ASSUMED, start_s=NOW, throttled=throttled)
     assert [job.id for job in found.jobs] == ["1"] and why in "".join(found.faults)
-    assert any(why in line for line in commands.told(found, planned(found.problem)))
+    assert any(why in line for line in commands.plan_lines(found, planned(found.problem)))
 
 
 def test_the_nodes_of_a_plan_are_those_of_the_partition_with_most_to_move():
@@ -243,7 +243,7 @@ def test_where_jobs_are_left_out_they_are_named_with_the_least_budget_that_suffi
     assert len(left) == 4
     least = rounds.least_cap_w(found)
     assert 4 * 1700.0 <= least <= 4 * 1700.0 * 1.02
-    lines = "\n".join(commands.told(found, plan, least))
+    lines = "\n".join(commands.plan_lines(found, plan, least))
     assert f"not in time: {left[0]}, " in lines and "certificate" not in lines
     assert "a constant budget of 6" in lines and "suffices for all" in lines
     few = made(rows[:1] + [row("9", gres="gres:gpu:64")], cap_w=1e6)
@@ -282,7 +282,7 @@ def test_beside_the_plan_stands_the_best_constant_cap_and_is_used_where_it_is_be
     constant = best_constant(found.problem, plan.prices, np.arange(6))
     assert constant.share == 0.65 and set(constant.plan.watts[:4].tolist()) == {3900.0}
     assert plan.total_g < constant.plan.total_g and not fleet.undone(found, constant.plan)
-    line = commands.told_constant(found, constant.plan, constant.share, used=False)
+    line = commands.constant_line(found, constant.plan, constant.share, used=False)
     assert line.startswith("one cap for all (65 % of full watts, each as soon as there is room): ")
     assert line.endswith("0 not in time")
     assert best_constant(made([row("1")]).problem, plan.prices, np.arange(1)) is None

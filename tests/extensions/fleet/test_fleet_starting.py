@@ -60,7 +60,7 @@ def test_a_start_reads_its_cap_from_the_comment_of_its_job(tmp_path, monkeypatch
     (tmp_path / "squeue").write_text(f"#!/bin/sh\necho '12|12|RUNNING|1:00:00|{comment}'\n")
     (tmp_path / "squeue").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    found = allocation.look({"SLURM_JOB_ID": "12"})
+    found = allocation.observe({"SLURM_JOB_ID": "12"})
     assert found is not None and found.cap_w == cap_w and found.ends_s is not None
 
 

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "report"))
 import runs
 
 from carbontui import cli
-from carbontui.extensions.llm import wording
+from carbontui.extensions.llm import llm
 from carbontui.reports import story
 
 
@@ -62,7 +62,7 @@ def explain(tmp_path, job, *words, base="", key="sk-secret"):
 def test_codes_times_zone_and_numbers_leave_the_machine_and_nothing_else(tmp_path, job, endpoint):
     base, asked, answers = endpoint
     made = story.build(job)
-    answers["text"] = f"It drew {wording.facts(made)['energy_kwh']} kWh."
+    answers["text"] = f"It drew {llm.facts(made)['energy_kwh']} kWh."
     done = explain(tmp_path, job, "--llm", base=base)
     assert done.exit_code == 0, done.output
     ((path, headers, body),) = asked
@@ -138,7 +138,7 @@ def test_only_https_or_this_machine_is_asked(tmp_path, job, base):
 def test_numbers_are_the_same_however_they_are_written():
     told = {"energy_kwh": 1250.0, "at": "2026-06-21 04:30"}
     reply = lambda text: {"choices": [{"message": {"content": text}}]}  # noqa: E731
-    assert wording.checked(reply("1,250 kWh at 4:30 on 21 June 2026."), told).text
-    assert wording.checked(reply("1,251 kWh."), told).text is None
-    assert wording.checked({"choices": []}, told).text is None
-    assert "\u202e" not in wording.checked(reply("safe \u202e\x1b[Jtext"), told).text
+    assert llm.checked(reply("1,250 kWh at 4:30 on 21 June 2026."), told).text
+    assert llm.checked(reply("1,251 kWh."), told).text is None
+    assert llm.checked({"choices": []}, told).text is None
+    assert "\u202e" not in llm.checked(reply("safe \u202e\x1b[Jtext"), told).text

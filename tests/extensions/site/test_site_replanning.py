@@ -41,7 +41,7 @@ class Made:
         ports = SimpleNamespace(read_inputs=lambda: self.seen, wake=lambda: None)
         self.made = Replanner(self.door, worker, grid, journal, recorder, ports)
 
-    async def look(self, after_s: float, share: Headroom | None) -> None:
+    async def observe(self, after_s: float, share: Headroom | None) -> None:
         self.door.take(SiteShare(share))
         self.seen = inputs(NOW_S + 1 + after_s, mono_s=1000.0 + after_s, boards=(board(),), ranks=(rank(),))
         self.made.consider(self.seen)
@@ -62,44 +62,44 @@ def told(made: Made, name: str) -> Claim:
 
 async def test_a_budget_and_a_clash_are_planned_around_in_turn_and_once():
     made = Made()
-    await made.look(0.0, None)
-    await made.look(1.0, None)
+    await made.observe(0.0, None)
+    await made.observe(1.0, None)
     assert made.whys == ["start"]
-    await made.look(5.0, share())
-    await made.look(6.0, share())
+    await made.observe(5.0, share())
+    await made.observe(6.0, share())
     assert made.whys == ["start", "site budget"]
     clash = share(told(made, "a"))  # the same hours, 700 W each
-    await made.look(20.0, clash)
-    await made.look(20.5 + site_plan.TURN_S / 2, clash)
+    await made.observe(20.0, clash)
+    await made.observe(20.5 + site_plan.TURN_S / 2, clash)
     assert len(made.whys) == 2  # "a" comes first
-    await made.look(21.0 + site_plan.TURN_S, clash)
+    await made.observe(21.0 + site_plan.TURN_S, clash)
     assert made.whys[2:] == ["site budget"]
     mine = site_claim.claim(made.door.state, made.seen)
     assert site_plan.others(made.door.state, made.seen).clash == (), "it has made room"
     assert mine.ahead.planned != clash.others[0].ahead.planned
     for later in range(30, 60):
-        await made.look(float(later), clash)
+        await made.observe(float(later), clash)
     assert len(made.whys) == 3
-    await made.look(70.0, None)
-    await made.look(76.0, None)
+    await made.observe(70.0, None)
+    await made.observe(76.0, None)
     assert made.whys[3:] == ["site budget"]
 
 
 async def test_once_the_watts_are_measured_the_assumed_ones_are_planned_with_no_longer():
     """The grams of a plan on assumed watts stood beside the measured ones until the slot was over."""
     made = Made()
-    await made.look(0.0, None)
+    await made.observe(0.0, None)
     assumed_g = made.door.state.plan.view.gco2_g
     made.door.state = replace(made.door.state, measured=Measured(full_w={"GPU-a": Mean(100.0, 1)}))
-    await made.look(1.0, None)
-    await made.look(2.0, None)
+    await made.observe(1.0, None)
+    await made.observe(2.0, None)
     assert made.whys == ["start", "the watts at full speed are known"]
     assert made.door.state.plan.view.gco2_g < assumed_g / 2
 
 
 async def test_the_worker_answers_what_shared_watts_cost_in_every_slot():
     made = Made()
-    await made.look(0.0, None)
+    await made.observe(0.0, None)
     state = replace(made.door.state, site=share(told(made, "a")))
     ask = plan_request.plan_request(state, made.seen).ask
     assert len(solve_plan(ask).budget_g_per_kwh) == len(ask.problem.slots.dur_s)

@@ -9,7 +9,7 @@ from states import NOW_S, inputs, job_state, rank, shown
 
 from carbontui.job.supervisor.core import commands
 from carbontui.job.supervisor.core.rules import control
-from carbontui.job.supervisor.core.state import attendance, job
+from carbontui.job.supervisor.core.state import job, membership
 from carbontui.job.supervisor.core.state.override import Overrides
 from carbontui.job.supervisor.core.view import notices
 from carbontui.power.messages import Node
@@ -17,56 +17,56 @@ from carbontui.protocol import Override
 from carbontui.text.statements import in_words
 
 
-def ranks_of(*heard: int, world: int = 4, unheard_s: float = 0.0):
+def ranks_of(*received: int, world: int = 4, silent_s: float = 0.0):
     return tuple(
-        rank(rank=r, world=world, process=f"h{r // 2} {r + 7} 1", unheard_s=unheard_s, gen=1, step=5) for r in heard
+        rank(rank=r, world=world, process=f"h{r // 2} {r + 7} 1", silent_s=silent_s, gen=1, step=5) for r in received
     )
 
 
 def silent(known, seen):
-    return tuple(in_words(dict(enumerate(attendance.silent(known, seen))), NOW_S).values())
+    return tuple(in_words(dict(enumerate(membership.silent(known, seen))), NOW_S).values())
 
 
 def after(made, *moments):
     """The state once each of these moments has been seen."""
     for seen in moments:
-        made = job.absorb(made, seen)
+        made = job.with_inputs(made, seen)
     return made
 
 
 def test_a_rank_that_never_came_is_said_after_six_seconds_and_no_sooner():
     seen = [inputs(NOW_S + 100 + t, ranks=ranks_of(0, 1, 3)) for t in (0, 3, 7)]
     made = after(job_state(), *seen[:2])
-    assert silent(made.attendance, seen[1]) == ()
+    assert silent(made.membership, seen[1]) == ()
     made = after(made, seen[2])
-    assert silent(made.attendance, seen[2]) == ("rank 2",)
+    assert silent(made.membership, seen[2]) == ("rank 2",)
 
 
 def test_neighbours_that_never_came_are_one_word():
     seen = [inputs(NOW_S + 100 + t, ranks=ranks_of(0, world=16)) for t in (0, 7)]
     made = after(job_state(), *seen)
-    assert silent(made.attendance, seen[1]) == ("ranks 1-15",)
+    assert silent(made.membership, seen[1]) == ("ranks 1-15",)
 
 
 def test_a_rank_that_falls_silent_is_named_with_its_machine():
     first = inputs(NOW_S + 100, ranks=ranks_of(0, 1, 2, 3))
-    later = inputs(NOW_S + 110, ranks=(*ranks_of(0, 1, 2), *ranks_of(3, unheard_s=8.0)))
+    later = inputs(NOW_S + 110, ranks=(*ranks_of(0, 1, 2), *ranks_of(3, silent_s=8.0)))
     made = after(job_state(), first, later)
-    assert silent(made.attendance, later) == ("rank 3 (h1)",)
+    assert silent(made.membership, later) == ("rank 3 (h1)",)
 
 
 def test_the_ranks_of_a_silent_machine_go_with_it():
     first = inputs(NOW_S + 100, ranks=ranks_of(0, 1, 2, 3), nodes=(Node("n2", "h1", 0.0, 0.0),))
     later = inputs(NOW_S + 110, ranks=ranks_of(0, 1), nodes=(Node("n2", "h1", 9.0, 9.0),))
     made = after(job_state(), first, later)
-    assert silent(made.attendance, later) == ("n2",)
+    assert silent(made.membership, later) == ("n2",)
 
 
 def test_a_new_start_of_the_command_promises_anew():
     before = inputs(NOW_S + 100, ranks=ranks_of(0, 1, 2, 3))
     again = inputs(NOW_S + 200, ranks=ranks_of(0, world=1), starts=2)
     made = after(job_state(), before, again)
-    assert silent(made.attendance, again) == ()
+    assert silent(made.membership, again) == ()
 
 
 def test_the_ranks_of_a_training_that_ended_are_promised_no_more():
@@ -76,21 +76,21 @@ def test_the_ranks_of_a_training_that_ended_are_promised_no_more():
     # beside each other, both are awaited; so are those that speak no more while their rank 0 lives
     for ranks in ((*ranks_of(0, 1), *second), ()):
         pair = inputs(NOW_S + 110, ranks=ranks, alive=frozenset({"h0 7 1"}))
-        assert "rank 3 (h1)" in silent(after(made, pair).attendance, pair)
+        assert "rank 3 (h1)" in silent(after(made, pair).membership, pair)
     # one after the other, with or without a while between them
     evaluating = inputs(NOW_S + 110)
-    assert silent(after(made, evaluating).attendance, evaluating) == ()
+    assert silent(after(made, evaluating).membership, evaluating) == ()
     again = [inputs(NOW_S + 120 + t, ranks=second, alive=frozenset({"h0 90 1"})) for t in (0, 30)]
-    assert silent(after(made, again[0]).attendance, again[0]) == ()
+    assert silent(after(made, again[0]).membership, again[0]) == ()
     one_dies = inputs(NOW_S + 160, ranks=second[:1], alive=frozenset({"h0 90 1"}))
-    assert silent(after(made, *again, one_dies).attendance, one_dies) == ("rank 1 (h0)",)
+    assert silent(after(made, *again, one_dies).membership, one_dies) == ("rank 1 (h0)",)
 
 
 def test_ranks_of_another_machine_that_cannot_be_asked_are_still_awaited():
     there = (Node("n2", "h0", 3.0, 3.0), Node("n3", "h1", 3.0, 3.0))
     made = after(job_state(), inputs(NOW_S + 100, ranks=ranks_of(0, 1, 2, 3), nodes=there))
     later = inputs(NOW_S + 110, nodes=there)
-    assert "rank 3 (n3)" in silent(after(made, later).attendance, later)
+    assert "rank 3 (n3)" in silent(after(made, later).membership, later)
 
 
 def test_state_line_pause_watts_and_notices_say_who_is_silent():

@@ -9,7 +9,7 @@ from states import NOW_S, board, inputs, job_state, outlook, rank
 
 from carbontui import protocol
 from carbontui.job.supervisor.core import commands
-from carbontui.job.supervisor.core.effects import LastRun, Record, effects
+from carbontui.job.supervisor.core.effects import DoNotResume, Record, effects
 from carbontui.job.supervisor.core.planning import expected_end, plan_request
 from carbontui.job.supervisor.core.rules import allowance_rules, control
 from carbontui.job.supervisor.core.state import allowances, decision
@@ -23,7 +23,7 @@ from carbontui.job.terms.allowance import Allowance, parse, parse_order, recogni
 from carbontui.job.terms.child import Child
 from carbontui.job.worker.process import solve_plan
 from carbontui.power.curves.curve import Curve, Point
-from carbontui.text.notices import NoticesTold
+from carbontui.text.notices import NoticesShown
 
 # 600 W at full speed, 2 h of work, 300 g/kWh: 1.2 kWh and 360 g in all
 SEEN = inputs(NOW_S, boards=(board(),), ranks=(rank(),))
@@ -54,8 +54,8 @@ def job(*given: Allowance, order=("warn", "cap", "ask"), used_g=0.0, curve=None,
     return replace(made, decision=states.decided("running", "full", "plan", ""))
 
 
-def judged(state, seen=SEEN):
-    return allowance_rules.judged(state, seen)
+def with_allowances(state, seen=SEEN):
+    return allowance_rules.with_allowances(state, seen)
 
 
 def decided(state, seen=SEEN):
@@ -92,14 +92,14 @@ def test_an_order_names_each_act_once():
 
 
 def test_what_will_do_is_only_counted():
-    state = judged(job(Allowance("carbon", 400.0)))
+    state = with_allowances(job(Allowance("carbon", 400.0)))
     (told,) = allowance_rules.on_wire(state)
     assert told.expected == pytest.approx(360.0) and told.used_up_at is None and told.act is None
     assert allowance_rules.notices(state, SEEN) == []
 
 
 def test_what_will_not_do_is_said_with_the_moment_it_is_used_up_and_asked_about():
-    state = judged(job(Allowance("carbon", 180.0)))
+    state = with_allowances(job(Allowance("carbon", 180.0)))
     (told,) = allowance_rules.on_wire(state)
     assert told.used_up_at == "2027-01-15T09:00:00.000Z" and told.act == "ask"
     (line,) = allowance_rules.notices(state, SEEN)
@@ -108,9 +108,9 @@ def test_what_will_not_do_is_said_with_the_moment_it_is_used_up_and_asked_about(
 
 
 def test_a_question_nobody_answers_stands_and_the_training_goes_on():
-    state = judged(job(Allowance("carbon", 180.0)))
+    state = with_allowances(job(Allowance("carbon", 180.0)))
     later = inputs(NOW_S + 700.0, boards=(board(),), ranks=(rank(),))
-    state = judged(state, later)
+    state = with_allowances(state, later)
     (line,) = allowance_rules.notices(state, later)
     assert "no answer: the training goes on" in drawn(line, later.now_s)
     assert decided(state, later)[0].mode == "run"
@@ -118,43 +118,43 @@ def test_a_question_nobody_answers_stands_and_the_training_goes_on():
 
 def test_the_fastest_cap_that_keeps_within_it_is_taken_and_nothing_more_is_asked():
     # 400 W at 0.9: 267 g; 250 W at 0.75: 200 g
-    state = judged(job(Allowance("carbon", 280.0), curve=CURVE))
+    state = with_allowances(job(Allowance("carbon", 280.0), curve=CURVE))
     assert state.allowances.cap_w == 400.0 and state.allowances.asked_s is None
     asked, decision = decided(state)
     assert asked.limit_w == 400.0 and decision.why.code == "budget_stop"
-    assert judged(job(Allowance("carbon", 210.0), curve=CURVE)).allowances.cap_w == 250.0
+    assert with_allowances(job(Allowance("carbon", 210.0), curve=CURVE)).allowances.cap_w == 250.0
     # none will do: the most frugal, and the question
-    state = judged(job(Allowance("carbon", 150.0), curve=CURVE))
+    state = with_allowances(job(Allowance("carbon", 150.0), curve=CURVE))
     assert state.allowances.cap_w == 250.0 and state.allowances.asked_s == NOW_S
 
 
 def test_what_is_expected_at_the_end_follows_the_cap():
-    state = states.settled(judged(job(Allowance("carbon", 210.0), curve=CURVE)), SEEN)
+    state = states.settled(with_allowances(job(Allowance("carbon", 210.0), curve=CURVE)), SEEN)
     end = expected_end.at_end(state, SEEN)
     assert end is not None and end.gco2_g == pytest.approx(200.0)
 
 
 def test_a_cap_does_not_come_and_go_at_the_limit():
     # at full speed would be just within it, by less than the relief
-    state = judged(job(Allowance("carbon", 365.0), curve=CURVE))
+    state = with_allowances(job(Allowance("carbon", 365.0), curve=CURVE))
     assert state.allowances.cap_w is None
-    held = replace(state, allowances=replace(state.allowances, cap_w=400.0, judged_mono_s=float("-inf")))
-    assert judged(held).allowances.cap_w == 400.0
+    held = replace(state, allowances=replace(state.allowances, cap_w=400.0, checked_mono_s=float("-inf")))
+    assert with_allowances(held).allowances.cap_w == 400.0
     looser = replace(held, allowances=replace(held.allowances, given=(Allowance("carbon", 380.0),)))
-    assert judged(looser).allowances.cap_w is None
+    assert with_allowances(looser).allowances.cap_w is None
 
 
 def test_a_person_stands_above_the_cap_and_the_pause_of_a_budget():
     override = protocol.Override("boost", None, None, "ada@pts/1")
-    state = replace(judged(job(Allowance("carbon", 210.0), curve=CURVE)), override=Overrides(override, 1))
+    state = replace(with_allowances(job(Allowance("carbon", 210.0), curve=CURVE)), override=Overrides(override, 1))
     assert decided(state)[0].limit_w is None
-    state = judged(job(Allowance("carbon", 210.0), order=("pause",), used_g=211.0))
+    state = with_allowances(job(Allowance("carbon", 210.0), order=("pause",), used_g=211.0))
     assert decided(state)[0].mode == "pause"
     assert decided(replace(state, override=Overrides(override, 1)))[0].mode == "run"
 
 
 def test_used_up_it_is_said_though_nobody_asked_to_be_warned():
-    state = judged(job(Allowance("carbon", 210.0), order=("cap",), used_g=211.0))
+    state = with_allowances(job(Allowance("carbon", 210.0), order=("cap",), used_g=211.0))
     (line,) = allowance_rules.notices(state, SEEN)
     assert "is used up (211 g CO2)" in drawn(line) and "the training goes on" in drawn(line)
     assert decided(state)[0].mode == "run"
@@ -163,52 +163,52 @@ def test_used_up_it_is_said_though_nobody_asked_to_be_warned():
 def test_a_stop_writes_a_checkpoint_leaves_and_does_not_come_back():
     can = inputs(NOW_S, boards=(board(),), ranks=(rank(can_unload=True),))
     before = job(Allowance("carbon", 210.0), order=("stop",), used_g=150.0)
-    assert judged(before, can).allowances.act is None
+    assert with_allowances(before, can).allowances.act is None
     # what the last checkpoint takes is set aside: 30 s of 600 W at 300 g/kWh are 1.5 g
-    state = judged(replace(before, totals=Totals(gco2_g=208.6)), can)
+    state = with_allowances(replace(before, totals=Totals(gco2_g=208.6)), can)
     asked, decision = decided(state, can)
     assert asked.mode == "unload" and decision.why.code == "budget_stop"
     done = effects(before, state, can, renew=False)
-    assert [drawn(effect.why) for effect in done if isinstance(effect, LastRun)] == [
+    assert [drawn(effect.why) for effect in done if isinstance(effect, DoNotResume)] == [
         "the carbon budget of 210 g CO2 is used up"
     ]
     assert any(isinstance(effect, Record) and effect.kind == "allowance" for effect in done)
     # a larger budget takes it back
     raised, reply = commands.apply(state, protocol.Cmd(1, "budget", {"budget": "300g"}), can, "ada")
     assert not reply.answer.exit_code and "209 g CO2 used so far" in drawn(reply.answer)
-    assert LastRun(None) in effects(state, judged(raised, can), can, renew=False)
+    assert DoNotResume(None) in effects(state, with_allowances(raised, can), can, renew=False)
 
 
 def test_without_a_checkpoint_function_nothing_is_stopped():
-    state = judged(job(Allowance("carbon", 210.0), order=("stop",), used_g=211.0))
+    state = with_allowances(job(Allowance("carbon", 210.0), order=("stop",), used_g=211.0))
     assert decided(state)[0].mode == "run"
     assert "no checkpoint function" in drawn(allowance_rules.notices(state, SEEN)[0])
-    state = judged(job(Allowance("carbon", 210.0), order=("stop", "pause"), used_g=211.0))
+    state = with_allowances(job(Allowance("carbon", 210.0), order=("stop", "pause"), used_g=211.0))
     assert decided(state)[0].mode == "pause"
 
 
 def test_that_stop_will_not_stop_it_is_said_with_the_choices_from_its_first_steps():
     state = replace(job(Allowance("carbon", 1000.0), order=("warn", "stop")), progress=Progress(step=1, work_s=7200.0))
-    (line,) = allowance_rules.notices(judged(state), SEEN)
+    (line,) = allowance_rules.notices(with_allowances(state), SEEN)
     assert "will not stop this training" in drawn(line) and "pause (it waits) or stop! (it is int" in drawn(line)
     can = inputs(NOW_S, boards=(board(),), ranks=(rank(can_unload=True),))
-    assert not allowance_rules.notices(judged(state, can), can)
+    assert not allowance_rules.notices(with_allowances(state, can), can)
     surely = replace(state, allowances=replace(state.allowances, order=("stop", "stop!")))
-    assert not allowance_rules.notices(judged(surely), SEEN)
+    assert not allowance_rules.notices(with_allowances(surely), SEEN)
 
 
 def test_stop_at_once_interrupts_without_a_checkpoint_and_for_good():
     before = job(Allowance("carbon", 210.0), order=("stop", "stop!"), used_g=150.0)
-    state = judged(replace(before, totals=Totals(gco2_g=211.0)))
+    state = with_allowances(replace(before, totals=Totals(gco2_g=211.0)))
     assert state.allowances.act == "stop!" and decided(state)[0].mode == "run"
     done = effects(before, state, SEEN, renew=False)
-    assert [effect.ends for effect in done if isinstance(effect, LastRun)] == [True]
+    assert [effect.ends for effect in done if isinstance(effect, DoNotResume)] == [True]
 
 
 def test_a_warning_is_told_once_for_each_level_however_its_figures_change():
-    told, texts = NoticesTold(), []
+    told, texts = NoticesShown(), []
     for total, used in ((180.0, 0.0), (180.0, 5.0), (500.0, 6.0), (180.0, 7.0), (180.0, 181.0), (180.0, 190.0)):
-        state = judged(job(Allowance("carbon", total), order=("warn",), used_g=used))
+        state = with_allowances(job(Allowance("carbon", total), order=("warn",), used_g=used))
         lines = allowance_rules.notices(state, SEEN)
         keys = tuple(key(line, drawn(line)) for line in lines)
         now = protocol.Status(
@@ -220,29 +220,29 @@ def test_a_warning_is_told_once_for_each_level_however_its_figures_change():
 
 
 def test_one_that_is_used_up_is_logged_once_though_its_whole_is_foreseen_later():
-    unknown = judged(replace(job(Allowance("carbon", 5.0), order=("warn",), used_g=6.0), progress=Progress()))
-    later = judged(replace(unknown, progress=Progress(work_s=7200.0)), inputs(NOW_S + 20.0, boards=(board(),)))
+    unknown = with_allowances(replace(job(Allowance("carbon", 5.0), order=("warn",), used_g=6.0), progress=Progress()))
+    later = with_allowances(replace(unknown, progress=Progress(work_s=7200.0)), inputs(NOW_S + 20.0, boards=(board(),)))
     assert later.allowances.over == ("carbon",) and later.allowances.level == unknown.allowances.level
 
 
 def test_nothing_is_expected_of_a_job_that_is_over_nor_less_than_it_has_used():
-    known = judged(job(Allowance("carbon", 210.0), used_g=180.0))
-    more = judged(replace(known, totals=Totals(gco2_g=600.0)))
+    known = with_allowances(job(Allowance("carbon", 210.0), used_g=180.0))
+    more = with_allowances(replace(known, totals=Totals(gco2_g=600.0)))
     (told,) = allowance_rules.on_wire(more)
     assert told.expected == told.used == 600.0
     ended = replace(more, decision=states.decided("done", "full", "done", ""), totals=Totals(gco2_g=590.0))
-    (told,) = allowance_rules.on_wire(judged(ended))
+    (told,) = allowance_rules.on_wire(with_allowances(ended))
     assert (told.used, told.expected) == (590.0, None)
 
 
 def test_where_the_end_is_unknown_the_moment_it_is_used_up_is_known_all_the_same():
     state = replace(job(Allowance("energy", 0.6)), progress=Progress())
-    (told,) = allowance_rules.on_wire(judged(state))
+    (told,) = allowance_rules.on_wire(with_allowances(state))
     assert told.expected is None and told.used_up_at == "2027-01-15T09:00:00.000Z"
 
 
 def test_a_successor_knows_what_was_asked_and_done():
-    state = judged(job(Allowance("carbon", 150.0), curve=CURVE))
+    state = with_allowances(job(Allowance("carbon", 150.0), curve=CURVE))
     kept = allowances.to_kept(state.allowances)
     again = allowances.restored(Allowances(), kept)
     assert again.given == state.allowances.given and again.cap_w == 250.0 and again.asked_s == NOW_S
@@ -300,7 +300,7 @@ def test_what_a_try_took_counts_against_what_the_job_may_take_in_all(kind, most)
         reason="try", elapsed_s=60.0, steps=20, energy_gpu_kwh=0.1, energy_wall_kwh=0.2, gco2_g=60.0
     )
     before = job(Allowance(kind, most), order=("pause",), used_g=300.0)
-    state = judged(replace(before, totals=replace(before.totals, excluded=(tried,))))
-    assert judged(before).allowances.spent is None and state.allowances.spent == kind
+    state = with_allowances(replace(before, totals=replace(before.totals, excluded=(tried,))))
+    assert with_allowances(before).allowances.spent is None and state.allowances.spent == kind
     (shown,) = allowance_rules.on_wire(state)
     assert shown.used == pytest.approx(360.0 if kind == "carbon" else 1.2)

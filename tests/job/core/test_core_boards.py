@@ -52,8 +52,8 @@ def test_boards_with_its_processes_are_the_jobs_where_the_training_names_none():
 def test_energy_of_boards_without_its_processes_is_taken_back():
     known = Boards(shown=("GPU-a",), shown_mono_s=1071.0)
     seen = inputs(boards=(board("GPU-a"),), metered=frozenset({"GPU-a", "GPU-z"}))
-    assert boards.strangers(known, seen) == ()
-    assert boards.strangers(known, replace(seen, mono_s=1101.0)) == ("GPU-z",)
+    assert boards.foreign_boards(known, seen) == ()
+    assert boards.foreign_boards(known, replace(seen, mono_s=1101.0)) == ("GPU-z",)
 
 
 def test_a_metered_board_that_the_driver_does_not_show_any_more_is_missed():

@@ -8,7 +8,7 @@ from drawn import drawn_plan
 from msgspec import structs
 from states import CAP, NOW_S, board, inputs, job_state, plan_of, rank
 
-from carbontui.job.supervisor.core.effects import want_of
+from carbontui.job.supervisor.core.effects import desired_of
 from carbontui.job.supervisor.core.planning import machine
 from carbontui.job.supervisor.core.rules import calibration, capabilities
 from carbontui.job.supervisor.core.state.decision import Desired
@@ -41,8 +41,8 @@ def test_its_caps_are_planned_and_slow_the_training_by_as_much():
     caps = machine.caps(state)
     assert [cap.cap_w for cap in caps] == [limit for limit, _, _ in POINTS[:-1]]
     capped = replace(state, asked=Desired(limit_w=POINTS[1][0]))
-    assert want_of(capped).duty == pytest.approx(POINTS[1][2])
-    assert want_of(replace(state, asked=Desired(limit_w=690.0))).duty is None
+    assert desired_of(capped).duty == pytest.approx(POINTS[1][2])
+    assert desired_of(replace(state, asked=Desired(limit_w=690.0))).duty is None
     assert "simulated, from public measurements" in drawn_plan(replace(state, plan=plan_of(CAP)), inputs()).curve_note
 
 

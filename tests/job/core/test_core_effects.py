@@ -37,7 +37,7 @@ RUNNING = job_state(decision=decision(), child=Child("running", age_s=100.0))
 def test_a_lease_is_renewed_when_it_is_due_and_at_no_other_tick():
     assert found(fx.SendWants, RUNNING, RUNNING) == []
     (sent,) = found(fx.SendWants, RUNNING, RUNNING, renew=True)
-    assert sent.want == protocol.Want("run", 0, protocol.LEASE_S)
+    assert sent.want == protocol.DesiredState("run", 0, protocol.LEASE_S)
 
 
 def test_a_new_word_goes_out_at_once():
@@ -49,7 +49,7 @@ def test_a_new_word_goes_out_at_once():
 def test_the_training_is_told_the_time_of_its_return_on_the_machines_clock():
     clock = Clock(speed=100.0, wall_origin_s=NOW_S, job_origin_s=0.0)
     after = job_state(clock=clock, asked=Desired("unload", 3, not_before_s=1000.0))
-    assert fx.want_of(after).not_before == "2027-01-15T08:00:10.000Z"
+    assert fx.desired_of(after).not_before == "2027-01-15T08:00:10.000Z"
 
 
 def test_a_simulated_cap_slows_the_training_itself_and_is_told_when_it_changes():
@@ -65,12 +65,12 @@ def test_a_simulated_cap_slows_the_training_itself_and_is_told_when_it_changes()
 def test_a_cap_on_real_boards_asks_nothing_of_the_training():
     after = replace(RUNNING, asked=Desired(limit_w=300.0))
     assert found(fx.SendWants, RUNNING, after) == []
-    assert fx.want_of(after).duty is None
+    assert fx.desired_of(after).duty is None
 
 
 def test_a_duty_cycle_is_asked_as_it_is_on_simulated_boards_too():
     asked = Desired(duty=0.5, limit_w=300.0)
-    assert fx.want_of(job_state(simulated=SimulatedSpec(), asked=asked)).duty == 0.5
+    assert fx.desired_of(job_state(simulated=SimulatedSpec(), asked=asked)).duty == 0.5
 
 
 # --- a start that is held ---

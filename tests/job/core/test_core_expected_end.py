@@ -8,7 +8,7 @@ from states import FULL, NOW_S, PAUSE, board, decided, inputs, job_state, outloo
 
 from carbontui import units
 from carbontui.account import expected_end as account
-from carbontui.account.expected_end import Slots, Stretch
+from carbontui.account.expected_end import Slots, WorkSegment
 from carbontui.job.supervisor.core.planning import expected_end, machine
 from carbontui.job.supervisor.core.planning.course import course
 from carbontui.job.supervisor.core.state.forbidden import ForbiddenHours
@@ -43,7 +43,7 @@ def test_the_end_is_that_of_the_whole_forecast_gaps_included(seed):
         expected_end.at_the_wall(known, SEEN, course(known, SEEN)),
         Slots(NOW_S, 900.0, mean, *band),
         run_now_past_g=120.0,
-        run_now_rest=Stretch(SEEN.now_s, NOW_S + 7200.0, machine.full_wall_w(known, SEEN)),
+        run_now_rest=WorkSegment(SEEN.now_s, NOW_S + 7200.0, machine.full_wall_w(known, SEEN)),
     )
     if all(value is None for value in mean):
         assert told is None and whole is None

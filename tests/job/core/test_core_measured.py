@@ -17,7 +17,7 @@ def test_a_mean_is_plain_at_first_and_forgets_slowly_later():
 
 def test_what_was_known_is_not_written_into():
     known = Measured(full_w={"GPU-a": Mean(100.0, 1)})
-    after = measured.saw_watts(known, "full", [("GPU-a", 200.0), ("GPU-b", 50.0)])
+    after = measured.with_watts(known, "full", [("GPU-a", 200.0), ("GPU-b", 50.0)])
     assert known.full_w == {"GPU-a": Mean(100.0, 1)}
     assert after.full_w == {"GPU-a": Mean(150.0, 2), "GPU-b": Mean(50.0, 1)}
 

@@ -21,7 +21,7 @@ from carbontui.job.terms.child import Child
 from carbontui.job.worker.process import preview_plan, solve_plan
 from carbontui.protocol import Override
 from carbontui.text.statements import words
-from carbontui.tui.widgets import plan_words
+from carbontui.tui.widgets import plan_text
 
 UNLOAD = Level("unload", "unload", 25.0, 0.0)
 
@@ -208,7 +208,7 @@ def test_a_job_that_weighs_shows_what_other_weights_would_take():
     grams, money = [one.gco2_g for one in made.weights], [one.cost for one in made.weights]
     assert grams == sorted(grams) and money == sorted(money, reverse=True) and grams[0] < grams[-1]
     assert grams[0] <= made.gco2_g <= grams[-1], "0.7 lies between"
-    rows = ["".join(text for text, _ in row) for row in plan_words.total_rows(made)]
+    rows = ["".join(text for text, _ in row) for row in plan_text.total_rows(made)]
     assert any(row.startswith(" carbon 100 %") and row.endswith("EUR") for row in rows)
     unweighed = plan_request.plan_request(job_state(outlook=clean_then_cheap), inputs())
     assert not solve_plan(unweighed.ask).weights
@@ -255,10 +255,10 @@ def test_the_outlook_reaches_a_day_and_the_end_of_the_frontier():
 
 def test_money_is_money_per_hour_of_each_gpu_and_grams_by_their_price():
     two, none = inputs(boards=(board(), board("GPU-b"))), inputs()
-    assert plan_request.aim(job_state(), two) == plan_request.problem.Objective(0.0, 1.0, 0.0)
+    assert plan_request.objective_of(job_state(), two) == plan_request.problem.Objective(0.0, 1.0, 0.0)
     priced = job_state(objective="cost", gpu_price=2.5, carbon_price=100.0)
-    assert plan_request.aim(priced, two) == plan_request.problem.Objective(1.0, 1e-4, 5.0)
-    assert plan_request.aim(priced, none).rent_per_h == 2.5, "a job on a CPU rents one"
+    assert plan_request.objective_of(priced, two) == plan_request.problem.Objective(1.0, 1e-4, 5.0)
+    assert plan_request.objective_of(priced, none).rent_per_h == 2.5, "a job on a CPU rents one"
 
 
 @pytest.mark.parametrize(("kind", "off"), [("held", True), ("always-on", False), ("given-back", False)])
@@ -269,9 +269,11 @@ def test_making_the_boards_is_weighed_in_the_hours_that_count(kind, off):
     made_g = 2 * (164_000 + 2_500_000 / 8) / 44_676
     per_h = {level.name: level.embodied_g_per_h for level in built.levels}
     assert per_h == {name: pytest.approx(made_g if off or name != "off" else 0.0) for name in per_h} and "off" in per_h
-    assert plan_request.aim(asked(9.0), seen).embodied_g_per_h == 18.0 and "18 g per hour" in counted(asked(9.0), seen)
+    assert plan_request.objective_of(asked(9.0), seen).embodied_g_per_h == 18.0 and "18 g per hour" in counted(
+        asked(9.0), seen
+    )
     unknown = inputs(boards=(board(name="Some Board"),))
-    assert plan_request.aim(asked("published"), unknown).embodied_g_per_h == 0.0
+    assert plan_request.objective_of(asked("published"), unknown).embodied_g_per_h == 0.0
     assert "not published" in counted(asked("published"), unknown) and "making" not in counted(asked(None), seen)
 
 

@@ -34,24 +34,24 @@ def held(mono_s=1000.0, gen=1):
 def test_watts_are_learned_once_the_boards_averages_have_settled():
     seen = inputs(boards=(board(power_w=600.0),), ranks=(rank(),))
     fresh = running(changed_mono_s=seen.mono_s - 1.0)
-    assert job.absorb(fresh, seen).measured.full_w == {}
-    assert job.absorb(running(), seen).measured.full_w["GPU-a"].value == 600.0
+    assert job.with_inputs(fresh, seen).measured.full_w == {}
+    assert job.with_inputs(running(), seen).measured.full_w["GPU-a"].value == 600.0
 
 
 def test_a_reading_from_before_the_change_settled_teaches_nothing():
     seen = inputs(readings=Readings(mono_s=1098.5, devices=(board(power_w=500.0),)), ranks=(rank("paused", 1),))
     changed = job_state(decision=decision("paused"), changed_mono_s=seen.mono_s - 1.8)
-    assert job.absorb(changed, seen).measured.parked_w == {}, "0.3 s after the change it still told both"
+    assert job.with_inputs(changed, seen).measured.parked_w == {}, "0.3 s after the change it still told both"
 
 
 def test_watts_of_a_driver_that_fell_silent_teach_nothing():
     silent = inputs(readings=Readings(mono_s=1090.0, devices=(board(),)), ranks=(rank(),))
-    assert job.absorb(running(), silent).measured.full_w == {}
+    assert job.with_inputs(running(), silent).measured.full_w == {}
 
 
 def test_a_lost_board_teaches_nothing():
     seen = inputs(boards=(board(lost=True, power_w=3.0), board("GPU-b", power_w=500.0)), ranks=(rank(),))
-    assert list(job.absorb(running(), seen).measured.full_w) == ["GPU-b"]
+    assert list(job.with_inputs(running(), seen).measured.full_w) == ["GPU-b"]
 
 
 @pytest.mark.parametrize(
@@ -60,35 +60,35 @@ def test_a_lost_board_teaches_nothing():
 )
 def test_what_a_board_draws_is_learned_under_the_name_of_what_the_job_did(observed, table):
     seen = inputs(boards=(board(power_w=90.0),), ranks=(rank(),))
-    known = job.absorb(job_state(decision=decision(observed)), seen).measured
+    known = job.with_inputs(job_state(decision=decision(observed)), seen).measured
     found = {name for name in ("full_w", "parked_w", "idle_w") if getattr(known, name)}
     assert found == ({table} if table else set())
 
 
 def test_figures_of_a_board_that_follow_the_command_are_not_its_idle_watts():
     loading = job_state(decision=decision("running"))
-    assert job.absorb(loading, inputs(boards=(board(pids=()),))).measured.idle_w
+    assert job.with_inputs(loading, inputs(boards=(board(pids=()),))).measured.idle_w
     as_given = board(pids=(), power_kind="model")
-    assert not job.absorb(loading, inputs(boards=(as_given,))).measured.idle_w
+    assert not job.with_inputs(loading, inputs(boards=(as_given,))).measured.idle_w
 
 
 @pytest.mark.parametrize("asked", [Desired(limit_w=300.0), Desired(duty=0.5)])
 def test_a_job_that_is_held_back_does_not_teach_what_flat_out_draws(asked):
     seen = inputs(boards=(board(power_w=300.0),), ranks=(rank(),))
-    assert job.absorb(running(asked=asked), seen).measured.full_w == {}
+    assert job.with_inputs(running(asked=asked), seen).measured.full_w == {}
 
 
 def test_a_program_without_steps_is_not_known_to_be_flat_out():
-    assert job.absorb(running(), inputs(boards=(board(),))).measured.full_w == {}
+    assert job.with_inputs(running(), inputs(boards=(board(),))).measured.full_w == {}
 
 
 def test_cpu_and_memory_are_learned_at_work_and_at_rest_apart():
     host = HostReading(cpu_w=80.0, dram_w=10.0)
     seen = inputs(readings=Readings(mono_s=1099.5, host=host), ranks=(rank(),))
     at_work, at_rest = running(), job_state(decision=decision("paused"))
-    assert job.absorb(at_work, seen).measured.rest_w.value == 90.0
-    assert job.absorb(at_rest, seen).measured.rest_parked_w.value == 90.0
-    assert job.absorb(at_rest, seen).measured.rest_w.value is None
+    assert job.with_inputs(at_work, seen).measured.rest_w.value == 90.0
+    assert job.with_inputs(at_rest, seen).measured.rest_parked_w.value == 90.0
+    assert job.with_inputs(at_rest, seen).measured.rest_w.value is None
 
 
 # --- work ---
@@ -96,40 +96,40 @@ def test_cpu_and_memory_are_learned_at_work_and_at_rest_apart():
 
 def test_steps_told_with_a_goodbye_between_two_ticks_count():
     known = running(progress=Progress(steps_total=100, step=40, processes=("host 7 1",), starts=1))
-    told = job.hear(known, rank(step=57), inputs())
-    after = job.absorb(told, inputs())
+    told = job.with_rank(known, rank(step=57), inputs())
+    after = job.with_inputs(told, inputs())
     assert after.progress.step == 57 and after.progress.fresh_steps == 0
 
 
 def test_the_steps_of_a_goodbye_teach_the_rate_like_any_others():
     known = running(progress=Progress(steps_total=100, step=40, processes=("host 7 1",), starts=1, span_s=0.0))
-    told = job.hear(known, rank(step=60), inputs())
-    assert job.absorb(told, inputs(dt_s=4.0, dt_wall_s=4.0)).progress.ref_rate == 5.0
+    told = job.with_rank(known, rank(step=60), inputs())
+    assert job.with_inputs(told, inputs(dt_s=4.0, dt_wall_s=4.0)).progress.ref_rate == 5.0
 
 
 def test_only_rank_0_counts_steps():
     known = running()
-    assert job.absorb(known, inputs(ranks=(rank(rank=1, step=99),))).progress.step == 0
+    assert job.with_inputs(known, inputs(ranks=(rank(rank=1, step=99),))).progress.step == 0
 
 
 def test_work_under_a_cap_counts_at_the_speed_of_its_level():
     known = job_state(decision=decision("throttled", CAP.name), plan=plan_of(CAP), asked=Desired(limit_w=300.0))
-    assert job.absorb(known, inputs(dt_s=10.0)).progress.plain_done_s == 8.0
+    assert job.with_inputs(known, inputs(dt_s=10.0)).progress.plain_done_s == 8.0
 
 
 def test_a_job_that_stands_still_does_no_work():
     known = job_state(decision=decision("paused"))
-    assert job.absorb(known, inputs(dt_s=10.0)).progress.plain_done_s == 0.0
+    assert job.with_inputs(known, inputs(dt_s=10.0)).progress.plain_done_s == 0.0
 
 
 def test_a_job_on_its_way_to_a_pause_still_works():
     known = job_state(decision=decision("pausing", PAUSE.name), plan=plan_of(PAUSE))
-    assert job.absorb(known, inputs(dt_s=10.0)).progress.plain_done_s == 10.0
+    assert job.with_inputs(known, inputs(dt_s=10.0)).progress.plain_done_s == 10.0
 
 
 def test_the_last_loss_is_shown_when_the_training_has_left():
-    known = job.absorb(running(), inputs(ranks=(rank(loss=0.25),)))
-    assert job.absorb(known, inputs()).last_loss == 0.25
+    known = job.with_inputs(running(), inputs(ranks=(rank(loss=0.25),)))
+    assert job.with_inputs(known, inputs()).last_loss == 0.25
 
 
 # --- seconds to pause, to resume, to come back ---
@@ -152,19 +152,19 @@ def test_going_on_is_timed_to_the_first_word_of_a_running_rank_and_once():
     known = job_state(decision=decision("paused"), asked=held())
     asked = job.enter(known, Desired(gen=2), decision("running"), inputs())
     assert asked.resume_asked_mono_s == 1100.0
-    still = job.hear(asked, rank("paused", 1), inputs(NOW_S + 102.0))
+    still = job.with_rank(asked, rank("paused", 1), inputs(NOW_S + 102.0))
     assert still.measured.resume_s.value is None and still.resume_asked_mono_s is not None
-    on = job.hear(still, rank("running", 2, rank=3), inputs(NOW_S + 104.0))
+    on = job.with_rank(still, rank("running", 2, rank=3), inputs(NOW_S + 104.0))
     assert on.measured.resume_s == Mean(4.0, 1) and on.resume_asked_mono_s is None
-    assert job.hear(on, rank("running", 2), inputs(NOW_S + 105.0)).measured.resume_s.samples == 1
+    assert job.with_rank(on, rank("running", 2), inputs(NOW_S + 105.0)).measured.resume_s.samples == 1
 
 
 def test_coming_back_is_timed_from_the_start_of_the_command_to_its_first_step():
     known = running(progress=Progress(starts=1, step=50, processes=("host 7 1",)))
     seen = inputs(starts=2, child=Child("running", age_s=42.0))
-    after = job.hear(known, rank(step=1, process="host 8 2"), seen)
+    after = job.with_rank(known, rank(step=1, process="host 8 2"), seen)
     assert after.measured.reload_s == Mean(42.0, 1) and after.progress.base == 50
-    assert job.hear(after, rank(step=2, process="host 8 2"), seen).measured.reload_s.samples == 1
+    assert job.with_rank(after, rank(step=2, process="host 8 2"), seen).measured.reload_s.samples == 1
 
 
 # --- boards ---
@@ -172,15 +172,15 @@ def test_coming_back_is_timed_from_the_start_of_the_command_to_its_first_step():
 
 def test_boards_of_a_simulated_job_are_not_the_machines():
     seen = inputs(ranks=(rank(devices=("GPU-real",)),))
-    assert job.absorb(running(simulated=SimulatedSpec()), seen).boards.named is None
-    assert job.absorb(running(), seen).boards.named == ("GPU-real",)
+    assert job.with_inputs(running(simulated=SimulatedSpec()), seen).boards.named is None
+    assert job.with_inputs(running(), seen).boards.named == ("GPU-real",)
 
 
 def test_caps_hold_only_where_they_are_wanted_and_every_board_takes_them():
     bad = board("GPU-b", caps={"limit": Capability("no_permission")})
-    assert job.absorb(running(), inputs(boards=(board(),))).caps_hold
-    assert not job.absorb(running(), inputs(boards=(board(), bad))).caps_hold
-    assert not job.absorb(running(cap=False), inputs(boards=(board(),))).caps_hold
+    assert job.with_inputs(running(), inputs(boards=(board(),))).caps_hold
+    assert not job.with_inputs(running(), inputs(boards=(board(), bad))).caps_hold
+    assert not job.with_inputs(running(cap=False), inputs(boards=(board(),))).caps_hold
 
 
 # --- what is so ---
@@ -240,15 +240,15 @@ def test_a_job_that_is_over_is_not_live():
 
 
 def test_what_an_earlier_training_left_in_a_file_counts_once():
-    tried = job.hear(running(), rank(step=55, process="tried"), inputs(alive=frozenset({"tried"})))
-    tried = job.hear_left(tried, rank(step=60, process="tried"), inputs())
+    tried = job.with_rank(running(), rank(step=55, process="tried"), inputs(alive=frozenset({"tried"})))
+    tried = job.with_rank_left(tried, rank(step=60, process="tried"), inputs())
     assert tried.progress.step == 60
-    again = job.hear(tried, rank(step=3, process="again"), inputs(alive=frozenset({"again"}), starts=2))
+    again = job.with_rank(tried, rank(step=3, process="again"), inputs(alive=frozenset({"again"}), starts=2))
     assert again.progress.step == 63
-    assert job.hear_left(again, rank(step=60, process="tried"), inputs(starts=2)).progress == again.progress
+    assert job.with_rank_left(again, rank(step=60, process="tried"), inputs(starts=2)).progress == again.progress
 
 
 def test_a_file_of_a_process_that_nobody_heard_still_counts():
-    first = job.hear(running(), rank(step=55, process="a"), inputs(alive=frozenset({"a"})))
-    second = job.hear_left(first, rank(step=40, process="b"), inputs())
+    first = job.with_rank(running(), rank(step=55, process="a"), inputs(alive=frozenset({"a"})))
+    second = job.with_rank_left(first, rank(step=40, process="b"), inputs())
     assert second.progress.step == 95

@@ -16,7 +16,7 @@ from carbontui.job.supervisor.core.rules import control, trying, unload_rules
 from carbontui.job.supervisor.core.state import progress as rules
 from carbontui.job.supervisor.core.state import unloading
 from carbontui.job.supervisor.core.state.decision import Desired
-from carbontui.job.supervisor.core.state.job import Totals, absorb
+from carbontui.job.supervisor.core.state.job import Totals, with_inputs
 from carbontui.job.supervisor.core.state.unloading import Tried, Unloading
 from carbontui.job.terms.child import Child
 from carbontui.protocol import Override
@@ -41,7 +41,7 @@ def at(second, **more):
 def told(state, seen):
     """One tick of the supervisor, as far as it concerns an unload; and what it asks of the world."""
     before = state
-    state = trying.saw(absorb(state, seen), seen)
+    state = trying.update(with_inputs(state, seen), seen)
     asked, decision = control.decide(state, seen)
     state = replace(state, asked=asked, decision=decision)
     return state, effects.effects(before, state, seen, renew=True)

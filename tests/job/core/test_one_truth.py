@@ -14,7 +14,7 @@ from msgspec import structs
 from states import CAP, FULL, NOW_S, PAUSE, board, inputs, job_state, limits, plan_of, rank, settled
 
 from carbontui import line, protocol, units
-from carbontui.commands import look
+from carbontui.commands import status
 from carbontui.headroom import Headroom
 from carbontui.job.supervisor.core.state.allowances import Allowances
 from carbontui.job.supervisor.core.state.forbidden import ForbiddenHours
@@ -152,8 +152,8 @@ def faults(state: JobState, seen: Inputs) -> list[str]:
     author = situation.author(told, AT_S)
     live = told.state in protocol.LIVE_STATES
     headline = f"{situation.state(told)} {situation.at_level(told, plan)} {situation.refused(told)} {author}"
-    rows = dict(row.split(maxsplit=1) for row in look.report(told) if " " in row)
-    listed, brief = look.listed(told), line.words(msgspec.to_builtins(told))
+    rows = dict(row.split(maxsplit=1) for row in status.report(told) if " " in row)
+    listed, brief = status.listed(told), line.words(msgspec.to_builtins(told))
     found = []
 
     def check(fine: bool, what: str) -> None:

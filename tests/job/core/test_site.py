@@ -14,7 +14,7 @@ from states import CAP, FULL, NOW_S, PAUSE, board, inputs, job_state, plan_of, r
 from states import decided as told
 
 from carbontui import protocol
-from carbontui.account.lived import as_booked
+from carbontui.account.elapsed import as_booked
 from carbontui.headroom import Ahead, Claim, EventSpan, Headroom, LevelAhead
 from carbontui.job.supervisor.core import commands
 from carbontui.job.supervisor.core.planning import answers, plan_request, site_plan
@@ -72,8 +72,8 @@ def test_boards_that_no_driver_shows_spend_no_site_budget_and_are_not_held_by_it
 
 def test_a_board_whose_watts_cannot_be_read_claims_no_more_than_is_declared_for_it():
     given = declared.DeclaredBoards(tdp_w=70.0, name="T4")
-    blind = board(power_kind="model", limit_found_w=None, limit_max_w=None, limit_w=None)
-    claim = site_claim.claim(job_state(declared=given), inputs(boards=(blind,), ranks=(rank(),)))
+    unreadable = board(power_kind="model", limit_found_w=None, limit_max_w=None, limit_w=None)
+    claim = site_claim.claim(job_state(declared=given), inputs(boards=(unreadable,), ranks=(rank(),)))
     assert (claim.full_w, claim.wants_w) == (70.0, 70.0)
 
 

@@ -156,10 +156,10 @@ def advance(now: JobState, event: Event) -> tuple[JobState, tuple[Effect | Reply
         case Tick(inputs):
             return _tick(now, inputs)
         case RankChanged(rank, inputs):
-            after = job.hear(now, rank, inputs)
+            after = job.with_rank(now, rank, inputs)
             return after, _withdrawn(now, after)
         case LastCount(rank, inputs):
-            return job.hear_left(now, rank, inputs), ()
+            return job.with_rank_left(now, rank, inputs), ()
         case Command(cmd, by, inputs, accepted):
             after, reply = commands.apply(now, cmd, inputs, by, accepted=accepted)
             return after, (*reply.effects, replace(reply, effects=()))
@@ -182,8 +182,8 @@ def advance(now: JobState, event: Event) -> tuple[JobState, tuple[Effect | Reply
 def _tick(before: JobState, inputs: Inputs) -> tuple[JobState, tuple[Effect, ...]]:
     """Learn from the inputs, decide, and compare with before: leases are renewed only with a decision."""
     # what reports after the training has been seen to end is not the job's
-    now = before if before.child.over else job.absorb(before, inputs)
-    now = allowance_rules.judged(job.expire(trying.saw(now, inputs), inputs.now_s), inputs)
+    now = before if before.child.over else job.with_inputs(before, inputs)
+    now = allowance_rules.with_allowances(job.expire(trying.update(now, inputs), inputs.now_s), inputs)
     asked, decision = control.decide(now, inputs)
     after = job.enter(now, asked, decision, inputs)
     if renew := inputs.mono_s - before.renewed_mono_s >= protocol.RENEW_S - NEAREST_S:

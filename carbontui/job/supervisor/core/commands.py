@@ -22,7 +22,7 @@ from carbontui.job.supervisor.core.effects import (
 )
 from carbontui.job.supervisor.core.planning import finish
 from carbontui.job.supervisor.core.rules import calibration, capabilities, site_claim, unload_rules
-from carbontui.job.supervisor.core.state import attendance, boards, forbidden, override, progress, unloading
+from carbontui.job.supervisor.core.state import boards, forbidden, membership, override, progress, unloading
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.core.state.override import OverrideError
@@ -252,7 +252,7 @@ def pause_held(state: JobState, inputs: Inputs) -> Answered | None:
     observed, until_s = state.decision.state, state.override.until_s
     if observed not in ("paused", "waiting", "unloaded"):
         return None
-    silent = _unheard(state, inputs)
+    silent = _unreached(state, inputs)
     if observed != "paused":
         return Answered(statement("still_already", state=observed, until_s=until_s, silent=silent))
     if state.asked.freeze:
@@ -263,12 +263,12 @@ def pause_held(state: JobState, inputs: Inputs) -> Answered | None:
 def pause_asked(state: JobState, inputs: Inputs) -> Answered:
     """The answer if no step has ended in time."""
     why = state.decision.why
-    return Answered(why.said if why.code == "no_client" else statement("pause_asked", silent=_unheard(state, inputs)))
+    return Answered(why.said if why.code == "no_client" else statement("pause_asked", silent=_unreached(state, inputs)))
 
 
-def _unheard(state: JobState, inputs: Inputs) -> tuple[Statement, ...]:
+def _unreached(state: JobState, inputs: Inputs) -> tuple[Statement, ...]:
     """Says which part of the job is not heard, so that it is unknown whether it is paused; () if all is."""
-    silent = attendance.silent(state.attendance, inputs)
+    silent = membership.silent(state.membership, inputs)
     return (statement("silent", names=silent),) if silent else ()
 
 
@@ -298,9 +298,9 @@ WAITING = ("pause_asked", "cap_unanswered", "cap_at_start")
 """Answers that say themselves what they wait for."""
 
 
-def ordered(answer: Answered, *, stored: bool, unheard: bool) -> Statement:
-    """The answer to an order with how far it is in force. `unheard`: the keeper carries it out, and does not answer."""
-    force = "keeper" if unheard else "" if answer.said.code in WAITING else "now"
+def ordered(answer: Answered, *, stored: bool, unreached: bool) -> Statement:
+    """The answer to an order with how far it is in force. `unreached`: the keeper does not answer."""
+    force = "keeper" if unreached else "" if answer.said.code in WAITING else "now"
     return statement("ordered", said=answer.said, force=force, stored=stored)
 
 

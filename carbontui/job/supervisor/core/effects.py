@@ -19,7 +19,7 @@ from carbontui.protocol import Fact, Statement, statement
 class SendWants:
     """Send every rank the current want, valid for one lease."""
 
-    want: protocol.Want
+    want: protocol.DesiredState
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Keep:
 
 
 @dataclass(frozen=True, slots=True)
-class LastRun:
+class DoNotResume:
     """The command is not resumed after its next exit, even with a checkpoint; `ends`: it is interrupted now. None
     revokes that."""
 
@@ -114,7 +114,7 @@ Effect = (
     | LogLine
     | Replan
     | Keep
-    | LastRun
+    | DoNotResume
     | StartCalibration
 )
 
@@ -122,7 +122,7 @@ Effect = (
 def effects(before: JobState, after: JobState, inputs: Inputs, *, renew: bool) -> tuple[Effect, ...]:
     """The effects of the step from `before` to `after`. `renew`: leases are due for renewal."""
     return (
-        *_told(before, after, inputs),
+        *_announcements(before, after, inputs),
         *_wants(before, after, renew=renew),
         *_hold(before, after, inputs, renew=renew),
         *_freeze(before, after, inputs, renew=renew),
@@ -133,12 +133,14 @@ def effects(before: JobState, after: JobState, inputs: Inputs, *, renew: bool) -
     )
 
 
-def want_of(state: JobState) -> protocol.Want:
+def desired_of(state: JobState) -> protocol.DesiredState:
     """What is asked of the training, as sent to every rank."""
     asked = state.asked
     not_before = None if asked.not_before_s is None else units.iso(state.clock.to_wall(asked.not_before_s))
     duty, epoch_end = _felt_duty(state), asked.epoch_end or None
-    return protocol.Want(asked.mode, asked.gen, protocol.LEASE_S, duty=duty, not_before=not_before, epoch_end=epoch_end)
+    return protocol.DesiredState(
+        asked.mode, asked.gen, protocol.LEASE_S, duty=duty, not_before=not_before, epoch_end=epoch_end
+    )
 
 
 def _felt_duty(state: JobState) -> float | None:
@@ -152,7 +154,7 @@ def _felt_duty(state: JobState) -> float | None:
 
 def _wants(before: JobState, after: JobState, *, renew: bool) -> tuple[Effect, ...]:
     limit_felt = after.spec.simulated is not None and after.asked.limit_w != before.asked.limit_w
-    return (SendWants(want_of(after)),) if renew or limit_felt or after.asked.gen != before.asked.gen else ()
+    return (SendWants(desired_of(after)),) if renew or limit_felt or after.asked.gen != before.asked.gen else ()
 
 
 def _hold(before: JobState, after: JobState, inputs: Inputs, *, renew: bool) -> tuple[Effect, ...]:
@@ -175,9 +177,9 @@ def _last(before: JobState, after: JobState, inputs: Inputs, *, renew: bool) -> 
     """A stop by an allowance: the command exits with a checkpoint, and the keeper must not resume it."""
     was, why = allowance_rules.why_last(before), allowance_rules.why_last(after)
     if not why:
-        return (LastRun(None),) if was else ()
+        return (DoNotResume(None),) if was else ()
     interrupts = after.allowances.act == "stop!"
-    return (LastRun(why, interrupts),) if renew or why != was else ()
+    return (DoNotResume(why, interrupts),) if renew or why != was else ()
 
 
 def _unloading(before: JobState, after: JobState, inputs: Inputs, *, renew: bool) -> tuple[Effect, ...]:
@@ -219,8 +221,8 @@ def _boards(after: JobState, inputs: Inputs) -> tuple[Effect, ...]:
     elsewhere = tuple(
         (name, tuple(sorted(rank.pid for rank in inputs.ranks if rank.host == host))) for host, name in node_of.items()
     )
-    strangers = boards.strangers(after.boards, inputs)
-    disown = (ReverseBooking(strangers),) if strangers else ()
+    foreign_boards = boards.foreign_boards(after.boards, inputs)
+    disown = (ReverseBooking(foreign_boards),) if foreign_boards else ()
     declared = () if after.spec.declared is None else (_at_work(after, inputs),)
     return (*disown, *declared, WatchBoards(after.boards.named, tuple(sorted(own)), elsewhere))
 
@@ -235,7 +237,7 @@ def _at_work(after: JobState, inputs: Inputs) -> Simulate:
     return Simulate(1.0 if active else 0.0, after.asked.duty or 1.0)
 
 
-def _told_allowances(before: JobState, after: JobState, inputs: Inputs) -> list[Effect]:
+def _allowance_changes(before: JobState, after: JobState, inputs: Inputs) -> list[Effect]:
     """Changes of the allowances; a least-time plan is re-made with what is left."""
     if before.allowances.doing == after.allowances.doing:
         return []
@@ -255,7 +257,7 @@ def _key(decision: Decision) -> tuple[object, ...]:
     return decision.state, decision.why.code, unseen
 
 
-def _told(before: JobState, after: JobState, inputs: Inputs) -> tuple[Effect, ...]:
+def _announcements(before: JobState, after: JobState, inputs: Inputs) -> tuple[Effect, ...]:
     """Entries for journal and log, and requests for a new plan."""
     found: list[Effect] = []
     over, new = before.override.current, after.decision
@@ -266,7 +268,7 @@ def _told(before: JobState, after: JobState, inputs: Inputs) -> tuple[Effect, ..
         found.append(Replan(statement("cause_caps") if after.caps_hold else statement("cause_no_caps")))
     if after.epoch is not None and after.epoch != before.epoch:
         found.append(Record("epoch", {"number": after.epoch, "step": after.progress.step, "loss": after.last_loss}))
-    found += _told_allowances(before, after, inputs)
+    found += _allowance_changes(before, after, inputs)
     if after.trial != before.trial:
         found.append(Record("trial", {"name": after.trial, "step": after.progress.step}))
     if _key(new) != _key(before.decision):

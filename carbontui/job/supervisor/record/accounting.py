@@ -13,13 +13,13 @@ from carbontui import protocol, units
 from carbontui.account import accounts
 from carbontui.account.accounts import Revision, RunNow, revision
 from carbontui.account.boundary import IDLE
-from carbontui.account.lived import EXCLUDED, GAP_S, Gap, Lived
+from carbontui.account.elapsed import EXCLUDED, GAP_S, Gap, TimeSpent
 from carbontui.grid.types import GridForecast, Row
 from carbontui.job.files.journal import Journal
 from carbontui.job.supervisor.core.state.job import Totals
 from carbontui.job.supervisor.record.chart_history import WattHistory
 from carbontui.job.supervisor.record.energy_ledger import EnergyLedger, FirstCounts
-from carbontui.job.supervisor.record.stays import Stays
+from carbontui.job.supervisor.record.place_totals import PlaceTotals
 from carbontui.job.terms.clock import Clock
 from carbontui.job.terms.spec import Options
 from carbontui.power.messages import Sample
@@ -76,7 +76,7 @@ class Accounting:
     meter: Meter = field(default_factory=Meter)
     ledger: EnergyLedger = field(default_factory=EnergyLedger)
     watts: WattHistory = field(init=False)
-    lived: Lived = field(init=False)
+    elapsed: TimeSpent = field(init=False)
     first_counts: FirstCounts = field(init=False)
     intensity: accounts.Bins = field(default_factory=accounts.Bins)
     price: accounts.Bins = field(default_factory=accounts.Bins)
@@ -87,7 +87,7 @@ class Accounting:
     """The newest revision that this process has booked."""
     idle_w: Mapping[str, float] = field(default_factory=dict)
     """The job's part of what each device, boards and "cpu", draws without work, as of now."""
-    stays: Stays = field(default_factory=Stays)
+    place_totals: PlaceTotals = field(default_factory=PlaceTotals)
     booked: dict[float, BookedRow] = field(default_factory=dict)
     """The intensity rows of the journal, by start."""
     _share: dict[str, float | None] = field(default_factory=dict)
@@ -104,7 +104,7 @@ class Accounting:
     def __post_init__(self) -> None:
         start = self.clock.at_wall(self.options.created_s)
         self.watts = WattHistory(start, 60.0 if not self.clock.replay else 900.0)
-        self.lived = Lived(start)
+        self.elapsed = TimeSpent(start)
         self.ledger.pue = self.options.pue
         self.ledger.boundary, self.ledger.gives_back = self.options.boundary, self.options.gives_back
         self.first_counts = FirstCounts(Path(self.options.dir), self.options.created_s)
@@ -112,10 +112,10 @@ class Accounting:
     def keep(self) -> None:
         """Write what a successor cannot read from the rows into the journal, in one transaction with them."""
         facts = {"ledger": self.ledger.to_dict(), "meter": self.meter.to_dict(self.boot_id), "held_s": self.held_s}
-        facts |= {"attempt": self.options.attempt, "lived": asdict(self.lived)}
+        facts |= {"attempt": self.options.attempt, "lived": asdict(self.elapsed)}
         *before, run_now_g = self.carried_over  # two: what version 0.1 reads
         facts |= {"before": before, "run_now_before_g": run_now_g}
-        facts |= self.stays.to_kept()
+        facts |= self.place_totals.to_kept()
         self.journal.keep("books", facts)
 
     def carry(self, gco2_g: float | None, cost: float | None, gpus: int) -> None:
@@ -152,7 +152,7 @@ class Accounting:
             return 0.0
         for t0, joules, how, state in rows:
             self.ledger.take_back(device, t0, joules, how, state)
-            self.lived.drew(-joules, state, gpu=is_board(device))
+            self.elapsed.drew(-joules, state, gpu=is_board(device))
         self.watts.forget(device)
         self.meter.drop([device])
         return sum(joules for _, joules, *_ in rows)
@@ -179,13 +179,16 @@ class Accounting:
             speed = (t1 - t0) / (got.t1_s - got.t0_s) if got.t1_s > got.t0_s else self.clock.speed_at(got.t1_s)
             joules = got.joules * speed * (1.0 if share is None else share)
             how = got.method if share is None or got.method == "model" else SPLIT
-            t0, t1 = max(t0, self.stays.since_s), max(t1, self.stays.since_s)  # two machines' clocks differ
+            t0, t1 = (
+                max(t0, self.place_totals.since_s),
+                max(t1, self.place_totals.since_s),
+            )  # two machines' clocks differ
             self.add(got.uuid, t0, t1, joules, how, state, wall, gpu=is_board(got.uuid))
-            self.lived.drew(joules, state, gpu=is_board(got.uuid))
+            self.elapsed.drew(joules, state, gpu=is_board(got.uuid))
             self.watts.add(got.uuid, t0, t1, joules)
             if self.ledger.counted(state) == "above_idle" and (idle_j := self._idle_j(got.uuid, t1 - t0, joules)):
                 self.add(f"{IDLE}@{got.uuid}", t0, t1, -idle_j, "model", state, wall, gpu=False)
-                self.lived.drew(-idle_j, state, gpu=False)
+                self.elapsed.drew(-idle_j, state, gpu=False)
 
     def _idle_j(self, device: str, seconds: float, joules: float) -> float:
         """What of a device's joules is nobody's. Idle watts of CPU and memory are of another moment than their joules:
@@ -204,7 +207,7 @@ class Accounting:
         """Book joules, also to the cost of the move that is under way."""
         self.ledger.add(device, t0, t1, joules, how, state, wall_s, gpu=gpu)
         if state not in EXCLUDED and self.ledger.counted(state) != "nothing":
-            self.stays.drew(t0, t1, joules)
+            self.place_totals.drew(t0, t1, joules)
 
     def pass_time(
         self,
@@ -220,10 +223,10 @@ class Accounting:
         host_how: str = "model",
     ) -> None:
         """Book the time up to now, which was spent in `state`, and the job's part of the host's watts. `dt_s` passed
-        since the last look by the monotonic clock; `steps`, `work_s` and `paused` as in `Lived.advance`; `unread`: the
-        boards do not answer."""
+        since the last look by the monotonic clock; `steps`, `work_s` and `paused` as in `TimeSpent.advance`;
+        `unread`: the boards do not answer."""
         long_s = GAP_S * self.clock.speed
-        known, gap = self.lived, None
+        known, gap = self.elapsed, None
         if self.first_gap is not None:
             # in the queue, and on the way to this machine, the boards are others', and nothing runs
             gap, paused = (self.first_gap if now_s - known.until_s > long_s else None), paused or self.first_gap in AWAY
@@ -238,7 +241,7 @@ class Accounting:
         if state not in EXCLUDED:
             self.held_s += seconds
         if host_w and how == "whole":
-            since, until = max(since, self.stays.since_s), max(now_s, self.stays.since_s)
+            since, until = max(since, self.place_totals.since_s), max(now_s, self.place_totals.since_s)
             self.add(HOST, since, until, host_w * seconds, host_how, state, time.time(), gpu=False)
             known.drew(host_w * seconds, state, gpu=False)
 
@@ -252,7 +255,7 @@ class Accounting:
         fresh: list[tuple[float, float, float, str, str, str]] = []
         again: set[float] = set()
         for each in rows:
-            if (row := self.stays.from_here(each)) is None:
+            if (row := self.place_totals.from_here(each)) is None:
                 continue
             spans.append((row.start_s, row.dur_s, row.value))
             told, held = BookedRow(row.dur_s, row.value, row.kind, source), self.booked.get(row.start_s)
@@ -303,7 +306,7 @@ class Accounting:
         Without `run_now` avoided is unknown. `rest`: now, seconds of work left at full speed, and its watts at the
         wall: of these, run-now would have done a part by now.
         """
-        start_s = max(start_s, self.stays.since_s)
+        start_s = max(start_s, self.place_totals.since_s)
         bins = self.ledger.bins
         changed_j, changed_g, changed_p = bins.take_changed(), self.intensity.take_changed(), self.price.take_changed()
         self._carbon.renew(since := min(changed_j, changed_g), bins.since(since), self.intensity)
@@ -318,7 +321,7 @@ class Accounting:
         of_run_now: dict[str, float | None] = {}
         if grams is not None and run_now is not None:
             of_run_now = self._against(grams, run_now, rest, nowcast)
-        lived = self.lived
+        elapsed = self.elapsed
         return Totals(
             gpu_kwh=self.ledger.gpu_kwh,
             wall_kwh=self.ledger.wall_kwh,
@@ -327,12 +330,12 @@ class Accounting:
             cost=self._cost(gpus),
             gpu_shares=_shares(self.ledger.gpu_by_how),
             shares=_shares(self.ledger.by_how),
-            elapsed_s=lived.counted_s,
-            steps_apart=lived.steps_apart,
+            elapsed_s=elapsed.counted_s,
+            steps_apart=elapsed.steps_apart,
             excluded=tuple(self._excluded(nowcast)),
-            places=self.stays.used(self.lived.steps_kept, self.ledger.wall_kwh, grams),
-            moves_cost=self.stays.cost(self.intensity, nowcast, self.ledger.pue),
-            coverage=protocol.Coverage(round(lived.metered_s, 3), round(lived.gap_s, 3), round(lived.lived_s, 3)),
+            places=self.place_totals.used(self.elapsed.steps_kept, self.ledger.wall_kwh, grams),
+            moves_cost=self.place_totals.cost(self.intensity, nowcast, self.ledger.pue),
+            coverage=protocol.Coverage(round(elapsed.metered_s, 3), round(elapsed.gap_s, 3), round(elapsed.lived_s, 3)),
         )
 
     def _against(
@@ -347,7 +350,7 @@ class Accounting:
         before_g = self.carried_over.run_now_g
         if before_g is None:
             return {}
-        if not run_now.acted and not self.stays.left:
+        if not run_now.acted and not self.place_totals.left:
             # it is its own run-now: whatever is to come begins now
             return {"avoided_g": 0.0, "run_now_past_g": grams, "run_now_until_s": None if rest is None else rest[0]}
         start_s, kwh_of = self._run_now.start_s, units.joules_to_kwh
@@ -363,7 +366,7 @@ class Accounting:
 
     def _excluded(self, nowcast: float | None) -> Iterator[protocol.Excluded]:
         """What was run to learn about the work: few bins, so they are simply summed."""
-        for reason, apart in sorted(self.lived.excluded.items()):
+        for reason, apart in sorted(self.elapsed.excluded.items()):
             joules = self.ledger.apart[reason]
             values = [(j, self.intensity.get(at, nowcast)) for at, j in joules.items()]
             known, pue = [(j, value) for j, value in values if value is not None], self.ledger.pue

@@ -106,7 +106,7 @@ def to_stderr(line: bytes) -> None:
 
 
 RECENT = 4
-LOOKED_AT = 40
+SEARCHED = 40
 """Events among which a successor looks for them."""
 
 
@@ -142,7 +142,7 @@ class Recorder:
     def resume(self) -> None:
         """Take over the latest user commands that a predecessor has recorded, if they can be read."""
         with contextlib.suppress(history.HistoryError):
-            told = history.events(self.journal.path, 0.0, LOOKED_AT, plans=False)
+            told = history.events(self.journal.path, 0.0, SEARCHED, plans=False)
             self.recent = tuple(one for one in told if one.kind in log.PERSONAL)[-RECENT:]
 
     def event(self, kind: str, at_s: float | None = None, /, **facts: object) -> None:
@@ -151,7 +151,7 @@ class Recorder:
         at = self.clock.at_wall(wall) if at_s is None else at_s
         drawn = in_words(facts, at)
         self.journal.event(at, wall, kind, **drawn)
-        if kind in log.PERSONAL and (one := log.told(at, kind, drawn)):
+        if kind in log.PERSONAL and (one := log.event_line(at, kind, drawn)):
             self.recent = (*self.recent, one)[-RECENT:]
 
     def say(self, said: Statement | str) -> None:

@@ -18,7 +18,7 @@ import msgspec
 from carbontui import units
 from carbontui.account import accounts
 from carbontui.account.boundary import IDLE, Counted, Kind, counted, place_of, without_device
-from carbontui.account.lived import EXCLUDED
+from carbontui.account.elapsed import EXCLUDED
 from carbontui.power.messages import Sample
 from carbontui.system import untrusted
 

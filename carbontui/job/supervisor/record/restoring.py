@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from carbontui import protocol
-from carbontui.account import accounts, lived
-from carbontui.account.lived import EXCLUDED, SWITCHING, Lived
+from carbontui.account import accounts, elapsed
+from carbontui.account.elapsed import EXCLUDED, SWITCHING, TimeSpent
 from carbontui.job.supervisor.record.accounting import HOST, PRICE, Accounting, BookedRow, CarriedOver
-from carbontui.job.supervisor.record.stays import Stays
+from carbontui.job.supervisor.record.place_totals import PlaceTotals
 from carbontui.power.metering.meter import Meter
 
 PATTERN = "last-count-*.jsonl"
@@ -59,21 +59,21 @@ def restore(book: Accounting) -> bool:
     if not kept:
         return False
     told = book.journal.recall("accounts") or {}
-    book.stays = stays = Stays.restored(kept, book.options.dir)
+    book.place_totals = place_totals = PlaceTotals.restored(kept, book.options.dir)
     ledger = book.ledger
-    if stays.arrived:  # as it was counted there
+    if place_totals.arrived:  # as it was counted there
         ledger.pue = float(told.get("pue", ledger.pue))
         ledger.boundary, ledger.gives_back = told.get("boundary", ledger.boundary), False
     rows = book.journal.energy_rows()
-    here = [row for row in rows if row[0] >= stays.since_s or row[3] in EXCLUDED]
+    here = [row for row in rows if row[0] >= place_totals.since_s or row[3] in EXCLUDED]
     ledger.restore(kept["ledger"], here, time.time())
     book.held_s = float(kept.get("held_s", 0.0))
     # the first supervisor that keeps it takes the time before for one at full speed
-    book.lived = lived.restored(kept.get("lived"), Lived(book.clock.at_wall(time.time())))
+    book.elapsed = elapsed.restored(kept.get("lived"), TimeSpent(book.clock.at_wall(time.time())))
     gco2_g, energy_cost = kept.get("before", (0.0, 0.0))
     book.carried_over = CarriedOver(gco2_g, energy_cost, kept.get("run_now_before_g", 0.0))
     _grid(book)
-    if stays.arrived:
+    if place_totals.arrived:
         _arrive(book, told, max((row[1] for row in rows), default=-math.inf))
     elif kept.get("attempt", book.options.attempt) != book.options.attempt:
         book.first_gap = "queue"
@@ -87,7 +87,7 @@ def restore(book: Accounting) -> bool:
 
 def _grid(book: Accounting) -> None:
     """The rows of the journal; where a place begins inside a bin, the bin has the later one's value."""
-    rows, since_s = book.journal.grid_rows(), book.stays.since_s
+    rows, since_s = book.journal.grid_rows(), book.place_totals.since_s
     for table, priced in ((book.intensity, False), (book.price, True)):
         spans = [row[:3] for row in rows if (row[4] == PRICE) is priced]
         table.update_all([(at, min(dur, since_s - at), value) for at, dur, value in spans if at < since_s])
@@ -98,12 +98,12 @@ def _grid(book: Accounting) -> None:
 
 def _book_way(book: Accounting, idle_w: float | None) -> None:
     """Nobody metered the machine that was left while the job was copied from it: it idled."""
-    since_s, next_one = book.lived.until_s, book.stays.known[len(book.stays.left) + 1]
+    since_s, next_one = book.elapsed.until_s, book.place_totals.known[len(book.place_totals.left) + 1]
     seconds = book.clock.at_wall(next_one.since) - since_s
     if idle_w and seconds > 0 and book.ledger.counted(SWITCHING) == "whole":
-        book.stays.moving = True
+        book.place_totals.moving = True
         book.add(HOST, since_s, since_s + seconds, idle_w * seconds, "model", SWITCHING, time.time(), gpu=False)
-        book.stays.moving = False
+        book.place_totals.moving = False
 
 
 def _arrive(book: Accounting, basis: Mapping[str, Any], booked_s: float) -> None:
@@ -112,12 +112,12 @@ def _arrive(book: Accounting, basis: Mapping[str, Any], booked_s: float) -> None
     _book_way(book, basis.get("idle_w"))
     book.write(everything=True)
     baseline = accounts.kept({**basis, "lever_acted": True}) if basis else None  # what the move took is no part of it
-    nowcast, stays = basis.get("nowcast_g"), book.stays
-    at_s = max(book.clock.at_wall(stays.known[-1].since), book.lived.until_s, booked_s)
+    nowcast, place_totals = basis.get("nowcast_g"), book.place_totals
+    at_s = max(book.clock.at_wall(place_totals.known[-1].since), book.elapsed.until_s, booked_s)
     sums = book.totals(start_s=float(basis.get("start_s", 0.0)), run_now=baseline, nowcast=nowcast, gpus=0)
-    stays.leave(at_s, sums.places[-1], stays.moves(book.intensity, nowcast, book.ledger.pue), basis)
+    place_totals.leave(at_s, sums.places[-1], place_totals.moves(book.intensity, nowcast, book.ledger.pue), basis)
     book.carried_over = CarriedOver(sums.gco2_g, None if sums.cost is None else sums.cost.value, sums.run_now_g)
-    book.lived.begin_run_now_again()
+    book.elapsed.begin_run_now_again()
     book.ledger.boundary, book.ledger.gives_back = book.options.boundary, book.options.gives_back
     book.ledger.leave(book.options.pue)
     book.intensity.clear()

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from msgspec import structs
 
 from carbontui.account import accounts
-from carbontui.account.lived import GAP_S
+from carbontui.account.elapsed import GAP_S
 from carbontui.job.supervisor.core.planning import machine
 from carbontui.job.supervisor.core.rules.booking import booked_as, held_back, of_a_move
 from carbontui.job.supervisor.core.state.inputs import Inputs
@@ -58,14 +58,14 @@ def pass_time(accounting: Accounting, before: JobState, after: JobState, inputs:
 
 
 def _mark_move(accounting: Accounting, now: JobState, inputs: Inputs) -> None:
-    stays = accounting.stays
-    stays.moving = of_a_move(now, inputs, arriving=stays.arriving(accounting.lived.steps_kept))
+    place_totals = accounting.place_totals
+    place_totals.moving = of_a_move(now, inputs, arriving=place_totals.arriving(accounting.elapsed.steps_kept))
 
 
 def baseline(accounting: Accounting, now: JobState, inputs: Inputs) -> accounts.RunNow | None:
     """Run-now of what was done so far."""
     measured_w = machine.full_wall_w(now, inputs)
-    return accounts.run_now(accounting.lived, pue=now.spec.pue, full_wall_w=measured_w, rate=now.progress.ref_rate)
+    return accounts.run_now(accounting.elapsed, pue=now.spec.pue, full_wall_w=measured_w, rate=now.progress.ref_rate)
 
 
 def totals_so_far(accounting: Accounting, now: JobState, inputs: Inputs) -> Totals:

@@ -69,9 +69,9 @@ class Actuators:
                 self.ports.keep()
             case Stop(now):
                 self.keeper.stop(now=now)
-            case effects.LastRun(why, ends) if ends and why is not None:
+            case effects.DoNotResume(why, ends) if ends and why is not None:
                 self.keeper.stop(now=False, why=self.recorder.words(why))
-            case effects.LastRun(why):
+            case effects.DoNotResume(why):
                 self.keeper.send(Last("" if why is None else self.recorder.words(why)))
             case effects.StartCalibration(by):
                 self.calibrator.start(by, self.ports.read_inputs())

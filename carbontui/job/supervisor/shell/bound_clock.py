@@ -21,8 +21,8 @@ class BoundClock:
         self._ran_at = 0.0
         """Steps per second of the job, at the last look."""
 
-    def look(self, state: JobState, unheard_s: float | None, wall_s: float) -> None:
-        """`unheard_s` since the training's last message; None where none is connected."""
+    def observe(self, state: JobState, silent_s: float | None, wall_s: float) -> None:
+        """`silent_s` since the training's last message; None where none is connected."""
         clock = state.clock
         if clock.stood is None:
             return
@@ -31,7 +31,7 @@ class BoundClock:
         runs = state.decision.state in ("running", "throttled")
         pace = (state.spec.ref_rate or 0.0) * in_force(state).speed if runs else 0.0
         self._asked, self._last_s, self._ran_at = asked, now_s, pace
-        made = step + (0.0 if unheard_s is None else min(unheard_s, REPORTED_S)) * pace * clock.speed
+        made = step + (0.0 if silent_s is None else min(silent_s, REPORTED_S)) * pace * clock.speed
         behind = runs and asked - made > LAG_S * pace * clock.speed
         clock.stood.stand(behind or between_ends(state), wall_s, paths.write_whole)
 

@@ -40,7 +40,7 @@ class Calibrator:
     _running: power.Calibration | None = None
     _warm_since_s: float | None = None
     _tried: bool = False
-    _looked: bool = False
+    _polled: bool = False
     _assumed: bool = False
     _brought: curves.Curve | None = None
     _asked_s: float = 0.0
@@ -150,9 +150,9 @@ class Calibrator:
     def _reuse(self, inputs: Inputs) -> None:
         """Reuse a curve of this script on these boards from an earlier job or supervisor."""
         state, devices = self.door.state, inputs.devices
-        if self._looked or not devices:
+        if self._polled or not devices:
             return
-        self._looked = True
+        self._polled = True
         if state.clock.replay or not state.spec.cap:
             return
         found = files.load(devices[0].name, len(devices), _fingerprint(state))
@@ -173,7 +173,7 @@ class Calibrator:
     def _assume(self, inputs: Inputs) -> None:
         """Until this job is calibrated, use an imported curve, else one from public measurements."""
         state, devices = self.door.state, inputs.devices
-        if state.curve is not None or self._assumed or not self._looked:
+        if state.curve is not None or self._assumed or not self._polled:
             return
         if state.spec.simulated is not None and state.spec.simulated.points and state.spec.cap:
             self._assumed = True

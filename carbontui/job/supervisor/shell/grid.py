@@ -93,9 +93,9 @@ class GridReader:
             self._refreshing = asyncio.ensure_future(self._refresh())
         outlook = self.door.state.outlook
         if outlook is None or now_s >= outlook.start_s + (outlook.realised + 1) * outlook.step_s:
-            self.look(now_s)
+            self.observe(now_s)
 
-    def look(self, now_s: float, *, closing: bool = False) -> GridForecast | None:
+    def observe(self, now_s: float, *, closing: bool = False) -> GridForecast | None:
         """Take a fresh outlook and book realised values; `closing`: for the final account of a finished job."""
         state = self.door.state
         most_s = BACK_MOST_S if state.live else WHOLE_MOST_S
@@ -111,7 +111,7 @@ class GridReader:
 
     async def _refresh(self) -> None:
         await self.feed.refresh()
-        self.look(self._now_s())
+        self.observe(self._now_s())
         self.ports.perform(Replan(statement("cause_grid")))
         self.ports.wake()
 
@@ -135,5 +135,5 @@ class GridReader:
             except WorkFailed as error:
                 why = str(error)
         if self._forecast_s == now_s:
-            self.look(self._now_s())
+            self.observe(self._now_s())
         return why

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from carbontui.job.files import places, spool
+from carbontui.job.files import launch_file, places
 from carbontui.job.keeper.messages import Beat, ChildFacts, Order, Stop, decode_child, encode
 from carbontui.job.life import launch, restart, stopping
 from carbontui.job.terms.child import Child, exited
@@ -23,7 +23,7 @@ from carbontui.text.statements import words
 
 SAME = ("retry", "retried", "fall_back", "fell_back", "trying", "freeze_why", "moving")
 """What is known of the command as the keeper tells it."""
-DEAF_S = 3.0
+UNRESPONSIVE_S = 3.0
 """A keeper that lives reads at once what it is sent."""
 
 
@@ -50,9 +50,9 @@ class KeeperHandle:
         return self._socket is not None
 
     @property
-    def deaf(self) -> bool:
+    def unresponsive(self) -> bool:
         """Whether the keeper lives and reads nothing: stopped or held up, it hears everything once it goes on."""
-        return self.guarded and time.monotonic() - self._read_mono > DEAF_S
+        return self.guarded and time.monotonic() - self._read_mono > UNRESPONSIVE_S
 
     @property
     def pid(self) -> int | None:
@@ -71,7 +71,7 @@ class KeeperHandle:
     def to_replace(self) -> str | None:
         """State (waiting or unloaded) of a child that has no keeper to start it and that a new keeper can start, else
         None."""
-        if self.guarded or self.facts is None or not spool.kept(self._dir):
+        if self.guarded or self.facts is None or not launch_file.kept(self._dir):
             return None
         state = self.facts.state
         if state == "running" and not proc.same_process(self.pid, self.facts.start_time):
@@ -91,15 +91,15 @@ class KeeperHandle:
         """Start listening (call inside the running loop); messages already sent by the keeper are read on return."""
         if self._socket is not None:
             self._socket.setblocking(False)
-            asyncio.get_running_loop().add_reader(self._socket.fileno(), self._hear)
-            self._hear()
+            asyncio.get_running_loop().add_reader(self._socket.fileno(), self._receive)
+            self._receive()
 
     def adopt(self, child: tuple[int, int] | None) -> None:
         """Without a keeper: adopt the child named in job.json."""
         if child and self.facts is None:
             self.facts = ChildFacts("running", pid=child[0], start_time=child[1], starts=1)
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         assert self._socket is not None
         try:
             data = self._socket.recv(65536)

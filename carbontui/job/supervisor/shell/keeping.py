@@ -85,7 +85,7 @@ class Keeping:
 
     async def write(self, inputs: Inputs) -> None:
         """Store everything as of now; a full disk is reported and survived."""
-        await self.orders.look()
+        await self.orders.observe()
         now, leader, told = self.door.state, inputs.leader, self.requests.status
         if leader is not None:
             self.journal.steps(inputs.now_s, now.progress.step, leader.rate, leader.loss, now.decision.level.name)

@@ -33,16 +33,16 @@ class Orders:
     """Up to where in the file the state has all orders."""
     fault: str = ""
     """Why accepted orders are not stored; '' if they are."""
-    _looked: int = 0
+    _polled: int = 0
     _own: set[int] = field(default_factory=set)
     """Where the lines end that this process has appended."""
     _unstored: list[LoggedOrder] = field(default_factory=list)
-    _found: list[LoggedOrder] = field(default_factory=list)
+    _unfinished: list[LoggedOrder] = field(default_factory=list)
     _since_mono: float | None = None
 
     def begin(self, taken: int) -> None:
         """Continue behind what the journal has."""
-        self.taken = self._looked = taken
+        self.taken = self._polled = taken
 
     def store(self, order: LoggedOrder) -> asyncio.Future[None]:
         """Append an accepted order. The future raises OSError; it is tried again until it succeeds."""
@@ -59,15 +59,15 @@ class Orders:
             raise
         self.fault = ""
 
-    async def look(self) -> None:
+    async def observe(self) -> None:
         """Store what could not be stored; take note of what others have appended."""
-        found, looked = await self.disk.do(partial(self._look, self._looked))
-        self._looked = looked
-        self._found += found
-        if not self._found:
-            self.taken = looked
+        found, polled = await self.disk.do(partial(self._observe, self._polled))
+        self._polled = polled
+        self._unfinished += found
+        if not self._unfinished:
+            self.taken = polled
 
-    def _look(self, since: int) -> tuple[list[LoggedOrder], int]:
+    def _observe(self, since: int) -> tuple[list[LoggedOrder], int]:
         if self._unstored:
             try:
                 self._append()
@@ -80,16 +80,16 @@ class Orders:
 
     def due(self, now_mono: float, now_wall: float, *, boards_known: bool) -> Iterator[LoggedOrder]:
         """What was found, in order, to be carried out; what nobody has checked, once the boards have answered."""
-        if not self._found:
+        if not self._unfinished:
             self._since_mono = None
             return
         self._since_mono = now_mono if self._since_mono is None else self._since_mono
-        while self._found:
-            order = self._found[0]
+        while self._unfinished:
+            order = self._unfinished[0]
             if not (order.accepted or boards_known or now_mono - self._since_mono >= READY_S):
                 return
-            self._found.pop(0)
+            self._unfinished.pop(0)
             if order.verb not in ACTS or now_wall - order.at < ACTS_S:
                 yield order
             self.taken = order.end
-        self.taken = self._looked
+        self.taken = self._polled

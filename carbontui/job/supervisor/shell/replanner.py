@@ -58,7 +58,7 @@ class Replanner:
     _asked_mono: float = float("-inf")
     _task: asyncio.Task[None] | None = None
     _others: site_plan.Others | None = None
-    _heard: tuple[object, ...] = ()
+    _received: tuple[object, ...] = ()
     _turn_mono: float | None = None
     _base: tuple[tuple[object, ...], float, protocol.PlanTotals] | None = None
     _watts_assumed: bool = False
@@ -79,7 +79,7 @@ class Replanner:
             return
         if not inputs.readings.mono_s and inputs.uptime_s < READ_FIRST_S:
             return  # before its boards are read a plan would be that of another machine
-        self._hear_others(state, inputs)
+        self._receive_others(state, inputs)
         if self._watts_assumed and machine.full_wall_w(state, inputs) is not None:
             # else its grams stand beside the measured ones, perhaps ten times as many, until the slot is over
             self._watts_assumed = False
@@ -91,12 +91,12 @@ class Replanner:
             why, self._why = self._why or statement("cause_slot"), None
             self._task = asyncio.ensure_future(self._make(why))
 
-    def _hear_others(self, state: JobState, inputs: Inputs) -> None:
+    def _receive_others(self, state: JobState, inputs: Inputs) -> None:
         """Replan, in turn, when the site budget changes or the plans of all jobs together exceed it."""
-        heard = site_plan.heard(state)
-        if heard == self._heard and self._turn_mono is None:
+        received = site_plan.received(state)
+        if received == self._received and self._turn_mono is None:
             return
-        self._heard = heard
+        self._received = received
         others = site_plan.others(state, inputs)
         if not site_plan.matters(self._others, others):
             self._others, self._turn_mono = others, None

@@ -20,7 +20,7 @@ from carbontui.job.files import history, runlog, store
 from carbontui.job.keeper.orders import LoggedOrder
 from carbontui.job.supervisor.core import commands
 from carbontui.job.supervisor.core.advance import Command, LastCount, RankChanged
-from carbontui.job.supervisor.core.effects import want_of
+from carbontui.job.supervisor.core.effects import desired_of
 from carbontui.job.supervisor.core.rules import capabilities, unload_rules
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
@@ -34,7 +34,7 @@ from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
 from carbontui.job.supervisor.shell.orders import STORED_S, Orders
 from carbontui.job.supervisor.shell.ports import Ports
 from carbontui.job.supervisor.shell.replanner import Replanner
-from carbontui.job.supervisor.shell.sensors import rank_of, rank_told
+from carbontui.job.supervisor.shell.sensors import rank_of, rank_said_more
 from carbontui.job.supervisor.shell.server import Peer
 from carbontui.job.supervisor.shell.snapshot import Snapshots
 from carbontui.job.supervisor.shell.ticks import Ticks
@@ -88,18 +88,18 @@ class Requests:
             self.door.take(RankChanged(rank_of(peer, seen.mono_s), seen))
             asked = self.door.state.asked
             if connected and peer.obs.want_gen < asked.gen:
-                peer.send(want_of(self.door.state))
+                peer.send(desired_of(self.door.state))
             if peer.acked_gen == asked.gen:
                 self.recorder.event("ack", rank=peer.hello.rank, want_gen=peer.acked_gen, step=peer.obs.step)
                 peer.acked_gen = -1
         if not connected:
-            self.hear_last_counts()
+            self.read_last_counts()
         self.ports.wake()
 
-    def hear_last_counts(self) -> None:
+    def read_last_counts(self) -> None:
         """Count steps that no supervisor has heard, or that none lived to store."""
         for hello, obs in self.last_counts.read():
-            self.door.take(LastCount(rank_told(hello, obs), self.ports.read_inputs()))
+            self.door.take(LastCount(rank_said_more(hello, obs), self.ports.read_inputs()))
 
     # --- viewers ---
 
@@ -232,8 +232,8 @@ class Requests:
         await asyncio.wait({stored}, timeout=max(0.0, due - time.monotonic()))
         durable = stored.done() and stored.exception() is None
         # the keeper alone starts and ends the command
-        unheard = self.keeper.deaf and (cmd.verb == "stop" or self.door.state.child.state != "running")
-        said = commands.ordered(answer, stored=durable, unheard=unheard)
+        unreached = self.keeper.unresponsive and (cmd.verb == "stop" or self.door.state.child.state != "running")
+        said = commands.ordered(answer, stored=durable, unreached=unreached)
         return self._result(cmd, answer._replace(said=said))
 
     def _order(self, cmd: protocol.Cmd, by: str) -> LoggedOrder:

@@ -55,8 +55,8 @@ class Sensors:
     def advance(self) -> None:
         """Start a new tick: measure the time since the last one."""
         wall, mono, clock = time.time(), time.monotonic(), self.door.state.clock
-        heard = [mono - peer.heard_mono_s for peer in self.server.ranks]
-        self._bound_clock.look(self.door.state, min(heard, default=None), wall)
+        received = [mono - peer.received_mono_s for peer in self.server.ranks]
+        self._bound_clock.observe(self.door.state, min(received, default=None), wall)
         now = clock.at_wall(wall)
         dt_wall = mono - self._last_mono
         # elapsed time, unaffected by a clock that was set
@@ -99,22 +99,22 @@ class Sensors:
             ends_s=self._scheduler_watch.ends_s,
             machine_ends_s=self._termination_watch.ends_s,
             uptime_s=mono - self._born_mono,
-            unseen=self._unseen_watch.look(running, child.age_s, mono, stepped=stepped),
+            unseen=self._unseen_watch.observe(running, child.age_s, mono, stepped=stepped),
         )
 
 
 def rank_of(peer: Peer, mono_s: float) -> Rank:
     """The last message of a training process, as a Rank."""
     assert peer.obs is not None and peer.hello is not None
-    return rank_told(peer.hello, peer.obs, mono_s - peer.step_mono_s, peer.timed, mono_s - peer.heard_mono_s)
+    return rank_said_more(peer.hello, peer.obs, mono_s - peer.step_mono_s, peer.timed, mono_s - peer.received_mono_s)
 
 
-def rank_told(
+def rank_said_more(
     hello: protocol.Hello,
     obs: protocol.RankReport,
     quiet_s: float = 0.0,
     timed: tuple[float, int] | None = None,
-    unheard_s: float = 0.0,
+    silent_s: float = 0.0,
 ) -> Rank:
     """A Rank from the messages of a training process."""
     told = msgspec.structs.asdict(obs)
@@ -128,7 +128,7 @@ def rank_told(
         restart=hello.restart,
         world=hello.world,
         quiet_s=quiet_s,
-        unheard_s=unheard_s,
+        silent_s=silent_s,
         timed_mono=timed,
     )
 

@@ -38,7 +38,7 @@ class Peer:
     writer: asyncio.StreamWriter
     hello: protocol.Hello | None = None
     obs: protocol.RankReport | None = None
-    heard_mono_s: float = 0.0
+    received_mono_s: float = 0.0
     step_mono_s: float = 0.0
     timed: tuple[float, int] | None = None
     """Monotonic time of the end of the last timed step, and its count."""
@@ -194,9 +194,9 @@ class Server:
             peer.send(protocol.Refused("say hello first"))
             return False
         if peer.hello.role == "rank":
-            self._hear_rank(peer, message)
+            self._receive_rank(peer, message)
         else:
-            self._hear_viewer(peer, message)
+            self._receive_viewer(peer, message)
         return True
 
     def _greet(self, peer: Peer, hello: protocol.Hello) -> bool:
@@ -207,8 +207,8 @@ class Server:
         peer.send(protocol.Welcome(protocol.VERSION, __version__, self.answers.override_gen()))
         return True
 
-    def _hear_rank(self, peer: Peer, message: protocol.FromPeer) -> None:
-        now = peer.heard_mono_s = time.monotonic()
+    def _receive_rank(self, peer: Peer, message: protocol.FromPeer) -> None:
+        now = peer.received_mono_s = time.monotonic()
         if isinstance(message, protocol.RankReport):
             if peer.obs is None or message.step != peer.obs.step:
                 peer.step_mono_s = now
@@ -226,7 +226,7 @@ class Server:
                 peer.obs = msgspec.structs.replace(peer.obs, step=step)
             self.answers.rank_changed(peer, connected=True)
 
-    def _hear_viewer(self, peer: Peer, message: protocol.FromPeer) -> None:
+    def _receive_viewer(self, peer: Peer, message: protocol.FromPeer) -> None:
         if isinstance(message, protocol.View):
             peer.rate_hz, peer.shown, peer.next_mono_s = message.rate_hz, None, 0.0
             self.show(only=peer)

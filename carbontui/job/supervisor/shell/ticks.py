@@ -27,7 +27,7 @@ class Ticks:
     def hurry(self) -> None:
         self._due.set()
 
-    def boards_told(self) -> None:
+    def boards_read(self) -> None:
         if self._clock() - self._began_mono_s >= (1.0 - NEAR) * self._period_s:
             self._due.set()
 

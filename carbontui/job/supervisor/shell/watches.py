@@ -48,7 +48,7 @@ class SchedulerWatch:
 
     async def _ask(self) -> None:
         with contextlib.suppress(SlurmError):  # what was known stays
-            found = await asyncio.to_thread(allocation.look, {"SLURM_JOB_ID": self._job}, ANSWER_S)
+            found = await asyncio.to_thread(allocation.observe, {"SLURM_JOB_ID": self._job}, ANSWER_S)
             ends_s = math.inf if found is None or found.ends_s is None else found.ends_s
             if self.ends_s is None or not abs(ends_s - self.ends_s) < SAME_S:
                 self.ends_s = ends_s
@@ -102,15 +102,15 @@ class UnseenWatch:
     def __init__(self, directory: Path) -> None:
         self._hook_dir = str(directory / "hook")
         self._evidence = directory / "resume.json.evidence"
-        self._looked_mono_s = 0.0
+        self._polled_mono_s = 0.0
         self._cause: Cause | None = None
 
-    def look(self, child: int | None, age_s: float, mono_s: float, *, stepped: bool) -> Cause | None:
+    def observe(self, child: int | None, age_s: float, mono_s: float, *, stepped: bool) -> Cause | None:
         """Why a command running as `child` for `age_s` shows no step; None once it does, or if it used little CPU."""
         if child is None or stepped or age_s < AGE_S:
             self._cause = None
-        elif mono_s - self._looked_mono_s >= INSPECT_EVERY_S:
-            self._looked_mono_s = mono_s
+        elif mono_s - self._polled_mono_s >= INSPECT_EVERY_S:
+            self._polled_mono_s = mono_s
             pids = [child, *proc.descendants(child)]
             computed = sum(map(proc.cpu_s, pids)) >= CPU_S
             self._cause = unseen.judge(processes(pids, self._evidence), self._hook_dir) if computed else None
@@ -162,25 +162,25 @@ class CoreWait:
 
     def __init__(self) -> None:
         self._of: protocol.Hello | None = None
-        self._told: int | None = None
+        self._file: int | None = None
         self._before_s: float | None = None
 
     def since(self, training: protocol.Hello | None) -> float:
         """Seconds that `training` has waited since the last call; 0 where that is not told."""
         if training is not self._of:
             self._turn_to(training)
-        if self._told is None:
+        if self._file is None:
             return 0.0
-        before_s, self._before_s = self._before_s, proc.core_wait_s(self._told)
+        before_s, self._before_s = self._before_s, proc.core_wait_s(self._file)
         return 0.0 if before_s is None or self._before_s is None else max(0.0, self._before_s - before_s)
 
     def _turn_to(self, training: protocol.Hello | None) -> None:
-        if self._told is not None:
-            os.close(self._told)
-        self._of, self._told, self._before_s = training, None, None
+        if self._file is not None:
+            os.close(self._file)
+        self._of, self._file, self._before_s = training, None, None
         if training is None:
             return
-        self._told = proc.open_core_wait(training.pid)
-        if self._told is not None and not proc.same_process(training.pid, training.start_time):
-            os.close(self._told)  # it is a process of another machine or namespace, or another has the pid by now
-            self._told = None
+        self._file = proc.open_core_wait(training.pid)
+        if self._file is not None and not proc.same_process(training.pid, training.start_time):
+            os.close(self._file)  # it is a process of another machine or namespace, or another has the pid by now
+            self._file = None

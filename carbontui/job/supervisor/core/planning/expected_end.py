@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from carbontui import protocol, units
 from carbontui.account import expected_end as account
-from carbontui.account.expected_end import Stretch
+from carbontui.account.expected_end import WorkSegment
 from carbontui.grid.types import GridForecast
 from carbontui.job.supervisor.core.planning import machine
 from carbontui.job.supervisor.core.planning.course import CourseAhead, course, if_planned
@@ -22,7 +22,9 @@ def at_end(state: JobState, inputs: Inputs) -> protocol.AtEnd | None:
     return statement(state, inputs, course(state, inputs))[1]
 
 
-def _at_end(state: JobState, inputs: Inputs, ahead: CourseAhead, rest: tuple[Stretch, ...]) -> protocol.AtEnd | None:
+def _at_end(
+    state: JobState, inputs: Inputs, ahead: CourseAhead, rest: tuple[WorkSegment, ...]
+) -> protocol.AtEnd | None:
     totals, outlook, left_s = state.totals, state.outlook, state.progress.left_s
     if not state.live or totals.gco2_g is None or outlook is None or left_s is None or ahead.finish_s is None:
         return None
@@ -33,7 +35,7 @@ def _at_end(state: JobState, inputs: Inputs, ahead: CourseAhead, rest: tuple[Str
         rest,
         _slots(outlook, inputs.now_s, max(run_now_end_s, rest[-1].end_s if rest else inputs.now_s)),
         run_now_past_g=totals.run_now_past_g,
-        run_now_rest=Stretch(inputs.now_s, run_now_end_s, machine.likely_wall_w(state, inputs)),
+        run_now_rest=WorkSegment(inputs.now_s, run_now_end_s, machine.likely_wall_w(state, inputs)),
     )
     if found is None:
         return None
@@ -72,8 +74,8 @@ def so_far(state: JobState) -> protocol.Amounts:
 def statement(state: JobState, inputs: Inputs, ahead: CourseAhead) -> tuple[protocol.Account, protocol.AtEnd | None]:
     """The account at this moment, and the expected totals at its end."""
     # a successor has not read the boards yet: without them the rest would draw what the host draws
-    blind = not inputs.devices and boards.unseen(state.boards, inputs)
-    rest = None if blind else at_the_wall(state, inputs, ahead)
+    unreadable = not inputs.devices and boards.unseen(state.boards, inputs)
+    rest = None if unreadable else at_the_wall(state, inputs, ahead)
     end = None if rest is None else _at_end(state, inputs, ahead, rest)
     used = so_far(state)
     if rest is None or end is None:
@@ -111,25 +113,25 @@ ENDLESS_S = 30 * 86400.0
 """How far ahead to look when the end is not known."""
 
 
-def endless(state: JobState, inputs: Inputs) -> tuple[Stretch, ...] | None:
+def endless(state: JobState, inputs: Inputs) -> tuple[WorkSegment, ...] | None:
     """At full speed from now on, for work without a known end; None until the full-speed watts are measured."""
     watts = machine.full_wall_w(state, inputs)
-    return None if watts is None else (Stretch(inputs.now_s, inputs.now_s + ENDLESS_S, watts),)
+    return None if watts is None else (WorkSegment(inputs.now_s, inputs.now_s + ENDLESS_S, watts),)
 
 
-def stretches(state: JobState, inputs: Inputs, cap_w: float | None = None) -> tuple[Stretch, ...] | None:
+def stretches(state: JobState, inputs: Inputs, cap_w: float | None = None) -> tuple[WorkSegment, ...] | None:
     """The remaining work at the wall as override and plan have it, from now to its end, nothing faster than under
     `cap_w` (watts per GPU); None while the work is unknown or has no end."""
     return at_the_wall(state, inputs, if_planned(state, inputs, cap_w))
 
 
-def at_the_wall(state: JobState, inputs: Inputs, ahead: CourseAhead) -> tuple[Stretch, ...] | None:
+def at_the_wall(state: JobState, inputs: Inputs, ahead: CourseAhead) -> tuple[WorkSegment, ...] | None:
     """A course in watts at the wall; None while it has no end."""
     if ahead.finish_s is None:
         return None
     known = machine.machine(state, inputs)
     return tuple(
-        Stretch(
+        WorkSegment(
             one.start_s,
             one.end_s,
             known.charged_w(one.level) * known.pue,
@@ -154,13 +156,13 @@ def _slots(outlook: GridForecast, now_s: float, end_s: float) -> account.Slots:
     return account.Slots(outlook.start_s + first * outlook.step_s, outlook.step_s, mean, lo, hi)
 
 
-def _cost(state: JobState, inputs: Inputs, rest: tuple[Stretch, ...]) -> protocol.Cost | None:
+def _cost(state: JobState, inputs: Inputs, rest: tuple[WorkSegment, ...]) -> protocol.Cost | None:
     """Expected cost: what has been spent, the rest at forecast prices, and rent while boards are held."""
     spent, priced = state.totals.cost, prices(state)
     if spent is None or priced is None:
         return None
     rent = (state.spec.gpu_price or 0.0) * len(inputs.devices)
-    more = account.to_come(rest, *priced, rent_per_h=rent)
+    more = account.remaining_total(rest, *priced, rent_per_h=rent)
     return None if more is None else protocol.Cost(round(spent.value + more, 9), spent.currency)
 
 

@@ -27,8 +27,8 @@ CAPTURED_QUIET_S = 20.0
 def why_no_shifting(state: JobState, inputs: Inputs) -> Why | None:
     """Why no plan may pause or delay; None if it may."""
     spec, outlook = state.spec, state.outlook
-    if (deaf := why_deaf(inputs)) is not None:
-        return Why("no_client", statement("cannot_hold", why=deaf))
+    if (unresponsive := why_unpausable(inputs)) is not None:
+        return Why("no_client", statement("cannot_hold", why=unresponsive))
     if state.progress.total_s is None:
         return Why("no_work", _work_unknown(state.progress))
     if inputs.zone is None:
@@ -55,7 +55,7 @@ def _work_unknown(work: Progress) -> protocol.Statement:
     return statement("work_endless", steps=work.steps_total) if work.ref_rate else statement("work_measured_first")
 
 
-def why_deaf(inputs: Inputs) -> protocol.Statement | None:
+def why_unpausable(inputs: Inputs) -> protocol.Statement | None:
     """Why a training that has shown steps cannot be held at one, so that no pause is planned: its "ranks" do not reach
     a common step, are "apart" or short of "descriptors", or a "captured" CUDA graph replays them. None if it can."""
     if whys := [rank.cannot_hold for rank in inputs.ranks if rank.cannot_hold]:

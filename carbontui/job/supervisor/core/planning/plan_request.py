@@ -107,7 +107,7 @@ def _since(state: JobState, inputs: Inputs, left_s: float) -> tuple[float, float
     at_s, had_g, spent_g = totals.run_now_until_s, totals.run_now_past_g, totals.gco2_g
     if at_s is None or had_g is None or spent_g is None:
         return None
-    if aim(state, inputs).alpha > 0 or machine.embodied(state, inputs) is not None:
+    if objective_of(state, inputs).alpha > 0 or machine.embodied(state, inputs) is not None:
         return None
     return max(0.0, at_s + left_s - inputs.now_s), had_g, spent_g
 
@@ -187,7 +187,7 @@ def _otherwise(state: JobState, setup: problem.PlanningProblem, slot_s: float) -
     return {slot: names.index("full") if level is None or level.still else STANDS_STILL}
 
 
-def aim(state: JobState, inputs: Inputs) -> problem.Objective:
+def objective_of(state: JobState, inputs: Inputs) -> problem.Objective:
     """The objective: grams, money, money with a price on grams, or both by weight; for least time, the quantity with
     an allowance."""
     spec = state.spec
@@ -212,7 +212,7 @@ def _setup(state: JobState, inputs: Inputs, deadline_s: float, left_s: float) ->
         deadline_s=deadline_s,
         outlook=state.outlook,
         machine=machine.machine(state, inputs),
-        aim=aim(state, inputs),
+        objective=objective_of(state, inputs),
         work_left_s=left_s,
         started=not unloading.before_start(inputs.child, state.unloading),
         level_now=level_now(state, inputs),

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from carbontui.account import boundary
 from carbontui.account.boundary import Counted, Draw, Kind, Place
-from carbontui.account.expected_end import held
+from carbontui.account.expected_end import without_gaps
 from carbontui.grid.types import GridForecast
 from carbontui.job.supervisor.core.state.forbidden import ForbiddenHours, stretches
 from carbontui.job.supervisor.core.state.plan import STILL, Level, cap_name
@@ -275,7 +275,7 @@ def build(
     deadline_s: float,
     outlook: GridForecast,
     machine: Machine,
-    aim: Objective,
+    objective: Objective,
     work_left_s: float,
     started: bool,
     level_now: str,
@@ -302,29 +302,29 @@ def build(
             return means
         return [m + risk * max(0.0, (h if h is not None else m) - m) for m, h in zip(means, sample(upper), strict=True)]
 
-    mean = cautious(held(sample(outlook.mean)) or [0.0] * len(spans), outlook.hi)
+    mean = cautious(without_gaps(sample(outlook.mean)) or [0.0] * len(spans), outlook.hi)
     price: list[float] | None = None
     if any(value is not None for value in outlook.price):
-        price = cautious(held(sample(outlook.price)) or [flat_price or 0.0] * len(spans), outlook.price_hi)
+        price = cautious(without_gaps(sample(outlook.price)) or [flat_price or 0.0] * len(spans), outlook.price_hi)
     elif flat_price is not None:
         price = [flat_price] * len(durations)
     names = [level.name for level in levels]
     current = names.index(level_now) if level_now in names else len(names) - 1
     problem = ProblemFile(
         slots=ProblemSlots(tuple(durations), tuple(mean), None if price is None else tuple(price)),
-        levels=tuple(_level(level, aim, machine) for level in levels),
+        levels=tuple(_level(level, objective, machine) for level in levels),
         switch=switching(levels, machine, shortest_full_slot=max(durations)),
         initial=ProblemInitial(current, max(1, int(age_s // slot_s))),
         work_s=work_left_s,
         pue=machine.pue,
-        alpha=aim.alpha,
-        beta=aim.beta,
+        alpha=objective.alpha,
+        beta=objective.beta,
     )
     spread: tuple[float, ...] = ()
     if outlook.how == "forecast":
         grams = _deviations(sample(outlook.lo), sample(outlook.hi))
         money = _deviations(sample(outlook.price_lo), sample(outlook.price_hi))
-        spread = tuple(math.hypot(aim.beta * a, aim.alpha * b) for a, b in zip(grams, money, strict=True))
+        spread = tuple(math.hypot(objective.beta * a, objective.alpha * b) for a, b in zip(grams, money, strict=True))
     return PlanningProblem(problem, levels, now_s, durations[0], slot_s, deadline_s, tuple(durations), spread)
 
 
@@ -333,8 +333,8 @@ def _deviations(low: Sequence[float | None], high: Sequence[float | None]) -> li
     return [0.0 if a is None or b is None else (b - a) / BAND for a, b in zip(low, high, strict=True)]
 
 
-def _level(level: Level, aim: Objective, machine: Machine) -> ProblemLevel:
-    per_h = (0.0, 0.0) if machine.counted(level) == "nothing" else (aim.rent_per_h, aim.embodied_g_per_h)
+def _level(level: Level, objective: Objective, machine: Machine) -> ProblemLevel:
+    per_h = (0.0, 0.0) if machine.counted(level) == "nothing" else (objective.rent_per_h, objective.embodied_g_per_h)
     return ProblemLevel(level.name, machine.charged_w(level), level.speed, *per_h)
 
 

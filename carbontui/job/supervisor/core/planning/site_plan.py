@@ -50,7 +50,7 @@ def shared(state: JobState, inputs: Inputs, setup: PlanningProblem) -> SharedWat
         return None
     edges = list(itertools.accumulate(setup.durations, initial=setup.start_s))
     spans = list(itertools.pairwise(edges))
-    planned, fixed = _told(share)
+    planned, fixed = _plans_of(share)
     ends = math.inf if share.until_s is None else share.until_s
     room = max(0.0, share.cap_w - fixed)
     return SharedWatts(
@@ -71,7 +71,7 @@ class Others(NamedTuple):
     """Their plans if these exceed the budget together with this job's, else ()."""
 
 
-def heard(state: JobState) -> tuple[object, ...]:
+def received(state: JobState) -> tuple[object, ...]:
     """The inputs of `others`, for a cheap comparison: scanning all slots of the others is expensive."""
     share = _budgeted(state)
     if share is None:
@@ -87,7 +87,7 @@ def others(state: JobState, inputs: Inputs) -> Others | None:
     share, boards = _budgeted(state), site_boards(state, inputs)
     if share is None or boards is None:
         return None
-    planned, fixed = _told(share)
+    planned, fixed = _plans_of(share)
     room, mine = (share.cap_w, share.until_s, fixed), ahead(state, inputs, boards)
     if mine is None:
         return Others(room, ())
@@ -119,7 +119,7 @@ def _budgeted(state: JobState) -> Headroom | None:
     return None if state.site is None or state.site.cap_w == math.inf else state.site
 
 
-def _told(share: Headroom) -> tuple[tuple[Ahead, ...], float]:
+def _plans_of(share: Headroom) -> tuple[tuple[Ahead, ...], float]:
     """The plans of the others, and the watts of those that follow no plan: not steered, boosted by a user, or without
     a plan."""
     planned: list[Ahead] = []

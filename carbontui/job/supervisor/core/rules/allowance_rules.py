@@ -12,19 +12,19 @@ from dataclasses import replace
 
 from carbontui import protocol, units
 from carbontui.account import expected_end as account
-from carbontui.account.expected_end import Stretch
+from carbontui.account.expected_end import WorkSegment
 from carbontui.job.supervisor.core.planning import expected_end, machine
 from carbontui.job.supervisor.core.planning.problem import DEFAULT_UNLOAD_S
 from carbontui.job.supervisor.core.state.allowances import Allowances, NoCap, Prospect
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
-from carbontui.job.supervisor.core.state.plan import PAUSE, UNLOAD, Chosen
+from carbontui.job.supervisor.core.state.plan import PAUSE, UNLOAD, Choice
 from carbontui.job.terms.allowance import Allowance, AllowanceKind, OnBudget
 from carbontui.protocol import Statement, Why, statement
 
-JUDGED_EVERY_S = 10.0
+CHECKED_EVERY_S = 10.0
 """Machine seconds between two forecasts of the totals; actual use is compared at every tick."""
-JUDGED_EVERY_REPLAY_S = 0.5
+CHECKED_EVERY_REPLAY_S = 0.5
 ASK_S = 600.0
 """A question not answered by then is dropped; training has continued meanwhile."""
 RELIEF = 0.97
@@ -35,7 +35,7 @@ RESERVE_MOST = 0.05
 # --- the judgement -----------------------------------------------------------------------------------------------
 
 
-def judged(state: JobState, inputs: Inputs) -> JobState:
+def with_allowances(state: JobState, inputs: Inputs) -> JobState:
     """The state with its allowances compared with actual and expected use, and the actions chosen."""
     held = state.allowances
     if not held.given:
@@ -44,9 +44,9 @@ def judged(state: JobState, inputs: Inputs) -> JobState:
     if not state.live:
         ended = tuple(p._replace(used=used(p.allowance.kind), expected=None) for p in held.prospects)
         return replace(state, allowances=replace(held, prospects=ended))
-    every = JUDGED_EVERY_REPLAY_S if state.clock.replay else JUDGED_EVERY_S
-    if inputs.mono_s - held.judged_mono_s >= every:
-        held = _look_ahead(state, inputs)
+    every = CHECKED_EVERY_REPLAY_S if state.clock.replay else CHECKED_EVERY_S
+    if inputs.mono_s - held.checked_mono_s >= every:
+        held = _exhausted_ahead(state, inputs)
     else:
         known = ((p, used(p.allowance.kind)) for p in held.prospects)
         held = replace(
@@ -60,10 +60,10 @@ def _least(expected: float | None, used: float) -> float | None:
     return None if expected is None else max(expected, used)
 
 
-def _look_ahead(state: JobState, inputs: Inputs) -> Allowances:
+def _exhausted_ahead(state: JobState, inputs: Inputs) -> Allowances:
     """The expected totals, and the actions they call for."""
     share = _forecast_share(state, inputs)
-    held = replace(state.allowances, judged_mono_s=inputs.mono_s, no_cap="", forecast_share=share)
+    held = replace(state.allowances, checked_mono_s=inputs.mono_s, no_cap="", forecast_share=share)
     freely = _prospects(state, inputs, None)
     fits = _fits(freely, RELIEF if held.cap_w is not None or held.asked_s is not None or held.over else 1.0)
     if fits:
@@ -156,8 +156,8 @@ def _prospect(
     state: JobState,
     inputs: Inputs,
     entry: Allowance,
-    rest: Sequence[Stretch] | None,
-    endless: Sequence[Stretch] | None,
+    rest: Sequence[WorkSegment] | None,
+    endless: Sequence[WorkSegment] | None,
 ) -> Prospect:
     used = state.totals.of(entry.kind)
     ahead = rest if rest is not None else endless
@@ -168,10 +168,10 @@ def _prospect(
     if entry.kind == "cost":
         rent = (state.spec.gpu_price or 0.0) * max(1, len(inputs.devices))
     start_s, step_s, values = priced
-    to_come = account.to_come(ahead, start_s, step_s, values, rent_per_h=rent)
-    if to_come is None:
+    remaining_total = account.remaining_total(ahead, start_s, step_s, values, rent_per_h=rent)
+    if remaining_total is None:
         return Prospect(entry, used)
-    expected = used + to_come if rest is not None else None
+    expected = used + remaining_total if rest is not None else None
     gone = account.used_up_at(entry.most - used, ahead, start_s, step_s, values, rent_per_h=rent)
     return Prospect(entry, used, expected, gone)
 
@@ -210,7 +210,7 @@ def _forecast_share(state: JobState, inputs: Inputs) -> float:
 # --- what follows ------------------------------------------------------------------------------------------------
 
 
-def holds(state: JobState) -> Chosen | None:
+def holds(state: JobState) -> Choice | None:
     """The level that a used-up allowance holds the job at, and why; None if none is used up."""
     held = state.allowances
     if held.act is None or held.act == "stop!" or held.spent is None:
@@ -221,7 +221,7 @@ def holds(state: JobState) -> Chosen | None:
         said = statement("used_up_leaving", kind=spent.kind, amount=amount)
     else:
         said = statement("used_up_paused", kind=spent.kind, amount=amount)
-    return Chosen(UNLOAD if stop else PAUSE, Why("budget_stop", said), "allowance")
+    return Choice(UNLOAD if stop else PAUSE, Why("budget_stop", said), "allowance")
 
 
 def why_last(state: JobState) -> Statement | None:

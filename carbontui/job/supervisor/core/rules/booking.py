@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from carbontui.account.lived import SWITCHING, as_booked
+from carbontui.account.elapsed import SWITCHING, as_booked
 from carbontui.job.supervisor.core.state import unloading
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
@@ -12,7 +12,7 @@ MOVED = "moved"
 
 
 def booked_as(state: JobState, inputs: Inputs) -> str:
-    """The name of a state, SWITCHING, or the reason of an exclusion (account/lived.py)."""
+    """The name of a state, SWITCHING, or the reason of an exclusion (account/elapsed.py)."""
     known, decided = state.unloading, state.decision
     if state.spec.estimate:
         return "estimate"

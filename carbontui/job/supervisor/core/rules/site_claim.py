@@ -12,7 +12,7 @@ from carbontui.job.supervisor.core.planning.site_plan import watts_at
 from carbontui.job.supervisor.core.state import plan
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
-from carbontui.job.supervisor.core.state.plan import PAUSE, Chosen
+from carbontui.job.supervisor.core.state.plan import PAUSE, Choice
 from carbontui.protocol import ReasonCode, Statement, Why, statement
 
 
@@ -112,7 +112,7 @@ def expected_w(state: JobState, inputs: Inputs, boards: site_plan.SiteBoards, ev
 
 def can_pause(state: JobState, inputs: Inputs) -> bool:
     """Whether this training may be paused for lack of watts: not while its work is unknown or no step is seen."""
-    return state.progress.total_s is not None and bool(inputs.ranks) and finish.why_deaf(inputs) is None
+    return state.progress.total_s is not None and bool(inputs.ranks) and finish.why_unpausable(inputs) is None
 
 
 def room(state: JobState, inputs: Inputs) -> Room | None:
@@ -152,7 +152,7 @@ class Room(NamedTuple):
         return math.floor(self.share.now_w / self.boards / STEP_W) * STEP_W
 
 
-def within(choice: Chosen, given: Room | None, *, can_cap: bool) -> Chosen:
+def within(choice: Choice, given: Room | None, *, can_cap: bool) -> Choice:
     """The choice, or the highest level that fits in the share; unchanged if nothing can be lowered."""
     level = choice.level
     if given is None or level.still:
@@ -172,14 +172,14 @@ def within(choice: Chosen, given: Room | None, *, can_cap: bool) -> Chosen:
             if event is None
             else statement("event_capped", watts=watts, event=event.id, until_s=until_s)
         )
-        return Chosen(slower, Why(code, said), "site", until_s)
+        return Choice(slower, Why(code, said), "site", until_s)
     if given.can_pause:
         said = (
             statement("site_held", cap_w=given.share.cap_w)
             if event is None
             else statement("event_held", event=event.id, until_s=until_s)
         )
-        return Chosen(PAUSE, Why(code, said), "site", until_s)
+        return Choice(PAUSE, Why(code, said), "site", until_s)
     return choice
 
 

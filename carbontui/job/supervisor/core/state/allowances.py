@@ -46,7 +46,7 @@ class Allowances:
     """The action `stop` is called for but unavailable: there is no checkpoint function."""
     forecast_share: float = 0.0
     """Relative excess of the forecast band's upper end over the expected remainder."""
-    judged_mono_s: float = float("-inf")
+    checked_mono_s: float = float("-inf")
 
     @property
     def doing(self) -> tuple[object, ...]:

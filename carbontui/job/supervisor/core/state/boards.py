@@ -78,7 +78,7 @@ def settled(boards: Boards, inputs: Inputs) -> Boards:
     return replace(boards, own=own) if own != boards.own else boards
 
 
-def strangers(boards: Boards, inputs: Inputs, after_s: float = NAMED_S) -> tuple[str, ...]:
+def foreign_boards(boards: Boards, inputs: Inputs, after_s: float = NAMED_S) -> tuple[str, ...]:
     """Boards counted only because it was not yet known which ones the training uses."""
     certain = known(boards)
     if certain is None or inputs.mono_s - certain[1] < after_s:

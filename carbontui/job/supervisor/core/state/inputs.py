@@ -30,7 +30,7 @@ class Rank(protocol.RankReport, frozen=True, kw_only=True, tag=None, tag_field=N
     """World size that it reports."""
     quiet_s: float = 0.0
     """Seconds since its last finished step."""
-    unheard_s: float = 0.0
+    silent_s: float = 0.0
     """Seconds since its last message."""
     timed_mono: tuple[float, int] | None = None
     """Monotonic time of the end of the last timed step, and its count."""

@@ -12,14 +12,14 @@ from msgspec import structs
 from carbontui import protocol
 from carbontui.grid.types import GridForecast
 from carbontui.headroom import Headroom
-from carbontui.job.supervisor.core.state import attendance, boards, measured, override, progress, unloading
+from carbontui.job.supervisor.core.state import boards, measured, membership, override, progress, unloading
 from carbontui.job.supervisor.core.state.allowances import Allowances
-from carbontui.job.supervisor.core.state.attendance import Attendance
 from carbontui.job.supervisor.core.state.boards import Boards
 from carbontui.job.supervisor.core.state.decision import STARTING, Decision, Desired
 from carbontui.job.supervisor.core.state.forbidden import ForbiddenHours
 from carbontui.job.supervisor.core.state.inputs import NOT_STARTED, Inputs, Rank
 from carbontui.job.supervisor.core.state.measured import PAUSE_MAX_S, RESUME_MAX_S, SETTLE_WALL_S, Measured
+from carbontui.job.supervisor.core.state.membership import Membership
 from carbontui.job.supervisor.core.state.override import Overrides
 from carbontui.job.supervisor.core.state.plan import Level, Plan
 from carbontui.job.supervisor.core.state.progress import Progress
@@ -99,7 +99,7 @@ class JobState:
     forbidden: tuple[ForbiddenHours, ...] = ()
     measured: Measured = field(default_factory=Measured)
     boards: Boards = field(default_factory=Boards)
-    attendance: Attendance = field(default_factory=Attendance)
+    membership: Membership = field(default_factory=Membership)
     child: Child = NOT_STARTED
     plan: Plan | None = None
     frontier: protocol.Frontier | None = None
@@ -192,10 +192,10 @@ class JobState:
 # --- from inputs to knowledge -------------------------------------------------------------------------------------
 
 
-def absorb(state: JobState, inputs: Inputs) -> JobState:
+def with_inputs(state: JobState, inputs: Inputs) -> JobState:
     """The state updated with the inputs of a tick, before any decision."""
     for rank in inputs.ranks:
-        state = hear(state, rank, inputs)
+        state = with_rank(state, rank, inputs)
     settled = inputs.mono_s - state.changed_mono_s > SETTLE_WALL_S
     plain_full = state.decision.state == "running" and state.asked.limit_w is None and state.asked.duty is None
     running = state.decision.state in ("running", "throttled", "pausing")
@@ -227,7 +227,7 @@ def absorb(state: JobState, inputs: Inputs) -> JobState:
         progress=work,
         measured=known,
         boards=_see_boards(state, inputs),
-        attendance=attendance.saw(state.attendance, inputs),
+        membership=membership.update(state.membership, inputs),
         caps_hold=state.spec.cap and boards.take_limits(inputs.devices),
         epoch=int(leader.epoch) if leader and leader.epoch is not None and leader.epoch >= 0 else state.epoch,
         last_metrics=leader.metrics if leader and leader.metrics else state.last_metrics,
@@ -236,7 +236,7 @@ def absorb(state: JobState, inputs: Inputs) -> JobState:
     )
 
 
-def hear(state: JobState, rank: Rank, inputs: Inputs) -> JobState:
+def with_rank(state: JobState, rank: Rank, inputs: Inputs) -> JobState:
     """The state after one training process has reported its steps; an exiting one sends its last count on leaving."""
     if rank.state == "running" and state.resume_asked_mono_s is not None:
         took = min(RESUME_MAX_S, inputs.mono_s - state.resume_asked_mono_s)
@@ -248,25 +248,27 @@ def hear(state: JobState, rank: Rank, inputs: Inputs) -> JobState:
     if inputs.starts > work.starts and rank.step > 0:
         known = replace(known, reload_s=known.reload_s.plus(inputs.child.age_s))
     fresh = inputs.starts <= work.starts and rank.restart == 0 and rank.start_step == 0
-    work = progress.saw_start(work, inputs.starts)
-    work = progress.saw_process(work, rank.process, inputs.alive, fresh=fresh)
+    work = progress.with_start(work, inputs.starts)
+    work = progress.with_process(work, rank.process, inputs.alive, fresh=fresh)
     if inputs.starts > state.progress.starts and rank.start_known:
         # it reports its start step, earlier than its last one if it resumes from an older checkpoint or from none
         began = work.before + rank.start_step
         work = structs.replace(work, step=min(work.step, began), base=began)
-    work = progress.saw_step(work, rank.step, rank.start_step, rank.total)
+    work = progress.with_step(work, rank.step, rank.start_step, rank.total)
     if rank.saved_b is not None and state.unloading.saved_b != rank.saved_b:
         state = replace(state, unloading=replace(state.unloading, saved_b=rank.saved_b))
-    work = progress.saw_guess(work, rank.guess, rank.total, rank.guess_range, rank.process)
+    work = progress.with_guess(work, rank.guess, rank.total, rank.guess_range, rank.process)
     return replace(state, measured=known, progress=work)
 
 
-def hear_left(state: JobState, rank: Rank, inputs: Inputs) -> JobState:
+def with_rank_left(state: JobState, rank: Rank, inputs: Inputs) -> JobState:
     """Count the steps that a training process left in a file, unless another process has been heard since."""
     if rank.rank != 0 or rank.process in state.progress.past:
         return state
-    work = progress.saw_process(state.progress, rank.process, inputs.alive, fresh=not (rank.restart or rank.start_step))
-    return replace(state, progress=progress.saw_step(work, rank.step, rank.start_step, rank.total))
+    work = progress.with_process(
+        state.progress, rank.process, inputs.alive, fresh=not (rank.restart or rank.start_step)
+    )
+    return replace(state, progress=progress.with_step(work, rank.step, rank.start_step, rank.total))
 
 
 def _learn_watts(state: JobState, inputs: Inputs, *, plain_full: bool) -> Measured:
@@ -274,7 +276,7 @@ def _learn_watts(state: JobState, inputs: Inputs, *, plain_full: bool) -> Measur
     kind: measured.PowerState
     if state.decision.state == "throttled" and inputs.ranks and host.cpu_w is not None and known.rest_w.value is None:
         # under a cap the host does the same work
-        return measured.saw_rest(known, host.cpu_w + (host.dram_w or 0.0), host.idle_w, parked=False)
+        return measured.with_rest(known, host.cpu_w + (host.dram_w or 0.0), host.idle_w, parked=False)
     if plain_full and inputs.ranks:
         kind = "full"
     elif state.decision.state == "paused":
@@ -284,9 +286,9 @@ def _learn_watts(state: JobState, inputs: Inputs, *, plain_full: bool) -> Measur
     else:
         return known
     read = [(r.uuid, r.own_w) for r in inputs.devices if r.own_w is not None and not r.lost]
-    known = measured.saw_watts(known, kind, read)
+    known = measured.with_watts(known, kind, read)
     if host.cpu_w is not None and kind in ("full", "parked"):
-        known = measured.saw_rest(known, host.cpu_w + (host.dram_w or 0.0), host.idle_w, parked=kind == "parked")
+        known = measured.with_rest(known, host.cpu_w + (host.dram_w or 0.0), host.idle_w, parked=kind == "parked")
     return known
 
 

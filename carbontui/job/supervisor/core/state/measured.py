@@ -67,7 +67,7 @@ class BoardsTotal(NamedTuple):
     measured: bool
 
 
-def saw_watts(known: Measured, kind: PowerState, readings: Iterable[tuple[str, float]]) -> Measured:
+def with_watts(known: Measured, kind: PowerState, readings: Iterable[tuple[str, float]]) -> Measured:
     """Settled readings (UUID, watts) of boards while the training was `full`, `parked` or `idle`."""
     table = dict(known.of(kind))
     for uuid, watts in readings:
@@ -76,7 +76,7 @@ def saw_watts(known: Measured, kind: PowerState, readings: Iterable[tuple[str, f
     return replace(known, full_w=full_w, parked_w=parked_w, idle_w=idle_w)
 
 
-def saw_rest(known: Measured, watts: float, idle_w: float | None, *, parked: bool) -> Measured:
+def with_rest(known: Measured, watts: float, idle_w: float | None, *, parked: bool) -> Measured:
     """Settled watts of CPU and DRAM, parked or at full speed; `idle_w` of them without the job's work."""
     if parked:
         return replace(known, rest_parked_w=known.rest_parked_w.plus(watts))

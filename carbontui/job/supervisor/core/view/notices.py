@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from carbontui.job.supervisor.core.planning import finish
 from carbontui.job.supervisor.core.rules import allowance_rules, site_claim, unload_rules
-from carbontui.job.supervisor.core.state import attendance, boards
+from carbontui.job.supervisor.core.state import boards, membership
 from carbontui.job.supervisor.core.state.inputs import FRESH_S, Inputs
 from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.power.messages import Capability, Reading
@@ -37,9 +37,9 @@ def notices(state: JobState, inputs: Inputs, ours: Iterable[Statement]) -> list[
         found.append(statement("unguarded"))
     if state.spec.nodes is not None and state.spec.nodes.fault:
         found.append(written(state.spec.nodes.fault))
-    if silent := attendance.silent(state.attendance, inputs):
+    if silent := membership.silent(state.membership, inputs):
         found.append(statement("silent", names=silent))
-    unread = attendance.unread_nodes(inputs)
+    unread = membership.unread_nodes(inputs)
     if unread and inputs.uptime_s >= UNREAD_S:
         found.append(statement("nodes_unread", names=unread))
     if beyond := site_claim.notice(state.site):

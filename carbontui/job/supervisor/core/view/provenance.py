@@ -7,7 +7,7 @@ from typing import NamedTuple
 from carbontui import protocol
 from carbontui.account.accounts import of_sum, worst
 from carbontui.job.supervisor.core.planning import expected_end, machine
-from carbontui.job.supervisor.core.state import attendance, boards
+from carbontui.job.supervisor.core.state import boards, membership
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.core.view import work_estimate
@@ -23,10 +23,10 @@ class Source(NamedTuple):
     ahead: str = ""
 
 
-def blind(state: JobState, inputs: Inputs) -> bool:
+def unreadable(state: JobState, inputs: Inputs) -> bool:
     """Whether a board of the job cannot be read (lost or gone): a sum without it is not the job's power."""
     if (
-        attendance.unread_nodes(inputs)
+        membership.unread_nodes(inputs)
         or boards.unseen(state.boards, inputs)
         or (state.boards.named and not inputs.devices)
     ):
@@ -93,7 +93,7 @@ def _watts(state: JobState, inputs: Inputs, status: protocol.Status) -> dict[str
         if gpu.parked_w is not None:
             found[f"{field}.parked_w"] = Source(how, modelled or statement("source_parked"))
         declared = declared or modelled is not None
-    if unread := attendance.unread_nodes(inputs):
+    if unread := membership.unread_nodes(inputs):
         found["power_w"] = Source(board, statement("source_unread", nodes=unread), age)
     elif status.gpus:
         of = (backend, split) if shared else (yours,) if yours is not None and declared else (backend,)
@@ -107,9 +107,9 @@ def _watts(state: JobState, inputs: Inputs, status: protocol.Status) -> dict[str
 def _energy(state: JobState, inputs: Inputs) -> dict[str, Source]:
     totals, how = state.totals, _energy_how(state, inputs)
     sensed = how in ("measured", "integrated", "estimated") and any(each != "model" for each in totals.gpu_shares)
-    gap = blind(state, inputs)
-    alone = statement("source_energy", shares=_ordered(totals.gpu_shares), sensed=sensed, blind=gap)
-    wall = statement("source_energy_wall", shares=_ordered(totals.shares), sensed=sensed, blind=gap)
+    gap = unreadable(state, inputs)
+    alone = statement("source_energy", shares=_ordered(totals.gpu_shares), sensed=sensed, unreadable=gap)
+    wall = statement("source_energy_wall", shares=_ordered(totals.shares), sensed=sensed, unreadable=gap)
     return {
         "energy_gpu_kwh": Source(how, alone),
         "energy_wall_kwh": Source(worst(how, of_sum(totals.shares)), wall),

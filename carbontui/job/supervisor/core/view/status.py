@@ -115,7 +115,7 @@ def _power_w(state: JobState, inputs: Inputs, gpus: tuple[protocol.Gpu, ...]) ->
     known = [gpu.power_w if gpu.own_w is None else gpu.own_w for gpu in gpus if gpu.power_w is not None]
     if (
         not state.live
-        or provenance.blind(state, inputs)
+        or provenance.unreadable(state, inputs)
         or not (known or (not inputs.devices and host.cpu_w is not None))
     ):
         return None

@@ -6,7 +6,7 @@ import math
 from typing import TypeAlias
 
 from carbontui import protocol, units
-from carbontui.account.expected_end import BAND_SIGMAS, Slots, Stretch, flat_out, to_come
+from carbontui.account.expected_end import BAND_SIGMAS, Slots, WorkSegment, at_full_speed, remaining_total
 from carbontui.client.prediction import Prediction
 from carbontui.job.supervisor.core.planning import expected_end, machine
 from carbontui.job.supervisor.core.state.inputs import Inputs
@@ -77,7 +77,7 @@ def _grams(state: JobState, prediction: Prediction, full_w: float | None) -> End
     if full_w is None or outlook is None:
         return UNKNOWN
     slots = Slots(outlook.start_s, outlook.step_s, outlook.mean, outlook.lo, outlook.hi)
-    whole = flat_out(Stretch(state.start_s, state.start_s + prediction.value, full_w), slots)
+    whole = at_full_speed(WorkSegment(state.start_s, state.start_s + prediction.value, full_w), slots)
     if whole is None or whole.value <= 0:
         return UNKNOWN
     shares = [
@@ -98,8 +98,8 @@ def _money(state: JobState, inputs: Inputs, prediction: Prediction, full_w: floa
     rent = (spec.gpu_price or 0.0) * len(inputs.devices)
 
     def cost(seconds: float) -> float | None:
-        part = Stretch(state.start_s, state.start_s + seconds, full_w)
-        value = to_come([part], *prices, rent_per_h=rent)
+        part = WorkSegment(state.start_s, state.start_s + seconds, full_w)
+        value = remaining_total([part], *prices, rent_per_h=rent)
         return None if value is None else round(value, 6)
 
     return cost(prediction.value), cost(prediction.lo), cost(prediction.hi)

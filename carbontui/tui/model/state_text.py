@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from carbontui import protocol, units
 from carbontui.text import figures
-from carbontui.tui.model.picture import Picture
+from carbontui.tui.model.view_state import ViewState
 
 clock, count = figures.clock, figures.count
 mark, marked = figures.mark, figures.marked
@@ -90,15 +90,15 @@ def age(seconds: float) -> str:
     return figures.duration(seconds // 60 * 60)
 
 
-def last_event(picture: Picture) -> str:
+def last_event(view_state: ViewState) -> str:
     """'20:24 ada@pts/3 paused it': the newest user command, or ''."""
-    events = picture.status.events
-    return f"{clock_iso(events[-1].at, picture.now_s)} {events[-1].text}" if events else ""
+    events = view_state.status.events
+    return f"{clock_iso(events[-1].at, view_state.now_s)} {events[-1].text}" if events else ""
 
 
-def in_force(picture: Picture) -> protocol.FrontierPoint | None:
+def in_force(view_state: ViewState) -> protocol.FrontierPoint | None:
     """The totals of the plan in force for the whole job; None without a plan."""
-    frontier = picture.frontier
+    frontier = view_state.frontier
     if frontier is None or frontier.chosen is None or frontier.chosen >= len(frontier.points):
         return None
     return frontier.points[frontier.chosen]

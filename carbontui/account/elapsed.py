@@ -29,7 +29,7 @@ def as_booked(state: str, code: str) -> str:
 
 
 @dataclass
-class Apart:
+class Excluded:
     """What one reason of exclusion took. Joules are those of the devices, without PUE."""
 
     elapsed_s: float = 0.0
@@ -39,7 +39,7 @@ class Apart:
 
 
 @dataclass
-class Lived:
+class TimeSpent:
     """Seconds of the job's clock: `by_state` + `gaps` + `excluded` = what has passed since the start, always.
 
     Beside it stands what run-now needs (see run_now.py): seconds and joules at full speed, work under a cap, seconds
@@ -48,7 +48,7 @@ class Lived:
     until_s: float
     by_state: dict[str, float] = field(default_factory=dict)
     gaps: dict[str, float] = field(default_factory=dict)
-    excluded: dict[str, Apart] = field(default_factory=dict)
+    excluded: dict[str, Excluded] = field(default_factory=dict)
     at_speed_s: float = 0.0
     at_speed_j: float = 0.0
     capped_s: float = 0.0
@@ -115,8 +115,8 @@ class Lived:
         """Steps of the account."""
         return self.steps_done - self.steps_apart
 
-    def of(self, reason: str) -> Apart:
-        return self.excluded.setdefault(reason, Apart())
+    def of(self, reason: str) -> Excluded:
+        return self.excluded.setdefault(reason, Excluded())
 
     @property
     def metered_s(self) -> float:
@@ -141,10 +141,10 @@ class Lived:
         return self.held_s > 0 or self.capped_s > 0
 
 
-def restored(kept: Any, otherwise: Lived) -> Lived:
+def restored(kept: Any, otherwise: TimeSpent) -> TimeSpent:
     """What a predecessor kept, fields of other versions left out; `otherwise` where it kept nothing."""
     if not isinstance(kept, dict):
         return otherwise
-    known = {name: kept[name] for name in Lived.__dataclass_fields__ if name in kept}
-    known["excluded"] = {reason: Apart(**apart) for reason, apart in known.get("excluded", {}).items()}
-    return Lived(**{"until_s": otherwise.until_s, **known})
+    known = {name: kept[name] for name in TimeSpent.__dataclass_fields__ if name in kept}
+    known["excluded"] = {reason: Excluded(**apart) for reason, apart in known.get("excluded", {}).items()}
+    return TimeSpent(**{"until_s": otherwise.until_s, **known})

@@ -14,7 +14,7 @@ SILENT_RANK_S = 6.0
 
 
 @dataclass(frozen=True, slots=True)
-class Attendance:
+class Membership:
     """Ranks of the current training in the current start of the command."""
 
     starts: int = 0
@@ -28,22 +28,22 @@ class Attendance:
     """Host of each rank heard so far."""
 
 
-def saw(known: Attendance, inputs: Inputs) -> Attendance:
+def update(known: Membership, inputs: Inputs) -> Membership:
     """Updated with the ranks heard in this tick."""
     if inputs.starts != known.starts or inputs.child.state != "running" or _ended(known, inputs):
-        known = Attendance(inputs.starts)
+        known = Membership(inputs.starts)
     if inputs.leader is not None and not known.leader:
         known = replace(known, leader=inputs.leader.process)
     world = max([known.world, *(rank.world for rank in inputs.ranks)])
     if world < 2:
         return known
     last = {rank: known.last_mono_s.get(rank, inputs.mono_s) for rank in range(world)}
-    last |= {rank.rank: inputs.mono_s - rank.unheard_s for rank in inputs.ranks}
+    last |= {rank.rank: inputs.mono_s - rank.silent_s for rank in inputs.ranks}
     hosts = {**known.hosts, **{rank.rank: rank.host for rank in inputs.ranks}}
     return replace(known, world=world, last_mono_s=last, hosts=hosts)
 
 
-def _ended(known: Attendance, inputs: Inputs) -> bool:
+def _ended(known: Membership, inputs: Inputs) -> bool:
     """A command may run several trainings in sequence. The ranks of the previous one are no longer expected once
     another process has replaced its rank 0, or once rank 0 has left this machine and no rank is heard."""
     if not known.leader or known.leader in inputs.alive:
@@ -64,7 +64,7 @@ def unread_nodes(inputs: Inputs) -> tuple[str, ...]:
     return tuple(node.name for node in inputs.nodes if node.unread_s >= SILENT_NODE_S)
 
 
-def silent(known: Attendance, inputs: Inputs) -> tuple[str | Statement, ...]:
+def silent(known: Membership, inputs: Inputs) -> tuple[str | Statement, ...]:
     """Machines by name, and ranks, that are not heard: n2, rank 3 of n4, ranks 8 to 15.
 
     A silent machine stands for its ranks. Machines are expected as long as the job lives, ranks while it runs.
@@ -84,7 +84,7 @@ def silent(known: Attendance, inputs: Inputs) -> tuple[str | Statement, ...]:
     )
 
 
-def lost(known: Attendance, inputs: Inputs) -> bool:
+def lost(known: Membership, inputs: Inputs) -> bool:
     """Whether a lease has expired somewhere: a rank heard before, or a machine of a training that has begun, has been
     silent for longer than one lasts. Training resumes there and waits for the held ranks, at full watts, until its
     own collective timeout. Ranks that exit for an unload do not count."""

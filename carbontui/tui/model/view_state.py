@@ -10,7 +10,7 @@ from carbontui import protocol, units
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class ViewState:
     """Everything a screen shows. `seq` is the last message folded in."""
 
     seq: int
@@ -37,28 +37,28 @@ class Picture:
         return self.status.state not in protocol.LIVE_STATES
 
 
-def fold(picture: Picture | None, message: protocol.Snap | protocol.Delta) -> Picture | None:
+def fold(view_state: ViewState | None, message: protocol.Snap | protocol.Delta) -> ViewState | None:
     """The next picture; None when a delta is missing, so that `view` must be sent again."""
     if isinstance(message, protocol.Snap):
-        return Picture(message.seq, message.status, message.series, message.plan, message.frontier)
-    if picture is None or message.seq != picture.seq + 1:
+        return ViewState(message.seq, message.status, message.series, message.plan, message.frontier)
+    if view_state is None or message.seq != view_state.seq + 1:
         return None
-    series = picture.series
+    series = view_state.series
     if message.series is not UNSET:
         series = message.series
     elif message.series_tail is not UNSET:
         series = _append(series, message.series_tail)
-    status = picture.status if message.status is UNSET else message.status
+    status = view_state.status if message.status is UNSET else message.status
     if message.series is UNSET and message.series_tail is UNSET and message.status is not UNSET:
         # the status carries the same clock; a chart's now must not stand still between columns
         series = structs.replace(series, now=status.measured_at)
     return replace(
-        picture,
+        view_state,
         seq=message.seq,
         status=status,
         series=series,
-        plan=picture.plan if message.plan is UNSET else message.plan,
-        frontier=picture.frontier if message.frontier is UNSET else message.frontier,
+        plan=view_state.plan if message.plan is UNSET else message.plan,
+        frontier=view_state.frontier if message.frontier is UNSET else message.frontier,
     )
 
 
@@ -105,22 +105,22 @@ class Choice:
     def cost(self) -> float | None:
         return self.previewed.cost if self.previewed is not None else self.point.cost if self.point else None
 
-    def plan(self, picture: Picture) -> protocol.PlanView | None:
+    def plan(self, view_state: ViewState) -> protocol.PlanView | None:
         """The plan a chart draws for it; None while unknown."""
         if self.previewed is not None:
             return self.previewed.plan
-        if self.point is None or self.deadline_s is None or picture.plan is None:
+        if self.point is None or self.deadline_s is None or view_state.plan is None:
             return None
-        finish, due = units.iso(picture.start_s + self.point.finish_s), units.iso(self.deadline_s)
-        return structs.replace(picture.plan, levels=self.point.levels, finish=finish, deadline=due)
+        finish, due = units.iso(view_state.start_s + self.point.finish_s), units.iso(self.deadline_s)
+        return structs.replace(view_state.plan, levels=self.point.levels, finish=finish, deadline=due)
 
 
-def offline(status: protocol.Status, run: protocol.HistoryAnswer | None = None) -> Picture:
+def offline(status: protocol.Status, run: protocol.HistoryAnswer | None = None) -> ViewState:
     """The picture of a finished job, from its last status and its journal."""
     series = protocol.ChartSeries(now=status.measured_at)
     if run is not None:
         series = structs.replace(series, watts=run.watts, intensity=_realised(status, run))
-    return Picture(0, status, series, None, None)
+    return ViewState(0, status, series, None, None)
 
 
 def _realised(status: protocol.Status, run: protocol.HistoryAnswer) -> protocol.Band | None:

@@ -15,7 +15,7 @@ from carbontui.job.files import places
 
 
 @dataclass
-class Stays:
+class PlaceTotals:
     """Empty for a job that never moved."""
 
     left: list[LeftPlace] = field(default_factory=list)
@@ -32,7 +32,7 @@ class Stays:
     """Joules of moves at this machine, by bin."""
 
     @classmethod
-    def restored(cls, kept: Mapping[str, Any], directory: str) -> Stays:
+    def restored(cls, kept: Mapping[str, Any], directory: str) -> PlaceTotals:
         """From the books of a predecessor and places.json."""
         now, left = places.read(directory), [LeftPlace(*one) for one in kept.get("left", ())]
         moving_j = {float(at): float(joules) for at, joules in kept.get("moving_j", ())}

@@ -24,7 +24,7 @@ from carbontui.system import streams
 from carbontui.text import account as account_words
 from carbontui.text import figures, situation
 from carbontui.text.plan import certificate, level_ends_s
-from carbontui.tui.model import words
+from carbontui.tui.model import state_text
 
 FOLLOW_S = 0.3
 LOG_LINE_MAX = 1 << 20
@@ -113,7 +113,7 @@ def _terms(status: protocol.Status, now: float, live: bool) -> Rows:
     if status.intensity and live:
         from carbontui.grid.types import YOURS
 
-        signal = words.SIGNALS.get(status.intensity.signal, status.intensity.signal)
+        signal = state_text.SIGNALS.get(status.intensity.signal, status.intensity.signal)
         where = "yours" if status.intensity.zone == YOURS else f"in {status.intensity.zone} ({signal})"
         yield "intensity", f"{status.intensity.value_g_per_kwh:.0f} gCO2/kWh {where}{_how(status, 'intensity')}"
     if status.budget and status.budget.deadline:
@@ -176,7 +176,7 @@ def status(job: str | None, as_json: bool) -> None:
         from carbontui.reports import figures as reported
         from carbontui.reports import story
 
-        split = story.split_at_a_look(found, current)
+        split = story.split_at_observation(found, current)
         means = reported.gave(split) if split else ""
     if as_json:
         numbers = split and reported.split_numbers(split)

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from carbontui import units
-from carbontui.reports import charts, elsewhere, figures, prose
+from carbontui.reports import charts, elsewhere, figures, run_text
 from carbontui.reports.figures import at_digits, split_numbers
 from carbontui.reports.parts import GRAM_DIGITS, KWH_DIGITS, DayPart, EpochPart, rounded
 from carbontui.reports.story import RunStory
@@ -27,15 +27,15 @@ def markdown(story: RunStory) -> str:
     """For a README, an issue or a lab book."""
     lines = [f"# {_cell(story.status.name)}", "", f"job {story.status.job}", ""]
     lines += [f"> **{_cell(notice)}**" for notice in story.status.notices]
-    lines += ["", *[_cell(text) + "\n" for text in prose.story_of(story)]]
+    lines += ["", *[_cell(text) + "\n" for text in run_text.story_of(story)]]
     lines += ["## Account", "", *_table(("figure", "value", "rests on"), figures.figures(story))]
     if parts := figures.parts(story):
         lines += ["", "## Avoided CO2 by lever", "", *_table(("lever", "CO2", "against"), parts)]
     for made in figures.tables(story):
         lines += ["", *([f"## {made.title}", ""] if made.title else ()), *_table(made.head, made.rows)]
-    lines += ["", "## Decisions", "", *[f"- {_cell(line)}" for line in prose.decisions(story)]]
+    lines += ["", "## Decisions", "", *[f"- {_cell(line)}" for line in run_text.decisions(story)]]
     lines += ["", "## Sources and methods", "", *_table(("what", "where it comes from"), basis(story))]
-    lines += ["", "## For a methods section", "", _cell(prose.methods(story)), ""]
+    lines += ["", "## For a methods section", "", _cell(run_text.methods(story)), ""]
     return "\n".join(lines)
 
 
@@ -162,7 +162,7 @@ def html(story: RunStory) -> str:
         zone=figures.zone(story),
         notices=[*story.status.notices, *story.notes],
         heads=[figure for figure in account if figure.label in HEADS],
-        prose=prose.story_of(story),
+        prose=run_text.story_of(story),
         timeline=Markup(charts.timeline(story)),
         cumulated=Markup(charts.cumulated(story)),
         losses=Markup(charts.losses(story)),
@@ -179,7 +179,7 @@ def html(story: RunStory) -> str:
             for made in story.decisions
         ],
         basis=basis(story),
-        methods=prose.methods(story),
+        methods=run_text.methods(story),
         equivalences=equivalences(story),
     )
 

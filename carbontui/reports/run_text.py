@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from carbontui.account.lived import EVENT, EVENT_HELD
+from carbontui.account.elapsed import EVENT, EVENT_HELD
 from carbontui.account.split import PARKED
 from carbontui.reports import figures
 from carbontui.reports.story import RunStory

@@ -20,7 +20,7 @@ from carbontui.account import accounts
 from carbontui.account.accounts import BIN_S
 from carbontui.account.estimate import error_of_mean
 from carbontui.account.expected_end import BAND_SIGMAS
-from carbontui.account.split import Doubt
+from carbontui.account.split import Uncertainty
 from carbontui.grid import typical
 
 DEFAULT_ERROR = 0.09
@@ -42,16 +42,16 @@ class GridRow(NamedTuple):
     source: str
 
 
-def doubt(
+def uncertainty(
     db: sqlite3.Connection, status: protocol.Status, rows: Iterable[GridRow], progress: dict[str, Any], steps: int
-) -> Doubt | None:
+) -> Uncertainty | None:
     """None where full-speed watts or step times were seen too few times to estimate their error."""
     flat_out_w = _watts_error(db)
     times = [float(time) for time in (progress.get("blocks") or {}).get("times", ())]
     rate = error_of_mean(times) if steps else None
     if flat_out_w is None or rate is None:
         return None
-    return Doubt(_spread(status, list(rows)), flat_out_w, rate)
+    return Uncertainty(_spread(status, list(rows)), flat_out_w, rate)
 
 
 def _watts_error(db: sqlite3.Connection) -> float | None:

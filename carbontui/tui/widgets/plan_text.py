@@ -8,8 +8,8 @@ from carbontui import protocol, units
 from carbontui.text import figures as form
 from carbontui.text import situation
 from carbontui.text.plan import certificate
-from carbontui.tui.model import words
-from carbontui.tui.model.picture import Picture
+from carbontui.tui.model import state_text
+from carbontui.tui.model.view_state import ViewState
 from carbontui.tui.widgets.cells import CellRow
 from carbontui.tui.widgets.levels import table
 
@@ -19,7 +19,7 @@ SAME_G_PER_KWH = 0.02
 
 def span(start: str, end: str, now_s: float) -> str:
     """'21:24 to Thu 02:00'."""
-    first, last = words.clock_iso(start, now_s), words.clock_iso(end, now_s)
+    first, last = state_text.clock_iso(start, now_s), state_text.clock_iso(end, now_s)
     day, _, at = last.rpartition(" ")
     # the day is written once
     return f"{first} to {at if day and first.startswith(day) else last}"
@@ -28,7 +28,7 @@ def span(start: str, end: str, now_s: float) -> str:
 def running_mean(plan: protocol.PlanView) -> float | None:
     """Energy-weighted gCO2/kWh of the stretches that run; None where none does."""
     infos = table(plan)
-    running = [one for one in plan.windows if one.level in infos and infos[one.level].kind not in words.STILL]
+    running = [one for one in plan.windows if one.level in infos and infos[one.level].kind not in state_text.STILL]
     kwh = sum(one.kwh for one in running)
     return sum(one.g_per_kwh * one.kwh for one in running) / kwh if kwh > 0 else None
 
@@ -39,21 +39,21 @@ def stretch_at(plan: protocol.PlanView | None, at_s: float) -> protocol.PlanWind
     return next((one for one in windows if units.from_iso(one.start) <= at_s < units.from_iso(one.end)), None)
 
 
-def why(one: protocol.PlanWindow, picture: Picture) -> str:
+def why(one: protocol.PlanWindow, view_state: ViewState) -> str:
     """Why the plan chose this level for a stretch, in a few words."""
-    plan = picture.plan
+    plan = view_state.plan
     assert plan is not None
     kind = table(plan)[one.level].kind if one.level in table(plan) else "full"
     start, end = units.from_iso(one.start), units.from_iso(one.end)
-    held = picture.status.override
-    if held is not None and start <= picture.now_s < end:
-        return f"{held.mode} by {held.by}"
-    if kind in words.STILL and any(_meets(hours, start, end) for hours in picture.status.forbidden):
+    level_in_force = view_state.status.override
+    if level_in_force is not None and start <= view_state.now_s < end:
+        return f"{level_in_force.mode} by {level_in_force.by}"
+    if kind in state_text.STILL and any(_meets(hours, start, end) for hours in view_state.status.forbidden):
         return "hours that must not run"
     mean = running_mean(plan)
     if mean is None:
         return ""
-    if kind in words.STILL:
+    if kind in state_text.STILL:
         if one.g_per_kwh > mean * (1 + SAME_G_PER_KWH):
             return f"dirtier than the {mean:.0f} g/kWh where it runs"
         return "cleaner hours come" if kind == "off" else "too short to be worth a start"
@@ -61,7 +61,7 @@ def why(one: protocol.PlanWindow, picture: Picture) -> str:
         return "fewer watts for each step, and there is time"
     if all(at.level in table(plan) and table(plan)[at.level].kind == "full" for at in plan.windows):
         return "no cleaner hours worth a wait"
-    still = [at for at in plan.windows if at.level in table(plan) and table(plan)[at.level].kind in words.STILL]
+    still = [at for at in plan.windows if at.level in table(plan) and table(plan)[at.level].kind in state_text.STILL]
     cleaner = any(at.g_per_kwh > one.g_per_kwh * (1 + SAME_G_PER_KWH) for at in still)
     return "cleaner than where it stands still" if cleaner else "the time is needed"
 
@@ -70,11 +70,11 @@ def _meets(hours: protocol.ForbiddenStatus, start_s: float, end_s: float) -> boo
     return units.from_iso(hours.start) < end_s and units.from_iso(hours.end) > start_s
 
 
-def course_rows(picture: Picture, width: int) -> list[CellRow]:
+def course_rows(view_state: ViewState, width: int) -> list[CellRow]:
     """A row per stretch: when, level, intensity, grams, what it gains, why."""
-    plan = picture.plan
+    plan = view_state.plan
     if plan is None:
-        told = textwrap.wrap(f"no plan yet: {picture.status.reason.text}", max(8, width - 2))
+        told = textwrap.wrap(f"no plan yet: {view_state.status.reason.text}", max(8, width - 2))
         return [[(f" {line}", "dim")] for line in told]
     wide, narrow = width >= 84, width < 58
     figures = f"{'CO₂':>8}" if narrow else f"{'g/kWh':>6}{'CO₂':>9}{'GAINS':>9}"
@@ -84,10 +84,13 @@ def course_rows(picture: Picture, width: int) -> list[CellRow]:
     infos = table(plan)
     for one in plan.windows:
         info = infos.get(one.level)
-        ink = words.KIND_STYLE[info.kind] if info else "text"
-        when = span(one.start, one.end, picture.now_s)
+        style_name = state_text.KIND_STYLE[info.kind] if info else "text"
+        when = span(one.start, one.end, view_state.now_s)
         when = when.replace(" to ", "–") if narrow else when
-        row: CellRow = [(f" {when:<{cells}}", "text"), (f"{situation.level(one.level, plan.table):<{level}}", ink)]
+        row: CellRow = [
+            (f" {when:<{cells}}", "text"),
+            (f"{situation.level(one.level, plan.table):<{level}}", style_name),
+        ]
         gains = f"{form.grams(one.gain_g)}" if abs(one.gain_g) >= form.LEAST_G else "–"
         grams = form.grams(one.gco2_g)
         if narrow:
@@ -96,7 +99,7 @@ def course_rows(picture: Picture, width: int) -> list[CellRow]:
             row.append((f"{one.g_per_kwh:>6.0f}{grams:>9}", "text"))
             row.append((f"{gains:>9}", "running" if one.gain_g >= form.LEAST_G else "dim"))
         if wide:
-            row.append((f"  {why(one, picture)}", "dim"))
+            row.append((f"  {why(one, view_state)}", "dim"))
         rows.append(row)
     return [*rows, [], *total_rows(plan)]
 
@@ -104,7 +107,7 @@ def course_rows(picture: Picture, width: int) -> list[CellRow]:
 def total_rows(plan: protocol.PlanView) -> list[CellRow]:
     """What the rest takes, why, and what it would take otherwise."""
     infos = table(plan)
-    parked = sum(one.gco2_g for one in plan.windows if one.level in infos and infos[one.level].kind in words.STILL)
+    parked = sum(one.gco2_g for one in plan.windows if one.level in infos and infos[one.level].kind in state_text.STILL)
     whole = f"{form.grams(plan.gco2_g)} CO₂, {form.kwh(plan.kwh)}"
     rows: list[CellRow] = [[(" the rest  ", "dim"), (whole, "text")]]
     if parked > 0:
@@ -128,18 +131,18 @@ def total_rows(plan: protocol.PlanView) -> list[CellRow]:
     return rows
 
 
-def hours_rows(picture: Picture) -> list[CellRow]:
+def hours_rows(view_state: ViewState) -> list[CellRow]:
     """The forbidden hours, and who set them."""
-    held = picture.status.forbidden
-    if not held:
+    level_in_force = view_state.status.forbidden
+    if not level_in_force:
         return []
     rows: list[CellRow] = [[], [(" hours that must not run", "title"), ("  x allows them again", "dim")]]
-    for one in held:
+    for one in level_in_force:
         rows.append([(f" {one.text:<28}", "text"), (f"by {one.by}", "dim")])
     return rows
 
 
-def event_rows(events: tuple[protocol.Event, ...], picture: Picture, *, whole: bool) -> list[CellRow]:
+def event_rows(events: tuple[protocol.Event, ...], view_state: ViewState, *, whole: bool) -> list[CellRow]:
     """The first plan beside what is expected now, then the events, newest first."""
     plans = [one for one in events if one.kind == "plan"]
     rows: list[CellRow] = []
@@ -147,25 +150,25 @@ def event_rows(events: tuple[protocol.Event, ...], picture: Picture, *, whole: b
         rows += [[], [(" planned and expected", "title")]]
         first = plans[0]
         lead = "first plan" if whole else "an earlier plan"
-        at = words.clock_iso(first.at, picture.now_s)
+        at = state_text.clock_iso(first.at, view_state.now_s)
         if first.finish is not None and first.whole_g is not None:
-            done = words.clock_iso(first.finish, picture.now_s)
+            done = state_text.clock_iso(first.finish, view_state.now_s)
             rows.append([(f" {lead:<16}", "dim"), (f"{at}: done {done}, {form.grams(first.whole_g)} in all", "text")])
-        end = picture.status.at_end
+        end = view_state.status.at_end
         if end is not None:
-            now = f"done {situation.finish(picture.status, picture.now_s)}, {form.grams(end.gco2_g)} in all"
+            now = f"done {situation.finish(view_state.status, view_state.now_s)}, {form.grams(end.gco2_g)} in all"
             rows.append([(f" {'now expected':<16}", "dim"), (now, "text")])
     if events:
         rows += [[], [(" what happened, newest first", "title")]]
     for one in reversed(events[-60:]):
-        ink = "text" if one.kind != "plan" else "dim"
-        rows.append([(f" {words.clock_iso(one.at, picture.now_s):>12}  ", "dim"), (one.text, ink)])
+        style_name = "text" if one.kind != "plan" else "dim"
+        rows.append([(f" {state_text.clock_iso(one.at, view_state.now_s):>12}  ", "dim"), (one.text, style_name)])
     return rows
 
 
-def slot_row(at_s: float, end_s: float, picture: Picture) -> CellRow:
+def slot_row(at_s: float, end_s: float, view_state: ViewState) -> CellRow:
     """Line 1: the plan's level in a slot, and its intensity."""
-    band, plan = picture.series.intensity, picture.plan
+    band, plan = view_state.series.intensity, view_state.plan
     grams = ""
     if band is not None:
         index = int(((at_s + end_s) / 2 - units.from_iso(band.start)) // band.step_s)
@@ -173,7 +176,7 @@ def slot_row(at_s: float, end_s: float, picture: Picture) -> CellRow:
         grams = "" if value is None else f"{value:.0f} g/kWh"
     stretch = stretch_at(plan, (at_s + end_s) / 2)
     level = "after the end" if stretch is None else situation.level(stretch.level, plan.table if plan else ())
-    when = f"{words.clock(at_s, picture.now_s)} to {words.clock(end_s, picture.now_s)}"
-    reason = "" if stretch is None else why(stretch, picture)
+    when = f"{state_text.clock(at_s, view_state.now_s)} to {state_text.clock(end_s, view_state.now_s)}"
+    reason = "" if stretch is None else why(stretch, view_state)
     told = " · ".join(filter(None, (grams, reason)))
     return [(f" {when}  ", "strong"), (level, "text"), (f"  {told}", "dim")]

@@ -20,7 +20,7 @@ USUAL_DAYS = 14
 USUAL_LEAST_H = 48
 
 
-class Opinions(NamedTuple):
+class SourceMeans(NamedTuple):
     """Means of two sources over the same hours, and the usual level before, gCO2/kWh."""
 
     first_g: float
@@ -32,7 +32,7 @@ class Opinions(NamedTuple):
         return abs(math.log(self.second_g / self.usual_g)) < abs(math.log(self.first_g / self.usual_g))
 
 
-def disagreement(first: Series, second: Series, before: Series | None, now_s: float) -> Opinions | None:
+def disagreement(first: Series, second: Series, before: Series | None, now_s: float) -> SourceMeans | None:
     """The two means and the usual level where the means differ by FACTOR or more; None where they agree, cannot be
     compared (another signal, no common hours) or the usual level is unknown. `before`: the history trusted so far."""
     if first.signal != second.signal:
@@ -47,7 +47,7 @@ def disagreement(first: Series, second: Series, before: Series | None, now_s: fl
     usual_g = usual(before.rows if before else (), first.zone, start_s)
     if high < FACTOR * low or high < FLOOR_G or usual_g is None:
         return None
-    return Opinions(first_g, second_g, usual_g)
+    return SourceMeans(first_g, second_g, usual_g)
 
 
 def usual(rows: Sequence[Row], zone: str, until_s: float) -> float | None:
