@@ -908,6 +908,13 @@ class Delta(Struct, tag_field="t", tag="delta", frozen=True):
     frontier: Frontier | UnsetType | None = UNSET
 
 
+def _argument(value: Any) -> bool | float | str | None:
+    """What journal and events can hold: numbers of 64 bits and text, which anything else becomes."""
+    if value is None or isinstance(value, (bool, float, str)):
+        return value
+    return float(value) if isinstance(value, int) and abs(value) < 2**63 else str(value)
+
+
 class Cmd(Numbered, tag="cmd", frozen=True):
     """viewer -> supervisor. `override_gen` is the one last seen (compare-and-set); null: any.
 
@@ -916,9 +923,11 @@ class Cmd(Numbered, tag="cmd", frozen=True):
     """
 
     verb: Verb
-    args: dict[str, bool | float | str | None] = {}
-    """A whole number becomes a float: one of more than 64 bits has no place in journal and events."""
+    args: dict[str, Any] = {}
     override_gen: Whole | None = None
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "args", {name: _argument(value) for name, value in self.args.items()})
 
 
 class Result(Numbered, tag="result", frozen=True):

@@ -13,7 +13,7 @@ pytestmark = together("imports")
 
 RETIRED = {
     *("seen", "told", "found", "held", "stays", "attendance", "books_closed", "flat_out", "last_run"),
-    *("absorb", "accord", "inks", "opinions", "picture", "played", "spent_pause", "surroundings", "wording"),
+    *("absorb", "accord", "inks", "opinions", "picture", "played", "surroundings", "wording"),
     *("Accord", "Aim", "Apart", "Attendance", "Banded", "Chosen", "Doubt", "FirstSaid", "FlatOut", "GivenPrices"),
     *("Halves", "Ink", "LastRun", "Observation", "Opinions", "Picture", "PlaceBooks", "Seen", "Stays", "Stretch"),
     *("Trial", "Want", "WantLine", "Worked"),
@@ -24,8 +24,8 @@ DIALECT = {
     *("lived", "strangers", "knock", "bury", "forgive", "prolong", "dice"),
 }
 """A narrator's words: no part of a name."""
-KEPT = {"lived_s"}
-"""Fields of the contract."""
+KEPT = {"lived_s", "told_total", "blind_s", "blind_s2"}
+"""Fields of the contract, and of a job's files."""
 
 
 def words(name: str) -> set[str]:

@@ -11,10 +11,10 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_236
-FILES = 449
+WHOLE = 51_245
+FILES = 450
 ROOMS = {
-    "": 1_712,
+    "": 1_718,
     "account": 1_010,
     "assumed": 307,
     "client": 1_512,
@@ -40,7 +40,7 @@ ROOMS = {
     "job/worker": 339,
     "nodes": 492,
     "plan": 1_849,
-    "power": 2_053,
+    "power": 2_056,
     "power/agent": 1_122,
     "power/backends": 1_101,
     "power/limit": 935,

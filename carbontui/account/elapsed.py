@@ -29,7 +29,7 @@ def as_booked(state: str, code: str) -> str:
 
 
 @dataclass
-class Excluded:
+class ExcludedTime:
     """What one reason of exclusion took. Joules are those of the devices, without PUE."""
 
     elapsed_s: float = 0.0
@@ -48,7 +48,7 @@ class TimeSpent:
     until_s: float
     by_state: dict[str, float] = field(default_factory=dict)
     gaps: dict[str, float] = field(default_factory=dict)
-    excluded: dict[str, Excluded] = field(default_factory=dict)
+    excluded: dict[str, ExcludedTime] = field(default_factory=dict)
     at_speed_s: float = 0.0
     at_speed_j: float = 0.0
     capped_s: float = 0.0
@@ -115,8 +115,8 @@ class TimeSpent:
         """Steps of the account."""
         return self.steps_done - self.steps_apart
 
-    def of(self, reason: str) -> Excluded:
-        return self.excluded.setdefault(reason, Excluded())
+    def of(self, reason: str) -> ExcludedTime:
+        return self.excluded.setdefault(reason, ExcludedTime())
 
     @property
     def metered_s(self) -> float:
@@ -146,5 +146,5 @@ def restored(kept: Any, otherwise: TimeSpent) -> TimeSpent:
     if not isinstance(kept, dict):
         return otherwise
     known = {name: kept[name] for name in TimeSpent.__dataclass_fields__ if name in kept}
-    known["excluded"] = {reason: Excluded(**apart) for reason, apart in known.get("excluded", {}).items()}
+    known["excluded"] = {reason: ExcludedTime(**apart) for reason, apart in known.get("excluded", {}).items()}
     return TimeSpent(**{"until_s": otherwise.until_s, **known})

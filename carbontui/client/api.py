@@ -67,7 +67,7 @@ def report(
             pairs = ((_word(key), _number(value)) for key, value in list(metrics.items())[:_METRICS_MAX])
             told["metrics"] = {key: value for key, value in pairs if value is not None}
     with gate.cond:
-        gate.stated_total = gate.stated_total or told["total"] is not None
+        gate.told_total = gate.told_total or told["total"] is not None
         gate.facts.update((key, value) for key, value in told.items() if value is not None)
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import click
 
 from carbontui.commands.support.command import Failure, refused
-from carbontui.power.capd import client
 from carbontui.power.capd import install as unit_files
+from carbontui.power.capd import wire
 from carbontui.system import systemd
 from carbontui.units import printable
 
@@ -75,7 +75,7 @@ def install(group: str | None, metrics: Path | None, show: bool) -> None:
         systemd.control("daemon-reload")
         systemd.control("enable", "--now", f"{unit_files.NAME}.socket")
         systemd.control("enable", "--now", f"{unit_files.NAME}.service")
-    click.echo(f"capd answers at {client.SOCKET}; its log: journalctl -u {unit_files.NAME}")
+    click.echo(f"capd answers at {wire.SOCKET}; its log: journalctl -u {unit_files.NAME}")
 
 
 @capd.command()
@@ -97,10 +97,10 @@ def uninstall() -> None:
 @capd.command()
 def status() -> None:
     """Whether it answers, and whose limits it holds."""
-    path = client.socket_path()
+    path = wire.socket_path()
     try:
-        with client.connect(client.socket_path()) as link:
-            answer = client.ask(link, client.CapdAsk())
+        with wire.connect(wire.socket_path()) as link:
+            answer = wire.ask(link, wire.CapdAsk())
     except OSError as error:
         raise Failure(
             f"no capd answers at {path} ({error.strerror or error}); sudo carbontui capd install", 3

@@ -10,7 +10,7 @@ import pytest
 from states import CAP, FULL, NOW_S, PAUSE, board, inputs, job_state, outlook, plan_of, rank, shown
 
 from carbontui import protocol, units
-from carbontui.account.expected_end import Slots, WorkSegment, expect, to_come, used_up_at
+from carbontui.account.expected_end import Slots, WorkSegment, expect, remaining_total, used_up_at
 from carbontui.commands.status import report
 from carbontui.job.supervisor.core.planning import expected_end as core
 from carbontui.job.supervisor.core.rules import control
@@ -46,9 +46,9 @@ def test_nothing_is_expected_of_a_grid_nobody_knows_and_gaps_do_not_look_clean()
     assert expect(1.0, [WorkSegment(0, 900, 1e3)], Slots(0, 900, [None], [None], [None])) is None
     gap = Slots(0, 900, [400.0, None], [None, None], [None, None])
     assert expect(0.0, [WorkSegment(900, 4500, 1000.0)], gap).gco2_g.value == pytest.approx(400.0)
-    assert to_come([WorkSegment(0, HOUR, 2000.0)], 0.0, 900.0, (None,)) is None
-    assert to_come([WorkSegment(0, HOUR, 2000.0)], 0.0, 900.0, (0.3,)) == pytest.approx(0.6)
-    rented = to_come(
+    assert remaining_total([WorkSegment(0, HOUR, 2000.0)], 0.0, 900.0, (None,)) is None
+    assert remaining_total([WorkSegment(0, HOUR, 2000.0)], 0.0, 900.0, (0.3,)) == pytest.approx(0.6)
+    rented = remaining_total(
         [WorkSegment(0, HOUR, 2000.0), WorkSegment(HOUR, 2 * HOUR, 0.0, gpus_kept=False)],
         0.0,
         900.0,

@@ -30,8 +30,8 @@ sys.path[:0] = [str(HERE.parent), str(HERE.parent / "nvmlsim")]
 from house import House, until
 from nvmlsim import Sim, build
 
-from carbontui.power.capd import client
-from carbontui.power.capd.client import Limit, Lock
+from carbontui.power.capd import wire
+from carbontui.power.capd.wire import Limit, Lock
 from carbontui.system import proc
 
 UUID = "GPU-51a00000-7c1d-4e55-9d3a-000000000000"
@@ -57,7 +57,7 @@ class Capd:
         os.environ["CARBONTUI_CAPD"] = str(self.socket)
 
         def answers() -> bool:
-            with contextlib.suppress(OSError), client.connect(client.socket_path()) as link:
+            with contextlib.suppress(OSError), wire.connect(wire.socket_path()) as link:
                 link.sendall(b'{"t":"beat"}\n')
                 return bool(link.recv(100))
             return False
@@ -205,7 +205,7 @@ def _unauthorised(sim: Sim, capd: Capd) -> str:
                 with contextlib.suppress(ConnectionError), socket.socket(socket.AF_UNIX) as link:
                     link.connect(str(capd.socket))
                     for n in range(20):
-                        ok += client.ask(link, Limit(UUID, 200_000 + n) if n % 2 else Lock(UUID, 210 + n)).ok
+                        ok += wire.ask(link, Limit(UUID, 200_000 + n) if n % 2 else Lock(UUID, 210 + n)).ok
                         asked += 1
             os.write(reader_writer[1], f"{asked:,} requests of another uid: {ok} granted".encode())
         finally:

@@ -62,7 +62,7 @@ VALUES = [
 RICH: dict[str, Any] = {
     "progress": {
         "steps_total": 100_000,
-        "stated_total": 100_000,
+        "told_total": 100_000,
         "earlier": 5,
         "before": 7,
         "past": ["vm 1 1", "vm 2 2"],

@@ -37,12 +37,15 @@ SENTENCES = {"text", "why", "error", "verdict", "said"}
 """Fields that hold words for people: whether there are any is compared, not which."""
 IN_WORDS: dict[type, dict[str, str]] = {Unloading: {"verdict": "result"}, Tried: {"text": "result"}}
 """Fields that held words in the first recordings, and the statements that they are now."""
+FIELDS = {"attendance": "membership", "unheard_s": "silent_s", "judged_mono_s": "checked_mono_s"}
+"""Fields by their names in recordings, and today's."""
 
 
 RENAMED: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "Hold": lambda it: {"effect": "Hold", "until": it.get("until", it.get("until_wall_s"))},
     "Disown": lambda it: {**it, "effect": "ReverseBooking"},
     "StopChild": lambda it: {**it, "effect": "Stop"},
+    "LastRun": lambda it: {**it, "effect": "DoNotResume"},
 }
 """Effects that the first recordings have under other names."""
 
@@ -180,7 +183,8 @@ def read(path: Path) -> Iterator[JobState | Recorded]:
                 metered, changed, ticking = seen, {}, True
                 continue
             case "changed":
-                fields = {name: built(told["state"][name], hints(JobState)[name]) for name in line["state"]}
+                fields = {FIELDS.get(name, name): told["state"][name] for name in line["state"]}
+                fields = {name: built(one, hints(JobState)[name]) for name, one in fields.items()}
                 if ticking:
                     changed |= fields
                     continue
@@ -307,5 +311,6 @@ def built(value: Any, kind: Any) -> Any:
     if isinstance(value, dict) and kind is Level:
         value = cut(value)
     if isinstance(value, dict) and hasattr(kind, "__annotations__"):
+        value = {FIELDS.get(name, name): one for name, one in value.items()}
         return kind(**{name: built(one, hints(kind)[name]) for name, one in value.items()})
     return value

@@ -33,20 +33,20 @@ TIME = figures.named_clock(NOW_S, NOW_S)
     ],
 )  # fmt: skip
 def test_an_event_is_one_line_that_says_who_and_what(kind, facts, text):
-    told = log.told(NOW_S, kind, facts)
+    told = log.event_line(NOW_S, kind, facts)
     assert told.text == text if text else "new plan (slot): done" in told.text and "1.20 kg to come" in told.text
 
 
 def test_a_new_plan_says_what_the_whole_job_comes_to_under_it():
     facts = {"why": "slot", "finish": "2027-01-15T10:00:00Z", "gco2_g": 200.0, "whole_g": 1200.0}
-    told = log.told(NOW_S, "plan", facts)
+    told = log.event_line(NOW_S, "plan", facts)
     assert told.text.endswith(", 1.20 kg in all") and (told.gco2_g, told.whole_g) == (200.0, 1200.0)
 
 
 @pytest.mark.parametrize("facts", [{}, {"verb": "dance", "by": 3}, {"finish": "x", "why": 1, "gco2_g": None}])
 def test_what_cannot_be_read_is_left_out(facts):
-    assert log.told(NOW_S, "override", facts) is None and log.told(NOW_S, "plan", facts) is None
-    assert log.told(NOW_S, "ack", facts) is None
+    assert log.event_line(NOW_S, "override", facts) is None and log.event_line(NOW_S, "plan", facts) is None
+    assert log.event_line(NOW_S, "ack", facts) is None
 
 
 def test_the_past_is_told_from_the_journal_the_newest_kept(tmp_path):

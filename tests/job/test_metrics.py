@@ -14,7 +14,7 @@ from carbontui.job.supervisor.core.state.job import Totals
 from carbontui.job.supervisor.shell import metrics
 from carbontui.power.agent import view
 from carbontui.power.capd import core as capd_core
-from carbontui.power.capd.client import Board
+from carbontui.power.capd.wire import Board
 from carbontui.power.messages import HostReading, Readings
 from carbontui.system.openmetrics import MonotonicCounter, render
 

@@ -21,9 +21,9 @@ from test_limits_live import until as until_async
 
 from carbontui.power.backends.base import HELD, NOT_YET, REFUSED
 from carbontui.power.backends.nvml import NvmlBackend
-from carbontui.power.capd import client
-from carbontui.power.capd.client import SOON, CapdAnswer, CapdAsk, CapdBeat, Limit, Lock, ask
+from carbontui.power.capd import wire
 from carbontui.power.capd.core import DRIVER_CALLS_PER_S, Caller, Capd
+from carbontui.power.capd.wire import SOON, CapdAnswer, CapdAsk, CapdBeat, Limit, Lock, ask
 from carbontui.power.limit.leases import LeaseStore
 
 NOBODY = 65534
@@ -176,7 +176,7 @@ async def test_a_killed_capd_restores_at_its_start_and_the_cap_is_asked_for_agai
 @pytest.mark.parametrize("role", ["server", "guardian"])
 def test_a_killed_capd_leaves_no_limit_behind(service: Service, role: str) -> None:
     sim = service.sim
-    with client.connect(client.socket_path()) as link:
+    with wire.connect(wire.socket_path()) as link:
         assert ask(link, Limit(UUID, 400_000)).ok and sim.get("limit_mw") == 400_000
         server = service.server
         os.kill(server if role == "server" else service.process.pid, signal.SIGKILL)
@@ -253,7 +253,7 @@ class Bench:
     def caller(self, uid: int) -> Caller:
         return Caller(uid, 4000 + uid)
 
-    def asks(self, caller: Caller, request: client.CapdRequest, after_s: float = 1.1) -> CapdAnswer:
+    def asks(self, caller: Caller, request: wire.CapdRequest, after_s: float = 1.1) -> CapdAnswer:
         self.sim.advance(after_s)
         return self.capd.answer(caller, request)
 
@@ -395,14 +395,14 @@ def test_what_an_earlier_capd_left_is_restored_at_the_start(bench: Callable[...,
 
 def test_a_caller_that_falls_silent_or_hangs_up_has_its_limit_restored(service: Service) -> None:
     sim = service.sim
-    with client.connect(client.socket_path()) as link:
+    with wire.connect(wire.socket_path()) as link:
         assert ask(link, Limit(UUID, 400_000)).ok and sim.get("limit_mw") == 400_000
         told = until(lambda: b" 400.0" in (text := asked(service.metrics)) and text, 60, "the figures").decode()
         assert f'carbontui_capd_held{{gpu="{UUID}",uid="{os.getuid()}"}} 1.0' in told
     until(lambda: sim.get("limit_mw") == 700_000, 2, "the limit after the hang-up")
-    link = client.connect(client.socket_path())
+    link = wire.connect(wire.socket_path())
     until(lambda: ask(link, Limit(UUID, 400_000)).ok, 60, "the second between two writes to a board", every=0.2)
-    until(lambda: sim.get("limit_mw") == 700_000, client.SILENCE_S + 60, "the limit after the silence")
+    until(lambda: sim.get("limit_mw") == 700_000, wire.SILENCE_S + 60, "the limit after the silence")
     link.close()
 
 
@@ -465,7 +465,7 @@ def test_fuzz_neither_ends_it_nor_touches_a_board(service: Service) -> None:
             link.sendall(b"x" * 5000)  # a line without an end: it hangs up
             assert link.recv(10) == b""
     assert service.process.poll() is None
-    with client.connect(client.socket_path()) as link:
+    with wire.connect(wire.socket_path()) as link:
         assert ask(link, CapdBeat()).ok
     assert service.sim.get("writes") == 0 and service.sim.get("locked_mhz") == 0
 

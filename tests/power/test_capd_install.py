@@ -16,8 +16,8 @@ from nvml_machine import machine_with  # noqa: F401
 from test_capd import UUID, ask, service  # noqa: F401
 
 from carbontui.cli import cli
-from carbontui.power.capd import client, install
-from carbontui.power.capd.client import Limit
+from carbontui.power.capd import install, wire
+from carbontui.power.capd.wire import Limit
 
 
 def test_what_is_installed_is_isolated_and_may_do_little() -> None:
@@ -46,7 +46,7 @@ def test_code_that_somebody_else_can_change_is_not_run_as_root(tmp_path: Path, m
 
 
 def test_status_names_who_holds_a_board_and_its_absence(service, monkeypatch) -> None:
-    with client.connect(client.socket_path()) as link:
+    with wire.connect(wire.socket_path()) as link:
         assert ask(link, Limit(UUID, 400_000)).ok
         told = CliRunner().invoke(cli, ["capd", "status"]).output
         assert f"400 W, set for uid {os.getuid()}" in told

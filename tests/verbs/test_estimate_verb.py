@@ -67,7 +67,7 @@ def test_a_total_that_may_be_one_epochs_is_asked_about():
         job="j", name="t.py", host="h", measured_at=NOW, state="running", reason=reason, per_1000_steps=pace,
         per_hour=of_steps(pace, 180_000), guess=protocol.Guess(500, "tqdm(total=)"),
     )  # fmt: skip
-    lines = estimate.told(status)
+    lines = estimate.trial_lines(status)
     assert any("500 steps by tqdm(total=): is that the whole run, or one epoch?" in line for line in lines)
     assert any(line.startswith("per 1,000") and "500 Wh" in line for line in lines)
     assert any("180,000 steps" in line for line in lines)
@@ -79,5 +79,5 @@ def test_a_known_total_is_said_with_its_source():
     reason = protocol.Reason("plan", "at full speed by the plan")
     known = {"job": "k7q2mz", "name": "t.py", "host": "h", "measured_at": NOW, "state": "running", "reason": reason}
     status = protocol.Status(**known, steps_total=4000, estimate=found, provenance={"steps_total": came})
-    (row,) = [row for row in estimate.told(status) if row.startswith("work")]
+    (row,) = [row for row in estimate.trial_lines(status) if row.startswith("work")]
     assert row.split(maxsplit=1)[1] == "4,000 steps, guessed from tqdm(total=); say --steps N where it is another"

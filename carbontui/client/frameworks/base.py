@@ -48,7 +48,7 @@ class Loop:
             self.began_at = time.time()
             if gate.counter.done() == 0:
                 gate.starts_at(done)
-            if steps and steps > 0 and not gate.stated_total:
+            if steps and steps > 0 and not gate.told_total:
                 gate.facts["total"] = gate.step_total() + max(0, int(steps) - done)
 
     def ended(self, steps: int = 1) -> None:

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from carbontui.power.backends import base
 from carbontui.power.backends.base import DeviceError
-from carbontui.power.capd import client
+from carbontui.power.capd import wire
 from carbontui.power.capd.core import Caller, Capd
 from carbontui.power.limit.leases import LeaseStore
 from carbontui.power.messages import encode
@@ -59,7 +59,7 @@ class CapdServer:
         listener = listen(path)
         self._capd.open()
         # not start_unix_server: it would remove the socket in the end, which may be systemd's
-        server = await asyncio.start_server(self._call, sock=listener, limit=client.LINE_MAX)
+        server = await asyncio.start_server(self._call, sock=listener, limit=wire.LINE_MAX)
         try:
             while not stopped.is_set():
                 self._capd.tick()
@@ -86,7 +86,7 @@ class CapdServer:
         self._callers.append(caller)
         try:
             while writer.transport.get_write_buffer_size() <= OUT_MAX:
-                line = await asyncio.wait_for(reader.readline(), client.SILENCE_S)
+                line = await asyncio.wait_for(reader.readline(), wire.SILENCE_S)
                 if not line.endswith(b"\n"):
                     return
                 writer.write(encode(self._answer(caller, line)))
@@ -97,14 +97,14 @@ class CapdServer:
             writer.transport.abort()
             self._capd.gone(caller)
 
-    def _answer(self, caller: Caller, line: bytes) -> client.CapdAnswer:
+    def _answer(self, caller: Caller, line: bytes) -> wire.CapdAnswer:
         try:
-            return self._capd.answer(caller, untrusted.decode(line, client.CapdRequest))  # type: ignore[arg-type]
+            return self._capd.answer(caller, untrusted.decode(line, wire.CapdRequest))  # type: ignore[arg-type]
         except ValueError:
-            return client.CapdAnswer(False, base.INVALID, "not a request")
+            return wire.CapdAnswer(False, base.INVALID, "not a request")
         except Exception as error:
             # survive any exception: this process must still restore the limits of other callers
-            return client.CapdAnswer(False, base.UNKNOWN, f"a fault of capd ({type(error).__name__})")
+            return wire.CapdAnswer(False, base.UNKNOWN, f"a fault of capd ({type(error).__name__})")
 
 
 def listen(path: Path) -> socket.socket:
@@ -160,7 +160,7 @@ def guarded(serve: Callable[[], int]) -> int:
 def main(argv: list[str] | None = None) -> int:
     """Parse, open the driver, serve until SIGTERM."""
     parser = argparse.ArgumentParser(prog="carbontui.power.capd")
-    parser.add_argument("--socket", type=Path, default=client.SOCKET)
+    parser.add_argument("--socket", type=Path, default=wire.SOCKET)
     parser.add_argument("--metrics", help="place of the metrics: node-exporter's folder, or a path ending in .sock")
     parser.add_argument("--group", help="its members may also lower limits on boards that others use")
     options = parser.parse_args(argv)

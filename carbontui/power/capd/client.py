@@ -2,92 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import select
 import socket
 import time
 from collections.abc import Callable
-from pathlib import Path
-from typing import Annotated
-
-from msgspec import Meta, Struct
 
 from carbontui.power.backends import base
 from carbontui.power.backends.base import Backend, DeviceError
 from carbontui.power.backends.several import Several
-from carbontui.power.messages import encode
-from carbontui.system import untrusted
-from carbontui.system.local_socket import connect as connect
-
-SOCKET = Path("/run/carbontui/capd.sock")
-LINE_MAX = 4096
-SILENCE_S = 10.0
-"""A caller that is silent for longer has its limits restored."""
-BEAT_S = 3.0
-
-SOON = 1003
-"""The board's limit was written a moment ago: ask again."""
-
-Uuid = Annotated[str, Meta(max_length=96)]
-
-
-class Limit(Struct, tag_field="t", tag="limit", frozen=True, forbid_unknown_fields=True):
-    """Lower a board's limit to this many milliwatts; the original limit, or more, restores it."""
-
-    uuid: Uuid
-    limit_mw: Annotated[int, Meta(gt=0, le=10_000_000)]
-
-
-class Lock(Struct, tag_field="t", tag="lock", frozen=True, forbid_unknown_fields=True):
-    """Keep a board's clock at or below this; None lifts the lock."""
-
-    uuid: Uuid
-    mhz: Annotated[int, Meta(gt=0, le=100_000)] | None = None
-
-
-class CapdBeat(Struct, tag_field="t", tag="beat", frozen=True, forbid_unknown_fields=True):
-    """Heartbeat of the caller."""
-
-
-class CapdAsk(Struct, tag_field="t", tag="ask", frozen=True, forbid_unknown_fields=True):
-    """Ask which boards exist and who holds them."""
-
-
-class Board(Struct, frozen=True, omit_defaults=True):
-    """One board as capd sees it; `holder` is the uid whose limit is set."""
-
-    uuid: str
-    name: str
-    limit_mw: int | None = None
-    holder: int | None = None
-
-
-class CapdAnswer(Struct, frozen=True, omit_defaults=True):
-    """`code` is 0, an NVML error or one of the codes above; `why` is text for the user."""
-
-    ok: bool = True
-    code: int = 0
-    why: str = ""
-    boards: tuple[Board, ...] = ()
-
-
-CapdRequest = Limit | Lock | CapdBeat | CapdAsk
-
-
-def socket_path() -> Path:
-    """Where capd listens on this machine."""
-    return Path(os.environ.get("CARBONTUI_CAPD") or SOCKET)
-
-
-def ask(link: socket.socket, request: CapdRequest) -> CapdAnswer:
-    """The answer to one request. Raises OSError, ValueError."""
-    link.sendall(encode(request))
-    with link.makefile("rb") as answers:
-        line = answers.readline()
-    if not line.endswith(b"\n"):
-        raise ConnectionResetError("capd hung up")
-    return untrusted.decode(line, CapdAnswer)
-
+from carbontui.power.capd import wire
 
 SOON_S = 1.5
 """How long to retry a write that comes too soon after the last one."""
@@ -119,17 +42,17 @@ class CapdBackend(Several):
             return direct
         if time.monotonic() >= self._sought_at:
             self._sought_at = time.monotonic() + SEEK_S
-            self._service = "capd" if self._ask(CapdBeat()) else None
+            self._service = "capd" if self._ask(wire.CapdBeat()) else None
             self._hang_up()  # nothing is held there yet: it need not hear from us
         return self._service
 
     def set_limit_mw(self, uuid: str, milliwatts: int) -> None:
         direct = super().set_limit_mw
-        self._write(lambda: direct(uuid, milliwatts), Limit(uuid, milliwatts))
+        self._write(lambda: direct(uuid, milliwatts), wire.Limit(uuid, milliwatts))
 
     def lock_clocks(self, uuid: str, mhz: int | None) -> None:
         direct = super().lock_clocks
-        self._write(lambda: direct(uuid, mhz), Lock(uuid, mhz))
+        self._write(lambda: direct(uuid, mhz), wire.Lock(uuid, mhz))
 
     @property
     def away(self) -> bool:
@@ -141,16 +64,16 @@ class CapdBackend(Several):
     def beat(self) -> bool:
         if not self.through_capd or (not self.away and time.monotonic() < self._beat_at):
             return False
-        self._beat_at = time.monotonic() + BEAT_S
+        self._beat_at = time.monotonic() + wire.BEAT_S
         was_away = self._away
-        self._away = self._ask(CapdBeat(), again=False) is None
+        self._away = self._ask(wire.CapdBeat(), again=False) is None
         return was_away and not self._away
 
     def close(self) -> None:
         self._hang_up()
         super().close()
 
-    def _write(self, direct: Callable[[], None], request: CapdRequest) -> None:
+    def _write(self, direct: Callable[[], None], request: wire.CapdRequest) -> None:
         """Raises DeviceError."""
         if not self.through_capd:
             try:
@@ -159,24 +82,24 @@ class CapdBackend(Several):
             except DeviceError as error:
                 if error.code != base.NO_PERMISSION:
                     raise
-                if self._ask(CapdBeat()) is None:
+                if self._ask(wire.CapdBeat()) is None:
                     raise
             self.through_capd = True
         until = time.monotonic() + SOON_S
-        while (answer := self._ask(request)) is not None and answer.code == SOON and time.monotonic() < until:
+        while (answer := self._ask(request)) is not None and answer.code == wire.SOON and time.monotonic() < until:
             time.sleep(AGAIN_S)
         if answer is None:
             raise DeviceError(base.REFUSED, "it does not answer now")
         if not answer.ok:
             raise DeviceError(answer.code, answer.why)
 
-    def _ask(self, request: CapdRequest, *, again: bool = True) -> CapdAnswer | None:
+    def _ask(self, request: wire.CapdRequest, *, again: bool = True) -> wire.CapdAnswer | None:
         """The answer, with `again` over a new connection if the old one is gone; None if no capd answers."""
         for _ in range(1 + again):
             try:
                 if self._link is None:
-                    self._link = connect(socket_path())
-                return ask(self._link, request)
+                    self._link = wire.connect(wire.socket_path())
+                return wire.ask(self._link, request)
             except (OSError, ValueError):
                 self._hang_up()
         return None

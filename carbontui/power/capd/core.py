@@ -12,7 +12,7 @@ from dataclasses import KW_ONLY, dataclass
 
 from carbontui.power.backends import base
 from carbontui.power.backends.base import Backend, DeviceError
-from carbontui.power.capd import client
+from carbontui.power.capd import wire
 from carbontui.power.limit.leases import LeaseStore
 from carbontui.power.limit.limiter import Limiter
 from carbontui.power.messages import Code
@@ -75,7 +75,7 @@ class Capd:
         for outcome in self._limiter.restore_stale():
             self.say(f"{outcome.uuid}: left by an earlier capd: {outcome.text or outcome.code}")
 
-    def answer(self, caller: Caller, request: client.CapdRequest) -> client.CapdAnswer:
+    def answer(self, caller: Caller, request: wire.CapdRequest) -> wire.CapdAnswer:
         """Carry out one request. Never raises."""
         try:
             found = self._answer(caller, request)
@@ -85,9 +85,9 @@ class Capd:
                     self._limiter.open()
                 except DeviceError as again:
                     self.say(f"the driver cannot be opened again: {again}")
-            found = client.CapdAnswer(False, error.code, str(error))
+            found = wire.CapdAnswer(False, error.code, str(error))
         except OSError as error:
-            found = client.CapdAnswer(False, base.UNKNOWN, f"no lease can be kept ({error})")
+            found = wire.CapdAnswer(False, base.UNKNOWN, f"no lease can be kept ({error})")
         self.refused += not found.ok
         return found
 
@@ -96,19 +96,19 @@ class Capd:
         found_w = {uuid: board.found_w for uuid, board in self._limiter.boards.items()}
         return families(self._boards(), found_w, self.changes, self.refused, callers)
 
-    def _answer(self, caller: Caller, request: client.CapdRequest) -> client.CapdAnswer:
-        if isinstance(request, client.CapdBeat):
-            return client.CapdAnswer()
-        if isinstance(request, client.CapdAsk):
+    def _answer(self, caller: Caller, request: wire.CapdRequest) -> wire.CapdAnswer:
+        if isinstance(request, wire.CapdBeat):
+            return wire.CapdAnswer()
+        if isinstance(request, wire.CapdAsk):
             if self._busy(caller.uid):
-                return client.CapdAnswer(False, client.SOON, "too many requests")
-            return client.CapdAnswer(boards=self._boards())
+                return wire.CapdAnswer(False, wire.SOON, "too many requests")
+            return wire.CapdAnswer(boards=self._boards())
         uuid = request.uuid
         known = {info.uuid for info in self.backend.devices()}
         if uuid not in known:
-            return client.CapdAnswer(False, base.INVALID, "no such board")
+            return wire.CapdAnswer(False, base.INVALID, "no such board")
         if self._busy(caller.uid):
-            return client.CapdAnswer(False, client.SOON, "too many requests")
+            return wire.CapdAnswer(False, wire.SOON, "too many requests")
         if refusal := self._refusal(caller, uuid):
             return refusal
         if uuid not in self._holders:
@@ -116,10 +116,10 @@ class Capd:
         if self._restores(request):
             if uuid in self._holders:
                 self._restore(uuid, f"uid {caller.uid} asks for it")
-            return client.CapdAnswer()
+            return wire.CapdAnswer()
         if self.clock() < self._written_s.get(uuid, 0.0) + WRITE_GAP_S:
-            return client.CapdAnswer(False, client.SOON, f"its limit was written less than {WRITE_GAP_S:g} s ago")
-        if isinstance(request, client.Lock):
+            return wire.CapdAnswer(False, wire.SOON, f"its limit was written less than {WRITE_GAP_S:g} s ago")
+        if isinstance(request, wire.Lock):
             return self._lock(caller, uuid, request.mhz or 0)
         return self._limit(caller, uuid, request.limit_mw)
 
@@ -158,10 +158,10 @@ class Capd:
         self._calls[uid] = (since_s, count + 1)
         return count >= DRIVER_CALLS_PER_S
 
-    def _refusal(self, caller: Caller, uuid: str) -> client.CapdAnswer | None:
+    def _refusal(self, caller: Caller, uuid: str) -> wire.CapdAnswer | None:
         holder = self._holders.get(uuid)
         if holder is not None and holder is not caller:
-            return client.CapdAnswer(False, base.HELD, f"uid {holder.uid} (pid {holder.pid}) holds this GPU's limit")
+            return wire.CapdAnswer(False, base.HELD, f"uid {holder.uid} (pid {holder.pid}) holds this GPU's limit")
         if self._in_group(caller.uid):
             return None
         try:
@@ -169,11 +169,11 @@ class Capd:
         except DeviceError as error:
             if error.code == base.UNINITIALIZED:
                 raise
-            return client.CapdAnswer(False, base.REFUSED, f"the driver does not say who uses this GPU ({error})")
+            return wire.CapdAnswer(False, base.REFUSED, f"the driver does not say who uses this GPU ({error})")
         if self._foreign(pids, caller.uid):
-            return client.CapdAnswer(False, base.REFUSED, "processes that are not yours, or hidden, use this GPU")
+            return wire.CapdAnswer(False, base.REFUSED, "processes that are not yours, or hidden, use this GPU")
         if not pids and holder is None:
-            return client.CapdAnswer(False, base.NOT_YET, "no process of yours uses this GPU yet")
+            return wire.CapdAnswer(False, base.NOT_YET, "no process of yours uses this GPU yet")
         return None
 
     def _foreign(self, pids: Sequence[int], uid: int) -> bool:
@@ -191,30 +191,30 @@ class Capd:
 
     # --- actions ---
 
-    def _limit(self, caller: Caller, uuid: str, limit_mw: int) -> client.CapdAnswer:
+    def _limit(self, caller: Caller, uuid: str, limit_mw: int) -> wire.CapdAnswer:
         outcome = self._limiter.apply(uuid, limit_mw / 1000, allow_raise=False, power_w=None, now_s=self.clock())
         self._written_s[uuid] = self.clock()
         if not outcome.ok:
-            return client.CapdAnswer(False, CODES.get(outcome.code, base.UNKNOWN), outcome.text)
+            return wire.CapdAnswer(False, CODES.get(outcome.code, base.UNKNOWN), outcome.text)
         self._holders[uuid] = caller
         self.changes += 1
         found_w = self._limiter.boards[uuid].found_w or 0.0
         self.say(f"{uuid}: {limit_mw / 1000:.0f} W for uid {caller.uid} (pid {caller.pid}), found {found_w:.0f} W")
-        return client.CapdAnswer()
+        return wire.CapdAnswer()
 
-    def _restores(self, request: client.Limit | client.Lock) -> bool:
+    def _restores(self, request: wire.Limit | wire.Lock) -> bool:
         """Whether the request removes the caller's limit or lock from the board."""
-        if isinstance(request, client.Lock):
+        if isinstance(request, wire.Lock):
             return request.mhz is None
         return request.limit_mw >= 1000 * (self._limiter.boards[request.uuid].found_w or float("inf"))
 
-    def _lock(self, caller: Caller, uuid: str, mhz: int) -> client.CapdAnswer:
+    def _lock(self, caller: Caller, uuid: str, mhz: int) -> wire.CapdAnswer:
         self._limiter.lock(uuid, mhz)
         self._written_s[uuid] = self.clock()
         self._holders[uuid] = caller
         self.changes += 1
         self.say(f"{uuid}: clock at most {mhz} MHz for uid {caller.uid} (pid {caller.pid})")
-        return client.CapdAnswer()
+        return wire.CapdAnswer()
 
     def _restore(self, uuid: str, why: str) -> None:
         self._holders.pop(uuid, None)
@@ -222,19 +222,19 @@ class Capd:
         self._written_s[uuid] = self.clock()
         self.say(f"{uuid}: {'restored' if outcome.ok else outcome.text or 'not restored'} ({why})")
 
-    def _boards(self) -> tuple[client.Board, ...]:
+    def _boards(self) -> tuple[wire.Board, ...]:
         found = []
         for info in self.backend.devices():
             limit_mw = None
             with contextlib.suppress(DeviceError):
                 limit_mw = self.backend.limit_mw(info.uuid)
             holder = self._holders.get(info.uuid)
-            found.append(client.Board(info.uuid, info.name, limit_mw, None if holder is None else holder.uid))
+            found.append(wire.Board(info.uuid, info.name, limit_mw, None if holder is None else holder.uid))
         return tuple(found)
 
 
 def families(
-    boards: Sequence[client.Board], found_w: Mapping[str, float | None], changes: int, refused: int, callers: int
+    boards: Sequence[wire.Board], found_w: Mapping[str, float | None], changes: int, refused: int, callers: int
 ) -> tuple[Family, ...]:
     """These boards with the limit that is restored on each, and how often a limit was set or refused. Pure."""
     limits = tuple(({"gpu": one.uuid}, one.limit_mw and one.limit_mw / 1000) for one in boards)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from carbontui.power.capd import client
+from carbontui.power.capd import wire
 
 UNITS = Path("/etc/systemd/system")
 NAME = "carbontui-capd"
@@ -60,7 +60,7 @@ WantedBy=multi-user.target
 """
 
 
-def command(group: str | None = None, socket: Path = client.SOCKET, metrics: Path | None = None) -> list[str]:
+def command(group: str | None = None, socket: Path = wire.SOCKET, metrics: Path | None = None) -> list[str]:
     """The command that starts capd, isolated from the environment and folder it is started in."""
     words = [sys.executable, "-I", "-m", "carbontui.power.capd", "--socket", os.fspath(socket)]
     words += ["--group", group] if group else []
@@ -70,7 +70,7 @@ def command(group: str | None = None, socket: Path = client.SOCKET, metrics: Pat
 def units(group: str | None, metrics: Path | None = None) -> dict[str, str]:
     """Name and text of each unit."""
     return {
-        f"{NAME}.socket": SOCKET_UNIT.format(socket=client.SOCKET),
+        f"{NAME}.socket": SOCKET_UNIT.format(socket=wire.SOCKET),
         f"{NAME}.service": SERVICE_UNIT.format(
             name=NAME,
             command=" ".join(command(group, metrics=metrics)),

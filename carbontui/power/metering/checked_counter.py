@@ -49,9 +49,9 @@ class CheckedCounter(Struct):
     low_w: float = 0.0
     high_w: float = 0.0
     """Of a comparison that has begun. JSON, in which it is kept, has no infinity."""
-    unreadable_s2: float = 0.0
+    blind_s2: float = 0.0
     """Squares of the seconds that no average covered."""
-    unreadable_s: float = 0.0
+    blind_s: float = 0.0
     range_w: float = 0.0
     """By how much its watts have differed within a comparison, ever: what they may have done in those seconds."""
     owed_j: float = 0.0
@@ -75,7 +75,7 @@ class CheckedCounter(Struct):
     def interrupted(self) -> None:
         """The power was not read: the comparison begins anew."""
         self.seconds = self.counter_j = self.power_j = 0.0
-        self.low_w = self.high_w = self.unreadable_s2 = self.unreadable_s = 0.0
+        self.low_w = self.high_w = self.blind_s2 = self.blind_s = 0.0
 
     def jumped(self, *, ahead: bool) -> None:
         """It made an impossible step or stood still: ahead of its board it is no longer believed; back is a reset."""
@@ -92,9 +92,9 @@ class CheckedCounter(Struct):
         self.seconds += dt_s
         self.counter_j += counter_j
         self.power_j += power_j
-        unreadable_s = max(0.0, dt_s - (0.0 if sample.kind == "unspecified" else UNREADABLE_S))
-        self.unreadable_s += unreadable_s
-        self.unreadable_s2 += unreadable_s**2
+        blind_s = max(0.0, dt_s - (0.0 if sample.kind == "unspecified" else UNREADABLE_S))
+        self.blind_s += blind_s
+        self.blind_s2 += blind_s**2
         self.range_w = max(self.range_w, self.high_w - self.low_w)
         wrong = self.trust != "doubted" and self._wrong(sample.kind)
         if wrong:
@@ -113,7 +113,7 @@ class CheckedCounter(Struct):
             unit = self.seconds >= UNIT_S and self.counter_j < TENTH * self.power_j
             return unit or (kind == "unspecified" and self.seconds >= MINUTE_S and over > self._slack_j())
         due = self.seconds >= (AGAIN_S if self.trust == "believed" else MINUTE_S)
-        at_once_j = LAG_S * self.high_w + self.unreadable_s * self.range_w
+        at_once_j = LAG_S * self.high_w + self.blind_s * self.range_w
         return over > at_once_j or (due and over > self._slack_j())
 
     def _is_plausible(self, kind: PowerKind | None) -> bool:
@@ -130,4 +130,4 @@ class CheckedCounter(Struct):
 
     def _slack_j(self) -> float:
         """What a changing load may hide: the lag at both ends, and what fell between two averages."""
-        return max(0.0, self.high_w - self.low_w) * (1.0 + 2.0 * math.sqrt(self.unreadable_s2))
+        return max(0.0, self.high_w - self.low_w) * (1.0 + 2.0 * math.sqrt(self.blind_s2))

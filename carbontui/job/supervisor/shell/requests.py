@@ -226,7 +226,7 @@ class Requests:
             held = await self.ticks.until(lambda: commands.pause_held(*self._now()), ACK_WAIT_S)
             answer = held or commands.pause_asked(*self._now())
         elif answer is None:
-            watts = float(cmd.args["value_w"] or 0.0)
+            watts = float(cmd.args["value_w"])
             taken = await self.ticks.until(lambda: commands.cap_held(*self._now(), watts), ACK_WAIT_S)
             answer = taken or commands.cap_asked(watts)
         await asyncio.wait({stored}, timeout=max(0.0, due - time.monotonic()))

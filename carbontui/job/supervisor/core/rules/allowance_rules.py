@@ -18,7 +18,7 @@ from carbontui.job.supervisor.core.planning.problem import DEFAULT_UNLOAD_S
 from carbontui.job.supervisor.core.state.allowances import Allowances, NoCap, Prospect
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
-from carbontui.job.supervisor.core.state.plan import PAUSE, UNLOAD, Choice
+from carbontui.job.supervisor.core.state.plan import PAUSE, UNLOAD, PlanChoice
 from carbontui.job.terms.allowance import Allowance, AllowanceKind, OnBudget
 from carbontui.protocol import Statement, Why, statement
 
@@ -210,7 +210,7 @@ def _forecast_share(state: JobState, inputs: Inputs) -> float:
 # --- what follows ------------------------------------------------------------------------------------------------
 
 
-def holds(state: JobState) -> Choice | None:
+def holds(state: JobState) -> PlanChoice | None:
     """The level that a used-up allowance holds the job at, and why; None if none is used up."""
     held = state.allowances
     if held.act is None or held.act == "stop!" or held.spent is None:
@@ -221,7 +221,7 @@ def holds(state: JobState) -> Choice | None:
         said = statement("used_up_leaving", kind=spent.kind, amount=amount)
     else:
         said = statement("used_up_paused", kind=spent.kind, amount=amount)
-    return Choice(UNLOAD if stop else PAUSE, Why("budget_stop", said), "allowance")
+    return PlanChoice(UNLOAD if stop else PAUSE, Why("budget_stop", said), "allowance")
 
 
 def why_last(state: JobState) -> Statement | None:

@@ -16,7 +16,7 @@ from carbontui.job.supervisor.core.state import boards, forbidden, membership, p
 from carbontui.job.supervisor.core.state.decision import Decision, Desired
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
-from carbontui.job.supervisor.core.state.plan import FULL, OFF, PAUSE, Choice, Level, PlannedLevel
+from carbontui.job.supervisor.core.state.plan import FULL, OFF, PAUSE, Level, PlanChoice, PlannedLevel
 from carbontui.job.terms.child import ending
 from carbontui.protocol import Why, statement
 
@@ -42,7 +42,7 @@ def decide(state: JobState, inputs: Inputs) -> tuple[Desired, Decision]:
     can_cap = state.spec.cap and bool(inputs.devices)
     choice = site_claim.within(choice, site_claim.room(state, inputs), can_cap=can_cap)
     if choice.level.still and inputs.child.state == "running" and membership.lost(state.membership, inputs):
-        choice = Choice(FULL, Why("no_client", statement("lease_ended", reason=choice.why.said)), choice.held_by)
+        choice = PlanChoice(FULL, Why("no_client", statement("lease_ended", reason=choice.why.said)), choice.held_by)
     asked = _ask(state, inputs, says, chosen, choice, can_cap=can_cap)
     # only of the cap asked for so far it is known whether the boards refuse it
     refused = boards.refused_cap(asked.limit_w if asked.limit_w == state.asked.limit_w else None, inputs)
@@ -74,7 +74,7 @@ def _applied(state: protocol.State, level: Level) -> Level:
     return level if state == "throttled" else FULL
 
 
-def _required(state: JobState, inputs: Inputs) -> Choice | None:
+def _required(state: JobState, inputs: Inputs) -> PlanChoice | None:
     """What a move, an end of the machine, a used-up allowance or the scheduler's end requires; None if none does."""
     return (
         unload_rules.moves(state, inputs)
@@ -84,11 +84,11 @@ def _required(state: JobState, inputs: Inputs) -> Choice | None:
     )
 
 
-def _choose(state: JobState, inputs: Inputs, says: PlannedLevel, required: Choice | None) -> Choice:
+def _choose(state: JobState, inputs: Inputs, says: PlannedLevel, required: PlanChoice | None) -> PlanChoice:
     """The level decided, by whom and why."""
     if inputs.child.stopped:
         # a paused script could not obey: to end at its next step, it must reach that step
-        return Choice(FULL, Why("stop", statement("stopping")), "person")
+        return PlanChoice(FULL, Why("stop", statement("stopping")), "person")
     if required is not None and required.level.kind == "unload":
         # the user asked for this end, too: only a larger allowance revokes it
         return required
@@ -100,44 +100,44 @@ def _choose(state: JobState, inputs: Inputs, says: PlannedLevel, required: Choic
         still = OFF if inputs.child.state == "waiting" else PAUSE
         if planned is not None and planned.still and finish.why_no_shifting(state, inputs) is None:
             still = _in_order(planned, inputs)
-        return Choice(still, Why("override", statement("forbidden_hours", until_s=until_s)), "forbidden", until_s)
+        return PlanChoice(still, Why("override", statement("forbidden_hours", until_s=until_s)), "forbidden", until_s)
     if (chosen := required or trying.rehearses(state, inputs)) is not None:
         return chosen
     if (trial := state.calibrating.level) is not None:
-        return Choice(trial, Why("calibrating", statement("measuring", level=trial.name)), "calibration")
+        return PlanChoice(trial, Why("calibrating", statement("measuring", level=trial.name)), "calibration")
     return _by_plan(state, inputs, planned, says.next_at_s)
 
 
-def _by_plan(state: JobState, inputs: Inputs, planned: Level | None, next_at_s: float | None) -> Choice:
+def _by_plan(state: JobState, inputs: Inputs, planned: Level | None, next_at_s: float | None) -> PlanChoice:
     """The planned level, or full speed where the plan may not stand still."""
     if (unknown := finish.why_no_shifting(state, inputs)) is not None:
         # missing information never causes a pause or delay; caps stay as planned
         kept = planned if planned and planned.kind in ("cap", "full") else FULL
-        return Choice(kept, unknown, "plan", next_at_s if kept is planned else None)
+        return PlanChoice(kept, unknown, "plan", next_at_s if kept is planned else None)
     if planned is None:
-        return Choice(FULL, Why("starting", statement("first_plan")))
+        return PlanChoice(FULL, Why("starting", statement("first_plan")))
     if planned.still:
         if finish.must_run(state, inputs):
             limit = statement("no_slack_in_limit", ends_s=state.ends_s)
-            return Choice(FULL, Why("deadline", limit if state.cut_short else statement("no_slack")))
+            return PlanChoice(FULL, Why("deadline", limit if state.cut_short else statement("no_slack")))
         spec, since_s = state.spec, state.asked.still_since_s
         # a delayed start does not count as a pause, as long as it keeps nothing from others: the deadline ends it
         longest_s = math.inf if planned.kind == "off" else spec.max_pause_s
         if spec.idle_limit_s is not None and not (spec.gives_back and planned.kind in ("off", "unload")):
             longest_s = min(longest_s, spec.idle_limit_s)
         over = since_s is not None and inputs.now_s - since_s > longest_s
-        if longest_s < math.inf and (state.asked.max_pause_reached or over):
-            return Choice(FULL, Why("max_pause", statement("longest_pause_over", max_pause_s=longest_s)))
+        if longest_s < math.inf and (state.asked.spent_pause or over):
+            return PlanChoice(FULL, Why("max_pause", statement("longest_pause_over", max_pause_s=longest_s)))
         ends_s = _epoch_end_s(state, inputs, planned, next_at_s)
         if ends_s is not None:
             said = statement("epoch_end", ends_s=ends_s, until_s=next_at_s)
-            return Choice(FULL, Why("epoch_end", said), "plan", ends_s)
+            return PlanChoice(FULL, Why("epoch_end", said), "plan", ends_s)
         planned = _in_order(planned, inputs)
     if planned.kind == "full" and finish.late(state):
         limit = statement("late_for_limit", ends_s=state.ends_s)
-        return Choice(planned, Why("late", limit if state.cut_short else statement("late")), "plan", next_at_s)
+        return PlanChoice(planned, Why("late", limit if state.cut_short else statement("late")), "plan", next_at_s)
     code: protocol.ReasonCode = "plan_wait" if planned.kind == "off" else "plan"
-    return Choice(planned, Why(code, _as_planned(planned, next_at_s)), "plan", next_at_s)
+    return PlanChoice(planned, Why(code, _as_planned(planned, next_at_s)), "plan", next_at_s)
 
 
 def _in_order(planned: Level, inputs: Inputs) -> Level:
@@ -163,26 +163,26 @@ def _epoch_end_s(state: JobState, inputs: Inputs, planned: Level, next_at_s: flo
     return ends_s if ends_s <= by_s and ends_s < (next_at_s or math.inf) else None
 
 
-def _overridden(override: protocol.Override, until_s: float | None) -> Choice:
+def _overridden(override: protocol.Override, until_s: float | None) -> PlanChoice:
     by = override.by
     level, said = FULL, statement("boosted_by", by=by, until_s=until_s)
     if override.mode == "pause":
         level, said = PAUSE, statement("paused_by", by=by, until_s=until_s)
     elif override.mode == "cap" and (watts := override.value_w) is not None:
         level, said = plan.cap(watts), statement("capped_by", watts=watts, by=by, until_s=until_s)
-    return Choice(level, Why("override", said), "person", until_s)
+    return PlanChoice(level, Why("override", said), "person", until_s)
 
 
-def _within_allowance(choice: Choice, state: JobState, inputs: Inputs) -> Choice:
+def _within_allowance(choice: PlanChoice, state: JobState, inputs: Inputs) -> PlanChoice:
     """No faster than under the caps of its allowances and of the fleet; a user's override ranks above them."""
     if state.override.current is not None or state.calibrating.level is not None or inputs.child.stopped:
         return choice
     kept, fleet = state.allowances.cap_w, state.spec.fleet_cap_w
     if kept is not None and (slower := plan.under(choice.level, kept)) is not choice.level:
         why = Why("budget_stop", statement("capped_to_last", watts=kept))
-        choice = Choice(slower, why, "allowance", choice.until_s)
+        choice = PlanChoice(slower, why, "allowance", choice.until_s)
     if fleet is not None and (slower := plan.under(choice.level, fleet)) is not choice.level:
-        choice = Choice(slower, Why("site", statement("fleet_capped", watts=fleet)), "site", choice.until_s)
+        choice = PlanChoice(slower, Why("site", statement("fleet_capped", watts=fleet)), "site", choice.until_s)
     return choice
 
 
@@ -198,7 +198,7 @@ def _as_planned(planned: Level, next_at_s: float | None) -> protocol.Statement:
 
 
 def _ask(
-    state: JobState, inputs: Inputs, says: PlannedLevel, chosen: Choice, choice: Choice, *, can_cap: bool
+    state: JobState, inputs: Inputs, says: PlannedLevel, chosen: PlanChoice, choice: PlanChoice, *, can_cap: bool
 ) -> Desired:
     """Turn the choice into requests to the process and boards; a new generation only when the request changes.
 
@@ -232,7 +232,7 @@ def _ask(
         asked_mono_s=asked_mono_s,
         still_since_s=still_since_s if level.still else None,
         freeze=alone and mode == "pause" and _may_freeze(state, inputs),
-        max_pause_reached=chosen.why.code == "max_pause",
+        spent_pause=chosen.why.code == "max_pause",
         level=level.name,
         held_by=choice.held_by,
         since_s=before.since_s if same else inputs.now_s,
@@ -264,7 +264,7 @@ def _hold(state: JobState, inputs: Inputs, level: Level, next_at_s: float | None
 
 
 def _observe(
-    state: JobState, inputs: Inputs, asked: Desired, choice: Choice, refused: str
+    state: JobState, inputs: Inputs, asked: Desired, choice: PlanChoice, refused: str
 ) -> tuple[protocol.State, Why]:
     """The state as observed, not as asked; `refused`: why the boards refuse the cap."""
     child, why = inputs.child, choice.why
@@ -291,7 +291,7 @@ def _observe(
     return "running", why
 
 
-def _unreached(state: JobState, inputs: Inputs, asked: Desired, choice: Choice) -> tuple[protocol.State, Why]:
+def _unreached(state: JobState, inputs: Inputs, asked: Desired, choice: PlanChoice) -> tuple[protocol.State, Why]:
     """The state of a running command of which no training process is heard."""
     child, why, still = inputs.child, choice.why, choice.level.still
     stepped = state.progress.step > 0

@@ -12,7 +12,7 @@ from carbontui.job.supervisor.core.planning.site_plan import watts_at
 from carbontui.job.supervisor.core.state import plan
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
-from carbontui.job.supervisor.core.state.plan import PAUSE, Choice
+from carbontui.job.supervisor.core.state.plan import PAUSE, PlanChoice
 from carbontui.protocol import ReasonCode, Statement, Why, statement
 
 
@@ -152,7 +152,7 @@ class Room(NamedTuple):
         return math.floor(self.share.now_w / self.boards / STEP_W) * STEP_W
 
 
-def within(choice: Choice, given: Room | None, *, can_cap: bool) -> Choice:
+def within(choice: PlanChoice, given: Room | None, *, can_cap: bool) -> PlanChoice:
     """The choice, or the highest level that fits in the share; unchanged if nothing can be lowered."""
     level = choice.level
     if given is None or level.still:
@@ -172,14 +172,14 @@ def within(choice: Choice, given: Room | None, *, can_cap: bool) -> Choice:
             if event is None
             else statement("event_capped", watts=watts, event=event.id, until_s=until_s)
         )
-        return Choice(slower, Why(code, said), "site", until_s)
+        return PlanChoice(slower, Why(code, said), "site", until_s)
     if given.can_pause:
         said = (
             statement("site_held", cap_w=given.share.cap_w)
             if event is None
             else statement("event_held", event=event.id, until_s=until_s)
         )
-        return Choice(PAUSE, Why(code, said), "site", until_s)
+        return PlanChoice(PAUSE, Why(code, said), "site", until_s)
     return choice
 
 

@@ -12,7 +12,7 @@ from carbontui.job.supervisor.core.rules import unload_rules
 from carbontui.job.supervisor.core.state import progress, unloading
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
-from carbontui.job.supervisor.core.state.plan import FULL, Choice
+from carbontui.job.supervisor.core.state.plan import FULL, PlanChoice
 from carbontui.job.supervisor.core.state.unloading import Tried
 from carbontui.protocol import Statement, Why, statement
 
@@ -42,15 +42,15 @@ def said(state: JobState) -> Statement:
     return statement("trying", steps=STEPS, most_s=TRY_S)
 
 
-def rehearses(state: JobState, inputs: Inputs) -> Choice | None:
+def rehearses(state: JobState, inputs: Inputs) -> PlanChoice | None:
     """The level a rehearsal of an unload, or a try before the start, asks for, and its progress."""
     level = unloading.level(state.unloading)
     if inputs.child.trying:
-        return Choice(level or FULL, Why("calibrating", said(state)), "try")
+        return PlanChoice(level or FULL, Why("calibrating", said(state)), "try")
     if level is None:
         return None
     phase = unloading.said(state.unloading)
-    return Choice(level, Why("calibrating", statement("rehearsing", phase=phase)), "calibration")
+    return PlanChoice(level, Why("calibrating", statement("rehearsing", phase=phase)), "calibration")
 
 
 def update(state: JobState, inputs: Inputs) -> JobState:

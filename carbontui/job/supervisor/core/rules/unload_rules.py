@@ -14,7 +14,7 @@ from carbontui.job.supervisor.core.planning.problem import DEFAULT_UNLOAD_S
 from carbontui.job.supervisor.core.state import plan, progress
 from carbontui.job.supervisor.core.state.inputs import Inputs, Rank
 from carbontui.job.supervisor.core.state.job import JobState
-from carbontui.job.supervisor.core.state.plan import Choice
+from carbontui.job.supervisor.core.state.plan import PlanChoice
 from carbontui.job.supervisor.core.state.unloading import Phase, Unloading, awaits_start, said
 from carbontui.protocol import Statement, Why, statement
 
@@ -227,7 +227,7 @@ OUTLIVED_S = 300.0
 """A machine that is still there this long after it was to end has been left to us: training goes on."""
 
 
-def machine_ends(state: JobState, inputs: Inputs) -> Choice | None:
+def machine_ends(state: JobState, inputs: Inputs) -> PlanChoice | None:
     """The unload that a termination notice of the machine requires at once, until it has outlived its end."""
     ends_s, leader = inputs.machine_ends_s, inputs.leader
     if ends_s is None or inputs.now_s > ends_s + OUTLIVED_S:
@@ -236,17 +236,17 @@ def machine_ends(state: JobState, inputs: Inputs) -> Choice | None:
     if inputs.child.state == "running" and not (leaving if leader is None else leader.can_unload):
         return None
     until_s = ends_s + OUTLIVED_S
-    return Choice(plan.UNLOAD, Why("plan", statement("machine_ends", ends_s=ends_s)), "plan", until_s)
+    return PlanChoice(plan.UNLOAD, Why("plan", statement("machine_ends", ends_s=ends_s)), "plan", until_s)
 
 
-def moves(state: JobState, inputs: Inputs) -> Choice | None:
+def moves(state: JobState, inputs: Inputs) -> PlanChoice | None:
     """The unload of a job that is being moved to another machine, or whose right to train on this one runs out."""
     child = inputs.child
     if child.moving:
-        return Choice(plan.UNLOAD, Why("moved", statement("moving", host=child.moving)), "person")
+        return PlanChoice(plan.UNLOAD, Why("moved", statement("moving", host=child.moving)), "person")
     if child.lease_left_s is None or child.lease_left_s > _leaving_s(state, inputs):
         return None
-    return Choice(plan.UNLOAD, Why("moved", statement("lease_unheard")), "plan")
+    return PlanChoice(plan.UNLOAD, Why("moved", statement("lease_unheard")), "plan")
 
 
 def _leaving_s(state: JobState, inputs: Inputs) -> float:
@@ -259,11 +259,11 @@ def unload_s(state: JobState) -> float:
     return DEFAULT_UNLOAD_S if measured is None else measured
 
 
-def holds(state: JobState, inputs: Inputs) -> Choice | None:
+def holds(state: JobState, inputs: Inputs) -> PlanChoice | None:
     """The unload required by the approaching end of the scheduler's job, and why; None if not required."""
     ends_s, leader = state.ends_s, inputs.leader
     if ends_s is None or not state.comes_back or state.clock.replay or leader is None or not leader.can_unload:
         return None
     if inputs.now_s < ends_s - LEAD_S - _leaving_s(state, inputs):
         return None
-    return Choice(plan.UNLOAD, Why("plan", statement("time_limit", ends_s=ends_s)))
+    return PlanChoice(plan.UNLOAD, Why("plan", statement("time_limit", ends_s=ends_s)))

@@ -28,7 +28,7 @@ class Desired:
     """Job clock since which the process has been asked to pause."""
     freeze: bool = False
     """No process responds at a step: the process group is to be stopped by signal."""
-    max_pause_reached: bool = False
+    spent_pause: bool = False
     """The longest pause is over: run until the plan itself runs again."""
     level: str = ""
     held_by: protocol.HeldBy = "plan"

@@ -26,7 +26,7 @@ PAUSE = Level("pause", "pause", 0.0, 0.0)
 UNLOAD = Level("unload", "unload", 0.0, 0.0)
 
 
-class Choice(NamedTuple):
+class PlanChoice(NamedTuple):
     """A level decided, why and by whom, and when that ends (job clock); None where that is not known."""
 
     level: Level

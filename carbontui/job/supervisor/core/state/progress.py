@@ -88,7 +88,7 @@ class Progress(Struct, frozen=True):
     """The training processes that count from `before`; None before the first."""
     past: tuple[str, ...] = ()
     """Training processes that have been succeeded by others: counts they left in files are already included."""
-    stated_total: Steps | None = None
+    told_total: Steps | None = None
     """`steps_total` as stated by the script; the user's --steps takes precedence."""
     guess: tuple[Steps, str] | None = None
     """Total steps guessed from the script's environment, and the source; counted like `steps_total`."""
@@ -129,7 +129,7 @@ class Progress(Struct, frozen=True):
     @property
     def guessed(self) -> bool:
         """`steps_total` is a guess that the user accepted."""
-        return bool(self.guess and self._agrees and self.steps_total == self.stated_total == self.guess[0])
+        return bool(self.guess and self._agrees and self.steps_total == self.told_total == self.guess[0])
 
     @property
     def passed(self) -> bool:
@@ -240,8 +240,8 @@ def with_process(known: Progress, process: str, alive: Set[str], *, fresh: bool)
     known = _over(known, tuple(other for other in known.processes if other not in alive))
     if not others and fresh:
         known = replace(known, before=known.step, base=known.step, blocks=NO_BLOCKS)
-        if known.stated_total is not None:
-            known = replace(known, steps_total=None, stated_total=None)
+        if known.told_total is not None:
+            known = replace(known, steps_total=None, told_total=None)
         known = replace(known, guess=None, guess_range=None, withdrawn=None)
     return replace(known, processes=(*others, process))
 
@@ -255,11 +255,11 @@ def with_step(known: Progress, step: int, start_step: int, total: int | None) ->
         made = min(new, step)
         earlier = known.earlier + new - made
         known = replace(known, step=absolute, fresh_steps=known.fresh_steps + made, earlier=earlier)
-    if total and known.steps_total == known.stated_total:
+    if total and known.steps_total == known.told_total:
         told = known.before + total
         if len(known.processes or ()) > 1:  # a pair: the longer one
-            told = max(told, known.stated_total or 0)
-        known = replace(known, steps_total=told, stated_total=told)
+            told = max(told, known.told_total or 0)
+        known = replace(known, steps_total=told, told_total=told)
     return known
 
 
@@ -282,7 +282,7 @@ def with_guess(
             whole = GuessRange(low, high, at_most, sure)
         made = replace(known, guess=(known.before + guess[0], guess[1]), guess_range=whole, guess_by=process)
         if known.guessed and not known.agreed and not made._agrees:  # no longer sure: the total is open again
-            made = replace(made, withdrawn=known.guess, steps_total=None, stated_total=None)
+            made = replace(made, withdrawn=known.guess, steps_total=None, told_total=None)
         known = made
         if not _passed(known):
             return _with_guess(known)
@@ -301,21 +301,21 @@ def _passed(known: Progress) -> bool:
 def _without_guess(known: Progress) -> Progress:
     """Nothing is guessed any more."""
     if known.guessed:
-        known = replace(known, withdrawn=known.guess, steps_total=None, stated_total=None)
+        known = replace(known, withdrawn=known.guess, steps_total=None, told_total=None)
     return replace(known, guess=None, guess_range=None)
 
 
 def agree(known: Progress, source: str) -> Progress:
     """The user accepts guesses of this source for planning; NONE refuses all."""
     if known.guessed:
-        known = replace(known, steps_total=None, stated_total=None)
+        known = replace(known, steps_total=None, told_total=None)
     return _with_guess(replace(known, agreed=source))
 
 
 def _with_guess(known: Progress) -> Progress:
-    if known.guess is None or not known._agrees or known.steps_total != known.stated_total:
+    if known.guess is None or not known._agrees or known.steps_total != known.told_total:
         return known
-    return replace(known, steps_total=known.guess[0], stated_total=known.guess[0], withdrawn=None)
+    return replace(known, steps_total=known.guess[0], told_total=known.guess[0], withdrawn=None)
 
 
 def ran(
