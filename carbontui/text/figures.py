@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from carbontui import units
-from carbontui.protocol import Status
+
+if TYPE_CHECKING:  # a status bar's line writes numbers without it
+    from carbontui.protocol import Status
 
 MARKS: dict[str, str] = {
     "measured": "",
