@@ -50,11 +50,11 @@ def test_every_kind_of_event_is_replayed_to_the_same(tmp_path):
     job = door_with(ring := EventsRing(tmp_path, lambda work: work()), last_metrics={"accuracy": float("nan")})
     seen = inputs(boards=(board(),), ranks=(rank(devices=("GPU-a",), guess=(9, "max_iters")),), alive=frozenset("ba"))
     for cmd in (protocol.Cmd(1, "pause", {"for_s": 60.0}), protocol.Cmd(2, "cap", {"value_w": 1e9})):
-        job.take(Command(cmd, "ada", seen))
-    job.take(Booked(Totals(1.0, float("inf"), None)))
-    job.take(CalibrationSaid(CAP, statement("calibration_starts")))
-    job.take(RankChanged(seen.ranks[0], seen))
-    job.take(Tick(seen))
+        job.dispatch(Command(cmd, "ada", seen))
+    job.dispatch(Booked(Totals(1.0, float("inf"), None)))
+    job.dispatch(CalibrationSaid(CAP, statement("calibration_starts")))
+    job.dispatch(RankChanged(seen.ranks[0], seen))
+    job.dispatch(Tick(seen))
     ring.flush()
     steps = replayed(tmp_path)
     assert [type(step.event) for step in steps] == [Command, Command, Booked, CalibrationSaid, RankChanged, Tick]
@@ -66,7 +66,7 @@ def test_an_event_that_raised_is_kept_as_one_that_raised(tmp_path, monkeypatch):
     job = door_with(ring := EventsRing(tmp_path, lambda work: work()))
     with monkeypatch.context() as patch:
         patch.setattr(control, "decide", lambda *_: 1 / 0)
-        job.take(Tick(inputs()))
+        job.dispatch(Tick(inputs()))
         ring.flush()
         assert [step.differences for step in replayed(tmp_path)] == [{}]
     (step,) = replayed(tmp_path)
@@ -79,7 +79,7 @@ def test_the_tail_of_the_events_replays_without_their_beginning_and_has_a_size(t
     monkeypatch.setattr(events_ring, "FLUSH_S", 0.0)
     job = door_with(EventsRing(tmp_path, lambda work: work()))
     for n in range(400):
-        job.take(Tick(inputs(1_800_000_000.0 + n, boards=(board(power_w=600.0 + n),), ranks=(rank(step=n),))))
+        job.dispatch(Tick(inputs(1_800_000_000.0 + n, boards=(board(power_w=600.0 + n),), ranks=(rank(step=n),))))
         assert sum(path.stat().st_size for path in segments(tmp_path)) < 20_000
     steps = replayed(tmp_path)
     assert len(segments(tmp_path)) > 2 and 20 < len(steps) < 400 and steps[-1].event.inputs.leader.step == 399
@@ -95,11 +95,11 @@ def test_a_disk_that_refuses_the_events_hurts_nothing_and_is_tried_again(tmp_pat
     monkeypatch.setattr(events_ring, "FLUSH_S", 0.0)
     monkeypatch.setattr(events_ring, "AGAIN_S", 0.0)
     job = door_with(EventsRing(tmp_path, lambda work: work()))
-    job.take(Tick(inputs()))
+    job.dispatch(Tick(inputs()))
     assert job.state.renewed_mono_s > 0
     folder.unlink()
-    job.take(Tick(inputs()))
-    job.take(Tick(inputs()))
+    job.dispatch(Tick(inputs()))
+    job.dispatch(Tick(inputs()))
     assert len(replayed(tmp_path)) >= 1
 
 

@@ -53,7 +53,7 @@ async def house_of_one(tmp_path, monkeypatch):
 
     yield start
     for one, ours in started:
-        await one.leave()
+        await one.shutdown()
         ours.close()
 
 
@@ -128,10 +128,10 @@ async def test_an_event_that_raises_changes_nothing_and_the_next_one_passes(job,
         before = job.door.state
         capfd.readouterr()
         for _ in range(3):
-            assert job.door.take(event(seen)) is None
+            assert job.door.dispatch(event(seen)) is None
         assert job.door.state is before and performed == [], "no lease is renewed without a decision"
         assert capfd.readouterr().err.count("IndexError: no such level") == 1 and len(job.faults.notices) == 1
-    job.door.take(event(seen))
+    job.door.dispatch(event(seen))
     assert job.door.state is not before and not job.faults.notices
 
 
@@ -246,7 +246,7 @@ async def test_a_curve_is_data_for_a_script_that_asks(job, tmp_path):
     curve = Curve(
         gpu="H100", gpus=1, fingerprint="f", measured_s=1.0, rate_steps_per_s=99.0, points=(full,), parked_w=71.5
     )
-    job.door.take(CurveMeasured(curve))
+    job.door.dispatch(CurveMeasured(curve))
     shown = json.loads((await asked("--show", "--json")).stdout)
     assert (shown["schema"], shown["parked_w"], shown["points"][0]["power_w"]) == ("carbontui.curve/1", 71.5, 680.0)
     assert "71.5 W" in (await asked("--show")).stdout

@@ -155,7 +155,7 @@ class Supervisor:
             while not await self.tick():
                 await self.ticks.wait()
         finally:
-            await self.leave()
+            await self.shutdown()
 
     async def open(self) -> None:
         """Listen to the keeper, take over from a predecessor, open the socket."""
@@ -179,7 +179,7 @@ class Supervisor:
 
     def take_over(self, restored: JobState) -> None:
         """Go on with what a predecessor kept. The boards that it knew are watched before any rank reconnects."""
-        self.door.begin(restored)
+        self.door.restore(restored)
         if named := self.door.state.boards.named:
             self.agent.watch(named)
         self.agent.change(known=self.door.state.boards.shown)
@@ -188,7 +188,7 @@ class Supervisor:
         if self.handover.missing:
             self._keep()
 
-    async def leave(self) -> None:
+    async def shutdown(self) -> None:
         """Shut down in order: restore limits, close the accounts, write the last snapshot, release the keeper."""
         confined, ended = self.faults.confined, self._ended_mono is not None
         with confined("restoring"):
@@ -263,7 +263,7 @@ class Supervisor:
             self.actuators.note(self.agent.happened(), asked=False)
             if capabilities.wants_caps(self.door.state):
                 self.agent.change(probe=True)
-        self.door.take(Tick(seen))
+        self.door.dispatch(Tick(seen))
         if living:
             with confined("account_time"):
                 pass_time(self.accounting, before, self.door.state, seen)
@@ -287,7 +287,7 @@ class Supervisor:
             for order in self.orders.due(seen.mono_s, time.time(), boards_known=bool(seen.readings.mono_s)):
                 self.requests.take_again(order)
         self.ticks.ended()
-        return self._over(seen)
+        return self._finished(seen)
 
     def _meter(self, inputs: Inputs) -> Inputs:
         """Convert new samples to joules; the boards that have now been metered are part of the inputs."""
@@ -304,7 +304,7 @@ class Supervisor:
         self.grid.read(inputs.now_s)
 
     def _account(self, inputs: Inputs) -> None:
-        self.door.take(Booked(totals_so_far(self.accounting, self.door.state, inputs)))
+        self.door.dispatch(Booked(totals_so_far(self.accounting, self.door.state, inputs)))
 
     def _show(self, inputs: Inputs, *, shown: bool, changed: bool) -> None:
         """Show the current state to viewers; a change of state reaches all of them, and the disk, at once."""
@@ -314,7 +314,7 @@ class Supervisor:
         if changed and told is not None:
             self.snapshots.write(told)
 
-    def _over(self, inputs: Inputs) -> bool:
+    def _finished(self, inputs: Inputs) -> bool:
         """Whether the child has ended for good and viewers have had time to see it."""
         if self._stopping or self.keeper.to_replace:
             return True

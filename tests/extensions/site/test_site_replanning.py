@@ -42,7 +42,7 @@ class Made:
         self.made = Replanner(self.door, worker, grid, journal, recorder, ports)
 
     async def observe(self, after_s: float, share: Headroom | None) -> None:
-        self.door.take(SiteShare(share))
+        self.door.dispatch(SiteShare(share))
         self.seen = inputs(NOW_S + 1 + after_s, mono_s=1000.0 + after_s, boards=(board(),), ranks=(rank(),))
         self.made.consider(self.seen)
         for _ in range(20):

@@ -135,10 +135,10 @@ class Calibrator:
         self._say(level, self.door.state.calibrating.said)
 
     def _say(self, level: Level | None, said: Statement | None) -> None:
-        self.door.take(CalibrationSaid(level, said))
+        self.door.dispatch(CalibrationSaid(level, said))
 
     def _take(self, curve: curves.Curve, why: Statement | None = None) -> None:
-        self.door.take(CurveMeasured(curve, why))
+        self.door.dispatch(CurveMeasured(curve, why))
 
     def _end(self, said: Statement) -> None:
         self._running = None

@@ -56,11 +56,11 @@ class Door:
         self._perform = perform
         self._record = record
 
-    def begin(self, restored: JobState) -> None:
+    def restore(self, restored: JobState) -> None:
         """Continue with what a predecessor has left."""
         self.state = restored
 
-    def take(self, event: Event) -> Reply | None:
+    def dispatch(self, event: Event) -> Reply | None:
         """Advance by one event and perform its effects; a command's reply is returned, None if it failed."""
         reply: Reply | None = None
         with self._faults.confined(event.part):

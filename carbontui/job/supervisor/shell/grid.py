@@ -101,7 +101,7 @@ class GridReader:
         most_s = BACK_MOST_S if state.live else WHOLE_MOST_S
         back = max(BACK_LEAST_S, min(now_s - state.start_s + SLOT_S, most_s))
         outlook = self.feed.outlook(now_s, back, plan_request.ahead_s(state, now_s), SLOT_S)
-        self.door.take(ForecastRead(outlook))
+        self.door.dispatch(ForecastRead(outlook))
         if outlook is not None:
             since = max(min(state.start_s, self.accounting.ledger.first_s) - SLOT_S, now_s - REVISED_MOST_S)
             rows = self.feed.realised(since, now_s, closing=closing)

@@ -128,7 +128,7 @@ class Replanner:
     def _fail(self, why: str) -> None:
         said = statement("no_new_plan", why=why)
         self.recorder.say(said)
-        self.door.take(PlanFailed(said))
+        self.door.dispatch(PlanFailed(said))
 
     def _adopt(self, request: plan_request.PlanRequest, answer: PlanAnswer, why: Statement) -> None:
         state, now, setup = self.door.state, self.ports.read_inputs().now_s, request.setup
@@ -139,7 +139,7 @@ class Replanner:
         total_s = state.progress.total_s
         frontier = answers.frontier_view(answer.frontier, setup, new.view, state.start_s, total_s, state.totals)
         self._due_s = self._next_s(self.ports.read_inputs(), setup.slot_s)
-        self.door.take(PlanMade(new, frontier))
+        self.door.dispatch(PlanMade(new, frontier))
         self.journal.keep("plan", plan.to_kept(new))
         view = new.view
         gap = view.certificate.gap if view.certificate else None

@@ -85,7 +85,7 @@ class Requests:
         if peer.obs is not None and peer.hello is not None:
             seen = self.ports.read_inputs()
             # also for a rank that left between two ticks: its last steps came with its bye message
-            self.door.take(RankChanged(rank_of(peer, seen.mono_s), seen))
+            self.door.dispatch(RankChanged(rank_of(peer, seen.mono_s), seen))
             asked = self.door.state.asked
             if connected and peer.obs.want_gen < asked.gen:
                 peer.send(desired_of(self.door.state))
@@ -99,7 +99,7 @@ class Requests:
     def read_last_counts(self) -> None:
         """Count steps that no supervisor has heard, or that none lived to store."""
         for hello, obs in self.last_counts.read():
-            self.door.take(LastCount(rank_said_more(hello, obs), self.ports.read_inputs()))
+            self.door.dispatch(LastCount(rank_said_more(hello, obs), self.ports.read_inputs()))
 
     # --- viewers ---
 
@@ -213,7 +213,7 @@ class Requests:
                 self.agent.change(probe=True)
             await self.agent.refresh(SAMPLE_WAIT_S)  # judged by the limits of now: another program may have set one
         seen = self.ports.read_inputs()
-        reply = self.door.take(Command(cmd, by, seen))
+        reply = self.door.dispatch(Command(cmd, by, seen))
         self.ports.wake()
         if reply is None:
             return protocol.Result(cmd.id, False, error=f"{cmd.verb} failed: see carbontui.log", exit_code=1)
@@ -251,7 +251,7 @@ class Requests:
         except ValueError as error:
             self.recorder.say(statement("order_refused", by=order.by, why=str(error)))
             return
-        reply = self.door.take(Command(cmd, order.by, at, order.accepted))
+        reply = self.door.dispatch(Command(cmd, order.by, at, order.accepted))
         self.recorder.say(statement("order_taken", verb=cmd.verb, by=order.by))
         if reply is not None and reply.answer is not None and reply.answer.exit_code:
             self.recorder.say(statement("order_refused", by=order.by, why=reply.answer.said))

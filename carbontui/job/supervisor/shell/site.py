@@ -46,4 +46,4 @@ class SiteClaim:
 
     def _hold(self, left: Headroom | None) -> None:
         if left is not self.door.state.site:
-            self.door.take(SiteShare(left))
+            self.door.dispatch(SiteShare(left))
