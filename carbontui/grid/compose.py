@@ -101,7 +101,7 @@ def nowcast(published: Sequence[Row], actual: Sequence[Row], now_s: float) -> tu
         if now_s - row.start_s > NOWCAST_S:
             break
         said = slot_means(published, row.start_s, row.dur_s, 1)[0]
-        if said is not None:
+        if said is not None and not row.suspect:
             return row.value - said, row.end_s
     return 0.0, now_s
 

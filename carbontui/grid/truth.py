@@ -72,7 +72,9 @@ def issued(record: ForecastRecord, outlook: GridForecast, now_s: float) -> Forec
 
 
 def judged(record: ForecastRecord, actual: Sequence[Row], now_s: float) -> ForecastRecord:
-    """The record with its past hours scored against `actual` (sorted, of this signal); old ones are dropped."""
+    """The record with its past hours scored against `actual` (sorted, of this signal), interpolated and stuck values
+    aside; old ones are dropped."""
+    actual = [row for row in actual if not row.suspect]
     waiting: list[Said] = []
     done: list[Judged] = []
     for said in record.open:
