@@ -11,29 +11,29 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_236
+WHOLE = 51_230
 FILES = 449
 ROOMS = {
     "": 1_712,
     "account": 1_010,
-    "assumed": 307,
+    "assumed": 314,
     "client": 1_512,
     "client/detection": 1_989,
     "client/frameworks": 1_030,
     "client/pausing": 1_548,
-    "commands": 2_979,
+    "commands": 2_980,
     "commands/support": 531,
-    "extensions/evaluation": 1_052,
+    "extensions/evaluation": 1_054,
     "extensions/fleet": 1_157,
     "extensions/llm": 153,
     "extensions/site": 938,
-    "grid": 2_773,
-    "grid/providers": 1_332,
+    "grid": 2_752,
+    "grid/providers": 1_340,
     "job/files": 956,
     "job/keeper": 1_717,
     "job/life": 1_368,
     "job/supervisor": 300,
-    "job/supervisor/core": 4_740,
+    "job/supervisor/core": 4_737,
     "job/supervisor/record": 1_400,
     "job/supervisor/shell": 1_998,
     "job/terms": 392,

@@ -6,11 +6,12 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import structs
 
 from carbontui.commands.support.command import Failure, refused, zone_keys
 from carbontui.commands.support.run_values import settings_for, settings_of
@@ -116,7 +117,7 @@ def _data(place: places.Zone, feed: Feed, outlook: GridForecast | None, now_s: f
         "outlook": outlook
         and {"start": iso(outlook.start_s), **{name: getattr(outlook, name) for name in OUTLOOK_FIGURES}},
         "moved": outlook.moved if outlook else "",
-        "accuracy": [asdict(lead) for lead in feed.accuracy],
+        "accuracy": [structs.asdict(lead) for lead in feed.accuracy],
         "sources": [_source(state, now_s) for state in feed.sources],
     }
 

@@ -18,12 +18,11 @@ from carbontui.grid.http import Http, NoData
 from carbontui.grid.issues import COLUMNS, ForecastAnswer, ForecastRequest
 from carbontui.grid.live import Live, SourceState
 from carbontui.grid.settings import GridSettings
-from carbontui.grid.types import YOURS, Accuracy, GridForecast, Row, Series, Signal
+from carbontui.grid.types import YOURS, GridForecast, Row, Series, Signal
+from carbontui.protocol import ForecastError
 
 ADOPTED_FRESH_S = 3 * 3600.0
 """Our own forecast is not used once it is older than this."""
-SHORTEST_STEP_S = 900.0
-"""Our own forecasts have slots of at least 15 min."""
 HISTORY_S = 550 * 86400.0
 TRUTH_AHEAD_S = (max(truth.LEADS_H) + 1) * 3600.0
 
@@ -78,14 +77,11 @@ class Feed:
             if self._settings.marginal:
                 return f"no marginal rates of {self.zone} are known; set signal = average to use other sources"
             return f"no grid data for zone {self.zone}: work is not shifted in time"
+        days = self._typical.source if self._typical else ""
         if self._live is None:
-            return f"offline: {self._typical.source}, no live data" if self._typical else ""
-        if self._live.source is None:
-            asked = any(source.state not in ("needs key", "not asked") for source in self._live.sources)
-            return (
-                "" if asked else f"no live source for {self.zone} yet: {self._typical.source if self._typical else ''}"
-            )
-        return ""
+            return f"offline: {days}, no live data" if days else ""
+        asked = any(source.state not in ("needs key", "not asked") for source in self._live.sources)
+        return "" if asked or self._live.source else f"no live source for {self.zone} yet: {days}"
 
     def _recorded_note(self, recorded: Series) -> str:
         if self._now() < recorded.rows[0].start_s:
@@ -145,7 +141,7 @@ class Feed:
         await self._live.keep_truth(said)
 
     @property
-    def accuracy(self) -> tuple[Accuracy, ...]:
+    def accuracy(self) -> tuple[ForecastError, ...]:
         """Accuracy of this machine's forecasts of the zone, by lead; empty while too few have been scored."""
         return truth.accuracy(self._live.truth) if self._live is not None else ()
 
@@ -325,20 +321,13 @@ class Feed:
         actual = [row for row in actual[_first(actual, now_s - HISTORY_S) :] if not row.suspect]
         if len(actual) < 8:
             return None
-        native_s = max(SHORTEST_STEP_S, actual[-1].dur_s)
-        start_s = math.floor(max(actual[0].start_s, now_s - HISTORY_S) / native_s) * native_s
-        slot_now_s = math.floor(now_s / native_s) * native_s
-        horizon = math.ceil((now_s + horizon_slots * step_s - slot_now_s) / native_s)
-        values = compose.slot_means(actual, start_s, native_s, round((slot_now_s - start_s) / native_s))
+        past = compose.history(actual, now_s, now_s + horizon_slots * step_s)
+        here_s, native_s = past["now_s"], past["step_s"]
         expected = compose.expectation(self._typical, actual, now_s) if self._typical else None
-        ahead = [expected.slot(slot_now_s + k * native_s, native_s) for k in range(horizon)] if expected else []
+        slots = range(past["horizon"]) if expected else ()
         return {
-            "now_s": slot_now_s,
-            "start_s": start_s,
-            "step_s": native_s,
-            "values": values,
-            "horizon": horizon,
-            "typical": [cell[0] for cell in ahead],
+            **past,
+            "typical": [expected.slot(here_s + k * native_s, native_s)[0] for k in slots if expected],
             "published": self._live.issues if self._live else [],
             "key": f"{self.zone} {self._source_title()}",
         }

@@ -252,12 +252,12 @@ class Live:
         newest_s = history.series.end_s if history.series else 0.0
         expects = forecast.series is not None and forecast.series.end_s > now_s + 3600
         notes = "; ".join([*([fault] if fault else []), *history.notes, *forecast.notes])
-        if now_s - newest_s <= provider.late_s or (expects and not forecast.fault):
-            return SourceState(provider.name, provider.title, "answers", provider.signal, fetched_s, notes)
-        if fault:
-            return SourceState(provider.name, provider.title, "fails", provider.signal, fetched_s, fault)
-        late = f"{provider.title}: newest value {(now_s - newest_s) / 3600:.0f} h old" if newest_s else notes
-        return SourceState(provider.name, provider.title, "stale", provider.signal, fetched_s, late)
+        answers = now_s - newest_s <= provider.late_s or (expects and not forecast.fault)
+        if not answers and not fault and newest_s:
+            notes = f"{provider.title}: newest value {(now_s - newest_s) / 3600:.0f} h old"
+        word: Literal["answers", "fails", "stale"] = "answers" if answers else "fails" if fault else "stale"
+        told = fault if word == "fails" else notes
+        return SourceState(provider.name, provider.title, word, provider.signal, fetched_s, told)
 
     async def _take(self, provider: Provider, history: Series | None, forecast: Series | None) -> None:
         if self.source is not None and self.source.name != provider.name:

@@ -11,7 +11,6 @@ from carbontui.grid.issues import COLUMNS, ForecastAnswer, ForecastRequest
 from carbontui.grid.types import DAY_S, Series
 from carbontui.grid.typical import ValueAndBand
 
-SHORTEST_STEP_S = 900.0
 KEPT_S = 1.5 * DAY_S
 """A forecast of ours that starts longer than this before the end of the published prices is not used."""
 LEAST_ROWS = 96
@@ -41,15 +40,8 @@ def request(known: Series | None, until_s: float, key: str) -> ForecastRequest |
     to learn from."""
     if known is None or len(known.rows) < LEAST_ROWS:
         return None
-    step_s = max(SHORTEST_STEP_S, known.rows[-1].dur_s)
-    start_s = math.floor(known.rows[0].start_s / step_s) * step_s
-    end_s = math.floor(known.end_s / step_s) * step_s
-    slots = math.ceil((until_s - end_s) / step_s)
-    if slots < 1:
-        return None
-    values = compose.slot_means(known.rows, start_s, step_s, round((end_s - start_s) / step_s))
-    past: ForecastRequest = {"now_s": end_s, "start_s": start_s, "step_s": step_s, "values": values, "horizon": slots}
-    return {**past, "signed": True, "key": f"price {key} {known.source}"}
+    past = compose.history(known.rows, known.end_s, until_s)
+    return {**past, "signed": True, "key": f"price {key} {known.source}"} if past["horizon"] > 0 else None
 
 
 def laid_out(

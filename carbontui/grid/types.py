@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
+from carbontui.protocol import ForecastError
+
 HOUR_S = 3600.0
 DAY_S = 86400.0
 Signal = Literal["average_lifecycle", "average_direct", "marginal", "given", "price"]
@@ -70,17 +72,6 @@ Answer: TypeAlias = tuple[Series, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Accuracy:
-    """At one lead: hours compared, error and naive error as shares of the level, share of hours in the 80 % band."""
-
-    lead_h: int
-    hours: int
-    error: float
-    naive: float | None
-    coverage: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class GridForecast:
     """Intensity per equal slot from `start_s` on, past and future, for the planner, accounts and charts.
 
@@ -111,7 +102,7 @@ class GridForecast:
     """Where recorded values are replayed: the source of those to come; `source` is the recording."""
     moved: str = ""
     """Which fuels changed the intensity recently, where the mix is known: 'coal +2.1 GW, wind -3.0 GW since 16:00'."""
-    accuracy: tuple[Accuracy, ...] = ()
+    accuracy: tuple[ForecastError, ...] = ()
     """Measured accuracy of this machine's forecasts of the zone so far."""
     difference_error: float | None = None
     """Measured relative standard error of the difference between two hours of such a forecast; None: not yet known."""

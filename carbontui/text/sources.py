@@ -27,7 +27,7 @@ def slowed(reasons: int | None) -> str:
 
 
 def accuracy(leads: Sequence[Any]) -> str:
-    """How good forecasts were, by lead (`grid.types.Accuracy`): 'off by 3, 7 % at 1, 6 h ahead (the same hour of the
+    """How good forecasts were, by lead (`ForecastError`): 'off by 3, 7 % at 1, 6 h ahead (the same hour of the
     last known day: 9, 11 %); the 80 % band held 79 % of 300 hours'; '' without any data."""
     if not leads:
         return ""

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from carbontui.grid import truth
+from carbontui.grid import choose, truth
 from carbontui.grid.forecast import Forecaster
 from carbontui.grid.issues import Issue
 
@@ -164,11 +164,16 @@ def said(rows: list[dict[str, float]], blended: bool) -> str:
     )
 
 
+def late_h(lateness: str, zone: str) -> int:
+    return round(choose.lateness_s(zone) / 3600 if lateness == "provider" else float(lateness))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--every", type=int, default=1, help="hours between predictions")
     parser.add_argument("--zones", type=int, default=len(ZONES))
     parser.add_argument("--only", choices=["blended", "own"])
+    parser.add_argument("--lateness", default="provider", help="hours, or as late as the zone's source")
     parser.add_argument("--late", action="store_true", help="by the age of the newest value")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
@@ -182,7 +187,10 @@ def main() -> None:
         if options.only and blended != (options.only == "blended"):
             continue
         print("published forecast blended in" if blended else "without a published forecast")
-        rows = [run(zone, signal, options.every, blended) for zone, signal in ZONES[: options.zones]]
+        rows = [
+            run(zone, signal, options.every, blended, late_h(options.lateness, zone))
+            for zone, signal in ZONES[: options.zones]
+        ]
         for row in rows:
             cells = "  ".join(
                 f"{row['mape'][lead]:5.2f}/{row['naive'][lead]:5.2f} {row['coverage'][lead]:3.0f}%" for lead in LEADS

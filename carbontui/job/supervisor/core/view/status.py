@@ -86,7 +86,7 @@ def status(state: JobState, inputs: Inputs, *, host: str, pids: protocol.Pids) -
         allowances=allowance_rules.on_wire(state),
         grid_event=_grid_event(state),
         intensity=_intensity(state.outlook, inputs.now_s),
-        forecast_errors=_forecast_errors(state.outlook),
+        forecast_errors=state.outlook.accuracy if state.outlook else (),
         exit=_exit(state, inputs),
         certificate=state.plan.view.certificate if state.plan else None,
     )
@@ -134,11 +134,6 @@ def _intensity(outlook: GridForecast | None, now_s: float) -> protocol.Intensity
     if outlook is None or value is None:
         return None
     return protocol.Intensity(round(value, 2), outlook.signal, outlook.zone)
-
-
-def _forecast_errors(outlook: GridForecast | None) -> tuple[protocol.ForecastError, ...]:
-    found = outlook.accuracy if outlook else ()
-    return tuple(protocol.ForecastError(x.lead_h, x.hours, round(x.error, 4), x.naive, x.coverage) for x in found)
 
 
 def _exit(state: JobState, inputs: Inputs) -> protocol.Exit | None:
