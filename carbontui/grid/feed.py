@@ -16,10 +16,10 @@ from typing import Literal
 from carbontui.grid import compose, fuels, prices, truth, typical
 from carbontui.grid.http import Http, NoData
 from carbontui.grid.issues import COLUMNS, ForecastAnswer, ForecastRequest
-from carbontui.grid.live import Live, SourceState
+from carbontui.grid.live import Live
 from carbontui.grid.settings import GridSettings
 from carbontui.grid.types import YOURS, GridForecast, Row, Series, Signal
-from carbontui.protocol import ForecastError
+from carbontui.protocol import ForecastError, GridSource
 
 ADOPTED_FRESH_S = 3 * 3600.0
 """Our own forecast is not used once it is older than this."""
@@ -104,15 +104,15 @@ class Feed:
         return f"yours: {self._yours:g} gCO2/kWh at all hours"
 
     @property
-    def sources(self) -> tuple[SourceState, ...]:
+    def sources(self) -> tuple[GridSource, ...]:
         """Every source of the zone in the order it is tried."""
         found = list(self._live.sources) if self._live else []
         if self._recorded is not None:
-            found.append(SourceState("recorded", self._recorded.source, "answers", self._recorded.signal))
+            found.append(GridSource(self._recorded.source, "answers", self._recorded.signal, name="recorded"))
         if self._yours is not None:
-            found.append(SourceState(YOURS, self._yours_title, "answers", self.signal))
+            found.append(GridSource(self._yours_title, "answers", self.signal, name=YOURS))
         if self._typical is not None:
-            found.append(SourceState("typical", self._typical.source, "fallback", self._typical.signal))
+            found.append(GridSource(self._typical.source, "fallback", self._typical.signal, name="typical"))
         return tuple(found)
 
     def _actual(self, now_s: float) -> Sequence[Row]:
@@ -197,6 +197,9 @@ class Feed:
             ahead_source=ahead,
             moved=self.moved(now_s),
             accuracy=self.accuracy,
+            known_until_s=now_s
+            if self._plays(now_s)
+            else next((r.end_s for r in reversed(actual) if not r.suspect), None),
             difference_error=self._live.difference_error if self._live is not None else None,
         )
 

@@ -59,13 +59,10 @@ class _Band:
     def learn(self, slot: int, values: Array) -> None:
         """Score earlier bands on the values that are new. values[-1] is the slot before `slot`."""
         first = slot - 1 if self.last_slot is None else max(self.last_slot, slot - values.size)
-        for target in range(first, slot):
-            value = values[values.size - (slot - target)]
-            if not np.isfinite(value):
-                continue
+        for target, value in enumerate(values[values.size - (slot - first) :], first):
             for origin, (lo, hi) in self.given.items():
                 ahead = target - origin
-                if 0 <= ahead < min(lo.size, self.factor.size):
+                if 0 <= ahead < min(lo.size, self.factor.size) and np.isfinite(value):
                     missed = not lo[ahead] <= value <= hi[ahead]
                     self.factor[ahead] *= np.exp(STEP_OF_ADAPTATION * (missed - MISS) / MISS)
         np.clip(self.factor, 0.5, 3.0, out=self.factor)

@@ -37,8 +37,6 @@ def per_hour(step_s: float) -> int:
 
 def means(native: Array, per_hour: int) -> Array:
     """Hourly means, aligned to the end of the series; an hour with less than half its slots known is NaN."""
-    if per_hour == 1:
-        return native
     hours = native.size // per_hour
     blocks = native[native.size - hours * per_hour :].reshape(hours, per_hour)
     return known_mean(blocks, 1, per_hour / 2)

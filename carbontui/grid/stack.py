@@ -78,8 +78,6 @@ def _fit(rows: Array, missed: Array, level: Array, penalty: float, prior: Array)
 def _carried(change: Array) -> Array:
     """Let the last change fade beyond the end of an issue, instead of ending in a step."""
     known = np.isfinite(change)
-    if known.all():
-        return change
     column = np.arange(change.shape[1])[None, :]
     last: NDArray[np.int64] = np.maximum.accumulate(np.where(known, column, -1), axis=1)
     held = np.take_along_axis(change, np.maximum(last, 0), axis=1)

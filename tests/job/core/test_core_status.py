@@ -7,7 +7,7 @@ import pytest
 from drawn import drawn, drawn_plan
 from states import CAP, FULL, NOW_S, PAUSE, board, decided, inputs, job_state, outlook, plan_of, rank, settled, shown
 
-from carbontui import protocol
+from carbontui import protocol, units
 from carbontui.job.supervisor.core.state.boards import Boards
 from carbontui.job.supervisor.core.state.job import Totals
 from carbontui.job.supervisor.core.state.measured import Mean, Measured
@@ -153,6 +153,8 @@ def test_grams_by_a_default_intensity_are_estimated():
 def test_an_intensity_has_its_source_and_age():
     told = status(outlook=outlook(300.0, 280.0))
     assert told.intensity == protocol.Intensity(300.0, "average_direct", "DE")
+    late = status(outlook=replace(outlook(300.0), known_until_s=NOW_S - 10800)).intensity
+    assert late.known_until == units.iso(NOW_S - 10800) and late.age_s == 10900
     assert told.provenance["intensity"] == protocol.Provenance("forecast", "a test", 100.0)
 
 
