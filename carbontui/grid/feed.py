@@ -175,6 +175,7 @@ class Feed:
         future, source, how, ahead = self._expected(actual, start_s + realised * step_s, step_s, slots, now_s)
         mean, lo, hi = zip(*(past + future), strict=True)
         made_s = self._adopted["now_s"] if self._adopted and self._fresh(now_s) else now_s
+        newest_s = next((row.end_s for row in reversed(actual) if not row.suspect), None)
         price = self._prices(start_s, step_s, realised + slots)
         return GridForecast(
             self.zone if self._yours is None else YOURS,
@@ -197,9 +198,7 @@ class Feed:
             ahead_source=ahead,
             moved=self.moved(now_s),
             accuracy=self.accuracy,
-            known_until_s=now_s
-            if self._plays(now_s)
-            else next((r.end_s for r in reversed(actual) if not r.suspect), None),
+            known_until_s=now_s if self._plays(now_s) else newest_s,
             difference_error=self._live.difference_error if self._live is not None else None,
         )
 
@@ -210,8 +209,7 @@ class Feed:
             if self._typical is None:
                 return [compose.NOTHING] * slots
             return [typical.slot_values(self._typical, start_s + k * step_s, step_s) for k in range(slots)]
-        known = compose.slot_means(actual, start_s, step_s, slots)
-        said = compose.slot_means(self._published(), start_s, step_s, slots)
+        known, said = (compose.slot_means(rows, start_s, step_s, slots) for rows in (actual, self._published()))
         best = [value if value is not None else other for value, other in zip(known, said, strict=True)]
         return [(value, value, value) for value in best]
 
@@ -327,10 +325,9 @@ class Feed:
         past = compose.history(actual, now_s, now_s + horizon_slots * step_s)
         here_s, native_s = past["now_s"], past["step_s"]
         expected = compose.expectation(self._typical, actual, now_s) if self._typical else None
-        slots = range(past["horizon"]) if expected else ()
         return {
             **past,
-            "typical": [expected.slot(here_s + k * native_s, native_s)[0] for k in slots if expected],
+            "typical": [expected.slot(here_s + k * native_s, native_s)[0] for k in range(past["horizon"]) if expected],
             "published": self._live.issues if self._live else [],
             "key": f"{self.zone} {self._source_title()}",
         }

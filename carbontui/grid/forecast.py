@@ -33,6 +33,10 @@ UNIT_SLIP = 20.0
 DAY_KEPT, SIMPLE_FADE_S = 0.55, 15 * 3600.0
 """For histories too short to learn them: the share of yesterday's departure from the week's mean that remains today,
 and how fast the newest departure fades. Error over two days at 15 instead of 6 h, six recorded grids: 1 to 5 % less."""
+OF_SPREAD, OF_LEVEL = 0.3, 0.055
+"""Before anything has been scored, the square of the band is made of the change from day to day, this share of the
+variance, and this share of the level as a floor: at these every recorded zone (PJM to Great Britain) covers 65 to 92 %
+with two days of history."""
 SCORED_EVERY_H, SCORED_H, PRIOR_ORIGINS = 5, 48, 5
 """A short history's own forecast is scored from each of these hours on, over so many; the spread of its values counts
 as so many of these origins."""
@@ -266,8 +270,10 @@ def _simple(native: Array, step_s: float, slots: int, lowest: float) -> tuple[Ar
     mean = np.maximum(floor, _same_days(native, step_s, slots))
     reach = max(1, round(SCORED_H * 3600 / step_s))
     growth = np.sqrt(1.03 - np.exp(-2 * np.arange(max(slots, reach)) * step_s / SIMPLE_FADE_S))
-    squares = [float(known.var())] * PRIOR_ORIGINS
-    for origin in range(round(2 * 86400 / step_s), native.size, max(1, round(SCORED_EVERY_H * 3600 / step_s))):
+    day = max(1, round(86400 / step_s))
+    change = np.nan_to_num(resample.known_mean((native[day:] - native[:-day]) ** 2, 0), nan=known.var())
+    squares = [float(change + OF_SPREAD * known.var() + (OF_LEVEL * known.mean()) ** 2)] * PRIOR_ORIGINS
+    for origin in range(2 * day, native.size, max(1, round(SCORED_EVERY_H * 3600 / step_s))):
         if np.isfinite(native[origin - 1]):
             truth = native[origin : origin + reach]
             missed = (truth - _same_days(native[:origin], step_s, truth.size)) / growth[: truth.size]
@@ -284,7 +290,8 @@ def _same_days(native: Array, step_s: float, slots: int) -> Array:
     yesterday = native[-day:] if native.size >= day else shape
     yesterday = np.where(np.isfinite(yesterday), yesterday, shape)
     expected = shape[ahead % day] + DAY_KEPT ** (1 + ahead // day) * (yesterday - shape)[ahead % day]
-    departure = native[-1] - shape[-1] - DAY_KEPT * (yesterday - shape)[0]
+    # from the last value on as on the days before: their mean shape holds the last value itself, half of it after two
+    departure = native[-1] + np.nan_to_num(resample.known_mean(np.diff(native)[-day::-day], 0)) - expected[0]
     out: Array = expected + departure * np.exp(-(ahead + 1) * step_s / SIMPLE_FADE_S)
     return out
 

@@ -148,6 +148,20 @@ def test_the_band_of_a_short_history_is_as_wide_as_its_own_forecast_was_wrong() 
     assert 0.7 < np.mean(hits) < 0.95
 
 
+@pytest.mark.parametrize("days", [2, 7, 14])
+def test_with_days_of_history_the_band_is_not_narrower_than_the_truth(days) -> None:
+    hits, first = [], []
+    for seed in range(20):
+        times, values = series(days + 4, seed=100 + seed)
+        known = times[: days * 24], values[: days * 24]
+        made = Forecaster.fit(*known).predict(times[days * 24], *known, 96)
+        truth = values[days * 24 :]
+        hits.append(np.mean((made.lo <= truth) & (truth <= made.hi)))
+        first.append(abs(made.mean[0] - truth[0]))
+    assert np.mean(hits) > 0.7
+    assert np.mean(first) < 15, "the next hour is near the last one"
+
+
 def test_gaps_nans_spikes_order_and_doubles_do_no_harm(history) -> None:
     times, values = history
     rng = np.random.default_rng(3)
