@@ -222,11 +222,14 @@ class Cost(Struct, frozen=True):
 
 class Intensity(Struct, frozen=True):
     """Carbon intensity now. `signal` says average_lifecycle, average_direct, marginal, or given: by the
-    user (`--grid FILE`), kind unknown."""
+    user (`--grid FILE`), kind unknown. The newest measured value ended at `known_until`, `age_s` ago: null where none
+    was measured; what is shown since is a forecast."""
 
     value_g_per_kwh: float
     signal: str
     zone: str
+    known_until: Time | None = None
+    age_s: float | None = None
 
 
 class ForecastError(Struct, frozen=True):
@@ -1072,13 +1075,14 @@ class GridAsk(Numbered, tag="grid", frozen=True):
 
 class GridSource(Struct, frozen=True):
     """One source of the zone, in the order they are tried. `state`: answers, stale, fails, needs key, not asked or
-    fallback; `note` says what is wrong, or what a key would add."""
+    fallback; `note` says what is wrong, its limits, or what a key would add."""
 
     title: str
     state: str
     signal: str
     fetched: Time | None = None
     note: str = ""
+    name: str = ""
 
 
 class GridAnswer(Numbered, tag="grid", frozen=True):

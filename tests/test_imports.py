@@ -34,7 +34,7 @@ ROOMS = {
     "job": {"text", "nodes", "slurm", "grid", "power", "plan", "account", "protocol", "client", "hooks", "headroom"},
     "nodes": {"power"},
     "slurm": set(),
-    "grid": set(),
+    "grid": {"protocol"},  # the errors of forecasts, as a status gives them
     "power": {"text"},  # the words of the boards' makers
     "plan": set(),
     "account": {"protocol", "client"},  # the statistics of an estimate, which a training script uses as well

@@ -76,7 +76,7 @@ STATUS = p.Status(
             kind="carbon", most=1200.0, unit="gCO2", used=432.1, expected=1300.0, used_up_at=T, act="cap"
         ),
     ),
-    intensity=p.Intensity(301.5, "average_direct", "DE"),
+    intensity=p.Intensity(301.5, "average_direct", "DE", T, 10800.0),
     certificate=p.Certificate(400.0, 0.0004, 2),
     notices=("SIMULATED GPU",),
     provenance={"gpus.0.power_w": p.Provenance("measured", "nvml avg1s", 0.4)},
@@ -147,7 +147,9 @@ TO_VIEWER = [
     p.JobsAnswer(12, (STATUS,)),
     p.AbilitiesAnswer(14, (p.Ability("GPU 0 H100", "power limit", "no permission", "root", "sudo ..."),), ("full",)),
     p.EventsAnswer(15, (p.Event(T, "override", "ada@pts/1 paused it", "ada@pts/1"),)),
-    p.GridAnswer(16, (p.GridSource("Energy-Charts", "answers", "average_direct", T, ""),), "", "coal +2.1 GW"),
+    p.GridAnswer(
+        16, (p.GridSource("Energy-Charts", "answers", "average_direct", T, "", "energy-charts"),), "", "coal +2.1 GW"
+    ),
     p.Refused("not a JSON object", 13),
 ]
 

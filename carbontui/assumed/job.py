@@ -176,10 +176,11 @@ class TypicalDays:
 
 
 class Grid:
-    """A recorded series (gCO2/kWh, epoch seconds), averaged over any interval; a row holds for its length."""
+    """A recorded series (gCO2/kWh, epoch seconds), averaged over any interval; a row holds for its length.
+    `lateness_s`: how long after a step has ended its value is known; 0: already when it begins."""
 
-    def __init__(self, series: Series) -> None:
-        self.series = series
+    def __init__(self, series: Series, lateness_s: float = 0.0) -> None:
+        self.series, self.lateness_s = series, lateness_s
         self.starts = [row.start_s for row in series.rows]
         self.values = [row.value for row in series.rows]
         self.ends = [row.start_s + row.dur_s for row in series.rows]
@@ -212,8 +213,19 @@ class Grid:
         return self.values[bisect_left(self.starts, start_s) : bisect_left(self.starts, end_s)]
 
     def end_of_step(self, moment: float) -> float:
-        """The end of the data's step in which `moment` lies: its value is known from its start on, as when live."""
+        """The end of the data's step in which `moment` lies."""
         return (moment // self.step_s + 1) * self.step_s
+
+    def newest_s(self, moment: float) -> float:
+        """A time in the newest step whose value is known at `moment`: its start, where that is over."""
+        late = self.lateness_s
+        return ((moment - late) // self.step_s - 1) * self.step_s if late else moment
+
+    def delayed(self) -> Grid:
+        """The grid as it is known: at any moment, the newest value known then."""
+        back_s = self.lateness_s and self.lateness_s + self.step_s
+        rows = tuple(row._replace(start_s=row.start_s + back_s) for row in self.series.rows)
+        return Grid(replace(self.series, rows=rows))
 
     def covers(self, start_s: float, end_s: float) -> bool:
         """Whether the series covers the whole interval."""

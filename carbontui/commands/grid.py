@@ -6,11 +6,12 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import structs
 
 from carbontui.commands.support.command import Failure, refused, zone_keys
 from carbontui.commands.support.run_values import settings_for, settings_of
@@ -18,14 +19,14 @@ from carbontui.grid import choose, opening, typical
 from carbontui.grid import zones as places
 from carbontui.grid.feed import Feed
 from carbontui.grid.http import Http
-from carbontui.grid.live import SourceState
 from carbontui.grid.recording import BLOTTED, BodyRecorder, Replayed
 from carbontui.grid.settings import KEY_NAMES
 from carbontui.grid.types import GridForecast
+from carbontui.protocol import GridSource
 from carbontui.text import sources
 from carbontui.text.figures import duration as fmt_duration
 from carbontui.tui.model.state_text import SIGNALS
-from carbontui.units import iso
+from carbontui.units import from_iso, iso
 
 AHEAD_S = 24 * 3600.0
 OUTLOOK_FIGURES = ("step_s", "mean", "lo", "hi", "price", "price_lo", "price_hi", "price_source", "currency")
@@ -110,19 +111,20 @@ def _data(place: places.Zone, feed: Feed, outlook: GridForecast | None, now_s: f
         "signal": feed.signal,
         "unit": "gCO2/kWh",
         "value_g_per_kwh": outlook.mean[0] if outlook else None,
+        "intensity": (known := outlook and outlook.intensity(now_s)) and structs.asdict(known),
         "source": outlook.source if outlook else None,
         "how": outlook.how if outlook else None,
         "note": feed.note,
         "outlook": outlook
         and {"start": iso(outlook.start_s), **{name: getattr(outlook, name) for name in OUTLOOK_FIGURES}},
         "moved": outlook.moved if outlook else "",
-        "accuracy": [asdict(lead) for lead in feed.accuracy],
+        "accuracy": [structs.asdict(lead) for lead in feed.accuracy],
         "sources": [_source(state, now_s) for state in feed.sources],
     }
 
 
-def _source(state: SourceState, now_s: float) -> dict[str, Any]:
-    age_s = round(now_s - state.fetched_at_s, 1) if state.fetched_at_s else None
+def _source(state: GridSource, now_s: float) -> dict[str, Any]:
+    age_s = round(now_s - from_iso(state.fetched), 1) if state.fetched else None
     told = {"name": state.name, "title": state.title, "state": state.state, "signal": state.signal}
     return {**told, "age_s": age_s, "note": state.note, "documentation_only": state.name in UNRECORDED}
 
@@ -137,6 +139,7 @@ def _lines(
         values = [value for value in outlook.mean if value is not None]
         now = f"{outlook.mean[0]:.0f} gCO2/kWh" if outlook.mean[0] is not None else "unknown"
         lines.append(f"now {now} ({SIGNALS[feed.signal]}; {outlook.how})")
+        lines += filter(None, [sources.age(outlook.intensity(now_s), now_s)])
         if values and max(values) > min(values):
             span = max(values) - min(values)
             drawn = "".join(" " if v is None else BARS[min(7, int(8 * (v - min(values)) / span))] for v in outlook.mean)
@@ -159,7 +162,7 @@ def _lines(
         lines.append(f"note: {feed.note}")
     lines.append("")
     for state in feed.sources:
-        age = f", {fmt_duration(now_s - state.fetched_at_s)} ago" if state.fetched_at_s else ""
+        age = f", {fmt_duration(now_s - from_iso(state.fetched))} ago" if state.fetched else ""
         note = f"  {state.note}" if state.note else ""
         note += "  (documentation only)" if state.name in UNRECORDED else ""
         lines.append(f"  {state.title:36} {state.state}{age}{note}")

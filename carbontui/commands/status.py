@@ -22,7 +22,7 @@ from carbontui.commands.support.command import Count, Failure, any_jobs
 from carbontui.job.files import runlog, store
 from carbontui.system import streams
 from carbontui.text import account as account_words
-from carbontui.text import figures, situation
+from carbontui.text import figures, situation, sources
 from carbontui.text.plan import certificate, level_ends_s
 from carbontui.tui.model import state_text
 
@@ -116,6 +116,8 @@ def _terms(status: protocol.Status, now: float, live: bool) -> Rows:
         signal = state_text.SIGNALS.get(status.intensity.signal, status.intensity.signal)
         where = "yours" if status.intensity.zone == YOURS else f"in {status.intensity.zone} ({signal})"
         yield "intensity", f"{status.intensity.value_g_per_kwh:.0f} gCO2/kWh {where}{_how(status, 'intensity')}"
+        if known := sources.age(status.intensity, now):
+            yield "grid known", known
     if status.budget and status.budget.deadline:
         factor = f" ({status.budget.factor:.2f}x)" if status.budget.factor else ""
         yield "deadline", f"{figures.named_clock(units.from_iso(status.budget.deadline), now)}{factor}"

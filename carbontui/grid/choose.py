@@ -24,6 +24,7 @@ from carbontui.grid.providers.operators import Eco2mix, Eirgrid
 from carbontui.grid.providers.retail import Awattar, OctopusAgile
 from carbontui.grid.providers.watttime import WattTime
 from carbontui.grid.settings import GridSettings
+from carbontui.grid.types import HOUR_S
 
 OPERATORS: tuple[type[Provider], ...] = (
     Caiso, Nyiso, Ercot, Miso, Spp, Ieso, HydroQuebec, Eco2mix, Ree, Eirgrid, Ons, Transpower, Taipower, Japan,
@@ -45,6 +46,13 @@ def carbon(zone: str, http: Http, settings: GridSettings) -> list[Provider]:
         return []
     kinds = MARGINAL if settings.marginal else AVERAGE
     return [kind(http, settings) for kind in kinds if kind.covers(zone)]
+
+
+def lateness_s(zone: str) -> float:
+    """How old the newest value of the zone's first source usually is, one that needs no key before the others; an hour
+    where there is none."""
+    kinds = sorted((kind for kind in AVERAGE if kind.covers(zone)), key=lambda kind: bool(kind.keys))
+    return kinds[0].lateness_s if kinds else HOUR_S
 
 
 def prices(zone: str, http: Http, settings: GridSettings) -> list[Provider]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from carbontui.grid import typical
-from carbontui.grid.issues import Column, ForecastAnswer
+from carbontui.grid.issues import Column, ForecastAnswer, ForecastRequest
 from carbontui.grid.types import Row
 from carbontui.grid.typical import ValueAndBand
 
@@ -16,6 +16,8 @@ FULL_ENOUGH = 0.5
 """A slot is known when rows cover at least this share of it."""
 MEMORY_S = 6 * 3600.0
 """How fast today's departure from a typical day fades (e-folding), as it does in the zones of the shipped data."""
+SHORTEST_STEP_S = 900.0
+"""Our own forecasts have slots of at least 15 min."""
 LEVEL_WINDOW_S = 72 * 3600.0
 LEVEL_NEEDS_S = 6 * 3600.0
 LEVEL_RANGE = (0.25, 4.0)
@@ -47,6 +49,16 @@ def slot_means(rows: Sequence[Row], start_s: float, step_s: float, slots: int) -
             covered[k] += until - left
             left = until
     return [total / part if part >= FULL_ENOUGH * step_s else None for total, part in zip(totals, covered, strict=True)]
+
+
+def history(rows: Sequence[Row], now_s: float, until_s: float) -> ForecastRequest:
+    """What the worker forecasts from: the rows by slots of at least 15 min, up to the slot of `now_s`; the slots from
+    there to `until_s` are asked for."""
+    step_s = max(SHORTEST_STEP_S, rows[-1].dur_s)
+    start_s, here_s = (math.floor(at / step_s) * step_s for at in (rows[0].start_s, now_s))
+    values = slot_means(rows, start_s, step_s, round((here_s - start_s) / step_s))
+    ahead = math.ceil((until_s - here_s) / step_s)
+    return {"now_s": here_s, "start_s": start_s, "step_s": step_s, "values": values, "horizon": ahead}
 
 
 def slots_of(answer: ForecastAnswer, name: Column, start_s: float, step_s: float, slots: int) -> list[float | None]:
@@ -101,7 +113,7 @@ def nowcast(published: Sequence[Row], actual: Sequence[Row], now_s: float) -> tu
         if now_s - row.start_s > NOWCAST_S:
             break
         said = slot_means(published, row.start_s, row.dur_s, 1)[0]
-        if said is not None:
+        if said is not None and not row.suspect:
             return row.value - said, row.end_s
     return 0.0, now_s
 

@@ -57,6 +57,5 @@ def usual(rows: Sequence[Row], zone: str, until_s: float) -> float | None:
     if len(known) >= USUAL_LEAST_H:
         return max(1.0, statistics.median(known))
     profile = typical.profile(zone) if typical.is_own(zone) else None
-    of_day = [profile.at(until_s - k * HOUR_S)[0] for k in range(24)] if profile else []
-    means = [g for g in of_day if g is not None]
+    means = [g for k in range(24) if profile and (g := profile.at(until_s - k * HOUR_S)[0]) is not None]
     return max(1.0, statistics.fmean(means)) if means else None

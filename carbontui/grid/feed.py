@@ -16,14 +16,13 @@ from typing import Literal
 from carbontui.grid import compose, fuels, prices, truth, typical
 from carbontui.grid.http import Http, NoData
 from carbontui.grid.issues import COLUMNS, ForecastAnswer, ForecastRequest
-from carbontui.grid.live import Live, SourceState
+from carbontui.grid.live import Live
 from carbontui.grid.settings import GridSettings
-from carbontui.grid.types import YOURS, Accuracy, GridForecast, Row, Series, Signal
+from carbontui.grid.types import YOURS, GridForecast, Row, Series, Signal
+from carbontui.protocol import ForecastError, GridSource
 
 ADOPTED_FRESH_S = 3 * 3600.0
 """Our own forecast is not used once it is older than this."""
-SHORTEST_STEP_S = 900.0
-"""Our own forecasts have slots of at least 15 min."""
 HISTORY_S = 550 * 86400.0
 TRUTH_AHEAD_S = (max(truth.LEADS_H) + 1) * 3600.0
 
@@ -78,14 +77,11 @@ class Feed:
             if self._settings.marginal:
                 return f"no marginal rates of {self.zone} are known; set signal = average to use other sources"
             return f"no grid data for zone {self.zone}: work is not shifted in time"
+        days = self._typical.source if self._typical else ""
         if self._live is None:
-            return f"offline: {self._typical.source}, no live data" if self._typical else ""
-        if self._live.source is None:
-            asked = any(source.state not in ("needs key", "not asked") for source in self._live.sources)
-            return (
-                "" if asked else f"no live source for {self.zone} yet: {self._typical.source if self._typical else ''}"
-            )
-        return ""
+            return f"offline: {days}, no live data" if days else ""
+        asked = any(source.state not in ("needs key", "not asked") for source in self._live.sources)
+        return "" if asked or self._live.source else f"no live source for {self.zone} yet: {days}"
 
     def _recorded_note(self, recorded: Series) -> str:
         if self._now() < recorded.rows[0].start_s:
@@ -108,15 +104,15 @@ class Feed:
         return f"yours: {self._yours:g} gCO2/kWh at all hours"
 
     @property
-    def sources(self) -> tuple[SourceState, ...]:
+    def sources(self) -> tuple[GridSource, ...]:
         """Every source of the zone in the order it is tried."""
         found = list(self._live.sources) if self._live else []
         if self._recorded is not None:
-            found.append(SourceState("recorded", self._recorded.source, "answers", self._recorded.signal))
+            found.append(GridSource(self._recorded.source, "answers", self._recorded.signal, name="recorded"))
         if self._yours is not None:
-            found.append(SourceState(YOURS, self._yours_title, "answers", self.signal))
+            found.append(GridSource(self._yours_title, "answers", self.signal, name=YOURS))
         if self._typical is not None:
-            found.append(SourceState("typical", self._typical.source, "fallback", self._typical.signal))
+            found.append(GridSource(self._typical.source, "fallback", self._typical.signal, name="typical"))
         return tuple(found)
 
     def _actual(self, now_s: float) -> Sequence[Row]:
@@ -145,7 +141,7 @@ class Feed:
         await self._live.keep_truth(said)
 
     @property
-    def accuracy(self) -> tuple[Accuracy, ...]:
+    def accuracy(self) -> tuple[ForecastError, ...]:
         """Accuracy of this machine's forecasts of the zone, by lead; empty while too few have been scored."""
         return truth.accuracy(self._live.truth) if self._live is not None else ()
 
@@ -179,6 +175,7 @@ class Feed:
         future, source, how, ahead = self._expected(actual, start_s + realised * step_s, step_s, slots, now_s)
         mean, lo, hi = zip(*(past + future), strict=True)
         made_s = self._adopted["now_s"] if self._adopted and self._fresh(now_s) else now_s
+        newest_s = next((row.end_s for row in reversed(actual) if not row.suspect), None)
         price = self._prices(start_s, step_s, realised + slots)
         return GridForecast(
             self.zone if self._yours is None else YOURS,
@@ -201,6 +198,7 @@ class Feed:
             ahead_source=ahead,
             moved=self.moved(now_s),
             accuracy=self.accuracy,
+            known_until_s=now_s if self._plays(now_s) else newest_s,
             difference_error=self._live.difference_error if self._live is not None else None,
         )
 
@@ -211,8 +209,7 @@ class Feed:
             if self._typical is None:
                 return [compose.NOTHING] * slots
             return [typical.slot_values(self._typical, start_s + k * step_s, step_s) for k in range(slots)]
-        known = compose.slot_means(actual, start_s, step_s, slots)
-        said = compose.slot_means(self._published(), start_s, step_s, slots)
+        known, said = (compose.slot_means(rows, start_s, step_s, slots) for rows in (actual, self._published()))
         best = [value if value is not None else other for value, other in zip(known, said, strict=True)]
         return [(value, value, value) for value in best]
 
@@ -325,20 +322,12 @@ class Feed:
         actual = [row for row in actual[_first(actual, now_s - HISTORY_S) :] if not row.suspect]
         if len(actual) < 8:
             return None
-        native_s = max(SHORTEST_STEP_S, actual[-1].dur_s)
-        start_s = math.floor(max(actual[0].start_s, now_s - HISTORY_S) / native_s) * native_s
-        slot_now_s = math.floor(now_s / native_s) * native_s
-        horizon = math.ceil((now_s + horizon_slots * step_s - slot_now_s) / native_s)
-        values = compose.slot_means(actual, start_s, native_s, round((slot_now_s - start_s) / native_s))
+        past = compose.history(actual, now_s, now_s + horizon_slots * step_s)
+        here_s, native_s = past["now_s"], past["step_s"]
         expected = compose.expectation(self._typical, actual, now_s) if self._typical else None
-        ahead = [expected.slot(slot_now_s + k * native_s, native_s) for k in range(horizon)] if expected else []
         return {
-            "now_s": slot_now_s,
-            "start_s": start_s,
-            "step_s": native_s,
-            "values": values,
-            "horizon": horizon,
-            "typical": [cell[0] for cell in ahead],
+            **past,
+            "typical": [expected.slot(here_s + k * native_s, native_s)[0] for k in range(past["horizon"]) if expected],
             "published": self._live.issues if self._live else [],
             "key": f"{self.zone} {self._source_title()}",
         }

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from carbontui.grid import choose, clean, disagreement, issues, truth
 from carbontui.grid.cache import Cache, Entry, Turn
 from carbontui.grid.http import GridError, Http, NoData, Unreachable, in_thread
 from carbontui.grid.providers.base import Provider
 from carbontui.grid.settings import GridSettings
-from carbontui.grid.types import DAY_S, Answer, GridForecast, Row, Series, Signal
+from carbontui.grid.types import DAY_S, Answer, GridForecast, Row, Series
+from carbontui.protocol import GridSource
+from carbontui.units import iso
 
 T = TypeVar("T")
 Question: TypeAlias = Callable[[Series | None], Coroutine[Any, Any, Answer]]
@@ -36,18 +38,6 @@ SECOND_S = 3600.0
 """How often a second source of the zone is queried for comparison."""
 OPINION_S = 6.0
 """How long to wait for it: the first one's answer is already there."""
-
-
-@dataclass(frozen=True, slots=True)
-class SourceState:
-    """One source of the zone: whether it answers, how fresh it is, its limits or what a key would add."""
-
-    name: str
-    title: str
-    state: Literal["answers", "stale", "fails", "needs key", "not asked", "fallback"]
-    signal: Signal
-    fetched_at_s: float | None = None
-    note: str = ""
 
 
 class Live:
@@ -77,11 +67,11 @@ class Live:
         self._carbon = choose.carbon(zone, self.http, settings)
         self.price_zone = settings.price_zone or zone
         self._prices = choose.prices(self.price_zone, self.http, settings)
-        self._states: dict[str, SourceState] = {}
+        self._states: dict[str, GridSource] = {}
         self.next_s = 0.0
 
     @property
-    def sources(self) -> tuple[SourceState, ...]:
+    def sources(self) -> tuple[GridSource, ...]:
         return tuple(self._states.get(p.name) or self._unasked(p) for p in [*self._carbon, *self._prices])
 
     async def refresh(self) -> None:
@@ -246,18 +236,17 @@ class Live:
         fit = (p for p in later if p.signal == first.signal and choose.usable(p, self._settings))
         return next(fit, None)
 
-    def _judge(self, provider: Provider, history: Entry, forecast: Entry, now_s: float) -> SourceState:
+    def _judge(self, provider: Provider, history: Entry, forecast: Entry, now_s: float) -> GridSource:
         fault = history.fault or forecast.fault
-        fetched_s = max(history.asked_at_s, forecast.asked_at_s) or None
+        fetched_s = max(history.asked_at_s, forecast.asked_at_s)
         newest_s = history.series.end_s if history.series else 0.0
         expects = forecast.series is not None and forecast.series.end_s > now_s + 3600
         notes = "; ".join([*([fault] if fault else []), *history.notes, *forecast.notes])
-        if now_s - newest_s <= provider.late_s or (expects and not forecast.fault):
-            return SourceState(provider.name, provider.title, "answers", provider.signal, fetched_s, notes)
-        if fault:
-            return SourceState(provider.name, provider.title, "fails", provider.signal, fetched_s, fault)
-        late = f"{provider.title}: newest value {(now_s - newest_s) / 3600:.0f} h old" if newest_s else notes
-        return SourceState(provider.name, provider.title, "stale", provider.signal, fetched_s, late)
+        answers = now_s - newest_s <= provider.late_s or (expects and not forecast.fault)
+        if not answers and not fault and newest_s:
+            notes = f"{provider.title}: newest value {(now_s - newest_s) / 3600:.0f} h old"
+        word = "answers" if answers else "fails" if fault else "stale"
+        return _state(provider, word, fetched_s, fault if word == "fails" else notes)
 
     async def _take(self, provider: Provider, history: Series | None, forecast: Series | None) -> None:
         if self.source is not None and self.source.name != provider.name:
@@ -298,9 +287,8 @@ class Live:
             entry = await self._cached(provider, zone, "forecast", provider.window_s, ahead)
             opens.append(entry.next_s)
             good = entry.series is not None and entry.series.end_s > now_s
-            word: Literal["answers", "fails", "stale"] = "answers" if good else "fails" if entry.fault else "stale"
-            state = SourceState(provider.name, provider.title, word, "price", entry.asked_at_s or None, entry.fault)
-            self._states[provider.name] = state
+            word = "answers" if good else "fails" if entry.fault else "stale"
+            self._states[provider.name] = _state(provider, word, entry.asked_at_s, entry.fault)
             if good and entry.series is not None:
                 past = await self._backfill(provider, zone, entry.series)
                 opens.append(past.next_s)
@@ -312,12 +300,17 @@ class Live:
         elif not self._prices and self._settings.price_zone:
             faults.append(f"price_zone {zone}: no source has its prices in {self._settings.currency or 'any currency'}")
 
-    def _unasked(self, provider: Provider) -> SourceState:
+    def _unasked(self, provider: Provider) -> GridSource:
         missing = [name for name in provider.keys if not self._settings.keys.get(name)]
         if missing:
             note = f"set {' and '.join(missing)}" + (f" ({provider.limits})" if provider.limits else "")
-            return SourceState(provider.name, provider.title, "needs key", provider.signal, note=note)
-        return SourceState(provider.name, provider.title, "not asked", provider.signal, note=provider.limits)
+            return _state(provider, "needs key", 0.0, note)
+        return _state(provider, "not asked", 0.0, provider.limits)
+
+
+def _state(provider: Provider, word: str, fetched_s: float, note: str) -> GridSource:
+    fetched = iso(fetched_s) if fetched_s else None
+    return GridSource(provider.title, word, provider.signal, fetched, note, provider.name)
 
 
 def _always(ask: Callable[..., Coroutine[Any, Any, Answer]], *args: Any) -> Question:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from carbontui.grid import compose
 from carbontui.grid.issues import COLUMNS, ForecastAnswer, ForecastRequest
 from carbontui.grid.types import DAY_S, Series
+from carbontui.grid.typical import ValueAndBand
 
-SHORTEST_STEP_S = 900.0
 KEPT_S = 1.5 * DAY_S
 """A forecast of ours that starts longer than this before the end of the published prices is not used."""
 LEAST_ROWS = 96
@@ -40,15 +40,8 @@ def request(known: Series | None, until_s: float, key: str) -> ForecastRequest |
     to learn from."""
     if known is None or len(known.rows) < LEAST_ROWS:
         return None
-    step_s = max(SHORTEST_STEP_S, known.rows[-1].dur_s)
-    start_s = math.floor(known.rows[0].start_s / step_s) * step_s
-    end_s = math.floor(known.end_s / step_s) * step_s
-    slots = math.ceil((until_s - end_s) / step_s)
-    if slots < 1:
-        return None
-    values = compose.slot_means(known.rows, start_s, step_s, round((end_s - start_s) / step_s))
-    past: ForecastRequest = {"now_s": end_s, "start_s": start_s, "step_s": step_s, "values": values, "horizon": slots}
-    return {**past, "signed": True, "key": f"price {key} {known.source}"}
+    past = compose.history(known.rows, known.end_s, until_s)
+    return {**past, "signed": True, "key": f"price {key} {known.source}"} if past["horizon"] > 0 else None
 
 
 def laid_out(
@@ -67,18 +60,12 @@ def laid_out(
     own = forecast if forecast and forecast["now_s"] >= known.end_s - KEPT_S else None
     expected = [compose.slots_of(own, name, start_s, step_s, slots) if own else [None] * slots for name in COLUMNS]
     per_day = round(DAY_S / step_s)
-    mean: list[float | None] = []
-    band: list[tuple[float | None, float | None]] = []
-    for k, (value, ahead, lo, hi) in enumerate(zip(published, *expected, strict=True)):
-        if value is not None:
-            band.append((value, value))
-        elif ahead is not None:
-            value = ahead
-            band.append((lo, hi))
-        else:
-            value = mean[k - per_day] if k >= per_day else flat
-            band.append((None, None))
-        mean.append(value)
+    cells: list[ValueAndBand] = []
+    for k, (value, *ahead) in enumerate(zip(published, *expected, strict=True)):
+        day_before = cells[k - per_day][0] if k >= per_day else flat
+        mean, lo, hi = ahead if ahead[0] is not None else (day_before, None, None)
+        cells.append((mean, lo, hi) if value is None else (value, value, value))
+    means, los, his = zip(*cells, strict=True)
     beyond = "own forecast" if own else "the same time of the last known day"
     source = known.source if None not in published else f"{known.source}; beyond it {beyond}"
-    return PriceOutlook(tuple(mean), tuple(lo for lo, _ in band), tuple(hi for _, hi in band), source)
+    return PriceOutlook(means, los, his, source)

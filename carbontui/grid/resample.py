@@ -37,14 +37,16 @@ def per_hour(step_s: float) -> int:
 
 def means(native: Array, per_hour: int) -> Array:
     """Hourly means, aligned to the end of the series; an hour with less than half its slots known is NaN."""
-    if per_hour == 1:
-        return native
     hours = native.size // per_hour
     blocks = native[native.size - hours * per_hour :].reshape(hours, per_hour)
+    return known_mean(blocks, 1, per_hour / 2)
+
+
+def known_mean(blocks: Array, axis: int, least: float = 1.0) -> Array:
+    """The mean of the known values along an axis; NaN where fewer than `least` are."""
     known = np.isfinite(blocks)
-    count = known.sum(axis=1)
-    total = np.where(known, blocks, 0.0).sum(axis=1)
-    return np.where(2 * count >= per_hour, total / np.maximum(count, 1), np.nan)
+    count = known.sum(axis=axis)
+    return np.where(count >= least, np.where(known, blocks, 0.0).sum(axis=axis) / np.maximum(count, 1), np.nan)
 
 
 def to_hours(stamps: Array, values: Array, begin_s: float, hours: int) -> Array:
@@ -62,9 +64,7 @@ def to_hours(stamps: Array, values: Array, begin_s: float, hours: int) -> Array:
     moments = begin_s + np.arange(first, until)[:, None] * 3600.0 + np.array([450.0, 1350.0, 2250.0, 3150.0])
     at = np.searchsorted(stamps, moments, side="right") - 1
     held = np.where((at >= 0) & (moments < stamps[np.maximum(at, 0)] + 1.5 * step_s), values[np.maximum(at, 0)], np.nan)
-    known = np.isfinite(held)
-    total = np.where(known, held, 0.0).sum(axis=1)
-    out[first:until] = np.where(known.sum(axis=1) >= 2, total / np.maximum(known.sum(axis=1), 1), np.nan)
+    out[first:until] = known_mean(held, 1, 2)
     return out
 
 
@@ -99,7 +99,5 @@ def same_slot(native: Array, day: int) -> Array:
     overall = float(np.nanmean(native))
     if days == 0:
         return np.full(day, overall)
-    blocks = native[native.size - days * day :].reshape(days, day)
-    known = np.isfinite(blocks)
-    total = np.where(known, blocks, 0.0).sum(axis=0)
-    return np.where(known.any(axis=0), total / np.maximum(known.sum(axis=0), 1), overall)
+    shape = known_mean(native[native.size - days * day :].reshape(days, day), 0)
+    return np.where(np.isfinite(shape), shape, overall)

@@ -40,8 +40,6 @@ def fill(values: Array) -> Array:
     if known.size == 0:
         out[:] = 0.0
         return out
-    if known.size == out.size:
-        return out
     before = np.maximum.accumulate(np.where(np.isfinite(out), np.arange(out.size), -1))
     after = np.minimum.accumulate(np.where(np.isfinite(out), np.arange(out.size), out.size)[::-1])[::-1]
     missing = ~np.isfinite(values)

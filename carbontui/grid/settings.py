@@ -79,6 +79,5 @@ def read_keys(path: Path, environment: Mapping[str, str] = os.environ) -> Mappin
         keys[own] = value.strip().strip("\"'")
     # a newline pasted along with a key would break every request
     given = {name: (environment.get(name) or environment.get(ALSO_CALLED.get(name, ""), "")) for name in KEY_NAMES}
-    given = {name: value.strip() for name, value in given.items()}
-    keys.update({name: value for name, value in given.items() if value})
+    keys.update({name: value.strip() for name, value in given.items() if value.strip()})
     return MappingProxyType(keys)

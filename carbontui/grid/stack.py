@@ -38,11 +38,12 @@ def _spread(values: Array) -> float:
     return 1.4826 * float(np.median(np.abs(values))) + 1e-9
 
 
-def blend(own: Array, published: Array, error: Array, age_h: Array, truth: Array) -> Array:
-    """Blended forecasts, (origins, HORIZON_H); the last origin is now.
+def blend(own: Array, published: Array, error: Array, age_h: Array, truth: Array, silent_h: float = 0.0) -> Array:
+    """Blended forecasts, (origins, HORIZON_H); the last origin is the end of the last value, `silent_h` before now.
 
     own, published: forecasts per origin (NaN: not published); error, age_h: per origin the nowcast error and the age
-    of the issue in hours; truth: realised values, NaN where not yet known.
+    of the issue in hours; truth: realised values, NaN where not yet known. Trust fades from now on: issues that came
+    since the last value know more of it than we.
     """
     fade = FADE ** np.arange(HORIZON_H)
     apart = published + error[:, None] * fade - own
@@ -53,10 +54,11 @@ def blend(own: Array, published: Array, error: Array, age_h: Array, truth: Array
         rows = np.stack([apart[:, h], error * fade[h], np.ones(len(own)), apart[:, h] * late[:, 0]], axis=1)
         missed = truth[:, h] - own[:, h]
         good = np.isfinite(missed) & np.isfinite(apart[:, h])
-        prior = _fit(rows[good], missed[good], own[good, h], PENALTY * (1 + PENALTY_PER_H * h), prior)
+        penalty = PENALTY * (1 + PENALTY_PER_H * max(0.0, h - silent_h))
+        prior = _fit(rows[good], missed[good], own[good, h], penalty, prior)
         weights[:, knot] = prior
         following = KNOTS[min(knot + 1, len(KNOTS) - 1)]
-        prior = prior * np.array([DOUBT ** (following - h), 1.0, 0.9, 1.0])
+        prior = prior * np.array([DOUBT ** max(0.0, following - max(h, silent_h)), 1.0, 0.9, 1.0])
     a, b, c, d = (np.interp(np.arange(HORIZON_H), KNOTS, row) for row in weights)
     change = (a + d * late) * apart + b * fade * error[:, None] + c
     return own + _carried(change)
@@ -76,8 +78,6 @@ def _fit(rows: Array, missed: Array, level: Array, penalty: float, prior: Array)
 def _carried(change: Array) -> Array:
     """Let the last change fade beyond the end of an issue, instead of ending in a step."""
     known = np.isfinite(change)
-    if known.all():
-        return change
     column = np.arange(change.shape[1])[None, :]
     last: NDArray[np.int64] = np.maximum.accumulate(np.where(known, column, -1), axis=1)
     held = np.take_along_axis(change, np.maximum(last, 0), axis=1)

@@ -14,7 +14,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from carbontui.grid import compose
-from carbontui.grid.types import DAY_S, HOUR_S, Accuracy, GridForecast, Row
+from carbontui.grid.types import DAY_S, HOUR_S, GridForecast, Row
+from carbontui.protocol import ForecastError
 
 LEADS_H = (1, 6, 24, 48)
 KEPT_S = 28 * DAY_S
@@ -72,7 +73,9 @@ def issued(record: ForecastRecord, outlook: GridForecast, now_s: float) -> Forec
 
 
 def judged(record: ForecastRecord, actual: Sequence[Row], now_s: float) -> ForecastRecord:
-    """The record with its past hours scored against `actual` (sorted, of this signal); old ones are dropped."""
+    """The record with its past hours scored against `actual` (sorted, of this signal), interpolated and stuck values
+    aside; old ones are dropped."""
+    actual = [row for row in actual if not row.suspect]
     waiting: list[Said] = []
     done: list[Judged] = []
     for said in record.open:
@@ -90,7 +93,7 @@ def _hour(rows: Sequence[Row], start_s: float) -> float | None:
     return compose.slot_means(rows, start_s, HOUR_S, 1)[0]
 
 
-def accuracy(record: ForecastRecord) -> tuple[Accuracy, ...]:
+def accuracy(record: ForecastRecord) -> tuple[ForecastError, ...]:
     """Accuracy by lead, where enough hours have been scored."""
     found = []
     for lead in LEADS_H:
@@ -98,17 +101,14 @@ def accuracy(record: ForecastRecord) -> tuple[Accuracy, ...]:
         if len(mine) < LEAST_HOURS:
             continue
         compared = [one for one in mine if one.naive is not None]
-        banded = [one for one in mine if one.lo is not None and one.hi is not None]
+        held = [one.lo <= one.actual <= one.hi for one in mine if one.lo is not None and one.hi is not None]
         found.append(
-            Accuracy(
+            ForecastError(
                 lead,
                 len(mine),
-                _share((one.mean - one.actual for one in mine), mine),
+                round(_share((one.mean - one.actual for one in mine), mine), 4),
                 _share((one.naive - one.actual for one in compared if one.naive is not None), compared),
-                sum(one.lo <= one.actual <= one.hi for one in banded if one.lo is not None and one.hi is not None)
-                / len(banded)
-                if banded
-                else None,
+                sum(held) / len(held) if held else None,
             )
         )
     return tuple(found)

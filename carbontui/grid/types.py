@@ -9,6 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
+from carbontui.protocol import ForecastError, Intensity
+from carbontui.units import iso
+
 HOUR_S = 3600.0
 DAY_S = 86400.0
 Signal = Literal["average_lifecycle", "average_direct", "marginal", "given", "price"]
@@ -70,17 +73,6 @@ Answer: TypeAlias = tuple[Series, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Accuracy:
-    """At one lead: hours compared, error and naive error as shares of the level, share of hours in the 80 % band."""
-
-    lead_h: int
-    hours: int
-    error: float
-    naive: float | None
-    coverage: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class GridForecast:
     """Intensity per equal slot from `start_s` on, past and future, for the planner, accounts and charts.
 
@@ -111,8 +103,10 @@ class GridForecast:
     """Where recorded values are replayed: the source of those to come; `source` is the recording."""
     moved: str = ""
     """Which fuels changed the intensity recently, where the mix is known: 'coal +2.1 GW, wind -3.0 GW since 16:00'."""
-    accuracy: tuple[Accuracy, ...] = ()
+    accuracy: tuple[ForecastError, ...] = ()
     """Measured accuracy of this machine's forecasts of the zone so far."""
+    known_until_s: float | None = None
+    """When the newest measured value ended; None where none was measured."""
     difference_error: float | None = None
     """Measured relative standard error of the difference between two hours of such a forecast; None: not yet known."""
 
@@ -120,6 +114,12 @@ class GridForecast:
         """The value of the slot that contains `epoch_s`; None outside or unknown."""
         index = int((epoch_s - self.start_s) // self.step_s)
         return self.mean[index] if 0 <= index < len(self.mean) else None
+
+    def intensity(self, now_s: float) -> Intensity | None:
+        """The value now with its signal, zone and age; None where it is not known."""
+        value, until_s = self.value_at(now_s), self.known_until_s
+        until, age_s = (None, None) if until_s is None else (iso(until_s), round(now_s - until_s, 1))
+        return None if value is None else Intensity(round(value, 2), self.signal, self.zone, until, age_s)
 
     def at(self, edges: Sequence[float]) -> list[float] | None:
         """The values at the start of each slot between the edges (epoch seconds); None where one is unknown."""

@@ -147,7 +147,7 @@ def utc_offset_h(zone: str) -> int:
     return 0
 
 
-def outlook(zone: str, start_s: float, step_s: float, slots: int, made_at_s: float | None = None) -> GridForecast:
+def outlook(zone: str, start_s: float, step_s: float, slots: int) -> GridForecast:
     """`slots` typical values from `start_s` on: mean and, as the 80 % band, 10th to 90th percentile.
 
     A slot takes the mean of the hours it touches. Raises ValueError for a zone without typical days.
@@ -157,8 +157,7 @@ def outlook(zone: str, start_s: float, step_s: float, slots: int, made_at_s: flo
         raise ValueError(f"no typical days for zone {zone!r}; see `carbontui zones`")
     columns = [slot_values(typical, start_s + k * step_s, step_s) for k in range(slots)]
     mean, lo, hi = zip(*columns, strict=True) if columns else ((), (), ())
-    made = start_s if made_at_s is None else made_at_s
-    return GridForecast(zone, typical.signal, start_s, step_s, mean, lo, hi, 0, typical.source, "default", made)
+    return GridForecast(zone, typical.signal, start_s, step_s, mean, lo, hi, 0, typical.source, "default", start_s)
 
 
 def slot_values(typical: Profile, start_s: float, step_s: float) -> ValueAndBand:

@@ -17,6 +17,8 @@ Confidence = Literal["high", "medium", "low", "none"]
 NAMED = 6
 """Candidates named where the time zone has several."""
 
+UNKNOWN: tuple[str, str, Confidence, str] = ("", "", "none", "")
+
 ALIASES = {
     "UK": "GB", "GREAT BRITAIN": "GB", "BRITAIN": "GB", "ENGLAND": "GB", "DK1": "DK-DK1", "DK2": "DK-DK2",
     "CAISO": "US-CAL-CISO", "CISO": "US-CAL-CISO", "CALIFORNIA": "US-CAL-CISO", "PJM": "US-MIDA-PJM",
@@ -112,9 +114,7 @@ def guess(tz_name: str | None) -> tuple[tuple[Zone, ...], Confidence]:
 
     Only 'high' may be used without asking: a time zone tells how the clock is set, not where the machine is.
     """
-    if not tz_name or tz_name not in _by_time_zone():
-        return (), "none"
-    country, key, confidence, _ = _by_time_zone()[tz_name]
+    country, key, confidence, _ = _by_time_zone().get(tz_name or "", UNKNOWN)
     if not key:
         return (), "none"
     first = every()[key]

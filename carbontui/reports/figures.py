@@ -14,6 +14,7 @@ from carbontui.reports.parts import GRAM_DIGITS, KWH_DIGITS, DayPart, EpochPart
 from carbontui.reports.story import RunStory
 from carbontui.text import account as words
 from carbontui.text import figures as form
+from carbontui.text import sources
 
 STATE_WORDS = {
     "running": "at full speed",
@@ -92,6 +93,8 @@ def figures(story: RunStory) -> tuple[Figure, ...]:
     if story.revisions:
         by_source = f"by the source, {times(len(story.revisions))}: {story.revisions[-1]}"
         found.append(Figure("revised", form.change(story.revised_g), by_source))
+    if known := sources.age(status.intensity, units.from_iso(status.ended_at)):
+        found.append(Figure("grid known", known, "as of its end" if status.exit else ""))
     if status.forecast_errors:
         errors = ", ".join(f"{form.percent(x.error)} {x.lead_h} h" for x in status.forecast_errors)
         found.append(Figure("forecast error", errors, "of the level; " + _how(story, "forecast_errors")))

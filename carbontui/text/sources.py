@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from carbontui import units
+from carbontui.protocol import Intensity
 from carbontui.text import figures
 from carbontui.text.forms import Table
 
@@ -27,7 +29,7 @@ def slowed(reasons: int | None) -> str:
 
 
 def accuracy(leads: Sequence[Any]) -> str:
-    """How good forecasts were, by lead (`grid.types.Accuracy`): 'off by 3, 7 % at 1, 6 h ahead (the same hour of the
+    """How good forecasts were, by lead (`ForecastError`): 'off by 3, 7 % at 1, 6 h ahead (the same hour of the
     last known day: 9, 11 %); the 80 % band held 79 % of 300 hours'; '' without any data."""
     if not leads:
         return ""
@@ -41,6 +43,16 @@ def accuracy(leads: Sequence[Any]) -> str:
     if bands:
         line += f"; the 80 % band held {figures.percent(sum(bands) / len(bands))}"
     return f"{line} of {max(lead.hours for lead in leads)} hours"
+
+
+def age(intensity: Intensity | None, now_s: float) -> str:
+    """'DE until 14:00, 3 h ago; forecast since': how old the grid's newest value is; '' for one that is not a minute
+    old, and where none was measured."""
+    until_s = units.from_iso(intensity.known_until) if intensity and intensity.known_until else now_s
+    if intensity is None or now_s - until_s < 60.0:
+        return ""
+    ago = f"{(now_s - until_s) / 3600:.0f} h" if now_s - until_s >= 5400 else figures.duration(now_s - until_s)
+    return f"{intensity.zone} until {figures.clock(until_s, now_s)}, {ago} ago; forecast since"
 
 
 def _yours(*, tdp_w: float, utilisation: float | None, now_s: float) -> str:

@@ -2,6 +2,7 @@
 
 By hand: `python tests/bench/bench_forecast.py [--every N] [--json FILE]`. Fit on the values before July 2021 alone
 (from $CARBONTUI_DATA, else ../shared/data); then each hour a prediction with the last 28 days of values and issues.
+`--late`: instead, from 57 of these hours, the first day and six hours when the newest value is up to 36 h old.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from carbontui.grid import truth
+from carbontui.grid import choose, truth
 from carbontui.grid.forecast import Forecaster
 from carbontui.grid.issues import Issue
 
@@ -28,6 +29,9 @@ ZONES = [
     ("US-CAL-CISO", "direct"), ("DE", "direct"), ("US-MIDA-PJM", "direct"), ("US-NY-NYIS", "direct"),
     ("US-CAL-CISO", "lifecycle"), ("DE", "lifecycle"),
 ]  # fmt: skip
+UNSAID = {"GB": "direct-30min_2023", "US-CAL-CISO 2022": "prod-eia_2022", "US-MIDA-PJM 2022": "prod-eia_2022"}
+"""Zones without issues, of other years and makers: their files."""
+LATE_H = (0, 1, 3, 6, 12, 24, 36)
 LEADS = (1, 6, 24, 48)
 START = datetime(2021, 7, 1, tzinfo=timezone.utc).timestamp()
 
@@ -43,11 +47,18 @@ def moment(text: str) -> float:
 
 def load(zone: str, signal: str) -> tuple[list[float], np.ndarray, list[Issue]]:
     rows: dict[float, float] = {}
+    issues: dict[float, tuple[list[float], list[float]]] = {}
+    if zone in UNSAID:
+        shift_s = moment("2023-07-01T00:00Z" if zone == "GB" else "2022-07-01T00:00Z") - START
+        parts: dict[float, list[float]] = {}
+        for when, value in lines(f"{zone.split()[0]}_ci-{UNSAID[zone]}.csv.gz"):
+            parts.setdefault((moment(when) - shift_s) // 3600 * 3600, []).append(float(value))
+        times = sorted(parts)
+        return times, np.array([statistics.fmean(parts[when]) for when in times]), []
     for year in (2020, 2021):
         name = f"{zone}_ci-{signal}-prod_{year}.csv.gz"
         if (DATA / name).exists():
             rows.update((moment(when), float(value)) for when, value in lines(name))
-    issues: dict[float, tuple[list[float], list[float]]] = {}
     for issued, target, value, _ in lines(f"{zone}_ci-{signal}-forecast96h_2021H2.csv.gz"):
         times, values = issues.setdefault(moment(issued), ([], []))
         times.append(moment(target))
@@ -60,7 +71,7 @@ def load(zone: str, signal: str) -> tuple[list[float], np.ndarray, list[Issue]]:
     )
 
 
-def run(zone: str, signal: str, every: int, blended: bool) -> dict[str, object]:
+def run(zone: str, signal: str, every: int, blended: bool, late: int = 0) -> dict[str, object]:
     times, values, issues = load(zone, signal)
     first = times.index(START)
     came = dict(zip(times, values, strict=True))
@@ -69,11 +80,11 @@ def run(zone: str, signal: str, every: int, blended: bool) -> dict[str, object]:
     spent: list[float] = []
     errors = {lead: [] for lead in LEADS}
     naive = {lead: [] for lead in LEADS}
-    nowcast = {lead: [] for lead in LEADS}
     as_is = {lead: [] for lead in LEADS}
     beside = {lead: [] for lead in LEADS}
     hits = {lead: [] for lead in LEADS}
     judged: list[truth.Judged] = []
+    ahead: dict[str, list[float]] = {name: [] for name in ("day", "six", "covers", "said_day", "said_six")}
     until = 0
     for now_k in range(first, len(times) - 48, every):
         now = times[now_k]
@@ -84,8 +95,19 @@ def run(zone: str, signal: str, every: int, blended: bool) -> dict[str, object]:
         )
         since = max(0, now_k - 28 * 24)
         started = time.perf_counter()
-        made = forecaster.predict(now, times[since:now_k], values[since:now_k], 48, known)
+        made = forecaster.predict(now, times[since : now_k - late], values[since : now_k - late], 48, known)
         spent.append(time.perf_counter() - started if len(spent) else time.perf_counter() - begun)
+        truths = np.array([came.get(now + 3600.0 * k, np.nan) for k in range(24)])
+        missed = np.abs(made.mean[:24] - truths) / truths
+        within = (made.lo[:24] <= truths) & (truths <= made.hi[:24])
+        ahead["day"].append(float(np.nanmean(missed)))
+        ahead["six"].append(float(np.nanmean(missed[:6])))
+        ahead["covers"].append(float(within[np.isfinite(truths)].mean()))
+        if known:
+            newest = dict(zip(known[-1]["times_s"], known[-1]["values"], strict=True))
+            apart = np.abs([newest.get(now + 3600.0 * k, np.nan) for k in range(24)] - truths) / truths
+            ahead["said_day"].append(float(np.nanmean(apart)))
+            ahead["said_six"].append(float(np.nanmean(apart[:6])))
         for lead in LEADS:
             target = now + 3600.0 * (lead - 1)
             actual = came.get(target)
@@ -101,25 +123,15 @@ def run(zone: str, signal: str, every: int, blended: bool) -> dict[str, object]:
                 if target in newest:
                     as_is[lead].append(abs(newest[target] - actual) / actual)
                     beside[lead].append(errors[lead][-1])
-                last = now - 3600.0
-                source = (
-                    newest
-                    if last in newest
-                    else dict(zip(known[-2]["times_s"], known[-2]["values"], strict=True))
-                    if len(known) > 1
-                    else {}
-                )
-                if target in newest and last in source:
-                    guess = newest[target] + (came[last] - source[last]) * 0.9 ** (lead - 1)
-                    nowcast[lead].append(abs(guess - actual) / actual)
     mape = {lead: 100 * statistics.fmean(errors[lead]) for lead in LEADS}
     return {
         "zone": zone,
         "signal": signal,
         "published": blended,
+        "late_h": late,
+        **{name: 100 * statistics.fmean(found) if found else None for name, found in ahead.items()},
         "mape": mape,
         "naive": {lead: 100 * statistics.fmean(naive[lead]) for lead in LEADS},
-        "published_nowcast": {lead: 100 * statistics.fmean(nowcast[lead]) if nowcast[lead] else None for lead in LEADS},
         # over the hours that were published: what was published, as it is, and the blend
         "published_as_is": {lead: 100 * statistics.fmean(as_is[lead]) if as_is[lead] else None for lead in LEADS},
         "blend_beside_it": {lead: 100 * statistics.fmean(beside[lead]) if beside[lead] else None for lead in LEADS},
@@ -131,26 +143,57 @@ def run(zone: str, signal: str, every: int, blended: bool) -> dict[str, object]:
     }
 
 
+def when_late() -> None:
+    """By lateness: the day's and the first six hours' error, and the share of its hours in the band."""
+    for blended in (True, False):
+        print("zone, late h: day / six hours / covered %" + (" (as published)" if blended else ""))
+        pooled: dict[int, list[dict[str, float]]] = {late: [] for late in LATE_H}
+        for zone, signal in ZONES if blended else [*ZONES, *((zone, "") for zone in UNSAID)]:
+            for late, rows in pooled.items():
+                rows.append(run(zone, signal, 77, blended, late))
+            print(f"  {zone} {signal}: " + "  ".join(said(rows[-1:], blended) for rows in pooled.values()), flush=True)
+        for late, rows in pooled.items():
+            print(f"  all, {late:2} h late: {said(rows, blended)}", flush=True)
+
+
+def said(rows: list[dict[str, float]], blended: bool) -> str:
+    mean = {name: statistics.fmean(row[name] for row in rows) for name in ("day", "six", "covers")}
+    published = [statistics.fmean(row[name] for row in rows) for name in ("said_day", "said_six")] if blended else []
+    return " / ".join(f"{value:.1f}" for value in mean.values()) + (
+        f" ({published[0]:.1f} / {published[1]:.1f})" if blended else ""
+    )
+
+
+def late_h(lateness: str, zone: str) -> int:
+    return round(choose.lateness_s(zone) / 3600 if lateness == "provider" else float(lateness))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--every", type=int, default=1, help="hours between predictions")
     parser.add_argument("--zones", type=int, default=len(ZONES))
     parser.add_argument("--only", choices=["blended", "own"])
+    parser.add_argument("--lateness", default="provider", help="hours, or as late as the zone's source")
+    parser.add_argument("--late", action="store_true", help="by the age of the newest value")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     if not (DATA / "DE_ci-direct-prod_2020.csv.gz").exists():
         sys.exit(f"no recorded data in {DATA}; set CARBONTUI_DATA")
+    if options.late:
+        when_late()
+        return
     results = []
     for blended in (True, False):
         if options.only and blended != (options.only == "blended"):
             continue
         print("published forecast blended in" if blended else "without a published forecast")
-        rows = [run(zone, signal, options.every, blended) for zone, signal in ZONES[: options.zones]]
+        rows = [
+            run(zone, signal, options.every, blended, late_h(options.lateness, zone))
+            for zone, signal in ZONES[: options.zones]
+        ]
         for row in rows:
             cells = "  ".join(
-                f"{row['mape'][lead]:5.2f}/{row['naive'][lead]:5.2f} {row['coverage'][lead]:3.0f}%"
-                + (f" pn {row['published_nowcast'][lead]:5.2f}" if row["published_nowcast"][lead] else "")
-                for lead in LEADS
+                f"{row['mape'][lead]:5.2f}/{row['naive'][lead]:5.2f} {row['coverage'][lead]:3.0f}%" for lead in LEADS
             )
             print(
                 f"  {row['zone']:12} {row['signal']:9} {cells}  difference {100 * row['difference_error']:.1f} %,"

@@ -85,10 +85,34 @@ def test_nothing_at_or_after_now_is_looked_at(history) -> None:
             np.testing.assert_array_equal(getattr(results[0], name), getattr(other_result, name))
 
 
-def test_element_zero_starts_at_now(history) -> None:
+@pytest.mark.parametrize(("days", "step"), [(120, HOUR), (40, 900.0), (5, HOUR)])
+@pytest.mark.parametrize("late_h", [1, 7, 36])
+def test_a_late_forecast_is_the_one_of_the_last_known_hour_without_what_has_passed(days, step, late_h) -> None:
+    times, values = series(days + 3, step)
+    k, late = days * round(86400 / step), round(late_h * HOUR / step)
+    known = times[: k - late], values[: k - late]
+    then = Forecaster.fit(*known).predict(times[k - late], *known, 48 + late)
+    padded = np.append(known[1], np.full(late, np.nan))  # as the feed asks: hours that have not come are not known
+    for now in (
+        Forecaster.fit(*known).predict(times[k], *known, 48),
+        Forecaster.fit(times[:k], padded).predict(times[k], times[:k], padded, 48),
+    ):
+        for name in ("mean", "lo", "hi"):
+            np.testing.assert_array_equal(getattr(now, name), getattr(then, name)[late:])
+    assert now.mean.shape == now.lo.shape == now.hi.shape == (48,)
+    prompt = Forecaster.fit(times[:k], values[:k]).predict(times[k], times[:k], values[:k], 48)
+    assert (now.hi - now.lo)[: round(HOUR / step)].mean() > (prompt.hi - prompt.lo)[: round(HOUR / step)].mean()
+
+
+def test_an_issue_that_came_since_the_last_value_is_blended_in(history) -> None:
     times, values = history
-    made = Forecaster.fit(times[: 100 * 24], values[: 100 * 24]).predict(times[2400], times[:2400], values[:2400], 30)
-    assert made.lo.shape == made.hi.shape == made.mean.shape == (30,)
+    k, late = 150 * 24, 7  # midnight: today's issue is seven hours newer than the last value
+    said = issues(times, values, k)
+    higher: Issue = {**said[-1], "values": [value + 80 for value in said[-1]["values"]]}
+    known = times[: k - late], values[: k - late]
+    fit = Forecaster.fit
+    made = [fit(*known).predict(times[k], *known, 24, [*said[:-1], last]).mean.mean() for last in (said[-1], higher)]
+    assert said[-1]["issued_at_s"] == times[k] and 40 < made[1] - made[0] < 90
 
 
 @pytest.mark.parametrize("step", [300.0, 900.0, 1800.0, 3 * HOUR])
@@ -122,6 +146,20 @@ def test_the_band_of_a_short_history_is_as_wide_as_its_own_forecast_was_wrong() 
             made = Forecaster.fit(times[:k], values[:k]).predict(times[k], times[:k], values[:k], 48)
             hits.append(np.mean((made.lo <= values[k : k + 48]) & (values[k : k + 48] <= made.hi)))
     assert 0.7 < np.mean(hits) < 0.95
+
+
+@pytest.mark.parametrize("days", [2, 7, 14])
+def test_with_days_of_history_the_band_is_not_narrower_than_the_truth(days) -> None:
+    hits, first = [], []
+    for seed in range(20):
+        times, values = series(days + 4, seed=100 + seed)
+        known = times[: days * 24], values[: days * 24]
+        made = Forecaster.fit(*known).predict(times[days * 24], *known, 96)
+        truth = values[days * 24 :]
+        hits.append(np.mean((made.lo <= truth) & (truth <= made.hi)))
+        first.append(abs(made.mean[0] - truth[0]))
+    assert np.mean(hits) > 0.7
+    assert np.mean(first) < 15, "the next hour is near the last one"
 
 
 def test_gaps_nans_spikes_order_and_doubles_do_no_harm(history) -> None:

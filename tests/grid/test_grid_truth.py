@@ -49,6 +49,12 @@ def elapsed(hours: int, **how: float) -> truth.ForecastRecord:
     return record
 
 
+def test_an_interpolated_or_stuck_value_judges_nothing() -> None:
+    record = truth.issued(truth.ForecastRecord(), outlook(NOW), NOW)
+    later = [row._replace(suspect=row.start_s >= NOW) for row in rows(NOW + 8 * HOUR)]
+    assert not truth.judged(record, later, NOW + 8 * HOUR).judged
+
+
 def test_each_lead_is_judged_by_the_hour_that_came() -> None:
     found = {lead.lead_h: lead for lead in truth.accuracy(elapsed(24 * 5))}
     assert set(found) == {1, 6, 24, 48}

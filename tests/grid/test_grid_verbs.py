@@ -159,6 +159,18 @@ def test_a_price_is_shown_with_its_currency_and_source(run, monkeypatch: pytest.
     assert "EUR/kWh now, next 24 h 0.0" in shown and "Energi Data Service day-ahead price" in shown
 
 
+def test_how_old_the_newest_value_is_is_told(run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CARBONTUI_OFFLINE")
+    now_s = 1896998400.0 + 20 * 3600
+    monkeypatch.setattr(time, "time", lambda: now_s)
+    real = good("energy-charts", now_s - 3 * 3600)
+    with served(lambda r: real(r) if "co2eq" in r.path else Answer(b"", 404)) as url:
+        monkeypatch.setenv("CARBONTUI_GRID_URLS", f"energy-charts={url}")
+        assert "DE until 16:45, 3 h ago; forecast since" in run("--zone", "DE").output
+        known = json.loads(run("--zone", "DE", "--json").output)["intensity"]
+    assert known["age_s"] == 3.25 * 3600 and known["known_until"].endswith("T16:45:00.000Z") and known["zone"] == "DE"
+
+
 def test_a_zone_without_marginal_rates_is_not_planned_by_an_average(run) -> None:
     failed = run("--zone", "DE", "--signal", "marginal", "--work", "6h", verb=solve.solve).exception
     assert isinstance(failed, Failure) and failed.code == 3 and "no marginal rates of DE" in failed.message

@@ -100,7 +100,9 @@ def test_how_far_off_the_forecasts_have_been_is_in_the_report(told):
     )
     text = formats.markdown(replace(told, status=known))
     assert "forecast error" in text and "3 % 1 h, 12 % 24 h" in text and "off by 3, 12 %" in text
-    assert "forecast error" not in formats.markdown(replace(told, status=structs.replace(known, forecast_errors=())))
+    late = protocol.Intensity(300.0, "average_direct", "DE", units.iso(units.from_iso(known.ended_at) - 10800), 10800.0)
+    text = formats.markdown(replace(told, status=structs.replace(known, forecast_errors=(), intensity=late)))
+    assert "forecast error" not in text and "3 h ago; forecast since" in text
 
 
 def test_tables_of_states_devices_and_time_add_up_to_the_totals(told):

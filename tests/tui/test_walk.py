@@ -132,10 +132,18 @@ async def test_the_page_of_the_boards_moves_on_with_the_job(stage: Any) -> None:
 async def test_the_page_of_the_grid_says_what_answers_and_what_a_key_would_add(stage: Any) -> None:
     errors = (protocol.ForecastError(1, 300, 0.03, 0.09, 0.79),)
     snap = scene("priced")
-    snap = structs.replace(snap, status=structs.replace(snap.status, forecast_errors=errors))
+    late = structs.replace(snap.status.intensity, known_until=units.iso(NOW - 10800), age_s=10800.0)
+    snap = structs.replace(snap, status=structs.replace(snap.status, forecast_errors=errors, intensity=late))
     async with stage(snap=snap) as s:
         await s.pilot.press("G")
         await s.until(lambda: "Energy-Charts" in s.text())
         text = s.text()
-        for said in ("answers 4 min ago", "ELECTRICITYMAPS_API_KEY adds", "moved by", "off by 3 %", "held 79 % of 300"):
+        for said in (
+            "answers 4 min ago",
+            "ELECTRICITYMAPS_API_KEY adds",
+            "moved by",
+            "off by 3 %",
+            "held 79 % of 300",
+            "3 h ago; forecast",
+        ):
             assert said in text, said

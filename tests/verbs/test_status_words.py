@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from carbontui import protocol
+from carbontui import protocol, units
 from carbontui.commands.status import report
 from carbontui.text.notices import NoticesShown, narrate
 
@@ -44,6 +44,9 @@ def test_a_board_is_called_by_the_drivers_number() -> None:
 def test_the_kind_of_intensity_is_said_in_words() -> None:
     one = msgspec.structs.replace(status("running", 299.0), intensity=protocol.Intensity(387.0, "average_direct", "DE"))
     assert "intensity  387 gCO2/kWh in DE (average, direct)" in report(one)
+    assert not [row for row in report(one) if "forecast since" in row]
+    late = protocol.Intensity(387.0, "average_direct", "DE", units.iso(units.from_iso(one.measured_at) - 10800), 10800)
+    assert [row for row in report(msgspec.structs.replace(one, intensity=late)) if "ago; forecast since" in row]
     own = msgspec.structs.replace(one, intensity=protocol.Intensity(387.0, "given", "DE"))
     assert "intensity  387 gCO2/kWh in DE (as given)" in report(own)
 

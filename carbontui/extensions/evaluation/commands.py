@@ -7,6 +7,7 @@ import os
 import platform
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from carbontui.commands.support.command import (
     refused,
     weight_option,
 )
-from carbontui.grid import recorded, tariff
+from carbontui.grid import choose, recorded, tariff
 from carbontui.job.terms import budget as budgets
 from carbontui.system import streams
 from carbontui.text import figures
@@ -31,6 +32,20 @@ from carbontui.text import figures
 if TYPE_CHECKING:
     from carbontui.assumed.job import Grid
     from carbontui.extensions.evaluation.run import BacktestReport, PlannedPrices
+
+
+def _lateness(text: str) -> float | None:
+    """Seconds; None for the provider's."""
+    return None if text == "provider" else units.parse_duration(text)
+
+
+lateness_option = click.option(
+    "--lateness",
+    type=WithUnit(_lateness),
+    default="provider",
+    metavar="DURATION",
+    help="How late intensities are known; `provider`, the default: as late as the zone's source.",
+)
 
 
 def _factor(text: str) -> float:
@@ -66,6 +81,7 @@ def _factor(text: str) -> float:
 )
 @weight_option
 @click.option("--own/--no-own", default=True, help="Roll on carbontui's own forecast too (needs 60 days of history).")
+@lateness_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def backtest(
     actual: str,
@@ -80,7 +96,7 @@ def backtest(
     weight: str | None,
     own: bool,
     as_json: bool,
-    **machine: Any,
+    **other: Any,
 ) -> None:
     """Compare run-now, threshold tools and rolling plans on recorded grid data, with the knowledge of the time."""
     from carbontui.assumed.job import Grid, stated
@@ -93,14 +109,15 @@ def backtest(
             streams.over_itself("")
 
     with refused():
-        grid = Grid(recorded.load(actual))
+        series, lateness_s = recorded.load(actual), other.pop("lateness")
+        grid = Grid(series, choose.lateness_s(series.zone) if lateness_s is None else lateness_s)
         issues = load_issues(issued) if issued else None
         prices = _prices(price_file, objective, weight, grid)
-        job = stated(**machine, caps=False)
+        job = stated(**other, caps=False)
         work_s = units.parse_duration(work)
-        other = Grid(recorded.load(beside)) if beside else None
+        second = Grid(recorded.load(beside)) if beside else None
         report = run(
-            grid, job, work_s, slack, starts, seed, issues, own, prices=prices, beside=other, progress=progress
+            grid, job, work_s, slack, starts, seed, issues, own, prices=prices, beside=second, progress=progress
         )
     if as_json:
         click.echo(json.dumps(report.to_dict(), allow_nan=False))
@@ -158,7 +175,8 @@ def _summary(report: BacktestReport) -> None:
 @click.option(
     "--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder for what is written."
 )
-def evaluate(quick: bool, seed: int, out: Path) -> None:
+@lateness_option
+def evaluate(quick: bool, seed: int, out: Path, lateness: float | None) -> None:
     """Write evaluation.json, evaluation.md, two pictures and the grids to --out. No key and no network are needed."""
     from carbontui.extensions.evaluation import evaluation, evaluation_report
 
@@ -169,14 +187,16 @@ def evaluate(quick: bool, seed: int, out: Path) -> None:
     def progress(done: int, of: int) -> None:
         streams.over_itself(f"{done} of {of} zones")
 
-    found = evaluation.evaluation(evaluation.QUICK if quick else evaluation.EvaluationScope(), seed, progress)
+    scope = evaluation.QUICK if quick else evaluation.EvaluationScope()
+    found = evaluation.evaluation(replace(scope, lateness_s=lateness), seed, progress)
     streams.over_itself("")
     grids = found.pop("csv")
     found |= {
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "machine": f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, Python {sys.version.split()[0]}",
         "took_s": round(time.monotonic() - begun, 1),
-        "command": f"carbontui evaluate {'--quick ' if quick else ''}--seed {seed} --out DIR",
+        "command": f"carbontui evaluate {'--quick ' if quick else ''}--seed {seed} --out DIR"
+        + ("" if lateness is None else f" --lateness {lateness:g}s"),
         "out": str(out),
     }
     drawn = evaluation_report.pictures(found)

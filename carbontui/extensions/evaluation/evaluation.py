@@ -19,9 +19,10 @@ from typing import Any, TypeAlias
 from carbontui import hooks
 from carbontui.assumed.job import AssumedJob, Grid, assumed, boundaries
 from carbontui.extensions.evaluation.generated import generated
-from carbontui.extensions.evaluation.issued import ForecastIssue, OwnForecast
+from carbontui.extensions.evaluation.issued import OwnForecast
 from carbontui.extensions.evaluation.policies import Case, Knowledge, Policy, best_constant, outcome, rolling, rules
-from carbontui.grid import recorded
+from carbontui.grid import choose, recorded
+from carbontui.grid.issues import Issue
 from carbontui.grid.types import Series
 from carbontui.plan.planner import solve
 from carbontui.plan.results import run_lengths
@@ -51,6 +52,8 @@ class EvaluationScope:
     """None: the machine is given back while the job waits."""
     starts: int = 4
     zones: tuple[str, ...] = (*ZONES, RECORDED)
+    lateness_s: float | None = None
+    """How late intensities are known; None: as late as each zone's source."""
 
 
 QUICK = EvaluationScope(hours=(4, 24), slacks=(1.5, 3.0), starts=1)
@@ -86,7 +89,7 @@ def evaluation(
 def zone_evaluated(zone: str, scope: EvaluationScope, seed: int) -> dict[str, Any]:
     """All groups of one zone, and its grid as CSV ('' where it is shipped)."""
     series, issues = _source(zone, seed)
-    grid = Grid(series)
+    grid = Grid(series, choose.lateness_s(series.zone) if scope.lateness_s is None else scope.lateness_s)
     known = Knowledge(grid, OwnForecast(grid, issues))
     text = csv_of(series) if issues else recorded.example_path().read_text(encoding="utf-8")
     file = f"grid-{zone}.csv" if issues else recorded.EXAMPLE_NAME
@@ -109,6 +112,7 @@ def zone_evaluated(zone: str, scope: EvaluationScope, seed: int) -> dict[str, An
             "slack": slack,
             "caps": caps,
             "signal": series.signal,
+            "lateness_s": grid.lateness_s,
             "boundary": boundary_name(held_w),
             "host_w": held_w or 0.0,
             "data": zone,
@@ -124,7 +128,7 @@ def zone_evaluated(zone: str, scope: EvaluationScope, seed: int) -> dict[str, An
     return {"data": zone, "file": file, "sha256": digest, "groups": named, "csv": text if issues else ""}
 
 
-def _source(zone: str, seed: int) -> tuple[Series, list[ForecastIssue]]:
+def _source(zone: str, seed: int) -> tuple[Series, list[Issue]]:
     if zone == RECORDED:
         return recorded.example(), []
     made = generated(zone, seed)
@@ -152,7 +156,7 @@ def _policies(grid: Grid, known: Knowledge) -> dict[str, Policy]:
     return {
         "run now": lambda case: (),
         "best constant cap": best_constant,
-        **rules(grid, known),
+        **rules(grid.delayed(), known),
         "ours": lambda case: rolling(case, known),
         "perfect foresight": lambda case: solve(case.problem, compare=False).levels,
         **{name: one for _, made in hooks.offered("policies") for name, one in made(grid, known).items()},

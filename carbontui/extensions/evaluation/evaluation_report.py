@@ -41,9 +41,9 @@ def markdown(evaluated: dict[str, Any], pictures: Iterable[str] = (), *, cpu_s: 
         "",
         "A job of 650 W is off before its start, draws 90 W while paused, and takes 20 s to pause and 45 s to resume. "
         "Given-back: nothing is charged while it waits to start. Held: a machine of 60 or 250 W beside the board is "
-        "charged from the first moment to the finish. All policies see the same forecast, thresholds the last week. "
-        "Savings are of CO2 against running now; mean and median over jobs; worst: the job that ended highest above "
-        "running now (below zero: even that one saved).",
+        "charged from the first moment to the finish. All policies see the same forecast, thresholds the last week, as "
+        "late as the source of each zone. Savings are of CO2 against running now; mean and median over jobs; worst: "
+        "the job that ended highest above running now (below zero: even that one saved).",
     ]
     for title, chosen in (("Generated grids", made), ("Recorded grid", recorded)):
         for caps in (False, True):

@@ -12,8 +12,8 @@ import math
 import random
 from dataclasses import dataclass
 
-from carbontui.extensions.evaluation.issued import ForecastIssue
 from carbontui.grid import typical
+from carbontui.grid.issues import Issue
 from carbontui.grid.types import Row, Series
 from carbontui.units import from_iso
 
@@ -35,7 +35,7 @@ class Generated:
     """gCO2/kWh by hour, and one issue a day at 00:00 UTC of the four days ahead."""
 
     series: Series
-    issues: list[ForecastIssue]
+    issues: list[Issue]
 
 
 def generated(zone: str, seed: int) -> Generated:
@@ -63,7 +63,7 @@ def generated(zone: str, seed: int) -> Generated:
             # what is to be expected, given a forecast with an error of that size
             expected = (departures[first + ahead] + error * wrong[ahead]) / (1 + error**2)
             said.append(value(first + ahead, expected))
-        issues.append(ForecastIssue(starts[first], tuple(starts[first : first + ISSUE_H]), tuple(said)))
+        issues.append(Issue(issued_at_s=starts[first], times_s=starts[first : first + ISSUE_H], values=list(said)))
     name = f"generated from the {days.source}, seed {seed}"
     return Generated(Series(zone, days.signal, rows, name), issues)
 

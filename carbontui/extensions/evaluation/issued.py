@@ -1,7 +1,8 @@
 """Forecasts as known at a past time: published ones with their error at that hour, and our own.
 
-Nothing that begins later than the first edge (now) is read: the value of the data's own step in which now lies counts
-as known, as in a live feed, and of a longer slot no more than that step.
+Nothing that begins later than the first edge (now) is read. Of a late grid (`Grid.lateness_s`), only values that had
+ended that long before now are known; else even the value of the data's own step in which now lies, and of a longer slot
+no more than that step.
 """
 
 from __future__ import annotations
@@ -10,8 +11,7 @@ import itertools
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -39,23 +39,16 @@ LEAST_HISTORY_S = 60 * 86400.0
 """The least history on which the forecaster is fitted."""
 
 
-@dataclass(frozen=True, slots=True)
-class ForecastIssue:
-    """A published forecast, gCO2/kWh: `values[i]` holds from `starts[i]` (epoch seconds) to the next start."""
-
-    issued_s: float
-    starts: tuple[float, ...]
-    values: tuple[float, ...]
-
-    def at(self, moment: float) -> float:
-        """gCO2/kWh at `moment` (epoch seconds); past the issue's end, the same hour of its last day."""
-        end = self.starts[-1] + 3600.0
-        while moment >= end and len(self.starts) >= 24:
-            moment -= 86400.0
-        return self.values[max(0, bisect_right(self.starts, moment) - 1)]
+def issue_value(issue: Issue, moment: float) -> float:
+    """gCO2/kWh at `moment` (epoch seconds), each value up to the next; past the issue's end, the same hour of its last
+    day."""
+    starts = issue["times_s"]
+    while moment >= starts[-1] + 3600.0 and len(starts) >= 24:
+        moment -= 86400.0
+    return issue["values"][max(0, bisect_right(starts, moment) - 1)]
 
 
-ISSUED = attrgetter("issued_s")
+ISSUED = itemgetter("issued_at_s")
 
 
 class Predictor(Protocol):
@@ -67,7 +60,7 @@ class Predictor(Protocol):
         """One standard deviation of each."""
 
 
-def load_issues(path: str | Path) -> list[ForecastIssue]:
+def load_issues(path: str | Path) -> list[Issue]:
     """Read CSV `issue_utc,target_utc,forecast[,...]`, plain or .gz; sorted by time of issue. Raises ProblemError naming
     the line."""
     rows: dict[float, dict[float, float]] = {}
@@ -89,7 +82,7 @@ def load_issues(path: str | Path) -> list[ForecastIssue]:
     if not rows:
         raise ProblemError("issued", f"{path} has no rows")
     return [
-        ForecastIssue(at, tuple(sorted(said)), tuple(said[t] for t in sorted(said)))
+        Issue(issued_at_s=at, times_s=sorted(said), values=[said[t] for t in sorted(said)])
         for at, said in sorted(rows.items())
     ]
 
@@ -97,17 +90,17 @@ def load_issues(path: str | Path) -> list[ForecastIssue]:
 class PublishedForecast:
     """The last issue before now; with `nowcast` its current error is carried forward and fades by the hour."""
 
-    def __init__(self, grid: Grid, issues: list[ForecastIssue], nowcast: bool = True) -> None:
+    def __init__(self, grid: Grid, issues: list[Issue], nowcast: bool = True) -> None:
         self.grid, self.issues, self.nowcast = grid, issues, nowcast
 
     def __call__(self, edges: Sequence[float]) -> list[float]:
-        now = edges[0]
-        issue = self.issues[bisect_right(self.issues, now, key=ISSUED) - 1]
-        error = self.grid.at(now) - issue.at(now) if self.nowcast else 0.0
+        now = self.grid.newest_s(edges[0])
+        issue, said = (self.issues[max(0, bisect_right(self.issues, t, key=ISSUED) - 1)] for t in (edges[0], now))
+        error = self.grid.at(now) - issue_value(said, now) if self.nowcast else 0.0
 
         def ahead(a: float, b: float) -> float:
             middle = (a + b) / 2
-            return max(0.0, issue.at(middle) + error * math.pow(NOWCAST_FADE, (middle - now) / 3600))
+            return max(0.0, issue_value(issue, middle) + error * math.pow(NOWCAST_FADE, (middle - now) / 3600))
 
         return _beside_present(self.grid, edges, ahead)
 
@@ -132,28 +125,31 @@ def _beside_known(edges: Sequence[float], end: float, known: Mean, ahead: Mean) 
 
 
 def _beside_present(grid: Grid, edges: Sequence[float], ahead: Mean) -> list[float]:
-    """The same with the value of the step in which now lies, as far as it reaches."""
-    present = grid.at(edges[0])
-    return _beside_known(edges, grid.end_of_step(edges[0]), lambda a, b: present, ahead)
+    """The same with the value of the step in which now lies, where it is known, as far as it reaches."""
+    present, end = grid.at(edges[0]), edges[0] if grid.lateness_s else grid.end_of_step(edges[0])
+    return _beside_known(edges, end, lambda a, b: present, ahead)
 
 
 class OwnForecast:
     """carbontui's own forecaster, fitted on past values only, again every four weeks. `signed`: values may be
     negative, as prices are."""
 
-    def __init__(self, grid: Grid, issues: Sequence[ForecastIssue] = (), *, signed: bool = False) -> None:
+    def __init__(self, grid: Grid, issues: Sequence[Issue] = (), *, signed: bool = False) -> None:
         self.grid, self.issues, self.signed = grid, issues, signed
         self.model: Any = None
         self.fitted_s = float("-inf")
         self.given: dict[float, tuple[list[float], list[float]]] = {}
 
     def __call__(self, edges: Sequence[float]) -> list[float]:
-        begin = self.grid.end_of_step(edges[0])  # the current step is known: the forecast begins with the next one
-        return _beside_present(self.grid, edges, self.ahead(begin, edges[-1]))
+        return _beside_present(self.grid, edges, self.ahead(self._begin(edges[0]), edges[-1]))
+
+    def _begin(self, now: float) -> float:
+        """When the forecast begins: with the current step, or with the next one where its value is known."""
+        return self.grid.end_of_step(now) - (self.grid.step_s if self.grid.lateness_s else 0.0)
 
     def spread(self, edges: Sequence[float]) -> list[float]:
         """Half of the 80 % band, in standard deviations; none of what is known."""
-        begin = self.grid.end_of_step(edges[0])
+        begin = self._begin(edges[0])
         width = self.ahead(begin, edges[-1], 1)
         return [width(max(a, begin), b) if b > begin else 0.0 for a, b in itertools.pairwise(edges)]
 
@@ -173,7 +169,7 @@ class OwnForecast:
             return self.given[begin]
         from carbontui.grid.forecast import Forecaster
 
-        until = bisect_right(self.grid.starts, begin - 1.0)
+        until = bisect_right(self.grid.starts, self.grid.newest_s(begin) - (not self.grid.lateness_s))
         if self.model is None or not 0 <= begin - self.fitted_s < REFIT_S:
             self.model = Forecaster.fit(self.grid.starts[:until], self.grid.values[:until], signed=self.signed)
             self.fitted_s = begin
@@ -184,10 +180,7 @@ class OwnForecast:
             self.grid.starts[since:until],
             self.grid.values[since:until],
             int((end - begin) // self.grid.step_s) + 2,
-            [
-                Issue(issued_at_s=one.issued_s, times_s=list(one.starts), values=list(one.values))
-                for one in self.issues[low:high]
-            ],
+            self.issues[low:high],
         )
         least = -math.inf if self.signed else 0.0
         mean = [max(least, float(value)) for value in found.mean]
@@ -197,25 +190,13 @@ class OwnForecast:
         return self.given[begin]
 
 
-class Tariff:
-    """Prices that are known for all time."""
-
-    def __init__(self, grid: Grid) -> None:
-        self.grid = grid
-
-    def __call__(self, edges: Sequence[float]) -> list[float]:
-        return self.grid.slots(list(edges))
-
-    def spread(self, edges: Sequence[float]) -> list[float]:
-        return [0.0] * (len(edges) - 1)
-
-
 class DayAhead:
     """Prices as a day-ahead market publishes them: all of today's, tomorrow's from 18:00 UTC, and beyond those our own
-    forecast, or the same time of the last known day where the history is too short to learn from."""
+    forecast, or the same time of the last known day where the history is too short to learn from. Those of a `tariff`
+    are known for all time."""
 
-    def __init__(self, grid: Grid) -> None:
-        self.grid = grid
+    def __init__(self, grid: Grid, tariff: bool = False) -> None:
+        self.grid, self.tariff = grid, tariff
         self.own = OwnForecast(grid, signed=True)
 
     def __call__(self, edges: Sequence[float]) -> list[float]:
@@ -229,7 +210,7 @@ class DayAhead:
         return [width(max(a, end), b) if width and b > end else 0.0 for a, b in itertools.pairwise(edges)]
 
     def _published(self, now: float) -> float:
-        return min(self.grid.end_s, prices.published_until_s(now, PUBLISHED_AT_S))
+        return self.grid.end_s if self.tariff else min(self.grid.end_s, prices.published_until_s(now, PUBLISHED_AT_S))
 
     def _learns(self, end: float) -> bool:
         return end - self.grid.start_s >= LEAST_HISTORY_S

@@ -29,9 +29,7 @@ CATS_S = 48 * 3600.0
 def rules(grid: Grid, known: Knowledge) -> dict[str, Policy]:
     """The rules by name. CarbonShift states two thresholds and leaves open what lies between: its state is kept."""
     return {
-        "threshold, CarbonShift": lambda case: threshold(
-            grid, case, quantile(grid, case, 0.3), quantile(grid, case, 0.7)
-        ),
+        "threshold, CarbonShift": by_quantiles(grid, 0.3, 0.7),
         "threshold, NEO": lambda case: threshold(grid, case, NEO_G, None, NEO_WAIT_S),
         "window, Let's Wait Awhile": lambda case: _start(case, known, lambda grams, wait_s, run_s, now: grams),
         "cheapest slots, Let's Wait Awhile": lambda case: window(case, known, "cheapest slots"),
@@ -185,6 +183,13 @@ def quantile(grid: Grid, case: Case, q: float) -> float:
     start = bisect_right(grid.starts, case.edges[0] - WEEK_S)
     week = sorted(grid.values[start:end])
     return week[min(len(week) - 1, int(q * len(week)))] if week else 0.0
+
+
+def by_quantiles(grid: Grid, resume: float, suspend: float | None) -> Policy:
+    """`threshold` at quantiles of the week before the start."""
+    return lambda case: threshold(
+        grid, case, quantile(grid, case, resume), None if suspend is None else quantile(grid, case, suspend)
+    )
 
 
 def threshold(grid: Grid, case: Case, resume: float, suspend: float | None, max_wait_s: float = math.inf) -> list[int]:

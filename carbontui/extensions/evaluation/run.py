@@ -17,10 +17,8 @@ from carbontui.assumed.job import AssumedJob, Grid, boundaries
 from carbontui.extensions.evaluation.issued import (
     LEAST_HISTORY_S,
     DayAhead,
-    ForecastIssue,
     OwnForecast,
     PublishedForecast,
-    Tariff,
 )
 from carbontui.extensions.evaluation.policies import (
     WEEK_S,
@@ -29,12 +27,13 @@ from carbontui.extensions.evaluation.policies import (
     Policy,
     PolicyOutcome,
     best_constant,
+    by_quantiles,
     outcome,
-    quantile,
     rolling,
     threshold,
     window,
 )
+from carbontui.grid.issues import Issue
 from carbontui.plan.evaluation import evaluate
 from carbontui.plan.planner import solve
 from carbontui.plan.problem import ProblemError, Weight
@@ -152,7 +151,7 @@ def run(
     slack: float,
     starts: int,
     seed: int = 1,
-    issues: list[ForecastIssue] | None = None,
+    issues: list[Issue] | None = None,
     own: bool = True,
     slot_s: float | None = None,
     prices: PlannedPrices | None = None,
@@ -177,6 +176,7 @@ def run(
         "slack": slack,
         "slot_s": slot,
         "seed": seed,
+        "lateness_s": grid.lateness_s,
         "levels": [level.name for level in job.shape.levels],
         **({"product": product} if product else {}),
         **({"currency": prices.currency} if prices else {}),
@@ -193,7 +193,7 @@ def _cases(
     slack: float,
     count: int,
     seed: int,
-    issues: list[ForecastIssue] | None,
+    issues: list[Issue] | None,
     slot_s: float,
     own: bool,
     prices: PlannedPrices | None,
@@ -203,8 +203,8 @@ def _cases(
     horizon = work_s * slack
     first = grid.start_s + max(WEEK_S, LEAST_HISTORY_S if own else 0.0)
     if issues:
-        first = max(first, issues[0].issued_s)
-    last = (min(grid.end_s, issues[-1].issued_s + 86400.0 + horizon) if issues else grid.end_s) - horizon
+        first = max(first, issues[0]["issued_at_s"])
+    last = (min(grid.end_s, issues[-1]["issued_at_s"] + 86400.0 + horizon) if issues else grid.end_s) - horizon
     candidates = [t for t in grid.starts if first <= t <= last]
     good = []
     random.Random(seed).shuffle(candidates)
@@ -233,25 +233,22 @@ def _cases(
 
 
 def _policies(
-    grid: Grid, issues: list[ForecastIssue], own: bool, prices: PlannedPrices | None
+    grid: Grid, issues: list[Issue], own: bool, prices: PlannedPrices | None
 ) -> tuple[dict[str, Policy], str]:
     """The policies by name, and the name of what carbontui does: of the rolling ones the last; '' without any."""
-    signal = prices.grid if prices is not None and prices.by_cost else grid
+    delayed = grid.delayed()
+    signal = prices.grid if prices is not None and prices.by_cost else delayed
     policies: dict[str, Policy] = {
         "run now": lambda case: (),
         "perfect foresight": lambda case: solve(case.problem, compare=False).levels,
         "best constant level": best_constant,
-        "start below 30th percentile": lambda case: threshold(signal, case, quantile(signal, case, 0.3), None),
-        "threshold 30th percentile": lambda case: threshold(
-            signal, case, quantile(signal, case, 0.3), quantile(signal, case, 0.3)
-        ),
-        "threshold 30/70": lambda case: threshold(
-            signal, case, quantile(signal, case, 0.3), quantile(signal, case, 0.7)
-        ),
+        "start below 30th percentile": by_quantiles(signal, 0.3, None),
+        "threshold 30th percentile": by_quantiles(signal, 0.3, 0.3),
+        "threshold 30/70": by_quantiles(signal, 0.3, 0.7),
     }
-    if signal is grid:
-        policies["start below 300 g"] = lambda case: threshold(grid, case, 300.0, None)
-    price = None if prices is None else Tariff(prices.grid) if prices.known else DayAhead(prices.grid)
+    if signal is delayed:
+        policies["start below 300 g"] = lambda case: threshold(delayed, case, 300.0, None)
+    price = None if prices is None else DayAhead(prices.grid, prices.known)
     product = ""
     if issues:
         alone = Knowledge(grid, PublishedForecast(grid, issues, nowcast=False), price)

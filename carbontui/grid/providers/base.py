@@ -46,6 +46,8 @@ class Provider:
     """The same for the forecast, where it changes less often."""
     reach_s: ClassVar[float] = 7 * DAY_S
     """The longest stretch of history per request."""
+    lateness_s: ClassVar[float] = 900.0  # most operators' live tables hold the last five or fifteen minutes
+    """How old its newest value usually is, by recorded answers or its documents: how late evaluations are."""
     late_s: ClassVar[float] = 3 * HOUR_S
     """Usual maximum age of its newest value; a source with only older ones is stale."""
     patience: ClassVar[float] = 1.0

@@ -63,6 +63,8 @@ class Ieso(MixProvider):
     title: ClassVar[str] = "IESO generator output"
     base: ClassVar[str] = "https://reports-public.ieso.ca/public/GenOutputCapability"
     window_s: ClassVar[float] = 900.0
+    # hourly, written after the hour
+    lateness_s: ClassVar[float] = HOUR_S
     late_s: ClassVar[float] = 4 * HOUR_S
     zones = {"CA-ON": "Ontario"}
     time_zone = "Etc/GMT+5"

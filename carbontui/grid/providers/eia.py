@@ -23,6 +23,8 @@ class Eia(MixProvider):
     signal: ClassVar[Signal] = "average_lifecycle"
     keys: ClassVar[tuple[str, ...]] = ("EIA_API_KEY",)
     window_s: ClassVar[float] = 1800.0
+    # seen: 8 h at the least (electricitymaps-contrib #2538), 30 h expected (#2783)
+    lateness_s: ClassVar[float] = 30 * HOUR_S
     late_s: ClassVar[float] = 36 * HOUR_S
     reach_s: ClassVar[float] = 14 * DAY_S  # about ten fuels an hour, 5000 rows an answer
     overlap_s: ClassVar[float] = DAY_S

@@ -21,6 +21,8 @@ class ElectricityMaps(Provider):
     title: ClassVar[str] = "Electricity Maps"
     base: ClassVar[str] = "https://api.electricitymaps.com/v3"
     signal: ClassVar[Signal] = "average_lifecycle"
+    # seen: two to three hours (electricitymaps-contrib #3390)
+    lateness_s: ClassVar[float] = 2 * HOUR_S
     keys: ClassVar[tuple[str, ...]] = ("ELECTRICITYMAPS_TOKEN",)
     window_s: ClassVar[float] = 3600.0
     reach_s: ClassVar[float] = 10 * DAY_S  # past-range gives 240 h; the free plan only the last 24

@@ -26,7 +26,6 @@ class EnergiDataService(Provider):
     recorded: ClassVar[bool] = False
     window_s: ClassVar[float] = 300.0
     spacing_s: ClassVar[float] = 65.0  # one request per data set, minute and address since 2025-08-26, else 429
-    reach_s: ClassVar[float] = 7 * DAY_S
     limits: ClassVar[str] = "forecast to the end of this or the next day"
     zones = AREAS
 

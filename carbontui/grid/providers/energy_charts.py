@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from carbontui.grid import clean
 from carbontui.grid.http import BadAnswer
 from carbontui.grid.providers.base import PriceProvider, Provider, number, stamp, steps
-from carbontui.grid.types import DAY_S, Kind, Signal
+from carbontui.grid.types import DAY_S, HOUR_S, Kind, Signal
 
 COUNTRIES = frozenset({
     "AL", "AM", "AT", "AZ", "BA", "BE", "BG", "BY", "CH", "CY", "CZ", "DE", "DK", "EE", "ES", "FI",
@@ -30,6 +30,8 @@ class EnergyCharts(Provider):
     title: ClassVar[str] = "Energy-Charts"
     base: ClassVar[str] = "https://api.energy-charts.info"
     signal: ClassVar[Signal] = "average_lifecycle"
+    # its generation is that of ENTSO-E and SMARD, which publish within an hour
+    lateness_s: ClassVar[float] = HOUR_S
     window_s: ClassVar[float] = 900.0
     patience: ClassVar[float] = 3.0  # at times it answers slowly for hours
     reach_s: ClassVar[float] = 14 * DAY_S

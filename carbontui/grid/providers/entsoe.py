@@ -86,6 +86,8 @@ class Entsoe(_Platform, MixProvider):
     name: ClassVar[str] = "entsoe"
     title: ClassVar[str] = "ENTSO-E generation"
     signal: ClassVar[Signal] = "average_lifecycle"
+    # an hour by Regulation (EU) 543/2013, Art. 16; seen: GR 3 to 5 h (electricitymaps-contrib #2752, #2783)
+    lateness_s: ClassVar[float] = 3 * HOUR_S
     late_s: ClassVar[float] = 12 * HOUR_S
     limits: ClassVar[str] = "hours late, no forecast, imports not counted"
     step_s = HOUR_S

@@ -27,6 +27,8 @@ class Japan(MixProvider):
     title: ClassVar[str] = "Japan's area supply and demand"
     base: ClassVar[str] = ""
     window_s: ClassVar[float] = 1800.0
+    # most tables are written once a day, some a day late (the operators' pages)
+    lateness_s: ClassVar[float] = DAY_S
     late_s: ClassVar[float] = 1.5 * DAY_S
     reach_s: ClassVar[float] = 7 * DAY_S
     limits: ClassVar[str] = "up to a day late by operator, no forecast, imports not counted"

@@ -202,6 +202,8 @@ class HydroQuebec(MixProvider):
     title: ClassVar[str] = "Hydro-Québec production"
     base: ClassVar[str] = "https://www.hydroquebec.com/data/documents-donnees/donnees-ouvertes/json"
     signal: ClassVar[Signal] = "average_lifecycle"
+    # hourly, written after the hour
+    lateness_s: ClassVar[float] = HOUR_S
     window_s: ClassVar[float] = 900.0
     zones = {"CA-QC": "Québec"}
     time_zone = "America/Toronto"

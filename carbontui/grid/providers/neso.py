@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from carbontui.grid import clean
 from carbontui.grid.http import BadAnswer, GridError, NoData
 from carbontui.grid.providers.base import SHAPE_FAULTS, Provider, number, rows_of, stamp, utc
-from carbontui.grid.types import DAY_S, Answer, Signal
+from carbontui.grid.types import DAY_S, HOUR_S, Answer, Signal
 
 
 class Neso(Provider):
@@ -22,6 +22,8 @@ class Neso(Provider):
     title: ClassVar[str] = "NESO Carbon Intensity API"
     base: ClassVar[str] = "https://api.carbonintensity.org.uk"
     signal: ClassVar[Signal] = "average_direct"
+    # `actual` is null for half an hour after the period (its API definition, #11)
+    lateness_s: ClassVar[float] = HOUR_S / 2
     reach_s: ClassVar[float] = 13.5 * DAY_S  # 14 days per request at most
     limits: ClassVar[str] = "regions have a forecast but no measured value"
 

@@ -58,6 +58,8 @@ class Eirgrid(Provider):
     signal: ClassVar[Signal] = "average_direct"
     recorded: ClassVar[bool] = False
     window_s: ClassVar[float] = 900.0
+    # seen hours late at times
+    lateness_s: ClassVar[float] = HOUR_S
     late_s: ClassVar[float] = 5 * HOUR_S
     reach_s: ClassVar[float] = 28 * DAY_S  # a month is answered; three months give an empty answer
     limits: ClassVar[str] = "hours late at times; forecast to the end of the next day at most"

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from carbontui.grid import clean
 from carbontui.grid.http import BadAnswer, Denied
 from carbontui.grid.providers.base import Provider, number, rows_of, stamp, utc
-from carbontui.grid.types import DAY_S, HOUR_S, Kind, Signal
+from carbontui.grid.types import HOUR_S, Kind, Signal
 
 G_PER_KWH_PER_LB_PER_MWH = 0.45359237
 REGIONS = {"US-CAL-CISO": "CAISO_NORTH"}
@@ -28,7 +28,6 @@ class WattTime(Provider):
     recorded: ClassVar[bool] = False
     keys: ClassVar[tuple[str, ...]] = ("WATTTIME_USERNAME", "WATTTIME_PASSWORD")
     window_s: ClassVar[float] = 300.0
-    reach_s: ClassVar[float] = 7 * DAY_S
     limits: ClassVar[str] = "marginal signal; other regions need a paid plan"
 
     def __init__(self, *args: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.cells import cell_len, set_cell_size
 
 from carbontui import protocol, units
-from carbontui.text import figures
+from carbontui.text import figures, sources
 from carbontui.tui.model import state_text
 from carbontui.tui.model.view_state import ViewState
 from carbontui.tui.widgets.cells import CellRow
@@ -48,6 +48,8 @@ def _intensity_rows(view_state: ViewState, answer: protocol.GridAnswer | None, c
     known = status.provenance.get("intensity")
     if known is not None:
         rows.append([_label("from"), (f"{known.how}: {known.source}", "text")])
+    if age := sources.age(status.intensity, now_s):
+        rows.append([_label("known"), (age, "text")])
     start = units.from_iso(band.start)
     past, ahead = band.mean_g[: band.realised], band.mean_g[band.realised :]
     top = max((value for value in band.mean_g if value is not None), default=1.0)

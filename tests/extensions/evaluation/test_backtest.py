@@ -14,9 +14,10 @@ from carbontui.assumed.job import Grid, assumed
 from carbontui.commands.support.command import Failure
 from carbontui.extensions.evaluation import run as backtest
 from carbontui.extensions.evaluation.commands import backtest as verb
-from carbontui.extensions.evaluation.issued import DayAhead, ForecastIssue, OwnForecast, PublishedForecast, load_issues
+from carbontui.extensions.evaluation.issued import DayAhead, OwnForecast, PublishedForecast, issue_value, load_issues
 from carbontui.extensions.evaluation.policies import Case, Knowledge, rolling
-from carbontui.grid import recorded
+from carbontui.grid import choose, recorded
+from carbontui.grid.issues import Issue
 from carbontui.grid.types import Row, Series
 from carbontui.plan.evaluation import evaluate
 from carbontui.plan.problem import ProblemError
@@ -28,17 +29,17 @@ def value(hour):
     return round(300 + 150 * math.sin(hour / 24 * 2 * math.pi) + 40 * math.sin(hour * 1.7), 3)
 
 
-def grid(hours=24 * 30, of=value):
+def grid(hours=24 * 30, of=value, lateness_s=0.0):
     rows = tuple(Row(START + 3600 * h, 3600.0, of(h)) for h in range(hours))
-    return Grid(Series("XX", "average_direct", rows, "made for a test"))
+    return Grid(Series("XX", "average_direct", rows, "made for a test"), lateness_s)
 
 
 def issues(hours=24 * 30, error=1.0):
     return [
-        ForecastIssue(
-            START + 86400 * day,
-            tuple(START + 3600 * (24 * day + h) for h in range(96)),
-            tuple(value(24 * day + h) * error for h in range(96)),
+        Issue(
+            issued_at_s=START + 86400 * day,
+            times_s=[START + 3600 * (24 * day + h) for h in range(96)],
+            values=[value(24 * day + h) * error for h in range(96)],
         )
         for day in range(hours // 24)
     ]
@@ -88,7 +89,7 @@ def test_a_forecast_is_made_from_nothing_later_than_now():
         PublishedForecast(grid(of=future_changed), issues()),
     ):
         assert expect(edges)[0] == pytest.approx(value(200))
-    later = ForecastIssue(START + 3600 * 201, (START,), (1.0,))
+    later = Issue(issued_at_s=START + 3600 * 201, times_s=[START], values=[1.0])
     assert PublishedForecast(grid(), [*issues()[:9], later])(edges) == PublishedForecast(grid(), issues()[:9])(edges)
     assert PublishedForecast(grid(of=future_changed), issues())(edges) == PublishedForecast(grid(), issues())(edges)
 
@@ -107,7 +108,7 @@ def test_the_present_error_of_a_forecast_fades():
 
 def test_an_issue_that_ends_goes_on_with_its_last_day():
     issue = issues()[0]
-    assert issue.at(START + 3600 * 100) == issue.at(START + 3600 * 76)
+    assert issue_value(issue, START + 3600 * 100) == issue_value(issue, START + 3600 * 76)
 
 
 def test_slots_average_fine_data_and_hold_coarse_data():
@@ -126,7 +127,9 @@ def test_the_command_prints_every_start(tmp_path):
     actual.write_text("\n".join(lines))
     asked = ["--actual", str(actual), "--work", "3h", "--starts", "3", "--no-own"]
     answer = json.loads(CliRunner().invoke(verb, [*asked, "--json"], standalone_mode=False).stdout)
-    assert len(answer["starts"]) == 3
+    assert len(answer["starts"]) == 3 and answer["lateness_s"] == choose.lateness_s("recorded")
+    late = CliRunner().invoke(verb, [*asked, "--json", "--lateness", "30h"], standalone_mode=False).stdout
+    assert json.loads(late)["lateness_s"] == 30 * 3600
     first = answer["starts"][0]
     assert first["perfect_foresight_g"] <= first["run_now_g"]
     assert set(first["policies"]) == set(answer["summary"])
@@ -167,6 +170,20 @@ def test_the_own_forecast_rolls_without_being_late_and_without_looking_ahead():
     assert OwnForecast(grid(24 * 75), [])(edges) == OwnForecast(changed, [])(edges)
 
 
+@pytest.mark.parametrize("late_h", [1, 6.5])
+def test_of_a_late_grid_only_what_had_ended_so_long_before_is_known(late_h):
+    now = 24 * 70
+    last = now - math.ceil(late_h) - 1  # the newest hour that had ended late_h before now
+    edges = [START + 3600 * h for h in range(now, now + 8)]
+    for since, same in ((last + 1, True), (last, False)):
+        late = grid(24 * 75, lambda hour, since=since: value(hour) if hour < since else 9.0, 3600 * late_h)
+        whole = grid(24 * 75, lateness_s=3600 * late_h)
+        for kind in (OwnForecast, PublishedForecast):
+            assert (kind(late, issues(24 * 71))(edges) == kind(whole, issues(24 * 71))(edges)) is same, (kind, since)
+        assert (late.delayed().at(edges[0] + 60) == value(last)) is same
+    assert choose.lateness_s("GB") < choose.lateness_s("DE") < choose.lateness_s("US-MIDA-PJM")
+
+
 def test_a_file_that_is_too_short_says_how_much_is_missing():
     with pytest.raises(ProblemError, match=r"holds 20 days; .* needs 60 days of history before it; --no-own"):
         backtest.run(grid(24 * 20), assumed(650.0, caps=True, running=False), 8 * 3600.0, 2.0, 2, seed=1)
@@ -184,7 +201,7 @@ def test_forecast_files_of_a_spreadsheet_are_read_and_broken_ones_named(tmp_path
     text = "issue_utc,target_utc,forecast\n2030-01-01T00:00:00Z,2030-01-01T01:00:00Z,300\n"
     path, packed = tmp_path / "issued.csv", tmp_path / "issued.csv.gz"
     path.write_text(text, encoding="utf-8-sig")
-    assert load_issues(path)[0].values == (300.0,)
+    assert load_issues(path)[0]["values"] == [300.0]
     whole = gzip.compress(text.encode() * 50)
     for broken, at in (
         (whole[:-20], packed),

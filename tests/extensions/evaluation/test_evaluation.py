@@ -81,6 +81,7 @@ def test_the_command_writes_the_same_figures_as_it_did_before(tmp_path, monkeypa
     assert all(name in text for name in found[0]["policies"])
     assert (tmp_path / "one" / "evaluation-caps.svg").read_text().startswith("<svg")
     summary = found[0]["groups"][0]["summary"]
+    assert found[0]["groups"][0]["lateness_s"] == 3600, "as late as Energy-Charts"
     assert set(summary["ours"]) >= {"saving_pct", "mean_pct", "median_pct", "worst_pct", "late", "switches"}
 
 

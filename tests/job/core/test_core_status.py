@@ -7,8 +7,7 @@ import pytest
 from drawn import drawn, drawn_plan
 from states import CAP, FULL, NOW_S, PAUSE, board, decided, inputs, job_state, outlook, plan_of, rank, settled, shown
 
-from carbontui import protocol
-from carbontui.grid.types import Accuracy
+from carbontui import protocol, units
 from carbontui.job.supervisor.core.state.boards import Boards
 from carbontui.job.supervisor.core.state.job import Totals
 from carbontui.job.supervisor.core.state.measured import Mean, Measured
@@ -154,11 +153,13 @@ def test_grams_by_a_default_intensity_are_estimated():
 def test_an_intensity_has_its_source_and_age():
     told = status(outlook=outlook(300.0, 280.0))
     assert told.intensity == protocol.Intensity(300.0, "average_direct", "DE")
+    late = status(outlook=replace(outlook(300.0), known_until_s=NOW_S - 10800)).intensity
+    assert late.known_until == units.iso(NOW_S - 10800) and late.age_s == 10900
     assert told.provenance["intensity"] == protocol.Provenance("forecast", "a test", 100.0)
 
 
 def test_the_error_of_the_forecasts_so_far_and_the_fuels_that_moved_are_told():
-    so_far = tuple(Accuracy(lead, 300, 0.03 * lead**0.5, 0.1, 0.79) for lead in (1, 24))
+    so_far = tuple(protocol.ForecastError(lead, 300, round(0.03 * lead**0.5, 4), 0.1, 0.79) for lead in (1, 24))
     told = status(outlook=replace(outlook(300.0), accuracy=so_far, moved="coal +2.1 GW since 16:00"))
     assert [(x.lead_h, x.hours, x.error) for x in told.forecast_errors] == [(1, 300, 0.03), (24, 300, 0.147)]
     words = told.provenance["forecast_errors"].source

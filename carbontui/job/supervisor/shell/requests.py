@@ -165,16 +165,7 @@ class Requests:
 
     def _sources(self, ask: protocol.GridAsk) -> protocol.GridAnswer:
         outlook = self.door.state.outlook
-        found = tuple(
-            protocol.GridSource(
-                source.title,
-                source.state,
-                source.signal,
-                None if source.fetched_at_s is None else units.iso(source.fetched_at_s),
-                units.printable(source.note),
-            )
-            for source in self.feed.sources
-        )
+        found = tuple(msgspec.structs.replace(one, note=units.printable(one.note)) for one in self.feed.sources)
         return protocol.GridAnswer(ask.id, found, *((outlook.note, outlook.moved) if outlook else ()))
 
     async def _past(self, ask: protocol.HistoryAsk) -> protocol.HistoryAnswer | protocol.Refused:

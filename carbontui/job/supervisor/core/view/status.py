@@ -85,8 +85,8 @@ def status(state: JobState, inputs: Inputs, *, host: str, pids: protocol.Pids) -
         per_hour=of_steps(pace, 3.6e6 / pace.s) if pace is not None else None,
         allowances=allowance_rules.on_wire(state),
         grid_event=_grid_event(state),
-        intensity=_intensity(state.outlook, inputs.now_s),
-        forecast_errors=_forecast_errors(state.outlook),
+        intensity=state.outlook.intensity(inputs.now_s) if state.outlook else None,
+        forecast_errors=state.outlook.accuracy if state.outlook else (),
         exit=_exit(state, inputs),
         certificate=state.plan.view.certificate if state.plan else None,
     )
@@ -127,18 +127,6 @@ def _budget(state: JobState) -> protocol.BudgetStatus:
     factor = None if deadline is None or not total else (deadline - state.start_s) / total
     shown = None if deadline is None else units.iso(deadline)
     return protocol.BudgetStatus(units.iso(state.start_s), shown, factor, total is not None)
-
-
-def _intensity(outlook: GridForecast | None, now_s: float) -> protocol.Intensity | None:
-    value = None if outlook is None else outlook.value_at(now_s)
-    if outlook is None or value is None:
-        return None
-    return protocol.Intensity(round(value, 2), outlook.signal, outlook.zone)
-
-
-def _forecast_errors(outlook: GridForecast | None) -> tuple[protocol.ForecastError, ...]:
-    found = outlook.accuracy if outlook else ()
-    return tuple(protocol.ForecastError(x.lead_h, x.hours, round(x.error, 4), x.naive, x.coverage) for x in found)
 
 
 def _exit(state: JobState, inputs: Inputs) -> protocol.Exit | None:
