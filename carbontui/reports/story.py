@@ -24,9 +24,8 @@ from carbontui.job.files import journal, store
 from carbontui.job.terms import spec
 from carbontui.job.terms.spec import Options
 from carbontui.reports import parts, places
-from carbontui.reports.curves import Chart, draw
-from carbontui.reports.parts import DayPart, EpochPart, Part, summed
-from carbontui.reports.uncertainty import GridRow, uncertainty
+from carbontui.reports.parts import Chart, DayPart, EpochPart, Part, draw, summed
+from carbontui.reports.places import GridRow, uncertainty
 
 STEP_ROWS = 4000
 """Most step reports read: enough to place a month's work to within ten minutes."""

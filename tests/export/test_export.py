@@ -13,8 +13,7 @@ import runs
 
 from carbontui import cli
 from carbontui.job.terms import spec
-from carbontui.reports import story
-from carbontui.reports.export import codecarbon, sacct
+from carbontui.reports import export, story
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +27,7 @@ def told(job):
 
 
 def test_a_row_of_emissions_csv_adds_up_and_agrees_with_the_status(job, told):
-    row, status = codecarbon.row(told), job.status()
+    row, status = export.codecarbon_row(told), job.status()
     assert float(row["energy_consumed"]) == status.energy_wall_kwh and row["emissions"] == f"{status.gco2_g / 1000:.9f}"
     parts = sum(float(row[f"{name}_energy"] or 0) for name in ("cpu", "gpu", "ram"))
     assert parts == pytest.approx(status.energy_wall_kwh, abs=1e-8)
@@ -41,8 +40,8 @@ def test_a_row_of_emissions_csv_adds_up_and_agrees_with_the_status(job, told):
 
 def test_what_the_machine_idles_anyway_is_not_told_as_energy_of_a_gpu(told):
     idle = replace(told.by_device[0], name="idle", kwh=-0.5)
-    row = codecarbon.row(replace(told, by_device=(*told.by_device, idle)))
-    assert row["gpu_energy"] == codecarbon.row(told)["gpu_energy"]
+    row = export.codecarbon_row(replace(told, by_device=(*told.by_device, idle)))
+    assert row["gpu_energy"] == export.codecarbon_row(told)["gpu_energy"]
 
 
 def test_rows_are_added_to_a_file_of_these_columns_and_to_no_other(job, told, tmp_path):
@@ -53,20 +52,24 @@ def test_rows_are_added_to_a_file_of_these_columns_and_to_no_other(job, told, tm
         assert done.exit_code == 0 and done.output == ""
     with file.open(newline="") as opened:
         rows = list(csv.DictReader(opened))
-    assert len(rows) == 2 and rows[0] == rows[1] == codecarbon.row(told) and tuple(rows[0]) == codecarbon.COLUMNS
+    assert (
+        len(rows) == 2
+        and rows[0] == rows[1] == export.codecarbon_row(told)
+        and tuple(rows[0]) == export.CODECARBON_COLUMNS
+    )
     other = tmp_path / "other.csv"
     other.write_text("timestamp,project_name\n")
-    with pytest.raises(codecarbon.NotThatFile, match="other columns"):
-        codecarbon.append(other, told)
+    with pytest.raises(export.NotThatFile, match="other columns"):
+        export.append(other, told)
     assert other.read_text() == "timestamp,project_name\n"
     other.write_bytes(b"\xff\xfe no text\n")
     for alien in (other, Path("/dev/full")):  # the latter is read without an end
-        with pytest.raises(codecarbon.NotThatFile, match="other columns"):
-            codecarbon.append(alien, told)
+        with pytest.raises(export.NotThatFile, match="other columns"):
+            export.append(alien, told)
 
 
 def test_a_row_joins_what_sacct_prints_on_the_job_and_step(told):
-    header, line = sacct.text(told).splitlines()
+    header, line = export.sacct(told).splitlines()
     row = dict(zip(header.split("|"), line.split("|"), strict=True))
     assert row["JobIDRaw"] == "4711.0" and row["State"] == "COMPLETED" and row["JobName"] == "train/er"
     assert int(row["ConsumedEnergyRaw"]) == pytest.approx(told.energy_wall_kwh * 3.6e6, abs=1)
