@@ -29,7 +29,7 @@ ROOMS = {
     "extensions/site": 938,
     "grid": 2_773,
     "grid/providers": 1_332,
-    "job/files": 956,
+    "job/files": 972,
     "job/keeper": 1_717,
     "job/life": 1_368,
     "job/supervisor": 300,

@@ -92,7 +92,7 @@ def make(home, name="train.py", *, phases=DAY, kind="actual", gpus=1, every=10, 
     journal.keep("accounts", {
         "start_s": START_S, "done_s": done, "full_wall_w": full_w, "pue": PUE, "before_g": 0.0, "nowcast_g": grams(at),
         "energy_wall_kwh": totals.wall_kwh, "energy_gpu_kwh": totals.gpu_kwh, "gco2_g": totals.gco2_g,
-        "avoided_g": totals.avoided_g, **accounts.to_kept(flat),
+        "avoided_g": totals.avoided_g, "boundary": given.boundary, **accounts.to_kept(flat),
         **{name: msgspec.to_builtins(value) for name, value in told.items()},
     })  # fmt: skip
     parked = {f"GPU-{index}": [PARKED_W, 9] for index in range(gpus)}

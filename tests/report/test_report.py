@@ -11,7 +11,6 @@ from dataclasses import replace
 
 import pytest
 import runs
-import stranger
 from click.testing import CliRunner
 from msgspec import structs
 
@@ -43,13 +42,6 @@ def carbontui(home, *words, code=0):
     done = CliRunner().invoke(cli.cli, list(words), env={"CARBONTUI_HOME": str(home)})
     assert done.exit_code == code, done.output
     return done
-
-
-def test_a_stranger_finds_the_same_energy_co2_and_avoided_in_the_journal(job, told):
-    found = stranger.recompute(job.dir / "journal.db")
-    assert told.energy_wall_kwh == pytest.approx(found["energy_wall_kwh"], rel=1e-9)
-    assert told.gco2_g == pytest.approx(found["gco2_g"], rel=1e-3)
-    assert told.avoided_g == pytest.approx(found["avoided_g"], rel=1e-3) == pytest.approx(told.split.avoided_g)
 
 
 def test_values_of_a_persons_file_are_not_called_direct_emissions(tmp_path):
