@@ -18,7 +18,7 @@ from carbontui import units
 from carbontui.account.boundary import IDLE
 from carbontui.grid import zones
 from carbontui.reports import figures
-from carbontui.reports.parts import GRAM_DIGITS, KWH_DIGITS, Part
+from carbontui.reports.parts import GRAM_DIGITS, KWH_DIGITS, kind_of, rounded
 from carbontui.reports.story import RunStory
 
 CODECARBON_COLUMNS = (
@@ -42,12 +42,10 @@ class NotThatFile(ValueError):
 
 
 def codecarbon_row(story: RunStory) -> dict[str, str]:
-    """By column. Energies include the PUE, as CodeCarbon's do; the host constant, and what the machine idles without
-    the job, are in `energy_consumed` alone."""
-    kinds: dict[str, list[Part]] = {"cpu": [], "dram": [], "host": [], IDLE: [], "gpu": []}
-    for part in story.by_device:  # of another machine: 'cpu@n2'
-        kind = part.name.partition("@")[0]
-        kinds[kind if kind in kinds else "gpu"].append(part)
+    """By column. Energies include the PUE, as CodeCarbon's do, and add up to `energy_consumed`: what a machine draws
+    besides boards and memory stands with its CPU, and what idles anyway is in no part."""
+    kinds = [kind for kind in ("ram", "gpu", "cpu") if kind in story.by_kind]
+    kwh = rounded([story.by_kind[kind] for kind in kinds], story.energy_wall_kwh, KWH_DIGITS)
     names = sorted({gpu.name for gpu in story.status.gpus})
     known = {
         "timestamp": units.iso(story.end_s)[:19],
@@ -60,10 +58,12 @@ def codecarbon_row(story: RunStory) -> dict[str, str]:
         "region": _text(story.options.zone or ""),
         "tracking_mode": "process",
         "pue": f"{story.options.pue:g}",
-        **_device("cpu", kinds["cpu"]),
-        **_device("ram", kinds["dram"]),
-        **_device("gpu", kinds["gpu"]),
     }
+    for kind, energy in zip(kinds, kwh, strict=True):
+        same = (part.seconds for part in story.by_device if part.name != IDLE and kind_of(part.name) == kind)
+        known[f"{kind}_energy"] = f"{energy:.{KWH_DIGITS}f}"
+        if (seconds := max(same, default=0.0)) > 0:
+            known[f"{kind}_power"] = f"{energy * units.J_PER_KWH / seconds:.3f}"
     if story.gco2_g is not None:
         known["emissions"] = f"{story.gco2_g / 1000:.9f}"
         known["emissions_rate"] = f"{story.gco2_g / 1000 / story.elapsed_s:.12f}" if story.elapsed_s > 0 else ""
@@ -74,15 +74,6 @@ def _text(name: str) -> str:
     """An untrusted name as a cell that every reader takes as text: prefixed with OWASP's quote where needed."""
     shown = units.printable(name)
     return f"'{shown}" if name.startswith(tuple(FORMULA)) else shown
-
-
-def _device(name: str, parts: list[Part]) -> dict[str, str]:
-    """Energy and mean power while metered, of all devices of a kind; empty where none was."""
-    seconds = max((part.seconds for part in parts), default=0.0)
-    kwh = sum(part.kwh for part in parts)
-    if not parts or seconds <= 0:
-        return {}
-    return {f"{name}_energy": f"{kwh:.9f}", f"{name}_power": f"{kwh * units.J_PER_KWH / seconds:.3f}"}
 
 
 def codecarbon(story: RunStory) -> str:
@@ -180,7 +171,7 @@ def sci(story: RunStory, per: Per) -> str:
         "token": metric_of(story, TOKENS),
     }
     units, whence = sources[per]
-    known = grams is not None and made is not None and units
+    missing = [name for name, known in (("E x I", grams), ("M", made), ("R", units)) if known is None]
     score = (grams + made.grams) / units if grams is not None and made is not None and units else None
     rows = "; ".join(made.sources) or "--embodied" if made else "no published figure for these boards; --embodied"
     return _json(
@@ -201,7 +192,7 @@ def sci(story: RunStory, per: Per) -> str:
             "sci": {
                 "value": score if score is not None else UNKNOWN,
                 "unit": f"gCO2e per {per}",
-                "from": "(E x I + M) / R" if known else f"(E x I + M) / R: {_missing(grams, made, units)} not known",
+                "from": "(E x I + M) / R" + (f": {', '.join(missing)} not known" if missing else ""),
             },
         }
     )
@@ -242,11 +233,6 @@ def _kwh(story: RunStory) -> float | str:
 
 def _g(grams: float | None) -> float | str:
     return UNKNOWN if grams is None else round(grams, GRAM_DIGITS)
-
-
-def _missing(grams: float | None, made: object, units: object) -> str:
-    parts = (("E x I", grams is not None), ("M", made is not None), ("R", bool(units)))
-    return ", ".join(name for name, known in parts if not known)
 
 
 def _json(value: dict[str, Any]) -> str:

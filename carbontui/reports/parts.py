@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from carbontui import units
 from carbontui.account import accounts
 from carbontui.account.accounts import BIN_S, RunNow, split
+from carbontui.account.boundary import IDLE
 from carbontui.account.elapsed import EVENT
 from carbontui.account.split import AT_WORK, EnergyBin, StateSpan
 from carbontui.job.files import journal
@@ -42,6 +43,12 @@ class Part:
     seconds: float
     kwh: float
     gco2_g: float | None
+
+
+def kind_of(device: str) -> str:
+    """cpu (with all else of a host), ram or gpu, of 'cpu@n2', 'host', 'dram', 'GPU-a', and 'idle@GPU-a'."""
+    name = device.removeprefix(f"{IDLE}@").partition("@")[0]
+    return {"cpu": "cpu", "host": "cpu", "dram": "ram"}.get(name, "gpu")
 
 
 def cells(rows: list[EnergyRow], pue: float) -> list[EnergyBin]:

@@ -2,7 +2,6 @@
 
 import csv
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
 import runs
 
 from carbontui import cli
+from carbontui.account.boundary import KINDS
 from carbontui.job.terms import spec
 from carbontui.reports import export, story
 
@@ -38,10 +38,16 @@ def test_a_row_of_emissions_csv_adds_up_and_agrees_with_the_status(job, told):
     assert row["gpu_count"] == "2" and row["pue"] == "1.2"
 
 
-def test_what_the_machine_idles_anyway_is_not_told_as_energy_of_a_gpu(told):
-    idle = replace(told.by_device[0], name="idle", kwh=-0.5)
-    row = export.codecarbon_row(replace(told, by_device=(*told.by_device, idle)))
-    assert row["gpu_energy"] == export.codecarbon_row(told)["gpu_energy"]
+@pytest.mark.parametrize("boundary", KINDS)
+@pytest.mark.parametrize("host_w", [None, 250.0])
+def test_parts_add_up_to_the_total_whatever_counts(tmp_path, boundary, host_w):
+    made = story.build(runs.make(tmp_path, gpus=2, boundary=boundary, host_w=host_w))
+    row = export.codecarbon_row(made)
+    parts = {name: float(row[f"{name}_energy"] or 0) for name in ("cpu", "gpu", "ram")}
+    assert f"{sum(parts.values()):.9f}" == row["energy_consumed"] and min(parts.values()) >= 0
+    boards_kwh, counted_s = made.energy_gpu_kwh * made.options.pue, sum(phase[1] for phase in runs.DAY)
+    idle_s = (counted_s - 3600) if boundary == "always-on" else 0  # unloaded, nothing of such a machine counts
+    assert parts["gpu"] == pytest.approx(boards_kwh - 2 * runs.IDLE_W * runs.PUE * idle_s / 3.6e6, abs=1e-6)
 
 
 def test_rows_are_added_to_a_file_of_these_columns_and_to_no_other(job, told, tmp_path):
