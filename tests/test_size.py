@@ -11,17 +11,17 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_198
-FILES = 449
+WHOLE = 51_157
+FILES = 443
 ROOMS = {
     "": 1_721,
-    "account": 1_010,
+    "account": 1_035,
     "assumed": 314,
     "client": 1_512,
     "client/detection": 1_989,
     "client/frameworks": 1_030,
     "client/pausing": 1_548,
-    "commands": 2_984,
+    "commands": 2_981,
     "commands/support": 531,
     "extensions/evaluation": 1_054,
     "extensions/fleet": 1_157,
@@ -29,7 +29,7 @@ ROOMS = {
     "extensions/site": 938,
     "grid": 2_746,
     "grid/providers": 1_340,
-    "job/files": 956,
+    "job/files": 972,
     "job/keeper": 1_717,
     "job/life": 1_368,
     "job/supervisor": 300,
@@ -44,10 +44,10 @@ ROOMS = {
     "power/agent": 1_122,
     "power/backends": 1_101,
     "power/limit": 935,
-    "reports": 2_110,
+    "reports": 2_033,
     "slurm": 658,
     "system": 948,
-    "text": 1_500,
+    "text": 1_498,
     "tui": 248,
     "tui/model": 911,
     "tui/screens": 1_767,

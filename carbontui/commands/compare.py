@@ -20,7 +20,7 @@ from carbontui.commands.support.command import Failure, Finite, any_jobs, refuse
 from carbontui.commands.support.run_values import settings_for, settings_of
 from carbontui.grid import opening, zones
 from carbontui.grid.types import GridForecast
-from carbontui.reports import elsewhere, story, tables
+from carbontui.reports import elsewhere, story
 from carbontui.text import account as words
 from carbontui.text import figures
 
@@ -69,7 +69,7 @@ def _offers(texts: tuple[str, ...], every: list[BoardSpec]) -> list[Rented]:
         provider, _, priced = text.partition(":")
         board, _, value = _board_and_number(priced if provider else "", 1e6, every, form)
         given.append(Rented(provider, "", board.short, value, "as given", None))
-    return [*given, *tables.cloud_prices()]
+    return [*given, *comparing.cloud_prices()]
 
 
 def _speedups(texts: tuple[str, ...], every: list[BoardSpec]) -> dict[str, float]:
@@ -152,7 +152,7 @@ def print_rows(rows: Sequence[Elsewhere], own: Elsewhere | None, *, every_row: b
 @click.option("--json", "as_json", is_flag=True, help="As JSON, every row.")
 def compare(job: str | None, show: bool, **asked: Any) -> None:
     """Show what the same work would take elsewhere, or later."""
-    every = tables.boards()
+    every = comparing.boards()
     if show:
         for board in every:
             click.echo(board.short)
@@ -185,7 +185,7 @@ def _compared(job: str | None, asked: dict[str, Any], every: list[BoardSpec]) ->
     given = {"intensity": asked["intensity"], "board_w": asked["board_w"], "utilisation": asked["utilisation"]}
     settings = settings_for(**given).settings
     told, offers = _speedups(asked["speedup"], every), _offers(asked["cloud_price"], every) if by_cloud else []
-    rates = tables.throughputs()
+    rates = comparing.throughputs()
     known = {rate.task for rate in rates}
     if asked["task"] is not None and asked["task"] not in known:
         raise Failure(f"--task: no published figures for {asked['task']!r}; known: {', '.join(sorted(known))}", 2)
@@ -262,7 +262,7 @@ def _zones(run: story.RunStory, work: Work) -> Comparison:
     """Zones by what their grids emit now, in the signal of the job's own account; where no source answers, countries by
     their yearly mean, the job's own among them."""
     live = opening.now_on(settings_of(settings_for().settings))
-    zone, known, yearly = run.options.zone, run.status.intensity, comparing.on_grids(work, tables.countries())
+    zone, known, yearly = run.options.zone, run.status.intensity, comparing.on_grids(work, comparing.countries())
     if not live:
         own = next((row for row in yearly if row.name.split()[0] == (zone or "").partition("-")[0]), None)
         unknown = "no grid's current value is known here (offline, or no source answers)"

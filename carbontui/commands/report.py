@@ -20,9 +20,8 @@ from carbontui.grid.http import GridError
 from carbontui.job.files import runlog, store
 from carbontui.job.terms import spec
 from carbontui.job.terms.clock import Clock
-from carbontui.reports import card, figures, formats, run_text, story, totals
+from carbontui.reports import card, export, figures, formats, run_text, story, totals
 from carbontui.reports import totals as comparing
-from carbontui.reports.export import codecarbon, sacct, standards
 from carbontui.system import streams
 from carbontui.text import figures as form
 
@@ -75,9 +74,7 @@ def _write(path: str, text: str) -> None:
 )
 @click.option("--training-type", metavar="T", help="With --model-card, like pre-training or fine-tuning.")
 @click.option("--sci", metavar="FILE", help="Its Software Carbon Intensity, ISO/IEC 21031 ('-': to stdout).")
-@click.option(
-    "--per", type=click.Choice(get_args(standards.Per)), default="step", show_default=True, help="With --sci."
-)
+@click.option("--per", type=click.Choice(get_args(export.Per)), default="step", show_default=True, help="With --sci.")
 @click.option("--annex-xi", metavar="FILE", help="Time, energy and compute for the EU AI Act ('-': to stdout).")
 @click.option("--against", metavar="JOB", help="Compare with another run.")
 @click.option("--revise", is_flag=True, help="For a finished job: first apply the grid source's revised values.")
@@ -118,10 +115,10 @@ def _report(job: str | None, asked: dict[str, Any]) -> None:
     exports: tuple[tuple[str | None, Callable[[story.RunStory], str]], ...] = (
         (asked["html"], formats.html),
         (asked["table"], formats.table),
-        (asked["slurm"], sacct.text),
-        (asked["model_card"], lambda run: standards.model_card(run, asked["training_type"])),
-        (asked["sci"], lambda run: standards.sci(run, asked["per"])),
-        (asked["annex_xi"], standards.annex_xi),
+        (asked["slurm"], export.sacct),
+        (asked["model_card"], lambda run: export.model_card(run, asked["training_type"])),
+        (asked["sci"], lambda run: export.sci(run, asked["per"])),
+        (asked["annex_xi"], export.annex_xi),
     )
     for path, written in exports:
         if path is not None:
@@ -140,10 +137,10 @@ def _report(job: str | None, asked: dict[str, Any]) -> None:
 
 def _emissions(path: str, run: story.RunStory) -> None:
     if path == "-":
-        _write(path, codecarbon.text(run))
+        _write(path, export.codecarbon(run))
         return
-    with refused("", codecarbon.NotThatFile), refused(f"{path}: ", OSError, code=1):
-        codecarbon.append(Path(path), run)
+    with refused("", export.NotThatFile), refused(f"{path}: ", OSError, code=1):
+        export.append(Path(path), run)
 
 
 def _print(run: story.RunStory) -> None:

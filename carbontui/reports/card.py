@@ -48,7 +48,7 @@ def _missed(story: RunStory) -> list[tuple[str, str]]:
 
 def ending(story: RunStory) -> tuple[tuple[str, str], ...]:
     """(label, text) for the screen of a finished job: what each lever gave, and how good the first word was."""
-    levers = [f"{figure.label.rpartition(': ')[2]} {figure.value}" for figure in figures.parts(story)[:-1]]
+    levers = [f"{figure.label} {figure.value}" for figure in figures.parts(story)[:-1]]
     rows = [("levers", " · ".join(levers))] if levers else []
     if (first := story.first) is not None:
         band = _band(first)

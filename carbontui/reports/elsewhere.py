@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from carbontui import config, protocol, units
-from carbontui.account import compare
 from carbontui.account import compare as comparing
 from carbontui.account.accounts import worst
 from carbontui.account.compare import BoardSpec, Elsewhere, Used, Work
@@ -17,7 +16,6 @@ from carbontui.account.hosts import HostFacts, Stretched, moved
 from carbontui.job.files import store
 from carbontui.job.life import receiving
 from carbontui.job.supervisor.core.planning.problem import DEFAULT_RELOAD_S, DEFAULT_UNLOAD_S
-from carbontui.reports import tables
 from carbontui.reports.figures import ReportTable
 from carbontui.reports.story import NoStory, RunStory, build
 from carbontui.system import ssh
@@ -183,7 +181,7 @@ def _speed(statuses: Sequence[protocol.Status], rest: WorkLeft) -> tuple[float, 
             watts = None if per_1000 is None or not per_1000.kwh else per_1000.kwh * units.J_PER_KWH / per_1000.s
             as_here = ", its watts as here" if watts is None else ""
             return own / pace, here_w if watts is None else watts, f"measured there on job {status.job}{as_here}"
-    every = tables.boards()
+    every = comparing.boards()
     names = {gpu.name for status in statuses for gpu in status.gpus}
     boards = [board for name in sorted(names) if (board := comparing.known(name, every)) is not None]
     try:
@@ -236,15 +234,15 @@ CAVEAT = (
 
 def table(story: RunStory) -> ReportTable | None:
     """The job's own row and those of the least CO2, one per region; None where boards or work are not known."""
-    every = tables.boards()
+    every = comparing.boards()
     try:
         work = work_of(story, config.Settings(), given=False)
         here = board_of(story, None, every)
     except (ValueError, LookupError, IndexError):
         return None
-    rows = compare.on_boards(work, here, every, precision="fp16", values={})
-    rented = [row for row in compare.rented(work, rows, tables.cloud_prices()) if row.gco2_g is not None]
-    least: dict[str, compare.Elsewhere] = {}
+    rows = comparing.on_boards(work, here, every, precision="fp16", values={})
+    rented = [row for row in comparing.rented(work, rows, comparing.cloud_prices()) if row.gco2_g is not None]
+    least: dict[str, comparing.Elsewhere] = {}
     for row in sorted(rented, key=lambda row: (row.gco2_g or 0.0, row.cost or 0.0)):
         least.setdefault(" ".join(row.name.split()[:2]), row)
     own = [row._replace(name=f"here: {row.name}") for row in rows if row.here]
@@ -252,6 +250,6 @@ def table(story: RunStory) -> ReportTable | None:
     return ReportTable(TITLE, HEAD, [_cells(row) for row in shown]) if least else None
 
 
-def _cells(row: compare.Elsewhere) -> tuple[str, ...]:
+def _cells(row: comparing.Elsewhere) -> tuple[str, ...]:
     price = "" if row.cost is None else f"{row.cost:,.2f}"
     return row.name, form.duration(row.time_s), form.kwh(row.kwh), form.grams(row.gco2_g), price, row.how.split(";")[0]

@@ -27,10 +27,7 @@ STATE_WORDS = {
     "waiting": "waiting for its start",
     "starting": "starting",
     "switching": "going on again",
-    "done": "ended",
-    "failed": "ended",
-    "stopped": "ended",
-    "lost": "ended",
+    **dict.fromkeys(("done", "failed", "stopped", "lost"), "ended"),
 }
 DEVICE_WORDS = {"cpu": "CPU", "dram": "memory", "host": "host constant"}
 SIGNAL_WORDS = {
@@ -162,35 +159,38 @@ def _budget(story: RunStory) -> str:
 
 
 LEVERS = {
-    "moved_g": ("shifting: work moved in time", "against the same work done at once, at full speed"),
-    "parked_g": ("shifting: drawn while waiting", "a paused board with the model in memory draws power"),
-    "unloaded_g": ("unloading: boards let go", "against staying parked"),
-    "capped_g": ("caps: less power for the work", "against the same work at full speed at the same time"),
-    "event_g": ("grid events: fewer watts when asked", "against the same work at full speed, less what it drew held"),
-    "rest_g": ("rest", "starting, switching, reloading, and deviations of full-speed watts from their mean"),
+    "capped_g": ("caps", "against the same work at full speed at the same time"),
+    "moved_g": ("shifting", "work moved in time, against the same done at once, at full speed"),
+    "parked_g": ("waiting", "a paused board with the model in memory draws power"),
+    "unloaded_g": ("unloading", "boards let go, against staying parked"),
+    "event_g": ("grid events", "against the same work at full speed, less what it drew held"),
+    "rest_g": ("the rest", "starting, switching, reloading, and deviations of full-speed watts from their mean"),
 }
-"""By the part of the split: its label, and what it is measured against."""
+"""By the part of the split: what every form of report calls it, and what it is measured against."""
 
 
-def parts(story: RunStory) -> tuple[Figure, ...]:
+def levers(split: Split) -> list[Figure]:
+    """Avoided CO2 by lever, as far as it is worth telling."""
+    return [
+        Figure(name, words.with_band(getattr(split, part), getattr(split.halves, part, None)), against)
+        for part, (name, against) in LEVERS.items()
+        if words.worth(getattr(split, part))
+    ]
+
+
+def parts(story: RunStory) -> list[Figure]:
     """Avoided CO2 by lever; the lines add up to the avoided grams. Empty where unknown."""
     split = story.split
     if split is None:
-        return ()
+        return []
     why = "run-now less emitted" + ("" if split.halves is None else "; ± is half of an 80 % band")
-    lines = {**LEVERS, "avoided_g": ("avoided", why)}
-    return tuple(
-        Figure(label, words.with_band(getattr(split, part), getattr(split.halves, part, None)), rests_on)
-        for part, (label, rests_on) in lines.items()
-        if part in ("rest_g", "avoided_g") or words.worth(getattr(split, part))
-    )
+    value = words.with_band(split.avoided_g, split.halves and split.halves.avoided_g)
+    return [*levers(split), Figure("avoided", value, why)]
 
 
 def gave(split: Split) -> str:
-    """'caps +12.3 g ± 0.4 g, shifting −1.1 g ± 0.2 g': avoided CO2 by lever; '' where there is none."""
-    levers = {"caps": "capped_g", "shifting": "shifting_g", "unloading": "unloaded_g", "grid events": "event_g"}
-    levers |= {"rest": "rest_g"}
-    return words.gave((name, getattr(split, part), getattr(split.halves, part, None)) for name, part in levers.items())
+    """'caps +12.3 g ± 0.4 g, shifting +3.1 g ± 0.2 g': avoided CO2 by lever; '' where there is none."""
+    return ", ".join(f"{lever.label} {lever.value}" for lever in levers(split))
 
 
 class ReportTable(NamedTuple):

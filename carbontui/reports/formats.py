@@ -21,6 +21,8 @@ from carbontui.text import figures as form
 from carbontui.text.plan import certificate
 
 SCHEMA = "carbontui.report/1"
+PLAIN = ("energy_gpu_kwh", "energy_wall_kwh", "gco2_g", "avoided_g", "revised_g", "full_wall_w", "plans", "version")
+"""Figures that stand in JSON under their own names."""
 
 
 def markdown(story: RunStory) -> str:
@@ -50,36 +52,25 @@ def _cell(text: str) -> str:
 
 def numbers(story: RunStory) -> dict[str, Any]:
     """The run as plain values, at the digits of `status --json`; durations in seconds, times RFC 3339."""
+    status, ended = story.status, units.iso(story.end_s) if story.over else None
     figures = {
         "schema": SCHEMA,
-        "job": story.status.job,
-        "name": story.status.name,
-        "state": story.status.state,
-        "reason": {"code": story.status.reason.code, "text": story.status.reason.text},
+        **{name: getattr(status, name) for name in ("job", "name", "state")},
+        "reason": {"code": status.reason.code, "text": status.reason.text},
         "started": units.iso(story.start_s),
-        "ended": units.iso(story.end_s) if story.over else None,
-        "ended_at": units.iso(story.end_s) if story.over else None,
-        "elapsed_s": story.elapsed_s,
-        "account": msgspec.to_builtins(story.account),
-        "excluded": msgspec.to_builtins(story.excluded),
+        "ended": ended,
+        "ended_at": ended,
+        **{name: msgspec.to_builtins(getattr(story, name)) for name in ("elapsed_s", "account", "excluded")},
         "gaps": [{"reason": part.name, "s": round(part.seconds, 3)} for part in story.gaps],
-        "coverage": msgspec.to_builtins(story.status.coverage),
-        "places": msgspec.to_builtins(story.status.places),
-        "moves_cost": msgspec.to_builtins(story.status.moves_cost),
+        **{name: msgspec.to_builtins(getattr(status, name)) for name in ("coverage", "places", "moves_cost", "cost")},
         "work_done_s": story.done_s,
-        "steps": story.status.step,
+        "steps": status.step,
         "zone": story.options.zone,
         "pue": story.options.pue,
-        "energy_gpu_kwh": story.energy_gpu_kwh,
-        "energy_wall_kwh": story.energy_wall_kwh,
-        "gco2_g": story.gco2_g,
-        "avoided_g": story.avoided_g,
+        **{name: getattr(story, name) for name in PLAIN},
         "embodied_g": story.embodied.grams if story.embodied else None,
         "by_day": [_day(part) for part in story.days],
-        "revised_g": story.revised_g,
         "revisions": list(story.revisions),
-        "cost": msgspec.to_builtins(story.status.cost),
-        "full_wall_w": story.full_wall_w,
         "split": None if story.split is None else split_numbers(story.split),
         "by_state": [at_digits(asdict(part)) for part in story.by_state],
         "by_device": [at_digits(asdict(part)) for part in story.by_device],
@@ -87,10 +78,8 @@ def numbers(story: RunStory) -> dict[str, Any]:
         "metered_by": dict(story.how),
         "intensity_kinds": dict(story.grid_kinds),
         "sources": list(story.sources),
-        "plans": story.plans,
         "decisions": [{**asdict(made), "at": units.iso(made.at_s)} for made in story.decisions],
-        "notices": list(story.status.notices),
-        "version": story.version,
+        "notices": list(status.notices),
     }
     return at_digits(figures)
 

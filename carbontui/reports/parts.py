@@ -1,8 +1,9 @@
-"""A run's time, energy and emissions by state, device, day and epoch."""
+"""A run's time, energy and emissions by state, device, day, epoch, and column of a chart."""
 
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 from bisect import bisect_left, bisect_right
 from collections import Counter
@@ -12,16 +13,18 @@ from datetime import date, datetime, time
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from carbontui.account.accounts import BIN_S, split
+from carbontui import units
+from carbontui.account import accounts
+from carbontui.account.accounts import BIN_S, RunNow, split
+from carbontui.account.boundary import IDLE
 from carbontui.account.elapsed import EVENT
 from carbontui.account.split import AT_WORK, EnergyBin, StateSpan
 from carbontui.job.files import journal
-from carbontui.reports.curves import EnergyRow
 from carbontui.units import joules_to_kwh
 
 Key = TypeVar("Key", bound=Hashable)
-GramsOf = Callable[[float], float] | None
-"""g/kWh of a bin; None where no intensity is known."""
+GramsOf = Callable[[float], float]
+"""g/kWh of a bin."""
 
 
 def summed(amounts: Iterable[tuple[Key, float]]) -> dict[Key, float]:
@@ -42,13 +45,19 @@ class Part:
     gco2_g: float | None
 
 
+def kind_of(device: str) -> str:
+    """cpu (with all else of a host), ram or gpu, of 'cpu@n2', 'host', 'dram', 'GPU-a', and 'idle@GPU-a'."""
+    name = device.removeprefix(f"{IDLE}@").partition("@")[0]
+    return {"cpu": "cpu", "host": "cpu", "dram": "ram"}.get(name, "gpu")
+
+
 def cells(rows: list[EnergyRow], pue: float) -> list[EnergyBin]:
     drawn = summed(((row.bin_s, row.state), row.joules * pue) for row in rows)
     return [EnergyBin(at, state, joules) for (at, state), joules in sorted(drawn.items())]
 
 
 def by_name(
-    drawn: Sequence[tuple[str, float, float]], seconds: Mapping[str, float], grams_of: GramsOf
+    drawn: Sequence[tuple[str, float, float]], seconds: Mapping[str, float], grams_of: GramsOf | None
 ) -> tuple[Part, ...]:
     """A part per state or device, most energy first, of what was `drawn`: its name, its bin, and joules at the wall."""
     joules = summed((name, amount) for name, _, amount in drawn)
@@ -61,7 +70,7 @@ def by_name(
     )
 
 
-def _grams(at_s: float, joules: float, grams_of: GramsOf) -> float:
+def _grams(at_s: float, joules: float, grams_of: GramsOf | None) -> float:
     return joules_to_kwh(joules) * grams_of(at_s) if grams_of else 0.0
 
 
@@ -89,7 +98,7 @@ class Dated(Protocol):
 
 def by_day(
     cells: Iterable[EnergyBin],
-    grams_of: GramsOf,
+    grams_of: GramsOf | None,
     spans: Sequence[StateSpan],
     decisions: Iterable[Dated],
     *,
@@ -165,7 +174,7 @@ def begins(db: sqlite3.Connection) -> list[tuple[float, int, int]]:
 def by_epoch(
     marks: Sequence[tuple[float, int, int]],
     cells: Iterable[EnergyBin],
-    grams_of: GramsOf,
+    grams_of: GramsOf | None,
     losses: Sequence[tuple[float, float, float | None]],
     *,
     start_s: float,
@@ -217,3 +226,102 @@ def rounded(values: Sequence[float], total: float, digits: int) -> list[float]:
     if values:
         sums[-1] = round(total, digits)
     return [round(b - a, digits) for a, b in pairwise(sums)]
+
+
+COLUMNS = 480
+"""Columns of a chart, whatever the length of the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """Columns of equal time: mean metered watts (None: no reading), kWh at the wall, g/kWh, and cumulated grams,
+    emitted and by run-now."""
+
+    start_s: float
+    step_s: float
+    kwh: tuple[float, ...]
+    watts: tuple[float | None, ...]
+    intensity: tuple[float | None, ...]
+    emitted_g: tuple[float, ...]
+    run_now_g: tuple[float, ...]
+    loss: tuple[tuple[float, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EnergyRow:
+    bin_s: float
+    device: str
+    state: str
+    how: str
+    joules: float
+    seconds: float
+
+
+class AtFullSpeed(Protocol):
+    """Run-now at one place, from its start there."""
+
+    @property
+    def start_s(self) -> float: ...
+    @property
+    def run_now(self) -> RunNow | None: ...
+    def of_here(self, grams_of: GramsOf) -> GramsOf: ...
+
+
+def draw(
+    rows: list[EnergyRow],
+    pue: float,
+    bins: Mapping[float, float],
+    grams_of: Any,
+    steps: list[tuple[float, float, float | None]],
+    start_s: float,
+    end_s: float,
+    at_full_speed: Iterable[AtFullSpeed],
+) -> Chart:
+    """Whole bins per column; energy booked before the start or after the end goes into the first or last one.
+    `at_full_speed`: run-now by place; none where no lever acted."""
+    begin = math.floor(start_s / BIN_S) * BIN_S
+    step = BIN_S * max(1, math.ceil((end_s - begin) / BIN_S / COLUMNS))
+    columns = max(1, math.ceil((end_s - begin) / step))
+
+    def column(at_s: float) -> int:
+        return min(columns - 1, max(0, int((at_s - begin) // step)))
+
+    joules, emitted, run_now = [0.0] * columns, [0.0] * columns, [0.0] * columns
+    read: list[dict[str, float]] = [{} for _ in range(columns)]
+    for row in rows:
+        index = column(row.bin_s)
+        joules[index] += row.joules * pue
+        read[index][row.device] = read[index].get(row.device, 0.0) + row.seconds
+        if grams_of is not None:
+            emitted[index] += units.joules_to_kwh(row.joules * pue) * grams_of(row.bin_s)
+    values: list[list[float]] = [[] for _ in range(columns)]
+    for at, value in bins.items():
+        if begin <= at < begin + columns * step:
+            values[column(at)].append(value)
+    for part in at_full_speed:
+        flat = part.run_now
+        if grams_of is not None and flat is not None and flat.seconds > 0:
+            of_here, joules_at_wall = part.of_here(grams_of), flat.watts * flat.seconds
+            for at, share in accounts.split(part.start_s, part.start_s + flat.seconds):
+                run_now[column(at)] += units.joules_to_kwh(joules_at_wall * share) * of_here(at)
+    seconds = [max(found.values(), default=0.0) for found in read]
+    losses = [(at, loss) for at, _, loss in steps if loss is not None and math.isfinite(loss)]
+    thin = max(1, -(-len(losses) // COLUMNS))
+    return Chart(
+        start_s=begin,
+        step_s=step,
+        kwh=tuple(units.joules_to_kwh(amount) for amount in joules),
+        watts=tuple(joules[k] / seconds[k] if seconds[k] > 0 else None for k in range(columns)),
+        intensity=tuple(math.fsum(found) / len(found) if found else None for found in values),
+        emitted_g=tuple(_running(emitted)),
+        run_now_g=tuple(_running(run_now)) if any(run_now) else (),
+        loss=tuple(losses[::thin]),
+    )
+
+
+def _running(parts: list[float]) -> list[float]:
+    total, sums = 0.0, []
+    for part in parts:
+        total += part
+        sums.append(total)
+    return sums

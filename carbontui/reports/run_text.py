@@ -92,14 +92,7 @@ def _account(story: RunStory) -> str:
     split = story.split
     if split is None:
         return text
-    gave = [
-        ("moving work in time", split.moved_g),
-        ("waiting with the model in memory", split.parked_g),
-        ("unloading", split.unloaded_g),
-        ("power caps", split.capped_g),
-        ("grid events", split.event_g),
-        ("starting, switching and the rest", split.rest_g),
-    ]
+    gave = [(name, getattr(split, part)) for part, (name, _) in figures.LEVERS.items()]
     told = [
         f"{name} {'saved' if grams > 0 else 'cost'} {form.grams(abs(grams))}"
         for name, grams in gave

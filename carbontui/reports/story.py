@@ -24,9 +24,8 @@ from carbontui.job.files import journal, store
 from carbontui.job.terms import spec
 from carbontui.job.terms.spec import Options
 from carbontui.reports import parts, places
-from carbontui.reports.curves import Chart, draw
-from carbontui.reports.parts import DayPart, EpochPart, Part, summed
-from carbontui.reports.uncertainty import GridRow, uncertainty
+from carbontui.reports.parts import Chart, DayPart, EpochPart, Part, draw, summed
+from carbontui.reports.places import GridRow, uncertainty
 
 STEP_ROWS = 4000
 """Most step reports read: enough to place a month's work to within ten minutes."""
@@ -85,6 +84,8 @@ class RunStory:
     split: Split | None
     by_state: tuple[Part, ...]
     by_device: tuple[Part, ...]
+    by_kind: dict[str, float]
+    """kWh at the wall of boards, memory, and all else, without what idles anyway."""
     how: tuple[tuple[str, float], ...]
     """How the joules were metered, as shares, largest first."""
     grid_kinds: tuple[tuple[str, float], ...]
@@ -230,6 +231,7 @@ def _read(db: sqlite3.Connection, options: Options, status: protocol.Status, ver
             summed((without_device(row.device), row.seconds) for row in counted),
             grams_of,
         ),
+        by_kind=summed((parts.kind_of(row.device), units.joules_to_kwh(row.joules * options.pue)) for row in counted),
         how=_shares([(row.how, row.joules) for row in counted if row.joules > 0]),
         grid_kinds=_grid_kinds(cells, rows_of_grid),
         sources=tuple(dict.fromkeys(str(row.source) for row in rows_of_grid)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from carbontui import protocol, units
 from carbontui.text import figures, first_run, situation
@@ -240,12 +240,6 @@ def with_band(grams: float, half: float | None) -> str:
     """'+12.3 g ± 0.4 g'; without a band where none is known, or where it would round to nothing."""
     band = "" if half is None or not worth(half) else f" ± {figures.grams(half)}"
     return f"{figures.change(grams)}{band}"
-
-
-def gave(parts: Iterable[tuple[str, float, float | None]]) -> str:
-    """'caps +12.3 g ± 0.4 g, shifting −1.1 g ± 0.2 g': avoided CO2 by lever, with half of each band; '' where there is
-    none."""
-    return ", ".join(f"{name} {with_band(grams, half)}" for name, grams, half in parts if worth(grams))
 
 
 def unmetered(status: protocol.Status) -> bool:

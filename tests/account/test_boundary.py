@@ -2,6 +2,8 @@
 
 import itertools
 import random
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +19,9 @@ from carbontui.job.supervisor.record.restoring import restore
 from carbontui.job.terms.clock import Clock
 from carbontui.job.terms.spec import Options
 from carbontui.power.messages import Sample
+
+sys.path.append(str(Path(__file__).parents[2] / "examples"))
+import audit
 
 START_S, PUE, HOST_W, RENT = 1_800_000_000.0, 1.2, 250.0, 2.4
 FULL_W, PARKED_W, IDLE_W, CAPPED_W = 650.0, 118.0, 70.0, 430.0
@@ -126,6 +131,11 @@ def ours(timeline, first, event, kind, gives_back, folder):
     flat = run_now(account.elapsed, pue=PUE, full_wall_w=machine.full_charged_w * PUE, rate=None)
     totals = account.totals(start_s=START_S, run_now=flat._replace(acted=True), nowcast=None, gpus=1)
     apart = sum(one.energy_wall_kwh for one in totals.excluded)
+    account.write(everything=True)
+    account.journal.keep("accounts", {"pue": PUE, "boundary": kind})
+    account.journal.close()
+    audited = audit.audit(folder / "j.db")
+    assert (audited["energy_wall_kwh"], audited["gco2_g"]) == pytest.approx((totals.wall_kwh, totals.gco2_g), rel=1e-6)
     return totals.wall_kwh, totals.gco2_g, apart, totals.run_now_g, totals.cost.value
 
 

@@ -15,10 +15,9 @@ from grid_site import good, served
 
 from carbontui import cli
 from carbontui.account import compare
-from carbontui.account.compare import BoardSpec, Throughput, Work
+from carbontui.account.compare import BoardSpec, Throughput, Work, boards
 from carbontui.grid import opening
 from carbontui.grid.settings import GridSettings
-from carbontui.reports.tables import boards
 
 OLD = BoardSpec("Old", "old", 16, 500.0, 10.0, 50.0, 250.0)
 NEW = BoardSpec("New", "new", 80, 1000.0, 20.0, 200.0, 500.0)

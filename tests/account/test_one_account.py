@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -94,6 +95,10 @@ def test_every_output_tells_the_same_account_of_an_eventful_job(
     stranger = recompute(job.dir / "journal.db", grid)
     for name in ("energy_wall_kwh", "gco2_g", "run_now_g"):
         assert used[name] == pytest.approx(stranger[name], rel=2e-3), name
+    audit = [sys.executable, Path(__file__).parents[2] / "examples" / "audit.py", job.dir / "journal.db"]
+    audited = json.loads(subprocess.run(audit, check=True, capture_output=True).stdout)
+    for name in ("energy_wall_kwh", "gco2_g"):
+        assert audited[name] == pytest.approx(used[name], rel=1e-3), "a supervisor was killed on the way"
 
     rows = list(csv.DictReader(io.StringIO(house.cli("report", job.id, "--csv", "-", check=True).stdout)))
     assert f"{sum(float(row['kwh']) for row in rows):.9f}" == f"{told['energy_wall_kwh']:.9f}"

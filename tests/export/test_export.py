@@ -2,7 +2,6 @@
 
 import csv
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,9 +11,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
 import runs
 
 from carbontui import cli
+from carbontui.account.boundary import KINDS
 from carbontui.job.terms import spec
-from carbontui.reports import story
-from carbontui.reports.export import codecarbon, sacct
+from carbontui.reports import export, story
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +27,7 @@ def told(job):
 
 
 def test_a_row_of_emissions_csv_adds_up_and_agrees_with_the_status(job, told):
-    row, status = codecarbon.row(told), job.status()
+    row, status = export.codecarbon_row(told), job.status()
     assert float(row["energy_consumed"]) == status.energy_wall_kwh and row["emissions"] == f"{status.gco2_g / 1000:.9f}"
     parts = sum(float(row[f"{name}_energy"] or 0) for name in ("cpu", "gpu", "ram"))
     assert parts == pytest.approx(status.energy_wall_kwh, abs=1e-8)
@@ -39,10 +38,16 @@ def test_a_row_of_emissions_csv_adds_up_and_agrees_with_the_status(job, told):
     assert row["gpu_count"] == "2" and row["pue"] == "1.2"
 
 
-def test_what_the_machine_idles_anyway_is_not_told_as_energy_of_a_gpu(told):
-    idle = replace(told.by_device[0], name="idle", kwh=-0.5)
-    row = codecarbon.row(replace(told, by_device=(*told.by_device, idle)))
-    assert row["gpu_energy"] == codecarbon.row(told)["gpu_energy"]
+@pytest.mark.parametrize("boundary", KINDS)
+@pytest.mark.parametrize("host_w", [None, 250.0])
+def test_parts_add_up_to_the_total_whatever_counts(tmp_path, boundary, host_w):
+    made = story.build(runs.make(tmp_path, gpus=2, boundary=boundary, host_w=host_w))
+    row = export.codecarbon_row(made)
+    parts = {name: float(row[f"{name}_energy"] or 0) for name in ("cpu", "gpu", "ram")}
+    assert f"{sum(parts.values()):.9f}" == row["energy_consumed"] and min(parts.values()) >= 0
+    boards_kwh, counted_s = made.energy_gpu_kwh * made.options.pue, sum(phase[1] for phase in runs.DAY)
+    idle_s = (counted_s - 3600) if boundary == "always-on" else 0  # unloaded, nothing of such a machine counts
+    assert parts["gpu"] == pytest.approx(boards_kwh - 2 * runs.IDLE_W * runs.PUE * idle_s / 3.6e6, abs=1e-6)
 
 
 def test_rows_are_added_to_a_file_of_these_columns_and_to_no_other(job, told, tmp_path):
@@ -53,20 +58,24 @@ def test_rows_are_added_to_a_file_of_these_columns_and_to_no_other(job, told, tm
         assert done.exit_code == 0 and done.output == ""
     with file.open(newline="") as opened:
         rows = list(csv.DictReader(opened))
-    assert len(rows) == 2 and rows[0] == rows[1] == codecarbon.row(told) and tuple(rows[0]) == codecarbon.COLUMNS
+    assert (
+        len(rows) == 2
+        and rows[0] == rows[1] == export.codecarbon_row(told)
+        and tuple(rows[0]) == export.CODECARBON_COLUMNS
+    )
     other = tmp_path / "other.csv"
     other.write_text("timestamp,project_name\n")
-    with pytest.raises(codecarbon.NotThatFile, match="other columns"):
-        codecarbon.append(other, told)
+    with pytest.raises(export.NotThatFile, match="other columns"):
+        export.append(other, told)
     assert other.read_text() == "timestamp,project_name\n"
     other.write_bytes(b"\xff\xfe no text\n")
     for alien in (other, Path("/dev/full")):  # the latter is read without an end
-        with pytest.raises(codecarbon.NotThatFile, match="other columns"):
-            codecarbon.append(alien, told)
+        with pytest.raises(export.NotThatFile, match="other columns"):
+            export.append(alien, told)
 
 
 def test_a_row_joins_what_sacct_prints_on_the_job_and_step(told):
-    header, line = sacct.text(told).splitlines()
+    header, line = export.sacct(told).splitlines()
     row = dict(zip(header.split("|"), line.split("|"), strict=True))
     assert row["JobIDRaw"] == "4711.0" and row["State"] == "COMPLETED" and row["JobName"] == "train/er"
     assert int(row["ConsumedEnergyRaw"]) == pytest.approx(told.energy_wall_kwh * 3.6e6, abs=1)

@@ -13,8 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
 import runs
 
 from carbontui import cli
-from carbontui.reports import figures, formats, story
-from carbontui.reports.export import standards
+from carbontui.reports import export, figures, formats, story
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +32,7 @@ def with_metrics(told, **metrics):
 
 
 def test_a_model_card_has_one_block_whose_fields_name_their_rows(told):
-    head, *lines = standards.model_card(told, "pre-training").splitlines()
+    head, *lines = export.model_card(told, "pre-training").splitlines()
     assert head == "co2_eq_emissions:"
     fields = dict(line.split(":", 1) for line in lines)
     values = {name.strip(): json.loads(rest.split("  # ")[0]) for name, rest in fields.items()}
@@ -41,13 +40,13 @@ def test_a_model_card_has_one_block_whose_fields_name_their_rows(told):
     assert values["training_type"] == "pre-training" and values["geographical_location"] == "DE (Germany)"
     assert values["hardware_used"] == "2 x H100" and "9.9" in values["source"]
     assert all("  # " in line for line in lines)
-    assert '"unknown"' in standards.model_card(told, None) and '"unknown"' in standards.model_card(
+    assert '"unknown"' in export.model_card(told, None) and '"unknown"' in export.model_card(
         replace(told, gco2_g=None), "x"
     )
 
 
 def test_sci_is_what_a_calculation_by_hand_gives(told):
-    found = json.loads(standards.sci(told, "step"))
+    found = json.loads(export.sci(told, "step"))
     made_g = 2 * 2.0 * (164_000 + 2_500_000 / 8) / 44_676  # 2 boards, 2 hours
     assert found["E"]["value"] == pytest.approx(told.energy_wall_kwh)
     assert found["M"]["value"] == pytest.approx(made_g, abs=1e-5)
@@ -55,32 +54,32 @@ def test_sci_is_what_a_calculation_by_hand_gives(told):
     by_hand = (found["E"]["value"] * found["I"]["value"] + made_g) / found["R"]["value"]
     assert found["sci"]["value"] == pytest.approx(by_hand, rel=1e-6)
     assert all(found[part]["from"] for part in ("E", "I", "M", "R", "sci"))
-    assert json.loads(standards.sci(told, "run"))["sci"]["value"] == pytest.approx(told.gco2_g + made_g)
+    assert json.loads(export.sci(told, "run"))["sci"]["value"] == pytest.approx(told.gco2_g + made_g)
 
 
 def test_a_token_is_counted_where_the_script_says_so_and_else_unknown(told):
-    silent = json.loads(standards.sci(told, "token"))
+    silent = json.loads(export.sci(told, "token"))
     assert silent["R"]["value"] == silent["sci"]["value"] == "unknown" and "R not known" in silent["sci"]["from"]
-    spoken = json.loads(standards.sci(with_metrics(told, tokens=1e6), "token"))
+    spoken = json.loads(export.sci(with_metrics(told, tokens=1e6), "token"))
     assert spoken["R"]["value"] == 1e6 and spoken["R"]["from"].startswith("snapshot metrics.tokens")
 
 
 def test_boards_without_a_published_figure_have_no_embodied_emissions(told):
     other = msgspec.structs.replace(told.status.gpus[0], name="Some Board")
     strange = replace(told, status=msgspec.structs.replace(told.status, gpus=(other,)))
-    found = json.loads(standards.sci(strange, "run"))
+    found = json.loads(export.sci(strange, "run"))
     assert found["M"]["value"] == found["sci"]["value"] == "unknown"
     assert strange.embodied is None and formats.numbers(strange)["embodied_g"] is None
     given = replace(strange, options=msgspec.structs.replace(strange.options, embodied=9.0))
-    assert json.loads(standards.sci(given, "run"))["M"]["value"] == 9.0 * 2 * len(strange.status.gpus)
+    assert json.loads(export.sci(given, "run"))["M"]["value"] == 9.0 * 2 * len(strange.status.gpus)
 
 
 def test_annex_xi_has_time_energy_method_and_the_flops_of_the_script(told):
-    found = json.loads(standards.annex_xi(told))
+    found = json.loads(export.annex_xi(told))
     assert found["training_time_s"]["value"] == round(told.elapsed_s, 3)
     assert found["energy_kwh"]["value"] == pytest.approx(told.energy_wall_kwh)
     assert "measured" in found["method"] and found["compute_flops"] == "unknown"
-    assert json.loads(standards.annex_xi(with_metrics(told, total_flos=2e18)))["compute_flops"]["value"] == 2e18
+    assert json.loads(export.annex_xi(with_metrics(told, total_flos=2e18)))["compute_flops"]["value"] == 2e18
 
 
 def test_embodied_stands_beside_the_account_and_never_in_it(told):

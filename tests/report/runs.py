@@ -70,6 +70,12 @@ def make(home, name="train.py", *, phases=DAY, kind="actual", gpus=1, every=10, 
                 account.elapsed.drew(drawn * every, state, gpu=True)
             account.ledger.add("cpu", at, at + every, CPU_W * every, "model", state, at, gpu=False)
             account.elapsed.drew(CPU_W * every, state, gpu=False)
+            besides = {"host": given.host_w} if given.host_w else {}
+            if given.boundary == "always-on":
+                besides |= {"idle@cpu": -10.0, **{f"idle@GPU-{index}": -IDLE_W for index in range(gpus)}}
+            for device, watts_besides in besides.items():
+                account.ledger.add(device, at, at + every, watts_besides * every, "model", state, at, gpu=False)
+                account.elapsed.drew(watts_besides * every, state, gpu=False)
             at, done = at + every, done + every * speed
             steps = round(done * RATE)
             account.elapsed.advance(at, state, steps=steps, paused=state == "waiting")
@@ -92,7 +98,7 @@ def make(home, name="train.py", *, phases=DAY, kind="actual", gpus=1, every=10, 
     journal.keep("accounts", {
         "start_s": START_S, "done_s": done, "full_wall_w": full_w, "pue": PUE, "before_g": 0.0, "nowcast_g": grams(at),
         "energy_wall_kwh": totals.wall_kwh, "energy_gpu_kwh": totals.gpu_kwh, "gco2_g": totals.gco2_g,
-        "avoided_g": totals.avoided_g, **accounts.to_kept(flat),
+        "avoided_g": totals.avoided_g, "boundary": given.boundary, **accounts.to_kept(flat),
         **{name: msgspec.to_builtins(value) for name, value in told.items()},
     })  # fmt: skip
     parked = {f"GPU-{index}": [PARKED_W, 9] for index in range(gpus)}

@@ -206,7 +206,7 @@ async def test_the_ending_says_what_was_first_said_and_gives_its_receipt_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    ending = (("levers", "work moved in time +524 g"), ("first said", "1.10 kg at 16:01; was 1.05 kg"))
+    ending = (("levers", "shifting +524 g"), ("first said", "1.10 kg at 16:01; was 1.05 kg"))
     target = Target("k7q2mz", "charlm", tmp_path / "gone.sock", scene("done").status)
     target = replace(target, ending=lambda: ending, receipt=lambda form: f"the receipt as {form}")
     app = CarbonApp(lambda: Dashboard(target))

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from carbontui import config, link, units
+from carbontui.account import compare
 from carbontui.commands.support.command import Failure, refused
 from carbontui.grid import recorded, zones
 from carbontui.grid.settings import GridSettings, KeyFileError
 from carbontui.job.life import launch
 from carbontui.plan import problem
 from carbontui.power.backends.declared import DeclaredBoards
-from carbontui.reports import tables
 
 
 def power(text: str, option: str) -> float:
@@ -102,7 +102,7 @@ def declared_boards(settings: config.Settings) -> DeclaredBoards | None:
     Failure."""
     name, watts = settings.gpu, settings.board_w
     if name is not None and watts is None:
-        spec = tables.board(name)
+        spec = compare.board(name)
         if spec is None:
             known = "see carbontui compare --list"
             raise Failure(f"--gpu: no published TDP for {name!r} ({known}); give its watts with --board-w", 2)

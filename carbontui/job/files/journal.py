@@ -8,7 +8,8 @@ Tables (all times epoch seconds of the job's clock):
   energy_10min  start, joules, seconds        sums of the energy rows that begin in each ten minutes, over all devices
   steps   at, step, rate, loss, level         telemetry of the training loop
   grid    start, dur, value, kind, signal, source   realised intensity and prices used by the accounts
-  state   key, value (JSON)                   what a respawned supervisor needs
+  state   key, value (JSON)                   what a respawned supervisor needs; "seal" is the SHA-256 of SEALED, row by
+          row as Python shows it, from the writer's end to the next one's first commit
 
 The schema's version is SQLite's user_version; the one writer migrates. A journal that cannot be written never
 hurts the job: writes are dropped, counted and reported. A damaged one is set aside and a new one started.
@@ -21,6 +22,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import hashlib
 import json
 import os
 import re
@@ -30,6 +32,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +72,13 @@ _GRID = "insert or replace into grid values (?,?,?,?,?,?)"
 _WITHIN = "delete from grid where signal=? and start>? and start<?"
 _DISOWN = "delete from energy where device=?"
 _STATE = "insert or replace into state values (?,?)"
+SEALED = (
+    "select * from energy order by rowid",
+    "select * from grid order by start, signal",
+    "select * from state where key in ('accounts', 'books') order by key",
+)
+"""What the account is made of, and the account."""
+_UNSEAL = "delete from state where key = 'seal'"
 
 CHANGES = slice(24, 28)
 """Bytes of a SQLite file that count its commits."""
@@ -294,6 +304,7 @@ class Journal:
             db.execute("begin")
             for statement, row in rows:
                 db.execute(statement, row)
+            db.execute(_UNSEAL)
             db.execute("commit")
         except (sqlite3.Error, OverflowError, ValueError) as error:
             if db is not None and db.in_transaction:
@@ -316,10 +327,20 @@ class Journal:
                 del self._pending[:-10_000]
 
     def close(self) -> None:
+        """After this `examples/audit.py` can see whether a row was altered."""
         self.commit()
         if self._db is not None:
+            with contextlib.suppress(sqlite3.Error):
+                self._db.execute(_STATE, ("seal", _as_json(_digest(self._db))))
             self._db.close()
             self._db = None
+
+
+def _digest(db: sqlite3.Connection) -> str:
+    digest = hashlib.sha256()
+    for row in chain.from_iterable(map(db.execute, SEALED)):
+        digest.update(repr(row).encode("utf-8", "replace"))
+    return digest.hexdigest()
 
 
 def _as_json(value: Any) -> str:

@@ -1,1 +1,0 @@
-"""A job's accounts in the formats of other tools; one file per format."""
