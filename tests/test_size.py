@@ -11,8 +11,8 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_157
-FILES = 443
+WHOLE = 51_199
+FILES = 444
 ROOMS = {
     "": 1_721,
     "account": 1_035,
@@ -23,12 +23,12 @@ ROOMS = {
     "client/pausing": 1_548,
     "commands": 2_981,
     "commands/support": 531,
-    "extensions/evaluation": 1_054,
+    "extensions/evaluation": 1_047,
     "extensions/fleet": 1_157,
     "extensions/llm": 153,
     "extensions/site": 938,
-    "grid": 2_746,
-    "grid/providers": 1_340,
+    "grid": 2_748,
+    "grid/providers": 1_344,
     "job/files": 972,
     "job/keeper": 1_717,
     "job/life": 1_368,
@@ -40,7 +40,7 @@ ROOMS = {
     "job/worker": 339,
     "nodes": 492,
     "plan": 1_849,
-    "power": 2_013,
+    "power": 2_056,
     "power/agent": 1_122,
     "power/backends": 1_101,
     "power/limit": 935,

@@ -48,6 +48,8 @@ def load(
     path = Path(path)
     header, lines = _cells(path)
     rows = _rows(path, header, lines, 1, _intensity)
+    if 0.05 <= (most := max(row.value for row in rows)) <= 1.5:
+        raise ValueError(f"{path}: values up to {most:g}: are they kg/kWh? g/kWh are read: write 1000 times that")
     if signal is None:
         signal = "average_direct" if path == example_path() else "given"
     return Series(zone, signal, rows, source or f"recorded: {path.name}")

@@ -117,6 +117,7 @@ def test_coarser_slots_are_means_of_finer_rows() -> None:
         ("time_utc,value\n2020-01-01T00:00:00Z,300,5\n", "write 300.5, not 300,5"),
         ("time_utc,value\n2020-01-01T00:00:00Z,1\n2020-01-01T00:00:00Z,2\n", "twice"),
         ("time_utc,value\n2020-01-01T00:00:00Z,1\n2020-01-02T00:00:00Z,2\n", "24 h apart"),
+        ("time_utc,value\n2020-01-01T00:00:00Z,0.3\n2020-01-01T01:00:00Z,0.45\n", "kg/kWh?"),
     ],
 )
 def test_a_bad_file_is_named_with_line_and_value(tmp_path, text, complaint) -> None:

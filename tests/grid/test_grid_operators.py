@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import io
 import json
+import math
 import threading
 import zipfile
 from dataclasses import replace
@@ -22,7 +23,7 @@ from carbontui.grid.feed import Feed
 from carbontui.grid.fuels import FACTORS, intensity_g_per_kwh
 from carbontui.grid.http import BadAnswer, NoData
 from carbontui.grid.providers.base import Provider
-from carbontui.grid.providers.frame import MixProvider
+from carbontui.grid.providers.frame import LocalClock, MixProvider, Power
 
 NOW = 1896998400.0 + 20 * 3600
 PAGE_MAX = 100
@@ -177,6 +178,35 @@ async def test_an_interval_that_is_still_being_written_is_not_read(site: Site) -
     assert rows[-1].start_s == NOW - 600 and all(
         row.value == pytest.approx(level(row.start_s), rel=1e-4) for row in rows
     )
+
+
+@pytest.mark.parametrize("whole", [False, True])
+async def test_a_second_reading_inside_a_mark_is_not_added_to_the_first(site: Site, whole: bool) -> None:
+    full = good("nyiso", NOW)
+
+    def respond(request: Request) -> Answer:
+        lines = full(request).body.decode().splitlines()
+        of_mark = lines[-6:-3]  # the mark of 14:55, read again at 14:53
+        again = [line.replace(" 14:55:", " 14:53:") for line in (of_mark if whole else of_mark[:1])]
+        assert again[0] != of_mark[0]
+        return Answer("\n".join([*lines, *again, ""]).encode())
+
+    site.respond = respond
+    rows = (await made("nyiso", site).history("US-NY-NYIS", NOW - 3600, NOW, NOW))[0].rows
+    assert all(row.value == pytest.approx(level(row.start_s), rel=1e-4) for row in rows)
+
+
+async def test_a_reading_of_another_body_is_not_added_and_a_skipped_hour_has_no_time(site: Site) -> None:
+    kind = made("nyiso", site)
+    assert isinstance(kind, MixProvider)
+    first = [Power(0.0, "Wind", 100.0, (0, 290.0)), Power(0.0, "Natural Gas", 100.0, (0, 290.0))]
+    part = [Power(0.0, "Natural Gas", 50.0, (0, 299.0)), Power(math.nan, "Wind", 1.0, (0, 1.0))]
+    assert [mix.megawatts for mix in kind.mixes([*first, *part])] == [{"wind": 100.0, "gas": 100.0}]
+    newer = [one._replace(megawatts=80.0, reading=(1, 290.0)) for one in first]
+    assert [mix.megawatts for mix in kind.mixes([*first, *newer])] == [{"wind": 80.0, "gas": 80.0}]
+    clock = LocalClock(ZoneInfo("America/Los_Angeles"))
+    hours = [clock(datetime(2030, 3, 10, hour)) for hour in range(5)]  # 02:00 is skipped
+    assert math.isnan(hours[2]) and hours[3] - hours[1] == 3600 and hours[4] - hours[3] == 3600
 
 
 @pytest.mark.parametrize("at", range(1, 14))

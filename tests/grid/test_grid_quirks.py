@@ -204,6 +204,15 @@ async def test_a_closing_midnight_row_belongs_to_the_next_day(site: Site) -> Non
     assert rows[-1].start_s == day.timestamp() + 86400 and rows[-1].value == pytest.approx(127)
 
 
+async def test_an_hour_that_does_not_exist_does_not_move_the_day(site: Site) -> None:
+    day = datetime(2030, 3, 10, tzinfo=PACIFIC)
+    site.respond = caiso(whole_day(lambda k: 200.0))  # with rows for 02:00 to 02:55, which the clock skips
+    end_s = day.timestamp() + 23 * 3600
+    rows = (await made("caiso", site).history("US-CAL-CISO", end_s - 86400, end_s - 3600, end_s + 43200))[0].rows
+    assert rows[0].start_s == day.timestamp() and rows[-1].start_s == end_s - 300
+    assert len({row.start_s for row in rows}) == len(rows)
+
+
 async def test_a_stale_copy_on_the_way_is_passed_by(site: Site) -> None:
     noon = [(clock, 250.0 if clock < "12:00" else None) for clock, _ in whole_day(lambda k: 0.0)]
     stale = [(clock, 250.0 if clock < "06:00" else None) for clock, _ in noon]
@@ -247,12 +256,15 @@ async def test_a_clean_part_of_a_dirty_country_is_believed(site: Site, zone: str
         await made("electricity-maps", site).forecast("PL", NOW + 86400, NOW)
 
 
-async def test_a_region_of_zeros_shows_the_nation_and_says_so(site: Site) -> None:
+@pytest.mark.parametrize("empty", [None, {}, {"data": []}, {"data": {"regionid": 1, "data": []}}])
+async def test_a_region_of_zeros_or_without_values_shows_the_nation_and_says_so(site: Site, empty: object) -> None:
     nation = good("neso", NOW)
 
     def respond(request: Request) -> Answer:
         if "regional" not in request.path:
             return nation(request)
+        if empty is not None:
+            return told(empty)
         record = {"from": iso(NOW), "to": iso(NOW + 1800), "intensity": {"forecast": 0}, "generationmix": []}
         return told({"data": {"regionid": 1, "data": [record]}})
 

@@ -34,14 +34,9 @@ if TYPE_CHECKING:
     from carbontui.extensions.evaluation.run import BacktestReport, PlannedPrices
 
 
-def _lateness(text: str) -> float | None:
-    """Seconds; None for the provider's."""
-    return None if text == "provider" else units.parse_duration(text)
-
-
 lateness_option = click.option(
     "--lateness",
-    type=WithUnit(_lateness),
+    type=WithUnit(lambda text: None if text == "provider" else units.parse_duration(text)),
     default="provider",
     metavar="DURATION",
     help="How late intensities are known; `provider`, the default: as late as the zone's source.",

@@ -14,12 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from carbontui.assumed.job import AssumedJob, Grid, boundaries
-from carbontui.extensions.evaluation.issued import (
-    LEAST_HISTORY_S,
-    DayAhead,
-    OwnForecast,
-    PublishedForecast,
-)
+from carbontui.extensions.evaluation.issued import LEAST_HISTORY_S, DayAhead, OwnForecast, PublishedForecast
 from carbontui.extensions.evaluation.policies import (
     WEEK_S,
     Case,

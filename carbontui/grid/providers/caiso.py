@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import csv
 import io
+import math
 import statistics
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -75,6 +76,8 @@ def _rows(body: bytes, day: datetime) -> Iterator[tuple[float, dict[str, float]]
         hour, minute = cells[0].strip().split(":")
         moment = datetime(day.year, day.month, day.day, int(hour), int(minute))
         start_s = clock(moment)
+        if math.isnan(start_s):
+            continue
         if start_s <= last_s:
             start_s = clock(moment + timedelta(days=1))  # a closing 00:00 belongs to the next day
         last_s = start_s

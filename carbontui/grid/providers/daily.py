@@ -53,7 +53,7 @@ class Nyiso(MixProvider):
             end_s = utc(f"{at:%Y-%m-%dT%H:%M:00}{OFFSETS[row['Time Zone']]}")
             # some readings lie off the five-minute marks: each belongs to the interval that contains it
             start_s = (end_s - 1) // self.step_s * self.step_s
-            yield Power(start_s, row["Fuel Category"], amount(row["Gen MW"]))
+            yield Power(start_s, row["Fuel Category"], amount(row["Gen MW"]), (end_s,))
 
 
 class Ieso(MixProvider):

@@ -7,7 +7,7 @@ entry in choose.py and an answer in its real form in tests/grid/operators.py.
 
 from __future__ import annotations
 
-from collections import Counter
+import math
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from datetime import date, datetime, timedelta
 from typing import ClassVar, NamedTuple
@@ -22,11 +22,13 @@ STRANGE_SHARE = 0.05
 
 
 class Power(NamedTuple):
-    """Output of one kind of plant in the interval that begins at start_s; None where it is not yet published."""
+    """Output of one kind of plant in the interval that begins at start_s; None where it is not yet published. Of
+    several readings in one interval (body and time), one counts."""
 
     start_s: float
     word: str
     megawatts: float | None
+    reading: tuple[float, ...] = ()
 
 
 class MixProvider(Provider):
@@ -65,7 +67,8 @@ class MixProvider(Provider):
         bodies = [body async for body in self.request(zone, start_s, end_s, now_s)]
         if not bodies:
             raise NoData(f"{self.title} has no data for these days")
-        return self.series_of_mix(zone, self.mixes(power for body in bodies for power in self.read(body, zone)), now_s)
+        powers = (one._replace(reading=(n, *one.reading)) for n, b in enumerate(bodies) for one in self.read(b, zone))
+        return self.series_of_mix(zone, self.mixes(powers), now_s)
 
     async def request(self, zone: str, start_s: float, end_s: float, now_s: float) -> AsyncIterator[bytes]:
         """The bodies that cover the stretch, each file once. A missing one is left out; raises NotFound when all are
@@ -93,36 +96,38 @@ class MixProvider(Provider):
         return LocalClock(ZoneInfo(self.time_zone))
 
     def mixes(self, powers: Iterable[Power]) -> Iterator[Mix]:
-        """The mix of each interval; one whose mix is incomplete is left out. Raises BadAnswer."""
-        mixes: dict[float, dict[str, float]] = {}
-        unknown: dict[float, float] = {}
-        said: Counter[float] = Counter()
-        broken: set[float] = set()
-        words: set[str] = set()
-        for start_s, word, megawatts in powers:
-            mix = mixes.setdefault(start_s, {})
-            said[start_s] += 1
-            if megawatts is None:
-                broken.add(start_s)
-            elif word not in self.fuels:
-                words.add(word)
-                unknown[start_s] = unknown.get(start_s, 0.0) + max(0.0, megawatts)
-            elif (fuel := self.fuels[word]) is not None:
-                mix[fuel] = mix.get(fuel, 0.0) + megawatts
-        starts = sorted(mixes)
-        half, known = max(said.values(), default=0) / 2, False
+        """The mix of each interval, by its most complete reading, of equal ones the last; an interval whose mix is
+        incomplete is left out. Raises BadAnswer."""
+        readings: dict[float, dict[tuple[float, ...], list[Power]]] = {}
+        for power in powers:
+            if math.isfinite(power.start_s):  # an hour that does not exist has no values
+                readings.setdefault(power.start_s, {}).setdefault(power.reading, []).append(power)
+        mine = {start_s: _fullest(readings[start_s]) for start_s in sorted(readings)}
+        starts, words, known = list(mine), set[str](), False
+        half = max(map(len, mine.values()), default=0) / 2
         for k, (start_s, length) in enumerate(zip(starts, steps(starts, self.step_s), strict=True)):
-            mix = mixes[start_s]
-            generated, strange = sum(power for power in mix.values() if power > 0), unknown.get(start_s, 0.0)
-            if strange > STRANGE_SHARE * (generated + strange):
+            mix, strange, here = dict[str, float](), 0.0, mine[start_s]
+            for power in here:
+                if power.megawatts is not None and power.word not in self.fuels:
+                    words.add(power.word)
+                    strange += max(0.0, power.megawatts)
+                elif power.megawatts is not None and (fuel := self.fuels[power.word]) is not None:
+                    mix[fuel] = mix.get(fuel, 0.0) + power.megawatts
+            if strange > STRANGE_SHARE * (strange + sum(output for output in mix.values() if output > 0)):
                 continue
             known = True
             # an interval with fewer entries than its neighbours, or less than half of the most, is still being written
-            around = [said[at] for at in starts[max(0, k - 1) : k + 2] if at != start_s]
-            if start_s not in broken and said[start_s] >= max(half, min(around, default=0)):
+            around = [len(mine[at]) for at in starts[max(0, k - 1) : k + 2] if at != start_s]
+            whole = all(power.megawatts is not None for power in here)
+            if whole and len(here) >= max(half, min(around, default=0)):
                 yield Mix(start_s, length, mix)
-        if unknown and not known:
+        if words and not known:
             raise BadAnswer(f"{self.title} names unknown fuels: {', '.join(sorted(words))[:80]}")
+
+
+def _fullest(readings: Mapping[tuple[float, ...], list[Power]]) -> list[Power]:
+    known = {at: sum(power.megawatts is not None for power in powers) for at, powers in readings.items()}
+    return readings[max(readings, key=lambda at: (known[at], at))]
 
 
 class LocalClock:
@@ -133,8 +138,11 @@ class LocalClock:
         self._last_s = float("-inf")
 
     def __call__(self, naive: datetime) -> float:
-        """Epoch seconds of a local stamp; the later reading of an ambiguous one where the earlier would go back."""
+        """Epoch seconds of a local stamp; the later reading of an ambiguous one where the earlier would go back; NaN
+        for one that the clock skips in spring."""
         at_s = naive.replace(tzinfo=self._zone, fold=0).timestamp()
+        if datetime.fromtimestamp(at_s, tz=self._zone).replace(tzinfo=None) != naive:
+            return math.nan
         if at_s < self._last_s:
             at_s = max(at_s, naive.replace(tzinfo=self._zone, fold=1).timestamp())
         self._last_s = max(at_s, self._last_s)

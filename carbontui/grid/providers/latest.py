@@ -189,7 +189,7 @@ class Ercot(MixProvider):
             for when, mix in day.items():
                 taken_s = datetime.strptime(when, "%Y-%m-%d %H:%M:%S%z").timestamp()
                 for word, value in mix.items():
-                    yield Power(taken_s // self.step_s * self.step_s, word, number(value["gen"]))
+                    yield Power(taken_s // self.step_s * self.step_s, word, number(value["gen"]), (taken_s,))
 
 
 class HydroQuebec(MixProvider):

@@ -74,12 +74,12 @@ def _region(zone: str) -> int | None:
 
 
 def _blank(data: Any, region: int) -> bool:
-    """Whether the answer for a region is all zeros with an empty mix, as for region 1 since spring 2026."""
+    """Whether the answer for a region is empty, or all zeros with an empty mix, as for region 1 since spring 2026."""
     try:
         records = _records(data, region)
-        return bool(records) and not any(
-            record["intensity"].get("forecast") or record.get("generationmix") for record in records
-        )
+        return not any(record["intensity"].get("forecast") or record.get("generationmix") for record in records)
+    except NoData:
+        return True
     except (GridError, *SHAPE_FAULTS):
         return False  # the parser reports what is wrong
 
@@ -88,9 +88,7 @@ def _records(data: Any, region: int | None) -> list[Any]:
     """National: a list. Regional: an object with a list, or a list of one such object."""
     if isinstance(data, dict) and "error" in data:
         raise NoData("NESO Carbon Intensity API reports an error")
-    if not isinstance(data, dict) or "data" not in data:
-        return rows_of(data, "data")
-    inner = data["data"]
+    inner = data.get("data") if isinstance(data, dict) else None
     if isinstance(inner, list) and inner and isinstance(inner[0], dict) and "regionid" in inner[0]:
         inner = inner[0]
     if isinstance(inner, dict):
