@@ -333,7 +333,7 @@ def test_the_state_of_a_job_is_replaced_by_an_event_and_by_a_restore_alone():
                 ]
                 writers += [(module, function.name) for node in named if isinstance(node.ctx, ast.Store)]
     door = f"{JOB}.supervisor.shell.door"
-    assert writers == [(door, "__init__"), (door, "begin"), (door, "take")]
+    assert writers == [(door, "__init__"), (door, "restore"), (door, "dispatch")]
 
 
 @pytest.mark.parametrize("module", sorted(m for m in FILE_OF if within(m, [f"{JOB}.keeper"])))
