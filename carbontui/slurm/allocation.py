@@ -52,6 +52,7 @@ class Allocation(NamedTuple):
     """When Slurm ends it (epoch seconds); None without a limit."""
     cap_w: float | None = None
     """Watts per GPU at which the fleet planned its start; None: at full."""
+    comment: str = ""
 
 
 def observe(environment: Mapping[str, str], within_s: float | None = None) -> Allocation | None:
@@ -64,7 +65,7 @@ def observe(environment: Mapping[str, str], within_s: float | None = None) -> Al
         if id_.strip() == job:
             left_s = queue.limit_s(left)
             ends_s = None if left_s is None else time.time() + left_s
-            return Allocation(name.strip(), state.strip(), ends_s, queue.asked(comment).cap_w)
+            return Allocation(name.strip(), state.strip(), ends_s, queue.asked(comment).cap_w, comment)
     raise commands.SlurmError(f"squeue: shows no job {job}")
 
 

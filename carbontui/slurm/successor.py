@@ -116,34 +116,59 @@ def follow(job: Unloaded, new: str) -> list[str]:
 
 CHAIN = "CARBONTUI_CHAIN"
 """Variable in a successor's environment: the id of the first job, and this job's number in the chain."""
+SCRIPT = "carbontui-after-{}.sh"
+"""The successor's script names the job that it succeeds."""
 HETEROGENEOUS = "a heterogeneous job, whose components no one script asks for again"
 UNSET = frozenset({"", "(null)", "N/A", "UNLIMITED", "Unknown"})
-OPTIONS = {
-    "Partition": "--partition",
-    "Account": "--account",
-    "QOS": "--qos",
-    "TimeLimit": "--time",
-    "NumNodes": "--nodes",
-    "NumTasks": "--ntasks",
-    "CPUs/Task": "--cpus-per-task",
-    "MinMemoryNode": "--mem",
-    "MinMemoryCPU": "--mem-per-cpu",
-    "TresPerNode": "--gres",
-    "TresPerJob": "--gpus",
-    "Features": "--constraint",
-    "ReqNodeList": "--nodelist",
-    "ExcNodeList": "--exclude",
-    "Reservation": "--reservation",
-    "Licenses": "--licenses",
-    "JobName": "--job-name",
-    "WorkDir": "--chdir",
-    "StdOut": "--output",
-    "StdErr": "--error",
-    "StdIn": "--input",
-    "MailUser": "--mail-user",
-    "MailType": "--mail-type",
-}
+ALIKE = ("Account", "Deadline", "Licenses", "Network", "Nice", "Partition", "Prefer", "QOS", "Reservation", "Switches")
+SIZE = {"NumNodes": "--nodes", "NumTasks": "--ntasks", "TimeLimit": "--time", "TimeMin": "--time-min"}
+CPUS = {"CPUs/Task": "--cpus-per-task", "CpusPerTres": "--cpus-per-gpu", "MinCPUsNode": "--mincpus"}
+TASKS = {"NtasksPerTRES": "--ntasks-per-gpu", "Socks/Node": "--sockets-per-node", "CoreSpec": "--core-spec"}
+MEMORY = {"MinMemoryNode": "--mem", "MinMemoryCPU": "--mem-per-cpu", "MemPerTres": "--mem-per-gpu"}
+GPUS = {"TresPerNode": "--gres", "TresPerJob": "--gpus", "TresPerTask": "--gpus-per-task"}
+BINDING = {"TresPerSocket": "--gpus-per-socket", "TresBind": "--gpu-bind", "TresFreq": "--gpu-freq"}
+NODES = {"ReqNodeList": "--nodelist", "ExcNodeList": "--exclude", "Features": "--constraint", "MinTmpDiskNode": "--tmp"}
+FILES = {"WorkDir": "--chdir", "StdOut": "--output", "StdErr": "--error", "StdIn": "--input"}
+NAMES = {"JobName": "--job-name", "WCKey": "--wckey", "MCS_label": "--mcs-label"}
+MAIL = {"MailUser": "--mail-user", "MailType": "--mail-type"}
+OPTIONS = {name: f"--{name.lower()}" for name in ALIKE}
+OPTIONS |= SIZE | CPUS | TASKS | MEMORY | GPUS | BINDING | NODES | FILES | NAMES | MAIL
 """sbatch options by their names in `scontrol show job`: those given on the command line are not in the script."""
+PARTS = {
+    "NtasksPerN:B:S:C": ("--ntasks-per-node", "", "--ntasks-per-socket", "--ntasks-per-core"),
+    "ReqB:S:C:T": ("", "", "--cores-per-socket", "--threads-per-core"),
+}
+"""Fields of several values."""
+FLAGS = {
+    "Requeue": {"0": "--no-requeue", "1": "--requeue"},
+    "Contiguous": {"1": "--contiguous"},
+    "OverSubscribe": {"NO": "--exclusive", "YES": "--oversubscribe", "USER": "--exclusive=user"},
+}
+SET = {"SLURM_DISTRIBUTION": "--distribution={}", "SLURM_OVERCOMMIT": "--overcommit"}
+"""What Slurm tells to the job alone."""
+DISPLACED = {"CpusPerTres": "CPUs/Task", "MemPerTres": "MinMemoryNode"}
+"""With the former the latter is refused."""
+NOTHING = {"MinCPUsNode": "1", "MinTmpDiskNode": "0", "Nice": "0"}
+
+
+def asked(shown: Mapping[str, str]) -> dict[str, str]:
+    """What a job was given to ask for, by the names of its record: alike while it waits and while it runs."""
+    total = ",".join(part for part in shown.get("ReqTRES", "").split(",") if not part.startswith("billing"))
+    found = {"ReqTRES": total}
+    for name in (*OPTIONS, *PARTS, *FLAGS):
+        value = shown.get(name, "").partition("-" if name == "NumNodes" else "\0")[0]
+        value = _gpus(name, value) if "Tres" in name else value
+        negative = name == "Nice" and value.startswith("-")  # an administrator's
+        if value not in UNSET and value[0] != "*" and value != NOTHING.get(name) and not negative:
+            found[name] = value
+    return {name: value for name, value in found.items() if name not in {DISPLACED.get(other) for other in found}}
+
+
+def _gpus(name: str, value: str) -> str:
+    """As options have it what Slurm shows as gres:gpu:2, later as gres/gpu:2, and per task as cpu=4,gres/gpu=2."""
+    told = re.sub(r"\b(?:cpu=\d+,?|gres[:/])", "", value).rstrip(",")
+    told = told if name == "TresFreq" else told.replace("=", ":")
+    return told if name == "TresPerNode" else re.sub(r"\bgpu:", "", told)
 
 
 class Chain(NamedTuple):
@@ -163,24 +188,28 @@ def chain(environment: Mapping[str, str]) -> Chain | None:
 
 
 def command(
-    shown: Mapping[str, str], here: Chain, *, wait_s: float, script: str, arguments: Sequence[str]
+    shown: Mapping[str, str], here: Chain, environment: Mapping[str, str], *, wait_s: float, words: Sequence[str]
 ) -> list[str]:
-    """The sbatch command that submits the same script with the same resources, to start in `wait_s` seconds."""
-    name = allocation.name_of(shown)
+    """The sbatch command that submits `words`, script and arguments, as this job was, to start in `wait_s` seconds. A
+    user's own comment stays."""
+    name, wanted = allocation.name_of(shown), asked(shown)
     # all of the environment, in which the chain is, also where the script has --export=NONE: it is the job's own
     options = ["sbatch", "--parsable", f"--dependency=afterany:{name}", "--open-mode=append", "--export=ALL"]
     if wait_s >= 1.0:
         options.append(f"--begin=now+{math.ceil(wait_s)}seconds")
     note = json.dumps({"chain": here.first, "number": here.number + 1, "after": name})
-    options.append(f"--comment={queue.MARK}{note}")
+    own = shown.get("Comment", "")
+    own = "" if own in UNSET or own.startswith(queue.MARK) else own
+    options.append(f"--comment={own or queue.MARK + note}")
     if "_" in name:
         options.append(f"--array={shown['ArrayTaskId']}")
-    for field, option in OPTIONS.items():
-        value = shown.get(field, "")
-        if value not in UNSET:
-            value = value.partition("-")[0] if field == "NumNodes" else value
-            options.append(f"{option}={value.removeprefix('gres:gpu:') if field == 'TresPerJob' else value}")
-    return [*options, script, *arguments]
+    options += [f"{option}={wanted[field]}" for field, option in OPTIONS.items() if field in wanted]
+    for field, parts in PARTS.items():
+        values = zip(parts, wanted.get(field, "").split(":"), strict=False)
+        options += [f"{option}={value}" for option, value in values if option and value not in ("*", "0")]
+    options += [FLAGS[field][value] for field, value in wanted.items() if value in FLAGS.get(field, ())]
+    options += [option.format(environment[name]) for name, option in SET.items() if name in environment]
+    return [*options, *words]
 
 
 class Cancelled(Exception):
@@ -215,8 +244,6 @@ def submit(
     if here is None:
         raise commands.SlurmError("not in a Slurm job")
     shown = allocation.record(environment)
-    if "HetJobId" in shown:
-        raise commands.SlurmError(HETEROGENEOUS)
     made = Succession(next(iter(_after(name := allocation.name_of(shown))), ""), name, [])
     if made.job:
         begin = f"StartTime=now+{max(0, math.ceil(not_before_s - now_s))}seconds"
@@ -232,27 +259,33 @@ def submit(
 def _submitted(
     environment: Mapping[str, str], here: Chain, shown: Mapping[str, str], *, wait_s: float, ended: Callable[[], bool]
 ) -> Succession:
-    name = allocation.name_of(shown)
+    name, present = allocation.name_of(shown), allocation.observe(environment)
+    shown = {**shown, "Comment": present.comment if present else ""}
     text = commands.ask("scontrol", "write", "batch_script", name, "-")
     if ended() or shown.get("JobState") != "RUNNING":
         raise Cancelled
     with tempfile.TemporaryDirectory(prefix="carbontui-") as folder:
-        script = Path(folder) / "job.sh"
+        script = Path(folder) / SCRIPT.format(name)
         script.write_text(text)
-        asked = command(shown, here, wait_s=wait_s, script=str(script), arguments=_arguments(shown))
+        line = command(shown, here, environment, wait_s=wait_s, words=[str(script), *_arguments(shown)])
         new = commands.step_environment(environment) | {CHAIN: f"{here.first} {here.number + 1}"}
         new.pop("SLURM_JOB_ID", None)
         job = ""
         try:
-            job = commands.submitted(asked, environment=new, given_up=ended)
+            job = commands.submitted(line, environment=new, given_up=ended)
         except commands.SlurmError:  # it may have been submitted, and only its answer is missing
             with contextlib.suppress(commands.SlurmError):
                 job = "" if ended() else next(iter(_after(name)), "")
             if not job and not ended():
                 raise
-    if _known(environment, ended).get("JobState") != "RUNNING" or ended():
+    if _known(environment, ended).get("JobState", "RUNNING") != "RUNNING" or ended():
         withdraw(name, job)
         raise Cancelled
+    wanted, got = asked(shown), asked(_known({"SLURM_JOB_ID": job}, ended) or shown)
+    if other := sorted(field for field in wanted.keys() | got.keys() if wanted.get(field) != got.get(field)):
+        withdraw(name, job)
+        differs = ", ".join(f"{field} {wanted.get(field)} became {got.get(field)}" for field in other)
+        raise commands.SlurmError(f"it would not be the same job: {differs}")
     owner = shown.get("UserId", "").partition("(")[0]
     unloaded = Unloaded(name, shown["JobId"], shown.get("ArrayJobId", ""), owner, shown.get("JobName", ""))
     try:
@@ -297,11 +330,11 @@ def end(made: Succession, ended: Callable[[], bool]) -> None:
 
 
 def _known(environment: Mapping[str, str], given_up: Callable[[], bool] | None = None) -> dict[str, str]:
-    """Its record; without an answer it is assumed to run."""
+    """A job's record; {} without an answer."""
     try:
         return allocation.record(environment, given_up=given_up)
     except commands.SlurmError:
-        return {"JobState": "RUNNING"}
+        return {}
 
 
 def withdraw_earlier(environment: Mapping[str, str]) -> str:
@@ -333,10 +366,10 @@ def withdraw(name: str, job: str) -> None:
 
 
 def _after(name: str) -> list[str]:
-    """The waiting jobs that were submitted to succeed `name`. Raises SlurmError."""
-    told = commands.ask("squeue", "--noheader", "--me", "--states=PENDING,RUNNING", "--format=%F|%k")
-    rows = [row.partition("|") for row in told.splitlines()]
-    return [job for job, _, comment in rows if queue.asked(comment).after == name]
+    """The waiting jobs that were submitted to succeed `name`: by their script, a comment may be the user's own. Raises
+    SlurmError."""
+    told = commands.ask("squeue", "--noheader", "--me", "--states=PENDING,RUNNING", "--format=%F|%o")
+    return re.findall(rf"^(\d+)\|/.*/{SCRIPT.format(name)}(?: |$)", told, re.MULTILINE)
 
 
 def _arguments(shown: Mapping[str, str]) -> list[str]:

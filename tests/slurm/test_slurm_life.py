@@ -17,6 +17,8 @@ import pytest
 from house import until
 from outcomes import SCRIPT
 
+from carbontui.slurm import successor
+
 pytestmark = [pytest.mark.xdist_group("slurm"), pytest.mark.timeout(300)]
 TABLE = os.environ.get("CARBONTUI_TABLE")
 LEAVES = """\
@@ -288,6 +290,46 @@ def test_a_wrapped_command_returns_and_an_allocation_has_none_to_submit(queue):
     assert done.returncode == 2 and "--resubmit: only in a Slurm batch script" in done.stderr, done.stderr
     assert len(queue.lines()) == 3, "nothing began"
     keep("`salloc`", "runs", "`--resubmit` refused before the start; without it as alone")
+
+
+REQUESTS = (
+    "--gpus=2 --nice=50 --no-requeue",
+    "--gpus-per-node=2 --exclusive --mem=100",
+    "--ntasks=2 --gpus-per-task=1 --mem-per-cpu=20 --cpus-per-task=3",
+    "--ntasks=2 --ntasks-per-gpu=1 --time=30 --time-min=9 --deadline=now+1day",
+    "--gpus=2 --cpus-per-gpu=3 --mem-per-gpu=50 --comment=my=own --gpu-bind=map_gpu:0,1",
+    "--gres=gpu:1 --ntasks-per-node=3 --hint=nomultithread --switches=1@10 --contiguous",
+    "--gpus-per-socket=1 --sockets-per-node=1 --mincpus=2 --ntasks-per-core=1",
+)
+NAMES = "Tres|Ntasks|Nice|Requeue|Req|CPUs/|NumTasks|Min|Mem|CpusPer|Over|Time|Dead|Sw|Cont|Socks"
+SAME = re.compile(rf"(?: |^)((?:{NAMES})\S+)")
+
+
+def test_the_successor_is_the_same_job(queue):
+    """Of what was given on the command line nothing is in the script."""
+    line = queue.run(script=LEAVES.replace("+ 3)", "+ 3600)"))
+    jobs = {queue.submit(line, *request.split()): request for request in REQUESTS}
+    queue.wrap("sbatch", 'exec $REAL "${@/--nice=7/--nice=8}"')
+    other = queue.submit(line, "--nice=7")
+    show = lambda job: queue.cluster.run("scontrol", "-o", "show", "job", job)  # noqa: E731
+    for job, request in jobs.items():
+        assert queue.over(job) == "CANCELLED", (request, queue.output())
+        told = queue.cluster.run("squeue", "-h", "-t", "PENDING", "-o", "%i|%o|%k")
+        new, comment = re.findall(rf"^(\d+)\|.*after-{job}\.sh\|(.*)$", told, re.MULTILINE)[0]
+        queue.jobs.append(new)
+        assert set(SAME.findall(show(job))) == set(SAME.findall(show(new))), request
+        assert ("my=own" in request) == (comment == "my=own"), "a user's own comment stays"
+    assert queue.over(other) == "FAILED" and "not be the same job: Nice 7 became 8" in queue.output()
+    assert [row[2] for row in queue.rows() if f'"after": "{other}"' in row[3]] == ["CANCELLED"]
+
+
+def test_what_slurm_24_11_shows_is_asked_for_as_what_22_05_shows():
+    old = "TresPerJob=gres:gpu:2 TresPerTask=gres:gpu:a100:1 TresPerNode=gres:gpu:2 CpusPerTres=gres:gpu:3"
+    new = "TresPerJob=gres/gpu:2 TresPerTask=cpu=2,gres/gpu:a100=1 TresPerNode=gres/gpu:2 CpusPerTres=gres/gpu:3"
+    wanted = {"TresPerJob": "2", "TresPerTask": "a100:1", "TresPerNode": "gpu:2", "CpusPerTres": "3", "ReqTRES": ""}
+    for text in (old, new):
+        assert successor.asked(dict(word.split("=", 1) for word in text.split())) == wanted
+    assert successor.asked({"TresPerTask": "cpu=2", "ReqTRES": "cpu=2,billing=5"}) == {"ReqTRES": "cpu=2"}
 
 
 def dirty_now(folder: Path) -> str:

@@ -139,8 +139,11 @@ def decided(problem: FleetProblem, order: Ints, more: FleetJobs | None = None) -
 
 def _first(problem: FleetProblem, plan: FleetPlan, prices: Priced) -> FleetPlan:
     """Of a plan of more jobs the part that is of this problem, whose jobs come first."""
-    at = plan.start[: len(problem.jobs)], plan.level[: len(problem.jobs)]
-    return FleetPlan(*at, prices, problem.total_g(*at), *problem.loads(*at))
+    return _plan(problem, prices, plan.start[: len(problem.jobs)], plan.level[: len(problem.jobs)])
+
+
+def _plan(problem: FleetProblem, prices: Priced, start: Ints, level: Ints) -> FleetPlan:
+    return FleetPlan(start, level, prices, problem.total_g(start, level), *problem.loads(start, level))
 
 
 def best_constant(problem: FleetProblem, prices: Priced, order: Ints) -> ConstantCap | None:
@@ -169,8 +172,7 @@ def _at_constant(problem: FleetProblem, prices: Priced, order: Ints, relative: F
     free = Priced(np.zeros(site.slots), np.zeros(site.slots), 0.0)
     for job in order:
         placed.place(int(job), *_NO_CHOICE, free)
-    at = placed.start, placed.level
-    return FleetPlan(*at, prices, problem.total_g(*at), *problem.loads(*at))
+    return _plan(problem, prices, placed.start, placed.level)
 
 
 def _put_again(problem: FleetProblem, plan: FleetPlan) -> FleetPlan:
@@ -268,8 +270,7 @@ class _Placed:
         self._known: dict[int, tuple[Ints, Ints, Floats]] = {}
 
     def plan(self, prices: Priced) -> FleetPlan:
-        problem, at = self._problem, (self.start, self.level)
-        return FleetPlan(*at, prices, problem.total_g(*at), *problem.loads(*at))
+        return _plan(self._problem, prices, self.start, self.level)
 
     def put(self, job: int, start: int, level: int) -> None:
         self._occupy(job, start, level, 1.0)
@@ -318,11 +319,11 @@ class _Placed:
         watts = jobs.watts[job][:, None]
         short = (self.room_w < watts - TOLERANCE) | (self.room_gpus < jobs.gpus[job] - TOLERANCE)
         full = summed(short)
-        held = summed(price.watt) if price.watt.any() else None
-        cost = grams if held is None else grams + watts * (held[ends] - held[starts])
-        if price.gpu.any():
-            held = summed(price.gpu)
-            cost = cost + jobs.gpus[job] * (held[ends] - held[starts])
+        cost = grams
+        for drawn, paid in ((watts, price.watt), (jobs.gpus[job], price.gpu)):
+            if paid.any():
+                held = summed(paid)
+                cost = cost + drawn * (held[ends] - held[starts])
         cost = np.where(np.take_along_axis(full, ends, axis=1) == full[:, starts], cost, np.inf)
         level, at = divmod(int(cost.argmin()), len(starts))
         least = cost[level, at]
