@@ -88,6 +88,12 @@ def record(
     raise commands.SlurmError(f"scontrol: shows no job {job}")
 
 
+def own_name(environment: Mapping[str, str]) -> str:
+    """The `name` of this job."""
+    array, task = environment.get("SLURM_ARRAY_JOB_ID", ""), environment.get("SLURM_ARRAY_TASK_ID", "")
+    return f"{array}_{task}" if task else environment["SLURM_JOB_ID"]
+
+
 def name_of(shown: Mapping[str, str]) -> str:
     """Its `name`, of its record."""
     task = shown.get("ArrayTaskId", "")

@@ -143,17 +143,7 @@ CLOCK_S = 30.0
 @click.option("--once", is_flag=True, help="Plan and move once, then exit.")
 @click.option("--dry-run", is_flag=True, help="Print the plan once, and move nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Each plan as a line of JSON.")
-def fleet(
-    caps: tuple[str, ...],
-    zone: str | None,
-    grid_file: str | None,
-    gpu_w: str,
-    node_w: str,
-    slot: str,
-    once: bool,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
+def fleet(caps: tuple[str, ...], slot: str, once: bool, dry_run: bool, as_json: bool, **given: Any) -> None:
     """Keep a site's power budget with the least CO2: carbontui fleet --cap 120kW --zone DE --gpu-w 400W
 
     It only moves the start times of jobs submitted with `carbontui submit`: it holds no job and starts none. If it
@@ -166,17 +156,16 @@ def fleet(
             raise ValueError(f"--slot {slot}: must be between 10 s and one day")
     if not budget:
         raise Failure("fleet needs the site's budget: carbontui fleet --cap 120kW", 2)
-    assumed = queue_problem.Assumed(_watts(gpu_w, "--gpu-w"), _watts(node_w, "--node-w"))
+    assumed = queue_problem.Assumed(_watts(given["gpu_w"], "--gpu-w"), _watts(given["node_w"], "--node-w"))
     starts: dict[str, float] = {}
     past = Arrivals()
+    grid = given["zone"], given["grid_file"]
     terms = FleetTerms(budget, assumed, slot_s)
     while True:
         ahead_s = _ahead_s()
         start = queue_problem.next_slot_s(time.time() + ahead_s, slot_s)
         try:
-            starts |= one_round(
-                *(terms, (zone, grid_file), start, starts, ahead_s, past), dry_run=dry_run, as_json=as_json
-            )
+            starts |= one_round(terms, grid, start, starts, ahead_s, past, dry_run=dry_run, as_json=as_json)
         except Failure as failure:
             if once or dry_run:
                 raise
@@ -276,15 +265,7 @@ AT_ONCE_S = 60.0
 @click.option("--json", "as_json", is_flag=True, help="The plan as JSON.")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def submit(
-    work: str,
-    budget: str,
-    zone: str | None,
-    grid_file: str | None,
-    strict: bool,
-    dry_run: bool,
-    as_json: bool,
-    arguments: tuple[str, ...],
-    **machines: Any,
+    arguments: tuple[str, ...], work: str, budget: str, strict: bool, dry_run: bool, as_json: bool, **given: Any
 ) -> None:
     """Submit a batch script: carbontui submit --budget 2x --work 8h -- --array=1-10 job.sh
 
@@ -300,7 +281,7 @@ def submit(
             raise ValueError(f"--work {work!r}: must be longer than zero")
         deadline = budgets.parse(budget, now).deadline_s(now, work_s)
     assert deadline is not None
-    window, source = _window(zone, grid_file, now, work_s, deadline)
+    window, source = _window(given.pop("zone"), given.pop("grid_file"), now, work_s, deadline)
     wait_s = window.begin_s - now
     options = ["sbatch", "--parsable"]
     if wait_s >= AT_ONCE_S:
@@ -314,7 +295,7 @@ def submit(
         "now_g_per_kwh": round(window.now_g, 1),
         "work_s": round(work_s),
     }
-    noted |= _drawn(**machines)
+    noted |= _drawn(**given)
     options.append(f"--comment=carbontui:{json.dumps(noted)}")
     command = [*options, *arguments]
     job = ""
