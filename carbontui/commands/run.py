@@ -135,7 +135,10 @@ def run(command: tuple[str, ...], name: str | None = None, detach: bool = False,
             with refused(f"--log: {log_path}: ", OSError), Path(log_path).open("ab"):
                 pass
         resubmit, scheduled = bool(given.get("resubmit")), requeue.scheduled(os.environ)
-        before = requeue.earlier(scheduled, command, chosen["cwd"]) if scheduled else None
+        before = requeue.earlier(scheduled, command, chosen["cwd"], resubmit=resubmit) if scheduled else None
+        says = foreground.Narration(quiet=bool(given.get("quiet")))
+        if before and resubmit:
+            requeue.leave_if_done(before, says.line)
         before = before or (restarting.orphan(title, command, chosen["cwd"]) if title else None)
         if scheduled:
             chosen |= {"scheduler": scheduled.key, "attempt": scheduled.attempt}
@@ -143,7 +146,6 @@ def run(command: tuple[str, ...], name: str | None = None, detach: bool = False,
         once = handed.reads_once and not chosen["requeue"]  # what starts a requeued job again also fills its pipe again
         if once and given.get("try_first"):
             raise Failure("--try: the command reads a pipe, which its start could not read again; hand it a file", 2)
-        says = foreground.Narration(quiet=bool(given.get("quiet")))
         launch.executable(command)
         nodes = machines.named(given["hosts"]) if given.get("hosts") else machines.of_slurm()
         every_node, numbered = nodes is not None, scheduled is not None and not has_a_screen()

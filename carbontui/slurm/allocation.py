@@ -52,6 +52,7 @@ class Allocation(NamedTuple):
     """When Slurm ends it (epoch seconds); None without a limit."""
     cap_w: float | None = None
     """Watts per GPU at which the fleet planned its start; None: at full."""
+    comment: str = ""
 
 
 def observe(environment: Mapping[str, str], within_s: float | None = None) -> Allocation | None:
@@ -64,7 +65,7 @@ def observe(environment: Mapping[str, str], within_s: float | None = None) -> Al
         if id_.strip() == job:
             left_s = queue.limit_s(left)
             ends_s = None if left_s is None else time.time() + left_s
-            return Allocation(name.strip(), state.strip(), ends_s, queue.asked(comment).cap_w)
+            return Allocation(name.strip(), state.strip(), ends_s, queue.asked(comment).cap_w, comment)
     raise commands.SlurmError(f"squeue: shows no job {job}")
 
 
@@ -85,6 +86,12 @@ def record(
         if found.get("JobId") == job:
             return found
     raise commands.SlurmError(f"scontrol: shows no job {job}")
+
+
+def own_name(environment: Mapping[str, str]) -> str:
+    """The `name` of this job."""
+    array, task = environment.get("SLURM_ARRAY_JOB_ID", ""), environment.get("SLURM_ARRAY_TASK_ID", "")
+    return f"{array}_{task}" if task else environment["SLURM_JOB_ID"]
 
 
 def name_of(shown: Mapping[str, str]) -> str:

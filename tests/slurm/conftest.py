@@ -14,7 +14,7 @@ from house import House
 def cluster(request):
     if why := missing():
         pytest.skip(why)
-    made = Cluster(request.param)
+    made = Cluster(request.param, gpus=4)
     try:
         made.start()
         yield made

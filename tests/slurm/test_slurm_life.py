@@ -17,6 +17,8 @@ import pytest
 from house import until
 from outcomes import SCRIPT
 
+from carbontui.slurm import successor
+
 pytestmark = [pytest.mark.xdist_group("slurm"), pytest.mark.timeout(300)]
 TABLE = os.environ.get("CARBONTUI_TABLE")
 LEAVES = """\
@@ -98,9 +100,14 @@ class Queue:
 
 
 @pytest.fixture
-def queue(cluster, house, tmp_path):
-    if cluster.proctrack != "linuxproc":
+def queue(queue_of_any):
+    if queue_of_any.cluster.proctrack != "linuxproc":
         pytest.skip("the same with any process tracking")
+    return queue_of_any
+
+
+@pytest.fixture
+def queue_of_any(cluster, house, tmp_path):
     made = Queue(cluster, house, tmp_path)
     yield made
     for job in [*made.jobs, *(row[0] for row in made.rows())]:
@@ -200,6 +207,40 @@ def test_a_job_cancelled_while_one_run_waits_for_another_has_no_successor(queue)
     assert "ended by Slurm or its user: it has no successor" in queue.output()
 
 
+def test_what_has_ended_is_not_repeated_and_alike_commands_are_told_apart(queue):
+    """In turn: the first is over when the others, side by side, are unloaded."""
+    ends = LEAVES.replace('get("CARBONTUI_RESUME")', 'get("CARBONTUI_RESUME", str(len(begun)))')
+    first = queue.lives = queue.folder / "first"
+    export, _, run = queue.run(script=ends, arguments="ends").strip().partition("\n")
+    second = queue.lives = queue.folder / "second"
+    alike = queue.run(script=ends).strip().partition("\n")[2]
+    job = queue.submit(f"{export}\n{run}\n{alike} &\n{alike} &\n{alike} &\nwait\necho after >> {first}\n")
+    assert queue.over(job) == "CANCELLED", queue.output()
+    ((new, *_),) = queue.rows()
+    assert queue.over(new) == "COMPLETED" and len(queue.rows()) == 1, queue.output()
+    assert first.read_text().splitlines() == ["- ends", "end", "after"] and "is not repeated" in queue.output()
+    assert sorted(second.read_text().splitlines()) == ["- "] * 6 + ["end"] * 3
+    assert len(list(queue.house.home.glob("jobs/*/job.json"))) == 4
+
+
+ENDS = {
+    "plain": ("{run}\n", "85:0"),
+    "exec": ("exec {run}\necho after >> {lives}\n", "85:0"),
+    "more": ("{run}\necho after >> {lives}\n", "0:15"),
+}
+
+
+@pytest.mark.parametrize("form", ENDS)
+def test_a_refused_submission_ends_the_job_not_well_before_its_next_line(queue, form):
+    text, code = ENDS[form]
+    queue.wrap("sbatch", 'echo "sbatch: error: no" >&2; exit 1')
+    export, _, run = queue.run().strip().partition("\n")
+    job = queue.submit(f"{export}\n" + text.format(run=run, lives=queue.lives))
+    assert queue.over(job) == "FAILED" and queue.rows() == [], queue.output()
+    assert f" ExitCode={code} " in queue.cluster.run("scontrol", "-o", "show", "job", job)
+    assert queue.lines() == ["- "] and "no successor is submitted (sbatch: sbatch: error: no)" in queue.output()
+
+
 def test_a_life_without_a_step_is_the_last(queue):
     idle = LEAVES.replace('os.environ.get("CARBONTUI_RESUME") == "1"', "False")
     idle = idle.replace("range(30)", "range(30 * ('CARBONTUI_RESUME' not in os.environ))")
@@ -224,7 +265,9 @@ WINDOWS = {
 
 
 @pytest.mark.parametrize("window", WINDOWS)
-def test_a_job_that_its_user_cancels_has_no_successor(queue, window):
+def test_a_job_that_its_user_cancels_has_no_successor(queue_of_any, window):
+    """Where Slurm kills all of it at once, one may be left, that ends itself before it trains."""
+    queue = queue_of_any
     command, wrapper, word, script = WINDOWS[window]
     at = queue.folder / "at"
     if command:
@@ -233,9 +276,8 @@ def test_a_job_that_its_user_cancels_has_no_successor(queue, window):
     until(lambda: at.exists() if command else word in queue.lines(), 60, window)
     queue.cluster.run("scancel", job)
     assert queue.over(job) == "CANCELLED"
-    until(lambda: not [row for row in queue.rows() if row[2] in ("PENDING", "RUNNING")], 20, "no successor")
     time.sleep(3.0)  # one that was on its way would be there now
-    assert [row for row in queue.rows() if row[2] != "CANCELLED"] == []
+    until(lambda: {row[2] for row in queue.rows()} <= {"CANCELLED"}, 30, "no successor")
     assert len(queue.lines()) == 1 + (not command), "nothing began again"
     keep(f"scancel {window}", "CANCELLED", "CANCELLED, no successor ran")
 
@@ -288,6 +330,46 @@ def test_a_wrapped_command_returns_and_an_allocation_has_none_to_submit(queue):
     assert done.returncode == 2 and "--resubmit: only in a Slurm batch script" in done.stderr, done.stderr
     assert len(queue.lines()) == 3, "nothing began"
     keep("`salloc`", "runs", "`--resubmit` refused before the start; without it as alone")
+
+
+REQUESTS = (
+    "--gpus=2 --nice=50 --no-requeue",
+    "--gpus-per-node=2 --exclusive --mem=100",
+    "--ntasks=2 --gpus-per-task=1 --mem-per-cpu=20 --cpus-per-task=3",
+    "--ntasks=2 --ntasks-per-gpu=1 --time=30 --time-min=9 --deadline=now+1day",
+    "--gpus=2 --cpus-per-gpu=3 --mem-per-gpu=50 --comment=my=own --gpu-bind=map_gpu:0,1",
+    "--gres=gpu:1 --ntasks-per-node=3 --hint=nomultithread --switches=1@10 --contiguous",
+    "--gpus-per-socket=1 --sockets-per-node=1 --mincpus=2 --ntasks-per-core=1",
+)
+NAMES = "Tres|Ntasks|Nice|Requeue|Req|CPUs/|NumTasks|Min|Mem|CpusPer|Over|Time|Dead|Sw|Cont|Socks"
+SAME = re.compile(rf"(?: |^)((?:{NAMES})\S+)")
+
+
+def test_the_successor_is_the_same_job(queue):
+    """Of what was given on the command line nothing is in the script."""
+    line = queue.run(script=LEAVES.replace("+ 3)", "+ 3600)"))
+    jobs = {queue.submit(line, *request.split()): request for request in REQUESTS}
+    queue.wrap("sbatch", 'exec $REAL "${@/--nice=7/--nice=8}"')
+    other = queue.submit(line, "--nice=7")
+    show = lambda job: queue.cluster.run("scontrol", "-o", "show", "job", job)  # noqa: E731
+    for job, request in jobs.items():
+        assert queue.over(job) == "CANCELLED", (request, queue.output())
+        told = queue.cluster.run("squeue", "-h", "-t", "PENDING", "-o", "%i|%o|%k")
+        new, comment = re.findall(rf"^(\d+)\|.*after-{job}\.sh\|(.*)$", told, re.MULTILINE)[0]
+        queue.jobs.append(new)
+        assert set(SAME.findall(show(job))) == set(SAME.findall(show(new))), request
+        assert ("my=own" in request) == (comment == "my=own"), "a user's own comment stays"
+    assert queue.over(other) == "FAILED" and "not be the same job: Nice 7 became 8" in queue.output()
+    assert [row[2] for row in queue.rows() if f'"after": "{other}"' in row[3]] == ["CANCELLED"]
+
+
+def test_what_slurm_24_11_shows_is_asked_for_as_what_22_05_shows():
+    old = "TresPerJob=gres:gpu:2 TresPerTask=gres:gpu:a100:1 CpusPerTres=gres:gpu:3"
+    new = "TresPerJob=gres/gpu:2 TresPerTask=cpu=2,gres/gpu:a100=1 CpusPerTres=gres/gpu:3"
+    wanted = {"TresPerJob": "2", "TresPerTask": "a100:1", "CpusPerTres": "3", "ReqTRES": ""}
+    for text in (old, new):
+        assert successor.asked(dict(word.split("=", 1) for word in text.split())) == wanted
+    assert successor.asked({"TresPerTask": "cpu=2", "ReqTRES": "cpu=2,billing=5"}) == {"ReqTRES": "cpu=2"}
 
 
 def dirty_now(folder: Path) -> str:

@@ -60,17 +60,9 @@ def to_come(past: FleetJobs, age: Floats, known: float, slots: int) -> FleetJobs
 def joined(problem: FleetProblem, more: FleetJobs) -> FleetProblem:
     """With these jobs behind its own."""
     levels = max(problem.jobs.watts.shape[1], more.watts.shape[1])
-    return FleetProblem(
-        problem.site,
-        FleetJobs(
-            **{
-                one.name: np.concatenate(
-                    [_wide(getattr(jobs, one.name), one.name, levels) for jobs in (problem.jobs, more)]
-                )
-                for one in fields(more)
-            }
-        ),
-    )
+    both = {name: [getattr(jobs, name) for jobs in (problem.jobs, more)] for name in (one.name for one in fields(more))}
+    jobs = {name: np.concatenate([_wide(values, name, levels) for values in two]) for name, two in both.items()}
+    return FleetProblem(problem.site, FleetJobs(**jobs))
 
 
 def _wide(values: Floats, name: str, levels: int) -> Floats:

@@ -10,7 +10,7 @@ import shlex
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import numpy as np
@@ -20,10 +20,12 @@ from carbontui.account.compare import STEP_S, StartWindow, best_start
 from carbontui.account.expected_end import without_gaps
 from carbontui.commands.support.command import Failure, refused
 from carbontui.commands.support.run_values import power
-from carbontui.extensions.fleet import queue_problem
+from carbontui.extensions.fleet import queue_problem, rounds
+from carbontui.extensions.fleet.arrivals import Arrivals
 from carbontui.extensions.fleet.placing import FleetPlan
 from carbontui.extensions.fleet.problem import NEVER
 from carbontui.extensions.fleet.queue_problem import QueueProblem
+from carbontui.extensions.fleet.rounds import FleetRound, FleetTerms
 from carbontui.grid import compose, opening, recorded, zones
 from carbontui.job.terms import budget as budgets
 from carbontui.power.curves import files, public
@@ -31,10 +33,6 @@ from carbontui.power.curves.curve import Curve
 from carbontui.slurm import commands, queue
 from carbontui.slurm.commands import SlurmError
 from carbontui.text import figures
-
-if TYPE_CHECKING:
-    from carbontui.extensions.fleet.arrivals import Arrivals
-    from carbontui.extensions.fleet.rounds import FleetRound, FleetTerms
 
 
 def plan_lines(made: QueueProblem, plan: FleetPlan, least_w: float | None = None) -> list[str]:
@@ -145,44 +143,29 @@ CLOCK_S = 30.0
 @click.option("--once", is_flag=True, help="Plan and move once, then exit.")
 @click.option("--dry-run", is_flag=True, help="Print the plan once, and move nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Each plan as a line of JSON.")
-def fleet(
-    caps: tuple[str, ...],
-    zone: str | None,
-    grid_file: str | None,
-    gpu_w: str,
-    node_w: str,
-    slot: str,
-    once: bool,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
+def fleet(caps: tuple[str, ...], slot: str, once: bool, dry_run: bool, as_json: bool, **given: Any) -> None:
     """Keep a site's power budget with the least CO2: carbontui fleet --cap 120kW --zone DE --gpu-w 400W
 
     It only moves the start times of jobs submitted with `carbontui submit`: it holds no job and starts none. If it
     ends, they start at the times last set. Slurm lets you move your own jobs; an operator moves everyone's.
     """
-    from carbontui.extensions.fleet import queue_problem as fleet_queue
-    from carbontui.extensions.fleet import rounds
-    from carbontui.extensions.fleet.arrivals import Arrivals
-
     with refused():
-        budget = [fleet_queue.parse(text) for text in caps]
+        budget = [queue_problem.parse(text) for text in caps]
         slot_s = units.parse_duration(slot)
         if not 10.0 <= slot_s <= 86400.0:
             raise ValueError(f"--slot {slot}: must be between 10 s and one day")
     if not budget:
         raise Failure("fleet needs the site's budget: carbontui fleet --cap 120kW", 2)
-    assumed = fleet_queue.Assumed(_watts(gpu_w, "--gpu-w"), _watts(node_w, "--node-w"))
+    assumed = queue_problem.Assumed(_watts(given["gpu_w"], "--gpu-w"), _watts(given["node_w"], "--node-w"))
     starts: dict[str, float] = {}
     past = Arrivals()
-    terms = rounds.FleetTerms(budget, assumed, slot_s)
+    grid = given["zone"], given["grid_file"]
+    terms = FleetTerms(budget, assumed, slot_s)
     while True:
         ahead_s = _ahead_s()
-        start = fleet_queue.next_slot_s(time.time() + ahead_s, slot_s)
+        start = queue_problem.next_slot_s(time.time() + ahead_s, slot_s)
         try:
-            starts |= one_round(
-                *(terms, (zone, grid_file), start, starts, ahead_s, past), dry_run=dry_run, as_json=as_json
-            )
+            starts |= one_round(terms, grid, start, starts, ahead_s, past, dry_run=dry_run, as_json=as_json)
         except Failure as failure:
             if once or dry_run:
                 raise
@@ -192,7 +175,7 @@ def fleet(
             continue
         if once or dry_run:
             return
-        time.sleep(max(1.0, fleet_queue.next_plan_s(start, slot_s) - time.time() - ahead_s))
+        time.sleep(max(1.0, queue_problem.next_plan_s(start, slot_s) - time.time() - ahead_s))
 
 
 def _ahead_s() -> float:
@@ -229,19 +212,16 @@ def one_round(
 ) -> dict[str, float]:
     """Plan by the zone or file of `grid`, move, and print; each job's start. `starts`: those set by earlier rounds.
     The controller's clock is `ahead_s` ahead of ours; `past` is what has come until now. Raises Failure."""
-    from carbontui.extensions.fleet import queue_problem as fleet_queue
-    from carbontui.extensions.fleet import rounds
-
     now = time.time() + ahead_s
     due = frozenset(job for job, at in starts.items() if at <= now)
-    mean, source = intensity(*grid, start_s, terms.slot_s, fleet_queue.SLOTS)
+    mean, source = intensity(*grid, start_s, terms.slot_s, queue_problem.SLOTS)
     with refused("", SlurmError, code=1):
         done = rounds.run_round(terms, mean, start_s, due, past, dry_run=dry_run)
     if as_json:
         click.echo(json.dumps(done.to_dict(now)))
     else:
         _tell(done, source, now, dry_run=dry_run)
-    return fleet_queue.starts_s(done.made, done.plan)
+    return queue_problem.starts_s(done.made, done.plan)
 
 
 def _tell(done: FleetRound, source: str, now: float, *, dry_run: bool) -> None:
@@ -249,7 +229,8 @@ def _tell(done: FleetRound, source: str, now: float, *, dry_run: bool) -> None:
     moved = "would move" if dry_run else "moved" if not unmoved else "asked Slurm, which refused some, to move"
     click.echo(f"{figures.named_clock(now, now)}  {moved} {len(moves)} starts ({source})")
     for move in moves if dry_run else ():
-        click.echo(f"  {move.job.id}  {move.job.name:<24} begins {figures.clock(move.at_s, now)}{_capped(move.cap_w)}")
+        capped = "" if move.cap_w is None else f" at {move.cap_w:g} W per GPU"
+        click.echo(f"  {move.job.id}  {move.job.name:<24} begins {figures.clock(move.at_s, now)}{capped}")
     lines = plan_lines(made, plan, least_w)
     if constant is not None:
         lines.append(constant_line(made, constant.plan, constant.share, used=done.constant_wins))
@@ -257,10 +238,6 @@ def _tell(done: FleetRound, source: str, now: float, *, dry_run: bool) -> None:
         click.echo(f"  {line}")
     for line in sorted({units.printable(line) for line in unmoved})[:5]:
         click.echo(f"  Slurm: {line}")
-
-
-def _capped(cap_w: float | None) -> str:
-    return "" if cap_w is None else f" at {cap_w:g} W per GPU"
 
 
 AHEAD_MOST_S = 14 * 86400.0
@@ -288,15 +265,7 @@ AT_ONCE_S = 60.0
 @click.option("--json", "as_json", is_flag=True, help="The plan as JSON.")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def submit(
-    work: str,
-    budget: str,
-    zone: str | None,
-    grid_file: str | None,
-    strict: bool,
-    dry_run: bool,
-    as_json: bool,
-    arguments: tuple[str, ...],
-    **machines: Any,
+    arguments: tuple[str, ...], work: str, budget: str, strict: bool, dry_run: bool, as_json: bool, **given: Any
 ) -> None:
     """Submit a batch script: carbontui submit --budget 2x --work 8h -- --array=1-10 job.sh
 
@@ -312,7 +281,7 @@ def submit(
             raise ValueError(f"--work {work!r}: must be longer than zero")
         deadline = budgets.parse(budget, now).deadline_s(now, work_s)
     assert deadline is not None
-    window, source = _window(zone, grid_file, now, work_s, deadline)
+    window, source = _window(given.pop("zone"), given.pop("grid_file"), now, work_s, deadline)
     wait_s = window.begin_s - now
     options = ["sbatch", "--parsable"]
     if wait_s >= AT_ONCE_S:
@@ -326,7 +295,7 @@ def submit(
         "now_g_per_kwh": round(window.now_g, 1),
         "work_s": round(work_s),
     }
-    noted |= _drawn(**machines)
+    noted |= _drawn(**given)
     options.append(f"--comment=carbontui:{json.dumps(noted)}")
     command = [*options, *arguments]
     job = ""

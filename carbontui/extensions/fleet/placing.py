@@ -50,8 +50,6 @@ def priced(problem: FleetProblem, *, passes: int = PASSES_MOST, start: Priced | 
     return Priced(best.worth[:t] / whole[:t], best.worth[t:] / whole[t:], best.bound)
 
 
-CANDIDATES = 24
-"""How many of a job's cheapest choices are tried in order before all its choices are searched."""
 ROUND_SHARE = 0.3
 """Share of the remaining work that one round places."""
 ROUND_LEAST = 200
@@ -67,8 +65,6 @@ TOLERANCE = 1e-6
 
 CONSTANTS_MOST = 6
 """How many constant caps are tried."""
-_NO_CHOICE = (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0))
-"""No preferred choices: search all of them."""
 
 
 class FleetPlan(NamedTuple):
@@ -139,8 +135,11 @@ def decided(problem: FleetProblem, order: Ints, more: FleetJobs | None = None) -
 
 def _first(problem: FleetProblem, plan: FleetPlan, prices: Priced) -> FleetPlan:
     """Of a plan of more jobs the part that is of this problem, whose jobs come first."""
-    at = plan.start[: len(problem.jobs)], plan.level[: len(problem.jobs)]
-    return FleetPlan(*at, prices, problem.total_g(*at), *problem.loads(*at))
+    return _plan(problem, prices, plan.start[: len(problem.jobs)], plan.level[: len(problem.jobs)])
+
+
+def _plan(problem: FleetProblem, prices: Priced, start: Ints, level: Ints) -> FleetPlan:
+    return FleetPlan(start, level, prices, problem.total_g(start, level), *problem.loads(start, level))
 
 
 def best_constant(problem: FleetProblem, prices: Priced, order: Ints) -> ConstantCap | None:
@@ -168,9 +167,8 @@ def _at_constant(problem: FleetProblem, prices: Priced, order: Ints, relative: F
     placed = _Placed(FleetProblem(soon, replace(jobs, length=only, undone_g=np.full(len(jobs), np.inf))))
     free = Priced(np.zeros(site.slots), np.zeros(site.slots), 0.0)
     for job in order:
-        placed.place(int(job), *_NO_CHOICE, free)
-    at = placed.start, placed.level
-    return FleetPlan(*at, prices, problem.total_g(*at), *problem.loads(*at))
+        placed.place(int(job), free)
+    return _plan(problem, prices, placed.start, placed.level)
 
 
 def _put_again(problem: FleetProblem, plan: FleetPlan) -> FleetPlan:
@@ -195,7 +193,7 @@ def _put_again(problem: FleetProblem, plan: FleetPlan) -> FleetPlan:
         # random prices every second time: a job's second-best place may be better for all together
         watt = level * rng.exponential(0.3, len(free)) * rng.integers(0, 2)
         for job in out:
-            placed.place(int(job), *_NO_CHOICE, Priced(watt, free, 0.0))
+            placed.place(int(job), Priced(watt, free, 0.0))
         found = problem.total_g(placed.start, placed.level)
         if found <= total:
             total = found
@@ -233,16 +231,14 @@ def _in_order(problem: FleetProblem, whole: Priced, left: Ints, size: Floats) ->
     """Place all jobs in a given order, round by round."""
     placed, price, count = _Placed(problem), whole, len(left)
     while len(left):
-        part = _rest(problem, placed, left)
         if len(left) < count:
-            price = priced(part, passes=ROUND_PASSES, start=price)
+            price = priced(_rest(problem, placed, left), passes=ROUND_PASSES, start=price)
         done = np.cumsum(size[left])
         many = max(ROUND_LEAST, int(np.searchsorted(done, ROUND_SHARE * done[-1])) + 1)
         if len(left) - many < ROUND_LEAST:
             many = len(left)
-        starts, levels, costs = part.cheapest(price.watt, price.gpu, CANDIDATES)
-        for row in range(many):
-            placed.place(int(left[row]), starts[row], levels[row], costs[row], price)
+        for job in left[:many]:
+            placed.place(int(job), price)
         left = left[many:]
     return placed.plan(whole)
 
@@ -268,8 +264,7 @@ class _Placed:
         self._known: dict[int, tuple[Ints, Ints, Floats]] = {}
 
     def plan(self, prices: Priced) -> FleetPlan:
-        problem, at = self._problem, (self.start, self.level)
-        return FleetPlan(*at, prices, problem.total_g(*at), *problem.loads(*at))
+        return _plan(self._problem, prices, self.start, self.level)
 
     def put(self, job: int, start: int, level: int) -> None:
         self._occupy(job, start, level, 1.0)
@@ -280,27 +275,15 @@ class _Placed:
             self._occupy(job, int(self.start[job]), int(self.level[job]), -1.0)
             self.start[job] = NEVER
 
-    def place(self, job: int, starts: Ints, levels: Ints, costs: Floats, price: Priced) -> None:
+    def place(self, job: int, price: Priced) -> None:
         """Place the job at its cheapest choice that fits; if none fits, leave it where it is."""
         before = int(self.start[job]), int(self.level[job])
         if before[0] >= 0:
             self._occupy(job, *before, -1.0)
-        chosen = self._first_that_fits(job, starts, levels, costs, price)
+        chosen = self._cheapest_that_fits(job, price)
         start, level = before if chosen is None else chosen
         if start >= 0:
             self.put(job, start, level)
-
-    def _first_that_fits(
-        self, job: int, starts: Ints, levels: Ints, costs: Floats, price: Priced
-    ) -> tuple[int, int] | None:
-        jobs = self._problem.jobs
-        worth = jobs.undone_g[job]
-        for start, level, cost in zip(starts.tolist(), levels.tolist(), costs.tolist(), strict=True):
-            if start < 0 or cost > worth:
-                return None
-            if self.fits(job, level, slice(start, start + int(self._problem.touched[job, level]))):
-                return start, level
-        return self._any_that_fits(job, price)
 
     def fits(self, job: int, level: int, span: slice) -> bool:
         jobs = self._problem.jobs
@@ -309,7 +292,7 @@ class _Placed:
             and self.room_gpus[span].min() >= jobs.gpus[job] - TOLERANCE
         )
 
-    def _any_that_fits(self, job: int, price: Priced) -> tuple[int, int] | None:
+    def _cheapest_that_fits(self, job: int, price: Priced) -> tuple[int, int] | None:
         """The cheapest of all choices that fit."""
         jobs = self._problem.jobs
         starts, ends, grams = self._choices(job)
@@ -318,11 +301,11 @@ class _Placed:
         watts = jobs.watts[job][:, None]
         short = (self.room_w < watts - TOLERANCE) | (self.room_gpus < jobs.gpus[job] - TOLERANCE)
         full = summed(short)
-        held = summed(price.watt) if price.watt.any() else None
-        cost = grams if held is None else grams + watts * (held[ends] - held[starts])
-        if price.gpu.any():
-            held = summed(price.gpu)
-            cost = cost + jobs.gpus[job] * (held[ends] - held[starts])
+        cost = grams
+        for drawn, paid in ((watts, price.watt), (jobs.gpus[job], price.gpu)):
+            if paid.any():
+                held = summed(paid)
+                cost = cost + drawn * (held[ends] - held[starts])
         cost = np.where(np.take_along_axis(full, ends, axis=1) == full[:, starts], cost, np.inf)
         level, at = divmod(int(cost.argmin()), len(starts))
         least = cost[level, at]

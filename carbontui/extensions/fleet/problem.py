@@ -131,21 +131,17 @@ class FleetProblem:
         """Grams of a watt up to every slot and to the end."""
         return summed(self.site.weight)
 
-    def _costs(self, of: _OfLength, watts_price: Floats, gpus_price: Floats) -> Floats:
-        """Cost of every choice of one length at every start, at these sums of prices; infinite where excluded. Of a
-        watt (priced, and emitted except in the last slot), of a watt emitted through the last slot, of a GPU."""
-        n, spent = of.slots, self.spent
-        watt = spent[n - 1 : -1] - spent[: len(spent) - n] + watts_price[n:] - watts_price[:-n]
-        cost: Floats = of.factors @ np.array([watt, self.site.weight[n - 1 :], gpus_price[n:] - gpus_price[:-n]])
-        np.copyto(cost, np.inf, where=of.barred)
-        return cost
-
     def best(self, watt_price: Floats, gpu_price: Floats) -> FleetChoice:
         """The cheapest choice of every job individually, at a price per watt and slot and per GPU and slot."""
-        shape, sums = self.jobs.watts.shape, (summed(watt_price), summed(gpu_price))
+        shape, watts_price, gpus_price = self.jobs.watts.shape, summed(watt_price), summed(gpu_price)
         cost, start = np.full(shape, np.inf), np.full(shape, NEVER)
         for of in self._by_length:
-            costs = self._costs(of, *sums)
+            n, spent = of.slots, self.spent
+            watt = spent[n - 1 : -1] - spent[: len(spent) - n] + watts_price[n:] - watts_price[:-n]
+            # of a watt (priced, and emitted except in the last slot), of a watt emitted through the last slot, of a GPU
+            per = np.array([watt, self.site.weight[n - 1 :], gpus_price[n:] - gpus_price[:-n]])
+            costs = of.factors @ per
+            np.copyto(costs, np.inf, where=of.barred)
             at = costs.argmin(axis=1)
             cost.flat[of.who] = costs[np.arange(len(at)), at]
             start.flat[of.who] = at
@@ -156,23 +152,6 @@ class FleetProblem:
         return FleetChoice(
             np.where(undone, NEVER, start[rows, level]), level, np.where(undone, self.jobs.undone_g, least)
         )
-
-    def cheapest(self, watt_price: Floats, gpu_price: Floats, count: int) -> tuple[Ints, Ints, Floats]:
-        """The `count` cheapest choices of every job, cheapest first: starts, levels, costs, each n x count."""
-        (rows, levels), sums = self.jobs.watts.shape, (summed(watt_price), summed(gpu_price))
-        starts, cost = np.full((rows, levels, count), NEVER), np.full((rows, levels, count), np.inf)
-        for of in self._by_length:
-            costs = self._costs(of, *sums)
-            keep = min(count, costs.shape[1])
-            at = np.argpartition(costs, keep - 1, axis=1)[:, :keep]
-            job, level = of.who // levels, of.who % levels
-            cost[job, level, :keep] = np.take_along_axis(costs, at, axis=1)
-            starts[job, level, :keep] = at
-        flat, begins = cost.reshape(rows, -1), starts.reshape(rows, -1)
-        order = np.argsort(flat, axis=1)[:, :count]
-        taken = np.take_along_axis(flat, order, axis=1)
-        begin = np.where(np.isfinite(taken), np.take_along_axis(begins, order, axis=1), NEVER)
-        return begin, order // count, taken
 
     def loads(self, start: Ints, level: Ints) -> tuple[Floats, Floats]:
         """Watts and GPUs of the started jobs in every slot."""

@@ -239,25 +239,11 @@ def problem(
                 mine.append(job)
             else:
                 faults.append(f"job {job.id} is left as it is: nothing says what it draws (--gpu-w, --node-w)")
-    rows_of = [
-        [_LevelRow(one.watts, _work_s(job) / one.slow / slot_s) for one in open_levels(job, assumed)] for job in mine
-    ]
-    drawn, length = _table(rows_of)
-    work = length.min(axis=1, initial=np.inf)
-    deadlines = [job.asked.deadline_s for job in mine]
-    by = np.array([np.inf if at is None else (at - start_s) / slot_s for at in deadlines])
     most = max((job.priority for job in mine), default=0.0) or 1.0
     urgency = np.array([1.0 + job.priority / most for job in mine])
-    undone = UNDONE * urgency * drawn[:, 0] * np.minimum(work, slots) * float(weight.mean())
-    jobs = FleetJobs(
-        gpus=np.array([job.takes(gpus=by_gpu) for job in mine]),
-        watts=drawn,
-        length=length,
-        first=np.zeros(len(mine), dtype=np.int64),
-        end=by,
-        undone_g=undone,
-    ).within(slots)
-    power = np.minimum(cap, fixed + drawn.max(axis=1, initial=0.0).sum() + 1.0)  # an hour without a budget
+    since = [(start_s, job) for job in mine]
+    jobs = _fleet_jobs(since, assumed, weight, UNDONE * urgency, slot_s=slot_s, by_gpu=by_gpu).within(slots)
+    power = np.minimum(cap, fixed + jobs.watts.max(axis=1, initial=0.0).sum() + 1.0)  # an hour without a budget
     site = FleetSite(weight, np.maximum(power - fixed, 0.0), np.maximum(room, 0.0))
     others = sum(not job.runs and job.id not in due and not job.asked.movable for job in queue)
     made = FleetProblem(site, jobs)
@@ -272,21 +258,7 @@ def expected_jobs(made: QueueProblem, past: Arrivals, pool: Pool, assumed: Assum
     if not came or past.since_s is None:
         return None
     slot_s, weight, by_gpu = made.slot_s, made.problem.site.weight, pool.size.gpus > 0
-    drawn, length = _table(
-        [
-            [_LevelRow(one.watts, _work_s(job) / one.slow / slot_s) for one in open_levels(job, assumed)]
-            for _, job in came
-        ]
-    )
-    count, work = len(came), length.min(axis=1)
-    jobs = FleetJobs(
-        gpus=np.array([job.takes(gpus=by_gpu) for _, job in came]),
-        watts=drawn,
-        length=length,
-        first=np.zeros(count, dtype=np.int64),
-        end=np.array([((job.asked.deadline_s or at) - at) / slot_s for at, job in came]),
-        undone_g=EXPECTED * drawn[:, 0] * np.minimum(work, len(weight)) * float(weight.mean()),
-    )
+    jobs = _fleet_jobs(came, assumed, weight, EXPECTED, slot_s=slot_s, by_gpu=by_gpu)
     age = np.array([(made.start_s - at) / slot_s for at, _ in came])
     return to_come(jobs, age, (made.start_s - past.since_s) / slot_s, len(weight))
 
@@ -299,21 +271,31 @@ def open_levels(job: QueuedJob, assumed: Assumed) -> list[NotedLevel]:
     return [full, *(one for one in caps if limit_s is None or work_s / one.slow <= limit_s)]
 
 
-class _LevelRow(NamedTuple):
-    """A level of a job: watts, and how many slots it takes."""
-
-    watts: float
-    length: float
-
-
-def _table(levels: Sequence[Sequence[_LevelRow]]) -> tuple[Floats, Floats]:
-    """Watts and lengths, one row per job; infinitely long if it has no such level."""
+def _fleet_jobs(
+    rows: Sequence[tuple[float, QueuedJob]],
+    assumed: Assumed,
+    weight: Floats,
+    undone: float | Floats,
+    *,
+    slot_s: float,
+    by_gpu: bool,
+) -> FleetJobs:
+    """Jobs, whose ends are counted from these times; left undone each costs `undone` times its own CO2."""
+    levels = [open_levels(job, assumed) for _, job in rows]
     most = max(map(len, levels), default=1)
-    drawn, length = np.zeros((len(levels), most)), np.full((len(levels), most), np.inf)
-    for number, rows in enumerate(levels):
-        for level, row in enumerate(rows):
-            drawn[number, level], length[number, level] = row.watts, row.length
-    return drawn, length
+    drawn, length = np.zeros((len(rows), most)), np.full((len(rows), most), np.inf)
+    for row, (_, job) in enumerate(rows):
+        for level, one in enumerate(levels[row]):
+            drawn[row, level], length[row, level] = one.watts, _work_s(job) / one.slow / slot_s
+    work = np.minimum(length.min(axis=1, initial=np.inf), len(weight))
+    return FleetJobs(
+        gpus=np.array([job.takes(gpus=by_gpu) for _, job in rows]),
+        watts=drawn,
+        length=length,
+        first=np.zeros(len(rows), dtype=np.int64),
+        end=np.array([((job.asked.deadline_s or np.inf) - at) / slot_s for at, job in rows]),
+        undone_g=undone * drawn[:, 0] * work * float(weight.mean()),
+    )
 
 
 def _work_s(job: QueuedJob) -> float:
@@ -349,8 +331,10 @@ def starts_s(made: QueueProblem, plan: FleetPlan) -> dict[str, float]:
 
 def cap_of(made: QueueProblem, plan: FleetPlan, row: int) -> float | None:
     """Watts per GPU planned for a waiting job, by its row; None: at full."""
-    drawn = float(made.problem.jobs.watts[row, int(plan.level[row])])
-    return next((one.cap_w for one in made.jobs[row].asked.levels if one.watts == drawn and one.cap_w), None)
+    of_levels = made.problem.jobs.watts[row]
+    drawn = float(of_levels[int(plan.level[row])])
+    levels = made.jobs[row].asked.levels if drawn < of_levels.max() else ()
+    return next((one.cap_w for one in levels if one.watts == drawn and one.cap_w), None)
 
 
 def planned_jobs(made: QueueProblem, plan: FleetPlan) -> list[dict[str, object]]:
@@ -359,7 +343,7 @@ def planned_jobs(made: QueueProblem, plan: FleetPlan) -> list[dict[str, object]]
     for row, (job, start, level) in enumerate(zip(made.jobs, plan.start.tolist(), plan.level.tolist(), strict=True)):
         placed, jobs = start != NEVER, made.problem.jobs
         begin_s = made.start_s + start * made.slot_s
-        deadline = job.asked.deadline_s
+        deadline, cap_w = job.asked.deadline_s, cap_of(made, plan, row)
         found.append(
             {
                 "job": job.id,
@@ -367,18 +351,10 @@ def planned_jobs(made: QueueProblem, plan: FleetPlan) -> list[dict[str, object]]
                 "end": units.iso(begin_s + float(jobs.length[row, level]) * made.slot_s) if placed else None,
                 "watts": float(jobs.watts[row, level]),
                 "deadline": None if deadline is None else units.iso(deadline),
-                "level": _level_name(made, plan, row),
+                "level": "full" if cap_w is None else f"cap {cap_w:g} W",
             }
         )
     return found
-
-
-def _level_name(made: QueueProblem, plan: FleetPlan, row: int) -> str:
-    level, jobs = int(plan.level[row]), made.problem.jobs
-    if jobs.watts[row, level] >= jobs.watts[row].max():
-        return "full"
-    cap_w = cap_of(made, plan, row)
-    return f"level {level}" if cap_w is None else f"cap {cap_w:g} W"
 
 
 def moves(made: QueueProblem, plan: FleetPlan) -> list[Move]:

@@ -10,7 +10,6 @@ import numpy as np
 
 from carbontui import units
 from carbontui.extensions.fleet import placing, queue_problem
-from carbontui.extensions.fleet import queue_problem as fleet
 from carbontui.extensions.fleet.arrivals import Arrivals
 from carbontui.extensions.fleet.placing import ConstantCap, FleetPlan
 from carbontui.extensions.fleet.problem import NEVER, FleetProblem
@@ -44,15 +43,15 @@ class FleetRound(NamedTuple):
 
     def to_dict(self, now_s: float) -> dict[str, Any]:
         """As JSON has it."""
-        made, plan, begins = self.made, self.plan, fleet.starts_s(self.made, self.plan)
+        made, plan, begins = self.made, self.plan, queue_problem.starts_s(self.made, self.plan)
         return {
             "at": units.iso(now_s),
             "starts": {job.id: units.iso(begins[job.id]) if job.id in begins else None for job in made.jobs},
-            "jobs": fleet.planned_jobs(made, plan),
+            "jobs": queue_problem.planned_jobs(made, plan),
             "moved": [move.job.id for move in self.moves],
             "planned_g": float(made.problem.grams(plan.start, plan.level).sum()),
             "gap": plan.gap,
-            "undone": fleet.undone(made, plan),
+            "undone": queue_problem.undone(made, plan),
             "least_cap_w": self.least_w,
             "constant_cap": self._constant(),
             "slot_s": made.slot_s,
@@ -67,7 +66,12 @@ class FleetRound(NamedTuple):
             return None
         made, (share, plan) = self.made, self.constant
         grams = float(made.problem.grams(plan.start, plan.level).sum())
-        return {"share": share, "planned_g": grams, "undone": fleet.undone(made, plan), "used": self.constant_wins}
+        return {
+            "share": share,
+            "planned_g": grams,
+            "undone": queue_problem.undone(made, plan),
+            "used": self.constant_wins,
+        }
 
 
 LEAST_JOBS = 300
@@ -110,19 +114,19 @@ def run_round(
     """A round whose slots, of these g/kWh, begin at `start_s`; a dry one moves nothing. Jobs that are `due` should have
     started by now. The queue is noted in `past`, and as many jobs are expected. Raises SlurmError."""
     slot_s = terms.slot_s
-    cap_w = fleet.per_slot(terms.budget, start_s, slot_s, len(intensity))
+    cap_w = queue_problem.per_slot(terms.budget, start_s, slot_s, len(intensity))
     nodes = queue.nodes()
     jobs = queue.queue(nodes)
     about, throttled = queue_problem.pool_of(jobs, nodes), queue.throttled()
-    made = fleet.problem(
+    made = queue_problem.problem(
         jobs, about, intensity, cap_w, terms.assumed, start_s=start_s, slot_s=slot_s, due=due, throttled=throttled
     )
     by_priority = np.argsort([-job.priority for job in made.jobs], kind="stable")
     past = past or Arrivals()
     past.observe(jobs, start_s - slot_s)
-    more = fleet.expected_jobs(made, past, about, terms.assumed)
+    more = queue_problem.expected_jobs(made, past, about, terms.assumed)
     plan, constant = placing.decided(made.problem, by_priority, more)
-    moves = fleet.moves(made, plan)
-    least_w = least_cap_w(made) if fleet.undone(made, plan) else None
+    moves = queue_problem.moves(made, plan)
+    least_w = least_cap_w(made) if queue_problem.undone(made, plan) else None
     unmoved = [] if dry_run else queue.move(moves)
     return FleetRound(made, plan, moves, unmoved, least_w, constant)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable, Mapping
@@ -19,7 +20,7 @@ import msgspec
 from carbontui import paths, units
 from carbontui.job.files import store
 from carbontui.job.keeper import resume, signals
-from carbontui.job.life.foreground import UNLOADED_EXIT
+from carbontui.job.life.foreground import UNLOADED_EXIT, exit_code
 from carbontui.job.life.launch import LaunchError
 from carbontui.job.terms import spec as opts
 from carbontui.slurm import allocation, commands, successor
@@ -59,23 +60,65 @@ def _elsewhere(key: str) -> Scheduled:
     return Scheduled(key, 0)
 
 
-def earlier(here: Scheduled, argv: tuple[str, ...], cwd: str) -> store.Job | None:
+def earlier(here: Scheduled, argv: tuple[str, ...], cwd: str, *, resubmit: bool = False) -> store.Job | None:
     """The job to continue; None at the first start, or if the last one came to its end.
 
     After a restart by the scheduler, any job that has not ended by itself continues; within one start only an unloaded
-    one.
+    one. With --resubmit, each of the jobs that one script has started with this command, in their order: where others
+    go on also one that `is_over`, which is not to be repeated.
     """
-    for job in store.jobs():
-        if job.scheduler != here.key or job.argv != argv:
-            continue
+    started, others = _started(here.key), _others_go_on(here.key)
+    for job in reversed(started) if resubmit else started:
         try:
             spec = opts.load(job.dir)
         except (OSError, ValueError):
             continue
-        if spec.cwd != cwd:
+        if job.argv != argv or spec.cwd != cwd:
             continue
-        return job if goes_on(job, again=here.attempt > spec.attempt) else None
+        again = here.attempt > spec.attempt
+        if not resubmit:
+            return job if goes_on(job, again=again) else None
+        if again and (goes_on(job, again=True) or (others and is_over(job))):
+            with contextlib.suppress(FileExistsError):  # another `run` of this start has it
+                (job.dir / f"start-{here.attempt}").touch(exist_ok=False)
+                return job
     return None
+
+
+def _started(key: str) -> list[store.Job]:
+    """All of a scheduler's job, newest first."""
+    return [job for job in store.jobs() if job.scheduler == key]
+
+
+def _others_go_on(key: str) -> bool:
+    return any(job.exit is None or job.exit.get("unloaded") for job in _started(key))
+
+
+def is_over(job: store.Job) -> bool:
+    """Whether it has come to its end by itself."""
+    record = job.exit or {}
+    return record.get("code") is not None and not record.get("unloaded") and not record.get("signals")
+
+
+LEFT = "left"
+"""File of an unloaded job: the Slurm job that has ended itself, its successor being there."""
+
+
+def leave_if_done(job: store.Job, say: Callable[[str], None]) -> None:
+    """Exit where a successor has nothing to do for this job: it was over, and its code is given again, or the Slurm job
+    before was cancelled while it left, and this one is ended, too."""
+    chain, last, requeued = successor.chain(os.environ), "", os.environ.get("SLURM_RESTART_COUNT", "0") != "0"
+    if is_over(job) and (_others_go_on(job.scheduler) or not exit_code(job)):
+        say(f"job {job.id} ({job.name}) came to its end in an earlier start, and is not repeated")
+        raise SystemExit(exit_code(job))
+    with contextlib.suppress(OSError):
+        last = (job.dir / LEFT).read_text()
+    if requeued or not (job.exit or {}).get("unloaded") or chain is None or chain.after in ("", last):
+        return
+    if successor.cancelled(chain.after):
+        say(f"Slurm job {chain.after} was cancelled before it had left: this one ends, too")
+        successor.end(allocation.own_name(os.environ), lambda: False)
+        raise SystemExit(UNLOADED_EXIT)
 
 
 def goes_on(job: store.Job, *, again: bool) -> bool:
@@ -125,6 +168,8 @@ def check_resubmit() -> None:
             batch = allocation.record(os.environ, within_s=allocation.POLL_S).get("BatchFlag") != "0"
     if not batch:
         raise LaunchError("--resubmit: only in a Slurm batch script, outside srun and salloc; elsewhere leave it out")
+    if not all(map(shutil.which, ("sbatch", "scancel", "scontrol", "squeue"))):
+        raise LaunchError("--resubmit: sbatch, scancel, scontrol or squeue is not found here; leave it out")
     if os.environ.get("SLURM_HET_SIZE", "1") != "1":
         raise LaunchError(f"--resubmit: this is {successor.HETEROGENEOUS}; leave it out, or submit one component")
 
@@ -140,8 +185,7 @@ def batch_job() -> BatchJob:
 def resubmit(directory: Path, code: int, batch: BatchJob, say: Callable[[str], None], *, progress: bool) -> int:
     """After the job's end: the exit code for this process, once `say` has said the rest. One that was unloaded has a
     successor, and its batch job is ended, unless it has made no `progress`."""
-    now, here = time.time(), scheduled(os.environ)
-    unloaded = [job for job in store.jobs() if here and job.scheduler == here.key and (job.exit or {}).get("unloaded")]
+    now, unloaded, own = time.time(), _unloaded(), allocation.own_name(os.environ)
     if code != UNLOADED_EXIT:
         try:
             before = "" if unloaded else successor.withdraw_earlier(os.environ)
@@ -157,17 +201,29 @@ def resubmit(directory: Path, code: int, batch: BatchJob, say: Callable[[str], N
         return not received.isdisjoint((signal.SIGTERM, signal.SIGINT))
 
     try:
-        new = successor.submit(os.environ, batch, not_before_s=not_before, now_s=now, ended=ended, progress=progress)
-        successor.until_alone(os.environ, batch, new, ended)
+        new = successor.submit(os.environ, batch, wait_s=not_before - now, ended=ended, progress=progress)
+        successor.until_alone(own, batch, new, ended)
         told = f"it continues as Slurm job {new.job}, starting in {max(0.0, not_before - now):.0f} s, and this job ends"
         if new.left:
             left = units.printable(", ".join(new.left))[:200]
             told += f"; these wait for this job and cannot be moved to that one: {left}"
         say(told)
-        successor.end(new, ended)
+        for job in _unloaded():
+            with contextlib.suppress(OSError):
+                (job.dir / LEFT).write_text(own)
+        successor.end(own, ended)
     except successor.Cancelled:
         say("unloaded, and ended by Slurm or its user: it has no successor")
         return 128 + signal.SIGTERM
     except commands.SlurmError as error:
         say(f"unloaded, but no successor is submitted ({error}); submit it again by hand: it resumes")
+        with contextlib.suppress(successor.Cancelled):
+            successor.until_alone(own, batch, None, ended)
+            successor.fail(own, ended)
     return code
+
+
+def _unloaded() -> list[store.Job]:
+    """Those of this batch job's chain."""
+    here = scheduled(os.environ)
+    return [job for job in _started(here.key if here else "") if (job.exit or {}).get("unloaded")]
