@@ -60,9 +60,18 @@ def test_what_is_not_known_or_does_not_fit_is_left_out():
 def test_boards_of_fifty_kinds_are_found_by_the_drivers_name_or_a_short_one():
     every = boards()
     assert len(every) >= 50 and all(board.tdp_w > 0 and board.bandwidth_gbs > 0 for board in every)
-    for name in ("NVIDIA H100 80GB HBM3", "H100 SXM5 80GB", "GeForce RTX 4090", "rtx 4090"):
+    for name in (
+        "NVIDIA H100 80GB HBM3",
+        "H100 SXM5 80GB",
+        "GeForce RTX 4090",
+        "rtx 4090",
+        "B200",
+        "AMD Instinct MI300X",
+    ):
         assert compare.known(name, every) is not None
     assert compare.known("Simulated GPU", every) is None
+    named = [board.name for board in every] + [board.short for board in every]
+    assert len(named) == len(set(named)) + sum(board.name == board.short for board in every)
 
 
 def test_the_verb_ranks_boards_and_countries_and_says_that_it_moves_nothing(tmp_path):
