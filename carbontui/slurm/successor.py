@@ -334,12 +334,12 @@ def _at_last_line(shell: int, script: Path) -> bool:
     it reads a line, or a block, when it comes to it."""
     try:
         read = re.search(r"pos:\s*(\d+)", Path(f"/proc/{shell}/fdinfo/255").read_text())
-        text = script.read_bytes()
+        content = script.read_bytes()
     except OSError:
         return False
-    last = text.replace(b"\\\n", b" ").rstrip().rpartition(b"\n")[2]
+    last = content.replace(b"\\\n", b" ").rstrip().rpartition(b"\n")[2]
     alone = b"--resubmit" in last and not re.search(rb"[;&|(){}`]", last)
-    return alone and read is not None and not text[int(read[1]) :].strip()
+    return alone and read is not None and not content[int(read[1]) :].strip()
 
 
 def end(name: str, ended: Callable[[], bool]) -> None:
@@ -377,8 +377,8 @@ def cancelled(name: str) -> bool:
     """Whether a job that has ended was cancelled, as far as Slurm still knows it."""
     try:
         told = commands.ask("squeue", "--noheader", "--states=all", f"--jobs={name}", "--format=%T")
-    except commands.SlurmError as error:
-        if "nvalid job id" not in str(error):
+    except commands.SlurmError as refusal:
+        if "nvalid job id" not in str(refusal):
             return False
         told = ""
         with contextlib.suppress(commands.SlurmError):
