@@ -11,8 +11,8 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_209
-FILES = 444
+WHOLE = 51_207
+FILES = 443
 ROOMS = {
     "": 1_718,
     "account": 1_035,
@@ -21,7 +21,7 @@ ROOMS = {
     "client/detection": 1_989,
     "client/frameworks": 1_030,
     "client/pausing": 1_548,
-    "commands": 2_979,
+    "commands": 2_974,
     "commands/support": 531,
     "extensions/evaluation": 1_052,
     "extensions/fleet": 1_157,
@@ -31,12 +31,12 @@ ROOMS = {
     "grid/providers": 1_332,
     "job/files": 972,
     "job/keeper": 1_717,
-    "job/life": 1_368,
+    "job/life": 1_377,
     "job/supervisor": 300,
     "job/supervisor/core": 4_740,
-    "job/supervisor/record": 1_400,
+    "job/supervisor/record": 1_401,
     "job/supervisor/shell": 1_998,
-    "job/terms": 392,
+    "job/terms": 393,
     "job/worker": 339,
     "nodes": 492,
     "plan": 1_849,
@@ -44,7 +44,7 @@ ROOMS = {
     "power/agent": 1_122,
     "power/backends": 1_101,
     "power/limit": 935,
-    "reports": 2_030,
+    "reports": 2_022,
     "slurm": 658,
     "system": 948,
     "text": 1_490,
