@@ -127,12 +127,12 @@ def citation(story: RunStory) -> str:
     if story.unmetered:
         return f"The energy of {status.name} is not known: {form.NOT_METERED}."
     what = "above idle" if kind == "always-on" else "at the wall"
-    counted = status.boundary.counted if status.boundary else words.COUNTS[kind]
+    counted = f"{kind}: {status.boundary.counted}" if status.boundary else words.COUNTS[kind]
     emitted = "" if story.gco2_g is None else f" and emitted {form.grams(story.gco2_g)} CO2 ({figures.zone(story)})"
     return (
         f"{status.name} ({figures.hardware(story) or 'no GPU'}; {units.iso(story.start_s)[:10]},"
         f" {form.duration(story.elapsed_s)}) drew {form.kwh(story.energy_wall_kwh)} {what}{emitted},"
-        f" {figures.metered_verb(story)} with carbontui {story.version}; boundary {kind}: {counted}."
+        f" {figures.metered_verb(story)} with carbontui {story.version}; boundary {counted}."
     )
 
 

@@ -201,7 +201,11 @@ def test_methods_are_a_sentence_to_cite_a_paragraph_and_what_it_ran_on(home, tol
     sentence, paragraph, rest = carbontui(tmp_path, "report", made.id, "--methods").output.split("\n\n")
     other = story.build(made)
     assert f"{form.kwh(other.energy_wall_kwh)} above idle and emitted {form.grams(other.gco2_g)} CO2" in sentence
-    assert "2 x H100" in sentence and "boundary always-on" in sentence and "at the wall" not in sentence + paragraph
+    assert (
+        "2 x H100" in sentence
+        and "boundary above idle: always on" in sentence
+        and "at the wall" not in sentence + paragraph
+    )
     assert "commit of the script: 0a1b2c, with uncommitted changes" in rest and "driver: not known" in rest
     assert "at the wall" in run_text.citation(told) and run_text.citation(told) in formats.html(told)
 
