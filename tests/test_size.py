@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_199
+WHOLE = 51_200
 FILES = 444
 ROOMS = {
     "": 1_721,
@@ -21,7 +21,7 @@ ROOMS = {
     "client/detection": 1_989,
     "client/frameworks": 1_030,
     "client/pausing": 1_548,
-    "commands": 2_983,
+    "commands": 2_981,
     "commands/support": 531,
     "extensions/evaluation": 1_047,
     "extensions/fleet": 1_076,
@@ -31,12 +31,12 @@ ROOMS = {
     "grid/providers": 1_344,
     "job/files": 972,
     "job/keeper": 1_717,
-    "job/life": 1_405,
+    "job/life": 1_414,
     "job/supervisor": 300,
     "job/supervisor/core": 4_732,
-    "job/supervisor/record": 1_400,
+    "job/supervisor/record": 1_401,
     "job/supervisor/shell": 1_989,
-    "job/terms": 392,
+    "job/terms": 393,
     "job/worker": 339,
     "nodes": 492,
     "plan": 1_849,
@@ -44,7 +44,7 @@ ROOMS = {
     "power/agent": 1_122,
     "power/backends": 1_101,
     "power/limit": 935,
-    "reports": 2_033,
+    "reports": 2_025,
     "slurm": 700,
     "system": 948,
     "text": 1_498,

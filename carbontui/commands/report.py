@@ -80,6 +80,7 @@ def _write(path: str, text: str) -> None:
 @click.option("--revise", is_flag=True, help="For a finished job: first apply the grid source's revised values.")
 @click.option("--receipt", "on_card", is_flag=True, help="On one card; --md, --svg FILE: as Markdown, as a picture.")
 @click.option("--svg", metavar="FILE", help="With --receipt ('-': to stdout).")
+@click.option("--methods", is_flag=True, help="A sentence to cite, a paragraph for a paper, and what it ran on.")
 @click.option("--explain", "told_why", is_flag=True, help="What it did, and why, in a few sentences.")
 @click.option("--all", "every", is_flag=True, help="All jobs of this machine, summed up.")
 @click.option("--by", type=click.Choice(get_args(totals.By)), default="month", show_default=True, help="With --all.")
@@ -127,6 +128,9 @@ def _report(job: str | None, asked: dict[str, Any]) -> None:
         _emissions(asked["emissions"], told)
     if asked["as_json"]:
         click.echo(talk.as_json(formats.numbers(told)))
+    elif asked["methods"]:
+        click.echo(f"{run_text.citation(told)}\n\n{run_text.methods(told)}\n")
+        click.echo("\n".join(f"{what}: {value}" for what, value in run_text.origin(told)))
     elif asked["as_md"]:
         click.echo(formats.markdown(told), nl=False)
     elif not asked["emissions"] and not any(path for path, _ in exports):
@@ -144,9 +148,7 @@ def _emissions(path: str, run: story.RunStory) -> None:
 
 
 def _print(run: story.RunStory) -> None:
-    for text in run_text.story_of(run):
-        click.echo(text)
-    click.echo()
+    click.echo("\n".join([*run_text.story_of(run), ""]))
     for figure in figures.figures(run):
         rests = f"  [{figure.rests_on}]" if figure.rests_on else ""
         click.echo(f"{figure.label:<20} {figure.value}{rests}")
@@ -164,12 +166,8 @@ def _print(run: story.RunStory) -> None:
 def _against(this: story.RunStory, other: story.RunStory, *, as_json: bool) -> None:
     lines = comparing.against(this, other)
     if as_json:
-        both = {
-            "this": formats.numbers(this),
-            "other": formats.numbers(other),
-            "lines": [line._asdict() for line in lines],
-        }
-        click.echo(talk.as_json(both))
+        both = {"this": formats.numbers(this), "other": formats.numbers(other)}
+        click.echo(talk.as_json({**both, "lines": [line._asdict() for line in lines]}))
         return
     click.echo(f"{'':<32} {this.status.job:>14} {other.status.job:>14}")
     for line in lines:
@@ -182,8 +180,7 @@ def _against(this: story.RunStory, other: story.RunStory, *, as_json: bool) -> N
 def explain(job: str | None, **given: object) -> None:
     """Say in a few sentences what a run did, and why."""
     told = _load(job)
-    for text in run_text.story_of(told):
-        click.echo(text)
+    click.echo("\n".join(run_text.story_of(told)))
     if error := _last_error(told):
         click.echo(f"Its last error: {error} (all of it: carbontui log {told.status.job})")
     click.echo()
@@ -240,5 +237,5 @@ def history(by: totals.By, as_json: bool) -> None:
     real = [total for total in groups if total.name != totals.NOT_REAL]
     if besides := sum(total.excluded_wall_kwh for total in real):
         click.echo(f"besides, for tries, estimates and calibrations: {form.kwh(besides)}")
-    if said := figures.equivalences(sum(total.gco2_g for total in real)):
-        click.echo(f"\nin all, as much as {' or '.join(said)} ({figures.EQUIVALENCES_SOURCE})")
+    if said := figures.as_much(sum(total.gco2_g for total in real)):
+        click.echo(f"\nin all, {said}")

@@ -159,6 +159,7 @@ def run(command: tuple[str, ...], name: str | None = None, detach: bool = False,
             home["log"] = str(Path(log_path).absolute())
         home["err"] = f"{home['dir']}/run.err" if not detach and descriptors.apart() else ""
         chosen |= {"reads_once": once, "spool": chosen["spool"] and not once}
+        chosen |= {"commit": launch.commit(command, chosen["cwd"])}
         started = spec.Options(**home, nodes=nodes, created_s=time.time(), **chosen)
         fault, of_input = nodes.fault if nodes else "", "" if detach else note_of_input(handed, once)
         says.joined("" if before else taken, note_of_keys(), fault, of_input)

@@ -20,13 +20,9 @@ def lines(story: RunStory) -> list[tuple[str, str]]:
     shown = [(figure.label, figure.value) for figure in figures.figures(story)]
     gave = [(f"  {figure.label}", figure.value) for figure in figures.parts(story)[:-1]]
     at = next((index for index, (label, _) in enumerate(shown) if label == "avoided"), len(shown) - 1) + 1
-    shown[at:at] = gave
     if (first := story.first) is not None and story.over:
-        band = _band(first)
-        shown[at + len(gave) : at + len(gave)] = [
-            ("first said", f"{form.grams(first.gco2_g)} CO2{band}"),
-            *_missed(story),
-        ]
+        gave += [("first said", f"{form.grams(first.gco2_g)} CO2{_band(first)}"), *_missed(story)]
+    shown[at:at] = gave
     if said := figures.equivalences(story.gco2_g):
         shown.append(("emitted as", said[0]))
     return shown
@@ -51,11 +47,10 @@ def ending(story: RunStory) -> tuple[tuple[str, str], ...]:
     levers = [f"{figure.label} {figure.value}" for figure in figures.parts(story)[:-1]]
     rows = [("levers", " · ".join(levers))] if levers else []
     if (first := story.first) is not None:
-        band = _band(first)
         missed = "".join(f" · forecast missed by {value}" for _, value in _missed(story))
         at, done = (form.clock(when, story.start_s) for when in (first.at_s, first.finish_s))
         was = f"was {form.grams(story.gco2_g)} at {form.clock(story.end_s, story.start_s)}"
-        rows.append(("first said", f"{form.grams(first.gco2_g)}{band} at {at}, done {done}; {was}{missed}"))
+        rows.append(("first said", f"{form.grams(first.gco2_g)}{_band(first)} at {at}, done {done}; {was}{missed}"))
     return tuple(rows)
 
 

@@ -106,10 +106,6 @@ def append(path: Path, story: RunStory) -> None:
             file.write((line if ends else f"\n{line}").encode())
 
 
-SACCT_COLUMNS = (
-    "JobIDRaw", "JobName", "Start", "End", "ElapsedRaw", "State", "ConsumedEnergyRaw", "CarbontuiJob", "EnergyWallkWh",
-    "GPUkWh", "gCO2", "AvoidedgCO2", "GridZone",
-)  # fmt: skip
 STATES = {"done": "COMPLETED", "failed": "FAILED", "stopped": "CANCELLED", "lost": "NODE_FAIL"}
 """Slurm's state for each way a run ends; while it runs: RUNNING."""
 
@@ -118,24 +114,23 @@ def sacct(story: RunStory) -> str:
     """A row that joins `sacct --parsable2` on JobIDRaw, with Slurm's field names where Slurm has the field: header and
     row, fields separated by "|". Times are UTC; ConsumedEnergyRaw is joules at the wall. JobIDRaw is
     empty for a run that Slurm did not start."""
-    told = [
-        story.options.slurm_job or "",
-        story.status.name,
-        units.iso(story.start_s)[:19],
-        units.iso(story.end_s)[:19] if story.over else "Unknown",
-        str(round(story.elapsed_s)),
-        STATES.get(story.status.state, "RUNNING"),
-        str(round(story.energy_wall_kwh * units.J_PER_KWH)),
-        story.status.job,
-        f"{story.energy_wall_kwh:.9f}",
-        f"{story.energy_gpu_kwh:.9f}",
-        "" if story.gco2_g is None else f"{story.gco2_g:.6f}",
-        "" if story.avoided_g is None else f"{story.avoided_g:.6f}",
-        story.options.zone or "",
-    ]
-    return (
-        "|".join(SACCT_COLUMNS) + "\n" + "|".join(field.replace("|", "/").replace("\n", " ") for field in told) + "\n"
-    )
+    told = {
+        "JobIDRaw": story.options.slurm_job or "",
+        "JobName": story.status.name,
+        "Start": units.iso(story.start_s)[:19],
+        "End": units.iso(story.end_s)[:19] if story.over else "Unknown",
+        "ElapsedRaw": str(round(story.elapsed_s)),
+        "State": STATES.get(story.status.state, "RUNNING"),
+        "ConsumedEnergyRaw": str(round(story.energy_wall_kwh * units.J_PER_KWH)),
+        "CarbontuiJob": story.status.job,
+        "EnergyWallkWh": f"{story.energy_wall_kwh:.9f}",
+        "GPUkWh": f"{story.energy_gpu_kwh:.9f}",
+        "gCO2": "" if story.gco2_g is None else f"{story.gco2_g:.6f}",
+        "AvoidedgCO2": "" if story.avoided_g is None else f"{story.avoided_g:.6f}",
+        "GridZone": story.options.zone or "",
+    }
+    row = "|".join(field.replace("|", "/").replace("\n", " ") for field in told.values())
+    return f"{'|'.join(told)}\n{row}\n"
 
 
 UNKNOWN = "unknown"
@@ -156,7 +151,7 @@ def model_card(story: RunStory, training_type: str | None) -> str:
         ("source", f"carbontui {story.version}: {figures.metered(story)}; grid: {sources}", "journal energy, grid"),
         ("training_type", training_type or UNKNOWN, "--training-type"),
         ("geographical_location", place, "spec.json zone"),
-        ("hardware_used", _hardware(story), "snapshot gpus"),
+        ("hardware_used", figures.hardware(story) or UNKNOWN, "snapshot gpus"),
     ]
     lines = [f"  {name}: {json.dumps(value, ensure_ascii=False)}  # {row}" for name, value, row in fields]
     return "\n".join(["co2_eq_emissions:", *lines, ""])
@@ -220,11 +215,6 @@ def metric_of(story: RunStory, names: tuple[str, ...]) -> tuple[float | None, st
     if found is None:
         return None, f"not reported: carbontui.report(metrics={{{names[0]!r}: ...}})"
     return story.status.metrics[found], f"snapshot metrics.{found}, as the script reported it"
-
-
-def _hardware(story: RunStory) -> str:
-    names = [gpu.name for gpu in story.status.gpus]
-    return ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names)) or UNKNOWN
 
 
 def _kwh(story: RunStory) -> float | str:

@@ -238,6 +238,12 @@ def shares(pairs: tuple[tuple[str, float], ...], names: dict[str, str]) -> str:
     return ", ".join(f"{form.percent(share)} {names.get(name, name)}" for name, share in pairs) or "nothing yet"
 
 
+def hardware(story: RunStory) -> str:
+    """'2 x H100'; '' without a board."""
+    names = [gpu.name for gpu in story.status.gpus]
+    return ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names))
+
+
 def metered(story: RunStory, most: int | None = None) -> str:
     """How the energy was metered, largest share first; a simulated board has no sensors."""
     boards = {"counter": SIMULATED, "integrated": SIMULATED} if story.options.simulated is not None else {}
@@ -271,6 +277,12 @@ def equivalences(grams: float | None) -> tuple[str, ...]:
     if grams is None or abs(grams) < 1.0:
         return ()
     return tuple(f"{_three_digits(abs(grams) / 1000 / kg)} {name}" for name, kg in EQUIVALENCES)
+
+
+def as_much(grams: float | None) -> str:
+    """The equivalents in words, with their source; '' where there are none."""
+    said = equivalences(grams)
+    return f"as much as {' or '.join(said)} ({EQUIVALENCES_SOURCE})" if said else ""
 
 
 def _three_digits(value: float) -> str:

@@ -37,7 +37,8 @@ def markdown(story: RunStory) -> str:
         lines += ["", *([f"## {made.title}", ""] if made.title else ()), *_table(made.head, made.rows)]
     lines += ["", "## Decisions", "", *[f"- {_cell(line)}" for line in run_text.decisions(story)]]
     lines += ["", "## Sources and methods", "", *_table(("what", "where it comes from"), basis(story))]
-    lines += ["", "## For a methods section", "", _cell(run_text.methods(story)), ""]
+    for_a_paper = (run_text.citation(story), "", run_text.methods(story), "")
+    lines += ["", "## For a methods section", "", *map(_cell, for_a_paper)]
     return "\n".join(lines)
 
 
@@ -95,10 +96,8 @@ def _epoch(part: EpochPart) -> dict[str, Any]:
         "last_epoch": part.last if part.last is not None else part.number,
         "start": units.iso(part.start_s),
         "end": units.iso(part.end_s),
-        "steps": part.steps,
         "energy_wall_kwh": part.kwh,
-        "gco2_g": part.gco2_g,
-        "loss": part.loss,
+        **{name: getattr(part, name) for name in ("steps", "gco2_g", "loss")},
     }
 
 
@@ -168,8 +167,8 @@ def html(story: RunStory) -> str:
             for made in story.decisions
         ],
         basis=basis(story),
-        methods=run_text.methods(story),
-        equivalences=equivalences(story),
+        methods=[run_text.citation(story), run_text.methods(story)],
+        as_much=figures.as_much(story.gco2_g),
     )
 
 
@@ -187,6 +186,7 @@ def basis(story: RunStory) -> list[tuple[str, str]]:
         ("plans", f"{story.plans} made{gap}"),
         ("bands (±)", _bands(story)),
         ("accuracy", figures.accuracy(story)),
+        *run_text.origin(story),
     ]
 
 
@@ -200,9 +200,3 @@ def _bands(story: RunStory) -> str:
         "80 %: the errors of mean full-speed watts and of the mean step time, as they varied in this run, of forecasts"
         " used in place of values, and of typical days; values that a source published as realised are taken as exact"
     )
-
-
-def equivalences(story: RunStory) -> str:
-    """Equivalents of the emitted grams, with their source."""
-    said = figures.equivalences(story.gco2_g)
-    return f"Emitted as much as {' or '.join(said)} ({figures.EQUIVALENCES_SOURCE})." if said else ""

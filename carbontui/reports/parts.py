@@ -11,11 +11,11 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time
 from itertools import pairwise
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from carbontui import units
 from carbontui.account import accounts
-from carbontui.account.accounts import BIN_S, RunNow, split
+from carbontui.account.accounts import BIN_S, RunNow, kept, split
 from carbontui.account.boundary import IDLE
 from carbontui.account.elapsed import EVENT
 from carbontui.account.split import AT_WORK, EnergyBin, StateSpan
@@ -91,16 +91,11 @@ class DayPart(NamedTuple):
     changes: int
 
 
-class Dated(Protocol):
-    @property
-    def at_s(self) -> float: ...
-
-
 def by_day(
     cells: Iterable[EnergyBin],
     grams_of: GramsOf | None,
     spans: Sequence[StateSpan],
-    decisions: Iterable[Dated],
+    decided_s: Iterable[float],
     *,
     kwh: float,
     gco2_g: float | None,
@@ -124,7 +119,7 @@ def by_day(
     )
     drawn = summed((of(cell.bin_s), joules_to_kwh(cell.joules)) for cell in cells)
     emitted = summed((of(cell.bin_s), _grams(cell.bin_s, cell.joules, grams_of)) for cell in cells)
-    changes = Counter(of(decision.at_s) for decision in decisions)
+    changes = Counter(map(of, decided_s))
     days = sorted({day for day, _ in spent} | {*drawn, *changes})
     energy = rounded([drawn.get(day, 0.0) for day in days], kwh, KWH_DIGITS)
     grams = None if gco2_g is None else rounded([emitted.get(day, 0.0) for day in days], gco2_g, GRAM_DIGITS)
@@ -257,14 +252,27 @@ class EnergyRow:
     seconds: float
 
 
-class AtFullSpeed(Protocol):
-    """Run-now at one place, from its start there."""
+class PlaceRows(NamedTuple):
+    """A time at one machine, [since, until) on the job's clock, and the basis that the journal kept of it."""
+
+    since_s: float
+    until_s: float
+    basis: Mapping[str, Any]
+    before_g: float = 0.0
+    """What was emitted at the machines before it."""
 
     @property
-    def start_s(self) -> float: ...
+    def start_s(self) -> float:
+        return max(self.since_s, float(self.basis["start_s"]))
+
     @property
-    def run_now(self) -> RunNow | None: ...
-    def of_here(self, grams_of: GramsOf) -> GramsOf: ...
+    def run_now(self) -> RunNow | None:
+        """None where it is not known."""
+        return kept(self.basis)
+
+    def of_here(self, grams_of: GramsOf) -> GramsOf:
+        """By the grid of this place, also for the parts of bins that its begin and end cut."""
+        return lambda at: grams_of(max(self.since_s, min(at, self.until_s - 1.0)))
 
 
 def draw(
@@ -275,7 +283,7 @@ def draw(
     steps: list[tuple[float, float, float | None]],
     start_s: float,
     end_s: float,
-    at_full_speed: Iterable[AtFullSpeed],
+    at_full_speed: Iterable[PlaceRows],
 ) -> Chart:
     """Whole bins per column; energy booked before the start or after the end goes into the first or last one.
     `at_full_speed`: run-now by place; none where no lever acted."""

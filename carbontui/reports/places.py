@@ -24,14 +24,14 @@ from typing import Any, NamedTuple
 
 from carbontui import protocol
 from carbontui.account import accounts
-from carbontui.account.accounts import BIN_S, RunNow, kept
+from carbontui.account.accounts import BIN_S, RunNow
 from carbontui.account.estimate import error_of_mean
 from carbontui.account.expected_end import BAND_SIGMAS
 from carbontui.account.places import LeftPlace
 from carbontui.account.split import EnergyBin, HalfWidths, Split, StateSpan, Uncertainty, intensity_of, split_avoided
 from carbontui.grid import typical
 from carbontui.job.files import journal
-from carbontui.reports.parts import EnergyRow, GramsOf
+from carbontui.reports.parts import EnergyRow, GramsOf, PlaceRows
 
 
 class GridRow(NamedTuple):
@@ -44,40 +44,14 @@ class GridRow(NamedTuple):
     source: str
 
 
-FOREVER = math.inf
-
-
-class PlaceRows(NamedTuple):
-    """A time at one machine, [since, until) on the job's clock, and the basis that the journal kept of it."""
-
-    since_s: float
-    until_s: float
-    basis: Mapping[str, Any]
-    before_g: float = 0.0
-    """What was emitted at the machines before it."""
-
-    @property
-    def start_s(self) -> float:
-        return max(self.since_s, float(self.basis["start_s"]))
-
-    @property
-    def run_now(self) -> RunNow | None:
-        """None where it is not known."""
-        return kept(self.basis)
-
-    def of_here(self, grams_of: GramsOf) -> GramsOf:
-        """By the grid of this place, also for the parts of bins that its begin and end cut."""
-        return lambda at: grams_of(max(self.since_s, min(at, self.until_s - 1.0)))
-
-
 def of_books(basis: Mapping[str, Any], books: Mapping[str, Any]) -> list[PlaceRows]:
     """Oldest first; one whose books were lost has no rows, and is left out."""
-    found, since_s, before_g = [], -FOREVER, 0.0
+    found, since_s, before_g = [], -math.inf, 0.0
     for left in (LeftPlace(*one) for one in books.get("left", ())):
         if left.basis:
             found.append(PlaceRows(since_s, left.until_s, left.basis, before_g))
         since_s, before_g = left.until_s, before_g + (left.gco2_g or 0.0)
-    return [*found, PlaceRows(since_s, FOREVER, basis, before_g)]
+    return [*found, PlaceRows(since_s, math.inf, basis, before_g)]
 
 
 def energy(
@@ -92,7 +66,7 @@ def energy(
     )
     found = []
     for stay in place_rows:
-        weight = float(stay.basis.get("pue", pue)) / pue if stay.until_s < FOREVER else 1.0
+        weight = float(stay.basis.get("pue", pue)) / pue if stay.until_s < math.inf else 1.0
         rows = db.execute(query, (stay.since_s, stay.until_s))
         found += [
             EnergyRow(max(at, stay.since_s), device, state, how, joules * weight, seconds)

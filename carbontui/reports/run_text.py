@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import groupby
 
+from carbontui import units
 from carbontui.account.elapsed import EVENT, EVENT_HELD
 from carbontui.account.split import PARKED
 from carbontui.reports import figures
@@ -19,13 +20,12 @@ SHOWN = 40
 
 def story_of(story: RunStory) -> list[str]:
     """The run in a few sentences, a paragraph each."""
-    return [text for text in (_what(story), _how(story), _account(story), _besides(story), _where_from(story)) if text]
+    return [text for text in (_what(story), _how(story), _account(story), _besides(story)) if text]
 
 
 def _what(story: RunStory) -> str:
     status = story.status
-    where = figures.zone(story)
-    zone = f" in {where}" if where else ""
+    zone = f" in {where}" if (where := figures.zone(story)) else ""
     ran = f"{status.name} began {figures.date_and_clock(story.start_s)} {form.clock_name(story.start_s)}{zone}"
     if story.over:
         same_day = figures.date_and_clock(story.end_s)[:10] == figures.date_and_clock(story.start_s)[:10]
@@ -54,8 +54,7 @@ def _how(story: RunStory) -> str:
         said[-1] += f" and at full speed for {form.duration(seconds.get('running', 0.0))}."
     elif seconds.get("running"):
         said.append(f"It ran at full speed for {form.duration(seconds['running'])}.")
-    people = sum(1 for decision in story.decisions if decision.code == "person")
-    if people:
+    if people := sum(1 for decision in story.decisions if decision.code == "person"):
         said.append(f"A user overruled the plan {figures.times(people)}.")
     return " ".join(said)
 
@@ -92,11 +91,10 @@ def _account(story: RunStory) -> str:
     split = story.split
     if split is None:
         return text
-    gave = [(name, getattr(split, part)) for part, (name, _) in figures.LEVERS.items()]
     told = [
         f"{name} {'saved' if grams > 0 else 'cost'} {form.grams(abs(grams))}"
-        for name, grams in gave
-        if abs(grams) >= max(form.LEAST_G, 0.005 * abs(less))
+        for part, (name, _) in figures.LEVERS.items()
+        if abs(grams := getattr(split, part)) >= max(form.LEAST_G, 0.005 * abs(less))
     ]
     return f"{text} Of this, {_listed(told)}." if told else text
 
@@ -104,15 +102,6 @@ def _account(story: RunStory) -> str:
 def _besides(story: RunStory) -> str:
     """What was run to learn about the work."""
     return f"Besides: {'; '.join(words.excluded(apart) for apart in story.excluded)}." if story.excluded else ""
-
-
-def _where_from(story: RunStory) -> str:
-    if story.unmetered:
-        return ""
-    metered, verb = figures.metered(story), figures.metered_verb(story)
-    grid = figures.shares(story.grid_kinds, figures.KIND_WORDS)
-    source = f" ({'; '.join(story.sources)})" if story.sources else ""
-    return f"Energy was {verb} by {metered}; intensity was {grid}{source}."
 
 
 def decisions(story: RunStory) -> list[str]:
@@ -132,6 +121,31 @@ def decisions(story: RunStory) -> list[str]:
     return [*found[:half], f"{'...':>12}  {left} more", *found[-half:]]
 
 
+def citation(story: RunStory) -> str:
+    """One sentence to cite, with what its energy counts."""
+    status, kind = story.status, story.options.boundary
+    if story.unmetered:
+        return f"The energy of {status.name} is not known: {form.NOT_METERED}."
+    what = "above idle" if kind == "always-on" else "at the wall"
+    counted = f"{kind}: {status.boundary.counted}" if status.boundary else words.COUNTS[kind]
+    emitted = "" if story.gco2_g is None else f" and emitted {form.grams(story.gco2_g)} CO2 ({figures.zone(story)})"
+    return (
+        f"{status.name} ({figures.hardware(story) or 'no GPU'}; {units.iso(story.start_s)[:10]},"
+        f" {form.duration(story.elapsed_s)}) drew {form.kwh(story.energy_wall_kwh)} {what}{emitted},"
+        f" {figures.metered_verb(story)} with carbontui {story.version}; boundary {counted}."
+    )
+
+
+def origin(story: RunStory) -> list[tuple[str, str]]:
+    """What a reader needs to run it again."""
+    commit, changed, _ = story.options.commit.partition("-dirty")
+    return [
+        ("machine", f"{story.status.host}: {figures.hardware(story) or 'no GPU'}"),
+        ("driver", story.driver or "not known"),
+        ("commit of the script", f"{commit or 'not known'}{', with uncommitted changes' if changed else ''}"),
+    ]
+
+
 def methods(story: RunStory) -> str:
     """A paragraph for the methods section of a paper."""
     if story.unmetered:
@@ -139,6 +153,7 @@ def methods(story: RunStory) -> str:
     pue = f", times a PUE of {story.options.pue:g}" if story.options.pue != 1.0 else ", without cooling (PUE 1)"
     host = f", with {story.host_w:g} W for the rest of the host" if story.host_w else ""
     of = "accelerators, CPU and memory" if story.energy_gpu_kwh else "CPU and memory"
+    of += ", above what they draw idle" if story.options.boundary == "always-on" else ""
     text = (
         f"Energy was {figures.metered_verb(story)} with carbontui {story.version} by"
         f" {figures.metered(story)} for {of}{host}{pue}: {form.kwh(story.energy_wall_kwh)}"

@@ -31,7 +31,6 @@ STEP_ROWS = 4000
 """Most step reports read: enough to place a month's work to within ten minutes."""
 DECISIONS = 400
 """Most decisions kept; of more, the first and the last."""
-SCHEMA = journal.SCHEMA_VERSION
 JOURNAL_MOST_B = 64 << 20
 """A live job's journal above this size is not read at every look: that takes a second. `report` reads any size."""
 
@@ -86,6 +85,8 @@ class RunStory:
     by_device: tuple[Part, ...]
     by_kind: dict[str, float]
     """kWh at the wall of boards, memory, and all else, without what idles anyway."""
+    driver: str
+    """Of its boards: 'nvml 580.82.07'; '' where none was read."""
     how: tuple[tuple[str, float], ...]
     """How the joules were metered, as shares, largest first."""
     grid_kinds: tuple[tuple[str, float], ...]
@@ -148,9 +149,9 @@ def build(job: store.Job, *, status: protocol.Status | None = None, version: str
         raise NoStory(f"job {job.id}: spec.json cannot be read ({error})") from None
     try:
         with journal.read(job.dir / "journal.db") as db:
-            found = db.execute("pragma user_version").fetchone()[0]
-            if found > SCHEMA:
-                raise NoStory(f"job {job.id}: its journal has schema {found}, newer than this carbontui ({SCHEMA})")
+            found, most = db.execute("pragma user_version").fetchone()[0], journal.SCHEMA_VERSION
+            if found > most:
+                raise NoStory(f"job {job.id}: its journal has schema {found}, newer than this carbontui ({most})")
             return _read(db, options, status or job.status(), version)
     except FileNotFoundError:
         raise NoStory(f"job {job.id} has no journal yet: no journal.db in {job.dir}") from None
@@ -232,6 +233,7 @@ def _read(db: sqlite3.Connection, options: Options, status: protocol.Status, ver
             grams_of,
         ),
         by_kind=summed((parts.kind_of(row.device), units.joules_to_kwh(row.joules * options.pue)) for row in counted),
+        driver=str(said.get("driver") or ""),
         how=_shares([(row.how, row.joules) for row in counted if row.joules > 0]),
         grid_kinds=_grid_kinds(cells, rows_of_grid),
         sources=tuple(dict.fromkeys(str(row.source) for row in rows_of_grid)),
@@ -252,7 +254,7 @@ def _read(db: sqlite3.Connection, options: Options, status: protocol.Status, ver
             kwh=energy_kwh,
             gco2_g=gco2_g,
         ),
-        days=parts.by_day(cells, grams_of, spans, decisions, kwh=energy_kwh, gco2_g=gco2_g),
+        days=parts.by_day(cells, grams_of, spans, [made.at_s for made in decisions], kwh=energy_kwh, gco2_g=gco2_g),
         held_s=books.get("held_s"),
         revisions=tuple(text for text, _ in revisions),
         revised_g=math.fsum(grams for _, grams in revisions),

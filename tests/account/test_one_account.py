@@ -99,6 +99,7 @@ def test_every_output_tells_the_same_account_of_an_eventful_job(
     audited = json.loads(subprocess.run(audit, check=True, capture_output=True).stdout)
     for name in ("energy_wall_kwh", "gco2_g"):
         assert audited[name] == pytest.approx(used[name], rel=1e-3), "a supervisor was killed on the way"
+    assert re.search(r"^driver: nvml \S+", house.cli("report", job.id, "--methods", check=True).stdout, re.MULTILINE)
 
     rows = list(csv.DictReader(io.StringIO(house.cli("report", job.id, "--csv", "-", check=True).stdout)))
     assert f"{sum(float(row['kwh']) for row in rows):.9f}" == f"{told['energy_wall_kwh']:.9f}"

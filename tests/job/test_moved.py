@@ -3,8 +3,10 @@ other's."""
 
 import json
 import sqlite3
+import sys
 from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -33,6 +35,9 @@ from carbontui.job.terms import spec
 from carbontui.job.terms.clock import Clock
 from carbontui.protocol import Account, Amounts, Why, statement
 from carbontui.reports import formats, story
+
+sys.path.append(str(Path(__file__).parents[2] / "examples"))
+import audit
 
 RUNNING = Decision("running", Why("plan", statement("plan_full", until_s=None)), FULL)
 NOTHING = Account(so_far=Amounts(elapsed_s=0.0, steps=0, energy_gpu_kwh=0.0, energy_wall_kwh=0.0, gco2_g=None))
@@ -139,6 +144,8 @@ def test_the_journal_keeps_the_rows_of_before_and_later_looks_find_the_same(tmp_
             (at_s,),
         ).fetchall()
     assert by_place == [("DE's", 60e3), ("SE's", 60e3)], "a stranger to the package finds each joule's own zone"
+    found = audit.audit(tmp_path / "journal.db")
+    assert (found["energy_wall_kwh"], found["gco2_g"]) == pytest.approx((told.wall_kwh, told.gco2_g), rel=1e-6)
     heir = Machine(tmp_path, job)
     assert not heir.moved
     again = heir.totals()

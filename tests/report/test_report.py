@@ -7,6 +7,7 @@ import json
 import math
 import re
 import sqlite3
+import subprocess
 from dataclasses import replace
 
 import pytest
@@ -18,6 +19,7 @@ from carbontui import cli, protocol, units
 from carbontui.account.accounts import BIN_S
 from carbontui.commands import status as status_command
 from carbontui.job.files.journal import Journal
+from carbontui.job.life import launch
 from carbontui.reports import card, charts, export, figures, formats, parts, run_text, story, totals
 from carbontui.text import account
 from carbontui.text import figures as form
@@ -194,6 +196,31 @@ def test_the_first_forecast_is_judged_by_a_run_that_got_to_its_end(told):
     assert done["missed by"] == "−50 %" and "()" not in done["first said"]
     stopped = replace(told, first=first, status=structs.replace(told.status, state="stopped"))
     assert "missed by" not in dict(card.lines(stopped)) and "missed" not in dict(card.ending(stopped))["first said"]
+
+
+def test_methods_are_a_sentence_to_cite_a_paragraph_and_what_it_ran_on(home, told, tmp_path):
+    made = runs.make(tmp_path, boundary="always-on", commit="0a1b2c-dirty", gpus=2)
+    sentence, paragraph, rest = carbontui(tmp_path, "report", made.id, "--methods").output.split("\n\n")
+    other = story.build(made)
+    assert f"{form.kwh(other.energy_wall_kwh)} above idle and emitted {form.grams(other.gco2_g)} CO2" in sentence
+    assert (
+        "2 x H100" in sentence
+        and "boundary above idle: always on" in sentence
+        and "at the wall" not in sentence + paragraph
+    )
+    assert "commit of the script: 0a1b2c, with uncommitted changes" in rest and "driver: not known" in rest
+    assert "at the wall" in run_text.citation(told) and run_text.citation(told) in formats.html(told)
+
+
+def test_the_commit_is_of_the_scripts_own_repository(tmp_path):
+    (tmp_path / "train.py").touch()
+    by = ("-c", "user.name=a", "-c", "user.email=a@b")
+    for words in (("init", "-q"), ("add", "train.py"), (*by, "commit", "-qm", "x")):
+        subprocess.run(["git", "-C", tmp_path, *words], check=True)
+    found = launch.commit(("python", str(tmp_path / "train.py")), "/")
+    assert re.fullmatch("[0-9a-f]{40}", found) and launch.commit(("true",), "/") == ""
+    (tmp_path / "train.py").write_text("1")
+    assert launch.commit(("python", "train.py"), str(tmp_path)) == f"{found}-dirty"
 
 
 def test_two_runs_are_compared_line_by_line(home, job, tmp_path):

@@ -23,7 +23,7 @@ from carbontui.grid import settings
 from carbontui.job.files import launch_file, places, store
 from carbontui.job.life import descriptors
 from carbontui.job.terms import spec as opts
-from carbontui.system import isolation, life, proc
+from carbontui.system import bounded_command, isolation, life, proc
 
 IDLE_LIMIT_S = 1800.0
 """The longest stillness under a scheduler: sites cancel jobs whose GPUs idle for one hour (Northeastern) or two
@@ -81,6 +81,8 @@ def terms(settings: Settings, environment: Mapping[str, str], *, resubmit: bool,
 
 
 READY_S = 15.0
+GIT_S = 1.0
+"""A repository too large to be compared within this has no commit told."""
 NOT_YET = "no supervisor answers yet: the job goes on without one, and is steered as soon as it answers"
 GRID_KEYS = frozenset({*settings.KEY_NAMES, *settings.ALSO_CALLED.values()})
 """API keys for grid data: for our use only, not passed to the training."""
@@ -229,6 +231,17 @@ def _script(argv: tuple[str, ...]) -> None:
     script = next((word for word in argv[1:] if word not in PLAIN_FLAGS), "")
     if script.endswith(".py") and not script.startswith("-") and not Path(script).exists():
         raise LaunchError(f"{script}: no such file")
+
+
+def commit(argv: tuple[str, ...], cwd: str) -> str:
+    """The commit of the repository that the script is in, as `Options.commit`; '' outside one."""
+    script = next((word for word in argv if word.endswith(".py")), "")
+    describe = ("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+    command = ["git", "-C", str(Path(cwd, script).parent if script else cwd), *describe]
+    with contextlib.suppress(OSError, OverflowError, subprocess.TimeoutExpired):
+        done = bounded_command.answer(command, within_s=GIT_S, most_b=4096)
+        return done.stdout.decode("utf-8", "replace").strip() if done.returncode == 0 else ""
+    return ""
 
 
 def waits(options: opts.Options) -> bool:

@@ -60,6 +60,8 @@ class Options(config.Terms, frozen=True, kw_only=True):
     reads_once: bool = False
     """It was handed a pipe, which no later start could read again: no plan unloads it."""
     by: str = ""
+    commit: str = ""
+    """Of the repository that its script is in, at its start; ending in '-dirty' where tracked files differ from it."""
     zone: str | None = None
     zone_why: str = ""
     """Why the zone is not known, with the candidates."""
