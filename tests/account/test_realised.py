@@ -49,7 +49,7 @@ async def test_a_job_that_ends_within_a_row_of_its_grid_file_is_booked_at_that_r
     while job.door.state.decision.state not in ("done", "failed"):
         await asyncio.sleep(0)
         await job.tick()
-    await job.leave()
+    await job.shutdown()
     ours.close()
     with journal.read(tmp_path / "journal.db") as db:
         said = json.loads(db.execute("select value from state where key='accounts'").fetchone()[0])

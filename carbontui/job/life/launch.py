@@ -237,7 +237,7 @@ def commit(argv: tuple[str, ...], cwd: str) -> str:
     """The commit of the repository that the script is in, as `Options.commit`; '' outside one."""
     script = next((word for word in argv if word.endswith(".py")), "")
     describe = ("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
-    command = ["git", "-C", str(Path(cwd, script).parent if script else cwd), *describe]
+    command = ["git", "--no-optional-locks", "-C", str(Path(cwd, script).parent if script else cwd), *describe]
     with contextlib.suppress(OSError, OverflowError, subprocess.TimeoutExpired):
         done = bounded_command.answer(command, within_s=GIT_S, most_b=4096)
         return done.stdout.decode("utf-8", "replace").strip() if done.returncode == 0 else ""
