@@ -134,8 +134,9 @@ def test_a_number_that_slurm_does_not_write_is_none(text):
 def test_a_job_that_slurm_does_not_show_gets_no_successor(fake, tmp_path):
     job = {"SLURM_JOB_ID": "7"}
     fake("scontrol", "echo rubbish")
+    fake("squeue", ":")
     with pytest.raises(commands.SlurmError, match="shows no job 7"):
-        successor.submit(job, BatchJob(tmp_path / "locks", 7), not_before_s=0.0, now_s=0.0, ended=bool)
+        successor.submit(job, BatchJob(tmp_path / "locks", 7), wait_s=0.0, ended=bool)
     for left in ("9" * 400 + ":00", "soon", ""):
         fake("squeue", f"echo '7|7|RUNNING|{left}|'")
         assert allocation.observe(job).ends_s is None
@@ -160,15 +161,9 @@ def test_an_sbatch_that_ends_well_and_names_no_job_has_submitted_none(fake, tmp_
         commands.submitted(("sbatch", "--parsable", "x.sh"))
     assert str(caught.value).isprintable()
     fake("scontrol", "echo JobId=7 JobState=RUNNING JobName=x")
-    fake("squeue", ":")
+    fake("squeue", "echo '7|7|RUNNING|1:00|'")
     with pytest.raises(commands.SlurmError, match="named no job"):
-        successor.submit(
-            {**os.environ, "SLURM_JOB_ID": "7"},
-            BatchJob(tmp_path / "locks", 7),
-            not_before_s=0.0,
-            now_s=0.0,
-            ended=bool,
-        )
+        successor.submit({**os.environ, "SLURM_JOB_ID": "7"}, BatchJob(tmp_path / "locks", 7), wait_s=0.0, ended=bool)
     for told in ("4711", "4711;cluster", r"the site says hello\n4711", "4711;c\nsbatch: thanks"):
         fake("sbatch", f"printf '%b\\n' '{told}'")
         assert commands.submitted(("sbatch", "x.sh")) == "4711"
