@@ -20,7 +20,7 @@ from carbontui.tui.app import CarbonApp
 from carbontui.tui.model.feed import Target
 from carbontui.tui.screens.dashboard import Dashboard
 
-WAIT_S = 20.0
+WAIT_S = 90.0
 POLL_EVERY_S = 0.25
 
 

@@ -28,7 +28,7 @@ class Hears:
     async def until(self, count: int) -> list[ViewState | LogPiece]:
         while len(self.news) < count:
             self._arrived.clear()
-            await asyncio.wait_for(self._arrived.wait(), 20)
+            await asyncio.wait_for(self._arrived.wait(), 90)
         return self.news
 
     async def close(self) -> None:

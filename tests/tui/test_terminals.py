@@ -23,7 +23,7 @@ from msgspec import structs
 
 from carbontui import protocol, units
 
-WAIT_S = 30.0
+WAIT_S = 90.0
 SHOW = (
     "import signal, sys\n"
     "from pathlib import Path\n"
