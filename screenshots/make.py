@@ -53,11 +53,11 @@ PAGES = {
 async def draw(job: str, path: Path, size: tuple[int, int], keys: list[str], theme: str) -> None:
     found = store.named(job)
     assert found is not None
-    screen = Dashboard(replace(target_of(found), last_look=None))
+    screen = Dashboard(replace(target_of(found), last_visit=None))
     app = CarbonApp(lambda: screen)
     app.theme = theme
     async with app.run_test(size=size) as pilot:
-        while screen.picture is None or not screen.past:
+        while screen.view_state is None or not screen.past:
             await pilot.pause(0.05)
         await pilot.pause(1.0)  # the first read of the log, the reply of a page
         await pilot.press(*keys)
@@ -93,7 +93,7 @@ async def table(path: Path, size: tuple[int, int]) -> None:
         app = CarbonApp(lambda: screen)
         app.theme = "carbon-dark"
         async with app.run_test(size=size) as pilot:
-            await screen.feed.looked.wait()
+            await screen.feed.polled.wait()
             await pilot.pause(3.0)  # the first answers of every job and of the boards
             path.write_text(svg(app))
     print(path, flush=True)

@@ -190,7 +190,7 @@ def only_job(host: ssh.SshHost, job: str | None) -> protocol.Status:
 
 
 class StationWatch:
-    """Jobs, boards and grid, kept up to date from the first `seen()` on while the context is open."""
+    """Jobs, boards and grid, kept up to date from the first `listing()` on while the context is open."""
 
     def __init__(self, others: RemoteJobs | None = None) -> None:
         """`others`: jobs of other machines, which the table shows as well."""

@@ -30,7 +30,7 @@ def run(
     """Show the dashboard until the user leaves it (`until_over`: or the job ends; not None: for `run`, whose
     lines are marked as ours); returns 0. On a pipe or a dumb terminal: one line per change.
 
-    `look` gives all jobs of the machine, for the table that the `t` key opens.
+    `observe` gives all jobs of the machine, for the table that the `t` key opens.
     """
     from carbontui.tui.terminal import tty
 

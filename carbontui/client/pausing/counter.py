@@ -40,7 +40,7 @@ class Counter:
         clock: Callable[[], float] = time.monotonic,
         observe: Callable[[int], None] = lambda count: None,
     ) -> None:
-        """`look` is called in the training thread at the step after each watch(), about once a second; it must not
+        """`observe` is called in the training thread at the step after each watch(), about once a second; it must not
         raise."""
         left = floor = SPAN  # the first step is slow: that is where the link starts
         base = limit = 0

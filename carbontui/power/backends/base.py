@@ -251,7 +251,7 @@ HOTTEST_C = 150.0
 
 
 def checked(info: DeviceInfo, raw: RawReading) -> RawReading:
-    """`look` without fields that are implausible for this board; the reasons are in `doubts`, as (field, text)."""
+    """`raw` without fields that are implausible for this board; the reasons are in `doubts`, as (field, text)."""
     doubts: list[tuple[str, str]] = []
     top_mhz, memory_b = info.clock_max_mhz, info.memory_total_b
     if raw.power_w is not None and (why := _power_doubt(info, raw.power_w, raw.kind)):

@@ -29,12 +29,12 @@ class JobsSnapshot:
 
 
 class JobsFeed:
-    """`run()` until cancelled; calls `changed` on every update. `look` may block: it is called on a thread."""
+    """`run()` until cancelled; calls `changed` on every update. `observe` may block: it is called on a thread."""
 
     def __init__(self, observe: Callable[[], JobsSnapshot], changed: Callable[[], None]) -> None:
         self._poll, self._changed = observe, changed
         self._feeds: dict[str, tuple[JobFeed, asyncio.Task[None]]] = {}
-        self._pictures: dict[str, ViewState] = {}
+        self._view_states: dict[str, ViewState] = {}
         self._lost: set[str] = set()
         self._errors: dict[str, str] = {}
         self.listing: JobsSnapshot | None = None
@@ -74,7 +74,7 @@ class JobsFeed:
         """A feed for every live job, none for the others."""
         for job in set(self._feeds) - set(live):
             self._feeds.pop(job)[1].cancel()
-            self._pictures.pop(job, None)
+            self._view_states.pop(job, None)
             self._lost.discard(job)
         for job in set(live) - set(self._feeds):
             feed = JobFeed(live[job].socket, self._receives(job), with_log=False)
@@ -83,7 +83,7 @@ class JobsFeed:
     def _receives(self, job: str) -> Callable[[News], None]:
         def receive(news: News) -> None:
             if isinstance(news, ViewState):
-                self._pictures[job] = news
+                self._view_states[job] = news
                 self._changed()
             elif isinstance(news, Connection):
                 # reported only once it lasts: a supervisor that is being replaced is back within seconds
@@ -93,7 +93,7 @@ class JobsFeed:
         return receive
 
     def _listed(self, target: Target) -> ListedJob:
-        view_state = self._pictures.get(target.job)
+        view_state = self._view_states.get(target.job)
         status = view_state.status if view_state is not None else target.status
         assert status is not None
         return ListedJob(target, status, self._errors.get(target.job, ""), target.job in self._lost and not target.over)

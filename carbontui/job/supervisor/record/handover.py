@@ -252,7 +252,7 @@ def basis(
         "parked_wall_w": machine.parked_wall_w(state, inputs),
         "host_w": machine.host(state, inputs).watts,
         "idle_w": machine.idle_total_w(state, inputs),
-        "driver": f"{inputs.readings.backend} {inputs.readings.driver}".strip() if inputs.devices else "",
+        "driver": " ".join(dict.fromkeys((inputs.readings.backend, inputs.readings.driver))) if inputs.devices else "",
     }
 
 

@@ -13,7 +13,7 @@ LAG_S = 0.3
 
 
 class BoundClock:
-    """`look()` at every tick; keeps how many steps the clock's time has asked for so far."""
+    """`observe()` at every tick; keeps how many steps the clock's time has asked for so far."""
 
     def __init__(self) -> None:
         self._asked: float | None = None

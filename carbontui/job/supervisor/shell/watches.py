@@ -97,7 +97,7 @@ SCRIPT_B = 200_000
 
 
 class UnseenWatch:
-    """`look` is cheap for a command with steps: nothing is read. `directory` is the job's."""
+    """`observe` is cheap for a command with steps: nothing is read. `directory` is the job's."""
 
     def __init__(self, directory: Path) -> None:
         self._hook_dir = str(directory / "hook")
