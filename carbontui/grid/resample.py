@@ -75,9 +75,10 @@ def refine(
     departures, held at the ends."""
     hours = -(-slots // per_hour)
     if hours > mean.size:
-        # past the model's horizon: repeat the hours of its last day
-        wrap = mean.size - 24 + (np.arange(hours - mean.size) % 24)
-        mean, lo, hi = (np.concatenate([column, column[wrap]]) for column in (mean, lo, hi))
+        # past the model's horizon: the hours of its last day again, whose change from the day before fades
+        more = np.arange(hours - mean.size)
+        wrap, fade = mean.size - 24 + more % 24, 0.9**more
+        mean, lo, hi = (np.append(col, col[wrap] + fade * (col[-1] - col[-25])) for col in (mean, lo, hi))
     if per_hour == 1:
         return mean[:slots], lo[:slots], hi[:slots]
     day = 24 * per_hour
@@ -94,10 +95,15 @@ def refine(
 
 
 def same_slot(native: Array, day: int) -> Array:
-    """Mean of each of the next day's slots over the last seven days; unknown ones by the overall mean."""
+    """Mean of each of the next day's slots over the last seven days; unknown ones by the overall mean. Its end leads on
+    to its beginning as on the days before: their difference, a day's change, is spread over the hours beside."""
     days = min(7, native.size // day)
     overall = float(np.nanmean(native))
     if days == 0:
         return np.full(day, overall)
     shape = known_mean(native[native.size - days * day :].reshape(days, day), 0)
-    return np.where(np.isfinite(shape), shape, overall)
+    shape = np.where(np.isfinite(shape), shape, overall)
+    tear = shape[0] - shape[-1] - np.nan_to_num(known_mean(np.diff(native)[-day::-day], 0))
+    near = np.exp(-4 * np.arange(day) / day)  # six hours
+    closed: Array = shape - 0.5 * tear * (near - near[::-1])
+    return closed

@@ -29,6 +29,8 @@ SHARES_GRID_OF = {"GB-NIR": "IE"}
 """Parts of a country that belong to another country's grid."""
 
 ValueAndBand = tuple[float | None, float | None, float | None]
+Hour = tuple[float, float, float]
+"""Mean, 10th and 90th percentile, gCO2/kWh."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +40,9 @@ class Profile:
     zone: str
     source: str
     signal: Signal
-    cells: dict[tuple[int, bool, int], ValueAndBand]
+    cells: dict[tuple[int, bool, int], Hour]
 
-    def at(self, epoch_s: float) -> ValueAndBand:
+    def at(self, epoch_s: float) -> Hour:
         """The typical values of the hour that contains `epoch_s`."""
         moment = datetime.fromtimestamp(epoch_s, tz=timezone.utc)
         return self.cells[moment.month, moment.weekday() >= 5, moment.hour]
@@ -55,7 +57,7 @@ def table(name: str) -> Iterator[dict[str, str]]:
 
 @lru_cache(maxsize=1)
 def _profiles() -> dict[str, Profile]:
-    cells: dict[str, dict[tuple[int, bool, int], ValueAndBand]] = {}
+    cells: dict[str, dict[tuple[int, bool, int], Hour]] = {}
     for row in table("typical-day-profiles.csv.gz"):
         key = (int(row["month"]), row["day_type"] == "weekend", int(row["hour_utc"]))
         mean = float(row["mean_g_per_kwh"])
@@ -92,8 +94,7 @@ def _country(zone: str) -> str:
 
 def has_hours(zone: str) -> bool:
     """Whether the zone (or its country) has typical days, not just a yearly mean."""
-    country = _country(zone)
-    return zone in _profiles() or (country != "US" and country in _profiles())
+    return zone in _profiles() or _country(zone) in _profiles()
 
 
 def is_own(zone: str) -> bool:
@@ -105,14 +106,14 @@ def is_own(zone: str) -> bool:
 def profile(zone: str) -> Profile | None:
     """Typical days of the zone or its country, else the yearly mean in the daily shape of similar grids, else None."""
     country = _country(zone)
-    found = _profiles().get(zone) or (_profiles().get(country) if country != "US" else None)
+    found = _profiles().get(zone) or _profiles().get(country)
     if found or country not in yearly_means():
         return found
     name, mean, year = yearly_means()[country]
     lower, upper = (1.0, 1.0) if zone == country else PART_OF_COUNTRY
     offset_h = utc_offset_h(zone)
     level = min({level for level, _, _ in _similar_days()}, key=lambda known: abs(math.log(known / max(mean, 1.0))))
-    cells: dict[tuple[int, bool, int], ValueAndBand] = {}
+    cells: dict[tuple[int, bool, int], Hour] = {}
     for weekend, hour in ((weekend, hour) for weekend in (False, True) for hour in range(24)):
         share, lo, hi = _similar_days()[level, weekend, (hour + offset_h) % 24]
         cell = (mean * share, mean * lo * lower, mean * hi * upper)
@@ -122,16 +123,13 @@ def profile(zone: str) -> Profile | None:
 
 
 @lru_cache(maxsize=1)
-def _similar_days() -> dict[tuple[float, bool, int], tuple[float, float, float]]:
+def _similar_days() -> dict[tuple[float, bool, int], Hour]:
     """(yearly mean, weekend?, local hour) -> share of the mean and its 80 % band (tests/bench/make_similar_days.py)."""
-    return {
-        (float(row["level_g_per_kwh"]), row["day_type"] == "weekend", int(row["hour_local"])): (
-            float(row["share"]),
-            float(row["lo"]),
-            float(row["hi"]),
-        )
-        for row in table("similar-days.csv")
-    }
+    found: dict[tuple[float, bool, int], Hour] = {}
+    for row in table("similar-days.csv"):
+        key = float(row["level_g_per_kwh"]), row["day_type"] == "weekend", int(row["hour_local"])
+        found[key] = float(row["share"]), float(row["lo"]), float(row["hi"])
+    return found
 
 
 def utc_offset_h(zone: str) -> int:
@@ -160,14 +158,10 @@ def outlook(zone: str, start_s: float, step_s: float, slots: int) -> GridForecas
     return GridForecast(zone, typical.signal, start_s, step_s, mean, lo, hi, 0, typical.source, "default", start_s)
 
 
-def slot_values(typical: Profile, start_s: float, step_s: float) -> ValueAndBand:
+def slot_values(typical: Profile, start_s: float, step_s: float) -> Hour:
     """Mean, p10 and p90 of one slot."""
     if step_s <= 3600:
         return typical.at(start_s + step_s / 2)
     cells = [typical.at(start_s + 1800 + hour * 3600) for hour in range(max(1, round(step_s / 3600)))]
-    return _average([cell[0] for cell in cells]), _average([c[1] for c in cells]), _average([c[2] for c in cells])
-
-
-def _average(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+    mean, lo, hi = (sum(column) / len(cells) for column in zip(*cells, strict=True))
+    return mean, lo, hi

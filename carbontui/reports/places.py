@@ -202,7 +202,7 @@ def _spread(status: protocol.Status, rows: list[GridRow]) -> Callable[[float], f
                 known[at] = share * row.value
             elif days is not None and of_days:
                 _, lo, hi = days.at(at)
-                known[at] = 0.0 if lo is None or hi is None else (hi - lo) / (2 * BAND_SIGMAS)
+                known[at] = (hi - lo) / (2 * BAND_SIGMAS)
             else:
                 known[at] = 0.0
     values = [row.value for row in rows]

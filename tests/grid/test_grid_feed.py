@@ -66,6 +66,13 @@ def test_a_recording_of_another_time_is_not_said_to_be_what_is_shown(years: int)
     assert "expected, not recorded" in feed.note
 
 
+def test_where_a_published_forecast_ends_the_curve_goes_on_from_it() -> None:
+    cells = [(300.0, 250.0, 350.0)] * 24
+    made = compose.overlaid(cells, [400.0] * 8 + [None] * 16, 20.0, NOW, NOW, 3600.0)
+    steps = [abs(after[0] - before[0]) for before, after in zip(made, made[1:], strict=False)]
+    assert max(steps) < 15 and abs(made[-1][0] - 300) < 25 and all(lo < mean < hi for mean, lo, hi in made)
+
+
 def test_realised_rows_of_a_replay_end_at_now() -> None:
     rows = feed_on(recorded.example()).realised(NOW - 3600, NOW + 3600)
     assert [row.start_s for row in rows] == [NOW - 3600 + k * 900 for k in range(4)]

@@ -6,12 +6,13 @@ In every zone the same starts serve every length, slack, boundary and set of lev
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 import multiprocessing
 import os
 import random
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -100,8 +101,9 @@ def zone_evaluated(zone: str, scope: EvaluationScope, seed: int) -> dict[str, An
     rng = random.Random(f"starts of {zone} {seed}")
     starts = sorted(rng.sample([t for t in grid.starts if first <= t <= last and t % 3600 == 0], scope.starts))
     groups: dict[_Key, tuple[Case, list[dict[str, Any]]]] = {}
+    combined = sorted(hours, reverse=True), sorted(scope.slacks, reverse=True), scope.held_w[::-1], (True, False)
     for start in starts:  # in order of time, the longest first: forecasts are made once and serve the shorter
-        for hour, slack, held_w, caps in _combinations(hours, scope):
+        for hour, slack, held_w, caps in itertools.product(*combined):
             case = _case(grid, on_own_machine(assumed(FULL_W, caps=caps, running=False), held_w), hour, slack, start)
             job = {"start": iso(start), "policies": _judged(case, _policies(grid, known))}
             groups.setdefault((hour, slack, held_w, caps), (case, []))[1].append(job)
@@ -133,13 +135,6 @@ def _source(zone: str, seed: int) -> tuple[Series, list[Issue]]:
         return recorded.example(), []
     made = generated(zone, seed)
     return made.series, made.issues
-
-
-def _combinations(hours: list[int], scope: EvaluationScope) -> Iterator[_Key]:
-    for hour in sorted(hours, reverse=True):
-        for slack in sorted(scope.slacks, reverse=True):
-            for held_w in reversed(scope.held_w):
-                yield from ((hour, slack, held_w, caps) for caps in (True, False))
 
 
 def on_own_machine(job: AssumedJob, held_w: float | None) -> AssumedJob:

@@ -49,7 +49,6 @@ def generated(zone: str, seed: int) -> Generated:
 
     def value(hour: int, departure: float) -> float:
         mean, low, high = days.at(starts[hour])
-        assert mean is not None and low is not None and high is not None
         width = (high - mean if departure > 0 else mean - low) / TENTH
         return round(max(LEAST * mean, mean + departure * width), 1)
 
