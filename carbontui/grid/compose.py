@@ -79,7 +79,7 @@ class Expectation:
 
     @property
     def source(self) -> str:
-        return self.profile.source if self.last_s is None else f"{self.profile.source}, scaled to recent values"
+        return self.profile.source if self.last_s is None else f"{self.profile.unscaled}, scaled to recent values"
 
     def slot(self, start_s: float, step_s: float) -> typical.Hour:
         """Mean and 80 % band of one slot; the band widens with the distance from the last known value."""

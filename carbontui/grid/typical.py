@@ -16,9 +16,11 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from carbontui.grid.types import GridForecast, Signal
 
-YEAR_OF_DATA = {"GB": 2023, "DE": 2020, "ES": 2021, "NL": 2021, "PL": 2021, "SE": 2021, "US-NE-ISNE": 2021}
-YEAR_OF_DATA["US-FLA-FPL"] = 2021
+YEAR_OF_DATA = {"GB": 2023, "DE": 2020} | dict.fromkeys(("ES", "NL", "PL", "SE", "US-NE-ISNE", "US-FLA-FPL"), 2021)
 DEFAULT_YEAR = 2022  # the other US zones
+MEAN_THEN = {"GB": 235.63, "DE": 355.61, "ES": 193.54, "NL": 352.24, "PL": 756.36, "SE": 41.74}
+"""The zone's mean of the year of its typical days on the basis of `yearly_means`: lifecycle g/kWh, Ember via Our World
+in Data, one file (spring 2026) for both years. Only their ratio is used: typical days stay direct emissions."""
 
 PART_OF_COUNTRY = (0.14, 1.5)
 """Range of a part's mean over its country's: yearly means of ten US grids over that of the United States."""
@@ -35,10 +37,12 @@ Hour = tuple[float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Mean, p10 and p90 in gCO2/kWh per (month, weekend?, UTC hour); `source` is their provenance."""
+    """Mean, p10 and p90 in gCO2/kWh per (month, weekend?, UTC hour); `source` is their provenance, `unscaled` the one
+    before they were scaled to a later year."""
 
     zone: str
     source: str
+    unscaled: str
     signal: Signal
     cells: dict[tuple[int, bool, int], Hour]
 
@@ -60,14 +64,21 @@ def _profiles() -> dict[str, Profile]:
     cells: dict[str, dict[tuple[int, bool, int], Hour]] = {}
     for row in table("typical-day-profiles.csv.gz"):
         key = (int(row["month"]), row["day_type"] == "weekend", int(row["hour_utc"]))
-        mean = float(row["mean_g_per_kwh"])
+        mean, lo, hi = (change(row["zone"]) * float(row[name]) for name in ("mean_g_per_kwh", "p10", "p90"))
         # a few skewed hours have their mean outside the 10th to 90th percentile: the band is extended to the mean
-        triple = (mean, min(mean, float(row["p10"])), max(mean, float(row["p90"])))
+        triple = (mean, min(mean, lo), max(mean, hi))
         cells.setdefault(row["zone"], {})[key] = triple
-    return {
-        zone: Profile(zone, f"typical days of {zone} {YEAR_OF_DATA.get(zone, DEFAULT_YEAR)}", "average_direct", own)
-        for zone, own in cells.items()
-    }
+    found = {}
+    for zone, own in cells.items():
+        source = f"typical days of {zone} {YEAR_OF_DATA.get(zone, DEFAULT_YEAR)}"
+        scaled = f", scaled to {yearly_means()[zone][2]}'s mean" if zone in MEAN_THEN else ""
+        found[zone] = Profile(zone, source + scaled, source, "average_direct", own)
+    return found
+
+
+def change(zone: str) -> float:
+    """What the zone's typical days are scaled by: its last yearly mean over the one of their year; 1: not known."""
+    return yearly_means()[zone][1] / MEAN_THEN[zone] if zone in MEAN_THEN else 1.0
 
 
 @lru_cache(maxsize=1)
@@ -119,7 +130,7 @@ def profile(zone: str) -> Profile | None:
         cell = (mean * share, mean * lo * lower, mean * hi * upper)
         cells |= {(month, weekend, hour): cell for month in range(1, 13)}
     source = f"yearly mean of {name} {year} (Ember) in the daily shape of similar grids"
-    return Profile(zone, source, "average_lifecycle", cells)
+    return Profile(zone, source, source, "average_lifecycle", cells)
 
 
 @lru_cache(maxsize=1)

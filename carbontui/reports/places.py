@@ -196,7 +196,7 @@ def _spread(status: protocol.Status, rows: list[GridRow]) -> Callable[[float], f
     days = typical.profile(zone) if zone else None
     known: dict[float, float] = {}
     for row in rows:
-        of_days = days is not None and row.source == days.source
+        of_days = days is not None and row.source in (days.source, days.unscaled)
         for at, _ in accounts.split(row.start_s, row.start_s + row.dur_s):
             if row.kind == "forecast":
                 known[at] = share * row.value

@@ -98,10 +98,8 @@ def backtest(
     from carbontui.extensions.evaluation.issued import load_issues
     from carbontui.extensions.evaluation.run import run
 
-    def progress(done: int) -> None:
+    def said(done: int) -> None:
         streams.over_itself(f"{done} of {starts}")
-        if done == starts:
-            streams.over_itself("")
 
     with refused():
         series, lateness_s = recorded.load(actual), other.pop("lateness")
@@ -111,9 +109,8 @@ def backtest(
         job = stated(**other, caps=False)
         work_s = units.parse_duration(work)
         second = Grid(recorded.load(beside)) if beside else None
-        report = run(
-            grid, job, work_s, slack, starts, seed, issues, own, prices=prices, beside=second, progress=progress
-        )
+        report = run(grid, job, work_s, slack, starts, seed, issues, own, prices=prices, beside=second, progress=said)
+        streams.over_itself("")
     if as_json:
         click.echo(json.dumps(report.to_dict(), allow_nan=False))
     else:
@@ -179,11 +176,8 @@ def evaluate(quick: bool, seed: int, out: Path, lateness: float | None) -> None:
         out.mkdir(parents=True, exist_ok=True)
     begun = time.monotonic()
 
-    def progress(done: int, of: int) -> None:
-        streams.over_itself(f"{done} of {of} zones")
-
-    scope = evaluation.QUICK if quick else evaluation.EvaluationScope()
-    found = evaluation.evaluation(replace(scope, lateness_s=lateness), seed, progress)
+    scope = replace(evaluation.QUICK if quick else evaluation.EvaluationScope(), lateness_s=lateness)
+    found = evaluation.evaluation(scope, seed, lambda done, of: streams.over_itself(f"{done} of {of} zones"))
     streams.over_itself("")
     grids = found.pop("csv")
     found |= {
