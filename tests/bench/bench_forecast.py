@@ -183,7 +183,7 @@ def when_late() -> None:
 
 
 def late_h(lateness: str, zone: str) -> int:
-    return round(choose.lateness_s(zone) / 3600 if lateness == "provider" else float(lateness))
+    return round(choose.lateness(zone)[0] / 3600 if lateness == "provider" else float(lateness))
 
 
 def main() -> None:

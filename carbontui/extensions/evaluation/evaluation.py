@@ -23,7 +23,6 @@ from carbontui.extensions.evaluation.generated import generated
 from carbontui.extensions.evaluation.issued import OwnForecast
 from carbontui.extensions.evaluation.policies import Case, Knowledge, Policy, best_constant, outcome, rolling, rules
 from carbontui.grid import choose, recorded
-from carbontui.grid.issues import Issue
 from carbontui.grid.types import Series
 from carbontui.plan.planner import solve
 from carbontui.plan.results import run_lengths
@@ -89,8 +88,8 @@ def evaluation(
 
 def zone_evaluated(zone: str, scope: EvaluationScope, seed: int) -> dict[str, Any]:
     """All groups of one zone, and its grid as CSV ('' where it is shipped)."""
-    series, issues = _source(zone, seed)
-    grid = Grid(series, choose.lateness_s(series.zone) if scope.lateness_s is None else scope.lateness_s)
+    series, issues = (recorded.example(), []) if zone == RECORDED else generated(zone, seed)
+    grid = Grid(series, choose.lateness(series.zone)[0] if scope.lateness_s is None else scope.lateness_s)
     known = Knowledge(grid, OwnForecast(grid, issues))
     text = csv_of(series) if issues else recorded.example_path().read_text(encoding="utf-8")
     file = f"grid-{zone}.csv" if issues else recorded.EXAMPLE_NAME
@@ -128,13 +127,6 @@ def zone_evaluated(zone: str, scope: EvaluationScope, seed: int) -> dict[str, An
     ]
     digest = hashlib.sha256(text.encode()).hexdigest()
     return {"data": zone, "file": file, "sha256": digest, "groups": named, "csv": text if issues else ""}
-
-
-def _source(zone: str, seed: int) -> tuple[Series, list[Issue]]:
-    if zone == RECORDED:
-        return recorded.example(), []
-    made = generated(zone, seed)
-    return made.series, made.issues
 
 
 def on_own_machine(job: AssumedJob, held_w: float | None) -> AssumedJob:
