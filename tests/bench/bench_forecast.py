@@ -34,7 +34,7 @@ UNSAID = {
     "GB": "direct-30min_2023", "DE 2019": "direct-prod-15min_2019", "DE 2020": "direct-prod-15min_2020",
     "US-CAL-CISO 2022": "prod-eia_2022", "US-MIDA-PJM 2022": "prod-eia_2022",
 }  # fmt: skip
-"""Without issues, of other years and makers, none of them used to tune anything here: their files."""
+"""Without issues, of other years and makers: their files."""
 LATE_H = (0, 1, 3, 6, 12, 24, 36)
 AHEAD = ("day", "six", "covers", "said_day", "said_six", "asked_day", "asked_six")
 LEADS = (1, 6, 24, 48)
