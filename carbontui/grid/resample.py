@@ -77,18 +77,18 @@ def refine(
     if hours > mean.size:
         # past the model's horizon: the hours of its last day again, whose change from the day before fades
         more = np.arange(hours - mean.size)
-        wrap, fade = mean.size - 24 + more % 24, 0.9**more
-        mean, lo, hi = (np.append(col, col[wrap] + fade * (col[-1] - col[-25])) for col in (mean, lo, hi))
+        last, fade = mean.size - 24 + more % 24, 0.9**more
+        mean, lo, hi = (np.append(col, col[last] + fade * (col[-1] - col[-25])) for col in (mean, lo, hi))
     if per_hour == 1:
-        return mean[:slots], lo[:slots], hi[:slots]
+        return np.maximum(mean, lowest)[:slots], lo[:slots], hi[:slots]
     day = 24 * per_hour
     shape = same_slot(native, day)
     base = shape[np.arange(hours * per_hour) % day]
     base_hours = base.reshape(hours, per_hour).mean(axis=1)
     centres = np.concatenate([[-0.5 / per_hour], np.arange(hours) + 0.5])
     at = (np.arange(hours * per_hour) + 0.5) / per_hour
-    last = native[-1] - shape[-1] if np.isfinite(native[-1]) else mean[0] - base_hours[0]
-    out = base + np.interp(at, centres, np.concatenate([[last], mean[:hours] - base_hours]))
+    before = native[-1] - shape[-1] if np.isfinite(native[-1]) else mean[0] - base_hours[0]
+    out = base + np.interp(at, centres, np.concatenate([[before], mean[:hours] - base_hours]))
     low, high = (np.interp(at, centres[1:], (edge - mean)[:hours]) for edge in (lo, hi))
     out = np.maximum(out, lowest)
     return out[:slots], (out + low)[:slots], (out + high)[:slots]

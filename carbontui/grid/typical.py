@@ -8,7 +8,7 @@ import gzip
 import io
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache
 from importlib import resources
@@ -60,25 +60,28 @@ def table(name: str) -> Iterator[dict[str, str]]:
 
 
 @lru_cache(maxsize=1)
-def _profiles() -> dict[str, Profile]:
+def recorded() -> dict[str, Profile]:
+    """Zone -> its typical days as they were, in the year named."""
     cells: dict[str, dict[tuple[int, bool, int], Hour]] = {}
     for row in table("typical-day-profiles.csv.gz"):
         key = (int(row["month"]), row["day_type"] == "weekend", int(row["hour_utc"]))
-        mean, lo, hi = (change(row["zone"]) * float(row[name]) for name in ("mean_g_per_kwh", "p10", "p90"))
+        mean = float(row["mean_g_per_kwh"])
         # a few skewed hours have their mean outside the 10th to 90th percentile: the band is extended to the mean
-        triple = (mean, min(mean, lo), max(mean, hi))
+        triple = (mean, min(mean, float(row["p10"])), max(mean, float(row["p90"])))
         cells.setdefault(row["zone"], {})[key] = triple
-    found = {}
-    for zone, own in cells.items():
-        source = f"typical days of {zone} {YEAR_OF_DATA.get(zone, DEFAULT_YEAR)}"
-        scaled = f", scaled to {yearly_means()[zone][2]}'s mean" if zone in MEAN_THEN else ""
-        found[zone] = Profile(zone, source + scaled, source, "average_direct", own)
+    named = {zone: f"typical days of {zone} {YEAR_OF_DATA.get(zone, DEFAULT_YEAR)}" for zone in cells}
+    return {zone: Profile(zone, named[zone], named[zone], "average_direct", own) for zone, own in cells.items()}
+
+
+@lru_cache(maxsize=1)
+def _profiles() -> dict[str, Profile]:
+    """The same, scaled to the zone's last yearly mean where the one of that year is known."""
+    found = dict(recorded())
+    for zone, then in MEAN_THEN.items():
+        share, year = yearly_means()[zone][1] / then, yearly_means()[zone][2]
+        cells = {key: (share * mean, share * lo, share * hi) for key, (mean, lo, hi) in found[zone].cells.items()}
+        found[zone] = replace(found[zone], source=f"{found[zone].source}, scaled to {year}'s mean", cells=cells)
     return found
-
-
-def change(zone: str) -> float:
-    """What the zone's typical days are scaled by: its last yearly mean over the one of their year; 1: not known."""
-    return yearly_means()[zone][1] / MEAN_THEN[zone] if zone in MEAN_THEN else 1.0
 
 
 @lru_cache(maxsize=1)

@@ -35,15 +35,8 @@ Shape = dict[tuple[bool, int], float]
 
 
 @lru_cache
-def cells_of(zone: str) -> dict[tuple[int, bool, int], tuple[float, ...]]:
-    """As they were recorded, in the year of the table."""
-    share = typical.change(zone)
-    return {key: tuple(value / share for value in cell) for key, cell in typical.profile(zone).cells.items()}
-
-
-@lru_cache
 def mean_of(zone: str) -> float:
-    return statistics.fmean(cell[0] for cell in cells_of(zone).values())
+    return statistics.fmean(cell[0] for cell in typical.recorded()[zone].cells.values())
 
 
 def weights(level_g: float, without: frozenset[str]) -> dict[str, float]:
@@ -59,7 +52,8 @@ def shape(level_g: float, without: frozenset[str] = frozenset()) -> Shape:
         (weekend, hour): sum(
             weight
             * statistics.fmean(
-                cells_of(zone)[month, weekend, (hour - UTC_OFFSET_H[zone]) % 24][0] for month in range(1, 13)
+                typical.recorded()[zone].cells[month, weekend, (hour - UTC_OFFSET_H[zone]) % 24][0]
+                for month in range(1, 13)
             )
             / mean_of(zone)
             for zone, weight in total.items()
@@ -74,7 +68,7 @@ def shape(level_g: float, without: frozenset[str] = frozenset()) -> Shape:
 def truths(zone: str, guess: Shape) -> Iterator[tuple[float, float]]:
     """Truth over guess and its weight, for every cell of the zone's own table."""
     level = mean_of(zone)
-    for (_, weekend, hour), (mean, lo, hi) in cells_of(zone).items():
+    for (_, weekend, hour), (mean, lo, hi) in typical.recorded()[zone].cells.items():
         said = level * guess[weekend, (hour + UTC_OFFSET_H[zone]) % 24]
         for value, weight in ((lo, 3.0), (mean, 4.0), (hi, 3.0)):
             yield value / said, weight * (2 if weekend else 5)

@@ -18,7 +18,6 @@ from carbontui.grid.types import Row, Series
 from carbontui.job.supervisor.core.planning.problem import mean_over
 
 NOW = 1586476800.0 + 6 * 86400  # 16 April 2020, 00:00 UTC
-DAYS = "typical-day-profiles.csv.gz"
 
 
 def feed_on(series: Series | None, zone: str | None = "DE", now_s: float = NOW) -> Feed:
@@ -152,9 +151,7 @@ def test_typical_days_cover_every_hour_of_the_year_with_an_ordered_band() -> Non
 def test_typical_days_of_a_past_year_are_scaled_to_the_last_one_and_stay_direct() -> None:
     now = typical.outlook("DE", NOW, 3600.0, 48)
     _, mean, year = typical.yearly_means()["DE"]
-    assert typical.change("DE") == pytest.approx(mean / 355.61) and typical.change("US-CAL-CISO") == 1.0
-    table = {(row["zone"], row["month"], row["day_type"], row["hour_utc"]): row for row in typical.table(DAYS)}
-    then = [float(table["DE", "4", "weekday", str(hour % 24)]["mean_g_per_kwh"]) for hour in range(48)]
+    then = [typical.recorded()["DE"].at(NOW + hour * 3600.0)[0] for hour in range(48)]
     assert now.mean == pytest.approx([value * mean / 355.61 for value in then]) and now.signal == "average_direct"
     assert now.source == f"typical days of DE 2020, scaled to {year}'s mean"
     assert typical.outlook("US-CAL-CISO", NOW, 3600.0, 1).source == "typical days of US-CAL-CISO 2022"

@@ -32,7 +32,7 @@ days as large as the departures nearly, as CarbonCast's published forecasts of D
 def generated(zone: str, seed: int) -> tuple[Series, list[Issue]]:
     """A year of the zone, gCO2/kWh by hour, and one issue a day at 00:00 UTC of the four days ahead. Raises ValueError
     where it has no typical days of its own."""
-    days = typical.profile(zone)
+    days = typical.recorded().get(zone)
     if days is None:
         raise ValueError(f"{zone} has no typical days to generate a grid from")
     rng = random.Random(f"{zone} {seed}")

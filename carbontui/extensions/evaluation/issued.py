@@ -181,11 +181,9 @@ class OwnForecast:
             int((end - begin) // self.grid.step_s) + 2,
             self.issues[low:high],
         )
-        least = -math.inf if self.signed else 0.0
-        mean = [max(least, float(value)) for value in found.mean]
         if len(self.given) >= GIVEN_MOST:
             self.given.clear()
-        self.given[begin] = mean, [float(wide) for wide in (found.hi - found.lo) / BAND]
+        self.given[begin] = found.mean.tolist(), ((found.hi - found.lo) / BAND).tolist()
         return self.given[begin]
 
 

@@ -27,7 +27,7 @@ def test_the_same_seed_gives_the_same_grid_and_forecasts_and_another_seed_others
     rows = once[0].rows
     assert once == again
     assert rows != other[0].rows
-    days = typical.profile("GB")
+    days = typical.recorded()["GB"]
     typically = [days.at(row.start_s)[0] for row in rows]
     mean = sum(row.value for row in rows) / len(rows)
     assert mean == pytest.approx(sum(typically) / len(typically), rel=0.1)
