@@ -102,13 +102,15 @@ def run(zone: str, signal: str, every: int, blended: bool, late: int = 0) -> dic
         started = time.perf_counter()
         made = forecaster.predict(now, times[since : now_k - late], values[since : now_k - late], 48, known)
         spent.append(time.perf_counter() - started if len(spent) else time.perf_counter() - begun)
-        asked_s = now - 3600.0 * late
-        old = [issue for issue in known if issue["issued_at_s"] <= asked_s]
-        asked = then.predict(asked_s, times[since : now_k - late], values[since : now_k - late], late + 24, old).mean
+        asked = made.mean
+        if late:
+            asked_s, past = now - 3600.0 * late, slice(since, now_k - late)
+            old = [issue for issue in known if issue["issued_at_s"] <= asked_s]
+            asked = then.predict(asked_s, times[past], values[past], late + 24, old).mean[late:]
         truths = np.array([came.get(now + 3600.0 * k, np.nan) for k in range(24)])
         missed = np.abs(made.mean[:24] - truths) / truths
         within = (made.lo[:24] <= truths) & (truths <= made.hi[:24])
-        before = np.abs(asked[late:] - truths) / truths
+        before = np.abs(asked[:24] - truths) / truths
         ahead["asked_day"].append(float(np.nanmean(before)))
         ahead["asked_six"].append(float(np.nanmean(before[:6])))
         ahead["day"].append(float(np.nanmean(missed)))
