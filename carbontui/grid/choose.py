@@ -48,11 +48,11 @@ def carbon(zone: str, http: Http, settings: GridSettings) -> list[Provider]:
     return [kind(http, settings) for kind in kinds if kind.covers(zone)]
 
 
-def lateness_s(zone: str) -> float:
-    """How old the newest value of the zone's first source usually is, one that needs no key before the others; an hour
-    where there is none."""
-    kinds = sorted((kind for kind in AVERAGE if kind.covers(zone)), key=lambda kind: bool(kind.keys))
-    return kinds[0].lateness_s if kinds else HOUR_S
+def lateness(zone: str) -> tuple[float, str]:
+    """How old the newest value of the zone's first source usually is (s), one that needs no key before the others, and
+    its title; an hour and '' where there is none, as for the zone ''."""
+    kinds = sorted((kind for kind in AVERAGE if zone and kind.covers(zone)), key=lambda kind: bool(kind.keys))
+    return (kinds[0].lateness_s, kinds[0].title) if kinds else (HOUR_S, "")
 
 
 def prices(zone: str, http: Http, settings: GridSettings) -> list[Provider]:

@@ -24,7 +24,7 @@ LEVEL_RANGE = (0.25, 4.0)
 LEAST_BAND = 0.15
 NOWCAST_S = 3 * 3600.0
 NOWCAST_FADE = 0.9
-"""Share of the nowcast error that remains after an hour."""
+"""Share of a published forecast's present error that remains after an hour, as in the CarbonCast data set."""
 
 NOTHING: ValueAndBand = (None, None, None)
 
@@ -79,17 +79,15 @@ class Expectation:
 
     @property
     def source(self) -> str:
-        return self.profile.source if self.last_s is None else f"{self.profile.source}, scaled to recent values"
+        return self.profile.source if self.last_s is None else f"{self.profile.unscaled}, scaled to recent values"
 
-    def slot(self, start_s: float, step_s: float) -> ValueAndBand:
+    def slot(self, start_s: float, step_s: float) -> typical.Hour:
         """Mean and 80 % band of one slot; the band widens with the distance from the last known value."""
         mean, lo, hi = typical.slot_values(self.profile, start_s, step_s)
-        if mean is None or self.last_s is None:
+        if self.last_s is None:
             return mean, lo, hi
         fade = math.exp(-max(0.0, start_s + step_s / 2 - self.last_s) / MEMORY_S)
         expected = max(0.05 * self.level * mean, self.level * mean + self.anomaly_g * fade)
-        if lo is None or hi is None:
-            return expected, None, None
         width = max(LEAST_BAND, math.sqrt(1 - fade * fade)) * self.level
         return expected, max(0.0, expected - width * (mean - lo)), expected + width * (hi - mean)
 
@@ -99,11 +97,11 @@ def expectation(profile: typical.Profile, actual: Sequence[Row], now_s: float) -
     recent = [row for row in actual if row.end_s <= now_s + 1e-6 and row.start_s >= now_s - LEVEL_WINDOW_S]
     if sum(row.dur_s for row in recent) < LEVEL_NEEDS_S:
         return Expectation(profile, 1.0, 0.0, None)
-    typical_sum = sum(row.dur_s * (profile.at(row.start_s + row.dur_s / 2)[0] or 0.0) for row in recent)
+    typical_sum = sum(row.dur_s * profile.at(row.start_s + row.dur_s / 2)[0] for row in recent)
     actual_sum = sum(row.dur_s * row.value for row in recent)
     level = min(LEVEL_RANGE[1], max(LEVEL_RANGE[0], actual_sum / typical_sum)) if typical_sum > 0 else 1.0
     last = recent[-1]
-    anomaly = last.value - level * (profile.at(last.start_s + last.dur_s / 2)[0] or 0.0)
+    anomaly = last.value - level * profile.at(last.start_s + last.dur_s / 2)[0]
     return Expectation(profile, level, anomaly, last.end_s)
 
 
@@ -118,6 +116,24 @@ def nowcast(published: Sequence[Row], actual: Sequence[Row], now_s: float) -> tu
     return 0.0, now_s
 
 
+def _shifted(cell: ValueAndBand, by_g: float) -> ValueAndBand:
+    mean, lo, hi = (None if value is None else max(0.0, value + by_g) for value in cell)
+    return mean, lo, hi
+
+
+def joined(cells: Sequence[ValueAndBand], best: Sequence[ValueAndBand], step_s: float) -> list[ValueAndBand]:
+    """`best` where it has a value, else `cells`, slots of `step_s`; where `best` ends, its departure from them fades,
+    so that the curve does not end in a step."""
+    out, apart_g = [], 0.0
+    for cell, own in zip(cells, best, strict=True):
+        if own[0] is None:
+            apart_g *= NOWCAST_FADE ** (step_s / 3600)
+        elif cell[0] is not None:
+            apart_g = own[0] - cell[0]
+        out.append(_shifted(cell, apart_g) if own[0] is None else own)
+    return out
+
+
 def overlaid(
     cells: Sequence[ValueAndBand],
     said: Sequence[float | None],
@@ -127,16 +143,10 @@ def overlaid(
     step_s: float,
 ) -> list[ValueAndBand]:
     """`cells` with published values plus the fading nowcast error in place of expected ones; band widths stay."""
-    out = []
+    out = [NOTHING] * len(cells)
     for k, (cell, value) in enumerate(zip(cells, said, strict=True)):
-        if value is None:
-            out.append(cell)
-            continue
-        hours = max(0.0, (start_s + k * step_s - last_s) / 3600)
-        mean = max(0.1 * value, value + nowcast_g * NOWCAST_FADE**hours)
-        expected, lo, hi = cell
-        if expected is None or lo is None or hi is None:
-            out.append((mean, None, None))
-        else:
-            out.append((mean, max(0.0, mean - (expected - lo)), mean + (hi - expected)))
-    return out
+        if value is not None:
+            hours = max(0.0, (start_s + k * step_s - last_s) / 3600)
+            mean = max(0.1 * value, value + nowcast_g * NOWCAST_FADE**hours)
+            out[k] = mean, *_shifted(cell, mean - (cell[0] or 0.0))[1:]
+    return joined(cells, out, step_s)

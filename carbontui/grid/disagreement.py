@@ -57,5 +57,6 @@ def usual(rows: Sequence[Row], zone: str, until_s: float) -> float | None:
     if len(known) >= USUAL_LEAST_H:
         return max(1.0, statistics.median(known))
     profile = typical.profile(zone) if typical.is_own(zone) else None
-    means = [g for k in range(24) if profile and (g := profile.at(until_s - k * HOUR_S)[0]) is not None]
-    return max(1.0, statistics.fmean(means)) if means else None
+    if profile is None:
+        return None
+    return max(1.0, statistics.fmean(profile.at(until_s - k * HOUR_S)[0] for k in range(24)))

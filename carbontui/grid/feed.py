@@ -236,7 +236,7 @@ class Feed:
                 source, how = f"{self._source_title()} forecast", "forecast"
         if self._fresh(now_s) and self._adopted is not None:
             own = [compose.slots_of(self._adopted, name, start_s, step_s, slots) for name in COLUMNS]
-            cells = [(m, lo, hi) if m is not None else cell for m, lo, hi, cell in zip(*own, cells, strict=True)]
+            cells = compose.joined(cells, list(zip(*own, strict=True)), step_s)
             source, how = self._adopted["provenance"], "forecast"
             if published:
                 source = f"{source} ({self._source_title()})"
@@ -303,8 +303,7 @@ class Feed:
         if self._typical is None:
             return ()
         hours = [hour * 3600.0 for hour in range(math.floor(start_s / 3600.0), math.ceil(end_s / 3600.0))]
-        values = [(hour, self._typical.at(hour)[0]) for hour in hours]
-        return tuple(Row(hour, 3600.0, value, "estimated") for hour, value in values if value is not None)
+        return tuple(Row(hour, 3600.0, self._typical.at(hour)[0], "estimated") for hour in hours)
 
     async def again(self, source: str, start_s: float, end_s: float) -> tuple[Row, ...]:
         """Current values of a job's hours from the source they were booked from. Raises GridError."""

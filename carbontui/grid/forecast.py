@@ -30,8 +30,8 @@ LEAST_KNOWN_H = 30
 """Known hours needed of the last 72; with fewer, most lags would be filled in."""
 UNIT_SLIP = 20.0
 """A published value this many times above or below the median is in another unit, or wrong."""
-DAY_KEPT, SIMPLE_FADE_S = 0.55, 15 * 3600.0
-"""For histories too short to learn them: the share of yesterday's departure from the week's mean that remains today,
+DAY_KEPT, SIMPLE_FADE_S = 0.55, 18 * 3600.0
+"""For histories too short to learn them: the share of a day's departure from the week's mean that remains on the next,
 and how fast the newest departure fades. Error over two days at 15 instead of 6 h, six recorded grids: 1 to 5 % less."""
 OF_SPREAD, OF_LEVEL = 0.3, 0.055
 """Before anything has been scored, the square of the band is made of the change from day to day, this share of the
@@ -288,11 +288,13 @@ def _same_days(native: Array, step_s: float, slots: int) -> Array:
     shape = resample.same_slot(native, day)
     ahead = np.arange(slots)
     yesterday = native[-day:] if native.size >= day else shape
-    yesterday = np.where(np.isfinite(yesterday), yesterday, shape)
-    expected = shape[ahead % day] + DAY_KEPT ** (1 + ahead // day) * (yesterday - shape)[ahead % day]
-    # from the last value on as on the days before: their mean shape holds the last value itself, half of it after two
-    departure = native[-1] + np.nan_to_num(resample.known_mean(np.diff(native)[-day::-day], 0)) - expected[0]
-    out: Array = expected + departure * np.exp(-(ahead + 1) * step_s / SIMPLE_FADE_S)
+    apart = DAY_KEPT * (np.where(np.isfinite(yesterday), yesterday, shape) - shape)
+    # from the last value on as on the days before; what has faded by the same hour of tomorrow ends there, so that the
+    # day after, which keeps a share of this one, begins where it ends
+    departure = native[-1] - shape[-1] - apart[0]
+    until_s = (day - np.arange(day)) * step_s
+    apart += departure * np.exp((until_s - 86400 - step_s) / SIMPLE_FADE_S) * np.minimum(1.0, until_s / FADE_S)
+    out: Array = shape[ahead % day] + DAY_KEPT ** (ahead // day) * apart[ahead % day]
     return out
 
 

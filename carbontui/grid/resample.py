@@ -75,29 +75,35 @@ def refine(
     departures, held at the ends."""
     hours = -(-slots // per_hour)
     if hours > mean.size:
-        # past the model's horizon: repeat the hours of its last day
-        wrap = mean.size - 24 + (np.arange(hours - mean.size) % 24)
-        mean, lo, hi = (np.concatenate([column, column[wrap]]) for column in (mean, lo, hi))
+        # past the model's horizon: the hours of its last day again, whose change from the day before fades
+        more = np.arange(hours - mean.size)
+        last, fade = mean.size - 24 + more % 24, 0.9**more
+        mean, lo, hi = (np.append(col, col[last] + fade * (col[-1] - col[-25])) for col in (mean, lo, hi))
     if per_hour == 1:
-        return mean[:slots], lo[:slots], hi[:slots]
+        return np.maximum(mean, lowest)[:slots], lo[:slots], hi[:slots]
     day = 24 * per_hour
     shape = same_slot(native, day)
     base = shape[np.arange(hours * per_hour) % day]
     base_hours = base.reshape(hours, per_hour).mean(axis=1)
     centres = np.concatenate([[-0.5 / per_hour], np.arange(hours) + 0.5])
     at = (np.arange(hours * per_hour) + 0.5) / per_hour
-    last = native[-1] - shape[-1] if np.isfinite(native[-1]) else mean[0] - base_hours[0]
-    out = base + np.interp(at, centres, np.concatenate([[last], mean[:hours] - base_hours]))
+    before = native[-1] - shape[-1] if np.isfinite(native[-1]) else mean[0] - base_hours[0]
+    out = base + np.interp(at, centres, np.concatenate([[before], mean[:hours] - base_hours]))
     low, high = (np.interp(at, centres[1:], (edge - mean)[:hours]) for edge in (lo, hi))
     out = np.maximum(out, lowest)
     return out[:slots], (out + low)[:slots], (out + high)[:slots]
 
 
 def same_slot(native: Array, day: int) -> Array:
-    """Mean of each of the next day's slots over the last seven days; unknown ones by the overall mean."""
+    """Mean of each of the next day's slots over the last seven days; unknown ones by the overall mean. Its end leads on
+    to its beginning as on the days before: their difference, a day's change, is spread over the hours beside."""
     days = min(7, native.size // day)
     overall = float(np.nanmean(native))
     if days == 0:
         return np.full(day, overall)
     shape = known_mean(native[native.size - days * day :].reshape(days, day), 0)
-    return np.where(np.isfinite(shape), shape, overall)
+    shape = np.where(np.isfinite(shape), shape, overall)
+    tear = shape[0] - shape[-1] - np.nan_to_num(known_mean(np.diff(native)[-day::-day], 0))
+    near = np.exp(-4 * np.arange(day) / day)  # six hours
+    closed: Array = shape - 0.5 * tear * (near - near[::-1])
+    return closed

@@ -230,14 +230,17 @@ def _solve(rows: Array, targets: Array) -> tuple[Array, Array]:
         judged = np.concatenate([judged, some])
     power, turn = np.linalg.eigh(gram)
     turned = turn.T @ moment
-    coefficients = np.empty_like(moment)
     chosen = np.empty(knots.size)
+    middles, penalties = [], []
     for first, until in itertools.pairwise(SPANS):
         inside = (knots >= first) & (knots < until)
         best = int(np.argmin(missed[:, inside].sum(axis=1)))
         chosen[inside] = missed[best, inside]
-        shrunk = np.maximum(power, 0.0) + PENALTIES[best]
-        coefficients[:, first:until] = turn @ (turned[:, first:until] / shrunk[:, None])
+        middles.append((first + until - 1) / 2)
+        penalties.append(np.log(PENALTIES[best]))
+    # between the middles of two spans the penalty passes from one to the other: their edge is no step in the forecast
+    passing = np.exp(np.interp(np.arange(HORIZON_H), middles, penalties))
+    coefficients = turn @ (turned / (np.maximum(power, 0.0)[:, None] + passing))
     learned = np.abs(targets[np.ix_(judged, knots)] - rows[judged] @ coefficients[:, knots]).sum(axis=0)
     optimism = np.clip(chosen / np.maximum(learned, 1e-9), 1.0, 2.0)
     return coefficients, np.interp(np.arange(HORIZON_H), knots, optimism)

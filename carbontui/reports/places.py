@@ -196,13 +196,13 @@ def _spread(status: protocol.Status, rows: list[GridRow]) -> Callable[[float], f
     days = typical.profile(zone) if zone else None
     known: dict[float, float] = {}
     for row in rows:
-        of_days = days is not None and row.source == days.source
+        of_days = days is not None and row.source in (days.source, days.unscaled)
         for at, _ in accounts.split(row.start_s, row.start_s + row.dur_s):
             if row.kind == "forecast":
                 known[at] = share * row.value
             elif days is not None and of_days:
                 _, lo, hi = days.at(at)
-                known[at] = 0.0 if lo is None or hi is None else (hi - lo) / (2 * BAND_SIGMAS)
+                known[at] = (hi - lo) / (2 * BAND_SIGMAS)
             else:
                 known[at] = 0.0
     values = [row.value for row in rows]

@@ -2,7 +2,8 @@
 
 By hand: `python tests/bench/bench_forecast.py [--every N] [--json FILE]`. Fit on the values before July 2021 alone
 (from $CARBONTUI_DATA, else ../shared/data); then each hour a prediction with the last 28 days of values and issues.
-`--late`: instead, from 57 of these hours, the first day and six hours when the newest value is up to 36 h old.
+`--late`: instead, from 57 of these hours, the first day and six hours when the newest value is up to 36 h old, as
+Markdown; beside them what was published, and the same hours as forecast when that newest value ended.
 """
 
 from __future__ import annotations
@@ -29,9 +30,13 @@ ZONES = [
     ("US-CAL-CISO", "direct"), ("DE", "direct"), ("US-MIDA-PJM", "direct"), ("US-NY-NYIS", "direct"),
     ("US-CAL-CISO", "lifecycle"), ("DE", "lifecycle"),
 ]  # fmt: skip
-UNSAID = {"GB": "direct-30min_2023", "US-CAL-CISO 2022": "prod-eia_2022", "US-MIDA-PJM 2022": "prod-eia_2022"}
-"""Zones without issues, of other years and makers: their files."""
+UNSAID = {
+    "GB": "direct-30min_2023", "DE 2019": "direct-prod-15min_2019", "DE 2020": "direct-prod-15min_2020",
+    "US-CAL-CISO 2022": "prod-eia_2022", "US-MIDA-PJM 2022": "prod-eia_2022",
+}  # fmt: skip
+"""Without issues, of other years and makers: their files."""
 LATE_H = (0, 1, 3, 6, 12, 24, 36)
+AHEAD = ("day", "six", "covers", "said_day", "said_six", "asked_day", "asked_six")
 LEADS = (1, 6, 24, 48)
 START = datetime(2021, 7, 1, tzinfo=timezone.utc).timestamp()
 
@@ -49,7 +54,7 @@ def load(zone: str, signal: str) -> tuple[list[float], np.ndarray, list[Issue]]:
     rows: dict[float, float] = {}
     issues: dict[float, tuple[list[float], list[float]]] = {}
     if zone in UNSAID:
-        shift_s = moment("2023-07-01T00:00Z" if zone == "GB" else "2022-07-01T00:00Z") - START
+        shift_s = moment(f"{UNSAID[zone][-4:]}-07-01T00:00Z") - START
         parts: dict[float, list[float]] = {}
         for when, value in lines(f"{zone.split()[0]}_ci-{UNSAID[zone]}.csv.gz"):
             parts.setdefault((moment(when) - shift_s) // 3600 * 3600, []).append(float(value))
@@ -76,7 +81,7 @@ def run(zone: str, signal: str, every: int, blended: bool, late: int = 0) -> dic
     first = times.index(START)
     came = dict(zip(times, values, strict=True))
     begun = time.perf_counter()
-    forecaster = Forecaster.fit(times[:first], values[:first])
+    forecaster, then = (Forecaster.fit(times[: first - late], values[: first - late]) for _ in range(2))
     spent: list[float] = []
     errors = {lead: [] for lead in LEADS}
     naive = {lead: [] for lead in LEADS}
@@ -84,7 +89,7 @@ def run(zone: str, signal: str, every: int, blended: bool, late: int = 0) -> dic
     beside = {lead: [] for lead in LEADS}
     hits = {lead: [] for lead in LEADS}
     judged: list[truth.Judged] = []
-    ahead: dict[str, list[float]] = {name: [] for name in ("day", "six", "covers", "said_day", "said_six")}
+    ahead: dict[str, list[float]] = {name: [] for name in AHEAD}
     until = 0
     for now_k in range(first, len(times) - 48, every):
         now = times[now_k]
@@ -97,9 +102,17 @@ def run(zone: str, signal: str, every: int, blended: bool, late: int = 0) -> dic
         started = time.perf_counter()
         made = forecaster.predict(now, times[since : now_k - late], values[since : now_k - late], 48, known)
         spent.append(time.perf_counter() - started if len(spent) else time.perf_counter() - begun)
+        asked = made.mean
+        if late:
+            asked_s, past = now - 3600.0 * late, slice(since, now_k - late)
+            old = [issue for issue in known if issue["issued_at_s"] <= asked_s]
+            asked = then.predict(asked_s, times[past], values[past], late + 24, old).mean[late:]
         truths = np.array([came.get(now + 3600.0 * k, np.nan) for k in range(24)])
         missed = np.abs(made.mean[:24] - truths) / truths
         within = (made.lo[:24] <= truths) & (truths <= made.hi[:24])
+        before = np.abs(asked[:24] - truths) / truths
+        ahead["asked_day"].append(float(np.nanmean(before)))
+        ahead["asked_six"].append(float(np.nanmean(before[:6])))
         ahead["day"].append(float(np.nanmean(missed)))
         ahead["six"].append(float(np.nanmean(missed[:6])))
         ahead["covers"].append(float(within[np.isfinite(truths)].mean()))
@@ -144,28 +157,35 @@ def run(zone: str, signal: str, every: int, blended: bool, late: int = 0) -> dic
 
 
 def when_late() -> None:
-    """By lateness: the day's and the first six hours' error, and the share of its hours in the band."""
+    """By lateness: the day's and the first six hours' error, the share of its hours in the band, and the ratios."""
+    machine = f"{platform.machine()}, 2 shared vCPU, Linux, Python {platform.python_version()}, numpy {np.__version__}"
+    print(f"# Forecasts of late sources\n\n{time.strftime('%Y-%m-%d')}, {machine}; bench_forecast.py --late")
     for blended in (True, False):
-        print("zone, late h: day / six hours / covered %" + (" (as published)" if blended else ""))
-        pooled: dict[int, list[dict[str, float]]] = {late: [] for late in LATE_H}
-        for zone, signal in ZONES if blended else [*ZONES, *((zone, "") for zone in UNSAID)]:
-            for late, rows in pooled.items():
-                rows.append(run(zone, signal, 77, blended, late))
-            print(f"  {zone} {signal}: " + "  ".join(said(rows[-1:], blended) for rows in pooled.values()), flush=True)
-        for late, rows in pooled.items():
-            print(f"  all, {late:2} h late: {said(rows, blended)}", flush=True)
-
-
-def said(rows: list[dict[str, float]], blended: bool) -> str:
-    mean = {name: statistics.fmean(row[name] for row in rows) for name in ("day", "six", "covers")}
-    published = [statistics.fmean(row[name] for row in rows) for name in ("said_day", "said_six")] if blended else []
-    return " / ".join(f"{value:.1f}" for value in mean.values()) + (
-        f" ({published[0]:.1f} / {published[1]:.1f})" if blended else ""
-    )
+        series = ZONES if blended else [*ZONES, *((zone, "") for zone in UNSAID)]
+        print(f"\n{len(series)} series, {'with' if blended else 'without'} a published forecast; day 1, six hours:\n")
+        print(
+            "| late h | error % | published % | over the last known hour's | worst series | in the band % | by series |"
+        )
+        print("|" + "---|" * 7)
+        for late in LATE_H:
+            rows = [run(zone, signal, 77, blended, late) for zone, signal in series]
+            mean = {name: statistics.fmean(row[name] or np.nan for row in rows) for name in AHEAD}
+            over = [[row[name] / row[f"asked_{name}"] for row in rows] for name in ("day", "six")]
+            each = [row["covers"] for row in rows]
+            cells = [
+                f"{late}",
+                f"{mean['day']:.1f}, {mean['six']:.1f}",
+                f"{mean['said_day']:.1f}, {mean['said_six']:.1f}" if blended else "-",
+                ", ".join(f"{mean[name] / mean[f'asked_{name}']:.3f}" for name in ("day", "six")),
+                ", ".join(f"{max(found):.3f}" for found in over),
+                f"{mean['covers']:.1f}",
+                f"{min(each):.0f} to {max(each):.0f}",
+            ]
+            print(f"| {' | '.join(cells)} |", flush=True)
 
 
 def late_h(lateness: str, zone: str) -> int:
-    return round(choose.lateness_s(zone) / 3600 if lateness == "provider" else float(lateness))
+    return round(choose.lateness(zone)[0] / 3600 if lateness == "provider" else float(lateness))
 
 
 def main() -> None:

@@ -68,10 +68,10 @@ def emitted(truth: np.ndarray, hours: int, decide) -> float:
     return total
 
 
-def zone_result(zone: str, signal: str, starts: int) -> dict[str, object]:
+def zone_result(zone: str, signal: str, starts: int, forecaster: Forecaster | None = None) -> dict[str, object]:
     times, values, issues = load(zone, signal)
     first = times.index(START)
-    forecaster = Forecaster.fit(times[:first], values[:first])
+    forecaster = forecaster or Forecaster.fit(times[:first], values[:first])
     pace = max(1, (len(times) - first - HORIZON_H - 24) // starts)
     begins = list(range(first + 24, len(times) - HORIZON_H, pace))
     ahead: dict[int, np.ndarray] = {}

@@ -68,7 +68,7 @@ def history(zone: str, file: str) -> list[tuple[float, float]]:
 
 
 def own(zone: str, year: int) -> list[Hour]:
-    profile, hours = typical.profile(zone), []
+    profile, hours = typical.recorded()[zone], []
     for at_s, value in history(zone, HISTORY[zone][OWN[zone]][year]):
         mean, lo, hi = profile.cells[_key(at_s)]
         hours.append(Hour(value / mean, lo / mean, hi / mean))

@@ -36,7 +36,7 @@ Shape = dict[tuple[bool, int], float]
 
 @lru_cache
 def mean_of(zone: str) -> float:
-    return statistics.fmean(cell[0] for cell in typical.profile(zone).cells.values())
+    return statistics.fmean(cell[0] for cell in typical.recorded()[zone].cells.values())
 
 
 def weights(level_g: float, without: frozenset[str]) -> dict[str, float]:
@@ -52,7 +52,7 @@ def shape(level_g: float, without: frozenset[str] = frozenset()) -> Shape:
         (weekend, hour): sum(
             weight
             * statistics.fmean(
-                typical.profile(zone).cells[month, weekend, (hour - UTC_OFFSET_H[zone]) % 24][0]
+                typical.recorded()[zone].cells[month, weekend, (hour - UTC_OFFSET_H[zone]) % 24][0]
                 for month in range(1, 13)
             )
             / mean_of(zone)
@@ -68,7 +68,7 @@ def shape(level_g: float, without: frozenset[str] = frozenset()) -> Shape:
 def truths(zone: str, guess: Shape) -> Iterator[tuple[float, float]]:
     """Truth over guess and its weight, for every cell of the zone's own table."""
     level = mean_of(zone)
-    for (_, weekend, hour), (mean, lo, hi) in typical.profile(zone).cells.items():
+    for (_, weekend, hour), (mean, lo, hi) in typical.recorded()[zone].cells.items():
         said = level * guess[weekend, (hour + UTC_OFFSET_H[zone]) % 24]
         for value, weight in ((lo, 3.0), (mean, 4.0), (hi, 3.0)):
             yield value / said, weight * (2 if weekend else 5)

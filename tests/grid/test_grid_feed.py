@@ -66,6 +66,13 @@ def test_a_recording_of_another_time_is_not_said_to_be_what_is_shown(years: int)
     assert "expected, not recorded" in feed.note
 
 
+def test_where_a_published_forecast_ends_the_curve_goes_on_from_it() -> None:
+    cells = [(300.0, 250.0, 350.0)] * 24
+    made = compose.overlaid(cells, [400.0] * 8 + [None] * 16, 20.0, NOW, NOW, 3600.0)
+    steps = [abs(after[0] - before[0]) for before, after in zip(made, made[1:], strict=False)]
+    assert max(steps) < 15 and abs(made[-1][0] - 300) < 25 and all(lo < mean < hi for mean, lo, hi in made)
+
+
 def test_realised_rows_of_a_replay_end_at_now() -> None:
     rows = feed_on(recorded.example()).realised(NOW - 3600, NOW + 3600)
     assert [row.start_s for row in rows] == [NOW - 3600 + k * 900 for k in range(4)]
@@ -139,6 +146,15 @@ def test_typical_days_cover_every_hour_of_the_year_with_an_ordered_band() -> Non
     for zone in typical.zones():
         seen = typical.outlook(zone, 1577836800.0, 3600.0, 366 * 24)
         assert all(lo <= mean <= hi for lo, mean, hi in zip(seen.lo, seen.mean, seen.hi, strict=True))
+
+
+def test_typical_days_of_a_past_year_are_scaled_to_the_last_one_and_stay_direct() -> None:
+    now = typical.outlook("DE", NOW, 3600.0, 48)
+    _, mean, year = typical.yearly_means()["DE"]
+    then = [typical.recorded()["DE"].at(NOW + hour * 3600.0)[0] for hour in range(48)]
+    assert now.mean == pytest.approx([value * mean / 355.61 for value in then]) and now.signal == "average_direct"
+    assert now.source == f"typical days of DE 2020, scaled to {year}'s mean"
+    assert typical.outlook("US-CAL-CISO", NOW, 3600.0, 1).source == "typical days of US-CAL-CISO 2022"
 
 
 def test_a_country_with_only_a_yearly_mean_has_a_day_like_similar_grids() -> None:

@@ -162,6 +162,19 @@ def test_with_days_of_history_the_band_is_not_narrower_than_the_truth(days) -> N
     assert np.mean(first) < 15, "the next hour is near the last one"
 
 
+@pytest.mark.parametrize(("days", "step"), [(2, HOUR), (5, 900.0), (9, 900.0), (60, HOUR)])
+def test_no_end_of_a_day_or_of_a_horizon_tears_the_curve(days, step) -> None:
+    day, bends = round(24 * HOUR / step), []
+    for seed in range(12):
+        times, values = series(days, step, seed=200 + seed)
+        values += 60 * np.sin(2 * np.pi * np.arange(len(times)) / (7 * day))
+        now = len(times) - 1 - round(seed * 2 * HOUR / step)  # at every other hour of the day
+        made = Forecaster.fit(times[:now], values[:now]).predict(times[now], times[:now], values[:now], 6 * day)
+        bends.append(np.abs(np.diff(made.mean, 3)))  # how far each step differs from those beside it
+    usual = np.mean(bends, axis=0)
+    assert max(usual[k * day - 2] for k in (1, 2, 3, 4)) < 2 * np.median(usual) + 1
+
+
 def test_gaps_nans_spikes_order_and_doubles_do_no_harm(history) -> None:
     times, values = history
     rng = np.random.default_rng(3)

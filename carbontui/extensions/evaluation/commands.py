@@ -23,8 +23,9 @@ from carbontui.commands.support.command import (
     price_option,
     refused,
     weight_option,
+    zone_keys,
 )
-from carbontui.grid import choose, recorded, tariff
+from carbontui.grid import choose, recorded, tariff, zones
 from carbontui.job.terms import budget as budgets
 from carbontui.system import streams
 from carbontui.text import figures
@@ -53,6 +54,9 @@ def _factor(text: str) -> float:
 
 @click.command()
 @click.option("--actual", required=True, help="Realised intensity: CSV time_utc,carbon_g_per_kwh (or value).")
+@click.option(
+    "--zone", shell_complete=zone_keys, help="Zone of --actual: its values are as late as of that zone's source."
+)
 @click.option("--issued", help="Published forecasts: CSV issue_utc,target_utc,forecast.")
 @click.option("--beside", help="The same hours by another signal (marginal): what the same plans save by it.")
 @click.option("--work", default="8h", show_default=True, help="Work of each job at full speed.")
@@ -98,22 +102,21 @@ def backtest(
     from carbontui.extensions.evaluation.issued import load_issues
     from carbontui.extensions.evaluation.run import run
 
-    def progress(done: int) -> None:
+    def said(done: int) -> None:
         streams.over_itself(f"{done} of {starts}")
-        if done == starts:
-            streams.over_itself("")
 
     with refused():
-        series, lateness_s = recorded.load(actual), other.pop("lateness")
-        grid = Grid(series, choose.lateness_s(series.zone) if lateness_s is None else lateness_s)
+        given_s, zone = other.pop("lateness"), other.pop("zone")
+        usual_s, source = choose.lateness(zones.resolve(zone).key if zone else "")
+        grid = Grid(recorded.load(actual), usual_s if given_s is None else given_s)
         issues = load_issues(issued) if issued else None
         prices = _prices(price_file, objective, weight, grid)
         job = stated(**other, caps=False)
         work_s = units.parse_duration(work)
         second = Grid(recorded.load(beside)) if beside else None
-        report = run(
-            grid, job, work_s, slack, starts, seed, issues, own, prices=prices, beside=second, progress=progress
-        )
+        report = run(grid, job, work_s, slack, starts, seed, issues, own, prices=prices, beside=second, progress=said)
+        streams.over_itself("")
+        report.about["lateness_from"] = source if given_s is None else "given"
     if as_json:
         click.echo(json.dumps(report.to_dict(), allow_nan=False))
     else:
@@ -159,9 +162,11 @@ def _summary(report: BacktestReport) -> None:
     title = f"{len(report.cases)} jobs of {figures.duration(about['work_s'])}, {about['slack']:g}x budget"
     console.print(streams.table(title, head, rows))
     of = {"gco2": "CO2", "cost": f"cost ({about.get('currency')})", "objective": "all that is weighed"}[report.measure]
-    console.print(
-        f"From: {about['grid']}; {of} against running now, realised.", style="dim", markup=False, soft_wrap=True
-    )
+    source = about["lateness_from"]
+    why = {"given": "as given", "": "assumed: no --zone"}.get(source, f"as {source} usually is")
+    late = f"values are known {figures.duration(about['lateness_s'])} late ({why})"
+    text = f"From: {about['grid']}; {of} against running now, realised; {late}."
+    console.print(text, style="dim", markup=False, soft_wrap=True)
 
 
 @click.command()
@@ -179,11 +184,8 @@ def evaluate(quick: bool, seed: int, out: Path, lateness: float | None) -> None:
         out.mkdir(parents=True, exist_ok=True)
     begun = time.monotonic()
 
-    def progress(done: int, of: int) -> None:
-        streams.over_itself(f"{done} of {of} zones")
-
-    scope = evaluation.QUICK if quick else evaluation.EvaluationScope()
-    found = evaluation.evaluation(replace(scope, lateness_s=lateness), seed, progress)
+    scope = replace(evaluation.QUICK if quick else evaluation.EvaluationScope(), lateness_s=lateness)
+    found = evaluation.evaluation(scope, seed, lambda done, of: streams.over_itself(f"{done} of {of} zones"))
     streams.over_itself("")
     grids = found.pop("csv")
     found |= {

@@ -6,12 +6,13 @@ In every zone the same starts serve every length, slack, boundary and set of lev
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 import multiprocessing
 import os
 import random
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -22,7 +23,6 @@ from carbontui.extensions.evaluation.generated import generated
 from carbontui.extensions.evaluation.issued import OwnForecast
 from carbontui.extensions.evaluation.policies import Case, Knowledge, Policy, best_constant, outcome, rolling, rules
 from carbontui.grid import choose, recorded
-from carbontui.grid.issues import Issue
 from carbontui.grid.types import Series
 from carbontui.plan.planner import solve
 from carbontui.plan.results import run_lengths
@@ -88,8 +88,8 @@ def evaluation(
 
 def zone_evaluated(zone: str, scope: EvaluationScope, seed: int) -> dict[str, Any]:
     """All groups of one zone, and its grid as CSV ('' where it is shipped)."""
-    series, issues = _source(zone, seed)
-    grid = Grid(series, choose.lateness_s(series.zone) if scope.lateness_s is None else scope.lateness_s)
+    series, issues = (recorded.example(), []) if zone == RECORDED else generated(zone, seed)
+    grid = Grid(series, choose.lateness(series.zone)[0] if scope.lateness_s is None else scope.lateness_s)
     known = Knowledge(grid, OwnForecast(grid, issues))
     text = csv_of(series) if issues else recorded.example_path().read_text(encoding="utf-8")
     file = f"grid-{zone}.csv" if issues else recorded.EXAMPLE_NAME
@@ -100,8 +100,9 @@ def zone_evaluated(zone: str, scope: EvaluationScope, seed: int) -> dict[str, An
     rng = random.Random(f"starts of {zone} {seed}")
     starts = sorted(rng.sample([t for t in grid.starts if first <= t <= last and t % 3600 == 0], scope.starts))
     groups: dict[_Key, tuple[Case, list[dict[str, Any]]]] = {}
+    combined = sorted(hours, reverse=True), sorted(scope.slacks, reverse=True), scope.held_w[::-1], (True, False)
     for start in starts:  # in order of time, the longest first: forecasts are made once and serve the shorter
-        for hour, slack, held_w, caps in _combinations(hours, scope):
+        for hour, slack, held_w, caps in itertools.product(*combined):
             case = _case(grid, on_own_machine(assumed(FULL_W, caps=caps, running=False), held_w), hour, slack, start)
             job = {"start": iso(start), "policies": _judged(case, _policies(grid, known))}
             groups.setdefault((hour, slack, held_w, caps), (case, []))[1].append(job)
@@ -126,20 +127,6 @@ def zone_evaluated(zone: str, scope: EvaluationScope, seed: int) -> dict[str, An
     ]
     digest = hashlib.sha256(text.encode()).hexdigest()
     return {"data": zone, "file": file, "sha256": digest, "groups": named, "csv": text if issues else ""}
-
-
-def _source(zone: str, seed: int) -> tuple[Series, list[Issue]]:
-    if zone == RECORDED:
-        return recorded.example(), []
-    made = generated(zone, seed)
-    return made.series, made.issues
-
-
-def _combinations(hours: list[int], scope: EvaluationScope) -> Iterator[_Key]:
-    for hour in sorted(hours, reverse=True):
-        for slack in sorted(scope.slacks, reverse=True):
-            for held_w in reversed(scope.held_w):
-                yield from ((hour, slack, held_w, caps) for caps in (True, False))
 
 
 def on_own_machine(job: AssumedJob, held_w: float | None) -> AssumedJob:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import dataclass
 
 from carbontui.grid import typical
 from carbontui.grid.issues import Issue
@@ -30,17 +29,10 @@ ERROR_BEGIN, ERROR_PER_H = 0.35, 0.006
 days as large as the departures nearly, as CarbonCast's published forecasts of DE were (8.7 to 20 % by day)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Generated:
-    """gCO2/kWh by hour, and one issue a day at 00:00 UTC of the four days ahead."""
-
-    series: Series
-    issues: list[Issue]
-
-
-def generated(zone: str, seed: int) -> Generated:
-    """A year of the zone. Raises ValueError where it has no typical days of its own."""
-    days = typical.profile(zone)
+def generated(zone: str, seed: int) -> tuple[Series, list[Issue]]:
+    """A year of the zone, gCO2/kWh by hour, and one issue a day at 00:00 UTC of the four days ahead. Raises ValueError
+    where it has no typical days of its own."""
+    days = typical.recorded().get(zone)
     if days is None:
         raise ValueError(f"{zone} has no typical days to generate a grid from")
     rng = random.Random(f"{zone} {seed}")
@@ -49,7 +41,6 @@ def generated(zone: str, seed: int) -> Generated:
 
     def value(hour: int, departure: float) -> float:
         mean, low, high = days.at(starts[hour])
-        assert mean is not None and low is not None and high is not None
         width = (high - mean if departure > 0 else mean - low) / TENTH
         return round(max(LEAST * mean, mean + departure * width), 1)
 
@@ -65,7 +56,7 @@ def generated(zone: str, seed: int) -> Generated:
             said.append(value(first + ahead, expected))
         issues.append(Issue(issued_at_s=starts[first], times_s=starts[first : first + ISSUE_H], values=list(said)))
     name = f"generated from the {days.source}, seed {seed}"
-    return Generated(Series(zone, days.signal, rows, name), issues)
+    return Series(zone, days.signal, rows, name), issues
 
 
 def _process(rng: random.Random, count: int) -> list[float]:

@@ -17,14 +17,13 @@ from typing import Any, Protocol
 
 from carbontui.assumed.job import Grid
 from carbontui.grid import prices, recorded
+from carbontui.grid.compose import NOWCAST_FADE
 from carbontui.grid.issues import Issue
 from carbontui.plan.problem import ProblemError
 from carbontui.units import from_iso
 
 PLAIN_ERROR = 0.1
 """Standard error of a published forecast as a share of its value, where nothing is known of it."""
-NOWCAST_FADE = 0.9
-"""Share of a published forecast's current error that remains an hour later, measured on the CarbonCast data set."""
 ISSUES_S = 28 * 86400.0
 """The forecaster gets the published issues of this long before now."""
 BAND = 2.563
@@ -182,11 +181,9 @@ class OwnForecast:
             int((end - begin) // self.grid.step_s) + 2,
             self.issues[low:high],
         )
-        least = -math.inf if self.signed else 0.0
-        mean = [max(least, float(value)) for value in found.mean]
         if len(self.given) >= GIVEN_MOST:
             self.given.clear()
-        self.given[begin] = mean, [float(wide) for wide in (found.hi - found.lo) / BAND]
+        self.given[begin] = found.mean.tolist(), ((found.hi - found.lo) / BAND).tolist()
         return self.given[begin]
 
 

@@ -131,12 +131,7 @@ class BacktestReport:
                     },
                 }
             )
-        return {
-            "schema": "carbontui.backtest/1",
-            **self.about,
-            "summary": self.summary(),
-            "starts": starts,
-        }
+        return {"schema": "carbontui.backtest/1", **self.about, "summary": self.summary(), "starts": starts}
 
 
 def run(

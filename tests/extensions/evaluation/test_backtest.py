@@ -127,9 +127,16 @@ def test_the_command_prints_every_start(tmp_path):
     actual.write_text("\n".join(lines))
     asked = ["--actual", str(actual), "--work", "3h", "--starts", "3", "--no-own"]
     answer = json.loads(CliRunner().invoke(verb, [*asked, "--json"], standalone_mode=False).stdout)
-    assert len(answer["starts"]) == 3 and answer["lateness_s"] == choose.lateness_s("recorded")
-    late = CliRunner().invoke(verb, [*asked, "--json", "--lateness", "30h"], standalone_mode=False).stdout
-    assert json.loads(late)["lateness_s"] == 30 * 3600
+    assert len(answer["starts"]) == 3 and answer["lateness_s"] == 3600
+    for options, late_h, source, said in (
+        (["--lateness", "30h"], 30, "given", "late (as given)"),
+        (["--zone", "pjm"], 2, "Electricity Maps", "late (as Electricity Maps usually is)"),
+        (["--zone", "GB", "--lateness", "2h"], 2, "given", "late (as given)"),
+        ([], 1, "", "late (assumed: no --zone)"),
+    ):
+        late = json.loads(CliRunner().invoke(verb, [*asked, *options, "--json"], standalone_mode=False).stdout)
+        assert (late["lateness_s"], late["lateness_from"]) == (late_h * 3600, source)
+        assert said in CliRunner().invoke(verb, [*asked, *options], standalone_mode=False).stdout.replace("\n", " ")
     first = answer["starts"][0]
     assert first["perfect_foresight_g"] <= first["run_now_g"]
     assert set(first["policies"]) == set(answer["summary"])
@@ -181,7 +188,7 @@ def test_of_a_late_grid_only_what_had_ended_so_long_before_is_known(late_h):
         for kind in (OwnForecast, PublishedForecast):
             assert (kind(late, issues(24 * 71))(edges) == kind(whole, issues(24 * 71))(edges)) is same, (kind, since)
         assert (late.delayed().at(edges[0] + 60) == value(last)) is same
-    assert choose.lateness_s("GB") < choose.lateness_s("DE") < choose.lateness_s("US-MIDA-PJM")
+    assert choose.lateness("GB") < choose.lateness("DE") < choose.lateness("US-MIDA-PJM")
 
 
 def test_a_file_that_is_too_short_says_how_much_is_missing():
