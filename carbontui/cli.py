@@ -93,6 +93,9 @@ VERBS = {verb: verb for verbs in (*DAY.values(), *MORE.values(), ALIASES, BETWEE
 VERBS |= {verb: module for module, verbs in TOGETHER.items() for verb in verbs}
 
 
+MEANT = {"kill": "stop", "ps": "ls", "start": "run", "top": "attach", "logs": "log", "delete": "rm"}
+MEANT |= {"help": "--help", "version": "--version"}
+"""What other programs call it."""
 DAILY = {verb for verbs in DAY.values() for verb in verbs}
 
 
@@ -157,8 +160,9 @@ class Verbs(click.Group):
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             import difflib
 
-            near = difflib.get_close_matches(args[0], self.list_commands(ctx), 1)
-            raise click.UsageError(f"no verb {args[0]!r}; {f'perhaps {near[0]}' if near else 'see carbontui --help'}")
+            near = MEANT.get(args[0]) or next(iter(difflib.get_close_matches(args[0], self.list_commands(ctx), 1)), "")
+            meant = f"did you mean carbontui {near}?" if near else "see carbontui --help"
+            raise click.UsageError(f"no command {args[0]!r}; {meant}")
         return super().resolve_command(ctx, args)
 
 

@@ -12,6 +12,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
+from decimal import Decimal
 from functools import lru_cache
 from typing import Literal
 
@@ -24,14 +25,18 @@ LONGEST_S = 10 * 366 * 86400.0
 LATEST_S = 2.5e11
 """In the year 9892: times up to here can be formatted in every time zone."""
 
-_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(d|h|min|m|s)", re.IGNORECASE | re.ASCII)
+_DURATION_PART = re.compile(
+    r"(\d+(?:\.\d+)?)\s*(d(?:ays?)?|h(?:ours?|rs?)?|m(?:in(?:ute)?s?)?|s(?:ec(?:ond)?s?)?)(?![a-z])",
+    re.IGNORECASE | re.ASCII,
+)
+_COUNT = re.compile(r"(\d+|\d{1,3}(?:[,_]\d{3})+|\d+(?:\.\d+)?(?=[ekm]))(?:e(\d{1,2})|([km]))?", re.ASCII)
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _CLOCK = re.compile(
     r"(?:(?P<day>today|tomorrow|mon(?:day)?|tue(?:s(?:day)?)?|wed(?:nesday)?|thu(?:rs(?:day)?)?|fri(?:day)?|sat(?:urday)?"
     r"|sun(?:day)?)\s+)?(?P<hour>\d{1,2})(?::(?P<minute>\d{2}))?",
     re.ASCII,
 )
-_SECONDS = {"d": 86400.0, "h": 3600.0, "min": 60.0, "m": 60.0, "s": 1.0}
+_SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
 
 
 def printable(text: str, keep: str = "") -> str:
@@ -79,15 +84,25 @@ def from_iso(text: str) -> float:
 
 
 def parse_duration(text: str) -> float:
-    """Seconds of '90s', '30m', '4h', '1h30m', '2d'. Raises ValueError naming the value and the form."""
+    """Seconds of '90s', '30m', '4h', '1h30m', '2d', '8 hours'. Raises ValueError naming the value and the form."""
     cleaned = text.strip().lower()
     parts = list(_DURATION_PART.finditer(cleaned))
     if not parts or _DURATION_PART.sub("", cleaned).strip():
         raise ValueError(f"{text!r} is not a duration; write it like 90s, 30m, 4h, 1h30m or 2d")
-    seconds = sum(float(part[1]) * _SECONDS[part[2]] for part in parts)
+    seconds = sum(float(part[1]) * _SECONDS[part[2][0]] for part in parts)
     if seconds > LONGEST_S:
         raise ValueError(f"{text[:40]!r} is longer than ten years")
     return seconds
+
+
+def parse_count(text: str) -> int:
+    """A whole number: '100000', '100,000', '1e5', '100k', '2.5M'. Raises ValueError naming the value and the form."""
+    found = _COUNT.fullmatch(text.strip().lower())
+    if found is not None:
+        exact = Decimal(re.sub("[,_]", "", found[1])) * 10 ** {"k": 3, "m": 6}.get(found[3], int(found[2] or 0))
+        if exact == int(exact):
+            return int(exact)
+    raise ValueError(f"{text[:40]!r} is not a whole number; write it like 100000, 1e5 or 100k")
 
 
 def parse_watts(text: str) -> float:

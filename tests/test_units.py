@@ -7,7 +7,17 @@ from carbontui.text import figures
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("90s", 90), ("30m", 1800), ("1h30m", 5400), ("2d", 172800), ("1.5h", 5400), ("5min", 300)]
+    ("text", "seconds"),
+    [
+        ("90s", 90),
+        ("30m", 1800),
+        ("1h30m", 5400),
+        ("2d", 172800),
+        ("1.5h", 5400),
+        ("5min", 300),
+        ("8hours", 28800),
+        ("1 day 2 hrs", 93600),
+    ],
 )
 def test_durations_as_people_write_them(text, seconds):
     assert units.parse_duration(text) == seconds
@@ -76,3 +86,14 @@ def test_what_is_no_intensity_is_refused(text):
 def test_what_is_no_price_is_refused(text):
     with pytest.raises(ValueError, match="is not a price"):
         units.parse_price(text)
+
+
+@pytest.mark.parametrize(("text", "count"), [("1e5", 100_000), ("100k", 100_000), ("2.5M", 2_500_000), ("1,000", 1000)])
+def test_a_count_is_read_as_people_write_it(text, count):
+    assert units.parse_count(text) == count
+
+
+@pytest.mark.parametrize("text", ["1.5", "1.23e1", "k", "1,00", "１", "1e999", "-1", ""])
+def test_what_is_no_whole_number_is_refused_by_name(text):
+    with pytest.raises(ValueError, match="whole number"):
+        units.parse_count(text)

@@ -7,6 +7,7 @@ import os
 import shutil
 import socket
 import subprocess
+import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -52,6 +53,8 @@ class Finding:
 def state_findings() -> list[Finding]:
     """The state directory; on a network file system the journal works without its write-ahead log."""
     where = paths.state_dir()
+    if not where.exists():
+        return [_to_be_made("state", where)]
     if why := launch.why_not(where):
         return [Finding("state", "missing", why, "export CARBONTUI_HOME=/local/dir")]
     kind = journal.filesystem_of(where)
@@ -64,9 +67,21 @@ def state_findings() -> list[Finding]:
     return [Finding("state", "ok", f"{where} ({kind or 'unknown file system'})")]
 
 
+def _to_be_made(area: str, where: Path) -> Finding:
+    """A folder that the first job makes: whether it can, by one that is removed at once."""
+    try:
+        tempfile.TemporaryDirectory(dir=next(folder for folder in where.parents if folder.exists())).cleanup()
+    except OSError as error:
+        text = f"{where} cannot be made ({error.strerror or error})"
+        return Finding(area, "missing", text, "export CARBONTUI_HOME=/local/dir")
+    return Finding(area, "ok", f"{where}, which the first job makes")
+
+
 def socket_findings() -> list[Finding]:
     """Whether sockets can be bound, and where."""
     directory = paths.socket_dir()
+    if not directory.exists():
+        return [_to_be_made("sockets", directory)]
     path = directory / f"doctor-{os.getpid()}.sock"
     try:
         paths.private_dir(directory)
@@ -184,11 +199,10 @@ async def power_findings(mend: bool) -> list[Finding]:
     else:
         found += [Finding("limits", "missing", text, "carbontui doctor --mend") for text in talk.lease_warnings()]
     found += [Finding("limits", "missing", text) for text in leases.damaged_leases()]
-    try:
-        directory = paths.private_dir(paths.state_dir())
-    except OSError:  # state_findings reports it; reading the boards needs no state directory
-        directory = Path("/")
-    handle = AgentHandle(log=lambda _line: None, cwd=directory, job="doctor", monitor=True, probing=True)
+    home = paths.state_dir()
+    handle = AgentHandle(
+        log=lambda _line: None, cwd=home if home.is_dir() else Path("/"), job="doctor", monitor=True, probing=True
+    )
     try:
         handle.change(probe=False)
         handle.watch(None, own_pids=tuple(pid for job in store.jobs() if (pid := job.alive("child"))))
@@ -228,7 +242,7 @@ def _pack(path: Path, jobs: tuple[str, ...]) -> None:
 
 @click.command()
 @click.option("--mend", is_flag=True, help="Take up trainings without a keeper; restore limits that a dead job left.")
-@click.option("--json", "as_json", is_flag=True, help="The findings as a list.")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 @click.option("--install", is_flag=True, help="Install a systemd user unit that resumes jobs after a reboot.")
 @click.option("--uninstall", is_flag=True, help="Remove that unit.")
 @click.option("--dry-run", is_flag=True, help="With --install or --uninstall: print, change nothing.")
@@ -274,5 +288,5 @@ def doctor(
             click.echo(f"{finding.verdict:<7}  {finding.area:<10} {lines}")
             if finding.mend and finding.verdict != "ok":
                 click.echo(f"{'':>21}fix: {finding.mend}")
-    if any(finding.area in ("limits", "command", "job") and finding.verdict == "missing" for finding in findings):
+    if any(finding.verdict == "missing" for finding in findings):
         raise SystemExit(1)

@@ -120,6 +120,8 @@ def run(command: tuple[str, ...], name: str | None = None, detach: bool = False,
     """
     if not command:
         raise Failure("run needs a command: carbontui run [options] -- python train.py ...", 2)
+    if settings_of(given).settings.currency is None:
+        given["currency"] = allowance.currency_of(given.get("cost_budget") or "")
     if detach and given.get("wait"):
         raise Failure("--detach and --wait exclude each other: give one", 2)
     unattended = any(given.get(name) for name in ("take_input", "quiet", "wait"))

@@ -96,7 +96,7 @@ def test_a_deleted_one_leaves_no_trace(tmp_path, house, gone):
     for name in gone:
         for command in hooks.own()[name].commands:
             done = run(command.name)
-            assert done.returncode == 2 and f"no verb '{command.name}'" in done.stderr
+            assert done.returncode == 2 and f"no command '{command.name}'" in done.stderr
             assert f"  {command.name} " not in helped.stdout
 
 

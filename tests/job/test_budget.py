@@ -23,6 +23,7 @@ NOW = units.from_iso("2026-11-18T10:00:00Z")  # a Wednesday
 
 def test_a_multiple_needs_the_work_a_duration_does_not():
     assert budget.parse("1.8x", NOW).deadline_s(100.0, 1000.0) == 1900.0
+    assert budget.parse("1.8 X", NOW).value == budget.parse("1.8×", NOW).value == 1.8
     assert budget.parse("1.8x", NOW).deadline_s(100.0, None) is None
     assert budget.parse("18h", NOW).deadline_s(100.0, None) == 100.0 + 18 * 3600
 

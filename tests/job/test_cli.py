@@ -32,7 +32,9 @@ WRONG = [
     (["pause", "--for", "1h", "--until", "18:00"], 2, "exclude"),
     (["rm"], 2, "rm needs"),
     (["frobnicate"], 2, "frobnicate"),
-    (["stauts"], 2, "perhaps status"),
+    (["stauts"], 2, "did you mean carbontui status?"),
+    (["kill", "x"], 2, "no command 'kill'; did you mean carbontui stop?"),
+    (["site", "--cap", "1W"], 2, "no job can run on 1 W"),
     (["run", "./train.py"], 126, "write python ./train.py"),
 ]
 
@@ -195,6 +197,8 @@ def test_a_finished_job_is_remembered_shown_and_forgotten(house):
 
 
 def test_doctor_says_what_is_here_as_lines_and_as_data(house):
+    assert house.cli("doctor").returncode == 1 and not house.home.exists(), "the zone is missing; nothing is written"
+    house.env["CARBONTUI_ZONE"] = "DE"
     done = house.cli("doctor")
     assert done.returncode == 0 and "sockets" in done.stdout and "Traceback" not in done.stderr
     areas = {finding["area"] for finding in json.loads(house.cli("doctor", "--json", check=True).stdout)}

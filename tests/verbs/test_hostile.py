@@ -46,7 +46,7 @@ def test_a_broken_settings_file_is_named(house, content, word):
 def test_a_state_directory_that_cannot_be_is_a_finding_of_the_doctor(house):
     house.env["CARBONTUI_HOME"] = "/proc/nowhere"
     done = house.cli("doctor")
-    assert done.returncode == 0 and "missing  state" in done.stdout and "Traceback" not in done.stderr
+    assert done.returncode == 1 and "missing  state" in done.stdout and "Traceback" not in done.stderr
 
 
 def test_letters_the_locale_lacks_become_question_marks(house):

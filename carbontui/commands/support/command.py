@@ -103,8 +103,15 @@ def host_of(text: str, there: str) -> ssh.SshHost:
         return ssh.SshHost(ssh.place(text).host, carbontui=there)
 
 
-class Count(_Ascii, click.IntRange):
-    """A whole number within a range."""
+class Count(click.IntRange):
+    """A whole number within a range, as `units.parse_count` reads it."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            value = units.parse_count(value) if isinstance(value, str) and not value.startswith("-") else value
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        return super().convert(value, param, ctx)
 
 
 class WithUnit(click.ParamType):  # type: ignore[type-arg]  # generic in its stubs, not at run time

@@ -24,6 +24,8 @@ from carbontui.job.terms import budget as budgets
 from carbontui.text import figures
 
 FILE_MOST_B = 65536
+LEAST_W = 10.0
+"""What one board draws idle, at the least (gpus.csv)."""
 CLAIMS_S = 4.0
 """How long the live jobs have to say what they can leave; they look at the ledger once a second."""
 
@@ -76,9 +78,10 @@ def site(
             if isinstance(until_s, str):
                 raise Failure("--until: a site budget needs a time of day, like 18:00", 2)
             rise = power(ramp, "--ramp") if ramp else RAMP_W_PER_S
-            ledger.set_budget(
-                SiteBudget(cap_w=power(cap, "--cap"), ramp_w_per_s=rise, until_s=until_s, by=link.whoami())
-            )
+            cap_w = power(cap, "--cap")
+            if cap_w < LEAST_W:
+                raise Failure(f"--cap: no job can run on {cap_w:g} W; give the watts of all boards, like 1200W", 2)
+            ledger.set_budget(SiteBudget(cap_w=cap_w, ramp_w_per_s=rise, until_s=until_s, by=link.whoami()))
         _show(ledger, now, as_json=as_json)
 
 

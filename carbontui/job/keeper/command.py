@@ -82,8 +82,8 @@ def start(
             return started(["/bin/sh", script, *argv[1:]])
     except OSError as error:
         missing = error.errno in (errno.ENOENT, errno.ENOTDIR)
-        # the folder may have been removed since the first start
-        what = argv[0] if os.path.isdir(spec["cwd"]) else f"the folder {spec['cwd']}"  # noqa: PTH112
+        # the folder may have been removed since the first start, or be one that only its shell was let into
+        what = argv[0] if os.access(spec["cwd"], os.X_OK) else f"the folder {spec['cwd']}"
         with contextlib.suppress(OSError):
             os.write(errors, f"carbontui: {what}: {error.strerror}\n".encode(errors="replace"))
         raise CannotStart(127 if missing else 126) from None

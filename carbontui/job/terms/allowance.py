@@ -64,6 +64,12 @@ def is_amount(text: str) -> bool:
     return match is not None and (match[2].lower() in (_GRAMS | _KWH) or bool(_CURRENCY.fullmatch(match[2])))
 
 
+def currency_of(text: str) -> str | None:
+    """The currency that an amount of money names: EUR of '12EUR'."""
+    match = _AMOUNT.fullmatch(text)
+    return match[2] if match and _CURRENCY.fullmatch(match[2]) else None
+
+
 def recognised(text: str, currency: str | None) -> Allowance | None:
     """The allowance given by a number with a unit; None for anything else. Raises ValueError for an amount in another
     currency than the job's."""

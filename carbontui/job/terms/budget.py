@@ -43,8 +43,8 @@ class Budget:
 def parse(text: str, now_s: float) -> Budget:
     """'1.8x', '18h', 'fri 09:00' or '18:00' (local time, next occurrence). Raises ValueError with the forms."""
     cleaned = text.strip().lower()
-    if re.fullmatch(r"\d+(\.\d+)?x", cleaned, re.ASCII):
-        factor = float(cleaned[:-1])
+    if found := re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*[x×]", cleaned):
+        factor = float(found[1])
         return checked(Budget("factor", factor, text.strip()), now_s)
     try:
         seconds = units.parse_duration(cleaned)
@@ -61,7 +61,7 @@ def checked(budget: Budget, now_s: float) -> Budget:
     """The same budget if it is valid at `now_s`. Raises ValueError naming the value and the bounds."""
     value, name = budget.value, f"budget {budget.text!r}"
     if budget.kind == "factor" and not 1 <= value <= FACTOR_MAX:
-        raise ValueError(f"{name}: a multiple of full-speed is between 1x and {FACTOR_MAX:g}x")
+        raise ValueError(f"{name}: it is at least 1x (no waiting), at most {FACTOR_MAX:g}x")
     if budget.kind == "duration" and not 0 < value <= LONGEST_S:
         raise ValueError(f"{name}: a duration is between 1s and 366d")
     if budget.kind == "deadline" and not value >= now_s - PAST_S:
