@@ -159,7 +159,7 @@ def _explain_no_input():
 
     def explained(kind, value, trace):
         told(kind, value, trace)
-        if kind.__name__ in ("EOFError", "BdbQuit") and os.path.samestat(os.fstat(0), os.stat(os.devnull)):
+        if kind.__name__ in ("EOFError", "BdbQuit") and os.isatty(0):
             sys.stderr.write(
                 "carbontui: input() and breakpoint() get nothing to read here; "
                 "carbontui run --stdin hands on the terminal's input\n"

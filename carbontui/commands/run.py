@@ -106,7 +106,7 @@ USUAL = (
 @click.option("--resume-args", help='Added to the command when it resumes, like "--init_from=resume".')
 @click.option("--try", "try_first", is_flag=True, help="Run 20 steps or more now (two minutes at most), then wait.")
 @click.option("--no-spool", is_flag=True, help="Keep no environment on disk: a reboot then loses the job.")
-@click.option("--stdin", "take_input", is_flag=True, help="Hand on a terminal's input too, without the screen.")
+@click.option("--stdin", "take_input", is_flag=True, help="Connect the terminal's input (no screen).")
 @click.option("--wait", is_flag=True, help="On a terminal: leave the screen when the job ends, with its exit code.")
 @click.option("-q", "--quiet", is_flag=True, help="No lines of carbontui's own on stderr.")
 @click.option("--detach", is_flag=True, help="Return at once and print the job's id.")
@@ -185,8 +185,6 @@ def run(command: tuple[str, ...], name: str | None = None, detach: bool = False,
 
 def note_of_input(handed: descriptors.Handed, once: bool) -> str:
     """What is to be known of the command's standard input; '' if nothing."""
-    if handed.terminal:
-        return "the command does not read this terminal's input (--stdin hands it on, without the screen)"
     if once:
         ends = "it is paused, never unloaded, and a reboot ends it"
         return f"the command was handed a pipe, which can be read once: {ends} (where it reads none: < /dev/null)"

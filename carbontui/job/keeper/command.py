@@ -10,6 +10,7 @@ import selectors
 import shutil
 import struct
 import subprocess
+import termios
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -98,7 +99,7 @@ def start(
 
 def open_input(spec: Mapping[str, Any], log: Callable[[str], None], *, again: bool) -> int:
     """A descriptor of the command's standard input: the one that `run` was handed; a file, for a later start, from
-    where it began. /dev/null if there is none."""
+    where it began; a terminal at end of file where `run` was on one, else /dev/null."""
     given, path = spec["input"]["stdin"], spec["input"]["path"]
     try:
         if given is not None and not (again and path):
@@ -112,7 +113,22 @@ def open_input(spec: Mapping[str, Any], log: Callable[[str], None], *, again: bo
         why = f"standard input ({path or 'a pipe'}) cannot be read again: {error.strerror}"
         log(why)
         say(spec, why)
-    return os.open(os.devnull, os.O_RDONLY)
+    size = spec["input"].get("terminal")
+    return _terminal(spec["input"], *size) if size else os.open(os.devnull, os.O_RDONLY)
+
+
+def _terminal(given: dict[str, Any], rows: int, columns: int) -> int:
+    """A terminal of this size, not the controlling one, at which every read is at end of file. Its other side stays
+    open as long as we live: without it the size cannot be asked."""
+    if (last := given.pop("other_side", None)) is not None:
+        os.close(last)
+    given["other_side"], stdin = os.openpty()
+    fcntl.ioctl(stdin, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    modes = termios.tcgetattr(stdin)
+    modes[3] &= ~(termios.ICANON | termios.ECHO)
+    modes[6][termios.VMIN] = modes[6][termios.VTIME] = 0
+    termios.tcsetattr(stdin, termios.TCSANOW, modes)
+    return stdin
 
 
 def say(spec: Mapping[str, Any], text: str) -> None:

@@ -25,8 +25,8 @@ class Handed(NamedTuple):
     begin: int = 0
     pipes: tuple[int, ...] = ()
     """Pipes among them that the command is to read: once."""
-    terminal: bool = False
-    """Standard input is a terminal, which the command does not get."""
+    terminal: tuple[int, int] | None = None
+    """Rows and columns of the terminal on stdin: the command gets one of its own of that size, at end of file."""
 
     @property
     def reads_once(self) -> bool:
@@ -36,7 +36,9 @@ class Handed(NamedTuple):
     def spec(self, stdin: int | None) -> dict[str, Any]:
         """The keeper's part; `stdin`: the number under which it gets standard input."""
         closes = [stdin if fd == 0 else fd for fd in self.pipes]
-        return {"stdin": stdin, "path": self.path, "begin": self.begin, "others": self.others, "closes": closes}
+        return {"stdin": stdin, "path": self.path, "begin": self.begin, "others": self.others, "closes": closes} | {
+            "terminal": self.terminal
+        }
 
 
 NOTHING = Handed()
@@ -52,7 +54,8 @@ def handed(argv: tuple[str, ...], *, terminal: bool = False) -> Handed:
     except OSError:  # closed
         return Handed(others=others, pipes=pipes)
     if os.isatty(0) and not terminal:
-        return Handed(others=others, pipes=pipes, terminal=True)
+        columns, rows = os.get_terminal_size(0)
+        return Handed(others=others, pipes=pipes, terminal=(rows, columns))
     if stat.S_ISREG(kind.st_mode):
         return Handed(True, others, path, os.lseek(0, 0, os.SEEK_CUR), pipes)
     once = _is_pipe(0) and not _exhausted(0)
