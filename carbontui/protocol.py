@@ -375,6 +375,21 @@ class MovedTo(Struct, frozen=True):
     host: str
 
 
+NotFinite = Literal["NaN", "inf", "-inf"]
+
+
+class Loss(Struct, frozen=True):
+    """The training's last loss: reported by the script, else as printed in its output."""
+
+    value: float | None
+    """Null where it is no finite number."""
+    finite: bool = True
+    not_finite_since_step: int | None = None
+    word: NotFinite | None = None
+    """What it is where it is not finite."""
+    printed: bool = False
+
+
 class Coverage(Struct, frozen=True):
     """Seconds since the start: metered ones, gaps, and all; the rest of these is excluded."""
 
@@ -518,7 +533,8 @@ class Status(Struct, frozen=True, kw_only=True):
     guess: Guess | None = None
     """Null if the total is known otherwise, or nothing suggests one."""
     rate_steps_per_s: float | None = None
-    loss: float | None = None
+    loss: Loss | float | None = None
+    """Null until one was reported or printed; a number alone in snapshots of before 2026-12."""
     epoch: float | None = None
     metrics: dict[str, float] = {}
     """The script's own metrics: carbontui.report(metrics=...)."""
@@ -573,6 +589,14 @@ class Status(Struct, frozen=True, kw_only=True):
         if self.account is not None:
             return self.account.so_far.run_now_g
         return None if self.avoided_g is None or self.gco2_g is None else self.avoided_g + self.gco2_g
+
+    @property
+    def last_loss(self) -> Loss | None:
+        return Loss(self.loss) if isinstance(self.loss, float) else self.loss
+
+    @property
+    def loss_value(self) -> float | None:
+        return None if self.last_loss is None else self.last_loss.value
 
     @property
     def ended_at(self) -> Time:
@@ -788,6 +812,8 @@ class RankReport(Struct, tag_field="t", tag="obs", frozen=True):
     rate: NonNegative | None = None
     """Steps per second while running, smoothed; null until known."""
     loss: float | None = None
+    loss_word: NotFinite | None = None
+    """What the loss is where it is no finite number; `loss` is null then."""
     epoch: float | None = None
     total: Count | None = None
     """Total steps of this run, if the script or its framework states them."""

@@ -54,7 +54,7 @@ def status(state: JobState, inputs: Inputs, *, host: str, pids: protocol.Pids) -
         work_total_s=None if work.total_s is None else round(work.total_s, 1),
         guess=_guess(state),
         rate_steps_per_s=leader.rate if leader else None,
-        loss=leader.loss if leader else state.last_loss,
+        loss=state.loss,
         metrics={name: value for name, value in state.last_metrics.items() if math.isfinite(value)},
         epoch=leader.epoch if leader else None,
         gpus=gpus if fresh else tuple(_blank(gpu) for gpu in gpus),
