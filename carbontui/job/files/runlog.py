@@ -51,9 +51,9 @@ _LOSS = re.compile(_NAME + _NUMBER, re.IGNORECASE)
 _SEQUENCE = re.compile(r"\x1b\[[0-9;:]*m")
 
 
-def loss_in(text: str) -> protocol.Loss | None:
-    """The last loss printed in whole lines of `text`, a bar's redrawn line included; None where there is none."""
-    whole = text[: max(text.rfind("\n"), text.rfind("\r")) + 1]
+def loss_in(output: str) -> protocol.Loss | None:
+    """The last loss printed in whole lines of `output`, a bar's redrawn line included; None where there is none."""
+    whole = output[: max(map(output.rfind, "\n\r")) + 1]
     words = _LOSS.findall(_SEQUENCE.sub("", whole))
     if not words:
         return None

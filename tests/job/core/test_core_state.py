@@ -255,7 +255,7 @@ def test_a_file_of_a_process_that_nobody_heard_still_counts():
     assert second.progress.step == 95
 
 
-def test_a_reported_loss_goes_before_a_printed_one_and_nan_keeps_the_step_it_began_at():
+def test_a_reported_loss_goes_before_a_printed_one_and_nan_keeps_its_first_step():
     printed, nan = protocol.Loss(2.0, printed=True), rank(loss_word="NaN")
     known = job.with_inputs(running(), inputs(printed=printed))
     assert known.loss == printed

@@ -32,7 +32,7 @@ SAME_S = 5.0
 """Slurm states the time left in whole seconds: an end that moves by less has not moved."""
 
 
-class Watch:
+class PacedWatch:
     """Asked beside the ticks, as an answer may hang: once at a time, no earlier than `due_mono`."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Watch:
         raise NotImplementedError
 
 
-class SchedulerWatch(Watch):
+class SchedulerWatch(PacedWatch):
     """`job` is the id of a Slurm job or step, None outside of one."""
 
     def __init__(self, job: str | None) -> None:
@@ -73,7 +73,7 @@ UNANSWERED_S = 60.0
 """Between two questions where nobody answers: a virtual machine of one's own may have the same maker as a cloud's."""
 
 
-class TerminationWatch(Watch):
+class TerminationWatch(PacedWatch):
     """Asks nobody where the machine is no cloud's."""
 
     def __init__(self, *, replayed: bool) -> None:
@@ -102,7 +102,7 @@ class TerminationWatch(Watch):
 PRINTED_EVERY_S = 3.0
 
 
-class LossWatch(Watch):
+class LossWatch(PacedWatch):
     """What the command prints of its loss in `logs`, which may lie in a folder on a network."""
 
     def __init__(self, logs: Sequence[Path]) -> None:

@@ -15,7 +15,6 @@ from carbontui.job.supervisor.core.state import forbidden
 from carbontui.job.supervisor.core.state.inputs import FRESH_S, Inputs
 from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.core.view import provenance, work_estimate
-from carbontui.job.terms import situation
 from carbontui.power.messages import Reading
 
 
@@ -194,7 +193,7 @@ def situation_of(state: JobState, inputs: Inputs, ahead: CourseAhead, watts: flo
     decided = state.decision
     if not state.live:
         ended_s = inputs.child.ended_s(state.clock)
-        return situation.over(None if ended_s is None else units.iso(ended_s))
+        return protocol.Situation.over(None if ended_s is None else units.iso(ended_s))
     since_s = state.asked.since_s
     return protocol.Situation(
         decided=decided.level.name,
