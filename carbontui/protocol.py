@@ -10,6 +10,7 @@ files in tests/golden hold both ends to the same format.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeAlias, TypeGuard, get_args
 
@@ -158,6 +159,18 @@ class Situation(Struct, frozen=True, kw_only=True):
     watts: float | None = None
     ahead: tuple[Next, ...] = ()
     """The next changes as they will be carried out, at most MOST_AHEAD."""
+
+    @staticmethod
+    def over(ended: Time | None) -> Situation:
+        """Of a job that has ended: nothing runs, nothing is held."""
+        return Situation(decided="off", applied="off", held_by="end", since=ended)
+
+    @staticmethod
+    def unsteered(was: Situation | None) -> Situation:
+        """Of a training whose supervisor is gone: leases have run out, so it trains at full speed, whatever was
+        decided."""
+        held = "plan" if was is None else was.held_by
+        return Situation(decided="full" if was is None else was.decided, applied="full", held_by=held)
 
 
 MOST_AHEAD = 8
@@ -375,6 +388,21 @@ class MovedTo(Struct, frozen=True):
     host: str
 
 
+NotFinite = Literal["NaN", "inf", "-inf"]
+
+
+class Loss(Struct, frozen=True):
+    """The training's last loss: reported by the script, else as printed in its output."""
+
+    value: float | None
+    """Null where it is no finite number."""
+    finite: bool = True
+    not_finite_since_step: int | None = None
+    word: NotFinite | None = None
+    """What it is where it is not finite."""
+    printed: bool = False
+
+
 class Coverage(Struct, frozen=True):
     """Seconds since the start: metered ones, gaps, and all; the rest of these is excluded."""
 
@@ -518,7 +546,8 @@ class Status(Struct, frozen=True, kw_only=True):
     guess: Guess | None = None
     """Null if the total is known otherwise, or nothing suggests one."""
     rate_steps_per_s: float | None = None
-    loss: float | None = None
+    loss: Loss | float | None = None
+    """Null until one was reported or printed; a number alone in snapshots of before 2026-12."""
     epoch: float | None = None
     metrics: dict[str, float] = {}
     """The script's own metrics: carbontui.report(metrics=...)."""
@@ -573,6 +602,14 @@ class Status(Struct, frozen=True, kw_only=True):
         if self.account is not None:
             return self.account.so_far.run_now_g
         return None if self.avoided_g is None or self.gco2_g is None else self.avoided_g + self.gco2_g
+
+    @property
+    def last_loss(self) -> Loss | None:
+        return Loss(self.loss) if isinstance(self.loss, float) else self.loss
+
+    @property
+    def loss_value(self) -> float | None:
+        return None if self.last_loss is None else self.last_loss.value
 
     @property
     def ended_at(self) -> Time:
@@ -788,6 +825,8 @@ class RankReport(Struct, tag_field="t", tag="obs", frozen=True):
     rate: NonNegative | None = None
     """Steps per second while running, smoothed; null until known."""
     loss: float | None = None
+    loss_word: NotFinite | None = None
+    """What the loss is where it is no finite number; `loss` is null then."""
     epoch: float | None = None
     total: Count | None = None
     """Total steps of this run, if the script or its framework states them."""
@@ -1116,11 +1155,15 @@ FromPeer = Hello | RankReport | Ack | View | Request
 ToViewer = Welcome | Snap | Delta | Answer | Refused
 
 _encoder = msgspec.json.Encoder()
-_from_peer = msgspec.json.Decoder(FromPeer)
-_to_viewer = msgspec.json.Decoder(ToViewer)
 _tag_only = msgspec.json.Decoder(dict[str, Any])
 _KNOWN_FROM_PEER = {kind.__struct_config__.tag for kind in FromPeer.__args__}
 _KNOWN_TO_VIEWER = {kind.__struct_config__.tag for kind in ToViewer.__args__}
+
+
+@functools.cache
+def _decoder(kinds: Any) -> msgspec.json.Decoder[Any]:
+    """Made when it is first used: a viewer decodes no peer's messages, and each costs some milliseconds to make."""
+    return msgspec.json.Decoder(kinds)
 
 
 class BadMessage(ValueError):
@@ -1132,11 +1175,11 @@ def encode(message: Struct) -> bytes:
     return _encoder.encode(message) + b"\n"
 
 
-def _decode(line: bytes, decoder: Any, known: set[Any], limit: int) -> Any:
+def _decode(line: bytes, kinds: Any, known: set[Any], limit: int) -> Any:
     if len(line) > limit:
         raise BadMessage(f"a line of {len(line)} bytes (at most {limit} are read)")
     try:
-        return decoder.decode(line)
+        return _decoder(kinds).decode(line)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         # an unknown type is for a newer peer and is ignored; anything else is a fault of the sender
         try:
@@ -1150,9 +1193,9 @@ def _decode(line: bytes, decoder: Any, known: set[Any], limit: int) -> Any:
 
 def decode_from_peer(line: bytes) -> FromPeer | None:
     """The message a rank or viewer sent; None for an unknown type. Raises BadMessage."""
-    return _decode(line, _from_peer, _KNOWN_FROM_PEER, LINE_MAX)  # type: ignore[no-any-return]
+    return _decode(line, FromPeer, _KNOWN_FROM_PEER, LINE_MAX)  # type: ignore[no-any-return]
 
 
 def decode_to_viewer(line: bytes) -> ToViewer | None:
     """The message the supervisor sent a viewer; None for an unknown type. Raises BadMessage."""
-    return _decode(line, _to_viewer, _KNOWN_TO_VIEWER, VIEWER_LINE_MAX)  # type: ignore[no-any-return]
+    return _decode(line, ToViewer, _KNOWN_TO_VIEWER, VIEWER_LINE_MAX)  # type: ignore[no-any-return]

@@ -27,7 +27,8 @@ import cast  # noqa: E402
 from cells import svg  # noqa: E402
 
 from carbontui.commands import demo  # noqa: E402
-from carbontui.commands.attach import StationWatch, target_of  # noqa: E402
+from carbontui.commands.attach import target_of  # noqa: E402
+from carbontui.commands.support.station import StationWatch  # noqa: E402
 from carbontui.job.files import store  # noqa: E402
 from carbontui.job.life import launch  # noqa: E402
 from carbontui.tui.app import CarbonApp  # noqa: E402
@@ -88,7 +89,7 @@ async def others(home: str) -> tuple[str, ...]:
 
 
 async def table(path: Path, size: tuple[int, int]) -> None:
-    with StationWatch() as watch:
+    with StationWatch(target_of) as watch:
         screen = Jobs(watch.listing, Dashboard)
         app = CarbonApp(lambda: screen)
         app.theme = "carbon-dark"

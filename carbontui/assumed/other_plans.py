@@ -10,7 +10,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from carbontui import units
-from carbontui.account.compare import Elsewhere, Work, gains
+from carbontui.account.compare import Elsewhere, Work
 from carbontui.account.expected_end import WorkSegment, remaining_total
 from carbontui.assumed.job import TypicalDays, assumed, bounded, on_hours
 from carbontui.grid.types import GridForecast
@@ -19,8 +19,6 @@ from carbontui.plan.planner import solve
 from carbontui.plan.problem import Problem, ProblemError
 from carbontui.plan.results import Schedule
 from carbontui.text import figures
-
-GAIN_HOURS = (2.0, 8.0, 24.0)
 
 
 class StartHour(NamedTuple):
@@ -77,30 +75,6 @@ def within_budgets(work: Work, outlook: GridForecast, factors: Iterable[float], 
         how = f"certified within {figures.percent(plan.gap, 2)}; {outlook.how}: {outlook.source}"
         found.append(Elsewhere(f"{factor:g}x", work.work_s / plan.finish_s, plan.finish_s, plan.kwh, plan.gco2, how))
     return found
-
-
-def gain_words(outlook: GridForecast, now_s: float) -> str:
-    """'a job of 2 h emits 31% less if started 12:00; of 8 h: 12% less, 09:00; of 24 h: now is as good'."""
-    told: list[str] = []
-    for hours, best in gains((outlook.mean, outlook.start_s, outlook.step_s), GAIN_HOURS, now_s):
-        waits = best.begin_s > now_s
-        when, less = figures.clock(best.begin_s, now_s), f"{figures.percent(best.saved)} less"
-        if not told:
-            lead = f"a job of {hours:.0f} h emits"
-            told.append(f"{lead} {less} if started {when}" if waits else f"{lead} least if started now")
-        else:
-            told.append(f"of {hours:.0f} h: {f'{less}, {when}' if waits else 'now is as good'}")
-    return "; ".join(told) or "no forecast reaches far enough"
-
-
-def gain_brief(outlook: GridForecast, now_s: float) -> str:
-    """'now as good as waiting', or '8 h of work −12 % from 09:00': the most that waiting gives one of GAIN_HOURS."""
-    found = gains((outlook.mean, outlook.start_s, outlook.step_s), GAIN_HOURS, now_s)
-    waits = [(best.saved, hours, best.begin_s) for hours, best in found if best.begin_s > now_s and best.saved >= 0.01]
-    if not waits:
-        return "now as good as waiting" if found else ""
-    saved, hours, begin_s = max(waits)
-    return f"{hours:.0f} h of work −{figures.percent(saved)} from {figures.clock(begin_s, now_s)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,8 +50,9 @@ def report(
     """Report values that only the script knows; sent about once a second, the latest values win.
 
     loss: of the last step; epoch: may be fractional; total: the total steps of this run (from step 0, also in a resumed
-    run), > 0; metrics: up to 32 named numbers. Values that are not finite numbers are ignored, and names of a later
-    version (stderr says so once); nothing is raised. A tensor is read with float(), which waits for its device.
+    run), > 0; metrics: up to 32 named numbers. A loss that is not finite is shown as that; of others such a value is
+    ignored, and names of a later version (stderr says so once); nothing is raised. A tensor is read with float(), which
+    waits for its device.
     """
     if unknown and not _ignored:
         _ignored.extend(unknown)
@@ -59,8 +60,8 @@ def report(
 
         with contextlib.suppress(Exception):  # no stderr
             sys.stderr.write(f"carbontui: report() of version {__version__} ignores {', '.join(unknown)}\n")
-    told: Dict[str, Any] = {"loss": _number(loss), "epoch": _number(epoch)}
-    whole = _number(total)
+    told: Dict[str, Any] = {"epoch": _number(epoch)}
+    value, whole = _float(loss), _number(total)
     told["total"] = int(whole) if whole is not None and 0 < whole <= _COUNT_MAX else None
     if metrics is not None:
         with contextlib.suppress(Exception):  # no exception here may end a training
@@ -69,6 +70,9 @@ def report(
     with gate.cond:
         gate.told_total = gate.told_total or told["total"] is not None
         gate.facts.update((key, value) for key, value in told.items() if value is not None)
+        if value is not None:
+            fine = math.isfinite(value)
+            gate.facts.update(loss=value if fine else None, loss_word=None if fine else _WORDS.get(value, "NaN"))
 
 
 def on_checkpoint(fn: Callable[[], Any]) -> Callable[[], Any]:
@@ -123,12 +127,19 @@ def refresh() -> None:
         gate.figures = {**gate.figures, **newest(path, _link.hello)}
 
 
-def _number(value: Any) -> Optional[float]:
+_WORDS = {math.inf: "inf", -math.inf: "-inf"}
+
+
+def _float(value: Any) -> Optional[float]:
     try:
-        number = float(value.detach() if hasattr(value, "detach") else value)  # torch warns of a loss with its graph
+        return float(value.detach() if hasattr(value, "detach") else value)  # torch warns of a loss with its graph
     except Exception:  # any class: a value may be anything, and warnings may be errors
         return None
-    return number if math.isfinite(number) else None
+
+
+def _number(value: Any) -> Optional[float]:
+    number = _float(value)
+    return number if number is not None and math.isfinite(number) else None
 
 
 def _word(key: Any) -> str:

@@ -1,58 +1,36 @@
-"""`attach`: opens the screen of a job; also what bare `carbontui` opens: the table of all jobs, and the data shown
-beside it: boards, host, grid, and what waiting would gain a job now.
-
-An agent reads the boards in its own process, as it does for a job; it only monitors, and ends with the screen.
-"""
+"""`attach`: opens the screen of a job; also what bare `carbontui` opens: the only live job, else the table of all."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
+import functools
 import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from carbontui import __version__, config, link, protocol, tui, units
-from carbontui.assumed.other_plans import gain_brief, gain_words
 from carbontui.commands.support import talk
 from carbontui.commands.support.command import Failure, any_jobs, host_of, refused, there_option
-from carbontui.grid import opening, zones
 from carbontui.job.files import store
-from carbontui.job.life import launch, restart
-from carbontui.job.supervisor.core.view.status import gpu_of
-from carbontui.job.terms import spec
-from carbontui.power.agent import processes, view
-from carbontui.power.agent.handle import AgentHandle
-from carbontui.power.limit import leases
-from carbontui.power.messages import Readings
-from carbontui.power.metering.meter import Meter
 from carbontui.system import ssh
-from carbontui.system.metrics_place import MetricsPlace
-from carbontui.system.openmetrics import render
 from carbontui.text import account as words
-from carbontui.text import figures
 from carbontui.tui.model.feed import BetterHost, Form, Target
-from carbontui.tui.model.jobs_feed import JobsSnapshot
 from carbontui.tui.terminal import tty
+
+if TYPE_CHECKING:
+    from carbontui.commands.support.station import StationWatch
 
 RESTART_WAIT_S = 20.0
 """Seconds the keeper has to start a supervisor of the new version."""
 WORTH_MOVING = 0.05
 """A smaller saving is not offered."""
-FINISHED_SHOWN = 50
-LEAVE_WAIT_S = 5.0
-POLL_EVERY_S = 5.0
-AHEAD_S = 48 * 3600.0
-"""How far ahead a better start is searched for: a forecast beyond that is a guess."""
-Fact = tuple[str, str, bool]
 
 
 def target_of(job: store.Job) -> Target:
@@ -126,55 +104,6 @@ def by_verb(job: store.Job, host: str) -> tuple[bool, str]:
     return done.returncode == 0, units.printable(last)
 
 
-class RemoteJobs:
-    """The jobs of several machines, followed by one thread per machine while the context is open."""
-
-    def __init__(self, hosts: Sequence[ssh.SshHost]) -> None:
-        self._hosts = hosts
-        self._leave = threading.Event()
-        self._finished: dict[str, tuple[Target, ...]] = {}
-        self._faults: dict[str, str] = {}
-        self._threads = [threading.Thread(target=self._follow, args=(host,), daemon=True) for host in hosts]
-
-    def __enter__(self) -> RemoteJobs:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._leave.set()
-
-    def jobs(self) -> tuple[Target, ...]:
-        """As last seen, host by host."""
-        return tuple(target for host in self._hosts for target in self._finished.get(host.name, ()))
-
-    def facts(self) -> tuple[tuple[str, str, bool], ...]:
-        """A line for each host: how many jobs it has, or why it cannot be seen."""
-        return tuple((host.name, *self._fact(host.name)) for host in self._hosts)
-
-    def _fact(self, name: str) -> tuple[str, bool]:
-        if fault := self._faults.get(name):
-            return f"unreachable: {fault}", False
-        if name not in self._finished:
-            return "asking ...", True
-        live = sum(not target.over for target in self._finished[name])
-        return f"{live} live, {len(self._finished[name]) - live} over", True
-
-    def _follow(self, host: ssh.SshHost) -> None:
-        while not self._leave.is_set():
-            try:
-                self._finished[host.name] = tuple(_remote(host, status) for status in host.statuses())
-                self._faults.pop(host.name, None)
-            except ssh.SshError as error:
-                self._faults[host.name] = error.why
-            self._leave.wait(POLL_EVERY_S)
-
-
-def _remote(host: ssh.SshHost, status: protocol.Status) -> Target:
-    """What the screen opens; of a remote job that is over, only the last status is known."""
-    return Target(status.job, status.name, host.socket(status.job), status=status, host=host.name)
-
-
 def only_job(host: ssh.SshHost, job: str | None) -> protocol.Status:
     """The job meant; ssh may ask for a password. Raises Failure: 2 for an ambiguous name, 3 for none."""
     with refused("", ssh.SshError, code=3):
@@ -187,152 +116,6 @@ def only_job(host: ssh.SshHost, job: str | None) -> protocol.Status:
         names = ", ".join(f"{status.name} ({status.job})" for status in found)
         raise Failure(f"{host.name}: several jobs are running; name one after a colon: {names}", 2)
     return found[0]
-
-
-class StationWatch:
-    """Jobs, boards and grid, kept up to date from the first `listing()` on while the context is open."""
-
-    def __init__(self, others: RemoteJobs | None = None) -> None:
-        """`others`: jobs of other machines, which the table shows as well."""
-        self._others = others
-        self._readings: Readings | None = None
-        self._grid: tuple[Fact, ...] = (("grid", "connecting ...", True),)
-        self._headline = ""
-        self._restored: tuple[Fact, ...] = ()
-        self._fault = ""
-        self._over: dict[str, Target] = {}
-        self._loop = asyncio.new_event_loop()
-        self._leave = asyncio.Event()
-        self._thread = threading.Thread(target=self._run, name="station watch", daemon=True)
-
-    def __enter__(self) -> StationWatch:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._thread.ident is None:
-            return
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._leave.set)
-        self._thread.join(LEAVE_WAIT_S)
-
-    def listing(self) -> JobsSnapshot:
-        """What the screen shows now: jobs from disk, the rest as last read."""
-        if self._thread.ident is None:
-            self._thread.start()
-        facts = (*self._boards(), *self._restored, *self._grid, *(self._others.facts() if self._others else ()))
-        jobs = (*self._jobs(), *(self._others.jobs() if self._others else ()))
-        readings = self._readings or Readings()
-        boards, host = tuple(gpu_of(reading, None) for reading in readings.devices), readings.host
-        host_w = None if host.cpu_w is None else host.cpu_w + (host.dram_w or 0.0)
-        return JobsSnapshot(facts, jobs, host_w, self._headline, boards, os.getloadavg()[0] / (os.cpu_count() or 1))
-
-    def _jobs(self) -> tuple[Target, ...]:
-        """Live jobs, then finished ones, newest first; a finished job is read once."""
-        found = [self._over.get(name) or self._read(name) for name in store.names()]
-        known = sorted((job for job in found if job is not None), key=lambda job: -job.started_s)
-        live = [job for job in known if not job.over]
-        return (*live, *[job for job in known if job.over][:FINISHED_SHOWN])
-
-    def _read(self, name: str) -> Target | None:
-        job = store.named(name)
-        if job is None or job.foreign:
-            return None
-        target = target_of(job)
-        if target.over and not job.live:
-            self._over[name] = target
-        return target
-
-    def _boards(self) -> tuple[Fact, ...]:
-        if self._fault:
-            return (("boards", self._fault, False),)
-        if self._readings is None or not self._readings.mono_s:
-            return (("boards", "reading ...", True),)
-        lost = [reading for reading in self._readings.devices if reading.lost]
-        found = [(f"gpu {reading.index}", f"{reading.name}: lost", False) for reading in lost]
-        host = self._readings.host
-        if host.cpu_w is not None:
-            watts = host.cpu_w + (host.dram_w or 0.0)
-            found.append(("host", f"{figures.watts(watts)} CPU and memory, {host.how} ({host.source})", True))
-        if not self._readings.devices:
-            found.insert(0, ("boards", "no GPU answers", True))
-        return tuple(found)
-
-    def _run(self) -> None:
-        try:
-            self._loop.run_until_complete(self._follow())
-        except Exception as error:
-            # a sensor's fault is shown; it must not end the screen
-            self._fault = f"cannot be read: {error}"
-
-    async def _follow(self) -> None:
-        place = _metrics()
-        if leases.stale_leases():
-            outcomes = await asyncio.to_thread(processes.restore_stale)
-            self._restored = tuple(("limits", f"{o.uuid}: {o.text or o.code}", o.ok) for o in outcomes)
-        grid = asyncio.ensure_future(self._follow_grid())
-        handle = AgentHandle(log=lambda _line: None, cwd=Path("/"), job="station", monitor=True)
-        try:
-            await handle.start()
-            meter = Meter()
-            while not self._leave.is_set():
-                self._readings = handle.readings
-                for sample in handle.drain():
-                    meter.add(sample)
-                if place is not None and place.due():
-                    joules = {uuid: meter.joules(uuid) for uuid in meter.devices}
-                    place.tell(render(view.metrics(handle.readings, joules)))
-                with contextlib.suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(self._leave.wait(), 0.5)
-        finally:
-            grid.cancel()
-            if place is not None:
-                place.close()
-            await handle.close()
-
-    async def _follow_grid(self) -> None:
-        try:
-            settings = config.load().settings
-            configured = settings.zone or ""
-            wanted = configured or await asyncio.to_thread(_zone_of_last_job)
-            place = zones.sure(wanted or None, settings.intensity)
-            feed = opening.open_feed(place.key, settings=opening.configured(settings, own=True), now=time.time)
-        except ValueError as error:
-            self._grid = (("grid", str(error), False),)
-            return
-        while True:
-            await feed.refresh()
-            now = time.time()
-            seen = feed.outlook(now, 0.0, AHEAD_S, 900.0)
-            value = None if seen is None else seen.value_at(now)
-            told = "not known" if value is None or seen is None else f"{value:.0f} gCO2/kWh ({seen.how}: {seen.source})"
-            whose = "" if configured or not wanted else ", the zone of the last job"
-            self._grid = (("grid", f"{place.key} {told}{whose}", value is not None),)
-            if value is not None and seen is not None:
-                self._headline = f"{place.key} {value:.0f} g/kWh {_HOW[seen.how]} · {gain_brief(seen, now)}"
-                self._grid += (("waiting", gain_words(seen, now), True),)
-            if feed.note:
-                self._grid += (("", feed.note, True),)
-            await asyncio.sleep(max(60.0, min(900.0, feed.next_refresh_s() - time.time())))
-
-
-def _zone_of_last_job() -> str:
-    """Where no zone is configured: that of the newest job here which has one."""
-    for job in store.jobs():
-        with contextlib.suppress(OSError, ValueError):
-            if zone := spec.load(job.dir).zone:
-                return zone
-    return ""
-
-
-_HOW = {"default": "typical", "forecast": "forecast", "estimated": "estimated", "replay": "recorded"}
-
-
-def _metrics() -> MetricsPlace | None:
-    """Where the settings want metrics written, if anywhere."""
-    with contextlib.suppress(config.ConfigError):
-        where = config.load().settings.metrics
-        return MetricsPlace(where, "station") if where else None
-    return None
 
 
 def offer_restart(job: store.Job) -> None:
@@ -364,6 +147,8 @@ def offer_restart(job: store.Job) -> None:
 
 def take_up(job: store.Job) -> None:
     """Give a training without a keeper a new one, so that the screen can steer it."""
+    from carbontui.job.life import launch, restart
+
     try:
         restart.restart(job)
     except launch.LaunchError as error:
@@ -372,12 +157,21 @@ def take_up(job: store.Job) -> None:
         click.echo(f"carbontui: {job.name} ({job.id}) had lost its keeper and is taken up again", err=True)
 
 
-def _shown(target: Target | None, jobs: RemoteJobs | None = None, /, **screen: bool) -> int:
-    """Show the dashboard of a job, or the table of all, until the user leaves it; the exit code."""
-    with StationWatch(jobs) as watch:
+def _shown(target: Target | None, hosts: Sequence[ssh.SshHost] = (), /, **screen: bool) -> int:
+    """Show the dashboard of a job, or the table of all and of those of `hosts`, until the user leaves it; the exit
+    code. What is beside a job is loaded and read from the first look at it."""
+    with contextlib.ExitStack() as stack:
+
+        @functools.cache
+        def watch() -> StationWatch:
+            from carbontui.commands.support.station import RemoteJobs, StationWatch
+
+            others = stack.enter_context(RemoteJobs(hosts)) if hosts else None
+            return stack.enter_context(StationWatch(target_of, others))
+
         if target is None:
-            return tui.jobs(watch.listing, **screen)
-        return tui.run(target, observe=watch.listing, **screen)
+            return tui.jobs(lambda: watch().listing(), **screen)
+        return tui.run(target, observe=lambda: watch().listing(), **screen)
 
 
 def open_screen(job: str | None, *, readonly: bool = False, **screen: bool) -> int:
@@ -398,8 +192,7 @@ def open_remote(wanted: str, there: str, **screen: bool) -> int:
     """Show the dashboard of a job on another machine until the user leaves it; the exit code. Raises Failure."""
     with host_of(wanted, there) as host:
         status = only_job(host, ssh.place(wanted).job)
-        with RemoteJobs([host]) as jobs:
-            return _shown(_remote(host, status), jobs, **screen)
+        return _shown(Target.remote(status, host.socket(status.job), host.name), [host], **screen)
 
 
 @click.command()
@@ -429,7 +222,7 @@ def open_hosts(names: list[str], there: str, *, readonly: bool) -> int:
                 host.statuses(ask=True)
             except ssh.SshError as error:
                 click.echo(f"carbontui: {error}", err=True)
-        return _shown(None, stack.enter_context(RemoteJobs(hosts)), readonly=readonly)
+        return _shown(None, hosts, readonly=readonly)
 
 
 def open_default(*, readonly: bool) -> int:

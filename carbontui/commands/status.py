@@ -66,7 +66,8 @@ def _progress(status: protocol.Status, now: float, live: bool) -> Rows:
     if status.step:
         total = f" of {status.steps_total:,}" if status.steps_total else ""
         rate = f", {status.rate_steps_per_s:.3g} steps/s" if status.rate_steps_per_s else ""
-        yield "step", f"{status.step:,}{total}{_how(status, 'steps_total')}{rate}"
+        loss = f", {said}" if (said := situation.loss_words(status)) else ""
+        yield "step", f"{status.step:,}{total}{_how(status, 'steps_total')}{rate}{loss}"
     if status.guess and not status.guess.agreed and live:
         bounds = status.guess.low, status.guess.high
         told = f"{figures.total(status.guess.steps, *bounds, at_most=status.guess.at_most)} from {status.guess.source}"

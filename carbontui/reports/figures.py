@@ -14,7 +14,7 @@ from carbontui.reports.parts import GRAM_DIGITS, KWH_DIGITS, DayPart, EpochPart
 from carbontui.reports.story import RunStory
 from carbontui.text import account as words
 from carbontui.text import figures as form
-from carbontui.text import sources
+from carbontui.text import situation, sources
 
 STATE_WORDS = {
     "running": "at full speed",
@@ -110,8 +110,9 @@ def figures(story: RunStory) -> tuple[Figure, ...]:
     found.append(Figure("elapsed", form.duration(story.elapsed_s), _budget(story)))
     if status.step:
         total = f" of {status.steps_total:,}" if status.steps_total else ""
-        loss = "" if status.loss is None else f"last loss {status.loss:.4g}"
-        found.append(Figure("steps", f"{status.step:,}{total}", loss))
+        found.append(
+            Figure("steps", f"{status.step:,}{total}", situation.loss_words(status).replace("loss", "last loss", 1))
+        )
     return tuple(found)
 
 

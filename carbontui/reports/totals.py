@@ -36,7 +36,7 @@ def against(this: RunStory, other: RunStory) -> list[ComparedLine]:
         ("steps", lambda s: float(s.status.step) or None, lambda v: f"{v:,.0f}"),
         ("energy per step", _per_step, figures.kwh),
         ("board memory in use, last seen", _peak, lambda v: f"{v / 2**30:.2f} GiB"),
-        ("last loss", lambda s: s.status.loss, lambda v: f"{v:.4g}"),
+        ("last loss", lambda s: s.status.loss_value, lambda v: f"{v:.4g}"),
     ]
     shared = sorted(set(this.status.metrics) & set(other.status.metrics))
     lines += [(name, lambda s, name=name: s.status.metrics.get(name), lambda v: f"{v:.6g}") for name in shared]  # type: ignore[misc]

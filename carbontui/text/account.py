@@ -347,8 +347,9 @@ def summary(status: protocol.Status, of: Callable[[str], str]) -> list[tuple[str
     rows = [("ended", f"{status.state}, {situation.exit_words(status.exit)}: {status.reason.text}")]
     if status.step:
         total = f" of {figures.count(status.steps_total)}" if status.steps_total else ""
-        loss = "" if status.loss is None else f", loss {status.loss:.4g}"
-        rows.append(("steps", f"{figures.count(status.step)}{total}{loss}"))
+        rows.append(
+            ("steps", ", ".join(filter(None, (f"{figures.count(status.step)}{total}", situation.loss_words(status)))))
+        )
     energy = f"{figures.kwh(status.energy_wall_kwh)}{of('energy_wall_kwh')}"
     if abs(status.energy_wall_kwh - status.energy_gpu_kwh) > 1e-9 and status.energy_gpu_kwh > 0:
         energy += f" (boards alone {figures.kwh(status.energy_gpu_kwh)})"

@@ -69,6 +69,25 @@ def refused(status: Status) -> str:
     return "cap refused" if now.refused.cap_w is None else f"cap of {now.refused.cap_w:g} W refused"
 
 
+def loss(status: Status) -> str:
+    """'1.23', 'NaN', or '' before any was reported or printed."""
+    last = status.last_loss
+    return "" if last is None else last.word or "NaN" if last.value is None else f"{last.value:.4g}"
+
+
+def loss_words(status: Status) -> str:
+    """'loss 1.23', 'loss NaN since step 4 180', or ''."""
+    return diverged(status) or (f"loss {said}" if (said := loss(status)) else "")
+
+
+def diverged(status: Status) -> str:
+    """'loss NaN since step 4 180', or '' while it is a number."""
+    last = status.last_loss
+    if last is None or last.finite:
+        return ""
+    return f"loss {loss(status)} since step {figures.count(last.not_finite_since_step or 0)}"
+
+
 def why(status: Status, plan: PlanView | None) -> str:
     """The sentence under the state: the plan's own where it, or an override that it was made around, decides; else the
     reason."""

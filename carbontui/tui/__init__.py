@@ -38,6 +38,7 @@ def run(
     if why:
         from carbontui.tui import plain
 
+        tty.loaded()
         print(f"carbontui: {why}: one line per change", file=sys.stderr)
         return plain.follow(target, sys.stdout)
 

@@ -40,6 +40,7 @@ class PlainNarrator:
             factor = f"{budget.factor:.2f}x the time at full speed, " if budget.factor else ""
             self._changed("budget", f"{factor}deadline {state_text.clock_iso(budget.deadline, now)}", now)
         self._changed("note", state_text.banner(status, view_state.series), now, first="")
+        self._changed("training", situation.diverged(status), now, first="")
         for notice in self._notices.news(status):
             self._say(now, f"note: {notice}")
         if status.at_end is not None and not self._end_shown:
@@ -75,11 +76,10 @@ class PlainNarrator:
         tenth = min(10, status.step * 10 // status.steps_total)
         if tenth > self._tenth:
             self._tenth = tenth
-            loss = "" if status.loss is None else f"loss {status.loss:.4g}"
             ends = "" if status.finish_expected is None else f"ends {situation.finish(status, now)}"
             total = "" if status.at_end is None else f"at the end {at_end(status.at_end)}"
             done = f"{figures.percent(tenth / 10)}: step {status.step} of {status.steps_total}"
-            self._say(now, _joined(done, loss, ends, total))
+            self._say(now, _joined(done, situation.loss_words(status), ends, total))
 
     def _summary(self, view_state: ViewState) -> None:
         status = view_state.status

@@ -302,6 +302,9 @@ def built(value: Any, kind: Any) -> Any:
         value = {**{name: one for name, one in value.items() if name != "held"}, "resumes": value["held"]}
     if isinstance(value, dict) and kind is Rank and "timed_mono" not in value:
         value = {**value, "timed_mono": value["timed"], "timed": None}
+    if isinstance(value, dict) and kind is JobState and "last_loss" in value:
+        last = value["last_loss"]
+        value = {**{name: one for name, one in value.items() if name != "last_loss"}, "loss": last and {"value": last}}
     if isinstance(value, dict) and kind in IN_WORDS:
         words = {new: value[old] for old, new in IN_WORDS[kind].items() if old in value}
         value = {name: one for name, one in value.items() if name not in IN_WORDS[kind]}

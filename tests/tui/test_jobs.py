@@ -17,7 +17,7 @@ from house import until
 from msgspec import structs
 
 from carbontui import protocol, units
-from carbontui.assumed.other_plans import gain_words
+from carbontui.commands.support.station import gain_words
 from carbontui.grid.types import GridForecast
 from carbontui.job.keeper.resume import TRY_OVER
 from carbontui.text import figures
@@ -235,10 +235,11 @@ def test_the_watch_reads_this_machine_and_leaves_nothing_behind(
     monkeypatch.setenv("CARBONTUI_LEASE_DIR", str(tmp_path / "leases"))
     monkeypatch.setenv("CARBONTUI_OFFLINE", "1")
     monkeypatch.setenv("CARBONTUI_ZONE", "DE")
-    from carbontui.commands.attach import StationWatch
+    from carbontui.commands.attach import target_of
+    from carbontui.commands.support.station import StationWatch
 
     before = set(threading.enumerate())
-    with StationWatch() as watch:
+    with StationWatch(target_of) as watch:
         seen = until(lambda: (s := watch.listing()) and not any("..." in fact[1] for fact in s.facts) and s, 60)
         assert any(thread.name == "station watch" for thread in threading.enumerate())
     assert not any(thread.name == "station watch" for thread in set(threading.enumerate()) - before)

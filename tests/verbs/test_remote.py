@@ -12,6 +12,7 @@ from sshd import WHY_NOT, Sshd
 from carbontui import link, protocol
 from carbontui.commands import attach
 from carbontui.commands.support.command import Failure
+from carbontui.commands.support.station import RemoteJobs
 from carbontui.system import ssh
 
 THERE = f"{sys.executable} -m carbontui.cli"
@@ -39,7 +40,7 @@ def test_a_remote_job_is_seen_and_commanded_and_a_lost_line_is_said(house, serve
         answer = link.ask(near, protocol.Cmd(1, "pause"), 30)
         assert isinstance(answer, protocol.Result) and answer.ok
         assert link.snap(near, 30).status.override is not None
-        with attach.RemoteJobs([host]) as jobs:
+        with RemoteJobs([host]) as jobs:
             until(jobs.jobs, 60, "the remote job")
             assert [target.job for target in jobs.jobs()] == [job.id] and jobs.facts()[0][1] == "1 live, 0 over"
             server.stop()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO
 
@@ -38,6 +41,36 @@ def last_lines(file: BinaryIO, lines: int) -> int:
                 return at
         following, end = block[:1], begin
     return 0
+
+
+TAIL_B = 16 * 1024
+_NUMBER = r"([-+]?(?:\d+(?:\.\d*)?(?:e[-+]?\d+)?|nan|inf(?:inity)?))(?:\.0+)?(?![\w.])"
+_NAME = r"(?<![\w/.-])(?:train(?:ing)?[ _/]?)?loss['\"]?\s*(?:[:=]\s*)?['\"]?(?:tensor\()?"
+_LOSS = re.compile(_NAME + _NUMBER, re.IGNORECASE)
+"""In tqdm's postfix, the dictionaries of Transformers (words since 5.0), Lightning's bar ("loss=nan.0"), JSON lines."""
+_SEQUENCE = re.compile(r"\x1b\[[0-9;:]*m")
+
+
+def loss_in(output: str) -> protocol.Loss | None:
+    """The last loss printed in whole lines of `output`, a bar's redrawn line included; None where there is none."""
+    whole = output[: max(map(output.rfind, "\n\r")) + 1]
+    words = _LOSS.findall(_SEQUENCE.sub("", whole))
+    if not words:
+        return None
+    value = float(words[-1])
+    if math.isfinite(value):
+        return protocol.Loss(value, printed=True)
+    return protocol.Loss(None, False, word="NaN" if math.isnan(value) else "inf" if value > 0 else "-inf", printed=True)
+
+
+def printed_loss(logs: Iterable[Path]) -> protocol.Loss | None:
+    """The last loss printed near the end of these files: the one written last that has one; None where none has."""
+    changed: list[tuple[int, Path]] = []
+    for path in logs:
+        with contextlib.suppress(OSError):
+            changed.append((path.stat().st_mtime_ns, path))
+    ask = protocol.LogRead(0, -TAIL_B, max=TAIL_B)
+    return next(filter(None, (loss_in(read(path, ask).text) for _, path in sorted(changed, reverse=True))), None)
 
 
 def read(log: Path, ask: protocol.LogRead, err: Path | None = None) -> protocol.LogAnswer:

@@ -18,7 +18,8 @@ from carbontui import paths, protocol, units
 from carbontui.job.files import history, launch_file, places, runlog, shown_totals
 from carbontui.job.files.records import LAST_S, known_exit
 from carbontui.job.terms import child as children
-from carbontui.job.terms import situation, spec
+from carbontui.job.terms import spec
+from carbontui.protocol import Situation
 from carbontui.system import proc, untrusted
 from carbontui.system.life import LOCK, TRAINING_LOCK, HostIdentity, Life, Unseen, answers, here, is_locked, judge
 from carbontui.text import statements
@@ -170,10 +171,16 @@ class Job:
             return {"reason": _reason(protocol.Why("unseen", said))}
         if known == "dead":
             reason = _reason(children.lost(saved.state, self.restart_command))
-            return {"state": "lost", "reason": reason, "situation": situation.over(None), "next": None, "exit": None}
+            return {
+                "state": "lost",
+                "reason": reason,
+                "situation": Situation.over(None),
+                "next": None,
+                "exit": None,
+            }
         if host := places.read(self.dir).moved_to:
             reason = _reason(protocol.Why("moved", protocol.statement("moved_to", host=host)))
-            there = {"moved_to": protocol.MovedTo(host), "situation": situation.over(None)}
+            there = {"moved_to": protocol.MovedTo(host), "situation": Situation.over(None)}
             return {"state": "unloaded", "reason": reason, "next": None, "power_w": None, **there}
         keeper, child = self.alive("keeper"), self.alive("child")
         if keeper and child and proc.stopped(keeper) and proc.stopped(child):
@@ -191,7 +198,7 @@ class Job:
             gpus = tuple(msgspec.structs.replace(gpu, **blank) for gpu in saved.gpus)
             reason = _reason(protocol.Why("unguarded", said))
             gone = {"power_w": None, "rate_steps_per_s": None, "gpus": gpus}
-            now = situation.unsteered(saved.situation)
+            now = Situation.unsteered(saved.situation)
             return {"state": "running", "reason": reason, "situation": now, "next": None, **gone}
         return {}
 
@@ -224,7 +231,7 @@ def ended(record: dict[str, Any]) -> dict[str, Any]:
     child = children.exited(record)
     state, why = children.ending(child)
     at_s = child.ended_wall_s
-    over = situation.over(None if at_s is None else units.iso(at_s))
+    over = Situation.over(None if at_s is None else units.iso(at_s))
     return {
         "state": state,
         "reason": _reason(why),

@@ -50,6 +50,11 @@ class Target:
     last_visit: Path | None = None
     """Where the screen records the job's state when it was last shown."""
 
+    @classmethod
+    def remote(cls, status: protocol.Status, socket: Path, host: str) -> Target:
+        """A job of another machine; of one that is over, only the last status is known."""
+        return cls(status.job, status.name, socket, status=status, host=host)
+
     @property
     def over(self) -> bool:
         return self.status is not None and self.status.state not in protocol.LIVE_STATES

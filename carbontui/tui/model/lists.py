@@ -71,13 +71,19 @@ class ListedJob:
     @property
     def headline(self) -> str:
         """'held: the site budget has no room · b: run it now'."""
-        key = state_text.way_on(self.status)
-        return f"{situation.state(self.status)}: {self.why}" + (f" · {key}" if key else "")
+        key, diverged = state_text.way_on(self.status), situation.diverged(self.status)
+        return f"{diverged and diverged + '; '}{situation.state(self.status)}: {self.why}" + (
+            f" · {key}" if key else ""
+        )
 
     @property
     def needs_attention(self) -> bool:
         """Whether it stands still or came to a bad end."""
-        return self.status.state in ("failed", "lost", "paused", "unloaded", "waiting") or self.lost_touch
+        return (
+            self.status.state in ("failed", "lost", "paused", "unloaded", "waiting")
+            or self.lost_touch
+            or bool(situation.diverged(self.status))
+        )
 
     @property
     def sought(self) -> str:

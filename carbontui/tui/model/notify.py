@@ -39,6 +39,8 @@ def news(before: ViewState | None, after: ViewState) -> Notification | None:
         return Notification(f"{name}: {situation.state(now)} ({now.reason.text})", over)
     if at_risk(after) and not at_risk(before):
         return Notification(f"{name}: {at_risk(after)}", True)
+    if situation.diverged(now) and not situation.diverged(was):
+        return Notification(f"{name}: {situation.diverged(now)}", True)
     return None
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from carbontui import paths, protocol, units
 from carbontui.system import untrusted
-from carbontui.text import figures
+from carbontui.text import figures, situation
 from carbontui.tui.model import state_text
 from carbontui.tui.model.view_state import ViewState
 
@@ -31,7 +31,12 @@ class LastVisit(msgspec.Struct, frozen=True):
 def of(view_state: ViewState) -> LastVisit:
     status = view_state.status
     return LastVisit(
-        units.iso(view_state.now_s), status.step, status.loss, status.gco2_g, status.avoided_g, status.state
+        units.iso(view_state.now_s),
+        status.step,
+        status.loss_value,
+        status.gco2_g,
+        status.avoided_g,
+        status.state,
     )
 
 
@@ -64,8 +69,8 @@ def summary(last: LastVisit, view_state: ViewState, events: tuple[protocol.Event
     still_s = stood_still_s(events, then_s, view_state.now_s, last.state)
     if still_s >= 60:
         parts.append(f"stood still {figures.duration(still_s)}")
-    if last.loss is not None and status.loss is not None and status.loss != last.loss:
-        parts.append(f"loss {last.loss:.4g} to {status.loss:.4g}")
+    if last.loss is not None and (now := situation.loss(status)) not in ("", f"{last.loss:.4g}"):
+        parts.append(f"loss {last.loss:.4g} to {now}")
     if last.gco2_g is not None and status.gco2_g is not None:
         parts.append(f"emitted {figures.grams(status.gco2_g - last.gco2_g)}")
     if last.avoided_g is not None and status.avoided_g is not None:

@@ -153,12 +153,12 @@ class Numbers(ViewCells):
         rows = [first]
         eta = "" if view_state.over else f"ends {situation.finish(status, view_state.now_s)}"
         rows.append(self._line("rate", speed, "", eta if status.finish_expected else ""))
-        if status.loss is None and self.printed.loss is not None:
-            return [*rows, self._line("loss", f"{self.printed.loss:.4g}", "", "as printed")]
-        loss = "–" if status.loss is None else f"{status.loss:.4g}"
+        if status.last_loss is not None and not status.last_loss.finite:
+            since = f"since step {state_text.count(status.last_loss.not_finite_since_step or 0)}"
+            return [*rows, self._line("loss", situation.loss(status), "", since)]
         losses, room = view_state.series.loss, width - _LABEL - _VALUE - 5
         spark = bars(losses, room) if len(losses) > 1 and room > 3 else ""
-        rows.append([*self._line("loss", loss)[:3], (f" {spark}", "capped")])
+        rows.append([*self._line("loss", situation.loss(status) or "–")[:3], (f" {spark}", "capped")])
         return rows
 
     def _work(self, status: protocol.Status) -> CellRow | None:

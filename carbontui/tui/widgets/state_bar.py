@@ -66,6 +66,8 @@ class StateBar(Cells):
             left.append((f"  {at}", "text"))
         if refused := situation.refused(status):
             left.append((f"; {refused}", "warning"))
+        if diverged := situation.diverged(status):
+            left.append((f"; {diverged}", "fault"))
         level_in_force = situation.author(status, view_state.now_s)
         if level_in_force and width_of(left) + len(level_in_force) + len(self._link()[0]) + _NAME_LEAST + 7 <= width:
             left += [("  ", "text"), (level_in_force, "warning")]

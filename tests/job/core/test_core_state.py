@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from states import CAP, NOW_S, PAUSE, board, decided, inputs, job_state, plan_of, rank
 
+from carbontui import protocol
 from carbontui.job.supervisor.core.state import job, override
 from carbontui.job.supervisor.core.state.boards import Boards, LeftAlone
 from carbontui.job.supervisor.core.state.decision import Desired
@@ -129,7 +130,7 @@ def test_a_job_on_its_way_to_a_pause_still_works():
 
 def test_the_last_loss_is_shown_when_the_training_has_left():
     known = job.with_inputs(running(), inputs(ranks=(rank(loss=0.25),)))
-    assert job.with_inputs(known, inputs()).last_loss == 0.25
+    assert job.with_inputs(known, inputs()).loss == protocol.Loss(0.25)
 
 
 # --- seconds to pause, to resume, to come back ---
@@ -252,3 +253,14 @@ def test_a_file_of_a_process_that_nobody_heard_still_counts():
     first = job.with_rank(running(), rank(step=55, process="a"), inputs(alive=frozenset({"a"})))
     second = job.with_rank_left(first, rank(step=40, process="b"), inputs())
     assert second.progress.step == 95
+
+
+def test_a_reported_loss_goes_before_a_printed_one_and_nan_keeps_its_first_step():
+    printed, nan = protocol.Loss(2.0, printed=True), rank(loss_word="NaN")
+    known = job.with_inputs(running(), inputs(printed=printed))
+    assert known.loss == printed
+    known = job.with_inputs(replace(known, progress=Progress(step=40)), inputs(ranks=(nan,), printed=printed))
+    assert known.loss == protocol.Loss(None, False, 40, "NaN")
+    known = job.with_inputs(replace(known, progress=Progress(step=90)), inputs(ranks=(nan,), printed=printed))
+    assert known.loss is not None and known.loss.not_finite_since_step == 40
+    assert job.with_inputs(known, inputs(ranks=(rank(loss=1.0),))).loss == protocol.Loss(1.0)

@@ -239,12 +239,12 @@ def test_the_training_is_told_as_rank_0_told_it():
         progress=Progress(step=57, steps_total=100), seen=read(board(), ranks=(rank(rank=1, rate=9.0), leader))
     )
     assert (told.step, told.steps_total, told.clients) == (57, 100, 2)
-    assert (told.rate_steps_per_s, told.loss, told.epoch) == (12.5, 0.3, 1.5)
+    assert (told.rate_steps_per_s, told.epoch) == (12.5, 1.5)
 
 
 def test_a_training_that_left_has_its_last_loss_and_no_rate():
-    told = status(last_loss=0.25)
-    assert told.loss == 0.25 and told.rate_steps_per_s is None
+    told = status(loss=protocol.Loss(0.25))
+    assert told.loss_value == 0.25 and told.rate_steps_per_s is None
 
 
 def test_an_exit_is_told_and_an_unload_is_none():

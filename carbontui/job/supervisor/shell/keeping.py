@@ -88,7 +88,7 @@ class Keeping:
         await self.orders.observe()
         now, leader, told = self.door.state, inputs.leader, self.requests.status
         if leader is not None:
-            self.journal.steps(inputs.now_s, now.progress.step, leader.rate, leader.loss, now.decision.level.name)
+            self.journal.steps(inputs.now_s, now.progress.step, leader.rate, now.last_loss, now.decision.level.name)
         self.handover.keep(now, inputs, None if told is None else told.account)
         self.journal.keep("orders", self.orders.taken)
         counted = self.last_counts.counted()

@@ -116,7 +116,7 @@ class Requests:
         if self._band[0] is not state.outlook:
             known = state.outlook
             self._band = (known, *((status.band(known), status.prices(known)) if known else (None, None)))
-        self._losses.add(told.loss)
+        self._losses.add(told.loss_value)
         series = protocol.ChartSeries(
             now=units.iso(seen.now_s),
             watts=self.accounting.watts.watts(),

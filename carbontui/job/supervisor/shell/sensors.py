@@ -19,7 +19,7 @@ from carbontui.job.supervisor.shell.bound_clock import BoundClock
 from carbontui.job.supervisor.shell.door import Door
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
 from carbontui.job.supervisor.shell.server import Peer, Server
-from carbontui.job.supervisor.shell.watches import CoreWait, SchedulerWatch, TerminationWatch, UnseenWatch
+from carbontui.job.supervisor.shell.watches import CoreWait, LossWatch, SchedulerWatch, TerminationWatch, UnseenWatch
 from carbontui.power.agent.handle import AgentHandle
 from carbontui.power.metering.shares import JobsHere
 from carbontui.system import proc
@@ -50,6 +50,7 @@ class Sensors:
         self._scheduler_watch = SchedulerWatch(None if state.clock.replay else state.spec.slurm_job)
         self._termination_watch = TerminationWatch(replayed=state.clock.replay)
         self._unseen_watch = UnseenWatch(Path(state.spec.dir))
+        self._loss_watch = LossWatch((Path(state.spec.log), *map(Path, filter(None, [state.spec.err]))))
         self._last_now = state.clock.at_wall(time.time())
 
     def advance(self) -> None:
@@ -66,6 +67,7 @@ class Sensors:
         self._jobs = self._jobs_here.count()
         self._scheduler_watch.tick()
         self._termination_watch.tick()
+        self._loss_watch.tick()
         first = next((peer.hello for peer in self.server.ranks if peer.hello and peer.hello.rank == 0), None)
         self._core_wait_s = self._core_wait.since(first)
 
@@ -99,6 +101,7 @@ class Sensors:
             ends_s=self._scheduler_watch.ends_s,
             machine_ends_s=self._termination_watch.ends_s,
             uptime_s=mono - self._born_mono,
+            printed=self._loss_watch.loss,
             unseen=self._unseen_watch.observe(running, child.age_s, mono, stepped=stepped),
         )
 

@@ -13,12 +13,13 @@ import contextlib
 import math
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from carbontui import protocol
 from carbontui.client.detection import unseen
 from carbontui.client.detection.unseen import Cause, Process
+from carbontui.job.files import runlog
 from carbontui.job.life import launch
 from carbontui.slurm import allocation
 from carbontui.slurm.commands import SlurmError
@@ -31,22 +32,34 @@ SAME_S = 5.0
 """Slurm states the time left in whole seconds: an end that moves by less has not moved."""
 
 
-class SchedulerWatch:
+class PacedWatch:
+    """Asked beside the ticks, as an answer may hang: once at a time, no earlier than `due_mono`."""
+
+    def __init__(self) -> None:
+        self.due_mono = 0.0
+        self._task: asyncio.Task[None] | None = None
+
+    def tick(self) -> None:
+        if time.monotonic() >= self.due_mono and (self._task is None or self._task.done()):
+            self._task = asyncio.ensure_future(self.ask())
+
+    async def ask(self) -> None:
+        """Ask once, and set when to ask again."""
+        raise NotImplementedError
+
+
+class SchedulerWatch(PacedWatch):
     """`job` is the id of a Slurm job or step, None outside of one."""
 
     def __init__(self, job: str | None) -> None:
+        super().__init__()
         self._job = (job or "").partition(".")[0]
-        self._due_mono = 0.0
-        self._task: asyncio.Task[None] | None = None
+        self.due_mono = 0.0 if self._job else math.inf
         self.ends_s: float | None = None
         """Epoch seconds, infinite without a limit; None before the first answer."""
 
-    def tick(self) -> None:
-        if self._job and time.monotonic() >= self._due_mono and (self._task is None or self._task.done()):
-            self._due_mono = time.monotonic() + LIMIT_EVERY_S
-            self._task = asyncio.ensure_future(self._ask())
-
-    async def _ask(self) -> None:
+    async def ask(self) -> None:
+        self.due_mono = time.monotonic() + LIMIT_EVERY_S
         with contextlib.suppress(SlurmError):  # what was known stays
             found = await asyncio.to_thread(allocation.observe, {"SLURM_JOB_ID": self._job}, ANSWER_S)
             ends_s = math.inf if found is None or found.ends_s is None else found.ends_s
@@ -60,32 +73,46 @@ UNANSWERED_S = 60.0
 """Between two questions where nobody answers: a virtual machine of one's own may have the same maker as a cloud's."""
 
 
-class TerminationWatch:
+class TerminationWatch(PacedWatch):
     """Asks nobody where the machine is no cloud's."""
 
     def __init__(self, *, replayed: bool) -> None:
+        super().__init__()
         cloud = launch.cloud()
         self._service = None if replayed else termination.service(cloud[0] if cloud else None)
-        self._due_mono = 0.0
-        self._task: asyncio.Task[None] | None = None
+        self.due_mono = 0.0 if self._service else math.inf
         self.ends_s: float | None = None
         """Epoch seconds; None without a notice."""
 
-    def tick(self) -> None:
-        if self._service and time.monotonic() >= self._due_mono and (self._task is None or self._task.done()):
-            self._due_mono = time.monotonic() + NOTICE_EVERY_S
-            self._task = asyncio.ensure_future(self._ask(*self._service))
-
-    async def _ask(self, provider: str, base: str) -> None:
+    async def ask(self) -> None:
+        assert self._service is not None
+        provider, base = self._service
+        self.due_mono = time.monotonic() + NOTICE_EVERY_S
         try:
             ends_s = await asyncio.to_thread(termination.ends_s, provider, base, time.time())
         except OSError:
             if self.ends_s is None:  # else the last one holds
-                self._due_mono = time.monotonic() + UNANSWERED_S
+                self.due_mono = time.monotonic() + UNANSWERED_S
             return
         # a notice without a time of its own begins when it is first seen
         if ends_s is None or self.ends_s is None or provider == "aws":
             self.ends_s = ends_s
+
+
+PRINTED_EVERY_S = 3.0
+
+
+class LossWatch(PacedWatch):
+    """What the command prints of its loss in `logs`, which may lie in a folder on a network."""
+
+    def __init__(self, logs: Sequence[Path]) -> None:
+        super().__init__()
+        self._logs = logs
+        self.loss: protocol.Loss | None = None
+
+    async def ask(self) -> None:
+        self.due_mono = time.monotonic() + PRINTED_EVERY_S
+        self.loss = await asyncio.to_thread(runlog.printed_loss, self._logs) or self.loss
 
 
 AGE_S = 20.0

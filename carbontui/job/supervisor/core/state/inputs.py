@@ -97,6 +97,8 @@ class Inputs:
     """When its cloud takes the machine away; None without a notice."""
     uptime_s: float = 0.0
     """How long this supervisor has run."""
+    printed: protocol.Loss | None = None
+    """The loss last printed in the command's output."""
     unseen: Cause | None = None
     """Why a busy command has shown no step; None until it has been busy for a while, or once it has shown one."""
 

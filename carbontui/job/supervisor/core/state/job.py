@@ -116,7 +116,7 @@ class JobState:
     still: bool | None = None
     still_changed_s: float = 0.0
     """Whether the job is still (paused, unloaded or not started), and since when it is or is not (job clock)."""
-    last_loss: float | None = None
+    loss: protocol.Loss | None = None
     epoch: int | None = None
     """The epoch last reported by the script, as an integer."""
     last_metrics: Mapping[str, float] = field(default_factory=dict)
@@ -134,6 +134,10 @@ class JobState:
     """When its scheduler will end it, as last heard (infinite: no limit)."""
     renewed_mono_s: float = 0.0
     """When leases were last renewed: with a decision, never without one."""
+
+    @property
+    def last_loss(self) -> float | None:
+        return None if self.loss is None else self.loss.value
 
     @property
     def start_s(self) -> float:
@@ -232,8 +236,23 @@ def with_inputs(state: JobState, inputs: Inputs) -> JobState:
         epoch=int(leader.epoch) if leader and leader.epoch is not None and leader.epoch >= 0 else state.epoch,
         last_metrics=leader.metrics if leader and leader.metrics else state.last_metrics,
         trial=(leader.trial if leader else None) or state.trial,
-        last_loss=leader.loss if leader and leader.loss is not None else state.last_loss,
+        loss=_loss(state, leader, inputs.printed),
     )
+
+
+def _loss(state: JobState, leader: Rank | None, printed: protocol.Loss | None) -> protocol.Loss | None:
+    """The newest: what the script reports goes before what it prints, which may be of a validation or of one rank."""
+    before = state.loss
+    if leader is not None and (leader.loss is not None or leader.loss_word is not None):
+        now = protocol.Loss(leader.loss, leader.loss_word is None, word=leader.loss_word)
+    elif printed is not None and (before is None or before.printed):
+        now = printed
+    else:
+        return before
+    if now.finite:
+        return now
+    since = state.progress.step if before is None or before.finite else before.not_finite_since_step
+    return structs.replace(now, not_finite_since_step=since)
 
 
 def with_rank(state: JobState, rank: Rank, inputs: Inputs) -> JobState:

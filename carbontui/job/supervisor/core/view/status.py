@@ -15,7 +15,6 @@ from carbontui.job.supervisor.core.state import forbidden
 from carbontui.job.supervisor.core.state.inputs import FRESH_S, Inputs
 from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.core.view import provenance, work_estimate
-from carbontui.job.terms import situation
 from carbontui.power.messages import Reading
 
 
@@ -54,7 +53,7 @@ def status(state: JobState, inputs: Inputs, *, host: str, pids: protocol.Pids) -
         work_total_s=None if work.total_s is None else round(work.total_s, 1),
         guess=_guess(state),
         rate_steps_per_s=leader.rate if leader else None,
-        loss=leader.loss if leader else state.last_loss,
+        loss=state.loss,
         metrics={name: value for name, value in state.last_metrics.items() if math.isfinite(value)},
         epoch=leader.epoch if leader else None,
         gpus=gpus if fresh else tuple(_blank(gpu) for gpu in gpus),
@@ -194,7 +193,7 @@ def situation_of(state: JobState, inputs: Inputs, ahead: CourseAhead, watts: flo
     decided = state.decision
     if not state.live:
         ended_s = inputs.child.ended_s(state.clock)
-        return situation.over(None if ended_s is None else units.iso(ended_s))
+        return protocol.Situation.over(None if ended_s is None else units.iso(ended_s))
     since_s = state.asked.since_s
     return protocol.Situation(
         decided=decided.level.name,
