@@ -12,9 +12,8 @@ import click
 
 from carbontui import link, paths, units
 from carbontui.commands import run
-from carbontui.commands.support.command import Failure, Finite, refused
+from carbontui.commands.support.command import Finite, refused
 from carbontui.grid import recorded
-from carbontui.job.files import store
 from carbontui.job.life import launch
 from carbontui.job.terms import spec as options
 from carbontui.power.backends.simulated import SimulatedSpec
@@ -54,7 +53,7 @@ def day(name: str, seconds: float, *, real: bool = False, boards: int = 1) -> op
     speed = DAY_S / seconds
     steps = round(WORK_S / speed / PACE_S)
     origin = time.time()
-    home = launch.claim(name, ())
+    home = launch.claim(name, (), numbered=True)
     return options.Options(
         **home,
         argv=(sys.executable, str(script), "--steps", str(steps), "--pace", str(PACE_S), *small),
@@ -83,9 +82,6 @@ def demo(seconds: float, detach: bool) -> None:
     Watts are real where a GPU of NVIDIA or AMD is found, else of a simulated GPU that follows the training's own steps.
     The model is a small transformer where PyTorch is installed, else one in NumPy.
     """
-    running = next((job for job in store.jobs() if job.name == "demo" and job.live and not job.foreign), None)
-    if running is not None:
-        raise Failure(f"a demo is already running; see it: carbontui attach {running.id}", 2)
     with refused("", launch.LaunchError):
         spec = day("demo", seconds, real=has_boards())
         numpy = spec.argv[1].endswith("numpy.py")
