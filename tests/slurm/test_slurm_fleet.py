@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -68,6 +70,64 @@ def test_starts_are_moved_within_the_budget_and_stay_when_it_has_ended(cluster, 
     assert f"job {jobs[0]} is left as it is: its comment cannot be read" in once and "0 jobs wait" in once
     for job in (*jobs, stranger):
         cluster.run("scancel", job, check=False)
+
+
+def test_every_move_is_logged_before_it_is_made_and_undone_where_it_is_the_last(cluster, house, tmp_path):
+    if cluster.proctrack != "linuxproc":
+        pytest.skip("the same with any process tracking")
+    script = tmp_path / "job.sh"
+    script.write_text("#!/bin/bash\n#SBATCH --output=/dev/null\nsleep 1\n")
+    clean = grid(tmp_path / "grid.csv", [400] * 9 + [100] * 8 + [400] * 80)
+    house.env |= cluster.env | {"CARBONTUI_HOME": house.env["CARBONTUI_HOME"]}
+    asked = ("submit", "--grid", clean, "--work", "30m", "--budget", "40x", "--watts", "1kW", "--json")
+    jobs = [json.loads(house.cli(*asked, "--", str(script), check=True).stdout)["job"] for _ in range(5)]
+    before = [shown(cluster, job)["StartTime"] for job in jobs]
+    steps = ("fleet", "--cap", "1500W", "--grid", clean, "--slot", "15m")
+
+    def logged() -> list[dict[str, str]]:
+        return [json.loads(line) for line in house.cli("fleet", "--log", check=True).stdout.splitlines()]
+
+    few = json.loads(house.cli(*steps, "--once", "--json", "--max-moves", "2", check=True).stdout)
+    assert len(few["moved"]) == 2 and len(few["later"]) == len(set(few["starts"])) - 2
+    one = json.loads(house.cli(*steps, "--once", "--json", "--max-moves-per-user", "1", check=True).stdout)
+    assert len(one["moved"]) == 1
+    house.cli(*steps, "--once", check=True)
+    first = logged()
+    assert all(set(line) == {"at", "job", "from", "to", "by", "why"} for line in first)
+    assert {line["job"] for line in first} <= set(jobs) and {line["why"] for line in first} == {"planned"}
+    assert house.cli("fleet", "--undo", check=True).stdout.startswith("moved ")
+    assert [shown(cluster, job)["StartTime"] for job in jobs] == before
+
+    # while one runs another is refused; what it had logged and was killed before it asked Slurm for is corrected
+    house.cli(*steps, "--once", check=True)
+    begins = [shown(cluster, job)["StartTime"] for job in jobs]
+    (tmp_path / "bin").mkdir()
+    real = shutil.which("scontrol", path=house.env["PATH"])
+    (tmp_path / "bin/scontrol").write_text(
+        f'#!/bin/bash\n[ $# -gt 0 ] && exec {real} "$@"\ntouch {tmp_path}/asked\nread < <(sleep 600)\n'
+    )
+    (tmp_path / "bin/scontrol").chmod(0o755)
+    other = grid(tmp_path / "other.csv", [400] * 33 + [100] * 12 + [400] * 80)
+    slow = {**house.env, "PATH": f"{tmp_path}/bin:{house.env['PATH']}"}
+    command = [sys.executable, "-m", "carbontui.cli", "fleet", "--cap", "1500W", "--grid", other, "--slot", "15m"]
+    with subprocess.Popen(command, env=slow, stdout=subprocess.DEVNULL) as running:
+        until((tmp_path / "asked").exists, 60, "its orders")
+        second = house.cli(*steps, "--once")
+        assert second.returncode == 4 and len(second.stderr.splitlines()) == 1 and "another fleet" in second.stderr
+        running.kill()
+    tail = logged()
+    slurms = [line for line in tail if line["by"] == "Slurm"]
+    cut_short = tail[-2 * len(slurms) : -len(slurms)]
+    assert len(slurms) > 3 and tail[-len(slurms) :] == slurms
+    assert {line["job"]: line["to"] for line in slurms} == {line["job"]: line["from"] for line in cut_short}
+    assert [shown(cluster, job)["StartTime"] for job in jobs] == begins
+
+    # a start that its owner has set since is not undone
+    theirs = "2030-01-01T00:00:00"
+    cluster.run("scontrol", "update", f"JobId={jobs[0]}", f"StartTime={theirs}")
+    house.cli("fleet", "--undo", check=True)
+    assert [shown(cluster, job)["StartTime"] for job in jobs] == [theirs, *before[1:]]
+    cluster.run("scancel", *jobs)
 
 
 FORMS = ("--gpus=3", "--gpus-per-node=2", "--gres=gpu:2", "--ntasks=2 --gpus-per-task=2", "-N2 --gres=gpu:2", "-c2",

@@ -7,7 +7,6 @@ rise at the same moment the second sees the first. A claim outlives its supervis
 from __future__ import annotations
 
 import contextlib
-import getpass
 import math
 import os
 import stat
@@ -20,7 +19,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct, structs
 
-from carbontui import config, paths, units
+from carbontui import config, link, paths, units
 from carbontui.extensions.site import events
 from carbontui.extensions.site.events import BASELINE_PLAN, EventError, GridEvent
 from carbontui.extensions.site.sharing import Ramp, SiteBudget, settle
@@ -142,7 +141,7 @@ class Ledger:
             return None
         except (OSError, ValueError) as error:
             raise LedgerError(f"{self.administrator}: {error}") from None
-        cap = found.users.get(_user(), found.cap_w)
+        cap = found.users.get(link.whoami().rpartition("@")[0], found.cap_w)
         if cap is None:
             return None
         more = {} if found.ramp_w_per_s is None else {"ramp_w_per_s": found.ramp_w_per_s}
@@ -311,13 +310,6 @@ def _read_private(path: Path) -> bytes:
         if os.fstat(file.fileno()).st_uid != os.getuid():
             raise PermissionError(f"{path} belongs to somebody else")
         return file.read(65536)
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())
 
 
 class SiteExchange:
