@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_197
+WHOLE = 51_196
 FILES = 444
 ROOMS = {
     "": 1_721,
@@ -26,14 +26,14 @@ ROOMS = {
     "extensions/evaluation": 1_047,
     "extensions/fleet": 1_113,
     "extensions/llm": 153,
-    "extensions/site": 923,
+    "extensions/site": 915,
     "grid": 2_748,
     "grid/providers": 1_344,
     "job/files": 970,
     "job/keeper": 1_717,
-    "job/life": 1_414,
+    "job/life": 1_418,
     "job/supervisor": 300,
-    "job/supervisor/core": 4_732,
+    "job/supervisor/core": 4_735,
     "job/supervisor/record": 1_401,
     "job/supervisor/shell": 1_989,
     "job/terms": 393,

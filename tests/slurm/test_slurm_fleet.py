@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.xdist_group("slurm"), pytest.mark.timeout(180)]
 
 
 def test_starts_are_moved_within_the_budget_and_stay_when_it_has_ended(cluster, house, tmp_path):
-    if cluster.proctrack != "linuxproc":
+    if cluster.kind != "linuxproc":
         pytest.skip("the same with any process tracking")
     script = tmp_path / "job.sh"
     script.write_text("#!/bin/bash\n#SBATCH --output=/dev/null\nsleep 1\n")
@@ -73,7 +73,7 @@ def test_starts_are_moved_within_the_budget_and_stay_when_it_has_ended(cluster, 
 
 
 def test_every_move_is_logged_before_it_is_made_and_undone_where_it_is_the_last(cluster, house, tmp_path):
-    if cluster.proctrack != "linuxproc":
+    if cluster.kind != "linuxproc":
         pytest.skip("the same with any process tracking")
     script = tmp_path / "job.sh"
     script.write_text("#!/bin/bash\n#SBATCH --output=/dev/null\nsleep 1\n")
@@ -134,10 +134,11 @@ FORMS = ("--gpus=3", "--gpus-per-node=2", "--gres=gpu:2", "--ntasks=2 --gpus-per
          "--gpus-per-socket=1 --sockets-per-node=2 --ntasks=2", "--gpus=4 --gpus-per-task=2")  # fmt: skip
 
 
-def test_gpus_are_counted_however_they_were_asked_for(house, tmp_path, monkeypatch):
+@pytest.mark.parametrize("slurm", ["22.05", "24.11"])
+def test_gpus_are_counted_however_they_were_asked_for(house, tmp_path, monkeypatch, request, slurm):
     if why := missing():
         pytest.skip(why)
-    two = Cluster(nodes=2, gpus=32)
+    two = Cluster(nodes=2, gpus=32, commands=request.getfixturevalue("trixie") if slurm == "24.11" else None)
     try:
         two.start()
         for name, value in two.env.items():
@@ -174,7 +175,7 @@ def test_without_slurm_fleet_says_so(house, tmp_path):
 
 
 def test_orders_for_jobs_that_have_gone_are_refused_and_the_rest_carried_out(cluster, monkeypatch):
-    if cluster.proctrack != "linuxproc":
+    if cluster.kind != "linuxproc":
         pytest.skip("the same with any process tracking")
     for name, value in cluster.env.items():
         monkeypatch.setenv(name, value)
@@ -191,7 +192,7 @@ def test_orders_for_jobs_that_have_gone_are_refused_and_the_rest_carried_out(clu
 
 def test_a_controller_or_munge_that_is_down_is_one_line_and_the_rest_goes_on(cluster, house, tmp_path):
     """What a login node meets: each a line that names the command, no traceback, and the jobs as they were."""
-    if cluster.proctrack != "linuxproc":
+    if cluster.kind != "linuxproc":
         pytest.skip("the same with any process tracking")
     clean = grid(tmp_path / "grid.csv", [400] * 90)
     script = tmp_path / "job.sh"

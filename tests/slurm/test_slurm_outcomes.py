@@ -25,7 +25,7 @@ def outcomes(cluster, tmp_path_factory):
     """Every training of the table: side by side, but for the preemption, which takes the whole node."""
     from house import House
 
-    if cluster.proctrack == "pgid":
+    if cluster.kind == "pgid":
         pytest.skip(
             "the batch shell dies of a signal to all, and the plain script is cut off or not: a race of Slurm's own"
         )

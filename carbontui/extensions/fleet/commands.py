@@ -4,9 +4,11 @@ times of such jobs, to keep a site's power budget with the least CO2."""
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import math
 import os
+import re
 import shlex
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -116,7 +118,6 @@ def start_levels(curve: Curve, gpus: int, watts: float | None, host_w: float) ->
     return {"watts": round(rest_w + boards_w, 1), "levels": levels}
 
 
-MOST = ("max_moves", "max_moves_per_user")
 Grid = tuple[str | None, str | None]
 """A zone, or a file instead."""
 RETRY_S = 60.0
@@ -147,11 +148,8 @@ def fleet(
     ends, they start at the times last set. Slurm lets you move your own jobs; an operator moves everyone's. Each move
     is logged before it is made. While one fleet runs a second is refused (exit code 4).
     """
-    if show_log:
-        _print_log()
-        return
-    if undo:
-        _undo(_log())
+    if show_log or undo:
+        (_undo if undo else _print_log)()
         return
     with refused():
         budget = [queue_problem.parse(text) for text in caps]
@@ -163,7 +161,7 @@ def fleet(
     assumed = queue_problem.Assumed(_watts(given["gpu_w"], "--gpu-w"), _watts(given["node_w"], "--node-w"))
     past, log = Arrivals(), None if dry_run else _log()
     grid = given["zone"], given["grid_file"]
-    terms = FleetTerms(budget, assumed, slot_s, *(given[name] or math.inf for name in MOST))
+    terms = FleetTerms(budget, assumed, slot_s, given["max_moves"] or math.inf, given["max_moves_per_user"] or math.inf)
     while True:
         ahead_s = _ahead_s()
         start = queue_problem.next_slot_s(time.time() + ahead_s, slot_s)
@@ -190,8 +188,7 @@ def _ahead_s() -> float:
         return 0.0
     if abs(ahead_s) < CLOCK_S:
         return 0.0
-    way = "behind" if ahead_s > 0 else "ahead of"
-    by = f"{figures.duration(abs(ahead_s))} {way}"
+    by = f"{figures.duration(abs(ahead_s))} {'behind' if ahead_s > 0 else 'ahead of'}"
     click.echo(f"carbontui: this machine's clock is {by} the controller's, which is used", err=True)
     return ahead_s
 
@@ -254,9 +251,9 @@ def _print_log() -> None:
     click.echo(_log_file().read_text(errors="replace"), nl=False)
 
 
-def _undo(log: MoveLog) -> None:
+def _undo() -> None:
     with refused("", (commands.SlurmError, OSError, ValueError), code=1):
-        moves, unmoved = log.undo(queue.queue(()))
+        moves, unmoved = _log().undo(queue.queue(()))
     click.echo(f"moved {len(moves)} starts back")
     _refused(unmoved)
 
@@ -320,6 +317,9 @@ def submit(
     job = ""
     if not dry_run:
         os.environ.setdefault("CARBONTUI_BUDGET", units.iso(deadline))
+        given_to_sbatch = " ".join(itertools.takewhile(lambda one: not Path(one).is_file(), arguments))
+        if found := re.search(r"(?:^| )--signal[= ](\S+)", given_to_sbatch):
+            os.environ["SBATCH_SIGNAL"] = found[1]  # of its successors, too: Slurm shows it nowhere
         with refused("", commands.SlurmError, code=1):
             job = commands.submitted(command)
     if as_json:

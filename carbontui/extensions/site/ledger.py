@@ -98,15 +98,11 @@ class Ledger:
 
     def set_budget(self, budget: SiteBudget | None) -> None:
         """Set, or remove, the user's own budget. Raises LedgerError."""
-        try:
-            paths.private_dir(self.directory)
-            with self._locked():
-                if budget is None:
-                    self._budget_file.unlink(missing_ok=True)
-                else:
-                    paths.write_whole(self._budget_file, msgspec.json.encode(budget))
-        except OSError as error:
-            raise self._unusable(error) from None
+        with self._changing():
+            if budget is None:
+                self._budget_file.unlink(missing_ok=True)
+            else:
+                paths.write_whole(self._budget_file, msgspec.json.encode(budget))
 
     @property
     def _budget_file(self) -> Path:
@@ -194,7 +190,6 @@ class Ledger:
     def _changing(self) -> Iterator[None]:
         try:
             paths.private_dir(self.directory)
-            paths.private_dir(self.directory / "events")
             with self._locked():
                 yield
         except OSError as error:
@@ -204,6 +199,7 @@ class Ledger:
         return self.directory / "events" / f"{event}.json"
 
     def _write(self, event: GridEvent) -> None:
+        paths.private_dir(self.directory / "events")
         paths.write_whole(self._event_file(event.id), msgspec.json.encode(event))
         self._events = (0, ())
 
@@ -233,17 +229,13 @@ class Ledger:
             self.forget(mine.claim.job)
             return None
         budget = budget or NO_BUDGET
-        try:
-            paths.private_dir(self.directory)
-            with self._locked():
-                others = [e.claim for e in self._entries(mine.beat_mono_s) if e.claim.job != mine.claim.job]
-                ramp, event = self._ramp(mine, others, budget), self._begun(event, mine, now_s)
-                claim, share = settle(mine.claim, others, budget, ramp.left_w, event, now_s)
-                risen = max(0.0, claim.held_w - mine.claim.held_w)
-                paths.write_whole(self.directory / "ramp", msgspec.json.encode(Ramp(ramp.at_s, ramp.left_w - risen)))
-                paths.write_whole(self._file(claim.job), msgspec.json.encode(structs.replace(mine, claim=claim)))
-        except OSError as error:
-            raise self._unusable(error) from None
+        with self._changing():
+            others = [e.claim for e in self._entries(mine.beat_mono_s) if e.claim.job != mine.claim.job]
+            ramp, event = self._ramp(mine, others, budget), self._begun(event, mine, now_s)
+            claim, share = settle(mine.claim, others, budget, ramp.left_w, event, now_s)
+            risen = max(0.0, claim.held_w - mine.claim.held_w)
+            paths.write_whole(self.directory / "ramp", msgspec.json.encode(Ramp(ramp.at_s, ramp.left_w - risen)))
+            paths.write_whole(self._file(claim.job), msgspec.json.encode(structs.replace(mine, claim=claim)))
         return share
 
     def forget(self, job: str) -> None:
