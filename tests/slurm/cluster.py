@@ -85,9 +85,11 @@ class Trixie:
         self.dir.chmod(0o755)
         self.root, self.path = Path(os.environ.get(TRIXIE) or self.dir / "root"), self.dir / "bin"
         if not (self.root / "usr/sbin/slurmctld").exists():
-            made = ["debootstrap", "--variant=minbase", "--include=slurm-wlm,ca-certificates", "trixie", str(self.root)]
-            subprocess.run([*made, DEBIAN], check=True, stdout=subprocess.DEVNULL, timeout=400)
+            more = "--include=slurm-wlm,python3"  # with the libraries of a Python
+            made = ["debootstrap", "--variant=minbase", more, "trixie", str(self.root), DEBIAN]
+            subprocess.run(made, check=True, stdout=subprocess.DEVNULL, timeout=400)
         (self.root / ".slurm-of-trixie").touch()
+        shutil.copy("/etc/hosts", self.root / "etc/hosts")  # ranks find each other by this machine's name
         own = [sys.prefix, sys.base_prefix, *sys.path, str(Path(__file__).parents[2])]
         binds = [*SYSTEMS.split(), *dict.fromkeys(path for path in own if Path(path).is_dir())]
         script = " && ".join(f"mkdir -p {self.root}{path} && mount --rbind {path} {self.root}{path}" for path in binds)

@@ -44,7 +44,7 @@ def plan_lines(made: QueueProblem, plan: FleetPlan, least_w: float | None = None
     drawn = plan.watts + made.fixed_w
     budgeted = np.isfinite(made.cap_w).any()
     fullest = int(np.argmax(drawn / np.maximum(made.cap_w, 1e-9) if budgeted else drawn))
-    room = "" if np.isinf(made.cap_w[fullest]) else f" of {figures.watts(float(made.cap_w[fullest]))}"
+    room = "" if np.isinf(made.cap_w[fullest]) else f" of a budget of {figures.watts(float(made.cap_w[fullest]))}"
     many, begin = "1 job waits" if jobs == 1 else f"{jobs} jobs wait", "starts" if begun == 1 else "start"
     ahead = figures.duration(made.problem.site.slots * made.slot_s)
     lines = [f"{many} and may be moved; {begun} {begin} within {ahead}"]
@@ -53,7 +53,7 @@ def plan_lines(made: QueueProblem, plan: FleetPlan, least_w: float | None = None
         at_once_g = float(made.problem.grams(np.where(plan.start == NEVER, NEVER, 0), plan.level).sum())
         lines.append(
             f"planned {figures.grams(grams)}; started at once without the budget: {figures.grams(at_once_g)}; "
-            f"fullest {figures.watts(float(drawn[fullest]))}{room}"
+            f"in the fullest slot {figures.watts(float(drawn[fullest]))}{room}"
         )
     if begun and begun == jobs:
         lines.append(f"certificate: no plan of these is better by more than {figures.percent(plan.gap, 2)}")

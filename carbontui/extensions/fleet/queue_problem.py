@@ -389,9 +389,7 @@ def moves(made: QueueProblem, plan: FleetPlan) -> list[Move]:
     found, end_s = [], made.start_s + made.problem.site.slots * made.slot_s
     for job, start_s, _, _, cap_w in placements(made, plan):
         wanted, why = (start_s, "planned") if start_s is not None else (end_s, "no room before its deadline")
-        held = job.reason == "BeginTime" and job.start_s is not None
-        other = abs(job.start_s - wanted) >= 1.0 if held and job.start_s is not None else wanted > made.start_s
-        if other or cap_w != job.asked.cap_w:
+        if abs(max(job.set_s or 0.0, made.start_s) - wanted) >= 1.0 or cap_w != job.asked.cap_w:
             found.append(Move(job, wanted, cap_w, why if cap_w is None else f"{why} at {cap_w:g} W per GPU"))
     return found
 

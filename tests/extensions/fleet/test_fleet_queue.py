@@ -54,7 +54,7 @@ def test_jobs_that_asked_are_moved_into_clean_hours_within_the_budget():
     assert all(clean)
     assert found.price_g_per_kwh(plan)[50] == 0.0
     lines = "\n".join(commands.plan_lines(found, plan))
-    assert "fullest 5100 W of 5200 W" in lines
+    assert "in the fullest slot 5100 W of a budget of 5200 W" in lines
     assert "8 jobs wait" in lines and "certificate: no plan of these is better by more than 0.00 %" in lines
 
 
@@ -178,9 +178,10 @@ def test_slots_begin_at_their_multiples_with_time_to_tell_slurm():
 def test_the_budget_is_told_as_it_was_given_however_little_waits():
     found = made([row("1")], cap_w=9000.0)
     lines = commands.plan_lines(found, planned(found.problem))
-    assert lines[0].startswith("1 job waits and may be moved; 1 starts") and "fullest 1700 W of 9000 W" in lines[1]
+    assert lines[0].startswith("1 job waits and may be moved; 1 starts")
+    assert "fullest slot 1700 W of a budget of 9000 W" in lines[1]
     free = made([row("1")], cap_w=float("inf"))
-    assert "fullest 1700 W\n" in "\n".join([*commands.plan_lines(free, planned(free.problem)), ""])
+    assert "fullest slot 1700 W\n" in "\n".join([*commands.plan_lines(free, planned(free.problem)), ""])
 
 
 @pytest.mark.parametrize("levels", ["many", [[0, 1.0]], [[900.0]], [[900.0, "fast"]]])
