@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_195
+WHOLE = 51_189
 FILES = 444
 ROOMS = {
     "": 1_721,
@@ -24,16 +24,16 @@ ROOMS = {
     "commands": 2_981,
     "commands/support": 531,
     "extensions/evaluation": 1_028,
-    "extensions/fleet": 1_076,
+    "extensions/fleet": 1_111,
     "extensions/llm": 153,
-    "extensions/site": 938,
+    "extensions/site": 915,
     "grid": 2_762,
     "grid/providers": 1_344,
-    "job/files": 972,
+    "job/files": 970,
     "job/keeper": 1_717,
-    "job/life": 1_414,
+    "job/life": 1_418,
     "job/supervisor": 300,
-    "job/supervisor/core": 4_732,
+    "job/supervisor/core": 4_735,
     "job/supervisor/record": 1_401,
     "job/supervisor/shell": 1_989,
     "job/terms": 393,
@@ -45,7 +45,7 @@ ROOMS = {
     "power/backends": 1_101,
     "power/limit": 935,
     "reports": 2_025,
-    "slurm": 700,
+    "slurm": 677,
     "system": 948,
     "text": 1_498,
     "tui": 248,

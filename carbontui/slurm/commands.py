@@ -19,8 +19,9 @@ REFUSED_B = 2**20
 """Of what was said of orders that were refused."""
 ERROR_B = 4096
 """Of what a command that failed has said; the rest would only be split into words."""
-KEPT = frozenset({"SLURM_JOB_ID", "SLURM_CONF"})
-"""Slurm variables kept for our srun; every other one would act as an option of it."""
+KEPT = frozenset({"SLURM_JOB_ID", "SLURM_CONF", "SBATCH_SIGNAL"})
+"""Slurm variables kept for our srun and sbatch; every other one would act as an option. The last is kept on purpose:
+Slurm shows it in no record."""
 
 
 class SlurmError(RuntimeError):
@@ -134,10 +135,8 @@ def nodes_of(listed: str) -> frozenset[str]:
 
 def own_node(environment: Mapping[str, str], nodes: tuple[str, ...], host: str) -> str:
     """Which of the nodes this machine is; '' if it is none of them (salloc on a login node)."""
-    for name in (environment.get("SLURMD_NODENAME", ""), host, host.partition(".")[0]):
-        if name in nodes:
-            return name
-    return ""
+    names = environment.get("SLURMD_NODENAME", ""), host, host.partition(".")[0]
+    return next((name for name in names if name in nodes), "")
 
 
 def step_environment(environment: Mapping[str, str]) -> dict[str, str]:

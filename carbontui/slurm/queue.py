@@ -16,12 +16,11 @@ from carbontui.slurm import commands
 
 MARK = "carbontui:"
 """Prefix of the comment of a job that carbontui submitted."""
-COLUMNS = (
-    *("JobArrayID", "State", "UserName", "StartTime", "EndTime", "TimeLimit", "PriorityLong", "Reason", "NodeList"),
-    *("Name", "Partition", "Comment", "EligibleTime", "NumNodes", "NumCPUs", "NumTasks", "SCT", "OverSubscribe"),
-    *("tres-alloc", "tres-per-job", "tres-per-node", "tres-per-task", "tres-per-socket"),
-)
-"""Of squeue."""
+WORDS = ("JobArrayID", "State", "UserName", "Reason", "NodeList", "Name", "Partition")
+NUMBERS = ("StartTime", "EndTime", "EligibleTime", "TimeLimit", "PriorityLong", "Comment", "NumNodes", "NumCPUs")
+SIZES = ("NumTasks", "SCT", "OverSubscribe", "tres-alloc", "tres-per-job", "tres-per-node")
+COLUMNS = (*WORDS, *NUMBERS, *SIZES, "tres-per-task", "tres-per-socket")
+"""Of squeue, first the fields of a `QueuedJob` in their order."""
 SHARED = re.compile(r"gres[:/](shard|mps)\b")
 """Parts of boards."""
 RUNS = frozenset({"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED"})
@@ -54,7 +53,6 @@ class JobNote(NamedTuple):
     deadline_s: float | None = None
     watts: float | None = None
     """Total of its boards and nodes while it runs."""
-    chain: str = ""
     levels: tuple[NotedLevel, ...] = ()
     """Those at which it may start."""
     cap_w: float | None = None
@@ -99,42 +97,41 @@ class QueuedJob(NamedTuple):
     id: str
     state: str
     user: str
-    nodes: int
-    cpus: int
-    gpus: int | None
-    """None: of a waiting job that squeue does not tell of."""
-    start_s: float | None
-    """When it started; for a waiting job when it is to start, or is expected to."""
-    end_s: float | None
-    limit_s: float | None
-    priority: float
     reason: str
     node_list: str
     name: str
     partition: str
     """One, or several with commas."""
-    asked: JobNote
-    eligible_s: float | None = None
+    start_s: float | None
+    """When it started; for a waiting job when it is to start, or is expected to."""
+    end_s: float | None
+    eligible_s: float | None
     """The earliest start that was set for a waiting job, or when it was submitted; None: not told."""
+    limit_s: float | None
+    priority: float
+    asked: JobNote
+    nodes: int
+    cpus: int
+    gpus: int | None
+    """None: of a waiting job that squeue does not tell of."""
 
     @property
     def runs(self) -> bool:
         return self.state in RUNS
 
+    @property
+    def set_s(self) -> float | None:
+        """The start that was set for a waiting job, or when it was submitted; None: not told."""
+        return self.start_s if self.eligible_s is None and self.reason == "BeginTime" else self.eligible_s
+
     def takes(self, *, gpus: bool) -> float:
         """How many processors of that kind it has or will have, as far as told."""
         return float((self.gpus or 0) if gpus else self.cpus)
-
-    @property
-    def chain(self) -> str:
-        """The id of the first job of its chain, its own where it continues none."""
-        return self.asked.chain or self.id
 
 
 class ClusterSize(NamedTuple):
     """All usable nodes."""
 
-    nodes: int
     cpus: int
     gpus: int
 
@@ -163,29 +160,11 @@ def rows(text: str, mark: str, nodes: Iterable[NodeState] = ()) -> list[QueuedJo
         fields = row.split(f"{mark};")
         if len(fields) != len(COLUMNS) + 1:
             raise _nonsense("squeue", row.replace(mark, ""))
-        id_, state, user, start, end, limit, priority, reason, names, name, partition, note, eligible, *sizes, _ = (
-            fields
-        )
-        found.append(
-            QueuedJob(
-                id=units.printable(id_),
-                state=units.printable(state),
-                user=units.printable(user),
-                nodes=_whole(sizes[0]),
-                cpus=_whole(sizes[1]),
-                gpus=_gpus(tuple(sizes), names, partition, stock),
-                start_s=_time(start),
-                end_s=_time(end),
-                limit_s=limit_s(limit),
-                priority=float(_whole(priority)),
-                reason=units.printable(reason),
-                node_list=units.printable(names),
-                name=units.printable(name),
-                partition=units.printable(partition),
-                asked=asked(note),
-                eligible_s=_time(eligible),
-            )
-        )
+        words = [units.printable(word) for word in fields[: len(WORDS)]]
+        start, end, eligible, limit, priority, note, *sizes, _ = fields[len(WORDS) :]
+        times = _time(start), _time(end), _time(eligible), limit_s(limit), float(_whole(priority))
+        gpus = _gpus(tuple(sizes), words[4], words[6], stock)
+        found.append(QueuedJob._make((*words, *times, asked(note), _whole(sizes[0]), _whole(sizes[1]), gpus)))
     return found
 
 
@@ -229,7 +208,6 @@ def asked(comment: str) -> JobNote:
             work_s=None if work is None else _above_zero(work, units.LONGEST_S),
             deadline_s=None if deadline is None else units.from_iso(str(deadline)),
             watts=None if watts is None else _above_zero(watts, WATTS_MOST),
-            chain=str(noted.get("chain") or ""),
             begin_s=units.from_iso(str(noted["begin"])) if "begin" in noted else None,
             text=comment,
             after=str(noted.get("after", "")),
@@ -287,7 +265,7 @@ def _nonsense(command: str, text: str) -> commands.SlurmError:
 def size(all_nodes: Iterable[NodeState]) -> ClusterSize:
     """The size of the usable cluster."""
     up = [node for node in all_nodes if not node.state.startswith(OUT)]
-    return ClusterSize(len(up), sum(node.cpus for node in up), sum(node.gpus for node in up))
+    return ClusterSize(sum(node.cpus for node in up), sum(node.gpus for node in up))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -330,22 +308,19 @@ def move(starts: Iterable[tuple[QueuedJob, float, float | None]]) -> list[str]:
     """Set when waiting jobs may start (epoch seconds) and at which cap (watts per GPU; None: at full), noted in their
     comments, through one scontrol; returns its messages for those refused: started or gone meanwhile, or another
     user's. Raises SlurmError."""
-    lines = [f"update JobId={job.id} StartTime={_local(at)}{_noted(job, at, cap_w)}" for job, at, cap_w in starts]
+    lines = [f"update JobId={job.id} {_start(job, at, cap_w)}" for job, at, cap_w in starts]
     return commands.orders(lines) if lines else []
 
 
-def _noted(job: QueuedJob, at_s: float, cap_w: float | None) -> str:
-    """The comment with these, as scontrol reads it from a line, which it splits at spaces outside of quotes."""
+def _start(job: QueuedJob, at_s: float, cap_w: float | None) -> str:
+    """Start and comment, as scontrol reads them from a line, which it splits at spaces outside of quotes."""
+    start = f"StartTime={time.strftime('%Y-%m-%dT%H:%M:%S', time.localtime(at_s))}"
     if not job.asked.text:
-        return ""
+        return start
     noted = json.loads(job.asked.text.removeprefix(MARK)) | {"begin": units.iso(at_s)}
     noted = {name: value for name, value in noted.items() if name != "cap"} | ({} if cap_w is None else {"cap": cap_w})
     told = json.dumps(noted, separators=(",", ":")).replace(" ", "\\u0020").replace("'", "\\u0027")
-    return f" Comment={MARK}{told}"
-
-
-def _local(at_s: float) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(at_s))
+    return f"{start} Comment={MARK}{told}"
 
 
 def _whole(text: str) -> int:

@@ -122,7 +122,7 @@ HETEROGENEOUS = "a heterogeneous job, whose components no one script asks for ag
 UNSET = frozenset({"", "(null)", "N/A", "UNLIMITED", "Unknown"})
 ALIKE = ("Account", "Deadline", "Licenses", "Network", "Nice", "Partition", "Prefer", "QOS", "Reservation", "Switches")
 SIZE = {"NumNodes": "--nodes", "NumTasks": "--ntasks", "TimeLimit": "--time", "TimeMin": "--time-min"}
-CPUS = {"CPUs/Task": "--cpus-per-task", "CpusPerTres": "--cpus-per-gpu", "MinCPUsNode": "--mincpus"}
+CPUS = {"CpusPerTres": "--cpus-per-gpu", "MinCPUsNode": "--mincpus"}
 TASKS = {"NtasksPerTRES": "--ntasks-per-gpu", "Socks/Node": "--sockets-per-node", "CoreSpec": "--core-spec"}
 MEMORY = {"MinMemoryNode": "--mem", "MinMemoryCPU": "--mem-per-cpu", "MemPerTres": "--mem-per-gpu"}
 GPUS = {"TresPerNode": "--gres", "TresPerJob": "--gpus", "TresPerTask": "--gpus-per-task"}
@@ -137,15 +137,17 @@ OPTIONS |= SIZE | CPUS | TASKS | MEMORY | GPUS | BINDING | NODES | FILES | NAMES
 PARTS = {
     "NtasksPerN:B:S:C": ("--ntasks-per-node", "", "--ntasks-per-socket", "--ntasks-per-core"),
     "ReqB:S:C:T": ("", "", "--cores-per-socket", "--threads-per-core"),
+    "CPUs/Task": ("",),
 }
-"""Fields of several values."""
+"""Fields of several values; without an option: compared alone."""
 FLAGS = {
     "Requeue": {"0": "--no-requeue", "1": "--requeue"},
     "Contiguous": {"1": "--contiguous"},
     "OverSubscribe": {"NO": "--exclusive", "YES": "--oversubscribe", "USER": "--exclusive=user"},
 }
 SET = {"SLURM_DISTRIBUTION": "--distribution={}", "SLURM_OVERCOMMIT": "--overcommit"}
-"""What Slurm tells to the job alone."""
+SET |= {"SLURM_CPUS_PER_TASK": "--cpus-per-task={}"}
+"""What Slurm tells to the job alone; of the last its record has the default, too, which 24.11 tells from one given."""
 DISPLACED = {"CpusPerTres": "CPUs/Task", "MemPerTres": "MinMemoryNode"}
 """With the former the latter is refused."""
 NOTHING = {"MinCPUsNode": "1", "MinTmpDiskNode": "0", "Nice": "0"}

@@ -12,11 +12,23 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import uuid
 from pathlib import Path
 
+TRIXIE = "CARBONTUI_TRIXIE"
+"""Variable that names a folder with a Debian trixie and its slurm-wlm; else one is made for the session (a minute)."""
+DEBIAN = "http://deb.debian.org/debian"
+COMMANDS = "slurmctld slurmd sbatch scancel squeue scontrol sinfo srun salloc sacct"
+SYSTEMS = "/proc /sys /dev /tmp /var/tmp /run"
+WRAPPER = """\
+#!/bin/sh
+# within it the command is its own
+[ -e /.slurm-of-trixie ] && exec /usr/bin/env PATH={inside} {name} "$@"
+exec nsenter --mount=/proc/{holder}/ns/mnt chroot {root} /usr/bin/env -C "$PWD" PATH={inside} {name} "$@"
+"""
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "scancel", "squeue", "scontrol")
 BOOT = "/proc/sys/kernel/random/boot_id"
 SOCKETS = f"/tmp/carbontui-{os.getuid()}"
@@ -64,6 +76,48 @@ def missing() -> str:
     return f"not installed: {', '.join(absent)} (apt-get install slurm-wlm munge)" if absent else ""
 
 
+class Trixie:
+    """Slurm 24.11 of Debian trixie in a folder, with our files in it by mounts that only its own commands see: they end
+    with the process that holds them, and nothing is left to undo. `path`: wrappers of these commands."""
+
+    def __init__(self) -> None:
+        self.dir = Path(tempfile.mkdtemp(prefix="ct-trixie-", dir="/var/tmp"))
+        self.dir.chmod(0o755)
+        self.root, self.path = Path(os.environ.get(TRIXIE) or self.dir / "root"), self.dir / "bin"
+        if not (self.root / "usr/sbin/slurmctld").exists():
+            more = "--include=slurm-wlm,python3"  # with the libraries of a Python
+            made = ["debootstrap", "--variant=minbase", more, "trixie", str(self.root), DEBIAN]
+            subprocess.run(made, check=True, stdout=subprocess.DEVNULL, timeout=400)
+        (self.root / ".slurm-of-trixie").touch()
+        shutil.copy("/etc/hosts", self.root / "etc/hosts")  # ranks find each other by this machine's name
+        own = [sys.prefix, sys.base_prefix, *sys.path, str(Path(__file__).parents[2])]
+        binds = [*SYSTEMS.split(), *dict.fromkeys(path for path in own if Path(path).is_dir())]
+        script = " && ".join(f"mkdir -p {self.root}{path} && mount --rbind {path} {self.root}{path}" for path in binds)
+        hold = ["unshare", "--mount", "sh", "-c", f"{script} && echo && exec sleep infinity"]
+        self._holder = subprocess.Popen(hold, stdout=subprocess.PIPE)
+        if self._holder.stdout is None or not self._holder.stdout.readline():
+            raise OSError("nothing can be mounted")
+        self.path.mkdir()
+        inside = f"{sys.prefix}/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+        for name in COMMANDS.split():
+            text = WRAPPER.format(holder=self._holder.pid, root=self.root, inside=inside, name=name)
+            (self.path / name).write_text(text)
+            (self.path / name).chmod(0o755)
+
+    def end(self) -> None:
+        self._holder.kill()
+        self._holder.wait()
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+
+def no_trixie() -> str:
+    """Why there can be no newer Slurm here; '' when there can."""
+    if sys.base_prefix == "/usr":
+        return "this Python is the system's: its files would hide Slurm's there"
+    made = os.environ.get(TRIXIE) or shutil.which("debootstrap", path=PATH)
+    return missing() or ("" if made else "not installed: debootstrap, which makes a Debian with Slurm 24.11")
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -73,13 +127,18 @@ def free_port() -> int:
 class Cluster:
     """Up between `start` and `end`; `run` calls one of Slurm's commands."""
 
-    def __init__(self, proctrack: str = "linuxproc", nodes: int = 1, conf: str = "", gpus: int = 0) -> None:
-        """`gpus`: so many a node, each a file that is none."""
+    def __init__(
+        self, proctrack: str = "linuxproc", nodes: int = 1, conf: str = "", gpus: int = 0, commands: Path | None = None
+    ) -> None:
+        """`gpus`: so many a node, each a file that is none; `commands`: the folder of those of Slurm, if another."""
         # munge looks at every folder above its socket, and works as a user of its own
         self.dir = Path(tempfile.mkdtemp(prefix="ct-slurm-"))
         self.dir.chmod(0o755)
-        self.env = {**os.environ, "PATH": PATH, "SLURM_CONF": str(self.dir / "slurm.conf")}
+        path = f"{commands}:{PATH}" if commands else PATH
+        self.env = {**os.environ, "PATH": path, "SLURM_CONF": str(self.dir / "slurm.conf")}
         self.proctrack = proctrack
+        self.commands = commands
+        self.kind = "24.11" if commands else proctrack
         self.names = [f"n{i + 1}" for i in range(nodes)]
         self.conf = conf
         self.gpus = gpus
@@ -180,9 +239,9 @@ class Cluster:
 
     def run(self, *command: str, check: bool = True, env: dict[str, str] | None = None) -> str:
         """A command's standard output."""
-        done = subprocess.run(
-            command, env={**self.env, **(env or {})}, capture_output=True, text=True, timeout=60, check=False
-        )
+        env = {**self.env, **(env or {})}
+        env["PATH"] = f"{self.commands}:{env['PATH']}" if self.commands else env["PATH"]
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
         if check and done.returncode:
             raise RuntimeError(f"{command}: {done.returncode}: {done.stderr}")
         return done.stdout

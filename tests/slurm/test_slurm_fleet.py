@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -20,7 +22,7 @@ pytestmark = [pytest.mark.xdist_group("slurm"), pytest.mark.timeout(180)]
 
 
 def test_starts_are_moved_within_the_budget_and_stay_when_it_has_ended(cluster, house, tmp_path):
-    if cluster.proctrack != "linuxproc":
+    if cluster.kind != "linuxproc":
         pytest.skip("the same with any process tracking")
     script = tmp_path / "job.sh"
     script.write_text("#!/bin/bash\n#SBATCH --output=/dev/null\nsleep 1\n")
@@ -70,14 +72,73 @@ def test_starts_are_moved_within_the_budget_and_stay_when_it_has_ended(cluster, 
         cluster.run("scancel", job, check=False)
 
 
+def test_every_move_is_logged_before_it_is_made_and_undone_where_it_is_the_last(cluster, house, tmp_path):
+    if cluster.kind != "linuxproc":
+        pytest.skip("the same with any process tracking")
+    script = tmp_path / "job.sh"
+    script.write_text("#!/bin/bash\n#SBATCH --output=/dev/null\nsleep 1\n")
+    clean = grid(tmp_path / "grid.csv", [400] * 9 + [100] * 8 + [400] * 80)
+    house.env |= cluster.env | {"CARBONTUI_HOME": house.env["CARBONTUI_HOME"]}
+    asked = ("submit", "--grid", clean, "--work", "30m", "--budget", "40x", "--watts", "1kW", "--json")
+    jobs = [json.loads(house.cli(*asked, "--", str(script), check=True).stdout)["job"] for _ in range(5)]
+    before = [shown(cluster, job)["StartTime"] for job in jobs]
+    steps = ("fleet", "--cap", "1500W", "--grid", clean, "--slot", "15m")
+
+    def logged() -> list[dict[str, str]]:
+        return [json.loads(line) for line in house.cli("fleet", "--log", check=True).stdout.splitlines()]
+
+    few = json.loads(house.cli(*steps, "--once", "--json", "--max-moves", "2", check=True).stdout)
+    assert len(few["moved"]) == 2 and len(few["later"]) == len(set(few["starts"])) - 2
+    one = json.loads(house.cli(*steps, "--once", "--json", "--max-moves-per-user", "1", check=True).stdout)
+    assert len(one["moved"]) == 1
+    house.cli(*steps, "--once", check=True)
+    first = logged()
+    assert all(set(line) == {"at", "job", "from", "to", "by", "why"} for line in first)
+    assert {line["job"] for line in first} <= set(jobs) and {line["why"] for line in first} == {"planned"}
+    assert house.cli("fleet", "--undo", check=True).stdout.startswith("moved ")
+    assert [shown(cluster, job)["StartTime"] for job in jobs] == before
+
+    # while one runs another is refused; what it had logged and was killed before it asked Slurm for is corrected
+    house.cli(*steps, "--once", check=True)
+    begins = [shown(cluster, job)["StartTime"] for job in jobs]
+    (tmp_path / "bin").mkdir()
+    real = shutil.which("scontrol", path=house.env["PATH"])
+    (tmp_path / "bin/scontrol").write_text(
+        f'#!/bin/bash\n[ $# -gt 0 ] && exec {real} "$@"\ntouch {tmp_path}/asked\nread < <(sleep 600)\n'
+    )
+    (tmp_path / "bin/scontrol").chmod(0o755)
+    other = grid(tmp_path / "other.csv", [400] * 33 + [100] * 12 + [400] * 80)
+    slow = {**house.env, "PATH": f"{tmp_path}/bin:{house.env['PATH']}"}
+    command = [sys.executable, "-m", "carbontui.cli", "fleet", "--cap", "1500W", "--grid", other, "--slot", "15m"]
+    with subprocess.Popen(command, env=slow, stdout=subprocess.DEVNULL) as running:
+        until((tmp_path / "asked").exists, 60, "its orders")
+        second = house.cli(*steps, "--once")
+        assert second.returncode == 4 and len(second.stderr.splitlines()) == 1 and "another fleet" in second.stderr
+        running.kill()
+    tail = logged()
+    slurms = [line for line in tail if line["by"] == "Slurm"]
+    cut_short = tail[-2 * len(slurms) : -len(slurms)]
+    assert len(slurms) > 3 and tail[-len(slurms) :] == slurms
+    assert {line["job"]: line["to"] for line in slurms} == {line["job"]: line["from"] for line in cut_short}
+    assert [shown(cluster, job)["StartTime"] for job in jobs] == begins
+
+    # a start that its owner has set since is not undone
+    theirs = "2030-01-01T00:00:00"
+    cluster.run("scontrol", "update", f"JobId={jobs[0]}", f"StartTime={theirs}")
+    house.cli("fleet", "--undo", check=True)
+    assert [shown(cluster, job)["StartTime"] for job in jobs] == [theirs, *before[1:]]
+    cluster.run("scancel", *jobs)
+
+
 FORMS = ("--gpus=3", "--gpus-per-node=2", "--gres=gpu:2", "--ntasks=2 --gpus-per-task=2", "-N2 --gres=gpu:2", "-c2",
          "--gpus-per-socket=1 --sockets-per-node=2 --ntasks=2", "--gpus=4 --gpus-per-task=2")  # fmt: skip
 
 
-def test_gpus_are_counted_however_they_were_asked_for(house, tmp_path, monkeypatch):
+@pytest.mark.parametrize("slurm", ["22.05", "24.11"])
+def test_gpus_are_counted_however_they_were_asked_for(house, tmp_path, monkeypatch, request, slurm):
     if why := missing():
         pytest.skip(why)
-    two = Cluster(nodes=2, gpus=32)
+    two = Cluster(nodes=2, gpus=32, commands=request.getfixturevalue("trixie") if slurm == "24.11" else None)
     try:
         two.start()
         for name, value in two.env.items():
@@ -114,7 +175,7 @@ def test_without_slurm_fleet_says_so(house, tmp_path):
 
 
 def test_orders_for_jobs_that_have_gone_are_refused_and_the_rest_carried_out(cluster, monkeypatch):
-    if cluster.proctrack != "linuxproc":
+    if cluster.kind != "linuxproc":
         pytest.skip("the same with any process tracking")
     for name, value in cluster.env.items():
         monkeypatch.setenv(name, value)
@@ -131,7 +192,7 @@ def test_orders_for_jobs_that_have_gone_are_refused_and_the_rest_carried_out(clu
 
 def test_a_controller_or_munge_that_is_down_is_one_line_and_the_rest_goes_on(cluster, house, tmp_path):
     """What a login node meets: each a line that names the command, no traceback, and the jobs as they were."""
-    if cluster.proctrack != "linuxproc":
+    if cluster.kind != "linuxproc":
         pytest.skip("the same with any process tracking")
     clean = grid(tmp_path / "grid.csv", [400] * 90)
     script = tmp_path / "job.sh"

@@ -101,7 +101,15 @@ class Queue:
 
 @pytest.fixture
 def queue(queue_of_any):
-    if queue_of_any.cluster.proctrack != "linuxproc":
+    if queue_of_any.cluster.kind != "linuxproc":
+        pytest.skip("the same with any process tracking")
+    return queue_of_any
+
+
+@pytest.fixture
+def queue_of_both(queue_of_any):
+    """Of either Slurm."""
+    if queue_of_any.cluster.kind == "pgid":
         pytest.skip("the same with any process tracking")
     return queue_of_any
 
@@ -157,8 +165,8 @@ LIVES = {
 }
 
 
-def test_what_follows_the_training_runs_once_after_its_real_end(queue):
-    jobs = {}
+def test_what_follows_the_training_runs_once_after_its_real_end(queue_of_both):
+    queue, jobs = queue_of_both, {}
     for form, text in FORMS.items():
         lives = queue.lives = queue.folder / f"lives-{form}"
         export, _, run = queue.run().strip().partition("\n")
@@ -224,9 +232,11 @@ def test_what_has_ended_is_not_repeated_and_alike_commands_are_told_apart(queue)
 
 
 ENDS = {
-    "plain": ("{run}\n", "85:0"),
-    "exec": ("exec {run}\necho after >> {lives}\n", "85:0"),
-    "more": ("{run}\necho after >> {lives}\n", "0:15"),
+    "plain": ("{run}\n", "FAILED 85:0"),
+    "exec": ("exec {run}\necho after >> {lives}\n", "FAILED 85:0"),
+    "more": ("{run}\necho after >> {lives}\n", "FAILED 0:15"),
+    "trap": ("trap 'echo code $? >> {lives}; exit 3' TERM\n{run}\necho after >> {lives}\n", "CANCELLED 3:0"),
+    "ignores": ("trap '' TERM\n{run}\necho after >> {lives}\n", "CANCELLED 0:(9|0)"),
 }
 
 
@@ -236,9 +246,11 @@ def test_a_refused_submission_ends_the_job_not_well_before_its_next_line(queue, 
     queue.wrap("sbatch", 'echo "sbatch: error: no" >&2; exit 1')
     export, _, run = queue.run().strip().partition("\n")
     job = queue.submit(f"{export}\n" + text.format(run=run, lives=queue.lives))
-    assert queue.over(job) == "FAILED" and queue.rows() == [], queue.output()
-    assert f" ExitCode={code} " in queue.cluster.run("scontrol", "-o", "show", "job", job)
-    assert queue.lines() == ["- "] and "no successor is submitted (sbatch: sbatch: error: no)" in queue.output()
+    state = queue.over(job)
+    exit_code = re.findall(r" ExitCode=(\S+)", queue.cluster.run("scontrol", "-o", "show", "job", job))[0]
+    assert re.fullmatch(code, f"{state} {exit_code}") and queue.rows() == [], queue.output()
+    assert queue.lines() == ["- ", *(["code 85"] if form == "trap" else [])]
+    assert "no successor is submitted (sbatch: sbatch: error: no)" in queue.output()
 
 
 def test_a_life_without_a_step_is_the_last(queue):
@@ -328,6 +340,8 @@ def test_a_wrapped_command_returns_and_an_allocation_has_none_to_submit(queue):
         check=False,
     )
     assert done.returncode == 2 and "--resubmit: only in a Slurm batch script" in done.stderr, done.stderr
+    within = queue.submit(f"srun {line}\n")
+    assert queue.over(within) == "FAILED" and "carbontui run --resubmit ... -- srun" in queue.output()
     assert len(queue.lines()) == 3, "nothing began"
     keep("`salloc`", "runs", "`--resubmit` refused before the start; without it as alone")
 
@@ -345,8 +359,9 @@ NAMES = "Tres|Ntasks|Nice|Requeue|Req|CPUs/|NumTasks|Min|Mem|CpusPer|Over|Time|D
 SAME = re.compile(rf"(?: |^)((?:{NAMES})\S+)")
 
 
-def test_the_successor_is_the_same_job(queue):
+def test_the_successor_is_the_same_job(queue_of_both):
     """Of what was given on the command line nothing is in the script."""
+    queue = queue_of_both
     line = queue.run(script=LEAVES.replace("+ 3)", "+ 3600)"))
     jobs = {queue.submit(line, *request.split()): request for request in REQUESTS}
     queue.wrap("sbatch", 'exec $REAL "${@/--nice=7/--nice=8}"')
@@ -361,6 +376,23 @@ def test_the_successor_is_the_same_job(queue):
         assert ("my=own" in request) == (comment == "my=own"), "a user's own comment stays"
     assert queue.over(other) == "FAILED" and "not be the same job: Nice 7 became 8" in queue.output()
     assert [row[2] for row in queue.rows() if f'"after": "{other}"' in row[3]] == ["CANCELLED"]
+
+
+def test_a_signal_that_submit_was_given_comes_to_the_successor_too(queue):
+    """Of plain sbatch's command line nobody can know it."""
+    handler = "import signal\nsignal.signal(signal.SIGUSR2, lambda *_: lives.write('USR2\\n'))\n"
+    caught = LEAVES.replace("for step", f"{handler}for step", 1)
+    caught = caught.replace('    lives.write("end', '    time.sleep(70)\n    lives.write("end')
+    script = queue.folder / "job.sh"
+    script.write_text(f"#!/bin/bash\n{queue.run(script=caught).replace(' -- ', ' -- srun ')}")
+    queue.house.env |= queue.cluster.env | {"CARBONTUI_HOME": queue.house.env["CARBONTUI_HOME"], "PYTHONPATH": ""}
+    asked = ("submit", "--grid", dirty_now(queue.folder).split()[3], "--work", "1h", "--budget", "1x", "--json", "--")
+    options = ("--signal=USR2@60", "--time=2", f"--output={queue.folder}/out-%j")
+    told = queue.house.cli(*asked, *options, str(script), check=True).stdout
+    queue.jobs.append(json.loads(told)["job"])
+    assert queue.over(queue.jobs[0]) == "CANCELLED", queue.output()
+    until(lambda: "end" in queue.lines(), 150, "the successor's end")
+    assert "USR2" in queue.lines(), queue.output()
 
 
 def test_what_slurm_24_11_shows_is_asked_for_as_what_22_05_shows():

@@ -59,7 +59,7 @@ def keep_plain(pattern: str, plain: str) -> None:
 
 @pytest.fixture
 def queue(cluster, house, tmp_path):
-    if cluster.proctrack != "linuxproc":
+    if cluster.kind != "linuxproc":
         pytest.skip("the same with any process tracking")
     made = Queue(cluster, house, tmp_path)
     yield made

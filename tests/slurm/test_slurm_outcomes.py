@@ -25,10 +25,12 @@ def outcomes(cluster, tmp_path_factory):
     """Every training of the table: side by side, but for the preemption, which takes the whole node."""
     from house import House
 
-    if cluster.proctrack == "pgid":
+    if cluster.kind == "pgid":
         pytest.skip(
             "the batch shell dies of a signal to all, and the plain script is cut off or not: a race of Slurm's own"
         )
+    if cluster.kind == "24.11" and not TABLE:
+        pytest.skip("by hand: the same as on 22.05 when it was tried, and a minute")
     house = House(tmp_path_factory.mktemp("house"), None)
     made: dict[tuple[str, str, bool], Run] = {}
     try:

@@ -83,7 +83,7 @@ class Submitted:
 @pytest.mark.parametrize("way", WAYS)
 def test_a_handler_runs_as_often_as_in_the_plain_run(cluster, house, tmp_path, way):
     line, how = WAYS[way]
-    if cluster.proctrack == "pgid" and way not in ("step", "batch"):
+    if cluster.kind == "pgid" and way not in ("step", "batch"):
         pytest.skip("the batch shell dies of it first, and the plain script is cut off or not: a race of Slurm's own")
     received = {}
     for plain in (True, False):

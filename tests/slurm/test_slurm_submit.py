@@ -25,7 +25,7 @@ def shown(cluster, job: str) -> dict[str, str]:
 
 
 def test_a_script_begins_in_its_clean_hours_with_its_plan_as_comment(cluster, house, tmp_path):
-    if cluster.proctrack != "linuxproc":
+    if cluster.kind != "linuxproc":
         pytest.skip("the same with any process tracking")
     script = tmp_path / "job.sh"
     script.write_text('#!/bin/bash\n#SBATCH --output=/dev/null\necho "$CARBONTUI_BUDGET" > ' + f"{tmp_path}/budget\n")

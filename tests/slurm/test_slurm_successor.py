@@ -45,7 +45,7 @@ def jobs(cluster) -> dict[str, str]:
 
 @pytest.fixture
 def one(cluster):
-    if cluster.proctrack != "linuxproc":
+    if cluster.kind != "linuxproc":
         pytest.skip("the same with any process tracking")
     return cluster
 

@@ -53,7 +53,7 @@ def to_come(past: FleetJobs, age: Floats, known: float, slots: int) -> FleetJobs
         rows.append(here)
         first.append(at[here])
     row, begin = np.concatenate(rows), np.concatenate(first)
-    chosen = FleetJobs(**{one.name: getattr(past, one.name)[row] for one in fields(past)})
+    chosen = past.of(row)
     return replace(chosen, first=begin, end=begin + chosen.end).within(slots)
 
 

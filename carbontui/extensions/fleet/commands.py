@@ -3,19 +3,22 @@ times of such jobs, to keep a site's power budget with the least CO2."""
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import math
 import os
+import re
 import shlex
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 
-from carbontui import units
+from carbontui import paths, units
 from carbontui.account.compare import STEP_S, StartWindow, best_start
 from carbontui.account.expected_end import without_gaps
 from carbontui.commands.support.command import Failure, refused
@@ -24,14 +27,13 @@ from carbontui.extensions.fleet import queue_problem, rounds
 from carbontui.extensions.fleet.arrivals import Arrivals
 from carbontui.extensions.fleet.placing import FleetPlan
 from carbontui.extensions.fleet.problem import NEVER
-from carbontui.extensions.fleet.queue_problem import QueueProblem
-from carbontui.extensions.fleet.rounds import FleetRound, FleetTerms
+from carbontui.extensions.fleet.queue_problem import FleetTerms, QueueProblem
+from carbontui.extensions.fleet.rounds import FleetRound, MoveLog
 from carbontui.grid import compose, opening, recorded, zones
 from carbontui.job.terms import budget as budgets
 from carbontui.power.curves import files, public
 from carbontui.power.curves.curve import Curve
 from carbontui.slurm import commands, queue
-from carbontui.slurm.commands import SlurmError
 from carbontui.text import figures
 
 
@@ -42,18 +44,16 @@ def plan_lines(made: QueueProblem, plan: FleetPlan, least_w: float | None = None
     drawn = plan.watts + made.fixed_w
     budgeted = np.isfinite(made.cap_w).any()
     fullest = int(np.argmax(drawn / np.maximum(made.cap_w, 1e-9) if budgeted else drawn))
-    room = "" if np.isinf(made.cap_w[fullest]) else f" of {figures.watts(float(made.cap_w[fullest]))}"
-    many = "1 job waits" if jobs == 1 else f"{jobs} jobs wait"
-    begin = "starts" if begun == 1 else "start"
-    lines = [
-        f"{many} and may be moved; {begun} {begin} within {figures.duration(made.problem.site.slots * made.slot_s)}"
-    ]
+    room = "" if np.isinf(made.cap_w[fullest]) else f" of a budget of {figures.watts(float(made.cap_w[fullest]))}"
+    many, begin = "1 job waits" if jobs == 1 else f"{jobs} jobs wait", "starts" if begun == 1 else "start"
+    ahead = figures.duration(made.problem.site.slots * made.slot_s)
+    lines = [f"{many} and may be moved; {begun} {begin} within {ahead}"]
     if begun:
         grams = float(made.problem.grams(plan.start, plan.level).sum())
         at_once_g = float(made.problem.grams(np.where(plan.start == NEVER, NEVER, 0), plan.level).sum())
         lines.append(
             f"planned {figures.grams(grams)}; started at once without the budget: {figures.grams(at_once_g)}; "
-            f"fullest {figures.watts(float(drawn[fullest]))}{room}"
+            f"in the fullest slot {figures.watts(float(drawn[fullest]))}{room}"
         )
     if begun and begun == jobs:
         lines.append(f"certificate: no plan of these is better by more than {figures.percent(plan.gap, 2)}")
@@ -64,10 +64,8 @@ def plan_lines(made: QueueProblem, plan: FleetPlan, least_w: float | None = None
         lines.append(f"not in time: {', '.join(queue_problem.undone(made, plan)[:8])}{' ...' * (late > 8)}")
         least = "" if least_w is None else f"; a constant budget of {figures.watts(least_w)} suffices for all"
         most_w = float((made.cap_w - made.fixed_w).max())
-        alone = [
-            job.id for job, row in zip(made.jobs, made.problem.jobs.watts, strict=True) if row[row > 0].min() > most_w
-        ]
-        if alone:
+        least_w_of = zip(made.jobs, made.problem.jobs.watts, strict=True)
+        if alone := [job.id for job, row in least_w_of if row[row > 0].min() > most_w]:
             lines.append(f"more than the budget leaves in any hour, each alone: {', '.join(alone[:8])}")
         lines.append(f"no plan can be proven best where jobs are left out{least}")
     if made.others:
@@ -78,12 +76,10 @@ def plan_lines(made: QueueProblem, plan: FleetPlan, least_w: float | None = None
     return [*lines, *made.faults]
 
 
-def constant_line(made: QueueProblem, plan: FleetPlan, share: float, *, used: bool) -> str:
+def constant_line(share: float, planned_g: float, undone: Sequence[str], *, used: bool) -> str:
     """The best constant cap on the same jobs, beside the plan."""
-    grams = figures.grams(float(made.problem.grams(plan.start, plan.level).sum()))
-    late = queue_problem.undone(made, plan)
-    what = f"one cap for all ({figures.percent(share)} of full watts, each as soon as there is room): {grams}"
-    return f"{what}, {len(late)} not in time{'; it is better, and used' if used else ''}"
+    what = f"one cap for all ({figures.percent(share)} of full watts, each as soon as there is room)"
+    return f"{what}: {figures.grams(planned_g)}, {len(undone)} not in time{'; it is better, and used' if used else ''}"
 
 
 PUBLIC = "public"
@@ -114,20 +110,16 @@ def start_levels(curve: Curve, gpus: int, watts: float | None, host_w: float) ->
     if rest_w < -0.01 * boards_w:
         raise ValueError(f"its {gpus} GPUs draw {boards_w:.0f} W at full speed, --watts {watts:g} is less")
     rest_w = max(0.0, rest_w)
-    levels = [
-        [
-            # what a limit bounds is never above it
-            round(rest_w + min((point.power_w + point.power_se) * scale, point.cap_w * gpus), 1),
-            round(point.speed, 4),
-            point.cap_w,
-            round(point.speed_se, 4),
-        ]
-        for point in curve.levels
-        if point.kind == "cap" and point.cap_w is not None
-    ]
+    levels = []
+    for point in curve.levels:
+        if point.kind == "cap" and point.cap_w is not None:  # what a limit bounds is never above it
+            drawn_w = rest_w + min((point.power_w + point.power_se) * scale, point.cap_w * gpus)
+            levels.append([round(drawn_w, 1), round(point.speed, 4), point.cap_w, round(point.speed_se, 4)])
     return {"watts": round(rest_w + boards_w, 1), "levels": levels}
 
 
+Grid = tuple[str | None, str | None]
+"""A zone, or a file instead."""
 RETRY_S = 60.0
 CLOCK_S = 30.0
 """Clocks that differ by less than this are taken for the same."""
@@ -142,13 +134,23 @@ CLOCK_S = 30.0
 @click.option("--slot", default="30m", show_default=True, help="Jobs start at its multiples; 96 slots are planned.")
 @click.option("--once", is_flag=True, help="Plan and move once, then exit.")
 @click.option("--dry-run", is_flag=True, help="Print the plan once, and move nothing.")
+@click.option("--max-moves", type=click.IntRange(1), help="Move at most so many starts a round.")
+@click.option("--max-moves-per-user", type=click.IntRange(1), help="Of these, of one user.")
+@click.option("--log", "show_log", is_flag=True, help="Print all moves so far: a line of JSON each, and exit.")
+@click.option("--undo", is_flag=True, help="Give waiting jobs the starts from before all moves, and exit.")
 @click.option("--json", "as_json", is_flag=True, help="Each plan as a line of JSON.")
-def fleet(caps: tuple[str, ...], slot: str, once: bool, dry_run: bool, as_json: bool, **given: Any) -> None:
+def fleet(
+    caps: tuple[str, ...], slot: str, once: bool, dry_run: bool, show_log: bool, undo: bool, as_json: bool, **given: Any
+) -> None:
     """Keep a site's power budget with the least CO2: carbontui fleet --cap 120kW --zone DE --gpu-w 400W
 
     It only moves the start times of jobs submitted with `carbontui submit`: it holds no job and starts none. If it
-    ends, they start at the times last set. Slurm lets you move your own jobs; an operator moves everyone's.
+    ends, they start at the times last set. Slurm lets you move your own jobs; an operator moves everyone's. Each move
+    is logged before it is made. While one fleet runs a second is refused (exit code 4).
     """
+    if show_log or undo:
+        (_undo if undo else _print_log)()
+        return
     with refused():
         budget = [queue_problem.parse(text) for text in caps]
         slot_s = units.parse_duration(slot)
@@ -157,15 +159,14 @@ def fleet(caps: tuple[str, ...], slot: str, once: bool, dry_run: bool, as_json: 
     if not budget:
         raise Failure("fleet needs the site's budget: carbontui fleet --cap 120kW", 2)
     assumed = queue_problem.Assumed(_watts(given["gpu_w"], "--gpu-w"), _watts(given["node_w"], "--node-w"))
-    starts: dict[str, float] = {}
-    past = Arrivals()
+    past, log = Arrivals(), None if dry_run else _log()
     grid = given["zone"], given["grid_file"]
-    terms = FleetTerms(budget, assumed, slot_s)
+    terms = FleetTerms(budget, assumed, slot_s, given["max_moves"] or math.inf, given["max_moves_per_user"] or math.inf)
     while True:
         ahead_s = _ahead_s()
         start = queue_problem.next_slot_s(time.time() + ahead_s, slot_s)
         try:
-            starts |= one_round(terms, grid, start, starts, ahead_s, past, dry_run=dry_run, as_json=as_json)
+            one_round(terms, grid, start, ahead_s, past, log, as_json=as_json)
         except Failure as failure:
             if once or dry_run:
                 raise
@@ -183,15 +184,12 @@ def _ahead_s() -> float:
     Without an answer the round itself says why there is none."""
     try:
         ahead_s = queue.clock_s() - time.time()
-    except SlurmError:
+    except commands.SlurmError:
         return 0.0
     if abs(ahead_s) < CLOCK_S:
         return 0.0
-    way = "behind" if ahead_s > 0 else "ahead of"
-    click.echo(
-        f"carbontui: this machine's clock is {figures.duration(abs(ahead_s))} {way} the controller's, which is used",
-        err=True,
-    )
+    by = f"{figures.duration(abs(ahead_s))} {'behind' if ahead_s > 0 else 'ahead of'}"
+    click.echo(f"carbontui: this machine's clock is {by} the controller's, which is used", err=True)
     return ahead_s
 
 
@@ -200,44 +198,64 @@ def _watts(text: str, option: str) -> float:
 
 
 def one_round(
-    terms: FleetTerms,
-    grid: tuple[str | None, str | None],
-    start_s: float,
-    starts: dict[str, float],
-    ahead_s: float = 0.0,
-    past: Arrivals | None = None,
-    *,
-    dry_run: bool,
-    as_json: bool,
-) -> dict[str, float]:
-    """Plan by the zone or file of `grid`, move, and print; each job's start. `starts`: those set by earlier rounds.
-    The controller's clock is `ahead_s` ahead of ours; `past` is what has come until now. Raises Failure."""
+    terms: FleetTerms, grid: Grid, start_s: float, ahead_s: float, past: Arrivals, log: MoveLog | None, *, as_json: bool
+) -> None:
+    """Plan by this grid, move where there is a log, and print. The controller's clock is `ahead_s` ahead of ours;
+    `past` is what has come until now. Raises Failure."""
     now = time.time() + ahead_s
-    due = frozenset(job for job, at in starts.items() if at <= now)
     mean, source = intensity(*grid, start_s, terms.slot_s, queue_problem.SLOTS)
-    with refused("", SlurmError, code=1):
-        done = rounds.run_round(terms, mean, start_s, due, past, dry_run=dry_run)
+    with refused("", (commands.SlurmError, OSError), code=1):
+        done = rounds.run_round(terms, mean, start_s, past, log)
     if as_json:
         click.echo(json.dumps(done.to_dict(now)))
     else:
-        _tell(done, source, now, dry_run=dry_run)
-    return queue_problem.starts_s(done.made, done.plan)
+        _tell(done, source, now, dry_run=log is None)
 
 
 def _tell(done: FleetRound, source: str, now: float, *, dry_run: bool) -> None:
-    made, plan, moves, unmoved, least_w, constant = done
+    made, plan, moves, unmoved, later, least_w, _ = done
     moved = "would move" if dry_run else "moved" if not unmoved else "asked Slurm, which refused some, to move"
     click.echo(f"{figures.named_clock(now, now)}  {moved} {len(moves)} starts ({source})")
     for move in moves if dry_run else ():
         capped = "" if move.cap_w is None else f" at {move.cap_w:g} W per GPU"
         click.echo(f"  {move.job.id}  {move.job.name:<24} begins {figures.clock(move.at_s, now)}{capped}")
     lines = plan_lines(made, plan, least_w)
-    if constant is not None:
-        lines.append(constant_line(made, constant.plan, constant.share, used=done.constant_wins))
+    if cap := done.constant_cap():
+        lines.append(constant_line(**cap))
     for line in lines:
         click.echo(f"  {line}")
+    if later:
+        click.echo(f"  {len(later)} more are left to later rounds (--max-moves)")
+    _refused(unmoved)
+
+
+def _refused(unmoved: Iterable[str]) -> None:
     for line in sorted({units.printable(line) for line in unmoved})[:5]:
         click.echo(f"  Slurm: {line}")
+
+
+def _log_file() -> Path:
+    return paths.private_dir(paths.state_dir()) / "fleet.jsonl"
+
+
+def _log() -> MoveLog:
+    """Raises Failure where another fleet holds it."""
+    with refused("fleet: ", OSError, code=1), refused("fleet: ", BlockingIOError, code=4):
+        return MoveLog(_log_file())
+
+
+def _print_log() -> None:
+    """All moves; first, where no fleet runs and Slurm answers, those are corrected that it does not have."""
+    with contextlib.suppress(Failure, commands.SlurmError):
+        _log().correct(queue.queue(()))
+    click.echo(_log_file().read_text(errors="replace"), nl=False)
+
+
+def _undo() -> None:
+    with refused("", (commands.SlurmError, OSError, ValueError), code=1):
+        moves, unmoved = _log().undo(queue.queue(()))
+    click.echo(f"moved {len(moves)} starts back")
+    _refused(unmoved)
 
 
 AHEAD_MOST_S = 14 * 86400.0
@@ -245,9 +263,7 @@ AT_ONCE_S = 60.0
 """A start closer than this is submitted without --begin: Slurm itself may take a minute to start a job."""
 
 
-@click.command(
-    context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
-)
+@click.command(context_settings={"allow_interspersed_args": False})
 @click.option("--work", required=True, help="How long it runs, like 8h.")
 @click.option("--budget", default="2x", show_default=True, help='When it must be done: 1.8x, 18h or "fri 09:00".')
 @click.option("--zone", help="Grid zone of the cluster, like DE.")
@@ -301,6 +317,9 @@ def submit(
     job = ""
     if not dry_run:
         os.environ.setdefault("CARBONTUI_BUDGET", units.iso(deadline))
+        given_to_sbatch = " ".join(itertools.takewhile(lambda one: not Path(one).is_file(), arguments))
+        if found := re.search(r"(?:^| )--signal[= ](\S+)", given_to_sbatch):
+            os.environ["SBATCH_SIGNAL"] = found[1]  # of its successors, too: Slurm shows it nowhere
         with refused("", commands.SlurmError, code=1):
             job = commands.submitted(command)
     if as_json:
@@ -359,19 +378,16 @@ def _words(
     window: StartWindow, now: float, work_s: float, deadline_s: float, source: str, *, strict: bool
 ) -> Iterator[str]:
     """Why it begins then, and what that saves."""
-    here = figures.clock
-    span = f"{here(window.begin_s, now)} to {here(window.begin_s + work_s, now)}"
-    late = deadline_s - now < work_s - 1.0
+    span = f"{figures.clock(window.begin_s, now)} to {figures.clock(window.begin_s + work_s, now)}"
     if window.begin_s - now < AT_ONCE_S:
         why = "no slack is left" if window.latest_s - now < AT_ONCE_S else "no later start is cleaner"
         yield f"begins as soon as it can: {why} ({window.now_g:.0f} g/kWh, {source})"
     else:
-        yield (
-            f"begins {figures.named_clock(window.begin_s, now)}: {span} has {window.mean_g:.0f} g/kWh on average, "
-            f"a start now {window.now_g:.0f}: {figures.percent(window.saved)} less CO2 ({source})"
-        )
+        why = f"{span} has {window.mean_g:.0f} g/kWh on average, a start now {window.now_g:.0f}"
+        less = f"{figures.percent(window.saved)} less CO2 ({source})"
+        yield f"begins {figures.named_clock(window.begin_s, now)}: {why}: {less}"
     end = figures.named_clock(deadline_s, now)
-    if late:
+    if deadline_s - now < work_s - 1.0:
         yield f"the budget ends {end}, before the work can: it will be late whenever it starts"
     elif strict:
         yield f"Slurm removes it if it cannot end by {end}, and ends it then"

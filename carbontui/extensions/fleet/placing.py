@@ -9,7 +9,7 @@ prices gives a lower bound on the cost of any schedule; the best (`plan.ascent`)
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -27,12 +27,6 @@ class Priced(NamedTuple):
     watt: Floats
     gpu: Floats
     bound_g: float
-
-
-def bound_g(problem: FleetProblem, watt: Floats, gpu: Floats) -> float:
-    """The lower bound given by any non-negative prices."""
-    cost = float(problem.best(watt, gpu).cost.sum())
-    return cost - float(watt @ problem.site.power_w) - float(gpu @ problem.site.gpus)
 
 
 def priced(problem: FleetProblem, *, passes: int = PASSES_MOST, start: Priced | None = None) -> Priced:
@@ -245,11 +239,8 @@ def _in_order(problem: FleetProblem, whole: Priced, left: Ints, size: Floats) ->
 
 def _rest(problem: FleetProblem, placed: _Placed, left: Ints) -> FleetProblem:
     """The remaining problem within the remaining capacity."""
-    jobs, site = problem.jobs, problem.site
-    return FleetProblem(
-        FleetSite(site.weight, np.maximum(placed.room_w, 0.0), np.maximum(placed.room_gpus, 0.0)),
-        FleetJobs(**{field.name: getattr(jobs, field.name)[left] for field in fields(jobs)}),
-    )
+    room = FleetSite(problem.site.weight, np.maximum(placed.room_w, 0.0), np.maximum(placed.room_gpus, 0.0))
+    return FleetProblem(room, problem.jobs.of(left))
 
 
 class _Placed:

@@ -7,7 +7,7 @@ its end. Watts are those of all its boards. Shapes: n jobs, l levels, t slots.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -58,6 +58,9 @@ class FleetJobs:
 
     def __len__(self) -> int:
         return len(self.gpus)
+
+    def of(self, rows: Ints) -> FleetJobs:
+        return FleetJobs(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
 
     def within(self, slots: int) -> FleetJobs:
         """As a plan of so many slots has them: cut at its end, the rest is planned later. A level that ends after the

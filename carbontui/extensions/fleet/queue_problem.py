@@ -81,10 +81,9 @@ def why_left(job: QueuedJob, pool: Pool, throttled: frozenset[str] = frozenset()
         return "as Slurm does not tell their GPUs"
     if not pool.has(job):
         return f"in partition {job.partition}, which has other nodes"
-    set_s = job.start_s if job.eligible_s is None and job.reason == "BeginTime" else job.eligible_s
-    later_s = 0.0 if asked.begin_s is None or set_s is None else set_s - asked.begin_s
+    later_s = 0.0 if asked.begin_s is None or job.set_s is None else job.set_s - asked.begin_s
     # a later one that is over is when what it waited for had come
-    owners = later_s < -OWNERS_S or (later_s > OWNERS_S and (set_s or 0.0) > since_s)
+    owners = later_s < -OWNERS_S or (later_s > OWNERS_S and (job.set_s or 0.0) > since_s)
     return "to start when their owner said" if owners else ""
 
 
@@ -160,6 +159,27 @@ class Assumed(NamedTuple):
     node_w: float
 
 
+class FleetTerms(NamedTuple):
+    """What every round keeps to: the budget, the watts assumed where a job states none, the length of a slot, and how
+    many starts it moves at most, in all and of one user."""
+
+    budget: Sequence[Cap]
+    assumed: Assumed
+    slot_s: float
+    moves_most: float = math.inf
+    of_user_most: float = math.inf
+
+    def allowed(self, moves: Iterable[Move]) -> tuple[list[Move], list[Move]]:
+        """Those of this round, and the rest: what is put off comes first, as that keeps the budget, by its present
+        start."""
+        of_user, now, later = Counter[str](), list[Move](), list[Move]()
+        for move in sorted(moves, key=lambda one: (one.at_s <= (one.job.set_s or 0.0), one.job.set_s or 0.0)):
+            fits = len(now) < self.moves_most and of_user[move.job.user] < self.of_user_most
+            of_user[move.job.user] += fits
+            (now if fits else later).append(move)
+        return now, later
+
+
 class Move(NamedTuple):
     """A job whose start is to be changed."""
 
@@ -167,6 +187,7 @@ class Move(NamedTuple):
     at_s: float
     cap_w: float | None
     """Watts per GPU that it is to start with; None: at full."""
+    why: str
 
 
 class QueueProblem(NamedTuple):
@@ -206,27 +227,23 @@ def problem(
     queue: Sequence[QueuedJob],
     pool: Pool,
     intensity: Sequence[float],
-    cap_w: Sequence[float],
-    assumed: Assumed,
-    *,
+    terms: FleetTerms,
     start_s: float,
-    slot_s: float = SLOT_S,
-    due: frozenset[str] = frozenset(),
     throttled: frozenset[str] = frozenset(),
 ) -> QueueProblem:
-    """The waiting jobs that asked to be moved, within the capacity left by the others. `intensity` (g/kWh) and `cap_w`
-    are per slot from `start_s` on. Jobs that are `due` should have started by now: they count as running. Of two jobs
-    that cannot both be done, the one with the higher Slurm priority (its fair share) is done."""
-    slots = len(cap_w)
+    """The waiting jobs that asked to be moved, within the capacity left by the others. `intensity` (g/kWh) is per slot
+    from `start_s` on. Of two jobs that cannot both be done, the one with the higher Slurm priority (its fair share) is
+    done."""
+    slots, slot_s, assumed = len(intensity), terms.slot_s, terms.assumed
+    cap = np.array(per_slot(terms.budget, start_s, slot_s, slots))
     by_gpu = pool.size.gpus > 0
     room = np.full(slots, float(pool.size.gpus if by_gpu else pool.size.cpus))
-    cap = np.array(cap_w, dtype=float)
     weight = np.array(intensity, dtype=float) * slot_s / J_PER_KWH * (1.0 + EARLIER * np.arange(slots))
     fixed = np.zeros(slots)
     mine, faults = [], []
     left = defaultdict(list)
     for job in queue:
-        if job.runs or job.id in due:
+        if job.runs:
             n = min(slots, math.ceil(max(1.0, _end_s(job, start_s) - start_s) / slot_s))
             fixed[:n] += watts(job, assumed)
             room[:n] -= job.takes(gpus=by_gpu) * pool.may_have(job)
@@ -245,7 +262,7 @@ def problem(
     jobs = _fleet_jobs(since, assumed, weight, UNDONE * urgency, slot_s=slot_s, by_gpu=by_gpu).within(slots)
     power = np.minimum(cap, fixed + jobs.watts.max(axis=1, initial=0.0).sum() + 1.0)  # an hour without a budget
     site = FleetSite(weight, np.maximum(power - fixed, 0.0), np.maximum(room, 0.0))
-    others = sum(not job.runs and job.id not in due and not job.asked.movable for job in queue)
+    others = sum(not job.runs and not job.asked.movable for job in queue)
     made = FleetProblem(site, jobs)
     return QueueProblem(made, tuple(mine), start_s, slot_s, cap, fixed, others, (*faults, *listed(left)))
 
@@ -323,54 +340,60 @@ def next_plan_s(start_s: float, slot_s: float) -> float:
     return start_s + slot_s - 2 * min(LEAD_S, slot_s / 4)
 
 
-def starts_s(made: QueueProblem, plan: FleetPlan) -> dict[str, float]:
-    """The start of each job that has a place in the plan."""
-    placed = zip(made.jobs, plan.start.tolist(), strict=True)
-    return {job.id: made.start_s + start * made.slot_s for job, start in placed if start != NEVER}
+class Placement(NamedTuple):
+    """Of a waiting job in a plan: start and end (epoch seconds; None: no room before its deadline), watts, and its
+    limit in watts per GPU (None: at full)."""
+
+    job: QueuedJob
+    start_s: float | None
+    end_s: float | None
+    watts: float
+    cap_w: float | None
 
 
-def cap_of(made: QueueProblem, plan: FleetPlan, row: int) -> float | None:
-    """Watts per GPU planned for a waiting job, by its row; None: at full."""
-    of_levels = made.problem.jobs.watts[row]
-    drawn = float(of_levels[int(plan.level[row])])
-    levels = made.jobs[row].asked.levels if drawn < of_levels.max() else ()
-    return next((one.cap_w for one in levels if one.watts == drawn and one.cap_w), None)
-
-
-def planned_jobs(made: QueueProblem, plan: FleetPlan) -> list[dict[str, object]]:
-    """Per job its start and end (null: no room before its deadline), watts, deadline and level, for machines."""
-    found: list[dict[str, object]] = []
+def placements(made: QueueProblem, plan: FleetPlan) -> list[Placement]:
+    """Of each job that may be moved, in the order of the problem."""
+    found, jobs = [], made.problem.jobs
     for row, (job, start, level) in enumerate(zip(made.jobs, plan.start.tolist(), plan.level.tolist(), strict=True)):
-        placed, jobs = start != NEVER, made.problem.jobs
-        begin_s = made.start_s + start * made.slot_s
-        deadline, cap_w = job.asked.deadline_s, cap_of(made, plan, row)
-        found.append(
-            {
-                "job": job.id,
-                "start": units.iso(begin_s) if placed else None,
-                "end": units.iso(begin_s + float(jobs.length[row, level]) * made.slot_s) if placed else None,
-                "watts": float(jobs.watts[row, level]),
-                "deadline": None if deadline is None else units.iso(deadline),
-                "level": "full" if cap_w is None else f"cap {cap_w:g} W",
-            }
-        )
+        drawn = float(jobs.watts[row, level])
+        levels = job.asked.levels if drawn < jobs.watts[row].max() else ()
+        cap_w = next((one.cap_w for one in levels if one.watts == drawn and one.cap_w), None)
+        start_s = made.start_s + start * made.slot_s
+        end_s = start_s + float(jobs.length[row, level]) * made.slot_s
+        placed = (None, None, drawn, None) if start == NEVER else (start_s, end_s, drawn, cap_w)
+        found.append(Placement(job, *placed))
     return found
+
+
+def iso(at_s: float | None) -> str | None:
+    return None if at_s is None else units.iso(at_s)
+
+
+def planned_jobs(placed: Iterable[Placement]) -> list[dict[str, object]]:
+    """Per job its start and end (null: no room before its deadline), watts, deadline and level, for machines."""
+    return [
+        {
+            "job": one.job.id,
+            "start": iso(one.start_s),
+            "end": iso(one.end_s),
+            "watts": one.watts,
+            "deadline": iso(one.job.asked.deadline_s),
+            "level": "full" if one.cap_w is None else f"cap {one.cap_w:g} W",
+        }
+        for one in placed
+    ]
 
 
 def moves(made: QueueProblem, plan: FleetPlan) -> list[Move]:
     """The starts and caps that differ from Slurm's. A job without room within the slots is put after them."""
-    found = []
-    for row, (job, start) in enumerate(zip(made.jobs, plan.start.tolist(), strict=True)):
-        slot = made.problem.site.slots if start == NEVER else start
-        wanted = made.start_s + slot * made.slot_s
-        held = job.reason == "BeginTime" and job.start_s is not None
-        cap_w = None if start == NEVER else cap_of(made, plan, row)
-        other = abs(job.start_s - wanted) >= 1.0 if held and job.start_s is not None else slot > 0
-        if other or cap_w != job.asked.cap_w:
-            found.append(Move(job, wanted, cap_w))
+    found, end_s = [], made.start_s + made.problem.site.slots * made.slot_s
+    for job, start_s, _, _, cap_w in placements(made, plan):
+        wanted, why = (start_s, "planned") if start_s is not None else (end_s, "no room before its deadline")
+        if abs(max(job.set_s or 0.0, made.start_s) - wanted) >= 1.0 or cap_w != job.asked.cap_w:
+            found.append(Move(job, wanted, cap_w, why if cap_w is None else f"{why} at {cap_w:g} W per GPU"))
     return found
 
 
 def undone(made: QueueProblem, plan: FleetPlan) -> list[str]:
     """The ids of the jobs without room before their deadlines."""
-    return [job.id for job, start in zip(made.jobs, plan.start.tolist(), strict=True) if start == NEVER]
+    return [one.job.id for one in placements(made, plan) if one.start_s is None]

@@ -7,7 +7,6 @@ rise at the same moment the second sees the first. A claim outlives its supervis
 from __future__ import annotations
 
 import contextlib
-import getpass
 import math
 import os
 import stat
@@ -20,7 +19,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct, structs
 
-from carbontui import config, paths, units
+from carbontui import config, link, paths, units
 from carbontui.extensions.site import events
 from carbontui.extensions.site.events import BASELINE_PLAN, EventError, GridEvent
 from carbontui.extensions.site.sharing import Ramp, SiteBudget, settle
@@ -99,15 +98,11 @@ class Ledger:
 
     def set_budget(self, budget: SiteBudget | None) -> None:
         """Set, or remove, the user's own budget. Raises LedgerError."""
-        try:
-            paths.private_dir(self.directory)
-            with self._locked():
-                if budget is None:
-                    self._budget_file.unlink(missing_ok=True)
-                else:
-                    paths.write_whole(self._budget_file, msgspec.json.encode(budget))
-        except OSError as error:
-            raise self._unusable(error) from None
+        with self._changing():
+            if budget is None:
+                self._budget_file.unlink(missing_ok=True)
+            else:
+                paths.write_whole(self._budget_file, msgspec.json.encode(budget))
 
     @property
     def _budget_file(self) -> Path:
@@ -142,7 +137,7 @@ class Ledger:
             return None
         except (OSError, ValueError) as error:
             raise LedgerError(f"{self.administrator}: {error}") from None
-        cap = found.users.get(_user(), found.cap_w)
+        cap = found.users.get(link.whoami().rpartition("@")[0], found.cap_w)
         if cap is None:
             return None
         more = {} if found.ramp_w_per_s is None else {"ramp_w_per_s": found.ramp_w_per_s}
@@ -195,7 +190,6 @@ class Ledger:
     def _changing(self) -> Iterator[None]:
         try:
             paths.private_dir(self.directory)
-            paths.private_dir(self.directory / "events")
             with self._locked():
                 yield
         except OSError as error:
@@ -205,6 +199,7 @@ class Ledger:
         return self.directory / "events" / f"{event}.json"
 
     def _write(self, event: GridEvent) -> None:
+        paths.private_dir(self.directory / "events")
         paths.write_whole(self._event_file(event.id), msgspec.json.encode(event))
         self._events = (0, ())
 
@@ -234,17 +229,13 @@ class Ledger:
             self.forget(mine.claim.job)
             return None
         budget = budget or NO_BUDGET
-        try:
-            paths.private_dir(self.directory)
-            with self._locked():
-                others = [e.claim for e in self._entries(mine.beat_mono_s) if e.claim.job != mine.claim.job]
-                ramp, event = self._ramp(mine, others, budget), self._begun(event, mine, now_s)
-                claim, share = settle(mine.claim, others, budget, ramp.left_w, event, now_s)
-                risen = max(0.0, claim.held_w - mine.claim.held_w)
-                paths.write_whole(self.directory / "ramp", msgspec.json.encode(Ramp(ramp.at_s, ramp.left_w - risen)))
-                paths.write_whole(self._file(claim.job), msgspec.json.encode(structs.replace(mine, claim=claim)))
-        except OSError as error:
-            raise self._unusable(error) from None
+        with self._changing():
+            others = [e.claim for e in self._entries(mine.beat_mono_s) if e.claim.job != mine.claim.job]
+            ramp, event = self._ramp(mine, others, budget), self._begun(event, mine, now_s)
+            claim, share = settle(mine.claim, others, budget, ramp.left_w, event, now_s)
+            risen = max(0.0, claim.held_w - mine.claim.held_w)
+            paths.write_whole(self.directory / "ramp", msgspec.json.encode(Ramp(ramp.at_s, ramp.left_w - risen)))
+            paths.write_whole(self._file(claim.job), msgspec.json.encode(structs.replace(mine, claim=claim)))
         return share
 
     def forget(self, job: str) -> None:
@@ -311,13 +302,6 @@ def _read_private(path: Path) -> bytes:
         if os.fstat(file.fileno()).st_uid != os.getuid():
             raise PermissionError(f"{path} belongs to somebody else")
         return file.read(65536)
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())
 
 
 class SiteExchange:

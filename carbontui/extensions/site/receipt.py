@@ -9,7 +9,7 @@ import math
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from carbontui import units
 from carbontui.account.boundary import IDLE
@@ -228,24 +228,8 @@ def _hash(jobs: Sequence[JobRows]) -> str:
     return hashlib.sha256("".join(f"{json.dumps(row)}\n" for row in rows).encode()).hexdigest()
 
 
-class AskedOfSite(Protocol):
-    """What of an event is told."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def start_s(self) -> float: ...
-    @property
-    def end_s(self) -> float: ...
-    @property
-    def asked_w(self) -> float | None: ...
-    @property
-    def target_w(self) -> float | None: ...
-    def state(self, now_s: float) -> str: ...
-
-
 def event(
-    asked: AskedOfSite, can_shed_w: float | None, expected_w: float, tight: Sequence[str], now_s: float
+    asked: GridEvent, can_shed_w: float | None, expected_w: float, tight: Sequence[str], now_s: float
 ) -> list[str]:
     """What is asked and what of it can be had; `tight`: jobs whose deadlines leave no more."""
     watts = asked.asked_w
@@ -253,7 +237,10 @@ def event(
         watts = max(0.0, expected_w - asked.target_w)
     span = f"{figures.named_clock(asked.start_s, now_s)} to {figures.named_clock(asked.end_s, now_s)}"
     state = {"pending": "to come", "active": "in force"}.get(asked.state(now_s), "ending")
-    lines = [f"grid event {asked.id}, {state}: {figures.watts(watts or 0.0)} fewer, {span}"]
+    what = [] if asked.target_w is None else [f"{figures.watts(asked.target_w)} at most by all boards"]
+    if not what or can_shed_w is not None:
+        what.append(f"{figures.watts(watts)} fewer")
+    lines = [f"grid event {asked.id}, {state}: {', '.join(what)}, {span}"]
     if can_shed_w is None:
         lines.append("  no job here has said yet what it can leave")
     elif watts is not None and can_shed_w < watts - 1.0:

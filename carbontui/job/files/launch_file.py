@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from carbontui import paths
 from carbontui.job.files import journal
 
 FILE = "environment.json"
@@ -28,10 +29,7 @@ def save(directory: Path, spec: Mapping[str, Any]) -> bool:
     of_this_start = {"stdin": None, "others": (), "closes": ()}
     data = json.dumps({**spec, "environment": theirs, "input": {**spec["input"], **of_this_start}}).encode()
     try:
-        with os.fdopen(os.open(directory / FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        paths.write_whole(directory / FILE, data, durable=True)
     except OSError:
         with contextlib.suppress(OSError):
             (directory / FILE).unlink()

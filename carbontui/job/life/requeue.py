@@ -162,12 +162,16 @@ def got_on(begun: tuple[int, int | None], directory: Path) -> bool:
 
 def check_resubmit() -> None:
     """Refuse --resubmit where there is no batch script to submit again. Raises LaunchError."""
-    batch = successor.chain(os.environ) is not None and not commands.in_step(os.environ)
+    batch = successor.chain(os.environ) is not None
     if batch:
         with contextlib.suppress(commands.SlurmError):  # then the end will tell
             batch = allocation.record(os.environ, within_s=allocation.POLL_S).get("BatchFlag") != "0"
+    if commands.in_step(os.environ):
+        raise LaunchError(
+            "--resubmit: not inside srun, but around it: carbontui run --resubmit ... -- srun ...; or without"
+        )
     if not batch:
-        raise LaunchError("--resubmit: only in a Slurm batch script, outside srun and salloc; elsewhere leave it out")
+        raise LaunchError("--resubmit: only in a Slurm batch script, not in salloc; elsewhere leave it out")
     if not all(map(shutil.which, ("sbatch", "scancel", "scontrol", "squeue"))):
         raise LaunchError("--resubmit: sbatch, scancel, scontrol or squeue is not found here; leave it out")
     if os.environ.get("SLURM_HET_SIZE", "1") != "1":

@@ -12,17 +12,18 @@ from carbontui.extensions.fleet import queue_problem as fleet
 from carbontui.extensions.fleet.arrivals import PAST_S, Arrivals, to_come
 from carbontui.extensions.fleet.placing import decided
 from carbontui.extensions.fleet.problem import FleetJobs, FleetProblem, FleetSite
-from carbontui.extensions.fleet.queue_problem import Assumed, Pool
+from carbontui.extensions.fleet.queue_problem import Assumed, Cap, FleetTerms, Pool
 from carbontui.slurm import queue
 from carbontui.slurm.queue import ClusterSize
 
 NOW = 1_800_000_000.0
-POOL = Pool(ClusterSize(nodes=4, cpus=128, gpus=16), frozenset(), frozenset())
+TERMS = FleetTerms([Cap(5e4, None)], Assumed(0.0, 0.0), 1800.0)
+POOL = Pool(ClusterSize(cpus=128, gpus=16), frozenset(), frozenset())
 
 
 def job(id: str, **noted: object) -> queue.QueuedJob:
     told = "carbontui:" + json.dumps({"deadline": "2027-01-15T20:00:00Z", "work_s": 3600, "watts": 1600, **noted})
-    fields = (id, "PENDING", "ann", "N/A", "N/A", "8:00:00", "1", "BeginTime", "", "t", "", told, "N/A", "1", "8", "1",
+    fields = (id, "PENDING", "ann", "BeginTime", "", "t", "", "N/A", "N/A", "N/A", "8:00:00", "1", told, "1", "8", "1",
               "N/A", "OK", "N/A", "gres:gpu:4")  # fmt: skip
     rest = ["N/A"] * (len(queue.COLUMNS) - len(fields))
     return queue.rows("x:" + "".join(f"{field}x;" for field in (*fields, *rest)), "x")[0]
@@ -55,7 +56,7 @@ def test_the_queues_past_is_expected_with_its_watts_processors_and_time():
     past.observe([], NOW - 7200)
     past.observe([job("1")], NOW - 3600)
     jobs = [job("1")]
-    made = fleet.problem(jobs, POOL, [100.0] * 96, [5e4] * 96, Assumed(0.0, 0.0), start_s=NOW)
+    made = fleet.problem(jobs, POOL, [100.0] * 96, TERMS, NOW)
     more = fleet.expected_jobs(made, past, POOL, Assumed(0.0, 0.0))
     assert more is not None and more.first.tolist()[:2] == [2, 6]  # each second hour, as seen in two hours
     assert set(more.gpus) == {4.0} and set(more.watts[:, 0]) == {1600.0} and set(more.length[:, 0]) == {2.0}

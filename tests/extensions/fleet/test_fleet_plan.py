@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from later import Later, together
 
-from carbontui.extensions.fleet.placing import bound_g, planned, priced
+from carbontui.extensions.fleet.placing import planned, priced
 from carbontui.extensions.fleet.problem import NEVER, FleetJobs, FleetProblem, FleetSite
 
 optimize = Later("scipy.optimize")
@@ -100,9 +100,14 @@ def test_no_slot_is_exceeded_and_every_job_is_in_time(seed, jobs, slots, room):
 @given(st.integers(0, 10_000), st.floats(0, 3), st.floats(0, 50))
 def test_any_prices_give_a_bound_and_the_best_found_is_no_worse(seed, watt, gpu):
     p = problem(seed)
-    prices = np.full(p.site.slots, watt), np.full(p.site.slots, gpu)
-    assert bound_g(p, *prices) <= planned(p).total_g * (1 + 1e-9)
-    assert priced(p).bound_g >= bound_g(p, np.zeros(p.site.slots), np.zeros(p.site.slots)) - 1e-9
+    one = np.ones(p.site.slots)
+
+    def bound_g(watt: float, gpu: float) -> float:
+        spent = watt * p.site.power_w.sum() + gpu * p.site.gpus.sum()
+        return float(p.best(watt * one, gpu * one).cost.sum() - spent)
+
+    assert bound_g(watt, gpu) <= planned(p).total_g * (1 + 1e-9)
+    assert priced(p).bound_g >= bound_g(0.0, 0.0) - 1e-9
 
 
 def test_what_cannot_all_be_done_leaves_out_what_is_worth_least():

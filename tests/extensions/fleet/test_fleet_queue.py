@@ -14,14 +14,14 @@ from carbontui.extensions.fleet import commands, rounds
 from carbontui.extensions.fleet import queue_problem as fleet
 from carbontui.extensions.fleet import queue_problem as fleet_queue
 from carbontui.extensions.fleet.placing import best_constant, planned
-from carbontui.extensions.fleet.queue_problem import Assumed, Pool, pool_of, why_left
+from carbontui.extensions.fleet.queue_problem import Assumed, Cap, FleetTerms, Pool, pool_of, why_left
 from carbontui.slurm import queue as slurm_queue
 from carbontui.slurm.queue import ClusterSize
 
 MARK = "0123456789abcdef"
 NOW = 1_800_000_000.0
 ASSUMED = Assumed(gpu_w=400.0, node_w=100.0)
-MACHINE = Pool(ClusterSize(nodes=4, cpus=128, gpus=16), frozenset(), frozenset())
+MACHINE = Pool(ClusterSize(cpus=128, gpus=16), frozenset(), frozenset())
 
 
 def comment(**noted: object) -> str:
@@ -30,11 +30,10 @@ def comment(**noted: object) -> str:
 
 def row(job: str, state: str = "PENDING", gres: str = "gres:gpu:4", told: str | None = None, **more: str) -> str:
     fields = {
-        "id": job, "state": state, "user": "ann", "start": "N/A", "end": "N/A", "limit": "8:00:00", "priority": "100",
-        "reason": "BeginTime", "nodelist": "", "name": "train", "partition": "",
-        "comment": comment() if told is None else told, "eligible": "N/A", "nodes": "1", "cpus": "8", "tasks": "1",
-        "sockets": "*:*:*", "shares": "OK", "alloc": "N/A", "per_job": "N/A", "gres": gres, "per_task": "N/A",
-        "per_socket": "N/A",
+        "id": job, "state": state, "user": "ann", "reason": "BeginTime", "nodelist": "", "name": "train",
+        "partition": "", "start": "N/A", "end": "N/A", "eligible": "N/A", "limit": "8:00:00", "priority": "100",
+        "comment": comment() if told is None else told, "nodes": "1", "cpus": "8", "tasks": "1", "sockets": "*:*:*",
+        "shares": "OK", "alloc": "N/A", "per_job": "N/A", "gres": gres, "per_task": "N/A", "per_socket": "N/A",
     }  # fmt: skip
     return f"{MARK}:" + "".join(f"{field}{MARK};" for field in (fields | more).values())
 
@@ -42,7 +41,7 @@ def row(job: str, state: str = "PENDING", gres: str = "gres:gpu:4", told: str | 
 def made(rows: list[str], intensity=None, cap_w: float = 20_000.0, slots: int = 96):
     jobs = slurm_queue.rows("\n".join(rows), MARK)
     mean = intensity or [400.0] * 20 + [100.0] * 20 + [400.0] * (slots - 40)
-    return fleet_queue.problem(jobs, MACHINE, mean, [cap_w] * slots, ASSUMED, start_s=NOW)
+    return fleet_queue.problem(jobs, MACHINE, mean, FleetTerms([Cap(cap_w, None)], ASSUMED, 1800.0), NOW)
 
 
 def test_jobs_that_asked_are_moved_into_clean_hours_within_the_budget():
@@ -55,7 +54,7 @@ def test_jobs_that_asked_are_moved_into_clean_hours_within_the_budget():
     assert all(clean)
     assert found.price_g_per_kwh(plan)[50] == 0.0
     lines = "\n".join(commands.plan_lines(found, plan))
-    assert "fullest 5100 W of 5200 W" in lines
+    assert "in the fullest slot 5100 W of a budget of 5200 W" in lines
     assert "8 jobs wait" in lines and "certificate: no plan of these is better by more than 0.00 %" in lines
 
 
@@ -152,7 +151,7 @@ def test_gpus_that_are_not_told_are_never_none(more, gpus):
     told = [row("1", **({"gres": "N/A", "partition": "gpu"} | more)), row("2", partition="gpu")]
     jobs = slurm_queue.rows("\n".join(told), MARK, NODES)
     assert jobs[0].gpus == gpus
-    found = fleet.problem(jobs, pool_of(jobs, NODES), [100.0] * 96, [9e3] * 96, ASSUMED, start_s=NOW)
+    found = fleet.problem(jobs, pool_of(jobs, NODES), [100.0] * 96, FleetTerms([Cap(9e3, None)], ASSUMED, 1800.0), NOW)
     left = "job 1 (1): left alone, as Slurm does not tell their GPUs"
     assert ("1" not in [job.id for job in found.jobs] and found.faults == (left,)) == (gpus is None)
 
@@ -179,9 +178,10 @@ def test_slots_begin_at_their_multiples_with_time_to_tell_slurm():
 def test_the_budget_is_told_as_it_was_given_however_little_waits():
     found = made([row("1")], cap_w=9000.0)
     lines = commands.plan_lines(found, planned(found.problem))
-    assert lines[0].startswith("1 job waits and may be moved; 1 starts") and "fullest 1700 W of 9000 W" in lines[1]
+    assert lines[0].startswith("1 job waits and may be moved; 1 starts")
+    assert "fullest slot 1700 W of a budget of 9000 W" in lines[1]
     free = made([row("1")], cap_w=float("inf"))
-    assert "fullest 1700 W\n" in "\n".join([*commands.plan_lines(free, planned(free.problem)), ""])
+    assert "fullest slot 1700 W\n" in "\n".join([*commands.plan_lines(free, planned(free.problem)), ""])
 
 
 @pytest.mark.parametrize("levels", ["many", [[0, 1.0]], [[900.0]], [[900.0, "fast"]]])
@@ -205,9 +205,9 @@ def test_what_a_plan_cannot_know_is_left_alone_and_listed(more, why):
     fields = {"job": "5", **more}
     rows = [row("1", partition="gpu"), row(fields.pop("id", fields.pop("job")), **fields)]
     jobs = slurm_queue.rows("\n".join(rows), MARK)
-    pool = Pool(ClusterSize(4, 128, 16), frozenset({"gpu"}), frozenset({"gpu"}))
+    pool = Pool(ClusterSize(128, 16), frozenset({"gpu"}), frozenset({"gpu"}))
     throttled = frozenset({"20"})
-    found = fleet.problem(jobs, pool, [100.0] * 96, [9e3] * 96, ASSUMED, start_s=NOW, throttled=throttled)
+    found = fleet.problem(jobs, pool, [100.0] * 96, FleetTerms([Cap(9e3, None)], ASSUMED, 1800.0), NOW, throttled)
     assert [job.id for job in found.jobs] == ["1"] and why in "".join(found.faults)
     assert any(why in line for line in commands.plan_lines(found, planned(found.problem)))
 
@@ -260,7 +260,7 @@ def test_waiting_jobs_start_under_caps_where_full_speed_has_no_room():
     plan = planned(found.problem)
     moves = {move.job.id: move for move in fleet.moves(found, plan)}
     assert {move.cap_w for move in moves.values()} == {250.0} and fleet.undone(found, plan) == []
-    jobs = {job["job"]: job for job in fleet.planned_jobs(found, plan)}
+    jobs = {job["job"]: job for job in fleet.planned_jobs(fleet.placements(found, plan))}
     assert {job["level"] for job in jobs.values()} == {"cap 250 W"} and jobs["1"]["watts"] == 1300.0
     # an hour of work at a speed of 0.82, the error of the public curve kept for the deadline
     assert jobs["1"]["end"] == "2027-01-15T09:13:10.244Z" and jobs["1"]["deadline"] == "2027-01-15T09:40:00.000Z"
@@ -282,7 +282,7 @@ def test_beside_the_plan_stands_the_best_constant_cap_and_is_used_where_it_is_be
     constant = best_constant(found.problem, plan.prices, np.arange(6))
     assert constant.share == 0.65 and set(constant.plan.watts[:4].tolist()) == {3900.0}
     assert plan.total_g < constant.plan.total_g and not fleet.undone(found, constant.plan)
-    line = commands.constant_line(found, constant.plan, constant.share, used=False)
+    line = commands.constant_line(0.65, 1e3, [], used=False)
     assert line.startswith("one cap for all (65 % of full watts, each as soon as there is room): ")
     assert line.endswith("0 not in time")
     assert best_constant(made([row("1")]).problem, plan.prices, np.arange(1)) is None

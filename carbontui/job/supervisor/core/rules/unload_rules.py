@@ -67,7 +67,7 @@ def offered(state: JobState, inputs: Inputs) -> bool:
     left, deadline = state.progress.left_s, state.deadline_s
     if state.unloading.resumes is not None or state.clock.replay or left is None or deadline is None:
         return False
-    return deadline - inputs.now_s - left > SLACK_S and not refusal(state, inputs)
+    return state.waits_unloaded and deadline - inputs.now_s - left > SLACK_S and not refusal(state, inputs)
 
 
 def given_up(known: Unloading, inputs: Inputs) -> bool:

@@ -183,11 +183,17 @@ class JobState:
 
     def may_unload(self, leader: Rank | None) -> bool:
         """Whether a plan may unload: where the data would come in another order, only if an end of an epoch is always
-        near, else a pause avoids that. The training of a replay is known to resume, one that reads a pipe cannot."""
+        near, else a pause avoids that. The training of a replay is known to resume, one that reads a pipe cannot; one
+        that its scheduler requeues would not wait."""
         epoch_s = unloading.epoch_s(leader, self.clock.speed)
         short = epoch_s is not None and epoch_s[1] <= EPOCH_WAIT_S
         resumes = self.unloading.resumes is True and (self.unloading.data_order != "other" or short)
-        return (resumes or self.clock.replay) and not self.spec.reads_once
+        return (resumes or self.clock.replay) and self.waits_unloaded
+
+    @property
+    def waits_unloaded(self) -> bool:
+        """Whether an unload can last: what reads a pipe is not started again, what is requeued is within minutes."""
+        return not self.spec.reads_once and (not self.spec.requeue or bool(self.spec.resubmit))
 
     def level_named(self, name: str) -> Level | None:
         return self.plan.table.get(name) if self.plan else None
