@@ -95,7 +95,7 @@ USUAL = (
     type=click.Path(dir_okay=False),
     help="Where the command's output goes.",
 )
-@click.option("--metrics", help="Metrics for Prometheus: node-exporter's textfile folder, or a path ending in .sock.")
+@click.option("--metrics", help="Metrics for Prometheus: the folder of node-exporter's textfile collector.")
 @click.option("--no-cap", is_flag=True, help="Never set a power limit.")
 @click.option("--no-probe", is_flag=True, help="Write no limit but the caps themselves, not to see if one can be set.")
 @click.option("--allow-raise", is_flag=True, help="Permit limits above the one found at the start.")
@@ -415,11 +415,7 @@ def metrics_place(where: str | None) -> str | None:
     """Where metrics are written, as an absolute path. Raises Failure where there is no such folder."""
     if where is None:
         return None
-    place = Path(where).expanduser().absolute()
-    folder = place.parent if where.endswith(".sock") else place
+    folder = Path(where).expanduser().absolute()
     if not folder.is_dir():
-        raise Failure(
-            f"--metrics: {folder} is not a folder (give node-exporter's, or a path ending in .sock in an existing one)",
-            2,
-        )
-    return str(place)
+        raise Failure(f"--metrics: {folder} is not a folder; give that of node-exporter's textfile collector", 2)
+    return str(folder)

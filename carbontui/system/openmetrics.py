@@ -1,8 +1,6 @@
-"""Families of metrics as text: OpenMetrics for a socket, the classic format for node-exporter's textfiles. Pure.
+"""Families of metrics as text in Prometheus's classic format, which node-exporter's textfile collector reads. Pure.
 
-The classic format has HELP and TYPE under each sample's full name, and neither `# UNIT` nor `# EOF`.
-Forms: https://github.com/prometheus/OpenMetrics/blob/main/specification/OpenMetrics.md,
-https://prometheus.io/docs/instrumenting/exposition_formats/
+HELP and TYPE stand under each sample's full name: https://prometheus.io/docs/instrumenting/exposition_formats/
 """
 
 from __future__ import annotations
@@ -18,11 +16,10 @@ Labels = Mapping[str, str]
 
 
 class Family(NamedTuple):
-    """One metric: `name` ends in its `unit`, where it has one; a counter's samples are named with `_total`."""
+    """One metric: `name` ends in its unit, where it has one; a counter's samples are named with `_total`."""
 
     name: str
     kind: Literal["gauge", "counter"]
-    unit: str
     help: str
     samples: tuple[tuple[Labels, float | None], ...]
     """Labels and value; None: not known, and left out."""
@@ -31,7 +28,7 @@ class Family(NamedTuple):
 SUFFIX = {"gauge": "", "counter": "_total"}
 
 
-def render(families: Iterable[Family], *, classic: bool = False) -> str:
+def render(families: Iterable[Family]) -> str:
     """The whole exposition. A family without a known sample is left out."""
     lines = []
     for family in families:
@@ -39,14 +36,11 @@ def render(families: Iterable[Family], *, classic: bool = False) -> str:
         if not known:
             continue
         full = family.name + SUFFIX[family.kind]
-        title = full if classic else family.name
-        lines += [f"# HELP {title} {_escaped(family.help)}", f"# TYPE {title} {family.kind}"]
-        if family.unit and not classic:
-            lines.append(f"# UNIT {title} {family.unit}")
+        lines += [f"# HELP {full} {_escaped(family.help)}", f"# TYPE {full} {family.kind}"]
         for labels, value in known:
             told = ",".join(f'{key}="{_escaped(units.printable(text))}"' for key, text in labels.items())
             lines.append(f"{full}{f'{{{told}}}' if told else ''} {float(value)!r}")
-    return "\n".join([*lines, *([] if classic else ["# EOF"])]) + "\n"
+    return "\n".join(lines) + "\n"
 
 
 def _escaped(text: str) -> str:

@@ -20,14 +20,11 @@ from carbontui.grid.types import GridForecast
 from carbontui.job.files import store
 from carbontui.job.supervisor.core.view.status import gpu_of
 from carbontui.job.terms import spec
-from carbontui.power.agent import processes, view
+from carbontui.power.agent import processes
 from carbontui.power.agent.handle import AgentHandle
 from carbontui.power.limit import leases
 from carbontui.power.messages import Readings
-from carbontui.power.metering.meter import Meter
 from carbontui.system import ssh
-from carbontui.system.metrics_place import MetricsPlace
-from carbontui.system.openmetrics import render
 from carbontui.text import figures
 from carbontui.tui.model.feed import Target
 from carbontui.tui.model.jobs_feed import JobsSnapshot
@@ -162,7 +159,6 @@ class StationWatch:
             self._fault = f"cannot be read: {error}"
 
     async def _follow(self) -> None:
-        place = _metrics()
         if leases.stale_leases():
             outcomes = await asyncio.to_thread(processes.restore_stale)
             self._restored = tuple(("limits", f"{o.uuid}: {o.text or o.code}", o.ok) for o in outcomes)
@@ -170,20 +166,13 @@ class StationWatch:
         handle = AgentHandle(log=lambda _line: None, cwd=Path("/"), job="station", monitor=True)
         try:
             await handle.start()
-            meter = Meter()
             while not self._leave.is_set():
                 self._readings = handle.readings
-                for sample in handle.drain():
-                    meter.add(sample)
-                if place is not None and place.due():
-                    joules = {uuid: meter.joules(uuid) for uuid in meter.devices}
-                    place.tell(render(view.metrics(handle.readings, joules)))
+                handle.drain()
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(self._leave.wait(), 0.5)
         finally:
             grid.cancel()
-            if place is not None:
-                place.close()
             await handle.close()
 
     async def _follow_grid(self) -> None:
@@ -222,14 +211,6 @@ def _zone_of_last_job() -> str:
 
 
 _HOW = {"default": "typical", "forecast": "forecast", "estimated": "estimated", "replay": "recorded"}
-
-
-def _metrics() -> MetricsPlace | None:
-    """Where the settings want metrics written, if anywhere."""
-    with contextlib.suppress(config.ConfigError):
-        where = config.load().settings.metrics
-        return MetricsPlace(where, "station") if where else None
-    return None
 
 
 def gain_words(outlook: GridForecast, now_s: float) -> str:

@@ -110,7 +110,7 @@ class Options(config.Terms, frozen=True, kw_only=True):
     """The command's environment may be kept on disk, for a restart after the keeper's loss or a reboot."""
     cautious: bool = False
     metrics: str | None = None
-    """Where OpenMetrics are published: a folder, or a path ending in .sock."""
+    """Folder in which metrics are published."""
     offline: bool = False
     slurm_job: str | None = None
     """JobIDRaw of the Slurm job and step it was started in, as sacct shows it."""

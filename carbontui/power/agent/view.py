@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -13,7 +12,6 @@ from carbontui import paths
 from carbontui.power.backends.base import DeviceInfo, RawReading, measure_caps
 from carbontui.power.messages import BoardEvent, Capability, Reading, Readings, Support
 from carbontui.system import proc
-from carbontui.system.openmetrics import Family
 
 if TYPE_CHECKING:  # the supervisor tells of readings, and sets no limit
     from carbontui.power.limit.board import BoardLimit
@@ -184,20 +182,3 @@ def _gpu(reading: Reading) -> list[CapabilityRow]:
             why = f"{why}; left alone while other processes use it (pid {pids})"
         rows.append(CapabilityRow(device, label, cap.support, why, cap.fix))
     return rows
-
-
-def metrics(readings: Readings, joules: Mapping[str, float]) -> tuple[Family, ...]:
-    """All boards of a machine and its host; `joules` counts from the station's start."""
-    host = readings.host
-    parts = (({"part": "cpu", "how": host.how}, host.cpu_w), ({"part": "dram", "how": host.how}, host.dram_w))
-    boards = [({"gpu": board.uuid, "index": str(board.index)}, board) for board in readings.devices]
-    power = tuple((labels, board.power_w) for labels, board in boards)
-    energy = tuple((labels, joules.get(board.uuid)) for labels, board in boards)
-    limit = tuple((labels, board.limit_w) for labels, board in boards)
-    drawn = "What each board has drawn since the station was opened."
-    return (
-        Family("carbontui_station_board_power_watts", "gauge", "watts", "What each board draws now.", power),
-        Family("carbontui_station_board_energy_joules", "counter", "joules", drawn, energy),
-        Family("carbontui_station_board_limit_watts", "gauge", "watts", "The power limit in force.", limit),
-        Family("carbontui_station_host_power_watts", "gauge", "watts", "What CPU packages and memory draw now.", parts),
-    )

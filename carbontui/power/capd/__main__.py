@@ -65,14 +65,12 @@ class CapdServer:
                 self._capd.tick()
                 if self._metrics is not None and self._metrics.due():
                     told = self._capd.metrics(len(self._callers))
-                    self._metrics.tell(render(told, classic=self._metrics.classic))
+                    self._metrics.tell(render(told))
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(stopped.wait(), TICK_S)
         finally:
             server.close()
             self._capd.close()
-            if self._metrics is not None:
-                self._metrics.close()
 
     async def _call(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection, until it closes, falls silent, says too much, or does not read its answers."""

@@ -241,10 +241,10 @@ def families(
     found = tuple(({"gpu": one.uuid}, found_w.get(one.uuid)) for one in boards)
     held = tuple(({"gpu": one.uuid, "uid": str(one.holder)}, 1.0) for one in boards if one.holder is not None)
     return (
-        Family("carbontui_capd_limit_watts", "gauge", "watts", "The power limit in force.", limits),
-        Family("carbontui_capd_found_watts", "gauge", "watts", "The power limit that is restored.", found),
-        Family("carbontui_capd_held", "gauge", "", "1 where a limit is set for a user.", held),
-        Family("carbontui_capd_changes", "counter", "", "Limits and clock locks set.", (({}, changes),)),
-        Family("carbontui_capd_refusals", "counter", "", "Requests refused.", (({}, refused),)),
-        Family("carbontui_capd_callers", "gauge", "", "Connections open.", (({}, callers),)),
+        Family("carbontui_capd_limit_watts", "gauge", "The power limit in force.", limits),
+        Family("carbontui_capd_found_watts", "gauge", "The power limit that is restored.", found),
+        Family("carbontui_capd_held", "gauge", "1 where a limit is set for a user.", held),
+        Family("carbontui_capd_changes", "counter", "Limits and clock locks set.", (({}, changes),)),
+        Family("carbontui_capd_refusals", "counter", "Requests refused.", (({}, refused),)),
+        Family("carbontui_capd_callers", "gauge", "Connections open.", (({}, callers),)),
     )

@@ -37,28 +37,26 @@ def families(status: protocol.Status, joules: Mapping[str, float], totals: Monot
     energy_j = {"wall": status.energy_wall_kwh, "boards": status.energy_gpu_kwh}
     known = ("power_w", "energy_gpu_kwh", "energy_wall_kwh", "gco2_g", "intensity")
 
-    def of_job(name: str, unit: str, text: str, value: float | None, **labels: str) -> Family:
-        return Family(f"carbontui_job_{name}", "gauge", unit, text, (({**job, **labels}, value),))
+    def of_job(name: str, text: str, value: float | None, **labels: str) -> Family:
+        return Family(f"carbontui_job_{name}", "gauge", text, (({**job, **labels}, value),))
 
-    def of_boards(name: str, unit: str, text: str, value: Callable[[protocol.Gpu], float | None]) -> Family:
+    def of_boards(name: str, text: str, value: Callable[[protocol.Gpu], float | None]) -> Family:
         samples = tuple((labels, value(gpu)) for labels, gpu in boards)
-        return Family(f"carbontui_board_{name}", "gauge", unit, text, samples)
+        return Family(f"carbontui_board_{name}", "gauge", text, samples)
 
     return (
-        of_job("info", "", "1, with the job's machine and grid zone.", 1.0, **about),
-        of_job("state", "", "1 for the state the job is in.", 1.0, state=status.state),
+        of_job("info", "1, with the job's machine and grid zone.", 1.0, **about),
+        of_job("state", "1 for the state the job is in.", 1.0, state=status.state),
         Family(
             "carbontui_job_provenance",
             "gauge",
-            "",
             "1 for how a figure is known: measured, integrated, estimated, simulated, ...",
             tuple(({**ident, "figure": field, "how": how[field]}, 1.0) for field in known if field in how),
         ),
-        of_job("power_watts", "watts", "What the job draws now: its part of boards, CPU and memory.", status.power_w),
+        of_job("power_watts", "What the job draws now: its part of boards, CPU and memory.", status.power_w),
         Family(
             JOULES,
             "counter",
-            "joules",
             "Energy of the job so far: its part of the boards alone, and at the wall (CPU, host and PUE included).",
             tuple(
                 ({**job, "scope": scope}, totals.at_least(f"{JOULES} {scope}", kwh * units.J_PER_KWH))
@@ -67,47 +65,41 @@ def families(status: protocol.Status, joules: Mapping[str, float], totals: Monot
         ),
         of_job(
             "metered_ratio",
-            "ratio",
             "Metered share of the time that the energy covers; the rest is gaps, booked from counters and last watts.",
             coverage.share if coverage else None,
         ),
-        of_job("covered_seconds", "seconds", "Time that the energy covers.", covered_s),
+        of_job("covered_seconds", "Time that the energy covers.", covered_s),
         of_job(
             "emissions_grams",
-            "grams",
             "CO2 of the job so far. It falls where grid values come in lower than they were forecast.",
             status.gco2_g,
         ),
         of_job(
             "avoided_grams",
-            "grams",
             "CO2 avoided so far against the same work with nothing held back.",
             status.avoided_g,
         ),
-        Family("carbontui_job_steps", "counter", "", "Optimizer steps done.", ((job, float(status.step)),)),
+        Family("carbontui_job_steps", "counter", "Optimizer steps done.", ((job, float(status.step)),)),
         Family(
             "carbontui_job_intensity_grams_per_kwh",
             "gauge",
-            "",
             "Carbon intensity of the grid now, gCO2 per kWh.",
             (({**ident, "zone": zone}, intensity.value_g_per_kwh if intensity else None),),
         ),
-        of_boards("power_watts", "watts", "What the whole board draws now.", lambda gpu: gpu.power_w),
+        of_boards("power_watts", "What the whole board draws now.", lambda gpu: gpu.power_w),
         of_boards(
             "own_power_watts",
-            "watts",
             "What the board draws now for this job's processes.",
             lambda gpu: gpu.power_w if gpu.own_w is None else gpu.own_w,
         ),
-        of_boards("share_ratio", "ratio", "This job's share of the board's watts; 1 if nobody else uses it.", _share),
+        of_boards("share_ratio", "This job's share of the board's watts; 1 if nobody else uses it.", _share),
         Family(
             BOARD_JOULES,
             "counter",
-            "joules",
             "What the board has drawn for this job so far.",
             tuple((labels, totals.at_least(gpu.uuid, joules.get(gpu.uuid))) for labels, gpu in boards),
         ),
-        of_boards("limit_watts", "watts", "The power limit in force.", lambda gpu: gpu.limit_w),
+        of_boards("limit_watts", "The power limit in force.", lambda gpu: gpu.limit_w),
     )
 
 

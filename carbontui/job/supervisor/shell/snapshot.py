@@ -69,9 +69,7 @@ class Snapshots:
         over = status.state not in protocol.LIVE_STATES
         text, place = "", self._metrics
         if place is not None and (over or place.due()):
-            text = render(
-                metrics.families(status, self.accounting.ledger.by_board, self._totals), classic=place.classic
-            )
+            text = render(metrics.families(status, self.accounting.ledger.by_board, self._totals))
         return self.disk.do(partial(self._write, status, text))
 
     def _write(self, status: protocol.Status, exposition: str) -> None:
@@ -82,10 +80,8 @@ class Snapshots:
         self._low = _disk_notice(Path(self.spec.log).parent)
 
     def close(self, *, over: bool) -> None:
-        """Stop serving metrics; the job is over, or has a successor."""
+        """The job is over, or has a successor."""
         self._shown.close(over=over)
-        if self._metrics is not None:
-            self._metrics.close()
 
 
 def described(
