@@ -361,23 +361,14 @@ class BoardLease:
         self.record = lease
 
     def end(self) -> None:
-        """Our limit is gone: forget the lease and free the lock."""
-        if self._lock is not None:
-            self.drop()
-        self.let_go()
-
-    def drop(self) -> None:
-        """Remove the lease from disk; if that fails, the next agent finds a limit that is already restored."""
+        """No limit of ours is in force: remove the lease and free the lock; if the former fails, the next agent finds a
+        limit that is already restored."""
         try:
-            if self.store is not None:
+            if self.record is not None and self.store is not None:
                 self.store.drop(self.uuid)
         except OSError as error:
             self.say(f"{self.uuid}: its lease cannot be removed ({error})")
-
-    def let_go_unless_in_force(self) -> None:
-        """Free the lock unless a limit of ours is in force."""
-        if self.record is None:
-            self.let_go()
+        self.let_go()
 
     def let_go(self) -> None:
         """Free the lock; the lease on disk stays."""
