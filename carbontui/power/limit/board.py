@@ -219,6 +219,7 @@ def cap(board: BoardLimit, watts: float, now: Now, *, allow_raise: bool) -> Step
         text = _lower(watts, wanted, wanted) or "this is the limit that was found"
         return board, board.outcome(True, "kept", text)
     if lease is not None and (near(current, wanted) or board.rounded_mw == (wanted, current)):
+        board = replace(board, notice="", cap=Capability("yes", span(info)))  # it answers again, if it did not
         return board, Write((current,)) if board.inherited else board.outcome(True, "kept")
     return board, Write((wanted,) if lease is None else (current, wanted), wanted, asked_w=watts)
 

@@ -267,10 +267,9 @@ class Limiter:
     def observe(self, uuid: str, raw: RawReading, now_s: float) -> Outcome | None:
         """Evaluate a reading: adopt a changed limit, give up a cap without effect. Returns the outcome, if any."""
         board = self.boards[uuid]
-        if board.set_at_s is not None and now_s - board.set_at_s >= steps.ADOPT_S:
-            changed = steps.changed_outside(board, raw.limit_mw)
-            if changed is not None:
-                return self._adopt(changed)
+        settled = board.set_at_s is not None and now_s - board.set_at_s >= steps.ADOPT_S
+        if settled and (changed := steps.changed_outside(board, raw.limit_mw)) is not None:
+            return self._adopt(changed)
         board, act = steps.observe(board, raw, now_s)
         if board.given_up is not None:
             self.say(f"{uuid}: {board.given_up.outcome.text}")
