@@ -17,8 +17,8 @@ from carbontui.system import systemd
 from carbontui.units import printable
 
 ALLOWS = (
-    "It lowers the power limit or locks the clock of a GPU, within the driver's range and below what it found, for a "
-    "user who is alone on that GPU; it restores what it changed when the user's job ends in any way. "
+    "It lowers the power limit of a GPU, within the driver's range and below what it found, for a user who is alone on "
+    "that GPU; it restores what it changed when the user's job ends in any way. "
     "It never raises a limit, runs no command and opens no file that a user names."
 )
 
@@ -27,9 +27,9 @@ ALLOWS = (
 def capd() -> None:
     """Power limits for users without root.
 
-    A small service that an administrator installs once. It lowers the power limit or locks the clock of a GPU, within
-    the driver's range and below what it found, for a user who is alone on that GPU, and restores what it changed when
-    that user's job ends.
+    A small service that an administrator installs once. It lowers the power limit of a GPU, within the driver's range
+    and below what it found, for a user who is alone on that GPU, and restores what it changed when that user's job
+    ends.
     """
 
 

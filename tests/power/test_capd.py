@@ -23,7 +23,7 @@ from carbontui.power.backends.base import HELD, NOT_YET, REFUSED
 from carbontui.power.backends.nvml import NvmlBackend
 from carbontui.power.capd import wire
 from carbontui.power.capd.core import DRIVER_CALLS_PER_S, Caller, Capd
-from carbontui.power.capd.wire import SOON, CapdAnswer, CapdAsk, CapdBeat, Limit, Lock, ask
+from carbontui.power.capd.wire import SOON, CapdAnswer, CapdAsk, CapdBeat, Limit, ask
 from carbontui.power.limit.leases import LeaseStore
 
 NOBODY = 65534
@@ -338,18 +338,6 @@ def test_a_limit_is_lowered_within_the_range_and_never_raised(bench: Callable[..
     assert not board.asks(ada, Limit("GPU-nobody", 300_000)).ok
 
 
-def test_a_clock_lock_is_within_the_board_and_lifted_with_its_caller(bench: Callable[..., Bench]) -> None:
-    board = bench()
-    ada = board.caller(1000)
-    on(board, 1000)
-    assert not board.asks(ada, Lock(UUID, 3000)).ok
-    assert board.asks(ada, Limit(UUID, 400_000)).ok
-    assert board.asks(ada, Lock(UUID, 1200)).ok
-    assert (board.sim.get("locked_mhz"), board.sim.get("limit_mw")) == (1200, 700_000), "one or the other"
-    board.capd.gone(ada)
-    assert board.sim.get("locked_mhz") == 0
-
-
 def test_a_board_is_written_at_most_once_a_second_and_the_driver_asked_a_few_times(bench: Callable[..., Bench]) -> None:
     board = bench()
     ada = board.caller(1000)
@@ -486,7 +474,7 @@ def test_another_user_cannot_touch_a_board_that_is_not_wholly_its_own(service: S
                 with socket.socket(socket.AF_UNIX) as link:
                     link.connect(str(service.socket))
                     for n in range(20):
-                        codes.add(ask(link, Limit(UUID, 200_000 + n) if n % 2 else Lock(UUID, 210 + n)).code)
+                        codes.add(ask(link, Limit(UUID, 200_000 + n)).code)
             os.write(writer, repr(sorted(codes)).encode())
         finally:
             os._exit(0)

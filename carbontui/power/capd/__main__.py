@@ -1,7 +1,7 @@
 """capd lowers power limits for users who are not root, on boards that only they use. `python -m carbontui.power.capd`.
 
-The only privileged process of carbontui. It lowers a limit, or locks a clock, within the driver's range and below the
-original limit, for a caller identified by the kernel (SO_PEERCRED) whose uid owns every process on the board, or who is
+The only privileged process of carbontui. It lowers a limit, within the driver's range and below the
+original one, for a caller identified by the kernel (SO_PEERCRED) whose uid owns every process on the board, or who is
 in the group that the administrator named. One caller at a time holds a board. Its changes are restored when the caller
 disconnects or falls silent, when another user's process appears on the board, and at its own start; a guardian starts
 it again when it is killed. It runs no command, opens no path that a caller names, and reads nothing from a caller but

@@ -113,14 +113,12 @@ class Capd:
             return refusal
         if uuid not in self._holders:
             self._limiter.begin(uuid)
-        if self._restores(request):
+        if request.limit_mw >= 1000 * (self._limiter.boards[uuid].found_w or float("inf")):
             if uuid in self._holders:
                 self._restore(uuid, f"uid {caller.uid} asks for it")
             return wire.CapdAnswer()
         if self.clock() < self._written_s.get(uuid, 0.0) + WRITE_GAP_S:
             return wire.CapdAnswer(False, wire.SOON, f"its limit was written less than {WRITE_GAP_S:g} s ago")
-        if isinstance(request, wire.Lock):
-            return self._lock(caller, uuid, request.mhz or 0)
         return self._limit(caller, uuid, request.limit_mw)
 
     def gone(self, caller: Caller) -> None:
@@ -202,20 +200,6 @@ class Capd:
         self.say(f"{uuid}: {limit_mw / 1000:.0f} W for uid {caller.uid} (pid {caller.pid}), found {found_w:.0f} W")
         return wire.CapdAnswer()
 
-    def _restores(self, request: wire.Limit | wire.Lock) -> bool:
-        """Whether the request removes the caller's limit or lock from the board."""
-        if isinstance(request, wire.Lock):
-            return request.mhz is None
-        return request.limit_mw >= 1000 * (self._limiter.boards[request.uuid].found_w or float("inf"))
-
-    def _lock(self, caller: Caller, uuid: str, mhz: int) -> wire.CapdAnswer:
-        self._limiter.lock(uuid, mhz)
-        self._written_s[uuid] = self.clock()
-        self._holders[uuid] = caller
-        self.changes += 1
-        self.say(f"{uuid}: clock at most {mhz} MHz for uid {caller.uid} (pid {caller.pid})")
-        return wire.CapdAnswer()
-
     def _restore(self, uuid: str, why: str) -> None:
         self._holders.pop(uuid, None)
         outcome = self._limiter.release(uuid)
@@ -244,7 +228,7 @@ def families(
         Family("carbontui_capd_limit_watts", "gauge", "watts", "The power limit in force.", limits),
         Family("carbontui_capd_found_watts", "gauge", "watts", "The power limit that is restored.", found),
         Family("carbontui_capd_held", "gauge", "", "1 where a limit is set for a user.", held),
-        Family("carbontui_capd_changes", "counter", "", "Limits and clock locks set.", (({}, changes),)),
+        Family("carbontui_capd_changes", "counter", "", "Limits set.", (({}, changes),)),
         Family("carbontui_capd_refusals", "counter", "", "Requests refused.", (({}, refused),)),
         Family("carbontui_capd_callers", "gauge", "", "Connections open.", (({}, callers),)),
     )

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 from msgspec import Struct
@@ -139,15 +140,16 @@ class LeaseStore:
         except OSError:
             return []
 
-    def note_low(self, uuid: str, low: LowLimit | None) -> None:
-        """Record, or clear, this GPU's low limit. In a directory that cannot be written nothing is recorded."""
-        path = self.directory / f"{uuid}.low"
+    def note(self, uuid: str, kind: Literal["low", "refused"], data: bytes | None) -> None:
+        """Record, or clear, what is known of a GPU without a lease: its low limit, or with which code the driver has
+        refused to set one. In a directory that cannot be written nothing is recorded."""
+        path = self.directory / f"{uuid}.{kind}"
         with contextlib.suppress(OSError):
-            if low is not None:
+            if data is not None:
                 paths.private_dir(self.directory)
-                path.write_bytes(msgspec.json.encode(low))
-            elif path.exists():
-                path.unlink()
+                path.write_bytes(data)
+            else:
+                path.unlink(missing_ok=True)
 
     def low(self) -> list[LowLimit]:
         """Low limits without a lease, as agents of this boot last saw them."""
@@ -156,16 +158,6 @@ class LeaseStore:
             with contextlib.suppress(OSError, ValueError):
                 found.append(untrusted.decode(path.read_bytes(), LowLimit))
         return [low for low in found if low.boot_id == proc.boot_id() and self.read(low.uuid) is None]
-
-    def note_refused(self, uuid: str, code: int | None) -> None:
-        """Record, or clear, that the driver has refused to set this GPU's limit."""
-        path = self.directory / f"{uuid}.refused"
-        with contextlib.suppress(OSError):
-            if code is not None:
-                paths.private_dir(self.directory)
-                path.write_text(f"{code} {proc.boot_id()}")
-            else:
-                path.unlink(missing_ok=True)
 
     def refused(self, uuid: str) -> int | None:
         """The code of a refusal a short while ago, in this boot: permissions may change."""

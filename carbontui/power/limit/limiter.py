@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
 
+import msgspec
 from msgspec.structs import replace as replaced
 
 from carbontui.power.backends import base
@@ -107,7 +108,7 @@ class Limiter:
         try:
             if self.store is not None and write:
                 self.backend.set_limit_mw(uuid, self.backend.limit_mw(uuid))
-                self.store.note_refused(uuid, None)
+                self.store.note(uuid, "refused", None)
         except DeviceError as error:
             self._note_refused(uuid, error)
             self.boards[uuid], refused = steps.refusal(board, error)
@@ -130,7 +131,7 @@ class Limiter:
     def _note_refused(self, uuid: str, error: Exception | None) -> None:
         """A refusal that lasts is noted for those who ask without writing."""
         if self.store is not None and isinstance(error, DeviceError) and error.code in steps.LASTING:
-            self.store.note_refused(uuid, error.code)
+            self.store.note(uuid, "refused", f"{error.code} {proc.boot_id()}".encode())
 
     def active(self) -> tuple[str, ...]:
         """GPUs on which a limit of ours is in force."""
@@ -155,7 +156,7 @@ class Limiter:
         if default_mw and current_mw < default_mw - steps.TOLERANCE_MW and self._leases[uuid].on_disk() is None:
             low = LowLimit(uuid, proc.boot_id(), current_mw, default_mw, info.maker, info.address)
         if again or low != board.left_low:
-            self.store.note_low(uuid, low)
+            self.store.note(uuid, "low", None if low is None else msgspec.json.encode(low))
         self.boards[uuid] = replace(board, left_low=low)
 
     # --- setting ----------------------------------------------------------------------------------------------
@@ -191,21 +192,6 @@ class Limiter:
         if self.boards[uuid].lease is None and self._leases[uuid].on_disk() is None:
             limit_mw = self.backend.limit_mw(uuid)
             self.boards[uuid] = replace(self.boards[uuid], found_mw=limit_mw, start_mw=limit_mw)
-
-    def lock(self, uuid: str, mhz: int) -> None:
-        """Lock one GPU's clock at a given value, in place of any limit of ours. Raises DeviceError, OSError."""
-        board = self.boards[uuid]
-        if board.lease is not None and board.lease.clocks_mhz is None and not self.release(uuid).ok:
-            raise DeviceError(base.NOT_SUPPORTED, "its limit could not be restored first")
-        if not board.info.clock_max_mhz or mhz > board.info.clock_max_mhz:
-            raise DeviceError(2, "no clock of this GPU")
-        if not self._own(uuid):
-            raise DeviceError(base.NO_PERMISSION, self._leases[uuid].holder())
-        error = self._write(uuid, Write((self.boards[uuid].found_mw or 0,), mhz=mhz), Now()).error
-        board = self.boards[uuid]
-        self._keep(steps.forgotten(board) if isinstance(error, DeviceError) else board)
-        if error is not None:
-            raise error
 
     # --- restoring ------------------------------------------------------------------------------------------
 
