@@ -36,13 +36,11 @@ class Service:
         self.sim = sim
         self.socket = tmp_path / "run" / "capd.sock"
         self._env = {**os.environ, "NVMLSIM_ADMIN": "1", "CARBONTUI_LEASE_DIR": str(tmp_path / "root")}
-        self.metrics = tmp_path / "capd-metrics.sock"
         self.log = (tmp_path / "capd.log").open("w+")
         self.process = self._start()
 
     def _start(self) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "carbontui.power.capd", "--socket", str(self.socket)]
-        command += ["--metrics", str(self.metrics)]
         process = subprocess.Popen(command, env=self._env, stdout=self.log, stderr=self.log)
         until(self.answers, what="capd")
         return process
@@ -87,17 +85,6 @@ def service(machine_with: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("CARBONTUI_CAPD", str(made.socket))
     yield made
     made.kill()
-
-
-def asked(path: Path) -> bytes:
-    """What a scraper finds at a socket of figures."""
-    answer = b""
-    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as link:
-        link.connect(str(path))
-        link.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
-        while data := link.recv(65536):
-            answer += data
-    return answer
 
 
 UUID = "GPU-51a00000-7c1d-4e55-9d3a-000000000000"
@@ -385,8 +372,6 @@ def test_a_caller_that_falls_silent_or_hangs_up_has_its_limit_restored(service: 
     sim = service.sim
     with wire.connect(wire.socket_path()) as link:
         assert ask(link, Limit(UUID, 400_000)).ok and sim.get("limit_mw") == 400_000
-        told = until(lambda: b" 400.0" in (text := asked(service.metrics)) and text, 60, "the figures").decode()
-        assert f'carbontui_capd_held{{gpu="{UUID}",uid="{os.getuid()}"}} 1.0' in told
     until(lambda: sim.get("limit_mw") == 700_000, 2, "the limit after the hang-up")
     link = wire.connect(wire.socket_path())
     until(lambda: ask(link, Limit(UUID, 400_000)).ok, 60, "the second between two writes to a board", every=0.2)

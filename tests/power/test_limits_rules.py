@@ -392,14 +392,14 @@ def test_a_step_only_asks_and_whatever_happens_the_original_limit_comes_back(sto
             fake.refuse = dice.choice([None, None, None, None, 4, 999])
             before = made.boards[UUID]
             reading = RawReading(power_w=dice.choice([None, 80.0, 300.0, 600.0]), kind="avg1s", limit_mw=fake.now_mw)
-            now = steps.Now(float(at_s), fake.now_mw, reading.power_w)
+            now = leases.Now(float(at_s), fake.now_mw, reading.power_w)
             asked = (
                 steps.cap(before, 400.0, now, allow_raise=False),
                 steps.observe(before, reading, at_s),
                 steps.restore(before, now),
             )
             assert asked[0] == steps.cap(before, 400.0, now, allow_raise=False) and made.boards[UUID] is before
-            assert all(step.limit_mw in (None, 400_000, 700_000) for _, step in asked if isinstance(step, steps.Write))
+            assert all(step.limit_mw in (None, 400_000, 700_000) for _, step in asked if isinstance(step, leases.Write))
             what = dice.randrange(3)
             if what == 0:
                 cap(made, dice.choice([250, 400, 900]), at_s)

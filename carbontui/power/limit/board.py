@@ -17,7 +17,7 @@ from msgspec.structs import replace as replaced
 
 from carbontui.power.backends import base
 from carbontui.power.backends.base import REASON_POWER_CAP, DeviceError, DeviceInfo, RawReading
-from carbontui.power.limit.leases import LeaseRecord, LowLimit
+from carbontui.power.limit.leases import LeaseRecord, LowLimit, Now, Write
 from carbontui.power.limit.steering import SETTLE_S, Steering, clocks_for
 from carbontui.power.messages import Capability, Code, Outcome
 from carbontui.text import boards
@@ -51,34 +51,7 @@ UNREADABLE_LOCK = "a lock set before by an admin cannot be restored"
 WARNING = f"clocks are locked instead ({UNREADABLE_LOCK})"
 
 
-class Now(Struct, frozen=True):
-    """What is read for one step: the limit in force, the error of reading it or of the last write, and the draw."""
-
-    at_s: float = 0.0
-    limit_mw: int | None = None
-    power_w: float | None = None
-    error: DeviceError | OSError | None = None
-    """An OSError: no lease could be written, so nothing was set."""
-
-
-class Write(Struct, frozen=True):
-    """Put on disk which limits may be in force from now on, then set one limit or lock; with neither the lease alone.
-
-    Without `ours_mw` the original one is set again, or the lock lifted, and the lease ends.
-    """
-
-    ours_mw: tuple[int, ...] = ()
-    limit_mw: int | None = None
-    mhz: int | None = None
-    """0: no lock."""
-    lock: Steering | None = None
-    """How this lock is steered."""
-    asked_w: float = 0.0
-    first: bool = False
-    """No lease was there before: nothing of ours is in force if the driver refuses."""
-
-
-class GivenUp(Struct, frozen=True):
+class Abandoned(Struct, frozen=True):
     """Why a way of capping is given up; taken up again once the board is restored."""
 
     outcome: Outcome
@@ -134,7 +107,7 @@ class BoardLimit:
     """The clock at the last reading."""
     module: bool = False
     """Only the watts of a whole module can be read, its CPU included."""
-    given_up: GivenUp | None = None
+    abandoned: Abandoned | None = None
     """A way of capping that did not work, until the board is restored and the next has been tried."""
 
     @property
@@ -288,10 +261,8 @@ def wrote(board: BoardLimit, act: Write, now: Now) -> Step:
 
 
 def changed_outside(board: BoardLimit, limit_mw: int | None, *, restoring: bool = False) -> BoardLimit | None:
-    """The board with a limit set by another program adopted as its original one; None: nobody else has changed it.
-
-    An agent that died may have written its lease but no limit: then the one before is still in force, unchanged.
-    """
+    """The board with a limit set by another program adopted as its original one; None: nobody else has changed it. One
+    left by an agent that died between lease and limit is unchanged."""
     lease = board.lease
     if limit_mw is None or (lease is None and not board.found_mw) or (lease and lease.clocks_mhz is not None):
         return None
@@ -360,9 +331,6 @@ def near(value_mw: int | None, known_mw: int) -> bool:
     return value_mw is not None and abs(value_mw - known_mw) <= TOLERANCE_MW
 
 
-# --- what follows on what ---
-
-
 def _judged_from(board: BoardLimit, now: Now) -> BoardLimit:
     """A limit is in force: its effect is judged from now on."""
     binding = now.power_w is not None and now.power_w * 1000 > (now.limit_mw or 0) * LIMIT_OVERSHOOT
@@ -381,29 +349,29 @@ def _give_up(
     board: BoardLimit, code: Code, why: Capability, now: Now, watts: float = 0.0, because: str = "", gone: bool = False
 ) -> Step:
     """Restore a board, since this way of capping it does not work; `gone`: nothing of ours is in force any more."""
-    limit = board.given_up
+    limit = board.abandoned
     if limit is not None and limit.cap is not None:  # the lock that was to replace a power limit
         code, fix = limit.outcome.code, limit.cap.fix or why.fix
         why = replaced(limit.cap, why=f"{limit.cap.why}; {why.why}", fix=fix)
     outcome = board.outcome(False, code, why.why, why.fix)
     lasts = code not in ("out_of_range", "outside")  # another cap may hold
-    board = replace(board, given_up=GivenUp(outcome, watts, why if lasts else None, because))
+    board = replace(board, abandoned=Abandoned(outcome, watts, why if lasts else None, because))
     return (board, Write()) if gone else restore(board, now)
 
 
 def _restored(board: BoardLimit, now: Now) -> Step:
     """Nothing of ours is in force: done, or the clocks are next."""
-    given_up = board.given_up
-    if given_up is None and board.lease is None:
+    abandoned = board.abandoned
+    if abandoned is None and board.lease is None:
         return board, board.outcome(True, "kept", "no limit of ours is in force")
     board = forgotten(board)
-    if given_up is None:
+    if abandoned is None:
         return board, board.outcome(True, "given_back")
-    if given_up.because and given_up.cap is not None and board.info.clock_max_mhz:
-        board = replace(by_clocks(board, given_up.because, given_up.cap), given_up=replaced(given_up, because=""))
-        return _lock(board, given_up.watts, now)
-    notice = given_up.outcome.text if given_up.outcome.code == "outside" else ""
-    return _ended(replace(board, notice=notice), given_up.outcome)
+    if abandoned.because and abandoned.cap is not None and board.info.clock_max_mhz:
+        board = replace(by_clocks(board, abandoned.because, abandoned.cap), abandoned=replaced(abandoned, because=""))
+        return _lock(board, abandoned.watts, now)
+    notice = abandoned.outcome.text if abandoned.outcome.code == "outside" else ""
+    return _ended(replace(board, notice=notice), abandoned.outcome)
 
 
 def _not_restored(board: BoardLimit, now: Now) -> Step:
@@ -418,12 +386,12 @@ def _not_restored(board: BoardLimit, now: Now) -> Step:
 
 def _ended(board: BoardLimit, outcome: Outcome) -> Step:
     """The end of an action: of one given up, its own outcome."""
-    given_up = board.given_up
-    if given_up is None:
+    abandoned = board.abandoned
+    if abandoned is None:
         return board, outcome
-    fix = given_up.outcome.fix or outcome.fix
-    cap = board.cap if given_up.cap is None else replaced(given_up.cap, fix=fix)
-    return replace(board, given_up=None, cap=cap), replaced(given_up.outcome, fix=fix)
+    fix = abandoned.outcome.fix or outcome.fix
+    cap = board.cap if abandoned.cap is None else replaced(abandoned.cap, fix=fix)
+    return replace(board, abandoned=None, cap=cap), replaced(abandoned.outcome, fix=fix)
 
 
 def _lock(board: BoardLimit, watts: float, now: Now) -> Step:
@@ -456,7 +424,7 @@ def _locked(board: BoardLimit, act: Write, lock: Steering, now: Now) -> Step:
     text, moved = f"{board.because}; {WARNING}", board.clocks_w == lock.wanted_w
     clocks = Capability("yes", f"up to {lock.top_mhz} MHz; {UNREADABLE_LOCK}")
     notice = f"{text}: now at most {lock.mhz} MHz"
-    board = replace(board, steering=lock, cap=Capability("yes", text), clocks=clocks, notice=notice, given_up=None)
+    board = replace(board, steering=lock, cap=Capability("yes", text), clocks=clocks, notice=notice, abandoned=None)
     applied = board.outcome(True, "applied", f"{text}: at most {lock.mhz} MHz", watts=lock.wanted_w)
     return board, None if moved else applied
 

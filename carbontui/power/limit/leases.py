@@ -21,6 +21,8 @@ import msgspec
 from msgspec import Struct
 
 from carbontui import paths
+from carbontui.power.backends.base import DeviceError
+from carbontui.power.limit.steering import Steering
 from carbontui.system import life, proc, untrusted
 from carbontui.text import boards
 from carbontui.text.boards import MAKERS, limit_command
@@ -182,6 +184,33 @@ class LeaseStore:
             os.close(descriptor)
             return None
         return descriptor
+
+
+class Now(Struct, frozen=True):
+    """What is read for one step: the limit in force, the error of reading it or of the last write, and the draw."""
+
+    at_s: float = 0.0
+    limit_mw: int | None = None
+    power_w: float | None = None
+    error: DeviceError | OSError | None = None
+    """An OSError: no lease could be written, so nothing was set."""
+
+
+class Write(Struct, frozen=True):
+    """Put on disk which limits may be in force from now on, then set one limit or lock; with neither the lease alone.
+
+    Without `ours_mw` the original one is set again, or the lock lifted, and the lease ends.
+    """
+
+    ours_mw: tuple[int, ...] = ()
+    limit_mw: int | None = None
+    mhz: int | None = None
+    """0: no lock."""
+    lock: Steering | None = None
+    """How this lock is steered."""
+    asked_w: float = 0.0
+    first: bool = False
+    """No lease was there before: nothing of ours is in force if the driver refuses."""
 
 
 def is_stale(lease: LeaseRecord, store: LeaseStore | None = None) -> bool:

@@ -17,8 +17,8 @@ from msgspec.structs import replace as replaced
 from carbontui.power.backends import base
 from carbontui.power.backends.base import Backend, DeviceError, DeviceInfo, RawReading
 from carbontui.power.limit import board as steps
-from carbontui.power.limit.board import UNTRIED, BoardLimit, Now, Step, Write, by_clocks, no_range, span
-from carbontui.power.limit.leases import BoardLease, LeaseStore, LowLimit, is_stale
+from carbontui.power.limit.board import UNTRIED, BoardLimit, Step, by_clocks, no_range, span
+from carbontui.power.limit.leases import BoardLease, LeaseStore, LowLimit, Now, Write, is_stale
 from carbontui.power.messages import Capability, Outcome
 from carbontui.system import proc
 
@@ -257,8 +257,8 @@ class Limiter:
         if settled and (changed := steps.changed_outside(board, raw.limit_mw)) is not None:
             return self._adopt(changed)
         board, act = steps.observe(board, raw, now_s)
-        if board.given_up is not None:
-            self.say(f"{uuid}: {board.given_up.outcome.text}")
+        if board.abandoned is not None:
+            self.say(f"{uuid}: {board.abandoned.outcome.text}")
         return self._carry_out((board, act), Now(now_s, raw.limit_mw, raw.power_w))
 
     # --- carrying out -----------------------------------------------------------------------------------------
