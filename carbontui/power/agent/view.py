@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from carbontui import paths
 from carbontui.power.backends.base import DeviceInfo, RawReading, measure_caps
-from carbontui.power.messages import BoardEvent, Capability, Reading, Readings, Support
+from carbontui.power.messages import Capability, Reading, Readings, Support
 from carbontui.system import proc
 from carbontui.system.openmetrics import Family
 
@@ -70,7 +70,6 @@ def reading(
     foreign: tuple[int, ...],
     share: float | None = None,
     users: str = "",
-    events: tuple[BoardEvent, ...] = (),
 ) -> Reading:
     """Everything known of one GPU now, with the reason for every missing field."""
     caps = measure_caps(raw, info.maker)
@@ -91,7 +90,6 @@ def reading(
         power_kind=raw.kind,
         limit_w=_watts(raw.limit_mw),
         enforced_w=_held_w(raw),
-        events=events,
         limit_found_w=board.found_w,
         limit_top_w=board.top_w,
         clocks_w=board.clocks_w,
