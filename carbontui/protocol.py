@@ -517,6 +517,17 @@ class GridEventStatus(Struct, frozen=True):
     end: Time
 
 
+class Witness(Struct, frozen=True):
+    """A source of watts or joules, what of a machine it speaks of, whether it is believed, and if not why. `ratio`: of
+    its figure to another's over the same seconds; of a machine's supply, of what its parts drew to its own."""
+
+    what: str
+    scope: Literal["gpu", "slice", "module", "package", "node", "chassis"]
+    verdict: Literal["believed", "doubted", "refused"]
+    why: str = ""
+    ratio: float | None = None
+
+
 class Status(Struct, frozen=True, kw_only=True):
     """The complete status of one job at `measured_at`; the body of `status --json` and of snapshot.json."""
 
@@ -587,6 +598,8 @@ class Status(Struct, frozen=True, kw_only=True):
     certificate: Certificate | None = None
     notices: tuple[str, ...] = ()
     """Notices for the user, one line each (simulated device, lost feed, stale lease, unguarded...)."""
+    witnesses: tuple[Witness, ...] = ()
+    """The sources of the job's energy on this machine."""
     notice_keys: tuple[str, ...] = ()
     """What each of them is about: with the same key, only figures are new."""
     provenance: dict[str, Provenance] = {}

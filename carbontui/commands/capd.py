@@ -6,7 +6,6 @@ import contextlib
 import grp
 import os
 import shlex
-from pathlib import Path
 
 import click
 
@@ -14,11 +13,10 @@ from carbontui.commands.support.command import Failure, refused
 from carbontui.power.capd import install as unit_files
 from carbontui.power.capd import wire
 from carbontui.system import systemd
-from carbontui.units import printable
 
 ALLOWS = (
-    "It lowers the power limit or locks the clock of a GPU, within the driver's range and below what it found, for a "
-    "user who is alone on that GPU; it restores what it changed when the user's job ends in any way. "
+    "It lowers the power limit of a GPU, within the driver's range and below what it found, for a user who is alone on "
+    "that GPU; it restores what it changed when the user's job ends in any way. "
     "It never raises a limit, runs no command and opens no file that a user names."
 )
 
@@ -27,31 +25,23 @@ ALLOWS = (
 def capd() -> None:
     """Power limits for users without root.
 
-    A small service that an administrator installs once. It lowers the power limit or locks the clock of a GPU, within
-    the driver's range and below what it found, for a user who is alone on that GPU, and restores what it changed when
-    that user's job ends.
+    A small service that an administrator installs once. It lowers the power limit of a GPU, within the driver's range
+    and below what it found, for a user who is alone on that GPU, and restores what it changed when that user's job
+    ends.
     """
 
 
 @capd.command()
 @click.option("--group", help="Members of this group may also lower limits on GPUs that others use.")
-@click.option(
-    "--metrics", type=click.Path(path_type=Path), help="Metrics for Prometheus: a folder, or a path ending in .sock."
-)
 @click.option("--print", "show", is_flag=True, help="Print what would be written; change nothing.")
-def install(group: str | None, metrics: Path | None, show: bool) -> None:
+def install(group: str | None, show: bool) -> None:
     """Install and start it (as root): a systemd socket and service, or the line that starts it elsewhere."""
     if group is not None:
         try:
             grp.getgrnam(group)
         except KeyError:
             raise Failure(f"there is no group {group!r}", 2) from None
-    if metrics is not None and any(not letter.isprintable() or letter in " %$\"'\\" for letter in str(metrics)):
-        raise Failure(
-            f"--metrics {printable(str(metrics))}: a systemd unit takes no spaces, quotes or special characters", 2
-        )
-    metrics = metrics.absolute() if metrics else None
-    units = unit_files.units(group, metrics)
+    units = unit_files.units(group)
     if show:
         for name, text in units.items():
             click.echo(f"# {unit_files.UNITS / name}\n{text}")
@@ -66,7 +56,7 @@ def install(group: str | None, metrics: Path | None, show: bool) -> None:
         )
     click.echo(ALLOWS)
     if not systemd.runs():
-        line = shlex.join(unit_files.command(group, metrics=metrics))
+        line = shlex.join(unit_files.command(group))
         click.echo(f"There is no systemd here: have your init, or the container's entry point, run as root:\n{line}")
         return
     for name, text in units.items():

@@ -70,15 +70,6 @@ class Sample(Struct, frozen=True, kw_only=True, omit_defaults=True):
     errors: tuple[tuple[str, int], ...] = ()
 
 
-class BoardEvent(Struct, frozen=True, omit_defaults=True):
-    """Something a driver reported of a board: an Xid (`number` is which), or ECC errors that could not be corrected
-    (`number` is how many)."""
-
-    kind: Literal["xid", "ecc"]
-    number: int
-    wall_s: float = 0.0
-
-
 class Reading(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The latest reading of one GPU. A field that is None has its reason in `why[field]`."""
 
@@ -127,10 +118,6 @@ class Reading(Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Watts drawn for the job."""
         return self.power_w if self.share is None or self.power_w is None else self.power_w * self.share
 
-    events: tuple[BoardEvent, ...] = ()
-    """The last errors that the driver has reported, oldest first."""
-    smoothing: bool = False
-    """The board smooths its power (Blackwell): steps in the load are ramps, and a floor may hold its watts up."""
     maker: str = "nvidia"
     address: str = ""
     """What the maker's tool calls it, if not by its UUID."""
@@ -145,6 +132,21 @@ class Reading(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def label(self) -> str:
         """'GPU 0', or 'n2 GPU 0' for a multi-node job."""
         return f"{self.node} GPU {self.index}".strip()
+
+
+Scope = Literal["gpu", "slice", "module", "package", "node", "chassis"]
+Verdict = Literal["believed", "doubted", "refused"]
+
+
+class MeterVerdict(Struct, frozen=True):
+    """A source of watts or joules, what it speaks of, and whether it is believed; `why` not. `ratio`: of its figure to
+    another's over the same seconds, or of what its parts drew to its own."""
+
+    what: str
+    scope: Scope
+    verdict: Verdict
+    why: str = ""
+    ratio: float | None = None
 
 
 class HostReading(Struct, frozen=True, omit_defaults=True):
@@ -162,7 +164,8 @@ class HostReading(Struct, frozen=True, omit_defaults=True):
     beside_w: float | None = None
     """The job's part of what the machine draws besides boards, CPU and memory, where its supply is metered."""
     beside_by: str = ""
-    """The meter of the supply."""
+    """The meter of the supply, and by which rule its watts are split."""
+    witnesses: tuple[MeterVerdict, ...] = ()
 
 
 class NodeWatts(Struct, frozen=True):

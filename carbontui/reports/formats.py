@@ -21,6 +21,7 @@ from carbontui.text import figures as form
 from carbontui.text.plan import certificate
 
 SCHEMA = "carbontui.report/1"
+OF_STATUS = ("coverage", "places", "moves_cost", "cost", "witnesses")
 PLAIN = ("energy_gpu_kwh", "energy_wall_kwh", "gco2_g", "avoided_g", "revised_g", "full_wall_w", "plans", "version")
 """Figures that stand in JSON under their own names."""
 
@@ -63,7 +64,7 @@ def numbers(story: RunStory) -> dict[str, Any]:
         "ended_at": ended,
         **{name: msgspec.to_builtins(getattr(story, name)) for name in ("elapsed_s", "account", "excluded")},
         "gaps": [{"reason": part.name, "s": round(part.seconds, 3)} for part in story.gaps],
-        **{name: msgspec.to_builtins(getattr(status, name)) for name in ("coverage", "places", "moves_cost", "cost")},
+        **{name: msgspec.to_builtins(getattr(status, name)) for name in OF_STATUS},
         "work_done_s": story.done_s,
         "steps": status.step,
         "zone": story.options.zone,

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from carbontui.text import figures
-
 DRIVER = {
     2: "invalid argument",
     3: "not supported by this GPU or driver",
@@ -65,31 +63,6 @@ MAKERS = {
         },
     ),
 }
-
-
-XIDS = {
-    13: "an engine exception, mostly the program's",
-    31: "a memory fault, mostly the program's",
-    43: "the program's channel was reset",
-    45: "the program was ended early",
-    48: "a double-bit ECC error",
-    63: "a page was retired",
-    64: "retiring a page failed",
-    74: "an NVLink error",
-    79: "it fell off the bus",
-    92: "many corrected ECC errors",
-    94: "a contained ECC error",
-    95: "an uncontained ECC error",
-    119: "its firmware (GSP) does not answer",
-    120: "a fault of its firmware (GSP)",
-}
-"""What the numbers mean (NVIDIA: XID errors)."""
-
-
-def xid(*, board: str, number: int, at_s: float, now_s: float) -> str:
-    """An error that the driver has logged."""
-    means = f" ({XIDS[number]})" if number in XIDS else ""
-    return f"{board}: the driver reported Xid {number}{means} at {figures.clock(at_s, now_s)}"
 
 
 def of(maker: str) -> Maker:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 from carbontui.protocol import Status
 from carbontui.text import account, figures, situation
-from carbontui.text.boards import xid
 from carbontui.text.forms import Table
 from carbontui.text.sources import slowed
 
@@ -92,10 +91,7 @@ NOTICES: Table = {
         f"{board}: no watts can be read ({why or 'no reading'}); the energy counted is without them"
     ),
     "board_held": "{board} is held at {held:watts} by the platform; its limit is {limit:watts}",
-    "board_smooths": "{board} smooths its power: a floor may hold its watts up while the training is paused",
     "board_slowed": lambda *, board, reasons, now_s: f"{board} is slowed down by {slowed(reasons)}",
-    "board_xid": xid,
-    "board_ecc": "{board}: {number:count} ECC errors that could not be corrected, at {at_s:clock}",
     "board_in_slices": "{board}: its watts are those of the whole board, shared by its MIG slices"
     "; the job is booked its slices' part, {share:percent}",
     "board_of_user_too": "{board}: {user} uses it too: its limit is left alone, {whose}",

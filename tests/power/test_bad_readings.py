@@ -131,20 +131,34 @@ def test_a_limit_outside_the_boards_range_is_not_adopted(bench: Callable[..., Be
     assert job.sim.get("limit_mw") == 700_000
 
 
-@pytest.mark.parametrize("lost", [1, 3])
-def test_a_board_that_comes_back_is_counted_through_and_capped_again(bench: Callable[..., Bench], lost: int) -> None:
-    job = bench()
-    job.seconds(10)
+@pytest.mark.parametrize("away_s", [2, 15, 60])
+@pytest.mark.parametrize("capped", [False, True])
+@pytest.mark.parametrize("way", ["calls", "handle", "all but its name", "driver", "power calls", "reset"])
+def test_a_board_that_comes_back_is_counted_through_and_capped_within_five_seconds(
+    bench: Callable[..., Bench], way: str, capped: bool, away_s: int
+) -> None:
+    job = bench(2)
+    job.seconds(10, watts=400 if capped else None)
     start_j, metered_j = job.sim.get("energy_j"), job.meter.joules(job.uuids[0])
-    job.sim.set("lost", lost)
-    job.seconds(15, watts=400)
-    assert job.reading.lost and job.reading.caps["limit"].support == "lost"
-    job.sim.set("lost", 0)
-    job.seconds(10, watts=400)
+    if way == "driver":
+        job.sim.driver(loaded=False)
+    elif way == "power calls":
+        job.sim.fault("nvmlDeviceGetPower*", 999)
+    else:
+        job.sim.set("lost", {"calls": 1, "handle": 2, "all but its name": 3, "reset": 2}[way])
+    job.seconds(away_s, watts=400)
+    if way == "driver":
+        job.sim.driver(reload=True)
+    elif way == "power calls":
+        job.sim.fault("nvmlDeviceGetPower*", count=0)
+    else:
+        job.sim.set("reset_board" if way == "reset" else "lost", 0)
+    job.seconds(5, watts=400)
     assert not job.reading.lost and job.reading.caps["limit"].support == "yes"
-    assert job.sim.get("limit_mw") == 400_000, "the cap that was wanted while it was away"
-    assert job.joules_since(start_j, metered_j) == pytest.approx(0, abs=0.02)
+    assert (job.sim.get("limit_mw"), job.reading.limit_found_w) == (400_000, 700.0)
     assert not job.reports[-1].readings.notices, "nothing says that it does not answer"
+    if way in ("calls", "all but its name"):
+        assert job.joules_since(start_j, metered_j) == pytest.approx(0, abs=0.02)
     job.seconds(1)
     assert job.sim.get("limit_mw") == 700_000
 

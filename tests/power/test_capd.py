@@ -23,7 +23,7 @@ from carbontui.power.backends.base import HELD, NOT_YET, REFUSED
 from carbontui.power.backends.nvml import NvmlBackend
 from carbontui.power.capd import wire
 from carbontui.power.capd.core import DRIVER_CALLS_PER_S, Caller, Capd
-from carbontui.power.capd.wire import SOON, CapdAnswer, CapdAsk, CapdBeat, Limit, Lock, ask
+from carbontui.power.capd.wire import SOON, CapdAnswer, CapdAsk, CapdBeat, Limit, ask
 from carbontui.power.limit.leases import LeaseStore
 
 NOBODY = 65534
@@ -36,13 +36,11 @@ class Service:
         self.sim = sim
         self.socket = tmp_path / "run" / "capd.sock"
         self._env = {**os.environ, "NVMLSIM_ADMIN": "1", "CARBONTUI_LEASE_DIR": str(tmp_path / "root")}
-        self.metrics = tmp_path / "capd-metrics.sock"
         self.log = (tmp_path / "capd.log").open("w+")
         self.process = self._start()
 
     def _start(self) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "carbontui.power.capd", "--socket", str(self.socket)]
-        command += ["--metrics", str(self.metrics)]
         process = subprocess.Popen(command, env=self._env, stdout=self.log, stderr=self.log)
         until(self.answers, what="capd")
         return process
@@ -87,17 +85,6 @@ def service(machine_with: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("CARBONTUI_CAPD", str(made.socket))
     yield made
     made.kill()
-
-
-def asked(path: Path) -> bytes:
-    """What a scraper finds at a socket of figures."""
-    answer = b""
-    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as link:
-        link.connect(str(path))
-        link.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
-        while data := link.recv(65536):
-            answer += data
-    return answer
 
 
 UUID = "GPU-51a00000-7c1d-4e55-9d3a-000000000000"
@@ -338,18 +325,6 @@ def test_a_limit_is_lowered_within_the_range_and_never_raised(bench: Callable[..
     assert not board.asks(ada, Limit("GPU-nobody", 300_000)).ok
 
 
-def test_a_clock_lock_is_within_the_board_and_lifted_with_its_caller(bench: Callable[..., Bench]) -> None:
-    board = bench()
-    ada = board.caller(1000)
-    on(board, 1000)
-    assert not board.asks(ada, Lock(UUID, 3000)).ok
-    assert board.asks(ada, Limit(UUID, 400_000)).ok
-    assert board.asks(ada, Lock(UUID, 1200)).ok
-    assert (board.sim.get("locked_mhz"), board.sim.get("limit_mw")) == (1200, 700_000), "one or the other"
-    board.capd.gone(ada)
-    assert board.sim.get("locked_mhz") == 0
-
-
 def test_a_board_is_written_at_most_once_a_second_and_the_driver_asked_a_few_times(bench: Callable[..., Bench]) -> None:
     board = bench()
     ada = board.caller(1000)
@@ -397,8 +372,6 @@ def test_a_caller_that_falls_silent_or_hangs_up_has_its_limit_restored(service: 
     sim = service.sim
     with wire.connect(wire.socket_path()) as link:
         assert ask(link, Limit(UUID, 400_000)).ok and sim.get("limit_mw") == 400_000
-        told = until(lambda: b" 400.0" in (text := asked(service.metrics)) and text, 60, "the figures").decode()
-        assert f'carbontui_capd_held{{gpu="{UUID}",uid="{os.getuid()}"}} 1.0' in told
     until(lambda: sim.get("limit_mw") == 700_000, 2, "the limit after the hang-up")
     link = wire.connect(wire.socket_path())
     until(lambda: ask(link, Limit(UUID, 400_000)).ok, 60, "the second between two writes to a board", every=0.2)
@@ -486,7 +459,7 @@ def test_another_user_cannot_touch_a_board_that_is_not_wholly_its_own(service: S
                 with socket.socket(socket.AF_UNIX) as link:
                     link.connect(str(service.socket))
                     for n in range(20):
-                        codes.add(ask(link, Limit(UUID, 200_000 + n) if n % 2 else Lock(UUID, 210 + n)).code)
+                        codes.add(ask(link, Limit(UUID, 200_000 + n)).code)
             os.write(writer, repr(sorted(codes)).encode())
         finally:
             os._exit(0)

@@ -92,6 +92,44 @@ def test_packages_of_which_one_cannot_be_read_are_not_summed(tmp_path: Path) -> 
     assert reading.how == "estimated"
 
 
+def test_one_counter_under_two_names_counts_once(tmp_path: Path) -> None:
+    zones = [zone(tmp_path, str(die), f"package-0-die-{die}", 7_000_000_000) for die in range(2)]
+    host = Host(tmp_path)
+    for second in range(1, 4):
+        for die, path in enumerate(zones):
+            path.write_text(str(7_000_000_000 + second * 68_000_000 + die * 20_000))  # read a moment later
+        _, reading = host.sample(10.0 + second, 1e9 + second)
+    assert (reading.cpu_w, reading.how) == (pytest.approx(68.0), "measured")
+    assert [(one.what, one.verdict) for one in reading.witnesses if one.scope == "package"] == [
+        ("RAPL package-0-die-0", "believed"),
+        ("RAPL package-0-die-1", "refused"),
+    ]
+
+
+def test_a_counter_that_stands_still_is_estimated_from_its_first_second(tmp_path: Path) -> None:
+    zone(tmp_path, "0", "package-0", 1_000_000)
+    stat, host, meter = tmp_path / "stat", None, Meter()
+    for second in range(12):
+        stat.write_text("cpu 0 0 0 0\n" + "".join(f"cpu{i} {100 * second} 0 0 0 0 0 0 0\n" for i in range(256)))
+        host = host or Host(tmp_path, stat)
+        samples, reading = host.sample(10.0 + second, 1e9 + second)
+        for sample in samples:
+            meter.add(sample)
+    cores = len(os.sched_getaffinity(0) & set(range(256)))
+    assert reading.how == "estimated" and reading.cpu_w == pytest.approx(4.0 * cores)
+    assert meter.by_method("cpu") == {"model": pytest.approx(4.0 * cores * 11)}
+    assert "stands still" in next(one.why for one in reading.witnesses if one.verdict == "refused")
+
+
+def test_stolen_time_is_not_busy(tmp_path: Path) -> None:
+    stat = tmp_path / "stat"
+    stat.write_text("".join(f"cpu{i} 0 0 0 0 0 0 0 0\n" for i in range(256)))
+    host = Host(tmp_path / "none", stat)
+    stat.write_text("".join(f"cpu{i} 0 0 0 50 0 0 0 50\n" for i in range(256)))
+    cores = len(os.sched_getaffinity(0) & set(range(256)))
+    assert host.sample(1.0, 1e9)[1].cpu_w == pytest.approx(0.4 * cores)
+
+
 def test_the_simulated_board_is_parked_one_second_after_the_last_step() -> None:
     clock = [0.0]
     spec = SimulatedSpec()

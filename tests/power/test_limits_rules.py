@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from carbontui.power.agent.core import Agent
 from carbontui.power.backends.base import Backend, DeviceError, DeviceInfo, RawReading
+from carbontui.power.limit import board as steps
 from carbontui.power.limit import leases
 from carbontui.power.limit.leases import LeaseRecord, LeaseStore, is_stale, new_record, stale_leases
 from carbontui.power.limit.limiter import Limiter
@@ -380,3 +382,33 @@ def test_a_cap_above_what_may_be_set_says_what_stands(board: FakeBoard, store: L
     low.know(board.devices()[0])
     board.now_mw = 700_000
     assert cap(low, 695).watts == 690.0, "never above the start without --allow-raise"
+
+
+def test_a_step_only_asks_and_whatever_happens_the_original_limit_comes_back(store: LeaseStore) -> None:
+    for seed in range(60):
+        dice, fake = random.Random(seed), FakeBoard(store)
+        made = limiter(fake, store)
+        for at_s in range(40):
+            fake.refuse = dice.choice([None, None, None, None, 4, 999])
+            before = made.boards[UUID]
+            reading = RawReading(power_w=dice.choice([None, 80.0, 300.0, 600.0]), kind="avg1s", limit_mw=fake.now_mw)
+            now = leases.Now(float(at_s), fake.now_mw, reading.power_w)
+            asked = (
+                steps.cap(before, 400.0, now, allow_raise=False),
+                steps.observe(before, reading, at_s),
+                steps.restore(before, now),
+            )
+            assert asked[0] == steps.cap(before, 400.0, now, allow_raise=False) and made.boards[UUID] is before
+            assert all(step.limit_mw in (None, 400_000, 700_000) for _, step in asked if isinstance(step, leases.Write))
+            what = dice.randrange(3)
+            if what == 0:
+                cap(made, dice.choice([250, 400, 900]), at_s)
+            elif what == 1:
+                made.observe(UUID, reading, float(at_s))
+            else:
+                made.release(UUID)
+            lease = store.read(UUID)
+            assert fake.now_mw == 700_000 or (lease is not None and fake.now_mw in lease.ours_mw)
+        fake.refuse = None
+        made.release(UUID)
+        assert fake.now_mw == 700_000 and store.all() == [] and made.active() == ()

@@ -66,23 +66,6 @@ def test_a_limit_that_the_platform_holds_lower_is_shown_beside_ours(machine_with
     assert sim.get("limit_mw") == 700_000
 
 
-def test_errors_that_the_driver_reports_are_notices(machine_with: Callable, tmp_path: Path) -> None:
-    sim = machine_with(2, frozen=True)
-    sim.set("ecc", 5, 1)
-    job = OneJob(sim, tmp_path)
-    job.seconds(12)
-    assert job.notices == [], "what was there before is not news"
-    sim.set("xid", 94, 1)
-    job.seconds(12)
-    (line,) = job.notices
-    assert line.startswith("GPU 1: the driver reported Xid 94 (a contained ECC error) at ")
-    sim.set("ecc", 7, 1)
-    job.seconds(12)
-    assert job.notices[0].startswith("GPU 1: 2 ECC errors that could not be corrected, at ")
-    sim.set("smoothing", 1)
-    assert OneJob(sim, tmp_path).agent.backend.devices()[0].smoothing
-
-
 @pytest.mark.parametrize("span", [(700_000, 700_000), (0, 0)])
 def test_a_range_of_one_value_is_no_range(machine_with: Callable, tmp_path: Path, span: tuple[int, int]) -> None:
     sim = machine_with(frozen=True)

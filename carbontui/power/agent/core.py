@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from carbontui.power import messages
 from carbontui.power.agent import boards, view
@@ -22,13 +22,12 @@ from carbontui.power.backends.base import SLOW_S, Backend, DeviceError, DeviceIn
 from carbontui.power.limit import leases
 from carbontui.power.limit.leases import LeaseStore
 from carbontui.power.limit.limiter import Limiter
-from carbontui.power.messages import AgentLine, BoardEvent, DesiredPower, Done, Outcome, Readings, Report, Sample
+from carbontui.power.messages import AgentLine, DesiredPower, Done, Outcome, Readings, Report, Sample
 from carbontui.power.metering.rapl import Host
 from carbontui.power.metering.shares import NO_JOBS, BoardUse
 from carbontui.power.metering.supply import Supply
+from carbontui.power.metering.witness import Parts
 
-EVENTS_KEPT = 4
-"""Of the errors of each board."""
 SIMULATED_S = 0.25
 PROCESSES_S = 10.0
 SEEK_S = 2.0
@@ -75,7 +74,6 @@ class Agent:
         self._pids: dict[str, tuple[int, ...] | None] = {}
         self._users: dict[str, str] = {}
         self._foreign: dict[str, tuple[int, ...]] = {}
-        self._events: dict[str, tuple[BoardEvent, ...]] = {}
         self._use = BoardUse(self.backend)
         self._samples: list[Sample] = []
         self._report_at = 0.0
@@ -173,9 +171,6 @@ class Agent:
         self._raw[info.uuid] = raw
         if info.uuid in self._boards.visible and (slow or self._use.changed(info.uuid, raw)):
             self._find_foreign(info.uuid)
-        if slow and (found := self.backend.events(info.uuid)):
-            at_once = tuple(structs.replace(one, wall_s=wall) for one in found)
-            self._events[info.uuid] = (*self._events.get(info.uuid, ()), *at_once)[-EVENTS_KEPT:]
         self._use.split(info, raw, self._own(info.uuid), self._boards.seeking)
         self._samples.append(
             Sample(
@@ -235,7 +230,10 @@ class Agent:
         own = None if self.job in NO_JOBS else self._wish.own_pids if self._wish else ()
         host_samples, host = self.host.sample(mono, wall, own)
         if self._supply is not None:
-            host = self._supply.beside(host, self.host.whole_w, self._boards_w, mono)
+            limits_w = sum((info.limit_max_mw or 1000 * base.MAX_LIMIT_W) / 1000 for info in self._infos)
+            parts = Parts(limits_w, len(self._infos), os.cpu_count() or 1)
+            mine = len(self._boards.visible or self._infos)
+            host = self._supply.beside(host, self.host.whole_w, self._boards_w(), parts, mine, mono)
         samples, self._samples = (*self._samples, *host_samples), []
         self.send(Report(self._readings(mono, wall, host), samples))
 
@@ -270,7 +268,6 @@ class Agent:
                     foreign=self._foreign.get(info.uuid, ()),
                     share=self._share(info),
                     users=self._users.get(info.uuid, ""),
-                    events=self._events.get(info.uuid, ()),
                 )
                 for info in self._infos
                 if (raw := self._raw.get(info.uuid)) is not None

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from carbontui import paths
 from carbontui.power.backends.base import DeviceInfo, RawReading, measure_caps
-from carbontui.power.messages import BoardEvent, Capability, Reading, Readings, Support
+from carbontui.power.messages import Capability, Reading, Readings, Support
 from carbontui.system import proc
 
 if TYPE_CHECKING:  # the supervisor tells of readings, and sets no limit
@@ -68,7 +68,6 @@ def reading(
     foreign: tuple[int, ...],
     share: float | None = None,
     users: str = "",
-    events: tuple[BoardEvent, ...] = (),
 ) -> Reading:
     """Everything known of one GPU now, with the reason for every missing field."""
     caps = measure_caps(raw, info.maker)
@@ -89,7 +88,6 @@ def reading(
         power_kind=raw.kind,
         limit_w=_watts(raw.limit_mw),
         enforced_w=_held_w(raw),
-        events=events,
         limit_found_w=board.found_w,
         limit_top_w=board.top_w,
         clocks_w=board.clocks_w,

@@ -30,7 +30,6 @@ from msgspec import Struct
 
 from carbontui.power.backends import base
 from carbontui.power.backends.base import Backend, DeviceError, DeviceInfo, RawReading, checked, limit_doubt
-from carbontui.power.messages import BoardEvent
 from carbontui.system import isolation
 from carbontui.text import boards
 
@@ -84,7 +83,6 @@ class AmdBackend(Backend):
         self._infos: dict[str, DeviceInfo] = {}
         self._lost: dict[str, bool] = {}
         self._ran: dict[str, dict[int, float]] = {}
-        self._errors: dict[str, int] = {}
         self._open = False
 
     # --- opening ----------------------------------------------------------------------------------------------
@@ -311,13 +309,6 @@ class AmdBackend(Backend):
                 fields = one if isinstance(one, dict) else self._try("amdsmi_get_gpu_process_info", die.handle, one)
                 if fields and (pid := _number(fields.get("pid"))) is not None:
                     yield int(pid), fields
-
-    def events(self, uuid: str) -> tuple[BoardEvent, ...]:
-        """ECC errors that could not be corrected, since the last call."""
-        counted = [(self._try("amdsmi_get_gpu_total_ecc_count", die.handle) or {}) for die in self._dies[uuid]]
-        errors = int(sum(_number(one.get("uncorrectable_count")) or 0 for one in counted))
-        before, self._errors[uuid] = self._errors.get(uuid, errors), errors
-        return (BoardEvent("ecc", errors - before),) if errors > before else ()
 
     # --- calls ------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct, structs
 
-from carbontui.power.messages import BoardEvent, Capability, PowerKind
+from carbontui.power.messages import Capability, PowerKind
 from carbontui.text import boards, figures
 
 TIMEOUT, NO_LIBRARY, NO_FUNCTION = 10, 12, 13
@@ -52,7 +52,6 @@ class DeviceInfo(Struct, frozen=True, kw_only=True):
     memory_total_b: int | None = None
     clock_max_mhz: int | None = None
     """Set if clocks can be locked."""
-    smoothing: bool = False
     mig: bool = False
     mig_uuids: tuple[str, ...] = ()
     mig_sizes: tuple[int, ...] = ()
@@ -175,10 +174,6 @@ class Backend:
     def kernels(self, uuid: str) -> dict[int, float]:
         """How much each process has run there since the last call, in any one unit. Raises DeviceError."""
         return {}
-
-    def events(self, uuid: str) -> tuple[BoardEvent, ...]:
-        """Errors the driver has reported of the board since the last call; never raises."""
-        return ()
 
     def drive(self, activity: float | None, duty: float) -> None:
         """Set the child's activity from now on, on boards that are not read."""

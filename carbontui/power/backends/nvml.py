@@ -7,7 +7,6 @@ GA100 and older ones (NVML API reference, nvmlDeviceGetPowerUsage).
 
 from __future__ import annotations
 
-import ctypes
 import os
 import time
 from collections.abc import Callable
@@ -15,7 +14,7 @@ from typing import Any
 
 from carbontui.power.backends import base
 from carbontui.power.backends.base import Backend, DeviceError, DeviceInfo, RawReading, checked, limit_doubt
-from carbontui.power.messages import BoardEvent, PowerKind
+from carbontui.power.messages import PowerKind
 from carbontui.system import proc
 from carbontui.text import boards
 
@@ -29,14 +28,8 @@ _LASTING = {base.INVALID, base.NOT_SUPPORTED, base.NO_PERMISSION, _NOT_FOUND, ba
 """Refusals that another call would meet again."""
 CAP_SYS_ADMIN = 21
 """What the driver asks of who sets limits."""
-MOST_XIDS = 16
-"""Read at a time."""
 ENFORCED_S = 10.0
 """How often the limit that is really held is asked for."""
-_SMOOTHING = 251
-"""NVML_FI_PWR_SMOOTHING_ENABLED."""
-_XID = 8
-"""nvmlEventTypeXidCriticalError."""
 SEEK_S = 3.5
 """How often to look for a lost board: with a sampling period of a second it is found within five."""
 SHARE = 0.05
@@ -67,9 +60,6 @@ class NvmlBackend(Backend):
         self._seek_at: dict[str, float] = {}
         self._utilised_us: dict[str, int] = {}
         self._enforced: dict[str, tuple[float, int, int | None]] = {}
-        self._errors: dict[str, int | None] = {}
-        self._xids: list[tuple[str, int]] = []
-        self._events: Any = None
         self._reinit_at = 0.0
         self._open = False
 
@@ -105,7 +95,6 @@ class NvmlBackend(Backend):
             self._handles[uuid] = handle
         # the handle of a board that was there before the driver was reloaded is worth nothing: it is sought by its name
         self._lost = set(self._infos) - found
-        self._listen()
         now = self._clock()
         self._reinit_at = now + max(SEEK_S, (now - began) / SHARE)
 
@@ -137,17 +126,12 @@ class NvmlBackend(Backend):
             limit_default_mw=self._try("nvmlDeviceGetPowerManagementDefaultLimit", handle),
             memory_total_b=int(memory.total) if memory is not None else None,
             clock_max_mhz=self._try("nvmlDeviceGetMaxClockInfo", handle, self._nvml.NVML_CLOCK_SM),
-            smoothing=self._smooths(handle),
             mig=mig,
             mig_uuids=tuple(slices),
             mig_sizes=tuple(slices.values()),
         )
         self._partial = self._partial | {uuid} if self._failed - _LASTING else self._partial - {uuid}
         return info
-
-    def _smooths(self, handle: Any) -> bool:
-        values = self._try("nvmlDeviceGetFieldValues", handle, [_SMOOTHING])
-        return bool(values and values[0].nvmlReturn == 0 and values[0].value.uiVal == 1)
 
     def _slices(self, handle: Any) -> dict[str, int]:
         """The size of each instance, in compute slices."""
@@ -171,9 +155,6 @@ class NvmlBackend(Backend):
     def close(self) -> None:
         if self._open:
             self._open = False
-            if self._events is not None:
-                self._try("nvmlEventSetFree", self._events)
-                self._events = None
             self._try("nvmlShutdown")
 
     # --- reading ----------------------------------------------------------------------------------------------
@@ -336,38 +317,6 @@ class NvmlBackend(Backend):
                     raise
         return tuple(sorted(pids))
 
-    # --- errors -----------------------------------------------------------------------------------------------
-
-    def events(self, uuid: str) -> tuple[BoardEvent, ...]:
-        """Xids, and ECC errors that could not be corrected, since the last call."""
-        if self._events is not None:
-            self._receive()
-        found = [BoardEvent("xid", number) for of, number in self._xids if of == uuid]
-        self._xids = [one for one in self._xids if one[0] != uuid]
-        counted = None if uuid in self._lost else self._try("nvmlDeviceGetTotalEccErrors", self._handles[uuid], 1, 0)
-        before = self._errors.get(uuid)
-        if counted is not None:
-            self._errors[uuid] = counted
-            if before is not None and counted > before:
-                found.append(BoardEvent("ecc", counted - before))
-        return tuple(found)
-
-    def _listen(self) -> None:
-        """Have the driver keep Xids for us, where it can."""
-        self._events = self._try("nvmlEventSetCreate")
-        for handle in self._handles.values() if self._events is not None else ():
-            self._try("nvmlDeviceRegisterEvents", handle, _XID, self._events)
-
-    def _receive(self) -> None:
-        for _ in range(MOST_XIDS):
-            received = self._try("nvmlEventSetWait_v2", self._events, 0)
-            if received is None:
-                return  # no more: TIMEOUT
-            if received.eventType & _XID:
-                # compared by handle: a lost board does not tell its name
-                of = (uuid for uuid, handle in self._handles.items() if _address(handle) == _address(received.device))
-                self._xids += [(uuid, int(received.eventData)) for uuid in of]
-
     # --- calls ------------------------------------------------------------------------------------------------
 
     def _call(self, name: str, *args: Any) -> Any:
@@ -387,10 +336,6 @@ class NvmlBackend(Backend):
         except DeviceError as error:
             self._failed.add(error.code)
             return None
-
-
-def _address(handle: Any) -> int | None:
-    return ctypes.cast(handle, ctypes.c_void_p).value
 
 
 def _text(value: Any) -> str:

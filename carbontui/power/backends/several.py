@@ -7,7 +7,6 @@ from msgspec import structs
 
 from carbontui.power.backends import base
 from carbontui.power.backends.base import Backend, DeviceError, DeviceInfo, RawReading
-from carbontui.power.messages import BoardEvent
 
 
 class Several(Backend):
@@ -103,9 +102,6 @@ class Several(Backend):
 
     def kernels(self, uuid: str) -> dict[int, float]:
         return self._of(uuid).kernels(uuid)
-
-    def events(self, uuid: str) -> tuple[BoardEvent, ...]:
-        return self._of(uuid).events(uuid)
 
     def drive(self, activity: float | None, duty: float) -> None:
         for family in self._families:

@@ -1,7 +1,7 @@
 """capd lowers power limits for users who are not root, on boards that only they use. `python -m carbontui.power.capd`.
 
-The only privileged process of carbontui. It lowers a limit, or locks a clock, within the driver's range and below the
-original limit, for a caller identified by the kernel (SO_PEERCRED) whose uid owns every process on the board, or who is
+The only privileged process of carbontui. It lowers a limit, within the driver's range and below the
+original one, for a caller identified by the kernel (SO_PEERCRED) whose uid owns every process on the board, or who is
 in the group that the administrator named. One caller at a time holds a board. Its changes are restored when the caller
 disconnects or falls silent, when another user's process appears on the board, and at its own start; a guardian starts
 it again when it is killed. It runs no command, opens no path that a caller names, and reads nothing from a caller but
@@ -30,8 +30,6 @@ from carbontui.power.capd.core import Caller, Capd
 from carbontui.power.limit.leases import LeaseStore
 from carbontui.power.messages import encode
 from carbontui.system import untrusted
-from carbontui.system.metrics_place import MetricsPlace
-from carbontui.system.openmetrics import render
 
 CONNECTIONS, CONNECTIONS_OF_ONE = 128, 16
 OUT_MAX = 65536
@@ -46,9 +44,8 @@ LISTEN_FD = 3
 class CapdServer:
     """The socket of a Capd: bounded lines in, one answer each; never waits for a caller."""
 
-    def __init__(self, capd: Capd, metrics: MetricsPlace | None) -> None:
+    def __init__(self, capd: Capd) -> None:
         self._capd = capd
-        self._metrics = metrics
         self._callers: list[Caller] = []
 
     async def serve(self, path: Path) -> None:
@@ -63,9 +60,6 @@ class CapdServer:
         try:
             while not stopped.is_set():
                 self._capd.tick()
-                if self._metrics is not None and self._metrics.due():
-                    told = self._capd.metrics(len(self._callers))
-                    self._metrics.tell(render(told))
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(stopped.wait(), TICK_S)
         finally:
@@ -159,7 +153,6 @@ def main(argv: list[str] | None = None) -> int:
     """Parse, open the driver, serve until SIGTERM."""
     parser = argparse.ArgumentParser(prog="carbontui.power.capd")
     parser.add_argument("--socket", type=Path, default=wire.SOCKET)
-    parser.add_argument("--metrics", help="place of the metrics: node-exporter's folder, or a path ending in .sock")
     parser.add_argument("--group", help="its members may also lower limits on boards that others use")
     options = parser.parse_args(argv)
     return guarded(lambda: _serve(options))
@@ -169,9 +162,8 @@ def _serve(options: argparse.Namespace) -> int:
     from carbontui.power.backends.several import Several, families
 
     capd = Capd(Several(*families()), LeaseStore(), lambda line: print(line, flush=True), group=options.group)
-    metrics = MetricsPlace(options.metrics, "capd") if options.metrics else None
     try:
-        asyncio.run(CapdServer(capd, metrics).serve(options.socket))
+        asyncio.run(CapdServer(capd).serve(options.socket))
     except (OSError, DeviceError) as error:
         print(f"carbontui capd: {error}", file=sys.stderr)
         return 1

@@ -50,10 +50,6 @@ class CapdBackend(Several):
         direct = super().set_limit_mw
         self._write(lambda: direct(uuid, milliwatts), wire.Limit(uuid, milliwatts))
 
-    def lock_clocks(self, uuid: str, mhz: int | None) -> None:
-        direct = super().lock_clocks
-        self._write(lambda: direct(uuid, mhz), wire.Lock(uuid, mhz))
-
     @property
     def away(self) -> bool:
         if self._link is not None and select.select([self._link], [], [], 0)[0]:

@@ -7,7 +7,7 @@ import grp
 import os
 import pwd
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 
 from carbontui.power.backends import base
@@ -16,7 +16,6 @@ from carbontui.power.capd import wire
 from carbontui.power.limit.leases import LeaseStore
 from carbontui.power.limit.limiter import Limiter
 from carbontui.power.messages import Code
-from carbontui.system.openmetrics import Family
 
 WRITE_GAP_S = 1.0
 """Minimum interval between two requested writes on one board; a restore is never delayed, but counts as a write."""
@@ -66,8 +65,6 @@ class Capd:
         self._written_s: dict[str, float] = {}
         self._calls: dict[int, tuple[float, int]] = {}
         self._watch_at = 0.0
-        self.changes = self.refused = 0
-        """How often a limit was set, and a request refused, since the start."""
 
     def open(self) -> None:
         """Open the driver and restore what an earlier capd left. Raises DeviceError."""
@@ -88,13 +85,7 @@ class Capd:
             found = wire.CapdAnswer(False, error.code, str(error))
         except OSError as error:
             found = wire.CapdAnswer(False, base.UNKNOWN, f"no lease can be kept ({error})")
-        self.refused += not found.ok
         return found
-
-    def metrics(self, callers: int) -> tuple[Family, ...]:
-        """What it holds and has done since its start."""
-        found_w = {uuid: board.found_w for uuid, board in self._limiter.boards.items()}
-        return families(self._boards(), found_w, self.changes, self.refused, callers)
 
     def _answer(self, caller: Caller, request: wire.CapdRequest) -> wire.CapdAnswer:
         if isinstance(request, wire.CapdBeat):
@@ -113,14 +104,12 @@ class Capd:
             return refusal
         if uuid not in self._holders:
             self._limiter.begin(uuid)
-        if self._restores(request):
+        if request.limit_mw >= 1000 * (self._limiter.boards[uuid].found_w or float("inf")):
             if uuid in self._holders:
                 self._restore(uuid, f"uid {caller.uid} asks for it")
             return wire.CapdAnswer()
         if self.clock() < self._written_s.get(uuid, 0.0) + WRITE_GAP_S:
             return wire.CapdAnswer(False, wire.SOON, f"its limit was written less than {WRITE_GAP_S:g} s ago")
-        if isinstance(request, wire.Lock):
-            return self._lock(caller, uuid, request.mhz or 0)
         return self._limit(caller, uuid, request.limit_mw)
 
     def gone(self, caller: Caller) -> None:
@@ -197,23 +186,8 @@ class Capd:
         if not outcome.ok:
             return wire.CapdAnswer(False, CODES.get(outcome.code, base.UNKNOWN), outcome.text)
         self._holders[uuid] = caller
-        self.changes += 1
         found_w = self._limiter.boards[uuid].found_w or 0.0
         self.say(f"{uuid}: {limit_mw / 1000:.0f} W for uid {caller.uid} (pid {caller.pid}), found {found_w:.0f} W")
-        return wire.CapdAnswer()
-
-    def _restores(self, request: wire.Limit | wire.Lock) -> bool:
-        """Whether the request removes the caller's limit or lock from the board."""
-        if isinstance(request, wire.Lock):
-            return request.mhz is None
-        return request.limit_mw >= 1000 * (self._limiter.boards[request.uuid].found_w or float("inf"))
-
-    def _lock(self, caller: Caller, uuid: str, mhz: int) -> wire.CapdAnswer:
-        self._limiter.lock(uuid, mhz)
-        self._written_s[uuid] = self.clock()
-        self._holders[uuid] = caller
-        self.changes += 1
-        self.say(f"{uuid}: clock at most {mhz} MHz for uid {caller.uid} (pid {caller.pid})")
         return wire.CapdAnswer()
 
     def _restore(self, uuid: str, why: str) -> None:
@@ -231,20 +205,3 @@ class Capd:
             holder = self._holders.get(info.uuid)
             found.append(wire.Board(info.uuid, info.name, limit_mw, None if holder is None else holder.uid))
         return tuple(found)
-
-
-def families(
-    boards: Sequence[wire.Board], found_w: Mapping[str, float | None], changes: int, refused: int, callers: int
-) -> tuple[Family, ...]:
-    """These boards with the limit that is restored on each, and how often a limit was set or refused. Pure."""
-    limits = tuple(({"gpu": one.uuid}, one.limit_mw and one.limit_mw / 1000) for one in boards)
-    found = tuple(({"gpu": one.uuid}, found_w.get(one.uuid)) for one in boards)
-    held = tuple(({"gpu": one.uuid, "uid": str(one.holder)}, 1.0) for one in boards if one.holder is not None)
-    return (
-        Family("carbontui_capd_limit_watts", "gauge", "The power limit in force.", limits),
-        Family("carbontui_capd_found_watts", "gauge", "The power limit that is restored.", found),
-        Family("carbontui_capd_held", "gauge", "1 where a limit is set for a user.", held),
-        Family("carbontui_capd_changes", "counter", "Limits and clock locks set.", (({}, changes),)),
-        Family("carbontui_capd_refusals", "counter", "Requests refused.", (({}, refused),)),
-        Family("carbontui_capd_callers", "gauge", "Connections open.", (({}, callers),)),
-    )

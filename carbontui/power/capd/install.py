@@ -36,7 +36,7 @@ After={name}.socket
 ExecStart={command}
 Restart=on-failure
 RestartSec=100ms
-StateDirectory=carbontui{metrics}
+StateDirectory=carbontui
 Environment=LANG=C.UTF-8
 CapabilityBoundingSet=CAP_SYS_ADMIN CAP_SYS_PTRACE
 NoNewPrivileges=yes
@@ -60,22 +60,17 @@ WantedBy=multi-user.target
 """
 
 
-def command(group: str | None = None, socket: Path = wire.SOCKET, metrics: Path | None = None) -> list[str]:
+def command(group: str | None = None, socket: Path = wire.SOCKET) -> list[str]:
     """The command that starts capd, isolated from the environment and folder it is started in."""
     words = [sys.executable, "-I", "-m", "carbontui.power.capd", "--socket", os.fspath(socket)]
-    words += ["--group", group] if group else []
-    return [*words, "--metrics", os.fspath(metrics)] if metrics else words
+    return [*words, "--group", group] if group else words
 
 
-def units(group: str | None, metrics: Path | None = None) -> dict[str, str]:
+def units(group: str | None) -> dict[str, str]:
     """Name and text of each unit."""
     return {
         f"{NAME}.socket": SOCKET_UNIT.format(socket=wire.SOCKET),
-        f"{NAME}.service": SERVICE_UNIT.format(
-            name=NAME,
-            command=" ".join(command(group, metrics=metrics)),
-            metrics=f"\nReadWritePaths={metrics.parent if metrics.suffix == '.sock' else metrics}" if metrics else "",
-        ),
+        f"{NAME}.service": SERVICE_UNIT.format(name=NAME, command=" ".join(command(group))),
     }
 
 

@@ -36,13 +36,6 @@ class Limit(Struct, tag_field="t", tag="limit", frozen=True, forbid_unknown_fiel
     limit_mw: Annotated[int, Meta(gt=0, le=10_000_000)]
 
 
-class Lock(Struct, tag_field="t", tag="lock", frozen=True, forbid_unknown_fields=True):
-    """Keep a board's clock at or below this; None lifts the lock."""
-
-    uuid: Uuid
-    mhz: Annotated[int, Meta(gt=0, le=100_000)] | None = None
-
-
 class CapdBeat(Struct, tag_field="t", tag="beat", frozen=True, forbid_unknown_fields=True):
     """Heartbeat of the caller."""
 
@@ -69,7 +62,7 @@ class CapdAnswer(Struct, frozen=True, omit_defaults=True):
     boards: tuple[Board, ...] = ()
 
 
-CapdRequest = Limit | Lock | CapdBeat | CapdAsk
+CapdRequest = Limit | CapdBeat | CapdAsk
 
 
 def socket_path() -> Path:

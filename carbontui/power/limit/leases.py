@@ -15,11 +15,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 from msgspec import Struct
 
 from carbontui import paths
+from carbontui.power.backends.base import DeviceError
+from carbontui.power.limit.steering import Steering
 from carbontui.system import life, proc, untrusted
 from carbontui.text import boards
 from carbontui.text.boards import MAKERS, limit_command
@@ -139,15 +142,16 @@ class LeaseStore:
         except OSError:
             return []
 
-    def note_low(self, uuid: str, low: LowLimit | None) -> None:
-        """Record, or clear, this GPU's low limit. In a directory that cannot be written nothing is recorded."""
-        path = self.directory / f"{uuid}.low"
+    def note(self, uuid: str, kind: Literal["low", "refused"], data: bytes | None) -> None:
+        """Record, or clear, what is known of a GPU without a lease: its low limit, or with which code the driver has
+        refused to set one. In a directory that cannot be written nothing is recorded."""
+        path = self.directory / f"{uuid}.{kind}"
         with contextlib.suppress(OSError):
-            if low is not None:
+            if data is not None:
                 paths.private_dir(self.directory)
-                path.write_bytes(msgspec.json.encode(low))
-            elif path.exists():
-                path.unlink()
+                path.write_bytes(data)
+            else:
+                path.unlink(missing_ok=True)
 
     def low(self) -> list[LowLimit]:
         """Low limits without a lease, as agents of this boot last saw them."""
@@ -156,16 +160,6 @@ class LeaseStore:
             with contextlib.suppress(OSError, ValueError):
                 found.append(untrusted.decode(path.read_bytes(), LowLimit))
         return [low for low in found if low.boot_id == proc.boot_id() and self.read(low.uuid) is None]
-
-    def note_refused(self, uuid: str, code: int | None) -> None:
-        """Record, or clear, that the driver has refused to set this GPU's limit."""
-        path = self.directory / f"{uuid}.refused"
-        with contextlib.suppress(OSError):
-            if code is not None:
-                paths.private_dir(self.directory)
-                path.write_text(f"{code} {proc.boot_id()}")
-            else:
-                path.unlink(missing_ok=True)
 
     def refused(self, uuid: str) -> int | None:
         """The code of a refusal a short while ago, in this boot: permissions may change."""
@@ -190,6 +184,33 @@ class LeaseStore:
             os.close(descriptor)
             return None
         return descriptor
+
+
+class Now(Struct, frozen=True):
+    """What is read for one step: the limit in force, the error of reading it or of the last write, and the draw."""
+
+    at_s: float = 0.0
+    limit_mw: int | None = None
+    power_w: float | None = None
+    error: DeviceError | OSError | None = None
+    """An OSError: no lease could be written, so nothing was set."""
+
+
+class Write(Struct, frozen=True):
+    """Put on disk which limits may be in force from now on, then set one limit or lock; with neither the lease alone.
+
+    Without `ours_mw` the original one is set again, or the lock lifted, and the lease ends.
+    """
+
+    ours_mw: tuple[int, ...] = ()
+    limit_mw: int | None = None
+    mhz: int | None = None
+    """0: no lock."""
+    lock: Steering | None = None
+    """How this lock is steered."""
+    asked_w: float = 0.0
+    first: bool = False
+    """No lease was there before: nothing of ours is in force if the driver refuses."""
 
 
 def is_stale(lease: LeaseRecord, store: LeaseStore | None = None) -> bool:
@@ -361,23 +382,14 @@ class BoardLease:
         self.record = lease
 
     def end(self) -> None:
-        """Our limit is gone: forget the lease and free the lock."""
-        if self._lock is not None:
-            self.drop()
-        self.let_go()
-
-    def drop(self) -> None:
-        """Remove the lease from disk; if that fails, the next agent finds a limit that is already restored."""
+        """No limit of ours is in force: remove the lease and free the lock; if the former fails, the next agent finds a
+        limit that is already restored."""
         try:
-            if self.store is not None:
+            if self.record is not None and self.store is not None:
                 self.store.drop(self.uuid)
         except OSError as error:
             self.say(f"{self.uuid}: its lease cannot be removed ({error})")
-
-    def let_go_unless_in_force(self) -> None:
-        """Free the lock unless a limit of ours is in force."""
-        if self.record is None:
-            self.let_go()
+        self.let_go()
 
     def let_go(self) -> None:
         """Free the lock; the lease on disk stays."""

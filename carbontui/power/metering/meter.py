@@ -10,7 +10,7 @@ Every joule carries a label of how it was obtained:
 
 A counter's step is possible when 0 <= delta <= 1.5 * max power * time (plus one tick of the counter); anything else (a
 reset, a driver reload, an absurd jump) starts a new epoch and that interval is counted from power. Whether the counter
-is believed at all is `checked_counter`'s verdict: until it has agreed with the power for a minute its joules are
+is believed at all is `witness.CheckedCounter`'s verdict: until it has agreed with the power for a minute its joules are
 labelled ``integrated``, and what it miscounted until it was found out is made up for. The sensor behind NVML's numbers
 is accurate to about +-5 %, regardless of the label.
 
@@ -29,8 +29,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from carbontui.power.messages import Method, Sample
-from carbontui.power.metering.checked_counter import CheckedCounter
+from carbontui.power.messages import MeterVerdict, Method, Sample
+from carbontui.power.metering.witness import CheckedCounter
 
 GAP_S = 5.0
 MISSED_S = 1.5
@@ -75,7 +75,6 @@ class _State(Struct):
     boot_id: str
     anchors: dict[str, _Anchor]
     joules: dict[str, dict[Method, float]]
-    epochs: dict[str, int]
     checks: dict[str, CheckedCounter] = {}
 
 
@@ -85,7 +84,6 @@ class Meter:
     def __init__(self) -> None:
         self._anchors: dict[str, _Anchor] = {}
         self._joules: dict[str, dict[Method, float]] = {}
-        self._epochs: dict[str, int] = {}
         self._checks: dict[str, CheckedCounter] = {}
 
     def add(self, sample: Sample, *, unread: bool = False) -> tuple[Increment, ...]:
@@ -146,7 +144,6 @@ class Meter:
         dt, delta_j = sample.mono_s - last.mono_s, (sample.energy_uj - last.energy_uj) / 1e6
         check = self._check(sample)
         if not 0 <= delta_j <= _bound_j(sample, dt):
-            self._new_epoch(sample.uuid)
             if check is not None:
                 check.jumped(ahead=delta_j > 0)
             return self._from_power(last, sample)
@@ -157,8 +154,8 @@ class Meter:
             return delta_j, "counter"
         if dt > GAP_S or sample.power_w is None:
             check.interrupted()
-        elif check.contradicted(sample, dt, delta_j, by_power[0]):
-            self._new_epoch(sample.uuid)
+        else:
+            check.compare(sample, dt, delta_j, by_power[0])
         method = check.method
         if method == "integrated":
             return (by_power[0] if check.doubted else delta_j), by_power[1]
@@ -178,9 +175,6 @@ class Meter:
         if sample.energy_uj is None or last.energy_uj is None or (check is not None and check.doubted):
             return False
         return 0 < (sample.energy_uj - last.energy_uj) / 1e6 <= _bound_j(sample, sample.mono_s - last.mono_s)
-
-    def _new_epoch(self, uuid: str) -> None:
-        self._epochs[uuid] = self._epochs.get(uuid, 0) + 1
 
     def _standing(self, last: _Anchor, sample: Sample, check: CheckedCounter | None) -> tuple[float, Method] | None:
         step = sample.mono_s - last.seen_s
@@ -235,7 +229,7 @@ class Meter:
     def drop(self, uuids: Iterable[str]) -> None:
         """Forget these devices and their joules: if seen again, they start afresh."""
         for uuid in uuids:
-            for table in (self._anchors, self._joules, self._epochs, self._checks):
+            for table in (self._anchors, self._joules, self._checks):
                 table.pop(uuid, None)
 
     def counted_until_s(self, uuid: str) -> float | None:
@@ -243,15 +237,15 @@ class Meter:
         anchor = self._anchors.get(uuid)
         return anchor.mono_s if anchor else None
 
-    def epochs(self, uuid: str) -> int:
-        """How often the counter of this device was found reset or implausible."""
-        return self._epochs.get(uuid, 0)
+    def verdicts(self) -> dict[str, MeterVerdict]:
+        """On the energy counters of boards, where there is something to compare them with."""
+        return {uuid: check.verdict() for uuid, check in self._checks.items()}
 
     # --- across a restart of the supervisor ------------------------------------------------------------------
 
     def to_dict(self, boot_id: str) -> dict[str, Any]:
         """Plain data for the journal."""
-        state = _State(boot_id, self._anchors, self._joules, self._epochs, self._checks)
+        state = _State(boot_id, self._anchors, self._joules, self._checks)
         return dict(msgspec.to_builtins(state))
 
     @classmethod
@@ -262,7 +256,7 @@ class Meter:
         """
         state = msgspec.convert(data, _State)
         meter = cls()
-        meter._joules, meter._epochs = state.joules, state.epochs
+        meter._joules = state.joules
         if state.boot_id == boot_id:
             meter._anchors, meter._checks = state.anchors, state.checks
         return meter

@@ -19,8 +19,9 @@ from pathlib import Path
 
 from msgspec import structs
 
-from carbontui.power.messages import Capability, HostReading, How, Sample
+from carbontui.power.messages import Capability, HostReading, How, MeterVerdict, Sample
 from carbontui.power.metering.shares import IDLE_CPU, CpuTime
+from carbontui.power.metering.witness import STILL_S, mirrored
 from carbontui.text import figures
 
 CPU_W_PER_THREAD = 4.0
@@ -38,10 +39,12 @@ FIX = "sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj"
 class RaplZone:
     """One RAPL counter, in microjoules."""
 
-    def __init__(self, path: Path, kind: str, wrap_uj: int) -> None:
-        self.path, self.kind, self.wrap_uj = path, kind, wrap_uj
+    def __init__(self, path: Path, kind: str, wrap_uj: int, name: str = "") -> None:
+        self.path, self.kind, self.wrap_uj, self.name = path, kind, wrap_uj, name or kind
         self.total_uj = 0
-        self.last_uj = self.read()
+        self.last_uj = self.before_uj = self.read()
+        self.still_s = 0.0
+        """How long it has not moved."""
 
     def read(self) -> int:
         return int(self.path.read_text())
@@ -51,7 +54,8 @@ class RaplZone:
         (by a suspend), and what it counted until then is not known."""
         now = self.read()
         delta = now - self.last_uj + (self.wrap_uj if now < self.last_uj else 0)
-        self.last_uj = now
+        self.before_uj, self.last_uj = self.last_uj, now
+        self.still_s = 0.0 if delta else self.still_s + (dt_s or 0.0)
         if dt_s is not None and delta > ZONE_MAX_W * (dt_s + SOON_S) * 1e6:
             return False
         self.total_uj += delta
@@ -64,7 +68,7 @@ def amd_zones(root: Path) -> list[RaplZone]:
         drivers = [folder for folder in sorted(root.glob("hwmon*")) if (folder / "name").read_text() == "amd_energy\n"]
         labels = [one for folder in drivers for one in sorted(folder.glob("energy*_label"))]
         return [
-            RaplZone(label.with_name(label.name.replace("_label", "_input")), "cpu", 2**64)
+            RaplZone(label.with_name(label.name.replace("_label", "_input")), "cpu", 2**64, label.read_text().strip())
             for label in labels
             if label.read_text().startswith("Esocket")
         ]
@@ -87,7 +91,8 @@ def find_zones(root: Path) -> tuple[list[RaplZone], str]:
             name = (path / "name").read_text().strip()
             kind = "cpu" if name.startswith("package") else "dram" if name == "dram" else ""
             if kind:
-                zones.append(RaplZone(path / "energy_uj", kind, int((path / "max_energy_range_uj").read_text())))
+                wrap_uj = int((path / "max_energy_range_uj").read_text())
+                zones.append(RaplZone(path / "energy_uj", kind, wrap_uj, name))
         except PermissionError:
             why = f"{path / 'energy_uj'} is readable by root only (CVE-2020-8694)"
             broken.add(kind)
@@ -95,6 +100,16 @@ def find_zones(root: Path) -> tuple[list[RaplZone], str]:
             broken.add(kind)
     # a subset of readable packages is not the whole machine
     return [zone for zone in zones if zone.kind not in broken], why
+
+
+def twins(zones: list[RaplZone]) -> list[RaplZone]:
+    """Those that show the counter of another one before them."""
+    stood = [(zone, (zone.before_uj, zone.last_uj)) for zone in zones]
+    return [
+        zone
+        for place, (zone, at_uj) in enumerate(stood)
+        if any(one.kind == zone.kind and mirrored(was_uj, at_uj) for one, was_uj in stood[:place])
+    ]
 
 
 class Host:
@@ -110,6 +125,7 @@ class Host:
         self._last_uj: dict[str, int] = {}
         self._last_w: dict[str, float | None] = {}
         self._reading: HostReading | None = None
+        self._refused: tuple[MeterVerdict, ...] = ()
         self.whole_w: float | None = None
         """CPU and memory of the machine, at the last sample."""
         self._dimm_w = DIMM_W * max(1, math.ceil(_memory_b() / DIMM_B))
@@ -125,21 +141,31 @@ class Host:
         if self._reading is not None and self._at is not None and mono_s - self._at < SOON_S:
             return (), self._reading
         dt = None if self._at is None else mono_s - self._at
-        part = self.cpu_time.part(own, mono_s)
-        share = {"cpu": part.share, "dram": None if part.share is None else 1.0 / part.jobs}
+        # where the packages cannot be read, only our own threads are counted
+        allotted = len(self._cpus) / (os.cpu_count() or 1) if self._zones else 1.0
+        part = self.cpu_time.part(own, mono_s, min(1.0, allotted))
+        share = {"cpu": part.share, "dram": None if part.share is None else part.nobodys}
         failed: set[str] = set()
-        totals: dict[str, int] = {}
         set_back: set[str] = set()
-        for zone in list(self._zones):
+        for zone in self._zones:
             try:
                 if not zone.advance(dt):
                     set_back.add(zone.kind)
-                totals[zone.kind] = totals.get(zone.kind, 0) + zone.total_uj
-            except (OSError, ValueError):
+                if zone.still_s >= STILL_S:
+                    failed.add(zone.kind)
+                    self._refuse(zone, "it stands still, which no package does")
+            except (OSError, ValueError) as error:
                 failed.add(zone.kind)
+                self._refuse(zone, f"it cannot be read ({type(error).__name__})")
+        for copy in twins(self._zones):
+            self._zones.remove(copy)
+            self._refuse(copy, "it is another one's counter under a second name: counted once")
         # a sum that lacks a part would be wrong: estimate from here on
         self._zones = [zone for zone in self._zones if zone.kind not in failed]
-        totals = {kind: total for kind, total in totals.items() if kind not in failed}
+        totals: dict[str, int] = {}
+        for zone in self._zones:
+            totals[zone.kind] = totals.get(zone.kind, 0) + zone.total_uj
+        standing = {zone.kind for zone in self._zones if zone.still_s}
         self._at = mono_s
         samples: list[Sample] = []
         watts: dict[str, float | None] = {}
@@ -157,6 +183,8 @@ class Host:
                 sample = structs.replace(sample, energy_uj=energy, power_w=watts[kind])
                 caps[kind] = Capability("yes", "RAPL energy counter")
                 rules.append(f"{kind}: RAPL, the whole machine")
+                if kind in standing:
+                    continue  # it is booked once it moves, or estimated
             else:
                 watts[kind] = self._cpu_w() if kind == "cpu" else self._dimm_w
                 sample = structs.replace(sample, how="estimated", power_w=watts[kind], kind="model")
@@ -176,8 +204,18 @@ class Host:
         )
         self.whole_w = None if watts["cpu"] is None else watts["cpu"] + (watts["dram"] or 0.0)
         said = "; ".join(rules)
-        self._reading = HostReading(own_w["cpu"], own_w["dram"], how, said, caps, part.jobs, idle_w)
+        read = [MeterVerdict(f"RAPL {zone.name}", "package", "believed") for zone in self._zones]
+        models = [
+            MeterVerdict(f"{kind} model", "node", "doubted", "an estimate") for kind in caps if kind not in totals
+        ]
+        witnesses = (*read, *models, *self._refused)
+        self._reading = HostReading(
+            own_w["cpu"], own_w["dram"], how, said, caps, part.jobs, idle_w, witnesses=witnesses
+        )
         return tuple(samples), self._reading
+
+    def _refuse(self, zone: RaplZone, why: str) -> None:
+        self._refused += (MeterVerdict(f"RAPL {zone.name}", "package", "refused", why),)
 
     def _why_estimated(self, kind: str, *, anything: bool) -> Capability:
         if kind == "cpu" and "root" in self._why:
@@ -217,7 +255,8 @@ class Host:
                 if not head.startswith("cpu"):
                     break
                 numbers = [int(field) for field in fields[:8]]
-                found[head] = (sum(numbers) - sum(numbers[3:5]), sum(numbers))
+                # idle, waiting for a disk, and stolen by other guests of the machine is not busy (proc(5))
+                found[head] = (sum(numbers[:3]) + sum(numbers[5:7]), sum(numbers))
         return found
 
 

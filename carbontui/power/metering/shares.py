@@ -103,14 +103,14 @@ def _part(amounts: Mapping[int, float], own: frozenset[int]) -> float:
     return sum(amount for pid, amount in amounts.items() if pid in own) / total if total else 0.0
 
 
-def cpu_share(spent: CpuSeconds, jobs: int) -> float:
+def cpu_share(spent: CpuSeconds, jobs: float) -> float:
     """One job's share of the CPUs' watts, 0..1: busy threads are attributed to the program that kept them busy, idle
-    ones equally to all jobs. The shares of all jobs and other programs add up to 1."""
+    ones equally to all of so many jobs. The shares of all jobs and other programs add up to 1."""
     idle, busy = IDLE_CPU * spent.all, (1.0 - IDLE_CPU) * spent.busy
     if idle + busy <= 0:
-        return 1.0 / max(1, jobs)
+        return 1.0 / max(1.0, jobs)
     own = (1.0 - IDLE_CPU) * min(spent.own, spent.busy)
-    return (idle / max(1, jobs) + own) / (idle + busy)
+    return (idle / max(1.0, jobs) + own) / (idle + busy)
 
 
 MOVED_B = 64 << 20
@@ -177,12 +177,13 @@ BATCH = re.compile(r"^(.*/job_\d+)(/.*)?$")
 
 
 class CpuPart(NamedTuple):
-    """The job's share of the CPUs' watts (None: not a job, or not known yet), how many jobs run, and the part of that
-    share which idle threads draw."""
+    """The job's share of the CPUs' watts (None: not a job, or not known yet), how many jobs run, the part of that share
+    which idle threads draw, and the job's part of what is nobody's."""
 
     share: float | None
     jobs: int
     idle: float = 0.0
+    nobodys: float = 1.0
 
 
 @dataclass(eq=False)
@@ -200,9 +201,10 @@ class CpuTime:
         self._part = CpuPart(None, 1)
         self._working = False
 
-    def part(self, own: tuple[int, ...] | None, mono_s: float) -> CpuPart:
+    def part(self, own: tuple[int, ...] | None, mono_s: float, allotted: float = 1.0) -> CpuPart:
         """The job's current share; `own` are processes of the job, from which the others descend: without any it has
-        its part of the idling alone. None: not a job."""
+        its part of the idling alone. None: not a job. What idles is split among jobs, or by the `allotted` part of the
+        threads where that is less."""
         if own is None:
             return CpuPart(None, 1)
         self._part = self._part._replace(jobs=(jobs := self.jobs_here.count()))
@@ -223,7 +225,9 @@ class CpuTime:
         if self._before is not None:
             past = [(new - old) for new, old in zip(now, self._before, strict=True)]
             passed = CpuSeconds(past[0] / TICKS_PER_S, past[1] / TICKS_PER_S, max(0.0, past[2]))
-            self._part = CpuPart(cpu_share(passed, jobs), jobs, cpu_share(passed._replace(own=0.0), jobs))
+            parts = max(jobs, 1.0 / allotted)
+            idle = cpu_share(passed._replace(own=0.0), parts)
+            self._part = CpuPart(cpu_share(passed, parts), jobs, idle, 1.0 / parts)
         self._before = now
         return self._part
 

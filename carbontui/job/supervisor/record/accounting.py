@@ -330,6 +330,7 @@ class Accounting:
             cost=self._cost(gpus),
             gpu_shares=_shares(self.ledger.gpu_by_how),
             shares=_shares(self.ledger.by_how),
+            counters=self.meter.verdicts(),
             elapsed_s=elapsed.counted_s,
             steps_apart=elapsed.steps_apart,
             excluded=tuple(self._excluded(nowcast)),

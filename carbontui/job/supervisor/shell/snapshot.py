@@ -16,6 +16,7 @@ import msgspec
 
 from carbontui import paths, protocol
 from carbontui.job.files import shown_totals
+from carbontui.job.supervisor.core.planning import machine
 from carbontui.job.supervisor.core.state import forbidden
 from carbontui.job.supervisor.core.state.inputs import FRESH_S, Inputs
 from carbontui.job.supervisor.core.state.job import JobState
@@ -28,6 +29,7 @@ from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
 from carbontui.job.supervisor.shell.ports import Ports
 from carbontui.job.terms.spec import Options
 from carbontui.power.agent.handle import AgentHandle
+from carbontui.power.metering import witness
 from carbontui.protocol import Statement, statement, written
 from carbontui.system.metrics_place import MetricsPlace
 from carbontui.system.openmetrics import MonotonicCounter, render
@@ -95,8 +97,11 @@ def described(
     told = {words(line, now_s): line for line in notices.notices(state, inputs, list(ours))}
     sources = provenance.sources(state, inputs, status).items()
     why, counted = (words(said, now_s) for said in view.boundary(state, inputs))
+    assumed = machine.host(state, inputs).how == "default"
+    meters = witness.of_machine(inputs.readings, state.totals.counters, assumed=assumed)
     return replace(
         status,
+        witnesses=tuple(protocol.Witness(*msgspec.structs.astuple(one)) for one in meters),
         boundary=replace(status.boundary, why=why, counted=counted) if status.boundary else None,
         reason=reason(state.decision.why, now_s),
         forbidden=tuple(replace(one, text=words(its.said, now_s)) for one, its in hours),

@@ -30,6 +30,7 @@ from carbontui.job.terms.child import Child
 from carbontui.job.terms.clock import Clock
 from carbontui.job.terms.spec import Options
 from carbontui.power.curves.curve import Curve
+from carbontui.power.messages import MeterVerdict
 
 LIMIT_SPARE_S = 60.0
 """A plan ends this long before the scheduler's time limit."""
@@ -56,6 +57,8 @@ class Totals:
     """Headroom of the boards' joules by how they were metered."""
     shares: dict[str, float] = field(default_factory=dict)
     """Headroom of all joules by how they were metered."""
+    counters: dict[str, MeterVerdict] = field(default_factory=dict)
+    """Verdicts on the boards' energy counters."""
     elapsed_s: float = 0.0
     """Seconds of the account: since the start, without the excluded ones."""
     steps_apart: int = 0

@@ -86,11 +86,6 @@ def condition_notices(devices: Sequence[Reading]) -> list[Statement]:
             found.append(statement("board_held", board=board, held=reading.enforced_w, limit=reading.limit_w))
         if (reading.reasons or 0) & TROUBLE:
             found.append(statement("board_slowed", board=board, reasons=(reading.reasons or 0) & TROUBLE))
-        if reading.smoothing:
-            found.append(statement("board_smooths", board=board))
-        for event in reading.events[-1:]:
-            facts = {"board": board, "number": event.number, "at_s": event.wall_s}
-            found.append(statement("board_xid", **facts) if event.kind == "xid" else statement("board_ecc", **facts))
     return found
 
 
