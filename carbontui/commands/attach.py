@@ -78,7 +78,6 @@ def target_of(job: store.Job) -> Target:
     told = Target(
         *(job.id, job.name, job.socket, job.status(), job.read_log, job.started_s, job.owner),
         whole_run=job.whole_run,
-        last_visit=job.dir / "last-look.json",
         receipt=receipt,
         ending=ending,
         away=lambda: talk.away(job),

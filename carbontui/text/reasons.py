@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from carbontui.text.forms import Table
+from carbontui.text.forms import Table, led, state_word
 
 REASONS: Table = {
     "as_told": "{text}",
     "starting": "processes are coming up",
-    "state_is": "{state:state}: {reason}",
+    "state_is": lambda *, state, reason, now_s: led(state_word(state), reason),
     # a person
     "stopping": "stopping: a user asked for it",
     "paused_by": "paused by {by}{until_s:until}",
@@ -39,7 +39,7 @@ REASONS: Table = {
     "plan_unload": "unloaded by the plan{until_s:until}",
     "epoch_end": "unloaded by the plan{until_s:until}, once its epoch has ended, at {ends_s:clock}",
     "plan_pause": "paused by the plan{until_s:until}",
-    "plan_duty": "running {duty:percent} of the time (saves watts, not energy) by the plan{until_s:until}",
+    "plan_duty": "slowed to {duty:share} by the plan{until_s:until} (it saves watts, not energy)",
     "plan_cap": "capped at {watts:g} W per GPU by the plan{until_s:until}",
     "plan_full": "at full speed by the plan{until_s:until}",
     "time_limit": "unloaded before its time limit ends it at {ends_s:clock}",

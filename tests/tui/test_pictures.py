@@ -195,8 +195,10 @@ def test_the_slider_moves_to_another_deadline_with_every_step() -> None:
 
 
 def test_how_long_is_a_duration_or_a_time() -> None:
-    assert until_args("1h30m") == {"for_s": 5400.0}
-    assert until_args(" 18:00 ") == {"until": "18:00"}
+    assert until_args("1h30m", NOW) == {"for_s": 5400.0}
+    assert until_args(" 22:00 ", NOW) == {"until": units.iso(NOW + 2160.0)} and until_args("next", NOW) == {
+        "until": "next"
+    }
 
 
 def test_the_narrator_says_each_change_once() -> None:

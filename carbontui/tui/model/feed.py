@@ -47,8 +47,6 @@ class Target:
     """Moves it to a machine: whether it trains there, and a line; may block."""
     away: Callable[[], str] = str
     """Where it is, in a line, once it has moved to another machine; '' while it is here."""
-    last_visit: Path | None = None
-    """Where the screen records the job's state when it was last shown."""
 
     @property
     def over(self) -> bool:

@@ -231,7 +231,8 @@ class Jobs(Answers):
             table, wanted = self.query_one(JobTable), self.listed.wanted
             self._share_rows(table)
             table.show(self.listed, self._now())
-            shown = (table.position(), f"with {wanted!r}" if wanted else "", f"sorted by {self.listed.sort}")
+            zone, order = f"all times {figures.clock_name(self._now())}", f"sorted by {self.listed.sort}"
+            shown = (table.position(), f"with {wanted!r}" if wanted else "", order, zone)
             self.query_one(MachineHead).show(self.feed.listing, self.listed.rows, " · ".join(filter(None, shown)))
             self.query_one(Headlines).show(self.listed)
 

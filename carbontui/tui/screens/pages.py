@@ -12,6 +12,7 @@ from textual.message import Message
 from textual.screen import Screen
 
 from carbontui import link, protocol
+from carbontui.text import figures
 from carbontui.tui.model.feed import Form, News
 from carbontui.tui.model.view_state import ViewState
 from carbontui.tui.screens.overruling import JobPage
@@ -87,7 +88,7 @@ class OpensPages(JobPage):
     def action_sources(self) -> None:
         from carbontui.tui.screens.page_rows import source_rows
 
-        self._read("where the numbers come from", lambda page: source_rows(self._newest(), self.age_s()))
+        self._read(f"where the numbers come from{self._zone()}", lambda page: source_rows(self._newest(), self.age_s()))
 
     def action_abilities(self) -> None:
         from carbontui.tui.screens.page_rows import ability_rows, curve_rows
@@ -109,7 +110,10 @@ class OpensPages(JobPage):
             known = page.reply if isinstance(page.reply, protocol.GridAnswer) else None
             return grid_rows(self._newest(), known, page.fault, self.app.size.width)
 
-        self._read("the grid", rows, protocol.GridAsk(0))
+        self._read(f"the grid{self._zone()}", rows, protocol.GridAsk(0))
+
+    def _zone(self) -> str:
+        return f" · all times {figures.clock_name(self._newest().now_s)}" if self.view_state else ""
 
     def _read(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from carbontui import link, protocol, units
 from carbontui.tui.model.loglines import error_in
@@ -21,14 +22,9 @@ class LearnsPast(JobPage):
     _covered: bool
     _asked_past: tuple[object, ...] | None = ()
 
-    def _show(self, view_state: ViewState) -> None:
-        raise NotImplementedError
-
-    def _draw(self, view_state: ViewState, *, anew: bool) -> None:
-        raise NotImplementedError
-
-    def _show_charts(self) -> None:
-        raise NotImplementedError
+    _show: Callable[[ViewState], None]
+    _draw: Callable[..., None]
+    _show_charts: Callable[[], None]
 
     async def _learn_ending(self) -> None:
         """What its report and its output say of a job that is over."""

@@ -148,12 +148,12 @@ BINDINGS: list[BindingType] = [
 ]
 
 
-def until_args(text: str) -> dict[str, Any]:
-    """'30m' as a duration, anything else as a time for the supervisor to parse."""
+def until_args(text: str, now_s: float) -> dict[str, Any]:
+    """'30m' as a duration, '18:00' as that time in our zone, anything else for the supervisor to parse."""
     try:
         return {"for_s": units.parse_duration(text)}
     except ValueError:
-        return {"until": text.strip()}
+        return {"until": units.instant(text, now_s)}
 
 
 _BUDGET = re.compile(r"\d+(\.\d+)?x", re.IGNORECASE | re.ASCII)

@@ -42,7 +42,8 @@ class WattRows(ViewCells):
     def _boards(self, status: protocol.Status, width: int, height: int) -> list[CellRow]:
         gpus = status.gpus
         if not gpus:
-            return [[(" no GPU: ", "dim"), (self._host(status), "text")]]
+            watts = state_text.marked(figures.watts(status.power_w), state_text.mark(status, "power_w"))
+            return [[(" no GPU: ", "dim"), (f"{watts} for CPU and memory", "text")]]
         top = max([*(g.limit_w or 0.0 for g in gpus), *(g.power_w or 0.0 for g in gpus), 1.0])
         if len(gpus) <= height:
             return [self._board(status, i, gpu, width, top) for i, gpu in enumerate(gpus)]
@@ -58,11 +59,6 @@ class WattRows(ViewCells):
             return rows
         shared = any(gpu.own_w is not None for gpu in gpus)
         return [self._shared(gpus, width) if shared else line(gpus, width)]
-
-    def _host(self, status: protocol.Status) -> str:
-        return (
-            f"{state_text.marked(figures.watts(status.power_w), state_text.mark(status, 'power_w'))} for CPU and memory"
-        )
 
     def _board(self, status: protocol.Status, index: int, gpu: protocol.Gpu, width: int, top: float) -> CellRow:
         name = _short(gpu.name)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 
 from carbontui import protocol, units
-from carbontui.text import account
 from carbontui.tui.model import state_text
 from carbontui.tui.model.view_state import ViewState
 from carbontui.tui.terminal import palette
@@ -129,8 +128,6 @@ class ForecastChart(TimeChart):
             right = f"{band.zone} · {state_text.SIGNALS.get(band.signal, band.signal)}"
             if band.how != "forecast":
                 right += f" · {band.how}"
-            if (off := account.forecast_off(view_state.status)) and len(right) + len(off) + 40 <= width:
-                right += f" · {off}"
         left = "carbon intensity" if width >= 44 else "carbon"
         if now is not None and math.isfinite(now.value_g_per_kwh):
             mark = state_text.mark(view_state.status, "intensity")

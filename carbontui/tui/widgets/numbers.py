@@ -5,7 +5,7 @@ from __future__ import annotations
 from carbontui import protocol, units
 from carbontui.text import account, situation
 from carbontui.text import figures as form
-from carbontui.text.account import COUNTS
+from carbontui.text.sources import COUNTS
 from carbontui.tui.model import state_text
 from carbontui.tui.model.loglines import LogFigures, LogRow, figures, text_of
 from carbontui.tui.model.view_state import ViewState

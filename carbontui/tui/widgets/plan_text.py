@@ -5,9 +5,11 @@ from __future__ import annotations
 import textwrap
 
 from carbontui import protocol, units
+from carbontui.protocol import statement
 from carbontui.text import figures as form
 from carbontui.text import situation
 from carbontui.text.plan import certificate
+from carbontui.text.statements import rendered
 from carbontui.tui.model import state_text
 from carbontui.tui.model.view_state import ViewState
 from carbontui.tui.widgets.cells import CellRow
@@ -74,7 +76,8 @@ def course_rows(view_state: ViewState, width: int) -> list[CellRow]:
     """A row per stretch: when, level, intensity, grams, what it gains, why."""
     plan = view_state.plan
     if plan is None:
-        told = textwrap.wrap(f"no plan yet: {view_state.status.reason.text}", max(8, width - 2))
+        why_not = situation.reason(view_state.status, view_state.now_s)
+        told = textwrap.wrap(f"no plan yet: {why_not}", max(8, width - 2))
         return [[(f" {line}", "dim")] for line in told]
     wide, narrow = width >= 84, width < 58
     figures = f"{'CO₂':>8}" if narrow else f"{'g/kWh':>6}{'CO₂':>9}{'GAINS':>9}"
@@ -101,10 +104,10 @@ def course_rows(view_state: ViewState, width: int) -> list[CellRow]:
         if wide:
             row.append((f"  {why(one, view_state)}", "dim"))
         rows.append(row)
-    return [*rows, [], *total_rows(plan)]
+    return [*rows, [], *total_rows(plan, view_state.now_s)]
 
 
-def total_rows(plan: protocol.PlanView) -> list[CellRow]:
+def total_rows(plan: protocol.PlanView, now_s: float) -> list[CellRow]:
     """What the rest takes, why, and what it would take otherwise."""
     infos = table(plan)
     parked = sum(one.gco2_g for one in plan.windows if one.level in infos and infos[one.level].kind in state_text.STILL)
@@ -112,7 +115,7 @@ def total_rows(plan: protocol.PlanView) -> list[CellRow]:
     rows: list[CellRow] = [[(" the rest  ", "dim"), (whole, "text")]]
     if parked > 0:
         rows[-1].append((f"; standing still costs {form.grams(parked)} of it", "text"))
-    for line in plan.explanation.splitlines():
+    for line in situation.explanation(plan, now_s).splitlines():
         rows.append([(" why       ", "dim"), (line, "text")])
     if plan.certificate is not None:
         rows.append([(" proof     ", "dim"), (certificate(plan.certificate.gap), "text")])
@@ -138,7 +141,9 @@ def hours_rows(view_state: ViewState) -> list[CellRow]:
         return []
     rows: list[CellRow] = [[], [(" hours that must not run", "title"), ("  x allows them again", "dim")]]
     for one in level_in_force:
-        rows.append([(f" {one.text:<28}", "text"), (f"by {one.by}", "dim")])
+        span_s = {"start_s": units.from_iso(one.start), "end_s": units.from_iso(one.end)}
+        hours = rendered(statement("hours_daily" if one.daily else "hours", **span_s), one.text, view_state.now_s)
+        rows.append([(f" {hours:<28}", "text"), (f"by {one.by}", "dim")])
     return rows
 
 
@@ -162,7 +167,8 @@ def event_rows(events: tuple[protocol.Event, ...], view_state: ViewState, *, who
         rows += [[], [(" what happened, newest first", "title")]]
     for one in reversed(events[-60:]):
         style_name = "text" if one.kind != "plan" else "dim"
-        rows.append([(f" {state_text.clock_iso(one.at, view_state.now_s):>12}  ", "dim"), (one.text, style_name)])
+        rows.append([(f" {state_text.clock_iso(one.at, view_state.now_s):>12}  ", "dim")])
+        rows[-1].append((state_text.event(one, view_state.now_s), style_name))
     return rows
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -121,7 +120,7 @@ def top_of(values: list[float]) -> float:
 TREND_S = 3 * 3600.0
 """How far ahead the trend looks."""
 SAME = 0.05
-"""Share of the day's spread below which a change is no trend."""
+"""Share of the spread below which a change is no trend."""
 
 
 class PriceStrip(ViewCells):
@@ -154,19 +153,12 @@ def value_at(prices: protocol.PriceSlots, at_s: float) -> float | None:
 
 
 def trend_words(prices: protocol.PriceSlots, now_s: float) -> str:
-    """'0.081 to 0.352 today, rising': the spread of the local day, and the next hours against now."""
-    midnight = datetime.fromtimestamp(now_s).replace(hour=0, minute=0, second=0, microsecond=0)
-    start_s, end_s = midnight.timestamp(), (midnight + timedelta(days=1)).timestamp()
-    begun, step = units.from_iso(prices.start), prices.step_s
-    today = [v for i, v in enumerate(prices.mean) if v is not None and start_s <= begun + i * step < end_s]
-    now = value_at(prices, now_s)
-    soon = [value_at(prices, now_s + i * step) for i in range(1, round(TREND_S / step) + 1)]
+    """'0.081 to 0.352, rising': the spread of all that is known, and the next hours against now."""
+    known, now = [value for value in prices.mean if value is not None], value_at(prices, now_s)
+    soon = (value_at(prices, now_s + i * prices.step_s) for i in range(1, round(TREND_S / prices.step_s) + 1))
     ahead = [value for value in soon if value is not None]
-    if not today or now is None:
+    if now is None:
         return ""
-    told = f"{min(today):.3f} to {max(today):.3f} today"
-    if not ahead:
-        return told
-    change = sum(ahead) / len(ahead) - now
-    same = abs(change) <= SAME * ((max(today) - min(today)) or abs(now))
+    told, change = f"{min(known):.3f} to {max(known):.3f}", sum(ahead) / len(ahead) - now if ahead else 0.0
+    same = abs(change) <= SAME * ((max(known) - min(known)) or abs(now))
     return f"{told}, {'steady' if same else 'rising' if change > 0 else 'falling'}"

@@ -136,7 +136,7 @@ def test_the_sentence_never_speaks_of_a_stretch_that_is_over() -> None:
 def test_without_an_override_the_plan_is_shown_as_it_is() -> None:
     state = replace(under("boost", work_s=3600.0), override=Overrides())
     view = shown(state, 10)
-    assert structs.replace(view, explanation="", curve_note="") == state.plan.view
+    assert structs.replace(view, explanation="", said=(), curve_note="") == state.plan.view
 
 
 def known_by(basis: str, speed_se: float = 0.04):
