@@ -29,17 +29,14 @@ from carbontui.job.files import store
 from carbontui.job.life import launch, restart
 from carbontui.job.supervisor.core.view.status import gpu_of
 from carbontui.job.terms import spec
-from carbontui.power.agent import processes, view
+from carbontui.power.agent import processes
 from carbontui.power.agent.handle import AgentHandle
 from carbontui.power.limit import leases
 from carbontui.power.messages import Readings
-from carbontui.power.metering.meter import Meter
 from carbontui.system import ssh
-from carbontui.system.metrics_place import MetricsPlace
-from carbontui.system.openmetrics import render
 from carbontui.text import account as words
 from carbontui.text import figures
-from carbontui.tui.model.feed import BetterHost, Form, Target
+from carbontui.tui.model.feed import BetterHost, Target
 from carbontui.tui.model.jobs_feed import JobsSnapshot
 from carbontui.tui.terminal import tty
 
@@ -59,14 +56,13 @@ def target_of(job: store.Job) -> Target:
     """A job as the screen opens it, with what its files say, which are its only source once it is over; the reports are
     loaded once they are asked for."""
 
-    def receipt(form: Form) -> str:
+    def receipt() -> str:
         from carbontui.reports import card, story
 
         try:
-            told = story.build(job, status=job.status())
+            return card.terminal(story.build(job, status=job.status()))
         except story.NoStory as error:
             raise RuntimeError(str(error)) from None
-        return {"text": card.terminal, "markdown": card.markdown, "svg": card.svg}[form](told)
 
     def ending() -> tuple[tuple[str, str], ...]:
         from carbontui.reports import card, story
@@ -264,7 +260,6 @@ class StationWatch:
             self._fault = f"cannot be read: {error}"
 
     async def _follow(self) -> None:
-        place = _metrics()
         if leases.stale_leases():
             outcomes = await asyncio.to_thread(processes.restore_stale)
             self._restored = tuple(("limits", f"{o.uuid}: {o.text or o.code}", o.ok) for o in outcomes)
@@ -272,20 +267,13 @@ class StationWatch:
         handle = AgentHandle(log=lambda _line: None, cwd=Path("/"), job="station", monitor=True)
         try:
             await handle.start()
-            meter = Meter()
             while not self._leave.is_set():
                 self._readings = handle.readings
-                for sample in handle.drain():
-                    meter.add(sample)
-                if place is not None and place.due():
-                    joules = {uuid: meter.joules(uuid) for uuid in meter.devices}
-                    place.tell(render(view.metrics(handle.readings, joules)))
+                handle.drain()
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(self._leave.wait(), 0.5)
         finally:
             grid.cancel()
-            if place is not None:
-                place.close()
             await handle.close()
 
     async def _follow_grid(self) -> None:
@@ -324,14 +312,6 @@ def _zone_of_last_job() -> str:
 
 
 _HOW = {"default": "typical", "forecast": "forecast", "estimated": "estimated", "replay": "recorded"}
-
-
-def _metrics() -> MetricsPlace | None:
-    """Where the settings want metrics written, if anywhere."""
-    with contextlib.suppress(config.ConfigError):
-        where = config.load().settings.metrics
-        return MetricsPlace(where, "station") if where else None
-    return None
 
 
 def offer_restart(job: store.Job) -> None:

@@ -135,8 +135,8 @@ def _how(status: protocol.Status, field: str) -> str:
     return f"  [{found.how}: {found.source}{ahead}]"
 
 
-def warn_stale() -> None:
-    for text in (*talk.lease_warnings(), *talk.low_limits()):
+def warn_stale(*shown: protocol.Status) -> None:
+    for text in (*talk.lease_warnings(), *talk.low_limits(shown)):
         click.echo(f"carbontui: {text}", err=True)
 
 
@@ -157,7 +157,7 @@ def ls(as_json: bool, every: bool) -> None:
     if not jobs:
         finished = len(store.jobs())
         click.echo(f"no job is running ({finished} finished; --all lists them)" if finished else "no jobs yet")
-    warn_stale()
+    warn_stale(*statuses)
 
 
 @click.command()
@@ -185,7 +185,7 @@ def status(job: str | None, as_json: bool) -> None:
             click.echo(f"{current.job}  {current.name}  on {current.host}")
             for row in report(current, means):
                 click.echo(row)
-    warn_stale()
+    warn_stale(current)
 
 
 @click.command()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from carbontui import units
-from carbontui.protocol import LIVE_STATES, Exit, Gpu, Level, PlanView, Status
+from carbontui.protocol import LIVE_STATES, Exit, Gpu, Level, PlanView, Statement, Status
 from carbontui.text import figures
 from carbontui.text.forms import SLOWED, after, led, state_word
 from carbontui.text.statements import rendered
@@ -42,10 +42,19 @@ def notices(status: Status, now_s: float | None = None) -> tuple[str, ...]:
     return tuple(rendered(*one, at_s) for one in zip(status.notices_said, status.notices, strict=True))
 
 
-def explanation(plan: PlanView, now_s: float | None = None) -> str:
-    """Why the plan is as it is, for who reads it at `now_s`, by default when it was made."""
-    at_s = units.from_iso(plan.made_at) if now_s is None else now_s
-    return " ".join(rendered(one, "", at_s) for one in plan.said) or plan.explanation
+def explanation(plan: PlanView, now_s: float | None = None, status: Status | None = None) -> str:
+    """Why the plan is as it is, for who reads it at `now_s`, by default when it was made. As long as nothing has set
+    the job of `status` apart from run-now, it gains what the account says."""
+    at_s, account = units.from_iso(plan.made_at) if now_s is None else now_s, status and status.account
+    ahead = account.ahead if account and abs(account.so_far.avoided_g or 0.0) < figures.LEAST_G else None
+    gain_g = ahead.avoided_g if ahead else None
+
+    def drawn(one: Statement) -> str:
+        if gain_g and gain_g >= figures.LEAST_G and one.parts.get("unit") == "g" and "saved" in one.parts:
+            one = Statement(one.code, {**one.parts, "saved": gain_g})
+        return rendered(one, "", at_s)
+
+    return " ".join(map(drawn, plan.said)) or plan.explanation
 
 
 def level(name: str, table: Sequence[Level] = ()) -> str:
@@ -108,7 +117,7 @@ def why(status: Status, plan: PlanView | None, now_s: float | None = None) -> st
     codes = {"plan": ("plan", "plan_wait", "late"), "person": ("override",)}
     decided = status.reason.code in codes.get(now.held_by, ())
     plain = status.state in ("running", "throttled", "paused", "unloaded", "waiting")
-    return explanation(plan, now_s) if decided and plain else reason(status, now_s)
+    return explanation(plan, now_s, status) if decided and plain else reason(status, now_s)
 
 
 def author(status: Status, now_s: float) -> str:

@@ -188,7 +188,4 @@ def _counted(
     return f"{said}; PUE {pue:g} ({PUES.get(pue_why, pue_why)}){making}"
 
 
-BOUNDARY: Table = {
-    "boundary_why": _sign,
-    "boundary_counts": _counted,
-}
+BOUNDARY: Table = {"boundary_why": _sign, "boundary_counts": _counted}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -182,8 +182,9 @@ def lease_warnings() -> list[str]:
     return told
 
 
-def low_limits() -> list[str]:
-    """Limits below the driver's default that no lease accounts for, as jobs and doctor last saw them."""
+def low_limits(statuses: Sequence[protocol.Status]) -> list[str]:
+    """Limits of these jobs' boards below the driver's default that no lease accounts for, as was last seen."""
     from carbontui.power.limit import leases
 
-    return [f"{low.uuid}: {low.text}" for low in leases.LeaseStore().low()]
+    boards = {gpu.uuid for status in statuses if status.state in protocol.LIVE_STATES for gpu in status.gpus}
+    return [f"{low.uuid}: {low.text}" for low in leases.LeaseStore().low() if low.uuid in boards]

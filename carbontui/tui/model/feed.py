@@ -11,8 +11,6 @@ from typing import Literal, NamedTuple
 from carbontui import link, protocol
 from carbontui.tui.model.view_state import ViewState, fold
 
-Form = Literal["text", "markdown", "svg"]
-
 
 class BetterHost(NamedTuple):
     """Another machine of the user's, and what the rest of the work would be there, in words."""
@@ -37,7 +35,7 @@ class Target:
     host: str = ""
     """Another machine, as it was named to ssh; '' for this one."""
     whole_run: Callable[[int], protocol.HistoryAnswer | None] | None = None
-    receipt: Callable[[Form], str] | None = None
+    receipt: Callable[[], str] | None = None
     """Of a finished job; may block. Raises RuntimeError with a line to show."""
     ending: Callable[[], tuple[tuple[str, str], ...]] | None = None
     """(label, text) to add to the summary of a finished job; may block."""

@@ -30,7 +30,6 @@ KIND_STYLE = {
     "unload": "unloaded",
     "off": "unloaded",
 }
-STILL = frozenset({"pause", "unload", "off"})
 
 SIGNALS = {
     "average_lifecycle": "average, lifecycle",
@@ -57,13 +56,6 @@ def way_on(status: protocol.Status) -> str:
     if status.state in ("paused", "unloaded"):
         return "b: run it now"
     return "p: pause it"
-
-
-def multiple(finish_s: float, frontier: protocol.Frontier) -> str:
-    """'1.80×' of the time at full speed, or a duration when that is not known."""
-    if frontier.reference_s:
-        return f"{finish_s / frontier.reference_s:.2f}×"
-    return figures.duration(finish_s)
 
 
 def banner(status: protocol.Status, series: protocol.ChartSeries) -> str:

@@ -87,7 +87,7 @@ def source_rows(view_state: ViewState, age_s: float) -> list[CellRow]:
     if not rows:
         rows.append([("no sources known yet", "dim")])
     if view_state.plan is not None:
-        rows += [[], [("the plan", "title")], *plan_text.total_rows(view_state.plan, view_state.now_s)]
+        rows += [[], [("the plan", "title")], *plan_text.total_rows(view_state.plan, view_state.now_s, status)]
         rows += [[(line, "text")] for line in view_state.plan.curve_note.splitlines()]
     if status.notices:
         rows += [[], [("notices", "title")]]

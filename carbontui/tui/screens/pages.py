@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual.message import Message
@@ -13,7 +12,7 @@ from textual.screen import Screen
 
 from carbontui import link, protocol
 from carbontui.text import figures
-from carbontui.tui.model.feed import Form, News
+from carbontui.tui.model.feed import News
 from carbontui.tui.model.view_state import ViewState
 from carbontui.tui.screens.overruling import JobPage
 
@@ -130,26 +129,19 @@ class OpensPages(JobPage):
             request = None if question is None else partial(self.feed.request, question)
             self.app.push_screen(Read(title, rows, request, wide=wide))
 
-    def action_receipt(self, form: Form) -> None:
-        self.run_worker(self._receipt(form), group="receipt", exclusive=True)
+    def action_receipt(self) -> None:
+        self.run_worker(self._receipt(), group="receipt", exclusive=True)
 
-    async def _receipt(self, form: Form) -> None:
-        make, file = self.target.receipt, Path(f"carbontui-{self.target.job}.svg")
-        if make is None:
+    async def _receipt(self) -> None:
+        if self.target.receipt is None:
             return
         try:
-            text = await asyncio.to_thread(make, form)
-            if form == "svg":
-                await asyncio.to_thread(file.write_text, text, encoding="utf-8")
-        except (RuntimeError, OSError) as error:
+            self.app.copy_to_clipboard(await asyncio.to_thread(self.target.receipt))
+        except RuntimeError as error:
             self.answer(str(error), ok=False)
             return
-        if form == "svg":
-            self.answer(f"written: {file}")
-        else:
-            self.app.copy_to_clipboard(text)
-            otherwise = f"carbontui report --receipt {self.target.job}"
-            self.answer(f"the receipt was sent to the terminal's clipboard; else: {otherwise}")
+        otherwise = f"carbontui report --receipt {self.target.job}"
+        self.answer(f"the receipt was sent to the terminal's clipboard; else: {otherwise}")
 
     def action_table(self) -> None:
         if self.from_table:

@@ -14,7 +14,6 @@ from textual.binding import Binding, BindingType
 from carbontui import link, protocol, units
 from carbontui.text.plan import difference
 from carbontui.text.statements import rendered
-from carbontui.tui.model import state_text
 from carbontui.tui.model.feed import JobFeed
 from carbontui.tui.model.view_state import ViewState
 from carbontui.tui.screens.overruling import Commands, PendingOverride
@@ -242,7 +241,7 @@ class PlanPage(Commands):
     def _otherwise(self) -> str:
         pointed, plan = self._pointed(), self._view_state().plan
         one = plan_text.stretch_at(plan, sum(pointed) / 2) if pointed else None
-        runs = one is not None and table(plan)[one.level].kind not in state_text.STILL
+        runs = one is not None and table(plan)[one.level].kind not in protocol.STILL
         return "standing still" if runs else "running at full speed"
 
     async def _learn_events(self) -> None:

@@ -170,7 +170,7 @@ class Summary(ViewCells):
         return textwrap.wrap(text, max(8, width - _LABEL)) or [""]
 
     def draw_view(self, view_state: ViewState, width: int, height: int) -> list[CellRow]:
-        keys = "y copies the receipt · m Markdown · v SVG" if self.has_receipt else ""
+        keys = "y copies the receipt" if self.has_receipt else ""
         rows: list[CellRow] = [self.heading(width, "the job is over", keys)]
         saved = (view_state.status.avoided_g or 0.0) > 0
         inks = {"avoided": "running"} if saved else {}

@@ -60,7 +60,7 @@ class ForecastChart(TimeChart):
             style = state_text.KIND_STYLE[kind]
             parts += [(FILL[style], style, KIND_WORDS[kind])] if kind in shown else []
         parts += [] if plan or view_state.over else [(block, "running", KIND_WORDS["full"])]
-        parts += [(palette.HATCH, "hatch", KIND_WORDS["pause"])] if state_text.STILL & (ahead | was) else []
+        parts += [(palette.HATCH, "hatch", KIND_WORDS["pause"])] if protocol.STILL & (ahead | was) else []
         if band is not None and band.lo_g != band.hi_g and not view_state.over:
             parts.append((palette.STIPPLE, "past", "80 % band"))
         parts += [(palette.DOTTED, "dim", "deadline")] if plan else []
@@ -90,11 +90,11 @@ class ForecastChart(TimeChart):
             tall = eighths(value, top, space, base)
             if x < now or view_state.over:
                 kind = level_in_force(view_state, self.past, view.time(x) + view.span_s / 2) if x <= now else None
-                columns.append(Column(tall, 0, "past", kind in state_text.STILL, metered=True))
+                columns.append(Column(tall, 0, "past", kind in protocol.STILL, metered=True))
                 continue
             info = ahead[x]
             style_name = state_text.KIND_STYLE[info.kind] if info else unplanned
-            still = info is not None and info.kind in state_text.STILL
+            still = info is not None and info.kind in protocol.STILL
             columns.append(Column(tall, eighths(high[x], top, space, base), style_name, still))
         return columns, top, base
 
@@ -106,7 +106,7 @@ class ForecastChart(TimeChart):
             kind = level_in_force(view_state, self.past, view.time(x) + view.span_s / 2) if x <= end else None
             if kind is None:
                 cells.append((" ", "text"))
-            elif kind in state_text.STILL:
+            elif kind in protocol.STILL:
                 cells.append((palette.HATCH, "hatch"))
             else:
                 cells.append((FILL[state_text.KIND_STYLE[kind]], state_text.KIND_STYLE[kind]))

@@ -30,7 +30,7 @@ def span(start: str, end: str, now_s: float) -> str:
 def running_mean(plan: protocol.PlanView) -> float | None:
     """Energy-weighted gCO2/kWh of the stretches that run; None where none does."""
     infos = table(plan)
-    running = [one for one in plan.windows if one.level in infos and infos[one.level].kind not in state_text.STILL]
+    running = [one for one in plan.windows if one.level in infos and infos[one.level].kind not in protocol.STILL]
     kwh = sum(one.kwh for one in running)
     return sum(one.g_per_kwh * one.kwh for one in running) / kwh if kwh > 0 else None
 
@@ -50,12 +50,12 @@ def why(one: protocol.PlanWindow, view_state: ViewState) -> str:
     level_in_force = view_state.status.override
     if level_in_force is not None and start <= view_state.now_s < end:
         return f"{level_in_force.mode} by {level_in_force.by}"
-    if kind in state_text.STILL and any(_meets(hours, start, end) for hours in view_state.status.forbidden):
+    if kind in protocol.STILL and any(_meets(hours, start, end) for hours in view_state.status.forbidden):
         return "hours that must not run"
     mean = running_mean(plan)
     if mean is None:
         return ""
-    if kind in state_text.STILL:
+    if kind in protocol.STILL:
         if one.g_per_kwh > mean * (1 + SAME_G_PER_KWH):
             return f"dirtier than the {mean:.0f} g/kWh where it runs"
         return "cleaner hours come" if kind == "off" else "too short to be worth a start"
@@ -63,7 +63,7 @@ def why(one: protocol.PlanWindow, view_state: ViewState) -> str:
         return "fewer watts for each step, and there is time"
     if all(at.level in table(plan) and table(plan)[at.level].kind == "full" for at in plan.windows):
         return "no cleaner hours worth a wait"
-    still = [at for at in plan.windows if at.level in table(plan) and table(plan)[at.level].kind in state_text.STILL]
+    still = [at for at in plan.windows if at.level in table(plan) and table(plan)[at.level].kind in protocol.STILL]
     cleaner = any(at.g_per_kwh > one.g_per_kwh * (1 + SAME_G_PER_KWH) for at in still)
     return "cleaner than where it stands still" if cleaner else "the time is needed"
 
@@ -85,10 +85,13 @@ def course_rows(view_state: ViewState, width: int) -> list[CellRow]:
     head = f" {'WHEN':<{cells}}{'LEVEL':<{level}}{figures}" + ("  WHY" if wide else "")
     rows: list[CellRow] = [[(head, "dim")]]
     infos = table(plan)
+    endless = view_state.status.finish_expected is None
     for one in plan.windows:
         info = infos.get(one.level)
         style_name = state_text.KIND_STYLE[info.kind] if info else "text"
         when = span(one.start, one.end, view_state.now_s)
+        if endless and one is plan.windows[-1]:
+            when = f"{state_text.clock_iso(one.start, view_state.now_s)} until cleared"
         when = when.replace(" to ", "–") if narrow else when
         row: CellRow = [
             (f" {when:<{cells}}", "text"),
@@ -104,18 +107,20 @@ def course_rows(view_state: ViewState, width: int) -> list[CellRow]:
         if wide:
             row.append((f"  {why(one, view_state)}", "dim"))
         rows.append(row)
-    return [*rows, [], *total_rows(plan, view_state.now_s)]
+    return [*rows, [], *total_rows(plan, view_state.now_s, view_state.status)]
 
 
-def total_rows(plan: protocol.PlanView, now_s: float) -> list[CellRow]:
-    """What the rest takes, why, and what it would take otherwise."""
+def total_rows(plan: protocol.PlanView, now_s: float, status: protocol.Status | None = None) -> list[CellRow]:
+    """What the rest takes, why, and what it would take otherwise; of one without an end, what it takes until then."""
     infos = table(plan)
-    parked = sum(one.gco2_g for one in plan.windows if one.level in infos and infos[one.level].kind in state_text.STILL)
+    parked = sum(one.gco2_g for one in plan.windows if one.level in infos and infos[one.level].kind in protocol.STILL)
     whole = f"{form.grams(plan.gco2_g)} CO₂, {form.kwh(plan.kwh)}"
-    rows: list[CellRow] = [[(" the rest  ", "dim"), (whole, "text")]]
+    endless = status is not None and status.finish_expected is None
+    rest = f"to {state_text.clock_iso(plan.finish, now_s)}" if endless else "the rest"
+    rows: list[CellRow] = [[(f" {rest:<9} ", "dim"), (whole, "text")]]
     if parked > 0:
         rows[-1].append((f"; standing still costs {form.grams(parked)} of it", "text"))
-    for line in situation.explanation(plan, now_s).splitlines():
+    for line in situation.explanation(plan, now_s, status).splitlines():
         rows.append([(" why       ", "dim"), (line, "text")])
     if plan.certificate is not None:
         rows.append([(" proof     ", "dim"), (certificate(plan.certificate.gap), "text")])
