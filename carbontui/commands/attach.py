@@ -219,7 +219,7 @@ class StationWatch:
         readings = self._readings or Readings()
         boards, host = tuple(gpu_of(reading, None) for reading in readings.devices), readings.host
         host_w = None if host.cpu_w is None else host.cpu_w + (host.dram_w or 0.0)
-        return JobsSnapshot(facts, jobs, host_w, self._headline, boards, os.getloadavg()[0] / (os.cpu_count() or 1))
+        return JobsSnapshot(facts, jobs, host_w, self._headline, boards, os.getloadavg()[0], os.cpu_count() or 1)
 
     def _jobs(self) -> tuple[Target, ...]:
         """Live jobs, then finished ones, newest first; a finished job is read once."""
@@ -416,7 +416,7 @@ def open_default(*, readonly: bool) -> int:
 
     Without a terminal nobody can choose: Failure with exit 2 and the list for several jobs, exit 3 for none.
     """
-    live = [job for job in store.jobs() if job.live and not job.foreign]
+    live = store.live()
     if len(live) == 1 or tty.why_plain():
         if not live:
             raise Failure("no job is running; start one: carbontui run -- python train.py, or see: carbontui demo", 3)

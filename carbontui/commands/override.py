@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -60,22 +60,15 @@ _for = click.option("--for", "for_text", help="How long, like 30m.")
 _job = click.argument("job", required=False, shell_complete=live_jobs)
 
 
-@click.command()
-@_job
-@_for
-@_until
-def pause(job: str | None, for_text: str | None, until_text: str | None) -> None:
-    """Hold the training at its next step; the model stays in memory."""
-    command(job, "pause", until(for_text, until_text))
+def _timed(verb: Literal["pause", "boost"], does: str) -> click.Command:
+    def send(job: str | None, for_text: str | None, until_text: str | None) -> None:
+        command(job, verb, until(for_text, until_text))
+
+    return click.command(verb, help=does)(_job(_for(_until(send))))
 
 
-@click.command()
-@_job
-@_for
-@_until
-def boost(job: str | None, for_text: str | None, until_text: str | None) -> None:
-    """Run at full speed, whatever the plan says."""
-    command(job, "boost", until(for_text, until_text))
+pause = _timed("pause", "Hold the training at its next step; the model stays in memory.")
+boost = _timed("boost", "Run at full speed, whatever the plan says.")
 
 
 @click.command()

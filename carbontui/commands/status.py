@@ -295,10 +295,13 @@ def plan_rows(plan: protocol.PlanView, status: protocol.Status, now: float) -> I
     endless = status.finish_expected is None  # what holds it has no end, so what comes after is unknown
     begins = [round(units.from_iso(plan.start)), *ends[:-1]]
     for (name, _), at, end in zip(plan.levels, begins, ends, strict=False):
-        lasts = "until cleared" if endless and end == ends[-1] else figures.duration(end - at)
-        yield f"{figures.clock(at, now):>10}  {situation.level(name, plan.table):<12} {lasts}"
+        lasts = situation.open_end(status) if endless and end == ends[-1] else figures.duration(end - at)
+        yield f"{figures.clock(at, now):>10}  {situation.level(name, plan.table, step=status.step):<12} {lasts}"
     if not endless:
-        yield f"{figures.clock(ends[-1], now):>10}  finished; {figures.grams(plan.gco2_g)} CO2 to come"
+        # as the account beside it says: the plan is as old as its slot
+        ahead = status.account.ahead if status.account else None
+        to_come = figures.grams(plan.gco2_g if ahead is None else ahead.gco2_g)
+        yield f"{figures.clock(ends[-1], now):>10}  finished; {to_come} CO2 to come"
     if status.at_end is not None:
         yield f"the whole job: {account_words.at_end(status.at_end)}"
     if plan.certificate:
@@ -317,7 +320,7 @@ def line(job: str | None, as_json: bool) -> None:
 
     tmux: set -g status-right '#(carbontui line)'
     """
-    live = [found for found in store.jobs() if found.live and not found.foreign] if job is None else [talk.find(job)]
+    live = store.live() if job is None else [talk.find(job)]
     if not live:
         return
     talk.warn_lost(live[0])

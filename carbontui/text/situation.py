@@ -57,14 +57,19 @@ def explanation(plan: PlanView, now_s: float | None = None, status: Status | Non
     return " ".join(map(drawn, plan.said)) or plan.explanation
 
 
-def level(name: str, table: Sequence[Level] = ()) -> str:
+def level(name: str, table: Sequence[Level] = (), *, step: int = 0) -> str:
     """'full speed', 'cap 250 W', 'cap 100 W ~' for one worked out from others, 'pause'."""
     known = next((info for info in table if info.name == name), None)
     if name == "full":
         return "full speed"
     if known is not None and known.kind == "cap" and known.cap_w is not None:
         return figures.marked(f"cap {known.cap_w:g} W", figures.ESTIMATED if known.assumed else "")
-    return {"off": "not started", "duty 50 %": "half speed"}.get(name, name)
+    return {"off": "pause" if step else "not started", "duty 50 %": "half speed"}.get(name, name)
+
+
+def open_end(status: Status) -> str:
+    """What ends that for which no end is known."""
+    return "until there is room" if status.situation and status.situation.held_by == "site" else "until cleared"
 
 
 def done(status: Status) -> float | None:

@@ -82,7 +82,7 @@ class MachineHead(Cells):
         while len(" · ".join(heads)) + 13 > width and len(heads) > 1:
             heads.pop()
         left: CellRow = [(" carbontui", "title"), (f"  {' · '.join(heads)}", "text")]
-        load = "" if known.load is None else f" load {figures.percent(known.load)}"
+        load = "" if known.load is None else f" load {known.load:.0f} of {known.cores}"
         host = f"host {figures.watts(known.host_w)}{load}" if known.host_w is not None else load.strip()
         rows = [spread(width, left, [(f"{self.shown} ", "dim")]), boards.line(gpus, width, host)]
         if faults := self.faults():

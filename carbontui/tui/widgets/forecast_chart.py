@@ -14,8 +14,8 @@ from carbontui.tui.model.view_state import ViewState
 from carbontui.tui.terminal import palette
 from carbontui.tui.widgets.cells import CellRow, StyleName, width_of
 from carbontui.tui.widgets.levels import level_in_force, planned, table
-from carbontui.tui.widgets.scale import GUTTER, TimeScale, eighths, means, window
-from carbontui.tui.widgets.timeline import FILL, Column, TimeChart, axis, base_of, plot, top_of, with_scale
+from carbontui.tui.widgets.scale import GUTTER, TimeScale, eighths, means, nice_top, window
+from carbontui.tui.widgets.timeline import FILL, Column, TimeChart, axis, base_of, plot, with_scale
 
 KIND_WORDS = {"full": "full", "cap": "capped", "duty": "part of the time", "pause": "stands still"}
 
@@ -80,8 +80,9 @@ class ForecastChart(TimeChart):
         now = view.column(view_state.now_s)
         future_high = [h for h in high[now:] if h is not None] if now >= 0 else []
         known = [m for m in mean if m is not None]
-        top = top_of(known + future_high)
-        base = base_of(known, top)
+        most = max(known + future_high, default=1.0)
+        base = base_of(known, most)
+        top = nice_top(most, max(1, space), base)
         ahead = planned(self.preview or view_state.plan, view, view_state.now_s)
         # without a plan nothing is held back: the job runs throughout
         unplanned = "running" if view_state.plan is None and not view_state.over else "beyond"

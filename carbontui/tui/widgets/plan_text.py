@@ -91,11 +91,11 @@ def course_rows(view_state: ViewState, width: int) -> list[CellRow]:
         style_name = state_text.KIND_STYLE[info.kind] if info else "text"
         when = span(one.start, one.end, view_state.now_s)
         if endless and one is plan.windows[-1]:
-            when = f"{state_text.clock_iso(one.start, view_state.now_s)} until cleared"
+            when = f"{state_text.clock_iso(one.start, view_state.now_s)} {situation.open_end(view_state.status)}"
         when = when.replace(" to ", "–") if narrow else when
         row: CellRow = [
             (f" {when:<{cells}}", "text"),
-            (f"{situation.level(one.level, plan.table):<{level}}", style_name),
+            (f"{situation.level(one.level, plan.table, step=view_state.status.step):<{level}}", style_name),
         ]
         gains = f"{form.grams(one.gain_g)}" if abs(one.gain_g) >= form.LEAST_G else "–"
         grams = form.grams(one.gco2_g)

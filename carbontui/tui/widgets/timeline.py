@@ -11,7 +11,7 @@ from carbontui.tui.model.view_state import ViewState
 from carbontui.tui.terminal import palette
 from carbontui.tui.widgets.cells import CellRow, StyleName, ViewCells
 from carbontui.tui.widgets.levels import PastLevels
-from carbontui.tui.widgets.scale import GUTTER, TimeScale, hours, means, nice_base, nice_top, window
+from carbontui.tui.widgets.scale import GUTTER, TimeScale, hours, is_round, means, nice_base, window
 
 FILL = {"running": palette.BAR[8], "capped": palette.DENSE}
 """What fills a column below its edge: a level shows by its shape as well."""
@@ -79,21 +79,20 @@ def with_scale(plotted: list[list[tuple[str, StyleName]]], top: float, base: flo
     rows = len(plotted)
     form = ".0f" if top >= 20 else ".1f"
     labels = {0: f"{top:{form}}"}
-    # the middle: where a row's upper edge is the roundest number, else halfway
+    # the middle: the nearest row whose upper edge is a round number
     inner = sorted(range(1, rows), key=lambda y: abs(2 * y - rows))
     values = {y: base + (top - base) * (rows - y) / rows for y in inner[: max(0, rows - 2)]}
-    if values:
-        middle = next((y for y in values if values[y] % 10 == 0), inner[0])
-        labels[middle] = f"{values[middle]:{form}}"
+    labels |= {y: f"{value:{form}}" for y, value in reversed(list(values.items())) if is_round(value) or top < 20}
+    labels = {y: labels[y] for y in (0, *[y for y in values if y in labels][:1])}
     if base and rows > 2:
         labels[rows - 1] = f"{base:{form}}{palette.BROKEN}"
     return [[(f"{labels.get(y, ''):>{GUTTER - 1}} ", "dim"), *cells] for y, cells in enumerate(plotted)]
 
 
-def base_of(values: list[float], top: float) -> float:
+def base_of(values: list[float], high: float) -> float:
     """Where the axis begins: at zero, unless all values lie in its upper part and would look flat."""
     low = min(values, default=0.0)
-    return nice_base(low * 0.9) if low > 0.4 * top else 0.0
+    return nice_base(low * 0.9) if low > 0.4 * high else 0.0
 
 
 def axis(view: TimeScale, now: int | None, *, over: bool = False) -> CellRow:
@@ -111,10 +110,6 @@ def axis(view: TimeScale, now: int | None, *, over: bool = False) -> CellRow:
             cells[column + offset] = (char, style_name)
     # name the time zone: the machine may not be in its user's
     return [(f"{figures.clock_name(view.start_s):>{GUTTER - 1}} "[:GUTTER], "dim"), *cells]
-
-
-def top_of(values: list[float]) -> float:
-    return nice_top(max(values, default=1.0))
 
 
 TREND_S = 3 * 3600.0

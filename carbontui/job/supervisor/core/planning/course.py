@@ -159,13 +159,13 @@ def _from_now(state: JobState, inputs: Inputs, known: Known) -> Ahead:
 
 
 def _until_s(state: JobState, inputs: Inputs) -> float:
-    """When what holds now ends; for what has no end of its own, the next slot, when all is planned anew."""
+    """When what holds now ends; for what measures, the next slot, when all is planned anew."""
     decided = state.decision
     if decided.held_by == "plan" and state.plan is not None:
         return state.plan.at(inputs.now_s).next_at_s or max(inputs.now_s, state.plan.edges_s[-1])
     if decided.until_s is not None and decided.until_s > inputs.now_s:
         return decided.until_s
-    if decided.held_by in ("site", "calibration", "try"):
+    if decided.held_by in ("calibration", "try"):
         return answers.slot_boundary(inputs.now_s, problem.SLOT_S)
     return math.inf
 
