@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_191
+WHOLE = 51_181
 FILES = 443
 ROOMS = {
     "": 1_749,
@@ -21,7 +21,7 @@ ROOMS = {
     "client/detection": 1_989,
     "client/frameworks": 1_030,
     "client/pausing": 1_548,
-    "commands": 2_965,
+    "commands": 2_958,
     "commands/support": 550,
     "extensions/evaluation": 1_047,
     "extensions/fleet": 1_076,
@@ -48,11 +48,11 @@ ROOMS = {
     "slurm": 700,
     "system": 948,
     "text": 1_549,
-    "tui": 248,
-    "tui/model": 842,
-    "tui/screens": 1_732,
-    "tui/terminal": 469,
-    "tui/widgets": 1_803,
+    "tui": 260,
+    "tui/model": 841,
+    "tui/screens": 1_719,
+    "tui/terminal": 470,
+    "tui/widgets": 1_801,
 }
 """Room -> most lines of code. A file counts in the row of its nearest folder; "" has the files on top."""
 

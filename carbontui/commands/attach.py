@@ -56,14 +56,6 @@ def target_of(job: store.Job) -> Target:
     """A job as the screen opens it, with what its files say, which are its only source once it is over; the reports are
     loaded once they are asked for."""
 
-    def receipt() -> str:
-        from carbontui.reports import card, story
-
-        try:
-            return card.terminal(story.build(job, status=job.status()))
-        except story.NoStory as error:
-            raise RuntimeError(str(error)) from None
-
     def ending() -> tuple[tuple[str, str], ...]:
         from carbontui.reports import card, story
 
@@ -74,7 +66,6 @@ def target_of(job: store.Job) -> Target:
     told = Target(
         *(job.id, job.name, job.socket, job.status(), job.read_log, job.started_s, job.owner),
         whole_run=job.whole_run,
-        receipt=receipt,
         ending=ending,
         away=lambda: talk.away(job),
     )

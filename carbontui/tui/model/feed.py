@@ -35,8 +35,6 @@ class Target:
     host: str = ""
     """Another machine, as it was named to ssh; '' for this one."""
     whole_run: Callable[[int], protocol.HistoryAnswer | None] | None = None
-    receipt: Callable[[], str] | None = None
-    """Of a finished job; may block. Raises RuntimeError with a line to show."""
     ending: Callable[[], tuple[tuple[str, str], ...]] | None = None
     """(label, text) to add to the summary of a finished job; may block."""
     elsewhere: Callable[[], BetterHost | None] | None = None

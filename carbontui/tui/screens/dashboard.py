@@ -391,8 +391,6 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
             return self.better is not None
         if action == "table":
             return self.from_table or self._table is not None
-        if action == "receipt":
-            return over and self.target.receipt is not None
         if action in ("budget", "type_budget", "abilities", "plan", "zoom"):
             return not over
         return True

@@ -134,7 +134,7 @@ class Jobs(Answers):
         Binding("d", "machine", "machine", id="machine", tooltip="Every board of the machine, its host and its grid"),
         keys.FILTER,
         Binding("s", "sort", "sort", id="sort", tooltip=f"Sort by the next of: {', '.join(JobList.ORDERS)}"),
-        Binding("escape", "back", "back", id="list_back", show=False, tooltip="Clear marks and filter"),
+        Binding("escape", "back", "back", id="list_back", show=False, tooltip="Clear marks and filter; to the job"),
         Binding("up,k", "move(-1)", "up", id="list_up", show=False, tooltip="A row up"),
         Binding("down,j", "move(1)", "down", id="list_down", show=False, tooltip="A row down"),
         Binding("pageup", "page(-1)", "page up", id="list_page_up", show=False, tooltip="A page up"),
@@ -279,7 +279,10 @@ class Jobs(Answers):
 
     def action_back(self) -> None:
         unmarked = replace(self.listed, marked=frozenset())
-        self.change(unmarked if self.listed.marked else self.listed.filtered(""))
+        if not (self.listed.marked or self.listed.wanted) and len(self.app.screen_stack) > 2:
+            self.dismiss(None)  # a dashboard has opened it
+        else:
+            self.change(unmarked if self.listed.marked else self.listed.filtered(""))
 
     def action_open(self) -> None:
         pointed = self.listed.pointed()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -128,20 +127,6 @@ class OpensPages(JobPage):
         if self.view_state is not None:
             request = None if question is None else partial(self.feed.request, question)
             self.app.push_screen(Read(title, rows, request, wide=wide))
-
-    def action_receipt(self) -> None:
-        self.run_worker(self._receipt(), group="receipt", exclusive=True)
-
-    async def _receipt(self) -> None:
-        if self.target.receipt is None:
-            return
-        try:
-            self.app.copy_to_clipboard(await asyncio.to_thread(self.target.receipt))
-        except RuntimeError as error:
-            self.answer(str(error), ok=False)
-            return
-        otherwise = f"carbontui report --receipt {self.target.job}"
-        self.answer(f"the receipt was sent to the terminal's clipboard; else: {otherwise}")
 
     def action_table(self) -> None:
         if self.from_table:

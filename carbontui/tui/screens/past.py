@@ -29,7 +29,6 @@ class LearnsPast(JobPage):
     async def _learn_ending(self) -> None:
         """What its report and its output say of a job that is over."""
         summary, read = self.query_one(Summary), self.target.read_log
-        summary.has_receipt = self.target.receipt is not None
         if self.view_state is not None and self.view_state.status.state == "failed" and read is not None:
             self.query_one(StateBar).error = await asyncio.to_thread(error_in, read)
         if not self.target.over:

@@ -137,7 +137,6 @@ BINDINGS: list[BindingType] = [
     Binding("M", "move", "move", id="move", show=False, tooltip="Move it to the machine named below (asks first)"),
     Binding("S", "stop", "stop", id="stop", tooltip="Stop the training (asks first)"),
     Binding("z", "zoom", "zoom", id="zoom", show=False, tooltip="The work alone, or the whole time to the deadline"),
-    Binding("y", "receipt", "copy receipt", id="receipt", tooltip="Copy the receipt of a finished job"),
 ]
 
 
