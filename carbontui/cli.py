@@ -21,7 +21,7 @@ isolation.forget_pythonpath()  # before anything else is imported: `module load`
 import click  # noqa: E402
 from click.shell_completion import CompletionItem  # noqa: E402
 
-from carbontui.commands.support.command import WHOLE_HELP, Failure, whole_help  # noqa: E402
+from carbontui.commands.support.command import UTC, WHOLE_HELP, Failure, in_utc, whole_help  # noqa: E402
 from carbontui.system import streams  # noqa: E402
 
 DAY = {
@@ -97,6 +97,8 @@ MEANT = {"kill": "stop", "ps": "ls", "start": "run", "top": "attach", "logs": "l
 MEANT |= {"help": "--help", "version": "--version"}
 """What other programs call it."""
 DAILY = {verb for verbs in DAY.values() for verb in verbs}
+ZONELESS = {"run", "estimate", "demo", "restart", "serve", "receive", "capd", "hook", "completion", "learn", "rm"}
+"""Commands without --utc: they hand their environment on, or print no time."""
 
 
 def headings() -> dict[str, dict[str, str]]:
@@ -146,6 +148,8 @@ class Verbs(click.Group):
             return extension_command(cmd_name)
         command = getattr(importlib.import_module(f"carbontui.commands.{module}"), cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
+        if cmd_name not in ZONELESS and UTC not in command.params:
+            command.params.append(UTC)
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -171,8 +175,9 @@ class Verbs(click.Group):
 @click.option("--readonly", is_flag=True, help="Look only: no key can change anything.")
 @click.option("--hosts", metavar="A,B", help="Also show the jobs of these machines, over your own ssh.")
 @click.option("--there", default="carbontui", metavar="COMMAND", help="carbontui on those, if not on the PATH.")
+@click.option("--utc", is_flag=True, help="All times of the screen in UTC.")
 @click.pass_context
-def cli(ctx: click.Context, readonly: bool, hosts: str | None, there: str) -> None:
+def cli(ctx: click.Context, readonly: bool, hosts: str | None, there: str, utc: bool) -> None:
     """Train inside your time budget with the least CO2; watch and overrule it from one screen.
 
     Without a verb: the screen of the only live job, else the table of all jobs, with the boards and the grid.
@@ -183,6 +188,9 @@ def cli(ctx: click.Context, readonly: bool, hosts: str | None, there: str) -> No
     """
     if hosts and ctx.invoked_subcommand is not None:
         raise click.UsageError("--hosts is for the table: carbontui --hosts a,b")
+    if utc and ctx.invoked_subcommand is not None:
+        raise click.UsageError("--utc is for the screen: carbontui --utc; else it follows the verb")
+    in_utc(utc)
     if hosts:
         from carbontui.commands.attach import open_hosts
 

@@ -83,6 +83,8 @@ def _live() -> list[str]:
     found: list[tuple[float, str]] = []
     jobs = paths.jobs_dir()
     for name in os.listdir(jobs) if jobs.is_dir() else ():  # noqa: PTH208 - a Path for each is half the time
+        if Path(jobs, name, "exit.json").exists():
+            continue  # it has ended: of thousands of jobs only those that live are read
         try:
             record = json.loads(Path(jobs, name, "job.json").read_bytes())
         except (OSError, ValueError):
@@ -90,8 +92,8 @@ def _live() -> list[str]:
                 raise
             continue
         place, pids = life.HostIdentity.of(record), record.get("pids", {})
-        sockets, ended = (record["socket"], record.get("door")), Path(jobs, name, "exit.json").exists()
-        if life.judge(Path(jobs, name), place, pids.values(), sockets, ended=ended).state == "alive":
+        sockets = (record["socket"], record.get("door"))
+        if life.judge(Path(jobs, name), place, pids.values(), sockets, ended=False).state == "alive":
             found.append((-float(record["started"]), str(record["socket"])))
     return [path for _, path in sorted(found)]
 

@@ -94,10 +94,23 @@ def is_level_kind(word: str) -> TypeGuard[LevelKind]:
 
 
 class Statement(Struct, frozen=True):
-    """What users are told, as a code and its figures; `carbontui.text` puts it into words. Never on the wire itself."""
+    """What users are told, as a code and its figures; `carbontui.text` puts it into words where it is read, in the
+    reader's time zone. Statements among the parts are read back as such."""
 
     code: str
     parts: dict[str, Any] = {}
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "parts", {name: _thawed(part) for name, part in self.parts.items()})
+
+
+def _thawed(part: Any) -> Any:
+    """A part as it was before it was JSON."""
+    if isinstance(part, list | tuple) and type(part) in (list, tuple):
+        return tuple(map(_thawed, part))
+    if isinstance(part, dict) and part.keys() == {"code", "parts"}:
+        return msgspec.convert(part, Statement)
+    return part
 
 
 def statement(code: str, **parts: Any) -> Statement:
@@ -121,10 +134,12 @@ class Why(Struct, frozen=True):
 
 
 class Reason(Struct, frozen=True):
-    """Why the job is in its state: a code, one of ReasonCode or of a newer peer's, and a sentence for users."""
+    """Why the job is in its state: a code, one of ReasonCode or of a newer peer's, and a sentence for scripts, in the
+    supervisor's time zone. Viewers render `said`; null from an older peer."""
 
     code: str
     text: str
+    said: Statement | None = None
 
 
 class Next(Struct, frozen=True):
@@ -285,7 +300,8 @@ class Provenance(Struct, frozen=True):
 
 
 class ForbiddenStatus(Struct, frozen=True):
-    """Hours in which the user forbids training; for daily ones the next occurrence. `text` describes them."""
+    """Hours in which the user forbids training; for daily ones the next occurrence. `text` describes them for
+    scripts."""
 
     start: Time
     end: Time
@@ -295,7 +311,8 @@ class ForbiddenStatus(Struct, frozen=True):
 
 
 class Event(Struct, frozen=True):
-    """An event of the job as one line: a user command, a change of state, a new plan and why."""
+    """An event of the job as one line: a user command, a change of state, a new plan and why. Viewers render `said`;
+    `text` is the line as the supervisor would."""
 
     at: Time
     kind: str
@@ -308,6 +325,7 @@ class Event(Struct, frozen=True):
     """Of a new plan: when it ends, and what it emits until then."""
     whole_g: float | None = None
     """Of a new plan: what the whole job comes to under it; null where what it had used is not known."""
+    said: Statement | None = None
 
 
 class AtEnd(Struct, frozen=True, kw_only=True):
@@ -602,6 +620,8 @@ class Status(Struct, frozen=True, kw_only=True):
     """The sources of the job's energy on this machine."""
     notice_keys: tuple[str, ...] = ()
     """What each of them is about: with the same key, only figures are new."""
+    notices_said: tuple[Statement, ...] = ()
+    """Each of them as viewers render it; empty from an older peer."""
     provenance: dict[str, Provenance] = {}
 
     @property
@@ -768,6 +788,8 @@ class PlanView(Struct, frozen=True, kw_only=True):
     late_s: float = 0.0
     certificate: Certificate | None = None
     explanation: str = ""
+    """For scripts, in the supervisor's time zone; viewers render `said`."""
+    said: tuple[Statement, ...] = ()
     hour_limit: HourLimit | None = None
     baselines: tuple[Baseline, ...] = ()
     windows: tuple[PlanWindow, ...] = ()
@@ -986,7 +1008,8 @@ class Cmd(Numbered, tag="cmd", frozen=True):
 
 
 class Result(Numbered, tag="result", frozen=True):
-    """Answer to cmd. `text` is a line for the user ('paused at step 1,204')."""
+    """Answer to cmd. `text`, of a refusal `error`, is a line for the user ('paused at step 1,204'), `said` the same to
+    be rendered by the viewer."""
 
     ok: bool
     error: str | None = None
@@ -994,6 +1017,7 @@ class Result(Numbered, tag="result", frozen=True):
     exit_code: int = 0
     data: dict[str, Any] | None = None
     """The content of the text in machine-readable form: for calibrate --show the curve (carbontui.curve/1)."""
+    said: Statement | None = None
 
 
 class Preview(Numbered, tag="preview", frozen=True):
@@ -1031,6 +1055,8 @@ class Previewed(Numbered, tag="previewed", frozen=True):
     instead: PlanTotals | None = None
     """What is in force, solved anew on the same inputs: a difference is that of the request alone. Null if it could not
     be solved."""
+    said: Statement | None = None
+    """`text`, to be rendered by the viewer."""
 
 
 class StatusAsk(Numbered, tag="status", frozen=True):

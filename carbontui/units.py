@@ -186,6 +186,15 @@ def parse_moment(text: str, now_s: float) -> float:
     return at.timestamp()
 
 
+def instant(text: str, now_s: float) -> str:
+    """A clock time of the reader's as the wire has it: '18:00' in our time zone, wherever it is read; any other text as
+    it is, for its reader to judge."""
+    try:
+        return iso(parse_moment(text, now_s))
+    except ValueError:
+        return text.strip()
+
+
 def local_offset_s(epoch_s: float) -> float:
     """Seconds by which local time is ahead of UTC at that time."""
     offset = local(epoch_s).utcoffset()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec import structs
+
 from carbontui.text.statements import words
 
 NOW_S = 1_800_000_000.0
@@ -17,8 +19,10 @@ def drawn(told: Any, now_s: float = NOW_S) -> str:
 
 
 def drawn_plan(state: Any, seen: Any) -> Any:
-    """The plan as viewers get it."""
+    """The plan as viewers show it."""
     from carbontui.job.supervisor.core.view import shown_plan
     from carbontui.job.supervisor.shell.requests import Requests
+    from carbontui.text import situation
 
-    return Requests.drawn_plan(shown_plan.view(state, seen), seen.now_s)
+    plan = Requests.drawn_plan(shown_plan.view(state, seen), seen.now_s)
+    return plan and structs.replace(plan, explanation=situation.explanation(plan, seen.now_s))

@@ -9,6 +9,7 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from carbontui import protocol as p
+from carbontui.text import situation
 
 GOLDEN = Path(__file__).parent / "golden"
 T = "2030-02-11T08:00:00.000Z"
@@ -19,7 +20,11 @@ STATUS = p.Status(
     host="box",
     measured_at=T,
     state="paused",
-    reason=p.Reason("plan", "paused by the plan until 02:15"),
+    reason=p.Reason(
+        "plan",
+        "paused by the plan until 02:15",
+        p.statement("with_silent", reason=p.statement("plan_pause", until_s=1.9e9), silent=("n1",)),
+    ),
     level="pause",
     situation=p.Situation(
         decided="cap 300 W",
@@ -251,4 +256,6 @@ def test_numbers_that_nobody_can_mean_are_refused_where_they_arrive(line):
 
 def test_a_reason_code_of_a_newer_supervisor_is_read_with_its_text():
     line = p.encode(p.StatusAnswer(1, STATUS)).replace(b'"code":"plan"', b'"code":"tides"')
-    assert p.decode_to_viewer(line).status.reason == p.Reason("tides", STATUS.reason.text)
+    assert p.decode_to_viewer(line).status.reason == p.Reason("tides", STATUS.reason.text, STATUS.reason.said)
+    newer = line.replace(b'"with_silent"', b'"with_tides"')
+    assert situation.reason(p.decode_to_viewer(newer).status) == STATUS.reason.text

@@ -48,6 +48,7 @@ FOREIGN = {
 }
 """Modules that read texts of others, and which: nothing they read is a sentence of carbontui."""
 LAID_OUT = {
+    "carbontui.text.forms": "a word that stands before a sentence is not said twice",
     "carbontui.reports.formats": "a text on one line of a table",
     "carbontui.tui.terminal.palette": "its characters, where a terminal has few",
     "carbontui.tui.widgets.state_bar": "whether a line was cut short",

@@ -21,7 +21,7 @@ from carbontui.commands.support.command import Failure, any_jobs, host_of, refus
 from carbontui.job.files import store
 from carbontui.system import ssh
 from carbontui.text import account as words
-from carbontui.tui.model.feed import BetterHost, Form, Target
+from carbontui.tui.model.feed import BetterHost, Target
 from carbontui.tui.terminal import tty
 
 if TYPE_CHECKING:
@@ -37,15 +37,6 @@ def target_of(job: store.Job) -> Target:
     """A job as the screen opens it, with what its files say, which are its only source once it is over; the reports are
     loaded once they are asked for."""
 
-    def receipt(form: Form) -> str:
-        from carbontui.reports import card, story
-
-        try:
-            told = story.build(job, status=job.status())
-        except story.NoStory as error:
-            raise RuntimeError(str(error)) from None
-        return {"text": card.terminal, "markdown": card.markdown, "svg": card.svg}[form](told)
-
     def ending() -> tuple[tuple[str, str], ...]:
         from carbontui.reports import card, story
 
@@ -56,8 +47,6 @@ def target_of(job: store.Job) -> Target:
     told = Target(
         *(job.id, job.name, job.socket, job.status(), job.read_log, job.started_s, job.owner),
         whole_run=job.whole_run,
-        last_visit=job.dir / "last-look.json",
-        receipt=receipt,
         ending=ending,
         away=lambda: talk.away(job),
     )
@@ -230,7 +219,7 @@ def open_default(*, readonly: bool) -> int:
 
     Without a terminal nobody can choose: Failure with exit 2 and the list for several jobs, exit 3 for none.
     """
-    live = [job for job in store.jobs() if job.live and not job.foreign]
+    live = store.live()
     if len(live) == 1 or tty.why_plain():
         if not live:
             raise Failure("no job is running; start one: carbontui run -- python train.py, or see: carbontui demo", 3)

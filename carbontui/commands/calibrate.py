@@ -44,7 +44,7 @@ def calibrate(job: str | None, show: bool, as_json: bool, target: Path | None, s
         click.echo(_export(talk.find(job), target))
         return
     answer = talk.order(talk.find(job), "calibrate", {"show": True} if show else {})
-    click.echo(talk.as_json(answer.data) if as_json else answer.text)
+    click.echo(talk.as_json(answer.data) if as_json else talk.answer_text(answer))
 
 
 def _export(job: store.Job, target: Path) -> str:
@@ -94,7 +94,7 @@ def rehearse(job: str | None, yes: bool, as_json: bool) -> None:
         click.confirm(f"Unload {found.name} ({found.id}) {when}, and start it again? {again}", abort=True)
     asked = _begun(found)
     if not as_json:
-        click.echo(asked.text)
+        click.echo(talk.answer_text(asked))
     told = ""
     while True:
         time.sleep(POLL_S)

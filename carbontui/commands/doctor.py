@@ -31,7 +31,7 @@ from carbontui.power.limit import leases
 from carbontui.power.metering.supply import Supply
 from carbontui.system import streams, systemd
 from carbontui.text import figures
-from carbontui.text.account import COUNTS, PUES, SIGNS
+from carbontui.text.sources import COUNTS, PUES, SIGNS
 
 Verdict = Literal["ok", "note", "missing"]
 FIRST_VIEW_S = 6.0

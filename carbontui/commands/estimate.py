@@ -24,6 +24,7 @@ from carbontui.job.life import launch
 from carbontui.job.terms import spec as job_spec
 from carbontui.system import streams
 from carbontui.text import account as account_words
+from carbontui.text import situation
 
 LONGEST_S = 90.0
 LEAST_S = 20.0
@@ -204,7 +205,7 @@ def trial_lines(status: protocol.Status) -> list[str]:
 def why_none(status: protocol.Status) -> str:
     """Why there is no estimate, and what to do about it."""
     if status.state not in protocol.LIVE_STATES:
-        return f"no estimate: {status.reason.text} after {status.step} steps; see carbontui log {status.job}"
+        return f"no estimate: {situation.reason(status)} after {status.step} steps; see carbontui log {status.job}"
     if not status.step:
         return "no estimate: no training step was seen; call carbontui.step() in the loop, or see carbontui hook"
     if status.steps_total is None:

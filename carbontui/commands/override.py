@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -20,7 +20,7 @@ from carbontui.power.limit import leases
 from carbontui.system import proc
 from carbontui.text import figures
 from carbontui.text.plan import difference
-from carbontui.text.statements import words
+from carbontui.text.statements import rendered, words
 
 STOP_WAIT_S = 90.0
 """Seconds until `stop` gives up waiting: INT, TERM and KILL are 30 s apart, and the account is completed after."""
@@ -48,7 +48,11 @@ def until(for_text: str | None, until_text: str | None) -> dict[str, Any]:
 
 def command(job: str | None, verb: protocol.Verb, args: dict[str, Any]) -> None:
     """Send one command; prints the answer. Raises Failure with the supervisor's reason and exit code when refused."""
-    click.echo(talk.order(talk.find(job), verb, args).text)
+    found = talk.find(job)
+    for name in {"until", "budget"} & args.keys():
+        # in our time zone and by the job's clock
+        args[name] = units.instant(args[name], units.from_iso(talk.live_status(found).measured_at))
+    click.echo(talk.answer_text(talk.order(found, verb, args)))
 
 
 _until = click.option("--until", "until_text", help='Until when: 18:00, "fri 09:00" or next (planned change).')
@@ -56,22 +60,15 @@ _for = click.option("--for", "for_text", help="How long, like 30m.")
 _job = click.argument("job", required=False, shell_complete=live_jobs)
 
 
-@click.command()
-@_job
-@_for
-@_until
-def pause(job: str | None, for_text: str | None, until_text: str | None) -> None:
-    """Hold the training at its next step; the model stays in memory."""
-    command(job, "pause", until(for_text, until_text))
+def _timed(verb: Literal["pause", "boost"], does: str) -> click.Command:
+    def send(job: str | None, for_text: str | None, until_text: str | None) -> None:
+        command(job, verb, until(for_text, until_text))
+
+    return click.command(verb, help=does)(_job(_for(_until(send))))
 
 
-@click.command()
-@_job
-@_for
-@_until
-def boost(job: str | None, for_text: str | None, until_text: str | None) -> None:
-    """Run at full speed, whatever the plan says."""
-    command(job, "boost", until(for_text, until_text))
+pause = _timed("pause", "Hold the training at its next step; the model stays in memory.")
+boost = _timed("boost", "Run at full speed, whatever the plan says.")
 
 
 @click.command()
@@ -232,4 +229,6 @@ def price(job: store.Job, hours: str) -> str:
             raise Failure(found.error, 2)
         return f"{hours}: what it costs is not known ({found.error})"
     cost = snap.status.cost
-    return f"{found.text}: {difference(found, cost.currency if cost else None)}"
+    with figures.zone_named():
+        told = rendered(found.said, found.text, units.from_iso(snap.series.now))
+    return f"{told}: {difference(found, cost.currency if cost else None)}"

@@ -22,7 +22,7 @@ from carbontui.commands.support.command import Count, Failure, any_jobs
 from carbontui.job.files import runlog, store
 from carbontui.system import streams
 from carbontui.text import account as account_words
-from carbontui.text import figures, situation, sources
+from carbontui.text import figures, forms, situation, sources
 from carbontui.text.plan import certificate, level_ends_s
 from carbontui.tui.model import state_text
 
@@ -31,18 +31,19 @@ LOG_LINE_MAX = 1 << 20
 """Bytes of output in one JSON object; a longer line is split over several."""
 
 
-def listed(status: protocol.Status) -> str:
-    """One job on one line, for `ls`."""
+def listed(status: protocol.Status, now_s: float | None = None) -> str:
+    """One job on one line, for `ls`, read at `now_s`, by default when it was measured."""
+    state = situation.state(status)
     # padded by terminal cells, not characters: a name may hold wide ones
-    parts = [f"{status.job}  {set_cell_size(status.name, 20)} {situation.state(status):<10}"]
+    parts = [f"{status.job}  {set_cell_size(status.name, 20)} {state:<10}"]
     if status.power_w is not None and status.state in protocol.LIVE_STATES:
         parts.append(figures.marked(figures.watts(status.power_w), figures.mark(status, "power_w")))
     if status.state not in protocol.LIVE_STATES and not status.replayed:
         # a replay's clock is not the wall clock
-        parts.append(f"{figures.clock(units.from_iso(status.ended_at), time.time()):>9}")
+        parts.append(f"{situation.ended_at(status, units.from_iso(status.ended_at) if now_s is None else now_s):>9}")
     if status.step:
         parts.append(f"step {status.step:,}" + (f"/{status.steps_total:,}" if status.steps_total else ""))
-    parts.append(status.reason.text)
+    parts.append(forms.after(state, situation.reason(status, now_s)))
     return "  ".join(parts)
 
 
@@ -53,12 +54,13 @@ def report(status: protocol.Status, means: str = "") -> list[str]:
     """A status as aligned rows for a terminal."""
     now, live = units.from_iso(status.measured_at), status.state in protocol.LIVE_STATES
     rows = [*_progress(status, now, live), *_used(status, means, live), *_terms(status, now, live)]
-    return [f"{key:<10} {value}" for key, value in (*rows, *(("note", notice) for notice in status.notices))]
+    return [f"{key:<10} {value}" for key, value in (*rows, *(("note", told) for told in situation.notices(status)))]
 
 
 def _progress(status: protocol.Status, now: float, live: bool) -> Rows:
     """What it does, how far it is, and what it draws; a finished job draws none, and has neither cap nor override."""
-    yield "state", _headline(status)
+    at = f"{situation.state(status)} {situation.at_level(status, None)}; {situation.reason(status)}"
+    yield "state", at if situation.refused(status) else situation.stated(status)
     if status.next:
         yield "next", f"{situation.level(status.next.level)} at {situation.clock(status.next.at, now)}"
     if status.override and live:
@@ -121,16 +123,9 @@ def _terms(status: protocol.Status, now: float, live: bool) -> Rows:
             yield "grid known", known
     if status.budget and status.budget.deadline:
         factor = f" ({status.budget.factor:.2f}x)" if status.budget.factor else ""
-        yield "deadline", f"{figures.named_clock(units.from_iso(status.budget.deadline), now)}{factor}"
+        yield "deadline", f"{situation.clock(status.budget.deadline, now)}{factor}"
     if status.finish_expected and live:
-        yield "finish", figures.named_clock(units.from_iso(status.finish_expected), now)
-
-
-def _headline(status: protocol.Status) -> str:
-    """'running at full speed; cap of 100 W refused: ...': as the screen's first two lines."""
-    if not situation.refused(status):
-        return situation.stated(status)
-    return f"{situation.state(status)} {situation.at_level(status, None)}; {status.reason.text}"
+        yield "finish", situation.clock(status.finish_expected, now)
 
 
 def _how(status: protocol.Status, field: str) -> str:
@@ -141,8 +136,8 @@ def _how(status: protocol.Status, field: str) -> str:
     return f"  [{found.how}: {found.source}{ahead}]"
 
 
-def warn_stale() -> None:
-    for text in (*talk.lease_warnings(), *talk.low_limits()):
+def warn_stale(*shown: protocol.Status) -> None:
+    for text in (*talk.lease_warnings(), *talk.low_limits(shown)):
         click.echo(f"carbontui: {text}", err=True)
 
 
@@ -156,12 +151,14 @@ def ls(as_json: bool, every: bool) -> None:
     if as_json:
         click.echo(talk.as_json(statuses))
         return
-    for job, status in zip(jobs, statuses, strict=True):
-        click.echo(listed(status) + (f"  (on {job.host})" if job.foreign else ""))
+    with figures.zone_named():
+        for job, status in zip(jobs, statuses, strict=True):
+            told = listed(status, situation.read_s(status, time.time()))
+            click.echo(told + (f"  (on {job.host})" if job.foreign else ""))
     if not jobs:
         finished = len(store.jobs())
         click.echo(f"no job is running ({finished} finished; --all lists them)" if finished else "no jobs yet")
-    warn_stale()
+    warn_stale(*statuses)
 
 
 @click.command()
@@ -185,10 +182,11 @@ def status(job: str | None, as_json: bool) -> None:
         numbers = split and reported.split_numbers(split)
         click.echo(talk.as_json({**msgspec.to_builtins(current), "avoided_split": numbers}))
     else:
-        click.echo(f"{current.job}  {current.name}  on {current.host}")
-        for row in report(current, means):
-            click.echo(row)
-    warn_stale()
+        with figures.zone_named():
+            click.echo(f"{current.job}  {current.name}  on {current.host}")
+            for row in report(current, means):
+                click.echo(row)
+    warn_stale(current)
 
 
 @click.command()
@@ -238,7 +236,7 @@ def _opened(job: store.Job, path: Path, wait: bool) -> BinaryIO:
             if now.state not in protocol.LIVE_STATES:
                 raise Failure(f"job {job.id} has written nothing, or {path} was removed", 3) from None
             if not wait:
-                raise Failure(f"job {job.id} has written nothing yet: {now.reason.text}", 3) from None
+                raise Failure(f"job {job.id} has written nothing yet: {situation.reason(now)}", 3) from None
         except OSError as error:
             raise Failure(f"{path}: {error.strerror}", 3) from None
         time.sleep(FOLLOW_S)
@@ -284,29 +282,33 @@ def plan(job: str | None, as_json: bool) -> None:
     found = talk.find(job)
     snap = talk.snap(found)
     if snap.plan is None:
-        raise Failure(f"job {found.id} has no plan: {snap.status.reason.text}", 3)
+        raise Failure(f"job {found.id} has no plan: {situation.reason(snap.status)}", 3)
     if as_json:
         click.echo(talk.as_json(snap.plan))
         return
-    now, ends = units.from_iso(snap.series.now), [round(end_s) for end_s in level_ends_s(snap.plan)]
-    endless = snap.status.finish_expected is None  # what holds it has no end, so what comes after is unknown
-    begins = [round(units.from_iso(snap.plan.start)), *ends[:-1]]
-    for (name, _), at, end in zip(snap.plan.levels, begins, ends, strict=False):
-        lasts = "until cleared" if endless and end == ends[-1] else figures.duration(end - at)
-        click.echo(f"{figures.clock(at, now):>10}  {'not started' if name == 'off' else name:<12} {lasts}")
-    if endless:
-        click.echo(snap.plan.explanation or snap.status.reason.text)
-        return
-    # names the clock: the machine may be in another time zone than its user
-    to_come = f"finished; {figures.grams(snap.plan.gco2_g)} CO2 to come"
-    click.echo(f"{figures.clock(ends[-1], now):>10}  {to_come} (times: {figures.clock_name(ends[-1])})")
-    if snap.status.at_end is not None:
-        click.echo(f"the whole job: {account_words.at_end(snap.status.at_end)}")
-    if snap.plan.certificate:
-        click.echo(certificate(snap.plan.certificate.gap))
-    for text in (snap.plan.explanation or snap.status.reason.text, snap.plan.curve_note):
-        if text:
-            click.echo(text)
+    for row in plan_rows(snap.plan, snap.status, units.from_iso(snap.series.now)):
+        click.echo(row)
+
+
+def plan_rows(plan: protocol.PlanView, status: protocol.Status, now: float) -> Iterator[str]:
+    """The plan as `plan` prints it: a row per stretch, its totals, and why."""
+    ends = [round(end_s) for end_s in level_ends_s(plan)]
+    endless = status.finish_expected is None  # what holds it has no end, so what comes after is unknown
+    begins = [round(units.from_iso(plan.start)), *ends[:-1]]
+    for (name, _), at, end in zip(plan.levels, begins, ends, strict=False):
+        lasts = situation.open_end(status) if endless and end == ends[-1] else figures.duration(end - at)
+        yield f"{figures.clock(at, now):>10}  {situation.level(name, plan.table, step=status.step):<12} {lasts}"
+    if not endless:
+        # as the account beside it says: the plan is as old as its slot
+        ahead = status.account.ahead if status.account else None
+        to_come = figures.grams(plan.gco2_g if ahead is None else ahead.gco2_g)
+        yield f"{figures.clock(ends[-1], now):>10}  finished; {to_come} CO2 to come"
+    if status.at_end is not None:
+        yield f"the whole job: {account_words.at_end(status.at_end)}"
+    if plan.certificate:
+        yield certificate(plan.certificate.gap)
+    yield from filter(None, (situation.why(status, plan, now), plan.curve_note))
+    yield f"all times {figures.clock_name(now)}"
 
 
 @click.command()
@@ -319,7 +321,7 @@ def line(job: str | None, as_json: bool) -> None:
 
     tmux: set -g status-right '#(carbontui line)'
     """
-    live = [found for found in store.jobs() if found.live and not found.foreign] if job is None else [talk.find(job)]
+    live = store.live() if job is None else [talk.find(job)]
     if not live:
         return
     talk.warn_lost(live[0])

@@ -2,88 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from carbontui import protocol, units
+from carbontui.protocol import Status
 from carbontui.text import figures, first_run, situation
-from carbontui.text.forms import Table
-
-SIGNS = {
-    "": "as given",
-    "slurm": "in a Slurm allocation",
-    "kubernetes": "in a Kubernetes pod",
-    "cloud": "a cloud provider's machine",
-    "rented": "a price per GPU hour is set",
-    "workstation": "no scheduler and no provider was found",
-    "host": "watts of the host are given",
-}
-"""Why a boundary was chosen."""
-PUES = {
-    "": "as given",
-    "workstation": "a workstation",
-    "centre": "a data centre, as Jean Zay: arXiv 2211.02001",
-    "google": "Google's fleet, 2024",
-    "aws": "AWS, 2024",
-    "azure": "Microsoft, FY25",
-}
-"""Where a PUE comes from."""
-
-COUNTS = {
-    "held": "held: pauses and waits count",
-    "always-on": "above idle: always on",
-    "given-back": "while it has the boards",
-}
-"""What the account counts, beside its energy."""
-
-
-def _sign(*, sign: str, now_s: float) -> str:
-    return SIGNS.get(sign, sign)
-
-
-def _host(watts: float, how: str, by: str, band_w: tuple[float, float] | None) -> str:
-    if how == "none":
-        return "the rest of the machine is not known and not counted"
-    told = f"and {figures.watts(watts)} of the rest of the machine"
-    if how == "default" and band_w is not None:
-        return f"{told} (typical of servers with such boards, {band_w[0]:.0f} to {band_w[1]:.0f} W; --host-w)"
-    return f"{told} ({f'measured: {by}' if how == 'measured' else 'as given'})"
-
-
-def _counted(
-    *,
-    kind: str,
-    gives_back: bool,
-    host_w: float,
-    how: str,
-    by: str,
-    band_w: tuple[float, float] | None,
-    pue: float,
-    pue_why: str,
-    boards: bool = True,
-    embodied_g: float | None = 0.0,
-    now_s: float,
-) -> str:
-    if kind == "always-on":
-        said = "watts above idle: this machine is on with or without the job"
-    else:
-        parts = f"{'boards, ' if boards else ''}CPU and memory, {_host(host_w, how, by, band_w)}"
-        until = "in every pause and wait, until the machine is released"
-        if kind == "given-back":
-            until = "not before the start, nor while it is unloaded"
-        elif gives_back:
-            until = "in every pause and wait, until an unload gives the machine back"
-        said = f"{parts}; {until}"
-    making = "; what making these boards emitted is not published: --embodied GRAMS" if embodied_g is None else ""
-    if embodied_g:
-        making = f"; plans weigh {figures.grams(embodied_g)} per hour held for making the hardware"
-    return f"{said}; PUE {pue:g} ({PUES.get(pue_why, pue_why)}){making}"
-
-
-BOUNDARY: Table = {
-    "boundary_why": _sign,
-    "boundary_counts": _counted,
-}
-
+from carbontui.text.sources import COUNTS as COUNTS
 
 NOTHING_HELD = "nothing held it back"
 """Where no lever acted there is no saving, and no percentage of one."""
@@ -133,16 +57,6 @@ def verdict(status: protocol.Status) -> str:
     if part is None:
         return f"{told} CO₂"
     return f"{told}, {figures.signed(-part, figures.percent)} (run now {figures.grams(status.run_now_g)})"
-
-
-def forecast_off(status: protocol.Status) -> str:
-    """'forecast off by 9 % these 7 days': a day ahead where that was judged; '' where nothing was."""
-    one = min(status.forecast_errors, key=lambda one: abs(one.lead_h - 24), default=None)
-    if one is None:
-        return ""
-    days = max(1, round(one.hours / 24))
-    span = f"these {figures.count(days)} days" if days > 1 else "this day"
-    return f"forecast off by {figures.percent(one.error)} {span}"
 
 
 def in_time(status: protocol.Status, *, brief: bool = False) -> str:
@@ -344,7 +258,7 @@ def _minus(value: float | None) -> float | None:
 
 def summary(status: protocol.Status, of: Callable[[str], str]) -> list[tuple[str, str]]:
     """The summary of a finished job: (label, text); `of` gives the provenance of a field, as it is written after it."""
-    rows = [("ended", f"{status.state}, {situation.exit_words(status.exit)}: {status.reason.text}")]
+    rows = [("ended", situation.ended(status))]
     if status.step:
         total = f" of {figures.count(status.steps_total)}" if status.steps_total else ""
         rows.append(
@@ -370,3 +284,38 @@ def summary(status: protocol.Status, of: Callable[[str], str]) -> list[tuple[str
     # stopped or failed: it did not finish, so it was neither early nor late
     rows.append(("finish" if status.state == "done" else "at", in_time(status)))
     return rows
+
+
+# --- what a reader of the output is told ---
+
+
+class NoticesShown:
+    """Which notices are news: each once, those of an allowance once per level."""
+
+    def __init__(self) -> None:
+        self._standing: frozenset[str] = frozenset()
+        self._shown: frozenset[str] = frozenset()
+
+    def news(self, status: Status) -> list[str]:
+        keys = status.notice_keys if len(status.notice_keys) == len(status.notices) else status.notices
+        told = dict(zip(keys, situation.notices(status), strict=True))
+        # one that went and came back is news again, unless only its figures crossed a line once more
+        found = [text for key, text in told.items() if key not in self._standing | self._shown]
+        self._standing = frozenset(told)
+        self._shown |= {key for key, text in told.items() if key != text}
+        return found
+
+
+HELD = ("waiting", "throttled", "pausing", "paused", "unloaded")
+"""States of which a reader of the output wants to know why nothing comes."""
+
+
+def narrate(old: Status | None, new: Status, notices: NoticesShown) -> Iterator[str]:
+    """What a reader of the output would ask about: why nothing comes, and what the supervisor has to say."""
+    same = old is not None and (old.state, situation.reason(old)) == (new.state, situation.reason(new))
+    begins_again = old is None and (new.state, new.reason.code) == ("unloaded", "exited")
+    if new.state in HELD and not same and not begins_again:
+        yield situation.stated(new)
+    if new.at_end is not None and (old is None or old.at_end is None):
+        yield f"at the end: {at_end(new.at_end)}"
+    yield from notices.news(new)

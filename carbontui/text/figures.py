@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -170,9 +172,27 @@ YEAR_IN_DOUBT_S = 180 * 86400.0
 """A date further away than this is ambiguous without its year."""
 
 
+NAMES_ZONE: ContextVar[bool] = ContextVar("names_zone", default=False)
+"""Whether every clock time names its zone: in a text that is kept, or read without a screen that names it once."""
+
+
+@contextmanager
+def zone_named() -> Iterator[None]:
+    """Within it every clock time names its zone."""
+    before = NAMES_ZONE.set(True)
+    try:
+        yield
+    finally:
+        NAMES_ZONE.reset(before)
+
+
 def clock(epoch_s: float, now_s: float) -> str:
     """'14:15' today, 'Fri 14:15' within the week, '24 Dec 14:15' later, '24 Dec 2031 14:15' if the year is ambiguous:
-    local time, for display."""
+    in the time zone of this process, the reader's."""
+    return named_clock(epoch_s, now_s) if NAMES_ZONE.get() else _clock(epoch_s, now_s)
+
+
+def _clock(epoch_s: float, now_s: float) -> str:
     at, now = datetime.fromtimestamp(epoch_s), datetime.fromtimestamp(now_s)
     if at.date() == now.date():
         return f"{at:%H:%M}"
@@ -196,7 +216,7 @@ def clock_name(epoch_s: float) -> str:
 
 def named_clock(epoch_s: float, now_s: float) -> str:
     """'Fri 14:15 CET': for users who may be in another time zone than the machine."""
-    return f"{clock(epoch_s, now_s)} {clock_name(epoch_s)}"
+    return f"{_clock(epoch_s, now_s)} {clock_name(epoch_s)}"
 
 
 def budget(text: str, now_s: float) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import string
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from typing import Any
 
 from carbontui.protocol import Statement
@@ -21,7 +20,7 @@ Table = Mapping[str, Wording]
 
 
 def _until_named(end_s: float | None, now_s: float) -> str:
-    # in the supervisor's time zone, which may differ from the user's: named, so that a mistake is noticed
+    # of what was typed: named, so that a mistake is noticed
     return "" if end_s is None else f", until {figures.named_clock(end_s, now_s)}"
 
 
@@ -35,9 +34,22 @@ def until(at_s: float | None, now_s: float) -> str:
     return "" if at_s is None else f" until {figures.clock(at_s, now_s)}"
 
 
-def state_word(state: str) -> str:
-    """To GPU users a throttled board is one in thermal trouble: under a cap it is capped."""
-    return "capped" if state == "throttled" else state
+SLOWED = "slowed"
+
+
+def state_word(state: str, *, duty: bool = False) -> str:
+    """To GPU users a throttled board is one in thermal trouble: under a cap it is capped, by a duty cycle slowed."""
+    return (SLOWED if duty else "capped") if state == "throttled" else state
+
+
+def led(word: str, sentence: str) -> str:
+    """'running: starting', 'paused by ada': the sentence led by a word, which is not said twice."""
+    return sentence if sentence.startswith(word) else f"{word}: {sentence}"
+
+
+def after(word: str, sentence: str) -> str:
+    """The sentence as it goes on behind a word that stands before it in a column: 'by ada' behind 'paused'."""
+    return sentence.removeprefix(f"{word} ").removeprefix(f"{word}: ")
 
 
 PARTS = {
@@ -74,7 +86,7 @@ PARTS = {
 _OF_TIME: Mapping[str, Callable[[Any, float], str]] = {
     "budget": figures.budget,
     "clock": figures.clock,
-    "time_of_day": lambda at_s, now_s: f"{datetime.fromtimestamp(at_s):%H:%M}",
+    "time_of_day": lambda at_s, now_s: figures.clock(at_s, at_s),
     "until": until,
     "until_named": _until_named,  # ', until 18:00 CET', or nothing without an end
 }
@@ -89,6 +101,7 @@ _OF_VALUE: Mapping[str, Callable[[Any], str]] = {
     "part": lambda part: PARTS.get(part, part),
     "list": ", ".join,
     "and": " and ".join,
+    "share": lambda share: "half" if share == 0.5 else figures.percent(share),
     "state": state_word,
     "also": _also,  # '; this; that', or nothing
 }

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from msgspec import structs
-
-from carbontui import protocol, units
+from carbontui import units
 from carbontui.text import figures
-from carbontui.text.forms import PARTS, Table
+from carbontui.text.forms import PARTS, Table, led, state_word
 
 
 def _fault_logged(*, part: str, text: str, where: Mapping[str, object], now_s: float) -> str:
@@ -92,71 +90,55 @@ LOG: Table = {
 }
 
 
-Facts = Mapping[str, Any]
+# --- events of the journal ---
 
 
-def event_line(at_s: float, kind: str, facts: Facts) -> protocol.Event | None:
-    """The event as viewers see it; None if it is of no interest to users, or cannot be read."""
-    words = _WORDS.get(kind)
-    try:
-        text = words(facts, at_s) if words else ""
-        found = protocol.Event(units.iso(at_s), kind, text, str(facts.get("by") or ""))
-        if kind == "state":
-            found = structs.replace(found, state=str(facts["state"]))
-        elif kind == "plan":
-            whole = facts.get("whole_g")
-            found = structs.replace(
-                found,
-                finish=str(facts["finish"]),
-                gco2_g=float(facts["gco2_g"]),
-                whole_g=None if whole is None else float(whole),
-            )
-        return found if text else None
-    except (KeyError, OverflowError, TypeError, ValueError):
-        return None
-
-
-def _override(facts: Facts, at_s: float) -> str:
+def _override(*, verb: str, by: str, now_s: float, value_w: Any = None, until: Any = None, **_: Any) -> str:
     done = {"pause": "paused it", "boost": "boosted it", "resume": "went back to the plan"}
-    verb = str(facts["verb"])
-    what = f"capped it at {float(facts['value_w']):g} W per GPU" if verb == "cap" else done[verb]
-    until = f", until {facts['until']}" if facts.get("until") else ""
-    return f"{facts['by']} {what}{until}"
+    what = f"capped it at {float(value_w):g} W per GPU" if verb == "cap" else done[verb]
+    return f"{by} {what}" + (f", until {figures.budget(str(until), now_s)}" if until else "")
 
 
-def _budget(facts: Facts, at_s: float) -> str:
-    other = next((f"{kind} budget {facts[kind]:g}" for kind in ("carbon", "cost", "energy") if facts.get(kind)), "")
-    return f"{facts['by']} set {other or 'the budget to ' + figures.budget(str(facts['budget']), at_s)}"
+def _budget(*, by: str, now_s: float, budget: Any = None, **amounts: Any) -> str:
+    other = next((f"{kind} budget {most:g}" for kind, most in amounts.items() if most), "")
+    return f"{by} set {other or 'the budget to ' + figures.budget(str(budget), now_s)}"
 
 
-def _plan(facts: Facts, at_s: float) -> str:
-    finish = figures.clock(units.from_iso(str(facts["finish"])), at_s)
+def _plan(*, why: str, finish: str, gco2_g: float, now_s: float, whole_g: float | None = None, **_: Any) -> str:
+    done = figures.clock(units.from_iso(finish), now_s)
     # the whole where it is known: later plans have less to come, whatever they save
-    whole = facts.get("whole_g")
-    left = f"{figures.grams(float(facts['gco2_g']))} to come"
-    grams = left if whole is None else f"{figures.grams(float(whole))} in all"
-    return f"new plan ({facts['why']}): done {finish}, {grams}"
+    left, whole = f"{figures.grams(gco2_g)} to come", f"{figures.grams(whole_g)} in all"
+    return f"new plan ({why}): done {done}, {left if whole_g is None else whole}"
 
 
-def _end(facts: Facts, at_s: float) -> str:
-    how = facts.get("signal")
-    return f"{facts['state']}: {f'signal {how}' if how else 'exit ' + str(facts.get('code'))}"
+def _end(*, state: str, now_s: float, signal: Any = None, code: Any = None, **_: Any) -> str:
+    return f"{state}: {f'signal {signal}' if signal else f'exit {code}'}"
 
 
-_WORDS: dict[str, Callable[[Facts, float], str]] = {
-    "override": _override,
-    "override_over": lambda facts, at_s: f"the {facts['mode']} of {facts['by']} is over",
-    "budget": _budget,
-    "hours": lambda facts, at_s: f"{facts['by']}: {facts['text']}",
-    "stop": lambda facts, at_s: f"{facts['by']} stopped it{' now' if facts.get('now') else ''}",
-    "state": lambda facts, at_s: f"{facts['state']}: {facts['text']}",
-    "plan": _plan,
-    "calibration": lambda facts, at_s: " ".join(filter(None, ("calibration", facts.get("action"), facts.get("text")))),
-    "clock": lambda facts, at_s: f"the clock was set by {figures.duration(abs(float(facts['jump_s'])))}",
-    "revised": lambda facts, at_s: f"the grid's values were revised: {facts['text']}",
-    "journal_lost": lambda facts, at_s: str(facts["text"]),
-    "tried": lambda facts, at_s: str(facts["text"]),
-    "end": _end,
+def _state(*, state: str, text: str, now_s: float, level_kind: str = "", **_: Any) -> str:
+    return led(state_word(state, duty=level_kind == "duty"), text)
+
+
+EVENTS: Table = {
+    "event_override": _override,
+    "event_override_over": "the {mode} of {by} is over",
+    "event_budget": _budget,
+    "event_hours": "{by}: {text}",
+    "event_stop": lambda *, by, now_s, now=False: f"{by} stopped it{' now' if now else ''}",
+    "event_state": _state,
+    "event_plan": _plan,
+    "event_calibration": lambda *, now_s, action="", text="", **_: " ".join(
+        filter(None, ("calibration", action, text))
+    ),
+    "event_clock": lambda *, jump_s, now_s: f"the clock was set by {figures.duration(abs(float(jump_s)))}",
+    "event_revised": lambda *, text, now_s, **_: f"the grid's values were revised: {text}",
+    "event_journal_lost": lambda *, text, now_s, **_: str(text),
+    "event_tried": "{text}",
+    "event_end": _end,
 }
+SAID = "said"
+"""The fact that has the statements of an event, whose texts are beside them."""
+LEFT_OUT = frozenset({SAID, "levels", "start", "gap"})
+"""Facts that no wording needs."""
 PERSONAL = frozenset({"override", "override_over", "budget", "hours", "stop"})
 """Events caused by a user: shown in the event line."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from carbontui.protocol import Status
-from carbontui.text import account, figures, situation
+from carbontui.text import figures
 from carbontui.text.forms import Table
 from carbontui.text.sources import slowed
 
@@ -32,38 +31,6 @@ def _no_cap(*, why: str, now_s: float) -> str:
         "none_saves": "none would use less",
     }[why]
     return f"no cap: {because}"
-
-
-class NoticesShown:
-    """Which notices are news: each once, those of an allowance once per level."""
-
-    def __init__(self) -> None:
-        self._standing: frozenset[str] = frozenset()
-        self._shown: frozenset[str] = frozenset()
-
-    def news(self, status: Status) -> list[str]:
-        keys = status.notice_keys if len(status.notice_keys) == len(status.notices) else status.notices
-        told = dict(zip(keys, status.notices, strict=True))
-        # one that went and came back is news again, unless only its figures crossed a line once more
-        found = [text for key, text in told.items() if key not in self._standing | self._shown]
-        self._standing = frozenset(told)
-        self._shown |= {key for key, text in told.items() if key != text}
-        return found
-
-
-HELD = ("waiting", "throttled", "pausing", "paused", "unloaded")
-"""States of which a reader of the output wants to know why nothing comes."""
-
-
-def narrate(old: Status | None, new: Status, notices: NoticesShown) -> Iterator[str]:
-    """What a reader of the output would ask about: why nothing comes, and what the supervisor has to say."""
-    same = old is not None and (old.state, old.reason.text) == (new.state, new.reason.text)
-    begins_again = old is None and (new.state, new.reason.code) == ("unloaded", "exited")
-    if new.state in HELD and not same and not begins_again:
-        yield situation.stated(new)
-    if new.at_end is not None and (old is None or old.at_end is None):
-        yield f"at the end: {account.at_end(new.at_end)}"
-    yield from notices.news(new)
 
 
 NOTICES: Table = {

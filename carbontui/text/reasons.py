@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from carbontui.text.forms import Table
+from carbontui.text.forms import Table, led, state_word
 
 REASONS: Table = {
     "as_told": "{text}",
     "starting": "processes are coming up",
-    "state_is": "{state:state}: {reason}",
+    "state_is": lambda *, state, reason, now_s: led(state_word(state), reason),
     # a person
     "stopping": "stopping: a user asked for it",
     "paused_by": "paused by {by}{until_s:until}",
@@ -20,8 +20,9 @@ REASONS: Table = {
     "used_up_paused": "the {kind} budget of {amount} is used up: paused until it is raised",
     "capped_to_last": "capped at {watts:g} W per GPU to stay within its budget",
     "fleet_capped": "capped at {watts:g} W per GPU, as the cluster's fleet started it",
-    "site_held": "held: the site budget of {cap_w:watts} has no room for it now",
-    "site_capped": "capped at {watts:g} W per GPU by the site budget of {cap_w:watts}",
+    "site_held": "held{until_s:until}: the site budget of {cap_w:watts} has no room for it now",
+    "site_capped": "capped at {watts:g} W per GPU by the site budget of {cap_w:watts}{until_s:until}",
+    "site_planned": "paused{until_s:until}, as other jobs need the watts of the site budget",
     "event_held": "held for the grid event {event}{until_s:until}",
     "event_capped": "capped at {watts:g} W per GPU for the grid event {event}{until_s:until}",
     # measuring
@@ -39,7 +40,7 @@ REASONS: Table = {
     "plan_unload": "unloaded by the plan{until_s:until}",
     "epoch_end": "unloaded by the plan{until_s:until}, once its epoch has ended, at {ends_s:clock}",
     "plan_pause": "paused by the plan{until_s:until}",
-    "plan_duty": "running {duty:percent} of the time (saves watts, not energy) by the plan{until_s:until}",
+    "plan_duty": "slowed to {duty:share} by the plan{until_s:until} (it saves watts, not energy)",
     "plan_cap": "capped at {watts:g} W per GPU by the plan{until_s:until}",
     "plan_full": "at full speed by the plan{until_s:until}",
     "time_limit": "unloaded before its time limit ends it at {ends_s:clock}",

@@ -153,6 +153,7 @@ REPLIES: Table = {
     "budget_set": _budget_set,
     "unreachable_at_full_speed": "it cannot be met: at full speed the work ends {end_s:clock}",
     "allowance_set": "{kind} budget {most}; {used} used so far",
+    "slot": "{at_s:clock}",
     "forbidden": "it will not run {hours}{late:also}",
     "budget_unreachable_at_full_speed": "the budget cannot be met: at full speed the work ends {end_s:clock}",
     "allowed": "it may run {hours:list} again",

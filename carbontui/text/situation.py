@@ -5,29 +5,71 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from carbontui import units
-from carbontui.protocol import LIVE_STATES, Exit, Gpu, Level, PlanView, Status
+from carbontui.protocol import LIVE_STATES, Exit, Gpu, Level, PlanView, Statement, Status
 from carbontui.text import figures
-from carbontui.text.forms import state_word
+from carbontui.text.forms import SLOWED, after, led, state_word
+from carbontui.text.statements import rendered
 
 
 def state(status: Status) -> str:
     """'capped'."""
-    return state_word(status.state)
+    now = status.situation
+    return state_word(status.state, duty=now is not None and (now.applied or "").startswith("duty"))
 
 
-def stated(status: Status) -> str:
-    """'capped: capped at 300 W per GPU by the plan until 18:00'."""
-    return f"{state(status)}: {status.reason.text}"
+def reason(status: Status, now_s: float | None = None) -> str:
+    """'capped at 300 W per GPU by the plan until 18:00': why it is in its state, for who reads it at `now_s`, by
+    default when it was measured."""
+    at_s = units.from_iso(status.measured_at) if now_s is None else now_s
+    return rendered(status.reason.said, status.reason.text, at_s)
 
 
-def level(name: str, table: Sequence[Level] = ()) -> str:
+def stated(status: Status, now_s: float | None = None) -> str:
+    """'running: starting', 'capped at 300 W per GPU by the plan until 18:00'."""
+    return led(state(status), reason(status, now_s))
+
+
+def read_s(status: Status, wall_s: float) -> float:
+    """The clock by which its times are read: ours, of a replay its own."""
+    return units.from_iso(status.measured_at) if status.replayed else wall_s
+
+
+def notices(status: Status, now_s: float | None = None) -> tuple[str, ...]:
+    """Its notices for who reads them, in the order of `notice_keys`."""
+    at_s = units.from_iso(status.measured_at) if now_s is None else now_s
+    if len(status.notices_said) != len(status.notices):
+        return status.notices
+    return tuple(rendered(*one, at_s) for one in zip(status.notices_said, status.notices, strict=True))
+
+
+def explanation(plan: PlanView, now_s: float | None = None, status: Status | None = None) -> str:
+    """Why the plan is as it is, for who reads it at `now_s`, by default when it was made. As long as nothing has set
+    the job of `status` apart from run-now, it gains what the account says."""
+    at_s, account = units.from_iso(plan.made_at) if now_s is None else now_s, status and status.account
+    ahead = account.ahead if account and abs(account.so_far.avoided_g or 0.0) < figures.LEAST_G else None
+    gain_g = ahead.avoided_g if ahead else None
+
+    def drawn(one: Statement) -> str:
+        if gain_g and gain_g >= figures.LEAST_G and one.parts.get("unit") == "g" and "saved" in one.parts:
+            one = Statement(one.code, {**one.parts, "saved": gain_g})
+        return rendered(one, "", at_s)
+
+    return " ".join(map(drawn, plan.said)) or plan.explanation
+
+
+def level(name: str, table: Sequence[Level] = (), *, step: int = 0) -> str:
     """'full speed', 'cap 250 W', 'cap 100 W ~' for one worked out from others, 'pause'."""
     known = next((info for info in table if info.name == name), None)
     if name == "full":
         return "full speed"
     if known is not None and known.kind == "cap" and known.cap_w is not None:
         return figures.marked(f"cap {known.cap_w:g} W", figures.ESTIMATED if known.assumed else "")
-    return "not started" if name == "off" else name
+    return {"off": "pause" if step else "not started", "duty 50 %": "half speed"}.get(name, name)
+
+
+def open_end(status: Status) -> str:
+    """What ends that for which no end is known."""
+    return "until there is room" if status.situation and status.situation.held_by == "site" else "until cleared"
 
 
 def done(status: Status) -> float | None:
@@ -47,6 +89,8 @@ def at_level(status: Status, plan: PlanView | None) -> str:
     if status.state not in ("running", "throttled"):
         return ""
     name = now.applied if now is not None else status.level
+    if state(status) == SLOWED:
+        return "to half"
     return "" if name is None else f"at {level(name, table)}"
 
 
@@ -88,16 +132,16 @@ def diverged(status: Status) -> str:
     return f"loss {loss(status)} since step {figures.count(last.not_finite_since_step or 0)}"
 
 
-def why(status: Status, plan: PlanView | None) -> str:
+def why(status: Status, plan: PlanView | None, now_s: float | None = None) -> str:
     """The sentence under the state: the plan's own where it, or an override that it was made around, decides; else the
     reason."""
     now = status.situation
-    if now is None or plan is None or not plan.explanation or now.refused is not None:
-        return status.reason.text
+    if now is None or plan is None or not (plan.said or plan.explanation) or now.refused is not None:
+        return reason(status, now_s)
     codes = {"plan": ("plan", "plan_wait", "late"), "person": ("override",)}
     decided = status.reason.code in codes.get(now.held_by, ())
     plain = status.state in ("running", "throttled", "paused", "unloaded", "waiting")
-    return plan.explanation if decided and plain else status.reason.text
+    return explanation(plan, now_s, status) if decided and plain else reason(status, now_s)
 
 
 def author(status: Status, now_s: float) -> str:
@@ -125,6 +169,14 @@ def next_change(status: Status, plan: PlanView | None, now_s: float) -> str:
     at = units.from_iso(status.next.at)
     name = level(status.next.level, plan.table if plan else ())
     return f"next: {name} at {figures.clock(at, now_s)}, in {figures.duration(at - now_s)}"
+
+
+def ended(status: Status, now_s: float | None = None) -> str:
+    """'failed, exit 1', 'stopped, signal 15: ended by its scheduler: ...': how and why, each said once."""
+    how = f"{state(status)}, {exit_words(status.exit)}"
+    said = status.reason.said
+    known = said is not None and said.code in ("exited", "signalled")
+    return how if known or status.reason.code == "exited" else f"{how}: {after(status.state, reason(status, now_s))}"
 
 
 def exit_words(ended: Exit | None) -> str:

@@ -5,9 +5,15 @@ It may be killed at any moment, so it keeps nothing that must survive.
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import time
+import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from carbontui import paths, units
 
 if TYPE_CHECKING:
     from textual.screen import Screen
@@ -28,7 +34,7 @@ def run(
     until_over: bool | None = None,
 ) -> int:
     """Show the dashboard until the user leaves it (`until_over`: or the job ends; not None: for `run`, whose
-    lines are marked as ours); returns 0. On a pipe or a dumb terminal: one line per change.
+    lines are marked as ours); returns 0, or 1 after a fault. On a pipe or a dumb terminal: one line per change.
 
     `observe` gives all jobs of the machine, for the table that the `t` key opens.
     """
@@ -48,27 +54,35 @@ def run(
         table = None if observe is None else lambda: _table(observe, readonly=readonly)
         return Dashboard(target, readonly=readonly, table=table, until_over=until_over)
 
-    return _show(first, ascii, mouse)
+    return _show(first, ascii, mouse, paths.job_dir(target.job))
 
 
 def jobs(
     observe: Callable[[], JobsSnapshot], *, readonly: bool = False, ascii: bool = False, mouse: bool = True
 ) -> int:
-    """Show the table of all jobs until the user leaves it; a job opened from it returns to it. Returns 0."""
-    return _show(lambda: _table(observe, readonly=readonly), ascii, mouse)
+    """Show the table of all jobs until the user leaves it; a job opened from it returns to it. Returns 0, or 1 after a
+    fault."""
+    return _show(lambda: _table(observe, readonly=readonly), ascii, mouse, paths.state_dir())
 
 
-def _show(first: Callable[[], Screen[str | None]], ascii: bool, mouse: bool = True) -> int:
+def _show(first: Callable[[], Screen[str | None]], ascii: bool, mouse: bool, folder: Path) -> int:
     from carbontui.tui.terminal import tty
 
     tty.load_first()
     tty.prefer_still()
-    from carbontui import paths
     from carbontui.tui.app import CarbonApp
 
-    kept = paths.state_dir() / "theme"
-    CarbonApp(first, ascii=tty.ascii_alone(ascii), kept_theme=kept).run(mouse=mouse)
-    return 0
+    app = CarbonApp(first, ascii=tty.ascii_alone(ascii), kept_theme=paths.state_dir() / "theme")
+    app.run(mouse=mouse)
+    if app.fault is not None:
+        keep_fault(app.fault, folder if folder.is_dir() else paths.state_dir())
+    return app.return_code or 0
+
+
+def keep_fault(fault: BaseException, folder: Path) -> None:
+    """Append its traceback to carbontui.log, best effort: what the terminal shows of it is soon gone."""
+    with contextlib.suppress(OSError), (folder / "carbontui.log").open("a", errors="replace") as log:
+        log.write(f"{units.iso(time.time())} screen: {''.join(traceback.format_exception(fault))}")
 
 
 def _table(observe: Callable[[], JobsSnapshot], *, readonly: bool) -> Jobs:

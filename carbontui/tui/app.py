@@ -64,6 +64,11 @@ class CarbonApp(App[str | None]):
             self.set_reactive(CarbonApp.theme, name or "carbon-dark")
             self.stylesheet.set_variables(self.get_css_variables())
 
+    @property
+    def fault(self) -> Exception | None:
+        """What has ended it, if no user did."""
+        return self._exception
+
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return palette.variables(self.current_theme)
 

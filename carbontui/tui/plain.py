@@ -8,8 +8,7 @@ from typing import TextIO
 
 from carbontui import protocol
 from carbontui.text import figures, situation
-from carbontui.text.account import at_end, summary
-from carbontui.text.notices import NoticesShown
+from carbontui.text.account import NoticesShown, at_end, summary
 from carbontui.tui.model import state_text
 from carbontui.tui.model.feed import Connection, JobFeed, News, Target
 from carbontui.tui.model.view_state import ViewState, offline
@@ -23,7 +22,7 @@ class PlainNarrator:
         self._shown: dict[str, str] = {}
         self._notices = NoticesShown()
         self._tenth = 0
-        self._end_shown = False
+        self._end_shown = self._named = False
         self._finished = False
 
     def tell(self, view_state: ViewState) -> None:
@@ -56,7 +55,9 @@ class PlainNarrator:
         print(text, file=self._stream, flush=True)
 
     def _say(self, now_s: float, text: str) -> None:
-        self.write(f"{state_text.clock(now_s, now_s)} {text}")
+        # the first line names the zone of all
+        zone, self._named = "" if self._named else f" {figures.clock_name(now_s)}", True
+        self.write(f"{state_text.clock(now_s, now_s)}{zone} {text}")
 
     def _changed(self, what: str, text: str, now: float, first: str | None = None) -> None:
         if self._shown.get(what, first) != text:

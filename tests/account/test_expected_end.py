@@ -17,7 +17,7 @@ from carbontui.job.supervisor.core.rules import control
 from carbontui.job.supervisor.core.state.job import Totals
 from carbontui.job.supervisor.core.state.measured import Mean, Measured
 from carbontui.text import account as account_words
-from carbontui.text.notices import NoticesShown, narrate
+from carbontui.text.account import NoticesShown, narrate
 
 HOUR = 3600.0
 NEARLY = {"rel": 2e-3}

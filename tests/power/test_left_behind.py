@@ -18,7 +18,7 @@ from nvml_machine import machine_with  # noqa: F401
 from test_limits_live import agent, doomed, gone
 from test_limits_live import until as until_async
 
-from carbontui import paths
+from carbontui import paths, protocol
 from carbontui.commands.support import talk
 from carbontui.power.agent import processes
 from carbontui.power.agent.processes import restore_stale
@@ -162,14 +162,23 @@ async def test_a_low_limit_is_named_by_verbs_that_ask_no_driver_until_it_is_lift
 ) -> None:
     sim = machine_with()
     sim.set("limit_mw", 400_000)
-    async with agent(tmp_path):
-        pass
-    (text,) = talk.low_limits()
+    async with agent(tmp_path) as handle:
+        await handle.refresh()
+        uuid = handle.readings.devices[0].uuid
+
+    def job_of(board: str) -> protocol.Status:
+        gpus = (protocol.Gpu(board, "H100", 300.0, 400.0, None),)
+        why = protocol.Reason("plan", "")
+        return protocol.Status(job="t", name="t", host="h", measured_at="", state="running", reason=why, gpus=gpus)
+
+    statuses = [job_of("GPU-other"), job_of(uuid)]
+    assert talk.low_limits(statuses[:1]) == [], "it is no board of that job"
+    (text,) = talk.low_limits(statuses)
     assert "its limit is 400 W, the driver's default 700 W" in text
     sim.set("limit_mw", 700_000)
     async with agent(tmp_path):
         pass
-    assert talk.low_limits() == []
+    assert talk.low_limits(statuses) == []
 
 
 def test_stop_fails_when_the_limit_stays(house, machine_with: Callable) -> None:

@@ -6,16 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake import NOW, FakeSupervisor, scene
+from fake import NOW, scene
 from house import until
 from msgspec import structs
 
 from carbontui import protocol, units
-from carbontui.tui.app import CarbonApp
-from carbontui.tui.model import notify, since_last_visit
-from carbontui.tui.model.feed import Target
+from carbontui.tui.model import notify
 from carbontui.tui.model.view_state import ViewState, fold
-from carbontui.tui.screens.dashboard import Dashboard
 
 PAUSED = protocol.Event(units.iso(NOW), "override", "ada@pts/3 paused it, until 22:00", "ada@pts/3")
 
@@ -31,7 +28,7 @@ def test_news_are_changes_of_note_and_nothing_else() -> None:
     running = view_state()
     assert notify.news(None, running) is None and notify.news(running, view_state(step=9)) is None
     failed = notify.news(running, view_state("failed"))
-    assert failed is not None and failed.urgent and failed.text == "charlm: failed (the command failed)"
+    assert failed is not None and failed.urgent and failed.text == "charlm: failed: the command failed"
     paused = notify.news(running, view_state("paused"))
     assert paused is not None and not paused.urgent
     late = view_state(reason=protocol.Reason("late", "at full speed"))
@@ -55,48 +52,6 @@ def test_a_users_command_gets_the_text_and_one_that_is_missing_is_said(tmp_path:
     assert (tmp_path / "told").read_text() == "carbontui|charlm: done; rm -rf"
     assert notify.tell(notify.Notification(str(script), False), " ", None) == "", "no words of ours are run"
     assert "cannot be run" in notify.run("/nowhere/at/all", "x") and "cannot be run" in notify.run("'", "x")
-
-
-def test_what_has_been_is_told_after_a_while_and_counts_what_stood_still() -> None:
-    now = view_state(loss=1.95, step=7182, avoided_g=316.0, gco2_g=900.0)
-    last = since_last_visit.LastVisit(units.iso(NOW - 6 * 3600), 1204, 2.56, 100.0, 0.0, "running")
-    events = (
-        protocol.Event(units.iso(NOW - 5 * 3600), "state", "paused: by the plan", state="paused"),
-        protocol.Event(units.iso(NOW - 3600), "state", "running: at full speed", state="running"),
-        PAUSED,
-    )
-    told = since_last_visit.summary(last, now, events)
-    for said in (
-        "away 6 h",
-        "step 1,204 to 7,182",
-        "stood still 4 h",
-        "loss 2.56 to 1.95",
-        "emitted 800 g",
-        "saved 316 g",
-    ):
-        assert said in told, told
-    assert told.endswith(PAUSED.text)
-    assert since_last_visit.summary(structs.replace(last, at=units.iso(NOW - 60)), now) == ""
-    assert since_last_visit.summary(structs.replace(last, at="x"), now) == ""
-    assert since_last_visit.stood_still_s((), NOW - 100, NOW, "paused") == 100
-
-
-async def test_the_screen_notes_when_it_was_left_and_says_what_has_been(tmp_path: Path) -> None:
-    note = tmp_path / "last-look.json"
-    since_last_visit.write(note, since_last_visit.LastVisit(units.iso(NOW - 7200), 10, None, None, None, "running"))
-    async with FakeSupervisor(tmp_path / "s", scene()) as fake:
-        target = Target("k7q2mz", "charlm", tmp_path / "s", last_visit=note)
-        app = CarbonApp(lambda: Dashboard(target, monotonic=lambda: 0.0))
-        from acting import text_of
-
-        async with app.run_test(size=(160, 40)) as pilot:
-            while "away 2 h" not in text_of(app):
-                await pilot.pause(0.02)
-            assert "step 10 to" in text_of(app)
-            fake.push(status=fake.status(events=(PAUSED,), notices=("one",)))
-            await pilot.press("q")
-    last = since_last_visit.read(note)
-    assert last is not None and last.at == units.iso(NOW) and last.step == fake.snap.status.step
 
 
 async def test_the_line_shows_who_did_what_last(stage: Any) -> None:

@@ -29,6 +29,7 @@ from carbontui.tui.widgets.cells import fit
 from carbontui.tui.widgets.levels import PastLevels, level_in_force, planned
 from carbontui.tui.widgets.scale import TimeScale, hours, means, nice_top, window
 from carbontui.tui.widgets.tables import JobTable
+from carbontui.tui.widgets.timeline import with_scale
 from carbontui.tui.widgets.watt_chart import WattChart
 
 
@@ -97,6 +98,30 @@ def test_a_scale_ends_on_a_round_number_not_far_above(value: float) -> None:
 def test_hours_never_touch(span: float, columns: int) -> None:
     labels = hours(TimeScale(NOW, span, columns))
     assert all(a + len(word) < b for (a, word), (b, _) in pairwise(labels))
+
+
+@pytest.mark.parametrize(
+    ("columns", "span_s", "labels"),
+    [
+        (100, 3 * 3600.0, ["17 Apr", "19 Apr"]),
+        (100, 12 * 3600.0, ["20 Apr", "27 Apr", "4 May", "11 May"]),
+        (100, 1.2 * 86400.0, ["May", "Jun", "Jul"]),
+        (60, 7 * 86400.0, ["Jul", "Oct", "Jan", "Apr"]),
+    ],
+)
+def test_far_deadlines_have_dates_and_months(columns: int, span_s: float, labels: list[str]) -> None:
+    told = [word for _, word in hours(TimeScale(NOW, span_s, columns))]
+    assert [word for word in told if word in labels][: len(labels)] == labels, told
+    assert all(one != other for one, other in pairwise(told)), "never the same word twice in a row"
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.floats(1.0, 5000.0), st.integers(2, 30), st.sampled_from((0.0, 50.0, 250.0)))
+def test_every_tick_of_an_axis_is_round(high: float, rows: int, base: float) -> None:
+    top = nice_top(high, rows, base)
+    ticks = ["".join(text for text, _ in row).strip(" ≈") for row in with_scale([[] for _ in range(rows)], top, base)]
+    said = [float(tick) for tick in ticks if tick]
+    assert high <= top * 1.001 and (top < 20 or all(tick % 10 == 0 for tick in said)), (top, said)
 
 
 def test_an_axis_of_minutes_has_its_times_too() -> None:
@@ -195,8 +220,10 @@ def test_the_slider_moves_to_another_deadline_with_every_step() -> None:
 
 
 def test_how_long_is_a_duration_or_a_time() -> None:
-    assert until_args("1h30m") == {"for_s": 5400.0}
-    assert until_args(" 18:00 ") == {"until": "18:00"}
+    assert until_args("1h30m", NOW) == {"for_s": 5400.0}
+    assert until_args(" 22:00 ", NOW) == {"until": units.iso(NOW + 2160.0)} and until_args("next", NOW) == {
+        "until": "next"
+    }
 
 
 def test_the_narrator_says_each_change_once() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
@@ -57,6 +59,13 @@ def test_a_status_bar_is_answered_without_loading_the_command_line(tmp_path, mon
         (tmp_path / "jobs" / name).mkdir(parents=True)
         (tmp_path / "jobs" / name / "job.json").write_text(json.dumps(record))
     assert line.quickly([]) is None  # nobody listens there: the verb waits and says why
+    for number in range(50):  # that have ended: their records are not read
+        (tmp_path / "jobs" / f"over{number}" / "job.json").mkdir(parents=True)
+        (tmp_path / "jobs" / f"over{number}" / "exit.json").write_text("{}")
+    read: list[str] = []
+    monkeypatch.setattr(
+        Path, "read_bytes", lambda path, real=Path.read_bytes: read.append(path.parent.name) or real(path)
+    )
     told = protocol.encode(protocol.StatusAnswer(1, status(step=31, steps_total=100, power_w=246.0)))
     with socket.socket(socket.AF_UNIX) as door:
         door.bind(str(tmp_path / "new"))
@@ -71,7 +80,7 @@ def test_a_status_bar_is_answered_without_loading_the_command_line(tmp_path, mon
 
         server = threading.Thread(target=serve)
         server.start()
-        assert line.quickly([]) == "▶ 31% 246W +1"
+        assert line.quickly([]) == "▶ 31% 246W +1" and sorted(read) == ["new", "old"]
         server.join(5)
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-import msgspec
+import time
 
-from carbontui import protocol, units
+import click
+import msgspec
+from click.testing import CliRunner
+
+from carbontui import cli, protocol, units
 from carbontui.commands.status import report
-from carbontui.text.notices import NoticesShown, narrate
+from carbontui.text import figures
+from carbontui.text.account import NoticesShown, narrate
 
 
 def status(state: protocol.State, watts: float | None) -> protocol.Status:
@@ -55,7 +60,7 @@ def test_a_job_that_is_started_again_is_not_said_to_be_unloaded() -> None:
     left = protocol.Reason("exited", "unloaded; the scheduler is to start it again")
     before = msgspec.structs.replace(status("unloaded", None), reason=left)
     assert list(narrate(None, before, NoticesShown())) == []
-    assert list(narrate(status("running", None), before, NoticesShown())) == [f"unloaded: {left.text}"]
+    assert list(narrate(status("running", None), before, NoticesShown())) == [left.text]
 
 
 def test_what_holds_a_job_is_told_once_and_its_end_by_the_summary_alone() -> None:
@@ -63,3 +68,17 @@ def test_what_holds_a_job_is_told_once_and_its_end_by_the_summary_alone() -> Non
     assert list(narrate(status("running", None), held, NoticesShown())) == ["paused: you paused it"]
     assert list(narrate(held, msgspec.structs.replace(held, level="full"), NoticesShown())) == []
     assert list(narrate(held, status("done", None), NoticesShown())) == []
+
+
+def test_every_command_that_prints_a_time_has_utc(monkeypatch):
+    monkeypatch.setenv("TZ", "Asia/Kathmandu")
+    for verb in ("attach", "status", "plan", "ls", "log", "line", "report", "grid", "compare", "history", "pause"):
+        command = cli.cli.get_command(click.Context(cli.cli), verb)
+        assert any("--utc" in option.opts for option in command.params), verb
+    assert not any("--utc" in option.opts for option in cli.cli.get_command(click.Context(cli.cli), "run").params)
+    try:
+        assert CliRunner().invoke(cli.cli, ["ls", "--utc"]).exit_code == 0
+        assert figures.named_clock(1.8e9, 1.8e9) == "08:00 UTC"
+    finally:
+        monkeypatch.undo()
+        time.tzset()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
+import os
 import re
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -101,6 +103,24 @@ def host_of(text: str, there: str) -> ssh.SshHost:
 
     with refused():
         return ssh.SshHost(ssh.place(text).host, carbontui=there)
+
+
+def in_utc(given: bool) -> None:
+    """Make UTC the zone of this process, and of what it starts."""
+    if given:
+        os.environ["TZ"] = "UTC"
+        time.tzset()
+
+
+UTC = click.Option(
+    ["--utc"],
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=lambda _, __, given: in_utc(given),
+    help="All times in UTC.",
+)
+"""For every command that prints a time: the zone is this process's, which is the reader's."""
 
 
 class Count(click.IntRange):

@@ -118,7 +118,7 @@ class StationWatch:
         readings = self._readings or Readings()
         boards, host = tuple(gpu_of(reading, None) for reading in readings.devices), readings.host
         host_w = None if host.cpu_w is None else host.cpu_w + (host.dram_w or 0.0)
-        return JobsSnapshot(facts, jobs, host_w, self._headline, boards, os.getloadavg()[0] / (os.cpu_count() or 1))
+        return JobsSnapshot(facts, jobs, host_w, self._headline, boards, os.getloadavg()[0], os.cpu_count() or 1)
 
     def _jobs(self) -> tuple[Target, ...]:
         """Live jobs, then finished ones, newest first; a finished job is read once."""

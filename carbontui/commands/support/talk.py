@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -15,7 +15,8 @@ from carbontui.commands.support.command import Failure, refused
 from carbontui.job.files import places, store
 from carbontui.job.keeper import orders
 from carbontui.system import streams
-from carbontui.text.statements import words
+from carbontui.text import figures, situation
+from carbontui.text.statements import rendered, words
 
 ANSWER_S = 7.5
 """How long a supervisor has for an answer: with a second try less than twenty seconds."""
@@ -76,8 +77,14 @@ def leave_order(job: store.Job, verb: protocol.Verb, args: dict[str, Any]) -> bo
 def accepted(answer: protocol.Result) -> protocol.Result:
     """The answer to a command. Raises Failure for a refusal."""
     if not answer.ok:
-        raise Failure(answer.error or "refused", answer.exit_code or 1)
+        raise Failure(answer_text(answer) or "refused", answer.exit_code or 1)
     return answer
+
+
+def answer_text(answer: protocol.Result) -> str:
+    """What a supervisor has answered, in our time zone, which is named."""
+    with figures.zone_named():
+        return rendered(answer.said, answer.text if answer.ok else answer.error or "", time.time())
 
 
 def snap(job: store.Job) -> protocol.Snap:
@@ -110,12 +117,12 @@ def _patiently(job: store.Job, once: Callable[[], T]) -> T:
             known = fresh.life
             if known.state == "dead":
                 over = fresh.status()
-                why = f": {over.reason.text}" if over.state == "lost" else ""
+                why = f": {situation.reason(over)}" if over.state == "lost" else ""
                 raise Failure(f"job {job.id} is over ({over.state}{why})", 3) from None
             if known.state == "unknown":
                 raise unknown(fresh) from None
             if fresh.orphaned:  # nobody replaces it
-                raise Failure(f"job {job.id} runs, {fresh.status().reason.text}", 3) from None
+                raise Failure(f"job {job.id} runs, {situation.reason(fresh.status())}", 3) from None
             hidden = fresh.unseen is not None and not fresh.kept
             if hidden or time.monotonic() >= due:
                 where = f"; {words(fresh.unseen, time.time())}" if fresh.unseen else ""
@@ -136,7 +143,7 @@ def unknown(job: store.Job, code: int = 3) -> Failure:
 def warn_lost(job: store.Job) -> None:
     """Name the command that resumes a job whose processes are gone, as after a reboot."""
     if job.restart_command and (job.dead or job.orphaned):
-        click.echo(f"carbontui: {job.status().reason.text}", err=True)
+        click.echo(f"carbontui: {situation.reason(job.status())}", err=True)
 
 
 def live_status(job: store.Job) -> protocol.Status:
@@ -175,8 +182,9 @@ def lease_warnings() -> list[str]:
     return told
 
 
-def low_limits() -> list[str]:
-    """Limits below the driver's default that no lease accounts for, as jobs and doctor last saw them."""
+def low_limits(statuses: Sequence[protocol.Status]) -> list[str]:
+    """Limits of these jobs' boards below the driver's default that no lease accounts for, as was last seen."""
     from carbontui.power.limit import leases
 
-    return [f"{low.uuid}: {low.text}" for low in leases.LeaseStore().low()]
+    boards = {gpu.uuid for status in statuses if status.state in protocol.LIVE_STATES for gpu in status.gpus}
+    return [f"{low.uuid}: {low.text}" for low in leases.LeaseStore().low() if low.uuid in boards]

@@ -18,7 +18,7 @@ from carbontui.job.life.foreground import exit_code
 from carbontui.job.terms import spec as options
 from carbontui.system import streams
 from carbontui.text import figures, situation
-from carbontui.text.notices import HELD
+from carbontui.text.account import HELD
 from carbontui.tui.model.loglines import LogLines, text_of
 
 TRY_POLL_S = 0.2

@@ -19,7 +19,7 @@ from carbontui.job.files import journal
 from carbontui.job.files.journal import ROLLUP_S
 from carbontui.protocol import LevelKind, is_level_kind
 from carbontui.system import untrusted
-from carbontui.text import log as event_lines
+from carbontui.text import statements
 
 UNUSABLE = (ArithmeticError, AttributeError, KeyError, TypeError, ValueError)
 """Exceptions raised by rows that no supervisor has written."""
@@ -103,9 +103,7 @@ def events(path: Path, since_s: float, most: int, plans: bool) -> tuple[protocol
             for at, kind, data in rows:
                 if len(found) == most:
                     break
-                if (plans or kind != "plan") and (
-                    one := event_lines.event_line(at, kind, untrusted.decode(data, dict))
-                ):
+                if (plans or kind != "plan") and (one := statements.event_line(at, kind, untrusted.decode(data, dict))):
                     found.append(one)
     except (sqlite3.Error, OSError, *UNUSABLE) as error:
         raise _unreadable(path, error) from error

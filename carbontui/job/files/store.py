@@ -328,6 +328,13 @@ def jobs() -> list[Job]:
     return sorted(found, key=lambda job: -job.started_s)
 
 
+def live() -> list[Job]:
+    """The jobs of this machine that live, newest first; of those that have ended no record is read."""
+    unended = (name for name in names() if not (paths.jobs_dir() / name / "exit.json").exists())
+    found = [job for job in map(named, unended) if job is not None and job.live and not job.foreign]
+    return sorted(found, key=lambda job: -job.started_s)
+
+
 class NoSuchJob(LookupError):
     """No job fits; the text lists those that are there."""
 

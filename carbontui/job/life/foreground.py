@@ -18,7 +18,7 @@ from carbontui.job.keeper import signals
 from carbontui.job.keeper.messages import RelayedSignal
 from carbontui.job.life import stopping
 from carbontui.system import proc
-from carbontui.text import notices
+from carbontui.text import account
 
 POLL_S = 0.1
 CLOSING_S = 20.0
@@ -126,7 +126,7 @@ class Foreground:
         self.directory = directory
         self._says = says
         self._status: protocol.Status | None = None
-        self._notices = notices.NoticesShown()
+        self._notices = account.NoticesShown()
         self._copies = [Copy(path, out, from_end=from_end) for out, path in enumerate(files, start=1) if path]
         self._unread_s: float | None = None
         self._end_shown = False
@@ -162,7 +162,7 @@ class Foreground:
             self.forward(job)
             self.copy(job)
             status = job.status()
-            for line in notices.narrate(self._status, status, self._notices):
+            for line in account.narrate(self._status, status, self._notices):
                 self._says.news(line)
             self._status = status
         return job

@@ -11,8 +11,6 @@ from typing import Literal, NamedTuple
 from carbontui import link, protocol
 from carbontui.tui.model.view_state import ViewState, fold
 
-Form = Literal["text", "markdown", "svg"]
-
 
 class BetterHost(NamedTuple):
     """Another machine of the user's, and what the rest of the work would be there, in words."""
@@ -37,8 +35,6 @@ class Target:
     host: str = ""
     """Another machine, as it was named to ssh; '' for this one."""
     whole_run: Callable[[int], protocol.HistoryAnswer | None] | None = None
-    receipt: Callable[[Form], str] | None = None
-    """Of a finished job; may block. Raises RuntimeError with a line to show."""
     ending: Callable[[], tuple[tuple[str, str], ...]] | None = None
     """(label, text) to add to the summary of a finished job; may block."""
     elsewhere: Callable[[], BetterHost | None] | None = None
@@ -47,8 +43,6 @@ class Target:
     """Moves it to a machine: whether it trains there, and a line; may block."""
     away: Callable[[], str] = str
     """Where it is, in a line, once it has moved to another machine; '' while it is here."""
-    last_visit: Path | None = None
-    """Where the screen records the job's state when it was last shown."""
 
     @classmethod
     def remote(cls, status: protocol.Status, socket: Path, host: str) -> Target:

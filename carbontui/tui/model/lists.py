@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from carbontui import protocol, units
 from carbontui.text import account, situation
+from carbontui.text.forms import led
 from carbontui.tui.model import state_text
 from carbontui.tui.model.feed import Target
 
@@ -64,17 +65,15 @@ class ListedJob:
 
     @property
     def why(self) -> str:
-        if self.lost_touch:
-            return f"no answer just now; last: {self.status.reason.text}"
-        return self.error or self.status.reason.text
+        told = situation.reason(self.status)
+        return f"no answer just now; last: {told}" if self.lost_touch else self.error or told
 
     @property
     def headline(self) -> str:
         """'held: the site budget has no room · b: run it now'."""
         key, diverged = state_text.way_on(self.status), situation.diverged(self.status)
-        return f"{diverged and diverged + '; '}{situation.state(self.status)}: {self.why}" + (
-            f" · {key}" if key else ""
-        )
+        told = led(situation.state(self.status), self.why) + (f" · {key}" if key else "")
+        return f"{diverged}; {told}" if diverged else told
 
     @property
     def needs_attention(self) -> bool:

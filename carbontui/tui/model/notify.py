@@ -36,7 +36,7 @@ def news(before: ViewState | None, after: ViewState) -> Notification | None:
     name = "".join(char for char in now.name if char.isprintable())
     over = now.state not in protocol.LIVE_STATES
     if was.state != now.state and (over or (now.state in STILL and was.state not in STILL)):
-        return Notification(f"{name}: {situation.state(now)} ({now.reason.text})", over)
+        return Notification(f"{name}: {situation.stated(now)}", over)
     if at_risk(after) and not at_risk(before):
         return Notification(f"{name}: {at_risk(after)}", True)
     if situation.diverged(now) and not situation.diverged(was):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from carbontui import protocol, units
 from carbontui.text import figures
+from carbontui.text.statements import rendered
 from carbontui.tui.model.view_state import ViewState
 
 clock, count = figures.clock, figures.count
@@ -29,7 +30,6 @@ KIND_STYLE = {
     "unload": "unloaded",
     "off": "unloaded",
 }
-STILL = frozenset({"pause", "unload", "off"})
 
 SIGNALS = {
     "average_lifecycle": "average, lifecycle",
@@ -56,13 +56,6 @@ def way_on(status: protocol.Status) -> str:
     if status.state in ("paused", "unloaded"):
         return "b: run it now"
     return "p: pause it"
-
-
-def multiple(finish_s: float, frontier: protocol.Frontier) -> str:
-    """'1.80×' of the time at full speed, or a duration when that is not known."""
-    if frontier.reference_s:
-        return f"{finish_s / frontier.reference_s:.2f}×"
-    return figures.duration(finish_s)
 
 
 def banner(status: protocol.Status, series: protocol.ChartSeries) -> str:
@@ -92,8 +85,13 @@ def age(seconds: float) -> str:
 
 def last_event(view_state: ViewState) -> str:
     """'20:24 ada@pts/3 paused it': the newest user command, or ''."""
-    events = view_state.status.events
-    return f"{clock_iso(events[-1].at, view_state.now_s)} {events[-1].text}" if events else ""
+    last = next(reversed(view_state.status.events), None)
+    return "" if last is None else f"{clock_iso(last.at, view_state.now_s)} {event(last, view_state.now_s)}"
+
+
+def event(one: protocol.Event, now_s: float) -> str:
+    """What happened, for who reads it at `now_s`."""
+    return rendered(one.said, one.text, now_s)
 
 
 def in_force(view_state: ViewState) -> protocol.FrontierPoint | None:

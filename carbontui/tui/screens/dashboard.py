@@ -5,12 +5,10 @@ Other screens are loaded when a key opens them: the first paint need not wait fo
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import ClassVar
 
 from textual import on
@@ -21,8 +19,9 @@ from textual.events import Key, ScreenResume, ScreenSuspend
 from textual.screen import Screen
 from textual.widgets import Static
 
-from carbontui import link, protocol
-from carbontui.tui.model import notify, since_last_visit, state_text
+from carbontui import link, units
+from carbontui.text import situation
+from carbontui.tui.model import notify, state_text
 from carbontui.tui.model.budget import BudgetChoice
 from carbontui.tui.model.feed import Connection, JobFeed, LogPiece, News, Target
 from carbontui.tui.model.view_state import Choice, ViewState, offline
@@ -75,9 +74,7 @@ def boards_most(height: int) -> int:
 
 
 AGE_EVERY_S = 2.0
-NOTE_EVERY_S = 60.0
 PRINTED_ROWS = 20
-AWAY_SHOWN_S = 60.0
 
 
 class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
@@ -152,11 +149,9 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
         self.query_one(StateBar).show(None, self.connection, 0.0)
         self.run_worker(self.feed.run(), name="feed", group="feed")
         self.set_interval(AGE_EVERY_S, self._grow_older)
-        self.set_interval(NOTE_EVERY_S, self._note_visit)  # a terminal may be closed without a word
 
     def on_unmount(self) -> None:
         self.budget.stop()
-        self._note_visit()
 
     def on_resize(self) -> None:
         self.call_after_refresh(self._lay_out)
@@ -226,28 +221,10 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
         self._ask_past(view_state)
 
     def _tell_elsewhere(self, before: ViewState | None, view_state: ViewState) -> None:
-        """Notify a user who is not watching by the terminal or a command; on return, summarise what happened."""
+        """Notify a user who is not watching by the terminal or a command."""
         told = notify.news(before, view_state)
         if told is not None and (fault := notify.tell(told, self.notify_command, self.app)):
             self.answer(fault, ok=False)
-        if before is None and self.target.last_visit is not None and not view_state.over:
-            self.run_worker(self._tell_away(self.target.last_visit, view_state), group="away")
-
-    async def _tell_away(self, path: Path, view_state: ViewState) -> None:
-        last = since_last_visit.read(path)
-        since_last_visit.write(path, since_last_visit.of(view_state))
-        if last is None:
-            return
-        events: tuple[protocol.Event, ...] = ()
-        with contextlib.suppress(link.LinkError):
-            answer = await self.feed.request(protocol.EventsAsk(0, last.at))
-            events = answer.events if isinstance(answer, protocol.EventsAnswer) else ()
-        if told := since_last_visit.summary(last, view_state, events):
-            self.query_one(StatusLine).answer(told, True, self._monotonic() + AWAY_SHOWN_S)
-
-    def _note_visit(self) -> None:
-        if self.view_state is not None and self.target.last_visit is not None and not self.view_state.over:
-            since_last_visit.write(self.target.last_visit, since_last_visit.of(self.view_state))
 
     def _draw(self, view_state: ViewState, *, anew: bool) -> None:
         with self.app.batch_update():
@@ -258,9 +235,10 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
             self._show_charts()
             for widget in (PriceStrip, WattRows):
                 self.query_one(widget).show(view_state)
-            for told in (PlanBrief, Numbers):
-                self.query_one(told).show(self._headed(view_state))
-            self.query_one(StatusLine).show(view_state.status.notices, state_text.last_event(view_state))
+            for headed in (PlanBrief, Numbers):
+                self.query_one(headed).show(self._headed(view_state))
+            told = situation.notices(view_state.status, view_state.now_s)
+            self.query_one(StatusLine).show(told, state_text.last_event(view_state))
             if view_state.over:
                 self.query_one(Summary).show(view_state)
                 self.query_one(LogTail).over = True
@@ -302,7 +280,7 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
         most = boards_most(height)
         boards = self.query_one(WattRows)
         boards.with_heading = height >= 34
-        boards.styles.height = WattRows.wanted(len(view_state.status.gpus), width, most) + boards.with_heading
+        boards.styles.height = WattRows.wanted(len(view_state.status.gpus), most) + boards.with_heading
         forecast = self.query_one(ForecastChart)
         forecast.with_axis, forecast.with_legend = width < 64 or height < 21, height >= LEGEND_FROM
         self.query_one(PriceStrip).display = view_state.series.price is not None and height >= LEGEND_FROM
@@ -338,11 +316,11 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
             except ValueError:
                 self.budget.let_go()
             else:
-                self.budget.type(text)
+                self.budget.type(units.instant(text, view_state.now_s))
 
         def answered(text: str) -> None:
             self.budget.let_go()
-            self.send("budget", {"budget": text.strip()})
+            self.send("budget", {"budget": units.instant(text, view_state.now_s)})
 
         hint = "18h, 1.8x or fri 09:00; its effect is shown above"
         await self.mount(AskText("finish within", hint, now, keys.check_budget, answered, typed))
@@ -413,8 +391,6 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
             return self.better is not None
         if action == "table":
             return self.from_table or self._table is not None
-        if action == "receipt":
-            return over and self.target.receipt is not None
         if action in ("budget", "type_budget", "abilities", "plan", "zoom"):
             return not over
         return True

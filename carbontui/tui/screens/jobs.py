@@ -82,7 +82,7 @@ class MachineHead(Cells):
         while len(" · ".join(heads)) + 13 > width and len(heads) > 1:
             heads.pop()
         left: CellRow = [(" carbontui", "title"), (f"  {' · '.join(heads)}", "text")]
-        load = "" if known.load is None else f" load {figures.percent(known.load)}"
+        load = "" if known.load is None else f" load {known.load:.0f} of {known.cores}"
         host = f"host {figures.watts(known.host_w)}{load}" if known.host_w is not None else load.strip()
         rows = [spread(width, left, [(f"{self.shown} ", "dim")]), boards.line(gpus, width, host)]
         if faults := self.faults():
@@ -127,26 +127,14 @@ class Jobs(Answers):
         Binding("q", "dismiss", "leave", id="jobs_leave", tooltip="Leave; every job goes on"),
         Binding("enter", "open", "open", id="open", tooltip="Open the job under the cursor; q or esc comes back"),
         Binding("space", "mark", "mark", id="mark", tooltip="Mark the job: p, b, r and S mean all marked jobs"),
-        Binding(
-            "p",
-            "send('pause')",
-            "pause",
-            id="jobs_pause",
-            tooltip="Hold the chosen jobs (asks first)",
-        ),
+        Binding("p", "send('pause')", "pause", id="jobs_pause", tooltip="Hold the chosen jobs (asks first)"),
         Binding("b", "send('boost')", "boost", id="jobs_boost", tooltip="Run the chosen jobs at full speed (asks)"),
-        Binding(
-            "r",
-            "send('resume')",
-            "resume",
-            id="jobs_resume",
-            tooltip="Resume their plans (asks first)",
-        ),
+        Binding("r", "send('resume')", "resume", id="jobs_resume", tooltip="Resume their plans (asks first)"),
         Binding("S", "stop", "stop", id="jobs_stop", tooltip="Stop the chosen jobs (asks first)"),
         Binding("d", "machine", "machine", id="machine", tooltip="Every board of the machine, its host and its grid"),
         keys.FILTER,
         Binding("s", "sort", "sort", id="sort", tooltip=f"Sort by the next of: {', '.join(JobList.ORDERS)}"),
-        Binding("escape", "back", "back", id="list_back", show=False, tooltip="Clear marks and filter"),
+        Binding("escape", "back", "back", id="list_back", show=False, tooltip="Clear marks and filter; to the job"),
         Binding("up,k", "move(-1)", "up", id="list_up", show=False, tooltip="A row up"),
         Binding("down,j", "move(1)", "down", id="list_down", show=False, tooltip="A row down"),
         Binding("pageup", "page(-1)", "page up", id="list_page_up", show=False, tooltip="A page up"),
@@ -231,7 +219,8 @@ class Jobs(Answers):
             table, wanted = self.query_one(JobTable), self.listed.wanted
             self._share_rows(table)
             table.show(self.listed, self._now())
-            shown = (table.position(), f"with {wanted!r}" if wanted else "", f"sorted by {self.listed.sort}")
+            zone, order = f"all times {figures.clock_name(self._now())}", f"sorted by {self.listed.sort}"
+            shown = (table.position(), f"with {wanted!r}" if wanted else "", order, zone)
             self.query_one(MachineHead).show(self.feed.listing, self.listed.rows, " · ".join(filter(None, shown)))
             self.query_one(Headlines).show(self.listed)
 
@@ -290,7 +279,10 @@ class Jobs(Answers):
 
     def action_back(self) -> None:
         unmarked = replace(self.listed, marked=frozenset())
-        self.change(unmarked if self.listed.marked else self.listed.filtered(""))
+        if not (self.listed.marked or self.listed.wanted) and len(self.app.screen_stack) > 2:
+            self.dismiss(None)  # a dashboard has opened it
+        else:
+            self.change(unmarked if self.listed.marked else self.listed.filtered(""))
 
     def action_open(self) -> None:
         pointed = self.listed.pointed()

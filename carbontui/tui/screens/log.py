@@ -164,7 +164,7 @@ class LogScreen(Screen[None]):
         page = self.query_one(LogPage)
         shown = "following" if self._following else "stopped"
         part = f"{figures.percent(self._begin / max(1, self._size_b))} on" if self._begin else "from the start"
-        page.place = f"{shown} · {part} · {_bytes(self._size_b)}"
+        page.place = f"{shown} · {part} · {figures.size(self._size_b)}"
         self._fit()
 
     def action_move(self, rows: int) -> None:
@@ -302,7 +302,3 @@ def _lines_of(answer: protocol.LogAnswer) -> LogLines:
     lines = LogLines(keep=KEEP_ROWS)
     lines.feed(rest if answer.offset > 0 and newline else answer.text)
     return lines
-
-
-def _bytes(size: int) -> str:
-    return f"{size} B" if size < 10_000 else f"{size / 1e3:.0f} kB" if size < 1e6 else f"{size / 1e6:.1f} MB"

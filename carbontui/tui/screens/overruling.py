@@ -12,6 +12,7 @@ from typing import Any
 from textual.screen import Screen
 
 from carbontui import link, protocol, units
+from carbontui.text.statements import rendered
 from carbontui.tui.model.feed import JobFeed, Target
 from carbontui.tui.model.view_state import ViewState
 from carbontui.tui.terminal import keys
@@ -59,7 +60,8 @@ class PendingOverride:
             return False, str(error)
         assert isinstance(answer, protocol.Result)
         self.answered(verb, gen, answer.ok)
-        return answer.ok, answer.text or verb if answer.ok else answer.error or "refused"
+        said = rendered(answer.said, answer.text if answer.ok else answer.error or "refused", time.time())
+        return answer.ok, said or verb
 
     def update(self, status: protocol.Status) -> tuple[bool, str]:
         """(whether the last answer about an override is out of date, a line about who overruled mine or '')."""
@@ -135,7 +137,8 @@ class Overruling(Commands, JobPage):
         from carbontui.tui.widgets.prompt import AskText
 
         def answered(text: str) -> None:
-            self.send(verb, keys.until_args(text))
+            now_s = self.view_state.now_s if self.view_state else time.time()
+            self.send(verb, keys.until_args(text, now_s))
 
         hint = "30m, 2h, a time like 18:00, or next (the next planned change)"
         await self.mount(AskText(f"{verb} for how long?", hint, "1h", keys.check_until, answered))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.screen import Screen
 
 from carbontui import protocol
-from carbontui.text import figures
+from carbontui.text import figures, situation
 from carbontui.tui.model import state_text
 from carbontui.tui.model.view_state import ViewState
 from carbontui.tui.terminal import palette
@@ -87,11 +87,12 @@ def source_rows(view_state: ViewState, age_s: float) -> list[CellRow]:
     if not rows:
         rows.append([("no sources known yet", "dim")])
     if view_state.plan is not None:
-        rows += [[], [("the plan", "title")], *plan_text.total_rows(view_state.plan)]
+        rows += [[], [("the plan", "title")], *plan_text.total_rows(view_state.plan, view_state.now_s, status)]
         rows += [[(line, "text")] for line in view_state.plan.curve_note.splitlines()]
     if status.notices:
         rows += [[], [("notices", "title")]]
-        rows += [[("! ", "warning"), (notice, "text")] for notice in status.notices]
+        told = situation.notices(status, view_state.now_s)
+        rows += [[("! ", "warning"), (notice, "text")] for notice in told]
     return rows
 
 

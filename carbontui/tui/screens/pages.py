@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual.message import Message
 from textual.screen import Screen
 
 from carbontui import link, protocol
-from carbontui.tui.model.feed import Form, News
+from carbontui.text import figures
+from carbontui.tui.model.feed import News
 from carbontui.tui.model.view_state import ViewState
 from carbontui.tui.screens.overruling import JobPage
 
@@ -87,7 +86,7 @@ class OpensPages(JobPage):
     def action_sources(self) -> None:
         from carbontui.tui.screens.page_rows import source_rows
 
-        self._read("where the numbers come from", lambda page: source_rows(self._newest(), self.age_s()))
+        self._read(f"where the numbers come from{self._zone()}", lambda page: source_rows(self._newest(), self.age_s()))
 
     def action_abilities(self) -> None:
         from carbontui.tui.screens.page_rows import ability_rows, curve_rows
@@ -109,7 +108,10 @@ class OpensPages(JobPage):
             known = page.reply if isinstance(page.reply, protocol.GridAnswer) else None
             return grid_rows(self._newest(), known, page.fault, self.app.size.width)
 
-        self._read("the grid", rows, protocol.GridAsk(0))
+        self._read(f"the grid{self._zone()}", rows, protocol.GridAsk(0))
+
+    def _zone(self) -> str:
+        return f" · all times {figures.clock_name(self._newest().now_s)}" if self.view_state else ""
 
     def _read(
         self,
@@ -125,27 +127,6 @@ class OpensPages(JobPage):
         if self.view_state is not None:
             request = None if question is None else partial(self.feed.request, question)
             self.app.push_screen(Read(title, rows, request, wide=wide))
-
-    def action_receipt(self, form: Form) -> None:
-        self.run_worker(self._receipt(form), group="receipt", exclusive=True)
-
-    async def _receipt(self, form: Form) -> None:
-        make, file = self.target.receipt, Path(f"carbontui-{self.target.job}.svg")
-        if make is None:
-            return
-        try:
-            text = await asyncio.to_thread(make, form)
-            if form == "svg":
-                await asyncio.to_thread(file.write_text, text, encoding="utf-8")
-        except (RuntimeError, OSError) as error:
-            self.answer(str(error), ok=False)
-            return
-        if form == "svg":
-            self.answer(f"written: {file}")
-        else:
-            self.app.copy_to_clipboard(text)
-            otherwise = f"carbontui report --receipt {self.target.job}"
-            self.answer(f"the receipt was sent to the terminal's clipboard; else: {otherwise}")
 
     def action_table(self) -> None:
         if self.from_table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from carbontui import link, protocol, units
 from carbontui.tui.model.loglines import error_in
@@ -21,19 +22,13 @@ class LearnsPast(JobPage):
     _covered: bool
     _asked_past: tuple[object, ...] | None = ()
 
-    def _show(self, view_state: ViewState) -> None:
-        raise NotImplementedError
-
-    def _draw(self, view_state: ViewState, *, anew: bool) -> None:
-        raise NotImplementedError
-
-    def _show_charts(self) -> None:
-        raise NotImplementedError
+    _show: Callable[[ViewState], None]
+    _draw: Callable[..., None]
+    _show_charts: Callable[[], None]
 
     async def _learn_ending(self) -> None:
         """What its report and its output say of a job that is over."""
         summary, read = self.query_one(Summary), self.target.read_log
-        summary.has_receipt = self.target.receipt is not None
         if self.view_state is not None and self.view_state.status.state == "failed" and read is not None:
             self.query_one(StateBar).error = await asyncio.to_thread(error_in, read)
         if not self.target.over:

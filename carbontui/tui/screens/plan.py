@@ -13,7 +13,7 @@ from textual.binding import Binding, BindingType
 
 from carbontui import link, protocol, units
 from carbontui.text.plan import difference
-from carbontui.tui.model import state_text
+from carbontui.text.statements import rendered
 from carbontui.tui.model.feed import JobFeed
 from carbontui.tui.model.view_state import ViewState
 from carbontui.tui.screens.overruling import Commands, PendingOverride
@@ -231,7 +231,8 @@ class PlanPage(Commands):
             currency = spent.currency if spent else None
             cost = difference(answer, currency)
             if asked.forbid is not None:
-                self._answer = f"not running {answer.text}: {cost}" if answer.plan else cost
+                hours = rendered(answer.said, answer.text, self._view_state().now_s)
+                self._answer = f"not running {hours}: {cost}" if answer.plan else cost
             else:
                 self._answer = f"{self._otherwise()} here: {cost}"
         if self.query(PlanChart):  # a page that is being closed loses its widgets first
@@ -240,7 +241,7 @@ class PlanPage(Commands):
     def _otherwise(self) -> str:
         pointed, plan = self._pointed(), self._view_state().plan
         one = plan_text.stretch_at(plan, sum(pointed) / 2) if pointed else None
-        runs = one is not None and table(plan)[one.level].kind not in state_text.STILL
+        runs = one is not None and table(plan)[one.level].kind not in protocol.STILL
         return "standing still" if runs else "running at full speed"
 
     async def _learn_events(self) -> None:

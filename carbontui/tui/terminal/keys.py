@@ -131,29 +131,21 @@ BINDINGS: list[BindingType] = [
     Binding("w", "plan", "why", id="plan", tooltip="The plan: why each hour is as it is; hours that must not run"),
     Binding("i", "sources", "sources", id="sources", show=False, tooltip="Where each number comes from, all notices"),
     Binding(
-        "d",
-        "abilities",
-        "doctor",
-        id="abilities",
-        show=False,
-        tooltip="Boards, and what can be measured and done here",
+        "d", "abilities", "doctor", id="abilities", show=False, tooltip="Boards, and what can be measured and done here"
     ),
     Binding("G", "grid", "grid", id="grid", show=False, tooltip="The grid: sources, history, price, forecast accuracy"),
     Binding("M", "move", "move", id="move", show=False, tooltip="Move it to the machine named below (asks first)"),
     Binding("S", "stop", "stop", id="stop", tooltip="Stop the training (asks first)"),
     Binding("z", "zoom", "zoom", id="zoom", show=False, tooltip="The work alone, or the whole time to the deadline"),
-    Binding("y", "receipt('text')", "copy receipt", id="receipt", tooltip="Copy the receipt of a finished job"),
-    Binding("m", "receipt('markdown')", "Markdown", id="receipt_md", tooltip="Copy the receipt as Markdown"),
-    Binding("v", "receipt('svg')", "SVG", id="receipt_svg", tooltip="Write the receipt as a picture into this folder"),
 ]
 
 
-def until_args(text: str) -> dict[str, Any]:
-    """'30m' as a duration, anything else as a time for the supervisor to parse."""
+def until_args(text: str, now_s: float) -> dict[str, Any]:
+    """'30m' as a duration, '18:00' as that time in our zone, anything else for the supervisor to parse."""
     try:
         return {"for_s": units.parse_duration(text)}
     except ValueError:
-        return {"until": text.strip()}
+        return {"until": units.instant(text, now_s)}
 
 
 _BUDGET = re.compile(r"\d+(\.\d+)?x", re.IGNORECASE | re.ASCII)

@@ -149,7 +149,6 @@ class Summary(ViewCells):
     brief = False
     added: tuple[tuple[str, str], ...] = ()
     """(label, text) that the job's report adds."""
-    has_receipt = False
 
     def wanted(self, view_state: ViewState, width: int) -> int:
         """Rows that it needs, heading included."""
@@ -170,8 +169,7 @@ class Summary(ViewCells):
         return textwrap.wrap(text, max(8, width - _LABEL)) or [""]
 
     def draw_view(self, view_state: ViewState, width: int, height: int) -> list[CellRow]:
-        keys = "y copies the receipt · m Markdown · v SVG" if self.has_receipt else ""
-        rows: list[CellRow] = [self.heading(width, "the job is over", keys)]
+        rows: list[CellRow] = [self.heading(width, "the job is over", "carbontui report --receipt")]
         saved = (view_state.status.avoided_g or 0.0) > 0
         inks = {"avoided": "running"} if saved else {}
         for label, told in self._said(view_state):

@@ -28,23 +28,16 @@ class BudgetSlider(FrontierChart):
         if choice is not None:
             index = choice.index if choice.index is not None else budget.nearest_to(view_state, choice, index)
         due_s = budget.in_force(view_state) if choice is None else choice.due_s()
-        word = state_text.multiple(
-            frontier.points[index].finish_s if due_s is None else due_s - view_state.start_s, frontier
-        )
+        finish_s = frontier.points[index].finish_s if due_s is None else due_s - view_state.start_s
+        word = f"{finish_s / frontier.reference_s:.2f}×" if frontier.reference_s else figures.duration(finish_s)
         if choice is not None and choice.index is None:
             word = choice.budget[:8]
         columns = width - 11
-        cells: CellRow = []
         cells_each = (columns - 1) / (len(frontier.points) - 1)
         knob, mark = round(index * cells_each), None if chosen is None else round(chosen * cells_each)
         style_name = "strong" if choice is None else "preview"
-        for x in range(columns):
-            if x == knob:
-                cells.append((palette.KNOB, style_name))
-            elif x == mark:
-                cells.append((palette.MARK, "strong"))
-            else:
-                cells.append((palette.TRACK, "dim" if x < knob else "faint"))
+        marks = {mark: (palette.MARK, "strong"), knob: (palette.KNOB, style_name)}
+        cells = [marks.get(x) or (palette.TRACK, "dim" if x < knob else "faint") for x in range(columns)]
         rows: list[CellRow] = [[(" ", "text"), *cells, (f" {word:>8} ", style_name)]]
         return [*rows, *self._text_rows(view_state, width)][:height]
 

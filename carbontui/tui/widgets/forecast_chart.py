@@ -9,14 +9,13 @@ from __future__ import annotations
 import math
 
 from carbontui import protocol, units
-from carbontui.text import account
 from carbontui.tui.model import state_text
 from carbontui.tui.model.view_state import ViewState
 from carbontui.tui.terminal import palette
 from carbontui.tui.widgets.cells import CellRow, StyleName, width_of
 from carbontui.tui.widgets.levels import level_in_force, planned, table
-from carbontui.tui.widgets.scale import GUTTER, TimeScale, eighths, means, window
-from carbontui.tui.widgets.timeline import FILL, Column, TimeChart, axis, base_of, plot, top_of, with_scale
+from carbontui.tui.widgets.scale import GUTTER, TimeScale, eighths, means, nice_top, window
+from carbontui.tui.widgets.timeline import FILL, Column, TimeChart, axis, base_of, plot, with_scale
 
 KIND_WORDS = {"full": "full", "cap": "capped", "duty": "part of the time", "pause": "stands still"}
 
@@ -61,7 +60,7 @@ class ForecastChart(TimeChart):
             style = state_text.KIND_STYLE[kind]
             parts += [(FILL[style], style, KIND_WORDS[kind])] if kind in shown else []
         parts += [] if plan or view_state.over else [(block, "running", KIND_WORDS["full"])]
-        parts += [(palette.HATCH, "hatch", KIND_WORDS["pause"])] if state_text.STILL & (ahead | was) else []
+        parts += [(palette.HATCH, "hatch", KIND_WORDS["pause"])] if protocol.STILL & (ahead | was) else []
         if band is not None and band.lo_g != band.hi_g and not view_state.over:
             parts.append((palette.STIPPLE, "past", "80 % band"))
         parts += [(palette.DOTTED, "dim", "deadline")] if plan else []
@@ -81,8 +80,9 @@ class ForecastChart(TimeChart):
         now = view.column(view_state.now_s)
         future_high = [h for h in high[now:] if h is not None] if now >= 0 else []
         known = [m for m in mean if m is not None]
-        top = top_of(known + future_high)
-        base = base_of(known, top)
+        most = max(known + future_high, default=1.0)
+        base = base_of(known, most)
+        top = nice_top(most, max(1, space), base)
         ahead = planned(self.preview or view_state.plan, view, view_state.now_s)
         # without a plan nothing is held back: the job runs throughout
         unplanned = "running" if view_state.plan is None and not view_state.over else "beyond"
@@ -91,11 +91,11 @@ class ForecastChart(TimeChart):
             tall = eighths(value, top, space, base)
             if x < now or view_state.over:
                 kind = level_in_force(view_state, self.past, view.time(x) + view.span_s / 2) if x <= now else None
-                columns.append(Column(tall, 0, "past", kind in state_text.STILL, metered=True))
+                columns.append(Column(tall, 0, "past", kind in protocol.STILL, metered=True))
                 continue
             info = ahead[x]
             style_name = state_text.KIND_STYLE[info.kind] if info else unplanned
-            still = info is not None and info.kind in state_text.STILL
+            still = info is not None and info.kind in protocol.STILL
             columns.append(Column(tall, eighths(high[x], top, space, base), style_name, still))
         return columns, top, base
 
@@ -107,7 +107,7 @@ class ForecastChart(TimeChart):
             kind = level_in_force(view_state, self.past, view.time(x) + view.span_s / 2) if x <= end else None
             if kind is None:
                 cells.append((" ", "text"))
-            elif kind in state_text.STILL:
+            elif kind in protocol.STILL:
                 cells.append((palette.HATCH, "hatch"))
             else:
                 cells.append((FILL[state_text.KIND_STYLE[kind]], state_text.KIND_STYLE[kind]))
@@ -129,8 +129,6 @@ class ForecastChart(TimeChart):
             right = f"{band.zone} · {state_text.SIGNALS.get(band.signal, band.signal)}"
             if band.how != "forecast":
                 right += f" · {band.how}"
-            if (off := account.forecast_off(view_state.status)) and len(right) + len(off) + 40 <= width:
-                right += f" · {off}"
         left = "carbon intensity" if width >= 44 else "carbon"
         if now is not None and math.isfinite(now.value_g_per_kwh):
             mark = state_text.mark(view_state.status, "intensity")

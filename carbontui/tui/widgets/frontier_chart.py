@@ -13,11 +13,11 @@ from carbontui.text import figures
 from carbontui.tui.model import state_text
 from carbontui.tui.model.view_state import Choice, ViewState
 from carbontui.tui.terminal import palette
-from carbontui.tui.widgets.cells import CellRow, StyleName, ViewCells, spread
+from carbontui.tui.widgets.cells import CellRow, StyleName, ViewCells
 
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 _GUTTER = 8
-_LEAST_SPAN = 0.01
+_LEAST_SPAN = 0.02
 """The scale spans at least this share of the highest point."""
 
 
@@ -57,26 +57,23 @@ class FrontierChart(ViewCells):
             state_text.clock(view_state.start_s + frontier.points[i].finish_s, view_state.now_s) for i in (0, -1)
         )
         if lines < 2 or columns < 8:
-            # the tightest and the loosest budget in words, where there is no room for a curve
-            for name, when, point in (("soonest", first, frontier.points[0]), ("latest", last, frontier.points[-1])):
-                left: CellRow = [(f" {name:<8} ", "dim"), (when, "text")]
-                rows.append(spread(width, left, [(f"{figures.grams(point.gco2_g)} ", "text")]))
             return rows[:height]
         grams = [point.gco2_g for point in frontier.points]
         high = max(grams)
         # a smaller scale would show a negligible difference as a cliff
         low = min(*grams, high * (1 - _LEAST_SPAN))
+        flat = palette.BROKEN if min(grams) > high * (1 - _LEAST_SPAN) else " "
         ends = figures.grams(high), figures.grams(low)
         if ends[0] == ends[1]:
-            ends = ends[0], figures.signed(low - high, figures.grams)  # what sets them apart
+            ends = ends[0], figures.change(low - high)  # what sets them apart
         dots = _dots(frontier, columns, lines, low, high)
         plotted = _curve(dots, columns, lines)
         for index, glyph, style_name in self._marks(frontier):
             x, y = dots[index]
             plotted[round(y) // 4][round(x) // 2] = (glyph, style_name)
         for y, cells in enumerate(plotted):
-            label = ends[0] if y == 0 else ends[1] if y == lines - 1 else ""
-            rows.append([(f"{label:>{_GUTTER - 1}} ", "dim"), *cells])
+            label, sign = (ends[0], " ") if y == 0 else (ends[1], flat) if y == lines - 1 else ("", " ")
+            rows.append([(f"{label:>{_GUTTER - 1}}{sign}", "dim"), *cells])
         gap = columns - len(first) - len(last)
         times = f"{first}{' ' * gap}{last}" if gap > 1 else first
         return [*rows, [(f"{'done':>{_GUTTER - 1}} ", "dim"), (times, "dim")]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from carbontui import protocol, units
 from carbontui.text import account, situation
 from carbontui.text import figures as form
-from carbontui.text.account import COUNTS
+from carbontui.text.sources import COUNTS
 from carbontui.tui.model import state_text
 from carbontui.tui.model.loglines import LogFigures, LogRow, figures, text_of
 from carbontui.tui.model.view_state import ViewState
@@ -35,7 +35,12 @@ class Numbers(ViewCells):
         account = self._account(status)
         training = self._training(view_state, width)
         if height < 4:
-            return [self._brief(status), self._brief_grams(status), *account[1:]][:height]
+            # no room for more: progress and watts, then what was emitted
+            m, done = state_text.mark, " ".join(text.strip() for text, _ in training[0][1:])
+            watts = state_text.marked(form.watts(status.power_w), m(status, "power_w"))
+            first = spread(width, [(f" {done} steps", "text")], [(f"{watts} ", "text")])
+            far = state_text.marked(form.grams(status.gco2_g), m(status, "gco2_g"))
+            return [first, self._line("so far", far, "", "CO₂ emitted"), *account][:height]
         head = [self.heading(width, self.TITLE, "i: where from")]
         if height >= len(account) + len(training) + 2:
             return [*head, *account, self.heading(width, "training"), *training]
@@ -112,31 +117,6 @@ class Numbers(ViewCells):
         return self._line(
             label, value, sign, f"{used}, gone {state_text.clock_iso(entry.used_up_at, now_s)}", "warning"
         )
-
-    def _brief(self, status: protocol.Status) -> CellRow:
-        """Progress and watts on one row, where there is no room for more."""
-        done, share = f"step {state_text.count(status.step)}", situation.done(status)
-        if share is not None:
-            steps, total_s = status.steps_total, status.work_total_s or 0.0
-            done = f"{form.percent(share)} of {f'{state_text.count(steps)} steps' if steps else form.duration(total_s)}"
-        watts = ""
-        if status.power_w is not None:
-            watts = state_text.marked(form.watts(status.power_w), state_text.mark(status, "power_w"))
-        return spread(self._width, [(f" {done}", "text")], [(f"{watts} ", "text")])
-
-    def _brief_grams(self, status: protocol.Status) -> CellRow:
-        """CO2 so far and at the end on one row."""
-        far = (
-            "–"
-            if status.gco2_g is None
-            else state_text.marked(form.grams(status.gco2_g), state_text.mark(status, "gco2_g"))
-        )
-        end = status.at_end
-        last: CellRow = []
-        if end is not None:
-            whole = state_text.marked(form.grams(end.gco2_g), state_text.mark(status, "at_end"))
-            last = [("at end ", "dim"), (f"{whole} ", "text")]
-        return spread(self._width, [(" CO₂ so far ", "dim"), (far, "text")], last)
 
     def _training(self, view_state: ViewState, width: int) -> list[CellRow]:
         status = view_state.status

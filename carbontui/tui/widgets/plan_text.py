@@ -5,9 +5,11 @@ from __future__ import annotations
 import textwrap
 
 from carbontui import protocol, units
+from carbontui.protocol import statement
 from carbontui.text import figures as form
 from carbontui.text import situation
 from carbontui.text.plan import certificate
+from carbontui.text.statements import rendered
 from carbontui.tui.model import state_text
 from carbontui.tui.model.view_state import ViewState
 from carbontui.tui.widgets.cells import CellRow
@@ -28,7 +30,7 @@ def span(start: str, end: str, now_s: float) -> str:
 def running_mean(plan: protocol.PlanView) -> float | None:
     """Energy-weighted gCO2/kWh of the stretches that run; None where none does."""
     infos = table(plan)
-    running = [one for one in plan.windows if one.level in infos and infos[one.level].kind not in state_text.STILL]
+    running = [one for one in plan.windows if one.level in infos and infos[one.level].kind not in protocol.STILL]
     kwh = sum(one.kwh for one in running)
     return sum(one.g_per_kwh * one.kwh for one in running) / kwh if kwh > 0 else None
 
@@ -48,12 +50,12 @@ def why(one: protocol.PlanWindow, view_state: ViewState) -> str:
     level_in_force = view_state.status.override
     if level_in_force is not None and start <= view_state.now_s < end:
         return f"{level_in_force.mode} by {level_in_force.by}"
-    if kind in state_text.STILL and any(_meets(hours, start, end) for hours in view_state.status.forbidden):
+    if kind in protocol.STILL and any(_meets(hours, start, end) for hours in view_state.status.forbidden):
         return "hours that must not run"
     mean = running_mean(plan)
     if mean is None:
         return ""
-    if kind in state_text.STILL:
+    if kind in protocol.STILL:
         if one.g_per_kwh > mean * (1 + SAME_G_PER_KWH):
             return f"dirtier than the {mean:.0f} g/kWh where it runs"
         return "cleaner hours come" if kind == "off" else "too short to be worth a start"
@@ -61,7 +63,7 @@ def why(one: protocol.PlanWindow, view_state: ViewState) -> str:
         return "fewer watts for each step, and there is time"
     if all(at.level in table(plan) and table(plan)[at.level].kind == "full" for at in plan.windows):
         return "no cleaner hours worth a wait"
-    still = [at for at in plan.windows if at.level in table(plan) and table(plan)[at.level].kind in state_text.STILL]
+    still = [at for at in plan.windows if at.level in table(plan) and table(plan)[at.level].kind in protocol.STILL]
     cleaner = any(at.g_per_kwh > one.g_per_kwh * (1 + SAME_G_PER_KWH) for at in still)
     return "cleaner than where it stands still" if cleaner else "the time is needed"
 
@@ -74,7 +76,8 @@ def course_rows(view_state: ViewState, width: int) -> list[CellRow]:
     """A row per stretch: when, level, intensity, grams, what it gains, why."""
     plan = view_state.plan
     if plan is None:
-        told = textwrap.wrap(f"no plan yet: {view_state.status.reason.text}", max(8, width - 2))
+        why_not = situation.reason(view_state.status, view_state.now_s)
+        told = textwrap.wrap(f"no plan yet: {why_not}", max(8, width - 2))
         return [[(f" {line}", "dim")] for line in told]
     wide, narrow = width >= 84, width < 58
     figures = f"{'CO₂':>8}" if narrow else f"{'g/kWh':>6}{'CO₂':>9}{'GAINS':>9}"
@@ -82,14 +85,17 @@ def course_rows(view_state: ViewState, width: int) -> list[CellRow]:
     head = f" {'WHEN':<{cells}}{'LEVEL':<{level}}{figures}" + ("  WHY" if wide else "")
     rows: list[CellRow] = [[(head, "dim")]]
     infos = table(plan)
+    endless = view_state.status.finish_expected is None
     for one in plan.windows:
         info = infos.get(one.level)
         style_name = state_text.KIND_STYLE[info.kind] if info else "text"
         when = span(one.start, one.end, view_state.now_s)
+        if endless and one is plan.windows[-1]:
+            when = f"{state_text.clock_iso(one.start, view_state.now_s)} {situation.open_end(view_state.status)}"
         when = when.replace(" to ", "–") if narrow else when
         row: CellRow = [
             (f" {when:<{cells}}", "text"),
-            (f"{situation.level(one.level, plan.table):<{level}}", style_name),
+            (f"{situation.level(one.level, plan.table, step=view_state.status.step):<{level}}", style_name),
         ]
         gains = f"{form.grams(one.gain_g)}" if abs(one.gain_g) >= form.LEAST_G else "–"
         grams = form.grams(one.gco2_g)
@@ -101,18 +107,20 @@ def course_rows(view_state: ViewState, width: int) -> list[CellRow]:
         if wide:
             row.append((f"  {why(one, view_state)}", "dim"))
         rows.append(row)
-    return [*rows, [], *total_rows(plan)]
+    return [*rows, [], *total_rows(plan, view_state.now_s, view_state.status)]
 
 
-def total_rows(plan: protocol.PlanView) -> list[CellRow]:
-    """What the rest takes, why, and what it would take otherwise."""
+def total_rows(plan: protocol.PlanView, now_s: float, status: protocol.Status | None = None) -> list[CellRow]:
+    """What the rest takes, why, and what it would take otherwise; of one without an end, what it takes until then."""
     infos = table(plan)
-    parked = sum(one.gco2_g for one in plan.windows if one.level in infos and infos[one.level].kind in state_text.STILL)
+    parked = sum(one.gco2_g for one in plan.windows if one.level in infos and infos[one.level].kind in protocol.STILL)
     whole = f"{form.grams(plan.gco2_g)} CO₂, {form.kwh(plan.kwh)}"
-    rows: list[CellRow] = [[(" the rest  ", "dim"), (whole, "text")]]
+    endless = status is not None and status.finish_expected is None
+    rest = f"to {state_text.clock_iso(plan.finish, now_s)}" if endless else "the rest"
+    rows: list[CellRow] = [[(f" {rest:<9} ", "dim"), (whole, "text")]]
     if parked > 0:
         rows[-1].append((f"; standing still costs {form.grams(parked)} of it", "text"))
-    for line in plan.explanation.splitlines():
+    for line in situation.explanation(plan, now_s, status).splitlines():
         rows.append([(" why       ", "dim"), (line, "text")])
     if plan.certificate is not None:
         rows.append([(" proof     ", "dim"), (certificate(plan.certificate.gap), "text")])
@@ -138,7 +146,9 @@ def hours_rows(view_state: ViewState) -> list[CellRow]:
         return []
     rows: list[CellRow] = [[], [(" hours that must not run", "title"), ("  x allows them again", "dim")]]
     for one in level_in_force:
-        rows.append([(f" {one.text:<28}", "text"), (f"by {one.by}", "dim")])
+        span_s = {"start_s": units.from_iso(one.start), "end_s": units.from_iso(one.end)}
+        hours = rendered(statement("hours_daily" if one.daily else "hours", **span_s), one.text, view_state.now_s)
+        rows.append([(f" {hours:<28}", "text"), (f"by {one.by}", "dim")])
     return rows
 
 
@@ -162,7 +172,8 @@ def event_rows(events: tuple[protocol.Event, ...], view_state: ViewState, *, who
         rows += [[], [(" what happened, newest first", "title")]]
     for one in reversed(events[-60:]):
         style_name = "text" if one.kind != "plan" else "dim"
-        rows.append([(f" {state_text.clock_iso(one.at, view_state.now_s):>12}  ", "dim"), (one.text, style_name)])
+        rows.append([(f" {state_text.clock_iso(one.at, view_state.now_s):>12}  ", "dim")])
+        rows[-1].append((state_text.event(one, view_state.now_s), style_name))
     return rows
 
 

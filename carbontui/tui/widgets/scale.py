@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from functools import lru_cache
 
 from carbontui import units
@@ -107,12 +108,19 @@ def bars(values: Sequence[float | None], most: int, ends: tuple[float, float] | 
     return "".join(" " if share is None else palette.BAR[1 + round(share * 7)] for share in shares)
 
 
-def nice_top(value: float) -> float:
-    """The next round number at or above: 1, 1.5, 2, 3, 4, 5, 6, 8 times a power of ten."""
-    if value <= 0:
-        return 1.0
-    power = 10.0 ** math.floor(math.log10(value))
-    return next(m * power for m in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if m * power >= value * 0.9999)
+def nice_top(value: float, rows: int = 1, base: float = 0.0) -> float:
+    """The top of a scale that reaches `value` over so many rows, each of the same round size: 1, 1.5, 2, 3, 4, 5, 6, 8
+    times a power of ten, and the top a multiple of ten of what is large."""
+    if value <= base:
+        return base + (10.0 if base else 1.0) * rows
+    power = 10.0 ** math.floor(math.log10((value - base) / rows))
+    tops = [base + rows * m * power for m in (1, 1.5, 2, 3, 4, 5, 6, 8, 10, 20)]
+    reach = [top for top in tops if top >= value * 0.9999]
+    return next((top for top in reach if value < 20 or is_round(top)), reach[0])
+
+
+def is_round(value: float) -> bool:
+    return abs(value - round(value, -1)) < 1e-6
 
 
 def nice_base(value: float) -> float:
@@ -122,17 +130,27 @@ def nice_base(value: float) -> float:
 
 
 def hours(view: TimeScale) -> list[tuple[int, str]]:
-    """(column, label) of the time axis in local time, at least a dozen cells apart; midnight carries the day."""
-    every = next((s for s in _LABEL_EVERY_S if s / view.span_s >= 9), _LABEL_EVERY_S[-1])
+    """(column, label) of the time axis in local time, at least nine cells apart; midnight carries the day, what is
+    further apart the date, Mondays of weeks, or the month."""
+    start, end = datetime.fromtimestamp(view.start_s), datetime.fromtimestamp(view.end_s)
+    every = next((s for s in _LABEL_EVERY_S if s / view.span_s >= 9), None)
+    if every is not None:
+        step = timedelta(seconds=every)
+        # in wall-clock time, across a daylight-saving change; 2001 began with a Monday
+        first = datetime(2001, 1, 1) + math.ceil((start - datetime(2001, 1, 1)) / step) * step
+        moments = [first + number * step for number in range(view.columns)]
+    else:
+        months = math.ceil(9 * view.span_s / (30 * 86400.0))
+        count = range(start.year * 12 + start.month - 1, end.year * 12 + end.month)
+        moments = [datetime(at // 12, at % 12 + 1, 1) for at in count if at % months == 0]
     labels: list[tuple[int, str]] = []
-    shift = units.local_offset_s(view.start_s)
-    at = math.ceil((view.start_s + shift) / every) * every - shift
-    while (column := view.column(at)) < view.columns:
-        moment = units.local(at)
-        label = f"{moment:%a}" if (moment.hour, moment.minute) == (0, 0) else f"{moment:%H:%M}"
-        if column + len(label) <= view.columns:
+    for moment in moments:
+        column = view.column(at_s := moment.timestamp())
+        midnight, date = (moment.hour, moment.minute) == (0, 0), f"{moment.day} {moment:%b}"
+        label = f"{moment:%b}" if every is None else date if every > 86400 else f"{moment:%a}" if midnight else ""
+        label = label or f"{moment:%H:%M}"
+        if column >= 0 and column + len(label) <= view.columns and datetime.fromtimestamp(at_s) == moment:
             labels.append((column, label))
-        at += every
     return labels
 
 

@@ -117,7 +117,7 @@ class StateBar(Cells):
 
     def why(self) -> str:
         assert self.view_state is not None
-        return self.error or situation.why(self.view_state.status, self.view_state.plan)
+        return self.error or situation.why(self.view_state.status, self.view_state.plan, self.view_state.now_s)
 
     def _verdict(self, width: int) -> tuple[CellRow, str]:
         """The row; and when the next change comes, where that did not fit."""
@@ -148,7 +148,7 @@ class StateBar(Cells):
 def _wrapped(text: str, width: int, rows: int) -> list[str]:
     """In that many rows at most. What is too long for them ends with a clause where one ends in the last row's second
     half: 'after 275 ...' makes a reader guess at the unit."""
-    lines = textwrap.wrap(text, width, max_lines=rows, placeholder=" …") if rows > 0 else []
+    lines = textwrap.wrap(text, max(8, width), max_lines=rows, placeholder=" …") if rows > 0 else []
     if lines and lines[-1].endswith(" …"):
         end = max(lines[-1].rfind(mark) for mark in (", ", "; "))
         if end >= width // 2:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
-from carbontui import protocol, units
+from carbontui import protocol
 from carbontui.text import figures, situation
 from carbontui.tui.model import state_text
 from carbontui.tui.model.lists import JobList, ListedJob
@@ -82,7 +82,8 @@ class JobTable(Cells):
     def draw(self, width: int, height: int) -> list[CellRow]:
         listed, self.wide = self.listed, width
         if not listed.shown:
-            return [[(f"  {self.why_empty()}", "dim")]]
+            empty = "no job contains the word" if listed.rows else "no job yet: carbontui run -- python train.py"
+            return [[(f"  {empty}", "dim")]]
         columns = [column for column in self.COLUMNS if column.least <= width <= column.most]
         left = width - MARKED - sum(column.cells for column in columns)
         title, named = self.names(left)
@@ -102,8 +103,7 @@ class JobTable(Cells):
                 text, style_name = self.value(column.title, row)
                 cells.append((" " + cut(text, column.cells - 1, right=True), "dim" if text == "–" else style_name))
             if has_messages:
-                text, style_name = self.message(row)
-                cells.append((f"  {cut(text, room)}", style_name))
+                cells.append((f"  {cut(row.why, room)}", "fault" if row.error else "dim"))
             rows.append(under_cursor(cells, width) if pointed else cells)
         return rows
 
@@ -117,9 +117,6 @@ class JobTable(Cells):
         """'3 of 50' if not all rows fit; else ''."""
         count = len(self.listed.shown)
         return f"{self.listed.place + 1} of {count}" if count > max(1, self.content_size.height - 1) else ""
-
-    def why_empty(self) -> str:
-        return "no job contains the word" if self.listed.rows else "no job yet: carbontui run -- python train.py"
 
     def names(self, left: int) -> tuple[str, Callable[[ListedJob, bool], CellRow]]:
         label = self.listed.labels()
@@ -139,50 +136,38 @@ class JobTable(Cells):
 
         return set_cell_size("JOB", cells) + set_cell_size("STATE", word), named
 
-    def message(self, job: ListedJob) -> Span:
-        return job.why, "fault" if job.error else "dim"
-
     def value(self, title: str, job: ListedJob) -> Span:
-        status, style_name = job.status, "text" if job.live else "dim"
-        gpus = status.gpus if job.live else ()
-        if title == "OWNER":
-            return job.target.owner or "–", style_name
-        if title == "NODE":
-            return status.host, style_name
-        if title == "MEMORY":
-            used = [gpu.memory_used_b for gpu in gpus if gpu.memory_used_b is not None]
-            return (f"{sum(used) / 2**30:.0f} GiB" if used else "–"), style_name
-        if title == "BUSY":
-            busy = [gpu.util for gpu in gpus if gpu.util is not None]
-            return (figures.percent(sum(busy) / len(busy)) if busy else "–"), style_name
-        if title == "GPU":
-            return (str(len(status.gpus)) if status.gpus else "–"), "text"
-        if title == "WATTS":
-            if not job.live or status.power_w is None:
-                return "–", "dim"
-            return state_text.marked(figures.watts(status.power_w), state_text.mark(status, "power_w")), "text"
-        if title == "DONE":
-            if job.done is None:
-                return "–", "dim"
+        """What a column says of a job, and its ink."""
+        status, ink = job.status, "text" if job.live else "dim"
+        gpus, ended = status.gpus if job.live else (), ""
+        used = [gpu.memory_used_b for gpu in gpus if gpu.memory_used_b is not None]
+        busy = [gpu.util for gpu in gpus if gpu.util is not None]
+        if title == "DONE" and job.done is not None:
             eighths = round(job.done * BAR_CELLS * 8)
             bar = f"{palette.BAR[8] * (eighths // 8)}{palette.PART[eighths % 8]}".ljust(BAR_CELLS)
             share = f"{figures.percent(job.done):>5}"
-            return (f"{bar[:BAR_CELLS]} {share}" if self.wide >= 72 else share), style_name
+            return (f"{bar[:BAR_CELLS]} {share}" if self.wide >= 72 else share), ink
         if title == "ENDS":
-            # the clock of a replayed job is not ours
-            now_s = units.from_iso(status.measured_at) if status.replayed else self.now_s
+            now_s = situation.read_s(status, self.now_s)
             if job.live:
-                return situation.finish(status, now_s), style_name
-            ended = situation.ended_at(status, now_s)
-            return (f"{palette.STATES[job.state]} {ended}" if ended else "–"), state_text.STATE_STYLE[job.state]
-        if title == "CO₂ END":
-            sign = state_text.mark(status, "gco2_g" if status.at_end is None else "at_end")
-            return state_text.marked(figures.grams(job.grams), "" if job.grams is None else sign), style_name
-        less = job.less
-        if less is None:
-            return "–", "dim"
-        style_name = "running" if less > 0.004 else "warning" if less < -0.004 else "text"
-        return figures.signed(-less, figures.percent), style_name
+                return situation.finish(status, now_s), ink
+            ended, ink = situation.ended_at(status, now_s), state_text.STATE_STYLE[job.state]
+        if title == "VS NOW" and job.less is not None:
+            ink = "running" if job.less > 0.004 else "warning" if job.less < -0.004 else "text"
+            return figures.signed(-job.less, figures.percent), ink
+        watts = status.power_w if job.live else None
+        sign = state_text.mark(status, "gco2_g" if status.at_end is None else "at_end")
+        told = {
+            "OWNER": job.target.owner,
+            "NODE": status.host,
+            "GPU": str(len(status.gpus) or ""),
+            "MEMORY": f"{sum(used) / 2**30:.0f} GiB" if used else "",
+            "BUSY": figures.percent(sum(busy) / len(busy)) if busy else "",
+            "WATTS": watts is not None and state_text.marked(figures.watts(watts), state_text.mark(status, "power_w")),
+            "ENDS": ended and f"{palette.STATES[job.state]} {ended}",
+            "CO₂ END": job.grams is not None and state_text.marked(figures.grams(job.grams), sign),
+        }
+        return told.get(title) or "–", ink
 
 
 def counted(jobs: tuple[ListedJob, ...]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -12,7 +11,7 @@ from carbontui.tui.model.view_state import ViewState
 from carbontui.tui.terminal import palette
 from carbontui.tui.widgets.cells import CellRow, StyleName, ViewCells
 from carbontui.tui.widgets.levels import PastLevels
-from carbontui.tui.widgets.scale import GUTTER, TimeScale, hours, means, nice_base, nice_top, window
+from carbontui.tui.widgets.scale import GUTTER, TimeScale, hours, is_round, means, nice_base, window
 
 FILL = {"running": palette.BAR[8], "capped": palette.DENSE}
 """What fills a column below its edge: a level shows by its shape as well."""
@@ -80,21 +79,20 @@ def with_scale(plotted: list[list[tuple[str, StyleName]]], top: float, base: flo
     rows = len(plotted)
     form = ".0f" if top >= 20 else ".1f"
     labels = {0: f"{top:{form}}"}
-    # the middle: where a row's upper edge is the roundest number, else halfway
+    # the middle: the nearest row whose upper edge is a round number
     inner = sorted(range(1, rows), key=lambda y: abs(2 * y - rows))
     values = {y: base + (top - base) * (rows - y) / rows for y in inner[: max(0, rows - 2)]}
-    if values:
-        middle = next((y for y in values if values[y] % 10 == 0), inner[0])
-        labels[middle] = f"{values[middle]:{form}}"
+    labels |= {y: f"{value:{form}}" for y, value in reversed(list(values.items())) if is_round(value) or top < 20}
+    labels = {y: labels[y] for y in (0, *[y for y in values if y in labels][:1])}
     if base and rows > 2:
         labels[rows - 1] = f"{base:{form}}{palette.BROKEN}"
     return [[(f"{labels.get(y, ''):>{GUTTER - 1}} ", "dim"), *cells] for y, cells in enumerate(plotted)]
 
 
-def base_of(values: list[float], top: float) -> float:
+def base_of(values: list[float], high: float) -> float:
     """Where the axis begins: at zero, unless all values lie in its upper part and would look flat."""
     low = min(values, default=0.0)
-    return nice_base(low * 0.9) if low > 0.4 * top else 0.0
+    return nice_base(low * 0.9) if low > 0.4 * high else 0.0
 
 
 def axis(view: TimeScale, now: int | None, *, over: bool = False) -> CellRow:
@@ -114,14 +112,10 @@ def axis(view: TimeScale, now: int | None, *, over: bool = False) -> CellRow:
     return [(f"{figures.clock_name(view.start_s):>{GUTTER - 1}} "[:GUTTER], "dim"), *cells]
 
 
-def top_of(values: list[float]) -> float:
-    return nice_top(max(values, default=1.0))
-
-
 TREND_S = 3 * 3600.0
 """How far ahead the trend looks."""
 SAME = 0.05
-"""Share of the day's spread below which a change is no trend."""
+"""Share of the spread below which a change is no trend."""
 
 
 class PriceStrip(ViewCells):
@@ -154,19 +148,12 @@ def value_at(prices: protocol.PriceSlots, at_s: float) -> float | None:
 
 
 def trend_words(prices: protocol.PriceSlots, now_s: float) -> str:
-    """'0.081 to 0.352 today, rising': the spread of the local day, and the next hours against now."""
-    midnight = datetime.fromtimestamp(now_s).replace(hour=0, minute=0, second=0, microsecond=0)
-    start_s, end_s = midnight.timestamp(), (midnight + timedelta(days=1)).timestamp()
-    begun, step = units.from_iso(prices.start), prices.step_s
-    today = [v for i, v in enumerate(prices.mean) if v is not None and start_s <= begun + i * step < end_s]
-    now = value_at(prices, now_s)
-    soon = [value_at(prices, now_s + i * step) for i in range(1, round(TREND_S / step) + 1)]
+    """'0.081 to 0.352, rising': the spread of all that is known, and the next hours against now."""
+    known, now = [value for value in prices.mean if value is not None], value_at(prices, now_s)
+    soon = (value_at(prices, now_s + i * prices.step_s) for i in range(1, round(TREND_S / prices.step_s) + 1))
     ahead = [value for value in soon if value is not None]
-    if not today or now is None:
+    if now is None:
         return ""
-    told = f"{min(today):.3f} to {max(today):.3f} today"
-    if not ahead:
-        return told
-    change = sum(ahead) / len(ahead) - now
-    same = abs(change) <= SAME * ((max(today) - min(today)) or abs(now))
+    told, change = f"{min(known):.3f} to {max(known):.3f}", sum(ahead) / len(ahead) - now if ahead else 0.0
+    same = abs(change) <= SAME * ((max(known) - min(known)) or abs(now))
     return f"{told}, {'steady' if same else 'rising' if change > 0 else 'falling'}"

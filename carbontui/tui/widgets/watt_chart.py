@@ -11,8 +11,8 @@ from carbontui.tui.model.view_state import ViewState
 from carbontui.tui.terminal import palette
 from carbontui.tui.widgets.cells import CellRow, StyleName
 from carbontui.tui.widgets.levels import level_in_force, planned
-from carbontui.tui.widgets.scale import GUTTER, eighths, means, window
-from carbontui.tui.widgets.timeline import Column, TimeChart, axis, plot, top_of, with_scale
+from carbontui.tui.widgets.scale import GUTTER, eighths, means, nice_top, window
+from carbontui.tui.widgets.timeline import Column, TimeChart, axis, plot, with_scale
 
 
 class WattChart(TimeChart):
@@ -42,7 +42,7 @@ class WattChart(TimeChart):
         scale = [w for w in (*metered, *future) if w is not None]
         if limit and limit > 1.3 * max(scale, default=limit):
             limit = None  # a cap far above all watts would squeeze them into the bottom row
-        top = top_of([*scale, limit or 0.0])
+        top = nice_top(max([*scale, limit or 0.0]), space)
         columns = []
         for x in range(view.columns):
             info = ahead[x]
@@ -62,8 +62,7 @@ class WattChart(TimeChart):
         if event := status.grid_event:
             begin, end = (view.column(units.from_iso(at)) for at in (event.start, event.end))
             for x in range(max(0, begin), min(view.columns, end + 1)):
-                if plotted[0][x][0] == " ":
-                    plotted[0][x] = (palette.TRACK, "capped")
+                plotted[0][x] = (palette.TRACK, "capped")
         return [*rows, *with_scale(plotted, top), axis(view, now, over=view_state.over)]
 
     def _line(

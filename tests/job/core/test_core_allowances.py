@@ -23,7 +23,7 @@ from carbontui.job.terms.allowance import Allowance, parse, parse_order, recogni
 from carbontui.job.terms.child import Child
 from carbontui.job.worker.process import solve_plan
 from carbontui.power.curves.curve import Curve, Point
-from carbontui.text.notices import NoticesShown
+from carbontui.text.account import NoticesShown
 
 # 600 W at full speed, 2 h of work, 300 g/kWh: 1.2 kWh and 360 g in all
 SEEN = inputs(NOW_S, boards=(board(),), ranks=(rank(),))

@@ -208,7 +208,7 @@ def test_a_job_that_weighs_shows_what_other_weights_would_take():
     grams, money = [one.gco2_g for one in made.weights], [one.cost for one in made.weights]
     assert grams == sorted(grams) and money == sorted(money, reverse=True) and grams[0] < grams[-1]
     assert grams[0] <= made.gco2_g <= grams[-1], "0.7 lies between"
-    rows = ["".join(text for text, _ in row) for row in plan_text.total_rows(made)]
+    rows = ["".join(text for text, _ in row) for row in plan_text.total_rows(made, NOW_S)]
     assert any(row.startswith(" carbon 100 %") and row.endswith("EUR") for row in rows)
     unweighed = plan_request.plan_request(job_state(outlook=clean_then_cheap), inputs())
     assert not solve_plan(unweighed.ask).weights

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from carbontui import protocol
+from carbontui import protocol, units
 from carbontui.job.keeper.messages import Stop
 from carbontui.job.supervisor.core.effects import (
     Effect,
@@ -199,7 +199,8 @@ def _override(state: JobState, cmd: protocol.Cmd, inputs: Inputs, by: str, *, ac
     until = _until(state, cmd, inputs)
     held = override.apply(state.override, cmd.verb, by=by, expected_gen=cmd.override_gen, until_s=until, value_w=watts)
     new = replace(state, override=held)
-    facts = {"verb": cmd.verb, "by": by, "until": cmd.args.get("until"), "value_w": watts, "gen": held.gen}
+    ends = None if until is None else units.iso(until)
+    facts = {"verb": cmd.verb, "by": by, "until": ends, "value_w": watts, "gen": held.gen}
     why = statement("cause_override", verb=cmd.verb, by=by)
     done: tuple[Effect, ...] = (Record("override", facts), Replan(why), Keep())
     if cmd.verb == "pause":

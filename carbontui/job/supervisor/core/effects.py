@@ -276,5 +276,6 @@ def _announcements(before: JobState, after: JobState, inputs: Inputs) -> tuple[E
         facts["level_kind"] = new.level.kind
         at_s = None if after.live else inputs.child.ended_s(after.clock)
         found.append(Record("state", facts | {"want_gen": after.asked.gen, "mode": after.asked.mode}, at_s))
-        found.append(LogLine(statement("state_is", state=new.state, reason=new.why.said)))
+        word = "slowed" if new.state == "throttled" and new.level.kind == "duty" else new.state
+        found.append(LogLine(statement("state_is", state=word, reason=new.why.said)))
     return tuple(found)

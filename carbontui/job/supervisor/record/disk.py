@@ -20,7 +20,7 @@ from carbontui.job.files.journal import Journal
 from carbontui.job.terms.clock import Clock
 from carbontui.protocol import Statement
 from carbontui.text import log
-from carbontui.text.statements import in_words, words
+from carbontui.text.statements import event_line, kept, recorded
 
 T = TypeVar("T")
 
@@ -149,9 +149,9 @@ class Recorder:
         """Record an event, its statements as words; `at_s` on the job's clock if not now."""
         wall = time.time()
         at = self.clock.at_wall(wall) if at_s is None else at_s
-        drawn = in_words(facts, at)
+        drawn = recorded(facts, at)
         self.journal.event(at, wall, kind, **drawn)
-        if kind in log.PERSONAL and (one := log.event_line(at, kind, drawn)):
+        if kind in log.PERSONAL and (one := event_line(at, kind, drawn)):
             self.recent = (*self.recent, one)[-RECENT:]
 
     def say(self, said: Statement | str) -> None:
@@ -159,4 +159,4 @@ class Recorder:
 
     def words(self, said: Statement) -> str:
         """The statement as of now, on the job's clock."""
-        return words(said, self.clock.at_wall(time.time()))
+        return kept(said, self.clock.at_wall(time.time()))

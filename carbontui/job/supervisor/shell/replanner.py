@@ -27,8 +27,7 @@ from carbontui.job.terms import budget as budgets
 from carbontui.job.worker.handle import WorkerHandle, WorkFailed
 from carbontui.job.worker.messages import PlanAnswer
 from carbontui.protocol import Statement, statement
-from carbontui.text import figures
-from carbontui.text.statements import words
+from carbontui.text.statements import kept
 
 REPLAY_GAP_S = 1.5
 """In a replay slots pass quickly; a plan per slot would take too much of the machine the training runs on."""
@@ -163,16 +162,16 @@ class Replanner:
         state, seen = self.door.state, self.ports.read_inputs()
         reason = finish.why_no_shifting(state, seen)
         if reason is not None or state.progress.left_s is None:
-            return refused(words(reason.said, seen.now_s) if reason else "the work is not known")
+            return refused(kept(reason.said, seen.now_s) if reason else "the work is not known")
         try:
             wanted = budgets.parse(ask.budget, seen.now_s) if ask.budget else state.budget
-            text = ""
+            read: Statement | None = None
             if ask.forbid is not None:
                 hours = forbidden.parse(ask.forbid, seen.now_s)
                 state = replace(state, forbidden=forbidden.added(state.forbidden, hours))
-                text = words(hours.said, seen.now_s)
+                read = hours.said
             slot_s = None if ask.slot is None else units.from_iso(ask.slot)
-            text = text or ("" if slot_s is None else figures.clock(slot_s, seen.now_s))
+            read = read if slot_s is None else statement("slot", at_s=slot_s)
             found = await self._totals(state, seen, wanted, ask.carbon_price, slot_s)
             if found is None:
                 return refused("nothing is left to plan")
@@ -182,7 +181,8 @@ class Replanner:
         except WorkFailed as error:
             return refused(str(error))
         totals = (found.plan, found.finish, found.gco2_g, found.cost, found.kwh)
-        return protocol.Previewed(ask.id, *totals, text=text, instead=instead)
+        text = "" if read is None else kept(read, seen.now_s)
+        return protocol.Previewed(ask.id, *totals, text=text, instead=instead, said=read)
 
     async def _instead(self, inputs: Inputs) -> protocol.PlanTotals | None:
         """What is in force, solved anew: the plan in force is as old as its slot, and a difference from it would be one

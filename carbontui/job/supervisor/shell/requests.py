@@ -42,7 +42,7 @@ from carbontui.power.agent import view as capability
 from carbontui.power.agent.handle import AgentHandle
 from carbontui.protocol import statement
 from carbontui.text.replies import curve_lines
-from carbontui.text.statements import in_words, words
+from carbontui.text.statements import in_words, kept
 
 ACK_WAIT_S = 2.0
 """How long a command waits for ranks or boards before it replies that they have been asked."""
@@ -133,9 +133,9 @@ class Requests:
     def drawn_plan(shown: shown_plan.ShownPlan | None, now_s: float) -> protocol.PlanView | None:
         if shown is None:
             return None
-        explanation = " ".join(words(said, now_s) for said in shown.explanation)
-        note = "" if shown.curve is None else words(shown.curve, now_s)
-        return msgspec.structs.replace(shown.view, explanation=explanation, curve_note=note)
+        explanation = " ".join(kept(said, now_s) for said in shown.explanation)
+        note = "" if shown.curve is None else kept(shown.curve, now_s)
+        return msgspec.structs.replace(shown.view, explanation=explanation, said=shown.explanation, curve_note=note)
 
     async def answer(self, peer: Peer, ask: protocol.Request) -> protocol.Answer | protocol.Refused:
         """The answer to a viewer's question."""
@@ -251,10 +251,10 @@ class Requests:
     def _result(self, cmd: protocol.Cmd, answer: commands.Answered) -> protocol.Result:
         """The answer as the wire has it."""
         now_s = self.ports.read_inputs().now_s
-        text, data = words(answer.said, now_s), None if answer.data is None else in_words(answer.data, now_s)
+        text, data = kept(answer.said, now_s), None if answer.data is None else in_words(answer.data, now_s)
         if answer.exit_code:
-            return protocol.Result(cmd.id, False, error=text, exit_code=answer.exit_code, data=data)
-        return protocol.Result(cmd.id, True, text=text, data=data)
+            return protocol.Result(cmd.id, False, text, exit_code=answer.exit_code, data=data, said=answer.said)
+        return protocol.Result(cmd.id, True, text=text, data=data, said=answer.said)
 
 
 def _statuses() -> tuple[protocol.Status, ...]:
@@ -266,7 +266,7 @@ def abilities(state: JobState, inputs: Inputs, ask: protocol.AbilitiesAsk) -> pr
     boards = capability.table(msgspec.structs.replace(inputs.readings, devices=inputs.devices))
     rows = [protocol.Ability(x.device, x.aspect, capability.SAYS[x.support], x.why, x.fix) for x in boards]
     for own in capabilities.of_training(state, inputs):
-        why, support = words(own.why, inputs.now_s), capability.SAYS[own.support]
+        why, support = kept(own.why, inputs.now_s), capability.SAYS[own.support]
         rows.append(protocol.Ability("training", own.aspect, support, why, own.fix))
     curve = tuple(curve_lines(state.curve) if state.curve else ())
     return protocol.AbilitiesAnswer(ask.id, tuple(rows), curve, unload_rules.unload_s(state))

@@ -34,7 +34,7 @@ from carbontui.protocol import Statement, statement, written
 from carbontui.system.metrics_place import MetricsPlace
 from carbontui.system.openmetrics import MonotonicCounter, render
 from carbontui.text.sources import slowed
-from carbontui.text.statements import reason, words
+from carbontui.text.statements import kept, reason
 
 DISK_LEAST_B = 1 << 30
 
@@ -94,9 +94,9 @@ def described(
     hours = zip(status.forbidden, forbidden.current(state.forbidden, now_s), strict=True)
     boards = zip(status.gpus, inputs.devices, strict=True)
     fresh = inputs.readings_age_s < FRESH_S
-    told = {words(line, now_s): line for line in notices.notices(state, inputs, list(ours))}
+    told = {kept(line, now_s): line for line in notices.notices(state, inputs, list(ours))}
     sources = provenance.sources(state, inputs, status).items()
-    why, counted = (words(said, now_s) for said in view.boundary(state, inputs))
+    why, counted = (kept(said, now_s) for said in view.boundary(state, inputs))
     assumed = machine.host(state, inputs).how == "default"
     meters = witness.of_machine(inputs.readings, state.totals.counters, assumed=assumed)
     return replace(
@@ -104,11 +104,12 @@ def described(
         witnesses=tuple(protocol.Witness(*msgspec.structs.astuple(one)) for one in meters),
         boundary=replace(status.boundary, why=why, counted=counted) if status.boundary else None,
         reason=reason(state.decision.why, now_s),
-        forbidden=tuple(replace(one, text=words(its.said, now_s)) for one, its in hours),
+        forbidden=tuple(replace(one, text=kept(its.said, now_s)) for one, its in hours),
         gpus=tuple(replace(gpu, slowed=slowed(reading.reasons)) if fresh else gpu for gpu, reading in boards),
         notices=tuple(told),
+        notices_said=tuple(told.values()),
         notice_keys=tuple(notices.key(line, text) for text, line in told.items()),
-        provenance={name: protocol.Provenance(x.how, words(x.said, now_s), x.age_s, x.ahead) for name, x in sources},
+        provenance={name: protocol.Provenance(x.how, kept(x.said, now_s), x.age_s, x.ahead) for name, x in sources},
     )
 
 

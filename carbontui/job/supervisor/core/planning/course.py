@@ -45,8 +45,8 @@ class CourseAhead:
         return next((one.level for one in self.segments if one.start_s <= at_s < one.end_s), None)
 
 
-Ahead = Iterator[tuple[float, Level | None, HeldBy]]
-"""(until, level, by whom) in order of time. No level: a cap whose speed is not known, so nothing can be said beyond."""
+Ahead = Iterator[tuple[float, Level, HeldBy]]
+"""(until, level, by whom) in order of time."""
 
 
 def course(state: JobState, inputs: Inputs) -> CourseAhead:
@@ -64,8 +64,14 @@ def if_planned(state: JobState, inputs: Inputs, cap_w: float | None) -> CourseAh
 
 
 def known_levels(state: JobState, inputs: Inputs) -> Known:
-    started = not unloading.before_start(inputs.child, state.unloading)
-    return {level.name: level for level in problem.levels_of(machine.machine(state, inputs), started=started)}
+    """Those of the plan, and the caps that anybody else has set, assumed where no curve tells."""
+    started, model = not unloading.before_start(inputs.child, state.unloading), machine.machine(state, inputs)
+    known = {level.name: level for level in problem.levels_of(model, started=started)}
+    held, boards = state.override.current, len(inputs.devices)
+    for cap_w in (state.decision.level.cap_w, held and held.value_w, state.most_cap_w) if boards else ():
+        if cap_w:
+            known.setdefault(plan.cap_name(cap_w), machine.assumed_cap(model, cap_w, boards))
+    return known
 
 
 def in_force(state: JobState) -> Level:
@@ -96,11 +102,9 @@ def _walked(
         if left_s == 0.0:
             break
         level = planned
-        if planned is not None and cap_w is not None and at >= capped_from_s and by not in ("person", "calibration"):
+        if cap_w is not None and at >= capped_from_s and by not in ("person", "calibration"):
             level = plan.under(planned, cap_w, known.values())
             by = by if level is planned else "allowance"
-        if level is None:
-            return CourseAhead(tuple(found))
         if until <= at:
             continue
         runs_from = at if level.still or not still else min(until, at + resume_s)
@@ -110,7 +114,8 @@ def _walked(
             end = min(until, done_s)
             # of epoch seconds a difference is known to a fraction of a microsecond only
             left_s = 0.0 if done_s <= until else left_s - max(0.0, end - runs_from) * level.speed
-        found.append(Segment(at, end, level, by))
+        begun_s = found.pop().start_s if found and found[-1][2:] == (level, by) else at
+        found.append(Segment(begun_s, end, level, by))
         at, still = end, level.kind in STILL - {"off"}
         if end == math.inf:
             break
@@ -130,7 +135,7 @@ def _as_promised(state: JobState, now_s: float, finish_s: float) -> float:
 def _from_now(state: JobState, inputs: Inputs, known: Known) -> Ahead:
     now, decided = in_force(state), state.decision
     planned = None if state.plan is None else state.plan.table.get(now.name)
-    level = known.get(now.name) or planned or (OFF if now.kind == "off" else _unplanned(now))
+    level = known.get(now.name) or planned or now
     if decided.held_by == "plan" and not follows_plan(state, inputs):
         # full speed for want of a plan or of what a plan needs, or although the plan would stand still
         resumes_s = None if state.plan is None else _runs_again_s(state.plan, inputs.now_s)
@@ -153,19 +158,14 @@ def _from_now(state: JobState, inputs: Inputs, known: Known) -> Ahead:
         yield from _planned(state, inputs, known, until)
 
 
-def _unplanned(now: Level) -> Level | None:
-    """A level that no plan has: nothing is known of the speed under a cap that no curve covers."""
-    return now if now.kind in ("full", "pause", "unload", "off") else None
-
-
 def _until_s(state: JobState, inputs: Inputs) -> float:
-    """When what holds now ends; for what has no end of its own, the next slot, when all is planned anew."""
+    """When what holds now ends; for what measures, the next slot, when all is planned anew."""
     decided = state.decision
     if decided.held_by == "plan" and state.plan is not None:
         return state.plan.at(inputs.now_s).next_at_s or max(inputs.now_s, state.plan.edges_s[-1])
     if decided.until_s is not None and decided.until_s > inputs.now_s:
         return decided.until_s
-    if decided.held_by in ("site", "calibration", "try"):
+    if decided.held_by in ("calibration", "try"):
         return answers.slot_boundary(inputs.now_s, problem.SLOT_S)
     return math.inf
 
@@ -183,7 +183,7 @@ def _planned(state: JobState, inputs: Inputs, known: Known, from_s: float) -> Ah
     held, at = state.override, from_s
     if held.current is not None and (held.until_s is None or held.until_s > from_s):
         at = math.inf if held.until_s is None else held.until_s
-        yield at, answers.level_under(held.current, known.values()), "person"
+        yield at, answers.level_under(held.current, known.values()) or in_force(state), "person"
     if at == math.inf:
         return
     if state.plan is None or finish.why_no_shifting(state, inputs) is not None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from carbontui import protocol, units
 from carbontui.account import expected_end as account
 from carbontui.account.expected_end import WorkSegment
 from carbontui.grid.types import GridForecast
 from carbontui.job.supervisor.core.planning import machine
-from carbontui.job.supervisor.core.planning.course import CourseAhead, course, if_planned
+from carbontui.job.supervisor.core.planning.course import CourseAhead, Segment, course, if_planned
 from carbontui.job.supervisor.core.state import boards
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
@@ -94,6 +95,26 @@ def statement(state: JobState, inputs: Inputs, ahead: CourseAhead) -> tuple[prot
         avoided_g=end.avoided_g,
     )
     return account.stated(used, whole), end
+
+
+class SegmentUse(NamedTuple):
+    """What a segment of the course takes, in the boundary of the account; grams are None where no grid is known."""
+
+    segment: Segment
+    kwh: float
+    gco2_g: float | None
+
+
+def parts(state: JobState, inputs: Inputs, ahead: CourseAhead) -> tuple[SegmentUse, ...]:
+    """Segment by segment what is ahead of the account: with a known end their sum is the account's."""
+    known, outlook, found = machine.machine(state, inputs), state.outlook, []
+    slots = None if outlook is None or not ahead.segments else _slots(outlook, inputs.now_s, ahead.segments[-1].end_s)
+    for one in ahead.segments:
+        stretch = WorkSegment(one.start_s, one.end_s, known.charged_w(one.level) * known.pue)
+        grams = None if slots is None else account.at_full_speed(stretch, slots)
+        kwh = units.joules_to_kwh(stretch.watts * (one.end_s - one.start_s))
+        found.append(SegmentUse(one, kwh, None if grams is None else grams.value))
+    return tuple(found)
 
 
 def source(state: JobState, inputs: Inputs) -> protocol.Statement:

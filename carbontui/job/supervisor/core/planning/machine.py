@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from typing import Literal, NamedTuple
 
+from carbontui import units
 from carbontui.account.boundary import Embodied
 from carbontui.account.boundary import embodied as making
 from carbontui.job.supervisor.core.planning import problem
 from carbontui.job.supervisor.core.state import measured
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
-from carbontui.job.supervisor.core.state.plan import Level
+from carbontui.job.supervisor.core.state.plan import Level, cap_name
 from carbontui.power.curves import curve as curves
 
 PAUSE_PLAN_MAX_S, RESUME_PLAN_MAX_S = 120.0, 600.0
@@ -115,6 +116,17 @@ def _asked_cap(state: JobState) -> tuple[problem.PowerCap, ...]:
         return ()
     found = curves.at_cap(state.curve, held.value_w)
     return () if found is None else (problem.PowerCap(held.value_w, *found, assumed=True),)
+
+
+ASSUMED_CAPS = ((0.60, 0.577, 0.741), (0.72, 0.676, 0.875), (0.86, 0.785, 0.942), (1.0, 1.0, 1.0))
+"""(limit, watts, speed) as shares of full speed: the mean of all public measurements, as `power/curves/public.py` has
+them."""
+
+
+def assumed_cap(known: problem.Machine, cap_w: float, boards: int) -> Level:
+    """A cap of which no curve tells: watts and speed as other trainings have them under that share of their watts."""
+    watts, speed = units.between(ASSUMED_CAPS, min(1.0, cap_w * boards / known.full_w))[1:]
+    return Level(cap_name(cap_w), "cap", watts * known.full_w, speed, cap_w=cap_w, assumed=True)
 
 
 def resume_s(state: JobState) -> float:

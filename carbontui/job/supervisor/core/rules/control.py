@@ -137,7 +137,12 @@ def _by_plan(state: JobState, inputs: Inputs, planned: Level | None, next_at_s: 
         limit = statement("late_for_limit", ends_s=state.ends_s)
         return PlanChoice(planned, Why("late", limit if state.cut_short else statement("late")), "plan", next_at_s)
     code: protocol.ReasonCode = "plan_wait" if planned.kind == "off" else "plan"
-    return PlanChoice(planned, Why(code, _as_planned(planned, next_at_s)), "plan", next_at_s)
+    said, scarce = _as_planned(planned, next_at_s), state.plan and state.plan.scarce_s
+    if planned.kind == "pause" and scarce and scarce[0] <= inputs.now_s < scarce[1]:
+        said = statement("site_planned", until_s=next_at_s)
+    elif planned.kind == "off" and inputs.child.state == "running":
+        said = statement("plan_pause", until_s=next_at_s)  # it has begun already
+    return PlanChoice(planned, Why(code, said), "plan", next_at_s)
 
 
 def _in_order(planned: Level, inputs: Inputs) -> Level:

@@ -162,25 +162,36 @@ def within(choice: PlanChoice, given: Room | None, *, can_cap: bool) -> PlanChoi
     watts = max(given.per_board_w, given.least_w / given.boards)
     event = None if given.share.event_w is None else given.share.event
     code: ReasonCode = "site" if event is None else "event"
-    until_s = None if event is None else event.over_s
+    until_s = _room_again_s(given, watts_at(level, given.boards, given.full_w, 0.0)) if event is None else event.over_s
     if can_cap and given.least_w < given.full_w and given.share.now_w >= given.least_w - TOLERANCE_W:
         slower = plan.under(level, watts)
         if slower is level:
             return choice
         said = (
-            statement("site_capped", watts=watts, cap_w=given.share.cap_w)
+            statement("site_capped", watts=watts, cap_w=given.share.cap_w, until_s=until_s)
             if event is None
             else statement("event_capped", watts=watts, event=event.id, until_s=until_s)
         )
         return PlanChoice(slower, Why(code, said), "site", until_s)
     if given.can_pause:
         said = (
-            statement("site_held", cap_w=given.share.cap_w)
+            statement("site_held", cap_w=given.share.cap_w, until_s=until_s)
             if event is None
             else statement("event_held", event=event.id, until_s=until_s)
         )
         return PlanChoice(PAUSE, Why(code, said), "site", until_s)
     return choice
+
+
+def _room_again_s(given: Room, wanted_w: float) -> float | None:
+    """When the budget ends, or the plans of the others leave the watts that are wanted; None where they never do."""
+    others, found = [one for one in given.share.others if not one.gone], given.share.until_s
+    planned = [one.ahead.planned for one in others if one.ahead is not None and one.ahead.planned]
+    for at_s in sorted(until for stretches in planned for until, _ in stretches) if len(planned) == len(others) else ():
+        held_w = sum(next((watts for until, watts in stretches if until > at_s), 0.0) for stretches in planned)
+        if given.share.cap_w - held_w >= wanted_w - TOLERANCE_W:
+            return at_s if found is None else min(at_s, found)
+    return found
 
 
 def notice(given: Headroom | None) -> Statement | None:

@@ -110,10 +110,7 @@ def _energy(state: JobState, inputs: Inputs) -> dict[str, Source]:
     gap = unreadable(state, inputs)
     alone = statement("source_energy", shares=_ordered(totals.gpu_shares), sensed=sensed, unreadable=gap)
     wall = statement("source_energy_wall", shares=_ordered(totals.shares), sensed=sensed, unreadable=gap)
-    return {
-        "energy_gpu_kwh": Source(how, alone),
-        "energy_wall_kwh": Source(worst(how, of_sum(totals.shares)), wall),
-    }
+    return {"energy_gpu_kwh": Source(how, alone), "energy_wall_kwh": Source(worst(how, of_sum(totals.shares)), wall)}
 
 
 def _ordered(shares: dict[str, float]) -> tuple[tuple[str, float], ...]:

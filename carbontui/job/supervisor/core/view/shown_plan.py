@@ -12,9 +12,9 @@ from typing import NamedTuple
 from msgspec import structs
 
 from carbontui import protocol, units
-from carbontui.job.supervisor.core.planning import expected_end, finish, problem
+from carbontui.job.supervisor.core.planning import expected_end, finish
 from carbontui.job.supervisor.core.planning.answers import coded, point_of
-from carbontui.job.supervisor.core.planning.course import CourseAhead, Segment, course, follows_plan, in_force
+from carbontui.job.supervisor.core.planning.course import CourseAhead, course, follows_plan, in_force
 from carbontui.job.supervisor.core.rules import calibration
 from carbontui.job.supervisor.core.state import forbidden
 from carbontui.job.supervisor.core.state.inputs import Inputs
@@ -44,24 +44,38 @@ def view(state: JobState, inputs: Inputs) -> ShownPlan | None:
         return None
     ahead = course(state, inputs)
     if follows_plan(state, inputs) and state.most_cap_w is None:
-        return ShownPlan(_of_now(planned, ahead), _as_planned(state, planned, now_s), _curve(state, now_s))
+        shown, factor = _of_now(planned, ahead), _by_the_account(state, inputs, planned, ahead)
+        said = _as_planned(state, planned, now_s, stale=factor != 1.0)
+        return ShownPlan(_times(shown, factor), said, _curve(state, now_s))
     shown = _carried_out(state, inputs, planned, ahead)
     by_person = state.decision.held_by == "person" and state.decision.refused is None
-    said = _overridden(state, planned, now_s) if by_person else ()
+    said = _overridden(state, planned, shown.gco2_g, now_s) if by_person else ()
     if ahead.finish_s is not None and shown.late_s > finish.late_tolerance_s(state):
         said = (*said, statement("plan_late", late_s=shown.late_s, finish_s=ahead.finish_s))
     return ShownPlan(shown, said, _curve(state, now_s))
 
 
 def frontier(state: JobState, shown: protocol.PlanView | None) -> protocol.Frontier | None:
-    """The frontier of the plan in force, its chosen point what will really be carried out."""
+    """The frontier of the plan in force, its chosen point what will really be carried out. In grams it never rises:
+    more time cannot cost more, so a budget that would is none to choose under what holds now."""
     known = state.frontier
     if known is None or shown is None or known.chosen is None or state.plan is None or shown is state.plan.view:
         return known
-    chosen = point_of(state.totals, shown, state.start_s)
-    others = (point for index, point in enumerate(known.points) if index != known.chosen)
-    points = tuple(sorted((*others, chosen), key=lambda point: point.finish_s))
-    return protocol.Frontier(points, points.index(chosen), known.reference_s)
+    chosen, was, planned = point_of(state.totals, shown, state.start_s), known.points[known.chosen], state.plan.view
+    others = [point for index, point in enumerate(known.points) if index != known.chosen]
+    if shown.levels == planned.levels and planned.gco2_g > 0:
+        # by the account's watts they differ by as much more as the plan itself
+        more = shown.gco2_g / planned.gco2_g
+        at = [chosen.gco2_g + (point.gco2_g - was.gco2_g) * more for point in others]
+        others = [structs.replace(point, gco2_g=grams) for point, grams in zip(others, at, strict=True)]
+    sooner = [point for point in others if point.finish_s < chosen.finish_s]
+    later = [point for point in others if point.finish_s > chosen.finish_s]
+    if state.spec.objective == "carbon" and state.spec.weight is None:
+        highest = list(itertools.accumulate((point.gco2_g for point in (chosen, *reversed(sooner))), max))[1:]
+        lowest = list(itertools.accumulate((point.gco2_g for point in (chosen, *later)), min))[1:]
+        sooner = [point for point, most in zip(sooner, reversed(highest), strict=True) if point.gco2_g >= most]
+        later = [point for point, least in zip(later, lowest, strict=True) if point.gco2_g <= least]
+    return protocol.Frontier((*sooner, chosen, *later), len(sooner), known.reference_s)
 
 
 # --- as planned ---------------------------------------------------------------------------------------------------
@@ -76,9 +90,44 @@ def _of_now(planned: Plan, ahead: CourseAhead) -> protocol.PlanView:
     return structs.replace(view, finish=units.iso(ahead.finish_s), late_s=late_s)
 
 
-def _as_planned(state: JobState, planned: Plan, now_s: float) -> tuple[Statement, ...]:
+STEP = 1.02
+"""The figures of a plan follow the account's watts in steps of this factor, so that they stand still between."""
+
+
+def _by_the_account(state: JobState, inputs: Inputs, planned: Plan, ahead: CourseAhead) -> float:
+    """What is ahead of the account against what the plan had thought of the same time, whose watts are of when it was
+    made; 1 where they agree, or one is not known."""
+    thought, known = 0.0, expected_end.parts(state, inputs, ahead) if ahead.finish_s is not None else ()
+    for one in planned.view.windows:
+        start_s, end_s = units.from_iso(one.start), units.from_iso(one.end)
+        thought += one.gco2_g * max(0.0, end_s - max(start_s, inputs.now_s)) / ((end_s - start_s) or 1.0)
+    grams = math.fsum(one.gco2_g or 0.0 for one in known)
+    return STEP ** round(math.log(grams / thought, STEP)) if grams > 0 < thought else 1.0
+
+
+def _times(view: protocol.PlanView, factor: float) -> protocol.PlanView:
+    """The plan with its figures in the account's watts."""
+    if factor == 1.0:
+        return view
+
+    def more(one: protocol.PlanWindow) -> protocol.PlanWindow:
+        return structs.replace(one, kwh=one.kwh * factor, gco2_g=one.gco2_g * factor, gain_g=one.gain_g * factor)
+
+    return structs.replace(
+        view,
+        gco2_g=view.gco2_g * factor,
+        kwh=view.kwh * factor,
+        cost=view.cost * factor,
+        avoided_g=None,
+        baselines=(),
+        hour_limit=None,
+        windows=tuple(map(more, view.windows)),
+    )
+
+
+def _as_planned(state: JobState, planned: Plan, now_s: float, *, stale: bool) -> tuple[Statement, ...]:
     """The explanation of the plan in force. Its gains refer to the moment when it was made: once its first stretch is
-    over (in a fast replay, or while no new plan can be made) only what is left of it is said."""
+    over (in a fast replay, or while no new plan can be made), or in other watts, only what is left of it is said."""
     if planned.view.late_s > finish.late_tolerance_s(state):
         late = statement("plan_late", late_s=planned.view.late_s, finish_s=units.from_iso(planned.view.finish))
         return (late, *_constraints(state, planned, now_s))
@@ -86,7 +135,7 @@ def _as_planned(state: JobState, planned: Plan, now_s: float) -> tuple[Statement
         (start for name, start in zip(planned.names, planned.edges_s, strict=False) if name != planned.names[0]),
         planned.edges_s[-1],
     )
-    if now_s >= first_end_s or planned.explanation is None:
+    if now_s >= first_end_s or planned.explanation is None or stale:
         made_s = units.from_iso(planned.view.made_at)
         since = statement("plan_since", stretches=_stretches(planned, now_s), made_s=made_s)
         return (since, *_constraints(state, planned, now_s))
@@ -174,9 +223,8 @@ def _carried_out(state: JobState, inputs: Inputs, planned: Plan, ahead: CourseAh
         else:
             break  # beyond this nothing is known
         at, slot = until, slot + 1
-    rest = expected_end.at_end(state, inputs)
-    grams = {} if rest is None else {"gco2_g": rest.gco2_g - (state.totals.gco2_g or 0.0)}
-    kwh = {} if rest is None else {"kwh": rest.energy_wall_kwh - state.totals.wall_kwh}
+    within = tuple(one._replace(end_s=min(one.end_s, end_s)) for one in ahead.segments if one.start_s < end_s)
+    taken = expected_end.parts(state, inputs, CourseAhead(within, ahead.finish_s))
     return structs.replace(
         was,
         levels=coded(names),
@@ -187,32 +235,28 @@ def _carried_out(state: JobState, inputs: Inputs, planned: Plan, ahead: CourseAh
         certificate=None,
         baselines=(),
         hour_limit=None,
-        windows=tuple(_window(state, one) for one in ahead.segments if one.end_s < math.inf),
-        **grams,
-        **kwh,
+        windows=tuple(map(_window, taken)),
+        gco2_g=math.fsum(one.gco2_g or 0.0 for one in taken),
+        kwh=math.fsum(one.kwh for one in taken),
     )
 
 
-def _window(state: JobState, one: Segment) -> protocol.PlanWindow:
+def _window(one: expected_end.SegmentUse) -> protocol.PlanWindow:
     """A stretch of the course; it gains nothing that a plan had chosen it for."""
-    outlook = state.outlook
-    mean = (
-        None
-        if outlook is None
-        else problem.mean_over(outlook.mean, outlook.start_s, outlook.step_s, one.start_s, one.end_s)
-    )
-    kwh = units.joules_to_kwh(one.level.power_w * (one.end_s - one.start_s))
-    start, end = units.iso(one.start_s), units.iso(one.end_s)
-    return protocol.PlanWindow(start, end, one.level.name, mean or 0.0, kwh, kwh * (mean or 0.0), 0.0)
+    start, end, name = units.iso(one.segment.start_s), units.iso(one.segment.end_s), one.segment.level.name
+    grams = one.gco2_g or 0.0
+    return protocol.PlanWindow(start, end, name, grams / one.kwh if one.kwh else 0.0, one.kwh, grams, 0.0)
 
 
-def _overridden(state: JobState, planned: Plan, now_s: float) -> tuple[Statement, ...]:
+def _overridden(state: JobState, planned: Plan, left: float, now_s: float) -> tuple[Statement, ...]:
     """What the override does to the rest, and what that costs where the plan was made around it to its end."""
     held = state.override
     if held.current is None:
         return ()
     missed = finish.unreachable_by_pause(state, now_s) if held.open_pause else None
-    left, alone = planned.view.gco2_g, planned.free_gco2_g
+    # both by the account's watts
+    more, alone = left / planned.view.gco2_g if planned.view.gco2_g > 0 else 1.0, planned.free_gco2_g
+    alone = None if alone is None else alone * more
     known = alone is not None and held.until_s is not None
     if alone is not None and abs(left - alone) <= SAME * max(left, alone):
         alone = left
