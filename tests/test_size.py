@@ -18,7 +18,7 @@ ROOMS = {
     "account": 1_035,
     "assumed": 314,
     "client": 1_512,
-    "client/detection": 1_989,
+    "client/detection": 1_985,
     "client/frameworks": 1_030,
     "client/pausing": 1_548,
     "commands": 2_981,

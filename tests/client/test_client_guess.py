@@ -101,6 +101,8 @@ def whole(script, tmp_path, monkeypatch, length=None):
         ("import itertools\nfor e in range(3):\n    n = len(str(e)) + 4\n    for t in itertools.count():\n"
          "        step()\n        if t >= n: break", None),
         ("def main():\n    going = True\n    while going:\n        step()\n        going = False\nmain()", None),
+        ("x = 1; [int() for _ in range(3)]\nfor e in range(4):\n    for i in range(2): int(); step()", 8),
+        ("def main(n):\n    for _ in range(n): step()\nx = 1; main(7); y = 2\n", 7),
     ],
 )  # fmt: skip
 def test_the_loops_around_a_step_say_how_often_it_is_made(script, steps, tmp_path, monkeypatch):
@@ -185,10 +187,20 @@ def test_a_loop_until_a_counter_is_full_has_just_that_many_steps(body, last, tmp
     assert counter.end == last
 
 
-def test_training_that_follows_is_seen(tmp_path, monkeypatch):
-    script = "def train(n):\n    for _ in range(n):\n        step()\n        x = 0 and x.backward()\ntrain(3)\n"
-    assert not nest_of(script, tmp_path, monkeypatch).ahead
-    assert nest_of(script + "train(4)\n", tmp_path / "..", monkeypatch).ahead
+@pytest.mark.parametrize(
+    ("last", "following"),
+    [("train(3)", 0), ("train(3)\ntrain(4)", 1), ("x = 1; train(3); y = 2", 0), ("train(3); train(4)", 1)],
+)
+def test_training_that_follows_is_noticed(last, following, tmp_path, monkeypatch):
+    script = "def train(n):\n    for _ in range(n):\n        step()\n        x = 0 and x.backward()\n"
+    assert len(nest_of(script + last, tmp_path, monkeypatch).ahead) == following
+
+
+def test_a_shared_line_says_nothing_where_columns_are_not_known(tmp_path, monkeypatch):
+    (chain,) = chains_of("x = 1; step()", tmp_path, monkeypatch)
+    assert len(source.scopes(chain)) == 1
+    old = SimpleNamespace(**{name: getattr(chain[0].code, name) for name in ("co_name", "co_filename")})
+    assert source.scopes([chain[0]._replace(code=old)]) == []
 
 
 def test_settings_are_remembered_without_keeping_them_alive(monkeypatch):

@@ -15,7 +15,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Se
 from carbontui.client.detection import ahead, loops, settings, stages
 from carbontui.client.detection.conditions import ENDLESS
 from carbontui.client.detection.made import displays, schedules
-from carbontui.client.detection.places import Chain, Stream, watch
+from carbontui.client.detection.places import Chain, Stream, key_of, watch
 from carbontui.client.detection.values import Reader
 
 STEPS = (
@@ -222,7 +222,7 @@ class Detector:
 
     def _nest(self, chain: Chain, length: Optional[int], steps: int) -> Around:
         """What is around a place; thought about again when half as many steps more are done."""
-        key = (length, *((place.code, place.line) for place in chain))
+        key = (length, *key_of(chain))
         known = self._nests.get(key)
         if known is None or steps > known[1] * 1.5 + 10:
             if len(self._nests) >= NESTS_MAX:

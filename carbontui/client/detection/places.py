@@ -1,7 +1,7 @@
-"""Where in the code the training thread is: its frames' code and lines, never their variables.
+"""Where in the code the training thread is: its frames' code and instructions, never their variables.
 
-A variable of a running function must not be read: that would keep its tensors alive. Code, line and a module's own
-namespace are safe to hold. Everything here is cheap, and is thought about elsewhere, in the link's thread.
+A variable of a running function must not be read: that would keep its tensors alive. Code, line, instruction and a
+module's own namespace are safe to hold. Everything here is cheap, and is thought about elsewhere, in the link's thread.
 """
 
 from __future__ import annotations
@@ -29,10 +29,16 @@ class Place(NamedTuple):
     line: int
     space: Dict[str, Any]
     """The namespace of its module."""
+    instruction: int
+    """Offset of the one at work in the code: with it a place is known where several are on one line."""
 
 
 Chain = Tuple[Place, ...]
 """The frames of a thread, the innermost first, without ours."""
+
+
+def key_of(chain: Chain) -> Tuple[Any, ...]:
+    return tuple((place.code, place.instruction) for place in chain)
 
 
 def chain() -> Chain:
@@ -42,7 +48,7 @@ def chain() -> Chain:
     while frame is not None and len(found) < FRAMES_MAX:
         code = frame.f_code
         if not code.co_filename.startswith(OURS):
-            found.append(Place(code, frame.f_lineno, frame.f_globals))
+            found.append(Place(code, frame.f_lineno, frame.f_globals, frame.f_lasti))
         frame = frame.f_back  # type: ignore[assignment]
     return tuple(found)
 
@@ -145,7 +151,7 @@ class Watch:
     def passed(self, loader: Any, iterator: Any) -> None:
         """In the training thread: a pass over a loader begins."""
         at, steps = chain(), self.count()
-        key = tuple((place.code, place.line) for place in at)
+        key = key_of(at)
         stream = self.streams.get(key)
         if stream is None:
             if len(self.streams) >= STREAMS_MAX:

@@ -12,6 +12,7 @@ import ast
 import builtins
 import inspect
 import math
+import operator
 import sys
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
@@ -42,6 +43,13 @@ _CALLS: Dict[str, Callable[..., Any]] = {
     "randperm": range,
     "permutation": range,
 }
+_OPERATORS: Dict[type, Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow,
+    ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Lt: operator.lt, ast.LtE: operator.le,
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Is: operator.is_, ast.IsNot: operator.is_not,
+    ast.In: lambda one, of: one in of, ast.NotIn: lambda one, of: one not in of,
+}  # fmt: skip
 _AT_WORK = ("__call__", "step", "update")
 """Methods of objects that turn their own switches, as those for early stopping do; a dict of options is none."""
 _ELSEWHERE = ("val", "test", "eval", "dev")
@@ -62,14 +70,16 @@ def length(value: Any) -> Optional[int]:
         return length_of(value)
     call, space = value.call, value.scope.space
     at = range(call.lineno, (call.end_lineno or call.lineno) + 1)
-    return next((made for line in at if (made := watch.batches(space, line)) is not None), None)
+    lines = map(value.scope.file.interpreters, at)
+    return next((made for line in lines if (made := watch.batches(space, line)) is not None), None)
 
 
 class Reader:
-    """Finds what expressions come to. `length`: batches in a pass over the loader of the training, where known."""
+    """Finds what expressions come to. `length`: batches in a pass over the loader of the training, where known;
+    `given`: what names of a function are taken to be."""
 
-    def __init__(self, length: Optional[int] = None) -> None:
-        self.length = length
+    def __init__(self, length: Optional[int] = None, given: Optional[Dict[Tuple[ast.AST, str], Any]] = None) -> None:
+        self.length, self.given = length, given or {}
 
     def value(self, scope: Scope, node: Optional[ast.AST], depth: int = 0) -> Any:
         """The value of an expression, UNKNOWN where it cannot be said."""
@@ -104,16 +114,7 @@ class Reader:
         kind = type(node.op)
         if kind is ast.Pow and (abs(left) > 1000 or abs(right) > 100):
             return UNKNOWN
-        done: Any = {
-            ast.Add: lambda: left + right,
-            ast.Sub: lambda: left - right,
-            ast.Mult: lambda: left * right,
-            ast.Div: lambda: left / right,
-            ast.FloorDiv: lambda: left // right,
-            ast.Mod: lambda: left % right,
-            ast.Pow: lambda: left**right,
-        }.get(kind)
-        return done() if done is not None else UNKNOWN
+        return _OPERATORS[kind](left, right) if kind in _OPERATORS else UNKNOWN
 
     def _unaryop(self, scope: Scope, node: ast.UnaryOp, depth: int) -> Any:
         value = self.value(scope, node.operand, depth)
@@ -135,24 +136,15 @@ class Reader:
         return UNKNOWN if open_ else value
 
     def _compare(self, scope: Scope, node: ast.Compare, depth: int) -> Any:
-        if len(node.ops) != 1:
-            return UNKNOWN
-        left, right = self.value(scope, node.left, depth), self.value(scope, node.comparators[0], depth)
-        op = type(node.ops[0])
-        if left is UNKNOWN or right is UNKNOWN or not (op in (ast.Is, ast.IsNot) or plain(left, right)):
-            return UNKNOWN
-        done: Any = {
-            ast.Gt: lambda: left > right,
-            ast.GtE: lambda: left >= right,
-            ast.Lt: lambda: left < right,
-            ast.LtE: lambda: left <= right,
-            ast.Eq: lambda: left == right,
-            ast.NotEq: lambda: left != right,
-            ast.Is: lambda: left is right,
-            ast.IsNot: lambda: left is not right,
-            ast.In: lambda: left in right,
-        }.get(op)
-        return bool(done()) if done is not None else UNKNOWN
+        left = self.value(scope, node.left, depth)
+        for kind, part in zip(map(type, node.ops), node.comparators):
+            right = self.value(scope, part, depth)
+            if left is UNKNOWN or right is UNKNOWN or not (kind in (ast.Is, ast.IsNot) or plain(left, right)):
+                return UNKNOWN
+            if not _OPERATORS[kind](left, right):
+                return False
+            left = right
+        return True
 
     def _ifexp(self, scope: Scope, node: ast.IfExp, depth: int) -> Any:
         test = truth(self.value(scope, node.test, depth))
@@ -163,6 +155,8 @@ class Reader:
 
     def _name(self, scope: Scope, node: ast.Name, depth: int) -> Any:
         name = node.id
+        if (scope.body, name) in self.given:
+            return self.given[scope.body, name]
         if scope.function is None:
             return self._of_module(scope, name, depth)
         given = scope.file.assigned(scope.function).get(name, [])
