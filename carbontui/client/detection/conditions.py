@@ -17,8 +17,7 @@ WRAPPERS = ("tqdm", "enumerate", "track", "list", "reversed", "sorted", "iter", 
 _EACH_STEP = ("sync", "accum", "main_process", "rank", "master")
 """Parts of the names of conditions that hold at each optimizer step, or in the process that counts."""
 SEARCHED_MAX = 20_000
-BLOCK = 1000
-"""Of a longer range about so many numbers are looked at, in blocks of consecutive ones."""
+"""A longer range is not gone through."""
 
 
 def chosen(scope: Scope, loop: ast.AST, reader: Reader) -> Optional[Tuple[int, List[ast.AST]]]:
@@ -40,19 +39,17 @@ def chosen(scope: Scope, loop: ast.AST, reader: Reader) -> Optional[Tuple[int, L
             if inside or (skips and node.lineno < scope.line):
                 ways.append((node, node.test, inside))
     over = span_of(scope, span, reader) if ways else None
-    if not over:
+    if not over or len(over) > SEARCHED_MAX:
         return None
 
     def holds(number: int, test: ast.AST) -> Optional[bool]:
-        return truth(Reader(reader.length, {(scope.body, name): number}).value(scope, test))
+        return truth(Reader({(scope.body, name): number}).value(scope, test))
 
     known = [way for way in ways if holds(over[0], way[1]) is not None]
     if not known or ways[:filters] != known[:filters]:
         return None
-    apart = max(1, len(over) // SEARCHED_MAX) * BLOCK
-    looked_at = [over[start : start + BLOCK] for start in range(0, len(over), apart)]
-    made = sum(all(holds(number, test) is way for _, test, way in known) for block in looked_at for number in block)
-    return round(made * len(over) / sum(map(len, looked_at))), [node for node, _, _ in known]
+    made = sum(all(holds(number, test) is way for _, test, way in known) for number in over)
+    return made, [node for node, _, _ in known]
 
 
 def span_of(scope: Scope, node: ast.AST, reader: Reader) -> Optional[range]:

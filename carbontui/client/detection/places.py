@@ -13,6 +13,7 @@ from collections import deque
 from types import CodeType
 from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Tuple
 
+from carbontui.client.detection.work import Stage
 from carbontui.client.readonly import length_of
 
 FRAMES_MAX = 60
@@ -117,6 +118,10 @@ class Watch:
         """The passes in which the steps are made: at work when one ends, the innermost of several."""
         self.made: Dict[Tuple[int, int], Tuple[Callable[[], Any], Optional[int]]] = {}
         """The loader made last at a line of a module (by the id of its namespace), and its batches then."""
+        self.stages: Deque[Stage] = deque(maxlen=MARKS_MAX)
+        """The last trainings of frameworks; one without an end is under way."""
+        self._numbers: Dict[Any, int] = {}
+        """How many of them were begun at a place."""
         self.globals: Tuple[Tuple[Dict[str, Any], str], ...] = ()
         """Names of modules that count something, to be read at the next look."""
 
@@ -132,6 +137,20 @@ class Watch:
                 self.leading = max(at_work, key=lambda one: one.marks[-1])
             values = tuple(space.get(name) for space, name in self.globals)
             self.observe = count, chain(), values, self.unsure()
+
+    def stage_begins(self, expected: Optional[int], until: str, at: Chain) -> None:
+        """In the training thread: a framework begins to train."""
+        key = key_of(at)
+        self._numbers[key] = number = self._numbers.get(key, 0) + 1
+        self.stages.append(Stage(key, self.count(), expected, until, number, chain=at))
+
+    def stage_ends(self, *, failed: bool = False) -> None:
+        """It is over; one that has `failed` is tried again."""
+        now = self.stages.pop()
+        if failed:
+            self._numbers[now.at] = now.number - 1
+        else:
+            self.stages.append(now._replace(ended=self.count()))
 
     def left(self, steps: int) -> Optional[Tuple[int, int]]:
         """As `Stream.left`, of the loader that the steps are made with."""

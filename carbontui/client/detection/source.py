@@ -15,8 +15,9 @@ from carbontui.client.detection.places import Chain, Place
 
 SIZE_MAX = 300_000
 """Longer files are not read: parsing takes a second per megabyte, in which the training waits."""
-LIBRARIES = tuple(
-    f"/{name}/" for name in ("torch", "accelerate", "transformers", "hydra", "omegaconf", "click", "typer")
+LIBRARIES = (
+    *("torch", "accelerate", "transformers", "hydra", "omegaconf", "click", "typer", "lightning", "pytorch_lightning"),
+    *("keras", "xgboost", "lightgbm", "catboost"),
 )
 """No loop of a training is in these."""
 STARTED = time.time()
@@ -205,8 +206,11 @@ def scopes(chain: Chain) -> List[Scope]:
     found: List[Scope] = []
     caller: Optional[Scope] = None
     for place in reversed(chain):
-        name, path = place.code.co_name, place.code.co_filename
-        file = None if any(one in path for one in LIBRARIES) or path.startswith("<") else read(path, place.space)
+        name, path, module = place.code.co_name, place.code.co_filename, str(dict.get(place.space, "__name__"))
+        if name == "<module>" and module == "__main__":  # what is around it only starts it: a debugger, a notebook
+            found, caller = [], None
+        library = module.partition(".")[0] in LIBRARIES
+        file = None if library or path.startswith("<") else read(path, place.space)
         if file is None or (name.startswith("<") and name != "<module>"):
             continue
         function: Optional[Function] = None

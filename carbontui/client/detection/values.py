@@ -24,24 +24,12 @@ from carbontui.client.readonly import BUILTIN, length_of, plain, truth
 
 DEPTH_MAX = 40
 UNKNOWN: Any = type("Unknown", (), {"__repr__": lambda self: "UNKNOWN", "__bool__": lambda self: False})()
+_LIKE_RANGE = ("trange", "arange", "randperm", "permutation")
+"""Of libraries: the numbers below their argument, in some order."""
 _CALLS: Dict[str, Callable[..., Any]] = {
-    "int": int,
-    "float": float,
-    "min": min,
-    "max": max,
-    "round": round,
-    "abs": abs,
-    "range": range,
-    "sum": sum,
-    "ceil": math.ceil,
-    "floor": math.floor,
-    "bool": bool,
-    "tuple": tuple,
-    "list": list,
-    "trange": range,
-    "arange": range,
-    "randperm": range,
-    "permutation": range,
+    **{one.__name__: one for one in (int, float, min, max, round, abs, range, sum, math.ceil, math.floor)},
+    **{one.__name__: one for one in (bool, tuple, list)},
+    **dict.fromkeys(_LIKE_RANGE, range),
 }
 _OPERATORS: Dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
@@ -52,8 +40,6 @@ _OPERATORS: Dict[type, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 _AT_WORK = ("__call__", "step", "update")
 """Methods of objects that turn their own switches, as those for early stopping do; a dict of options is none."""
-_ELSEWHERE = ("val", "test", "eval", "dev")
-"""Parts of the names of loaders that no training goes over."""
 
 
 @dataclass(eq=False)
@@ -75,11 +61,10 @@ def length(value: Any) -> Optional[int]:
 
 
 class Reader:
-    """Finds what expressions come to. `length`: batches in a pass over the loader of the training, where known;
-    `given`: what names of a function are taken to be."""
+    """Finds what expressions come to. `given`: what names of a function are taken to be."""
 
-    def __init__(self, length: Optional[int] = None, given: Optional[Dict[Tuple[ast.AST, str], Any]] = None) -> None:
-        self.length, self.given = length, given or {}
+    def __init__(self, given: Optional[Dict[Tuple[ast.AST, str], Any]] = None) -> None:
+        self.given = given or {}
 
     def value(self, scope: Scope, node: Optional[ast.AST], depth: int = 0) -> Any:
         """The value of an expression, UNKNOWN where it cannot be said."""
@@ -203,7 +188,7 @@ class Reader:
         for keyword in call.keywords:
             if keyword.arg == name:
                 return self.value(caller, keyword.value, depth)
-        passed = [part for one in call.args for part in _spread(caller, one)]
+        passed = call.args
         if 0 <= at < len(passed) and not any(isinstance(one, ast.Starred) for one in passed[: at + 1]):
             return self.value(caller, passed[at], depth)
         for keyword in call.keywords:
@@ -279,7 +264,8 @@ class Reader:
         if any(isinstance(one, ast.Starred) for one in node.args):
             return UNKNOWN
         if name == "len" and len(node.args) == 1:
-            return self._len(scope, node.args[0], depth)
+            known = length(self.value(scope, node.args[0], depth))
+            return UNKNOWN if known is None else known
         if isinstance(node.func, ast.Attribute):
             base = self.value(scope, node.func.value, depth)
             if name == "size" and type(base).__module__ in BUILTIN:
@@ -294,11 +280,8 @@ class Reader:
             if len(methods) == len(returns) == 1:
                 inside = Scope(scope.file, methods[0], scope.space, 0, scope, node)
                 return self.value(inside, returns[0].value, depth)
-        if name in _CALLS and not (
-            name in scope.space
-            and callable(scope.space[name])
-            and name not in ("ceil", "floor", "trange", "arange", "randperm", "permutation")
-        ):
+        own_name = name not in ("ceil", "floor", *_LIKE_RANGE) and callable(scope.space.get(name))
+        if name in _CALLS and not own_name:
             args = [self.value(scope, one, depth) for one in node.args]
             return _CALLS[name](*args) if plain(*args) else UNKNOWN
         if isinstance(node.func, ast.Name):
@@ -308,19 +291,6 @@ class Reader:
                     return self.value(Scope(scope.file, function, scope.space, 0, scope, node), returns[0].value, depth)
             if name == "dict" or name[:1].isupper():
                 return MadeOf(node, scope)
-        return UNKNOWN
-
-    def _len(self, scope: Scope, node: ast.AST, depth: int) -> Any:
-        value = self.value(scope, node, depth)
-        if (known := length(value)) is not None:
-            return known
-        named = last(node).lower()
-        if (
-            self.length is not None
-            and ("load" in named or "train" in named or named.endswith("dl"))
-            and not any(word in named for word in _ELSEWHERE)
-        ):
-            return self.length
         return UNKNOWN
 
     def _part(self, base: Any, name: str, depth: int) -> Any:
@@ -370,15 +340,6 @@ class Reader:
 
 def _params(args: ast.arguments) -> Sequence[str]:
     return [one.arg for one in [*args.posonlyargs, *args.args, *args.kwonlyargs]]
-
-
-def _spread(scope: Scope, node: ast.expr) -> Sequence[ast.expr]:
-    """What is passed by an argument: of `*pair` the parts, where the function makes the pair."""
-    if isinstance(node, ast.Starred) and isinstance(node.value, ast.Name):
-        given = scope.file.assigned(scope.body).get(node.value.id, [])
-        if len(given) == 1 and isinstance(given[0], (ast.Tuple, ast.List)):
-            return given[0].elts
-    return (node,)
 
 
 def _path(node: ast.AST) -> Tuple[str, ...]:

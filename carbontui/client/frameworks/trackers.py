@@ -31,11 +31,9 @@ class Due:
         self._next = 0.0
 
     def take(self, *, last: bool = False) -> Dict[str, float]:
-        """The figures by name, {} if there are none or it is too soon; the `last` are the newest, where any were logged
+        """The figures by name, {} if there are none or it is too soon; the `last` only where any were logged
         before."""
         now = self._clock()
-        if last and self._next:
-            api.refresh()
         figures = api.metrics() if (self._next if last else now >= self._next) else {}
         found = {PREFIX + name: figures[name] for name in LOGGED if isinstance(figures.get(name), (int, float))}
         if found:

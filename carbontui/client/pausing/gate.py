@@ -47,8 +47,6 @@ class Gate:
         """Boundaries that are not steps, such as those of a second optimizer."""
         self.framework = 0
         """Running framework loops that report the end of a step themselves: the optimizer hook is inactive."""
-        self.told_total = False
-        """The script has stated its total steps; a framework's figure does not replace it."""
         self.acked: Optional[DesiredLine] = None  # without its lease
         self.seen_gen = 0
         self.connected = False
