@@ -9,6 +9,7 @@ import sys
 import types
 
 import pytest
+from later import needs
 
 from carbontui.client import api
 from carbontui.client.detection import guess, places
@@ -224,3 +225,17 @@ def test_an_unloads_checkpoint_goes_before_an_older_path_and_behind_a_newer_one(
         lightning().fit("m", ckpt_path=given)
     monkeypatch.delenv("CARBONTUI_RESUME")
     assert lightning().fit("m", ckpt_path="c") == ("m", "c")
+
+
+@needs("xgboost")
+def test_arguments_that_xgboost_takes_by_position_stay_there(supervisor, launch, finish):
+    script = """
+        import numpy, warnings, xgboost
+        warnings.simplefilter("ignore")
+        data = xgboost.DMatrix(numpy.ones((20, 2)), numpy.ones(20))
+        print(xgboost.train({"nthread": 1}, data, 12, [(data, "train")], verbose_eval=False).num_boosted_rounds())
+        xgboost.train({}, data, 12, rounds=3)
+    """
+    out = finish(launch(script), code=1)
+    assert out.startswith("12\n") and "unexpected keyword argument 'rounds'" in out
+    assert (supervisor.last().step, supervisor.last().total) == (12, None)

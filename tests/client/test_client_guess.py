@@ -138,11 +138,39 @@ def test_the_loops_around_a_step_say_how_often_it_is_made(script, steps, tmp_pat
     assert whole(script, tmp_path, monkeypatch) == steps
 
 
-def test_early_stopping_makes_it_an_upper_bound_and_an_option_that_is_off_does_not(tmp_path, monkeypatch):
-    loop = "def main(flag=False):\n    for _ in range(9):\n        step()\n        if {}: break\nmain()"
-    stopped = nest_of(loop.format("sum([1]) > len(str(flag))"), tmp_path, monkeypatch)
-    assert stopped.loops[0].at_most
-    assert not nest_of(loop.format("flag"), tmp_path / "..", monkeypatch).loops[0].at_most
+FLAGS = """
+class Stopper:
+    def __init__(self): self.stop = False
+    def update(self, loss): self.stop = loss > 1
+class Fit:
+    quiet = False
+    def __init__(self): self.stop = False
+    def save(self): self.stop = True
+    def go(self, stopper, flag=False, stop=False):
+        for _ in range(9):
+            step()
+            {body}
+Fit().go(Stopper())
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "at_most"),
+    [
+        ("if sum([1]) > len(str(flag)): break", True),
+        ("if self.stop: break", True),
+        ("if stopper.stop: break", True),
+        ("if stop: break\n            if id(self) < 9: stop = True", True),
+        ("try:\n                step()\n                break\n            except ValueError: pass", True),
+        ("if flag: break", False),
+        ("if self.quiet: break", False),
+        ("try: pass\n            except ValueError: break", False),
+    ],
+)
+def test_early_stopping_makes_it_an_upper_bound_and_an_option_that_is_off_does_not(
+    body, at_most, tmp_path, monkeypatch
+):
+    assert nest_of(FLAGS.format(body=body), tmp_path, monkeypatch).loops[0].at_most is at_most
 
 
 def test_epochs_without_progress_are_not_taken_for_a_limit(tmp_path, monkeypatch):

@@ -131,6 +131,8 @@ def stops(loop: ast.AST) -> Iterator[ast.AST]:
         if isinstance(node, ast.If) and _leaves(node.body, direct):
             yield node.test
             continue
+        if isinstance(node, ast.Try) and _leaves([*node.body, *node.orelse], direct):
+            yield ast.Name("an exception", ast.Load())  # tried again
         inner = isinstance(node, (ast.For, ast.AsyncFor, ast.While))
         waiting += [(child, direct and not inner) for child in ast.iter_child_nodes(node)]
 

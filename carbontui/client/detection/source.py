@@ -42,6 +42,10 @@ class File:
                 self.functions.append(node)
             elif isinstance(node, ast.ClassDef):
                 self.classes[node.name] = node
+        given = ((name.rpartition(".")[2], one) for node in ast.walk(tree) for name, one in _assignments(node))
+        switches = {(name, one.value) for name, one in given if isinstance(one, ast.Constant)}
+        self.turned = {name for name, value in switches if value in (True, False) and (name, not value) in switches}
+        """Names and attributes that are set to True and to False: what they are when is not known."""
         self._assigned: Dict[ast.AST, Dict[str, List[Any]]] = {}
         self._in_loops: Optional[Dict[str, List[Any]]] = None
 

@@ -74,7 +74,8 @@ class Reader:
         if method is None:
             return UNKNOWN
         try:
-            return method(scope, node, depth + 1)
+            found = method(scope, node, depth + 1)
+            return UNKNOWN if isinstance(found, bool) and last(node) in scope.file.turned else found
         except Exception:  # a script's values may raise anything
             return UNKNOWN
 

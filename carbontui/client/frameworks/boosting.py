@@ -77,9 +77,9 @@ def _wrap_train(module: Any, library: Library) -> None:
         found = quietly(lambda: _prepared(library, inner, args, kwargs))
         if found is None:
             return inner(*args, **kwargs)
-        mine, bound = found
+        mine, args, kwargs = found
         try:
-            return inner(*bound.args, **bound.kwargs)
+            return inner(*args, **kwargs)
         finally:
             mine.loop.end()
 
@@ -87,9 +87,8 @@ def _wrap_train(module: Any, library: Library) -> None:
 def _prepared(library: Library, inner: Any, args: Any, kwargs: Any) -> Any:
     """Our callback and train()'s arguments, extended by it and by the checkpoint of an earlier unload; None to leave
     the call as it is."""
-    bound = inspect.signature(inner).bind(*args, **kwargs)
-    bound.apply_defaults()
-    told = bound.arguments
+    known = inspect.signature(inner).parameters  # XGBoost takes by position, too, what it names keyword only
+    told = {**{name: one.default for name, one in known.items()}, **dict(zip(known, args)), **kwargs}
     given = list(told["callbacks"] or ())
     if any(hasattr(one, "loop") for one in given):
         return None
@@ -107,7 +106,9 @@ def _prepared(library: Library, inner: Any, args: Any, kwargs: Any) -> Any:
     )
     mine = library.callback(rounds, done, saves, until)
     told["callbacks"] = [*given, mine]
-    return mine, bound
+    first = list(known)[: len(args)]
+    rest = {name: told[name] for name in told if name not in first and told[name] is not known[name].default}
+    return mine, [told[name] for name in first], rest
 
 
 def xgboost_callback(rounds: int, done: int, saves: bool, until: str) -> Any:

@@ -77,13 +77,11 @@ def on_spacy(module: Any) -> None:
 
 
 def on_spacy_loop(module: Any) -> None:
-    """spacy.training.loop has been imported: its own loop, of `spacy train`, ends a step with each of its rounds. Its
-    most steps are no total, since it stops when nothing improves."""
+    """spacy.training.loop has been imported: its own loop, of `spacy train`, ends a step with each of its rounds."""
 
     @replaces(module, "train_while_improving")
     def train(inner: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
-        loop = Loop()
-        most = None if kwargs.get("patience", 1) else kwargs.get("max_steps")
+        loop, most = Loop("patience" if kwargs.get("patience", 1) else None), kwargs.get("max_steps")
         quietly(lambda: loop.begin(0, most + 1 if most else None))
         try:
             for one in inner(*args, **kwargs):
