@@ -152,7 +152,7 @@ class Detector:
         for counter, value in zip(nest.counters, known):
             if isinstance(value, int):
                 total = counted + (counter.end - value) / counter.by
-                totals.append(self._stated(nest, total, counter.text, steps, nest.loops))
+                totals.append(self._stated(nest, total, counter.text, steps))
         if self.passes is not None and (whole := loops.reached(nest, at)) is not None:
             by_passes = self._by_passes(nest, at, whole, steps)
             totals += [by_passes] if by_passes is not None else []
@@ -165,7 +165,7 @@ class Detector:
         if total_ is not None:
             text = min(limits, key=lambda one: one.times).text if limits else " x ".join(one.text for one in nest.loops)
             exact = all(one.exact for one in nest.bounds)
-            claim = self._stated(nest, self.stage_from + total_, text, steps, nest.loops)
+            claim = self._stated(nest, self.stage_from + total_, text, steps)
             totals.append(claim if exact else claim._replace(low=steps, at_most=True))
         if totals:
             best = min(totals, key=lambda one: one.steps)
@@ -187,10 +187,8 @@ class Detector:
             known = self._nests[key] = Around(nest, ahead.timed(chain), later), steps
         return known[0]
 
-    def _stated(
-        self, nest: loops.Nest, total: float, text: str, steps: int, around: Sequence[loops.LoopAround]
-    ) -> TotalClaim:
-        at_most = nest.sometimes or any(one.at_most for one in around)
+    def _stated(self, nest: loops.Nest, total: float, text: str, steps: int) -> TotalClaim:
+        at_most = nest.sometimes or any(one.at_most for one in nest.loops)
         low, high = about(total)
         return TotalClaim("code", total, text, steps if at_most else low, high, at_most, steps >= SURE_SHARE * total)
 

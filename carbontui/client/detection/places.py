@@ -7,11 +7,13 @@ module's own namespace are safe to hold. Everything here is cheap, and is though
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
 import sys
 import weakref
 from collections import deque
 from types import CodeType
-from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Deque, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from carbontui.client.detection.work import Stage
 from carbontui.client.readonly import length_of
@@ -38,8 +40,15 @@ Chain = Tuple[Place, ...]
 """The frames of a thread, the innermost first, without ours."""
 
 
+@functools.lru_cache(maxsize=1024)
+def column_of(code: CodeType, instruction: int) -> Optional[int]:
+    """Where in its line an instruction, or the cache behind it, has its expression; None before Python 3.11."""
+    spans: Iterator[Any] = iter(getattr(code, "co_positions", tuple)())
+    return next(itertools.islice(spans, instruction // 2, None), (None,) * 4)[2]
+
+
 def key_of(chain: Chain) -> Tuple[Any, ...]:
-    return tuple((place.code, place.instruction) for place in chain)
+    return tuple((place.code, place.line, column_of(place.code, place.instruction)) for place in chain)
 
 
 def chain() -> Chain:
@@ -114,10 +123,10 @@ class Watch:
         """Whether the last step is another optimizer's, which may turn out to be no step."""
         self.resumed = False
         """An optimizer has been given an earlier one's state."""
-        self.leading: Optional[Stream] = None
-        """The passes in which the steps are made: at work when one ends, the innermost of several."""
-        self.made: Dict[Tuple[int, int], Tuple[Callable[[], Any], Optional[int]]] = {}
-        """The loader made last at a line of a module (by the id of its namespace), and its batches then."""
+        self.leading: Any = None
+        """The Stream of passes in which the steps are made: at work when one ends, the innermost of several."""
+        self.made: Deque[Tuple[Place, Callable[[], Any], Optional[int]]] = deque(maxlen=MADE_MAX)
+        """The last loaders made, where, and their batches then."""
         self.stages: Deque[Stage] = deque(maxlen=MARKS_MAX)
         """The last trainings of frameworks; one without an end is under way."""
         self._numbers: Dict[Any, int] = {}
@@ -152,20 +161,9 @@ class Watch:
         else:
             self.stages.append(now._replace(ended=self.count()))
 
-    def left(self, steps: int) -> Optional[Tuple[int, int]]:
-        """As `Stream.left`, of the loader that the steps are made with."""
-        return None if self.leading is None else self.leading.left(steps)
-
     def loader_made(self, loader: Any) -> None:
         """In the training thread: a loader has been made."""
-        if len(self.made) < MADE_MAX:
-            place = chain()[0]
-            self.made[id(place.space), place.line] = weakref.ref(loader), length_of(loader)
-
-    def batches(self, space: Dict[str, Any], line: int) -> Optional[int]:
-        """Of the loader made last at this line."""
-        loader, then = self.made.get((id(space), line), (lambda: None, None))
-        return then if (now := length_of(loader())) is None else now
+        self.made.append((chain()[0], weakref.ref(loader), length_of(loader)))
 
     def passed(self, loader: Any, iterator: Any) -> None:
         """In the training thread: a pass over a loader begins."""

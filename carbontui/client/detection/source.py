@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import itertools
 import linecache
 import os
 import time
@@ -11,7 +10,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
-from carbontui.client.detection.places import Chain, Place
+from carbontui.client.detection.places import Chain, Place, column_of
 
 SIZE_MAX = 300_000
 """Longer files are not read: parsing takes a second per megabyte, in which the training waits."""
@@ -53,14 +52,9 @@ class File:
         """The number here of a line as the interpreter counts it."""
         return line + bisect_right(self._apart, (line, column))
 
-    def interpreters(self, line: int) -> int:
-        """The other way round."""
-        return line - sum(at + number < line for number, (at, _) in enumerate(self._apart))
-
     def at(self, place: Place) -> int:
         """The line of a place; 0 where another could be meant: before Python 3.11 only lines are known."""
-        spans: Iterator[Any] = iter(getattr(place.code, "co_positions", tuple)())
-        column = next(itertools.islice(spans, place.instruction // 2, None), (None,) * 4)[2]
+        column = column_of(place.code, place.instruction)
         if column is None and self.line(place.line) != self.line(place.line, SIZE_MAX):
             return 0
         return self.line(place.line, column or 0)

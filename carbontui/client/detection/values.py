@@ -54,10 +54,10 @@ def length(value: Any) -> Optional[int]:
     """Batches of a loader, or of the last that this call has made; as `length_of` of others."""
     if not isinstance(value, MadeOf):
         return length_of(value)
-    call, space = value.call, value.scope.space
-    at = range(call.lineno, (call.end_lineno or call.lineno) + 1)
-    lines = map(value.scope.file.interpreters, at)
-    return next((made for line in lines if (made := watch.batches(space, line)) is not None), None)
+    call, scope = value.call, value.scope
+    made = [one for one in list(watch.made) if one[0].space is scope.space]
+    here = (one for one in reversed(made) if call.lineno <= scope.file.at(one[0]) <= (call.end_lineno or 0))
+    return next((then if (now := length_of(loader())) is None else now for _, loader, then in here), None)
 
 
 class Reader:

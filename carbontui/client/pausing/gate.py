@@ -33,7 +33,7 @@ class Gate:
         self.counter = self.hooked
         self.authority: Any = Lease()
         self.authority.epoch_over = lambda: (self.epoch() or (1, 1))[0] == 0
-        self.epoch_left: Callable[[], Optional[Tuple[int, int]]] = lambda: watch.left(self.counter.done())
+        self.epoch_left: Callable[[], Optional[Tuple[int, int]]] = lambda: watch.leading.left(self.counter.done())
         """Steps to the end of the epoch, and of a whole one; a framework's own count replaces the loader's."""
         self.savers: List[Callable[[], Any]] = []
         self.facts: Dict[str, Any] = {}
@@ -301,7 +301,7 @@ class Gate:
             return None
         try:
             return self.epoch_left()
-        except Exception:  # a loader or a framework that is not as it was known
+        except Exception:  # no loader, or a loader or a framework that is not as it was known
             return None
 
     def starts_at(self, step: int) -> None:
