@@ -141,7 +141,7 @@ INSIDE = {
     f"{CLIENT}.pausing": {f"{CLIENT}.{name}" for name in ("detection", "device", "marker")},
     f"{CLIENT}.api": {f"{CLIENT}.{name}" for name in ("pausing", "device", "marker", "version")},
     f"{CLIENT}.checkpoint": {f"{CLIENT}.{name}" for name in ("api", "device", "marker")},
-    f"{CLIENT}.frameworks": {f"{CLIENT}.{name}" for name in ("api", "checkpoint", "marker", "readonly")},
+    f"{CLIENT}.frameworks": {f"{CLIENT}.{name}" for name in ("api", "checkpoint", "detection", "marker", "readonly")},
     f"{CLIENT}.train": {f"{CLIENT}.{name}" for name in ("api", "checkpoint", "device", "prediction")},
     f"{CLIENT}.hooks": {f"{CLIENT}.{name}" for name in ("api", "around", "detection", "device", "frameworks")},
     f"{CLIENT}.sitecustomize": {f"{CLIENT}.hooks", f"{CLIENT}.detection"},

@@ -68,7 +68,6 @@ def report(
             pairs = ((_word(key), _number(value)) for key, value in list(metrics.items())[:_METRICS_MAX])
             told["metrics"] = {key: value for key, value in pairs if value is not None}
     with gate.cond:
-        gate.told_total = gate.told_total or told["total"] is not None
         gate.facts.update((key, value) for key, value in told.items() if value is not None)
         if value is not None:
             fine = math.isfinite(value)
@@ -116,15 +115,6 @@ def metrics() -> Dict[str, Any]:
     measured_at; unknown values are absent. Empty without a supervisor, and before its first message.
     """
     return dict(gate.figures)
-
-
-def refresh() -> None:
-    """Ask for the newest figures: called once, where the script's tracker is closed."""
-    from carbontui.client.pausing.link import newest
-
-    path = os.environ.get("CARBONTUI_SOCKET")
-    if _link is not None and path:
-        gate.figures = {**gate.figures, **newest(path, _link.hello)}
 
 
 _WORDS = {math.inf: "inf", -math.inf: "-inf"}

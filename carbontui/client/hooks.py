@@ -18,8 +18,10 @@ from carbontui.client import device
 from carbontui.client.api import gate
 from carbontui.client.around import around
 from carbontui.client.detection import evidence
-from carbontui.client.detection.places import watch
+from carbontui.client.detection.places import chain, key_of, watch
 
+BACKWARDS = 3
+"""So many gradients without an optimizer are a training that applies them by hand."""
 STALE_AFTER = 64
 """After this many boundaries of others without one of the leading optimizer, another one leads."""
 
@@ -89,8 +91,9 @@ def _boundary(stepper: Any, *_args: Any) -> None:
     try:
         if gate.counter is not gate.hooked or gate.framework:
             return
-        if sys.modules["torch"]._C._current_graph_task_id() != -1:
-            return  # inside backward every parameter steps alone: such a script must call carbontui.step() itself
+        if _inside_backward():
+            passes.stepped = True  # every parameter steps alone, and all of them are one step
+            return
         if device.capturing():
             evidence.note(evidence.CAPTURED)
             gate.facts["captured"] = True  # this step is recorded, not executed; its replay runs no Python
@@ -104,6 +107,65 @@ def _boundary(stepper: Any, *_args: Any) -> None:
         return
 
 
+def _inside_backward() -> bool:
+    return bool(sys.modules["torch"]._C._current_graph_task_id() != -1)
+
+
+class BackwardPasses:
+    """The end of a pass is a step if optimizers have stepped inside it; or if there is none at all, once a script has
+    made a few from one place: it applies the gradients by hand, and other passes are of the same step."""
+
+    def __init__(self) -> None:
+        self.optimizer = self.stepped = False
+        """Whether there is an optimizer; whether one has stepped inside the present pass."""
+        self.place: Any = None
+        self.waiting = 0
+        """Passes that are not counted yet."""
+        self.least = BACKWARDS
+
+    def ended(self) -> None:
+        try:
+            if gate.counter is not gate.hooked or gate.framework or _inside_backward() or device.capturing():
+                return
+            stepped, self.stepped = self.stepped, False
+            if not stepped:
+                if self.optimizer:
+                    return
+                calls = (one for one in chain() if not str(one.space.get("__name__")).startswith("torch."))
+                place = next((key_of((one,)) for one in calls), None)
+                self.place = self.place or place
+                if place != self.place:
+                    return
+            self.waiting += 1
+            if stepped or self.waiting >= self.least:
+                worth, self.waiting, self.least = self.waiting, 0, 1
+                gate.hooked.step(worth)
+        except Exception:
+            return
+
+
+passes = BackwardPasses()
+
+
+def on_gradients() -> None:
+    """torch.optim is being imported: gradients are followed until an optimizer has stepped after them."""
+    autograd = sys.modules.get("torch.autograd")
+    inner = getattr(autograd, "_engine_run_backward", None)
+    if inner is None:
+        return
+
+    @functools.wraps(inner)
+    def _engine_run_backward(*args: Any, **kwargs: Any) -> Any:
+        result = inner(*args, **kwargs)
+        if leader._ref() is not None:
+            autograd._engine_run_backward = inner  # type: ignore[union-attr]
+        elif kwargs.get("accumulate_grad"):
+            passes.ended()
+        return result
+
+    autograd._engine_run_backward = _engine_run_backward  # type: ignore[union-attr]
+
+
 def on_optimizer(module: Any) -> None:
     """torch.optim.optimizer has been imported: every optimizer class gets the boundary with its first instance, where
     torch wraps its step(). Not a torch hook: torch.compile would trace that, with graph breaks and warnings."""
@@ -113,7 +175,7 @@ def on_optimizer(module: Any) -> None:
 
     @functools.wraps(plain)
     def profile_hook_step(func: Any) -> Any:
-        evidence.note(evidence.OPTIMIZER)
+        passes.optimizer = True
         return around(plain(func), _boundary)
 
     loads = module.Optimizer.load_state_dict
@@ -126,7 +188,7 @@ def on_optimizer(module: Any) -> None:
     module.Optimizer.load_state_dict = load_state_dict
     profile_hook_step._carbontui = True  # type: ignore[attr-defined]
     module.Optimizer.profile_hook_step = staticmethod(profile_hook_step)
-    evidence.on_gradients()
+    on_gradients()
 
 
 def on_grad_scaler(module: Any) -> None:

@@ -53,7 +53,6 @@ FRAGMENTS = {
     "isolated": "-I ignores PYTHONPATH",
     "no-site": "-S loads no hook",
     "no-environment": "an environment of its own",
-    "own-update": "no optimizer of PyTorch's applies them",
     "framework": "a loop of JAX",
     "cuda-graph": "a replayed CUDA graph",
     "no-loop": "no training library is loaded",

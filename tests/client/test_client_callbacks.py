@@ -9,8 +9,10 @@ import sys
 import types
 
 import pytest
+from later import needs
 
 from carbontui.client import api
+from carbontui.client.detection import guess, places
 from carbontui.client.frameworks import base, transformers
 from carbontui.client.frameworks import lightning as lightning_hook
 from carbontui.client.pausing.gate import Gate
@@ -44,7 +46,19 @@ def facts(monkeypatch):
     monkeypatch.setattr(api, "gate", fresh)
     monkeypatch.setattr(base, "gate", fresh)
     monkeypatch.setattr(base.Loop, "loops", 0)
+    fresh_watch = places.Watch()
+    fresh_watch.count = fresh.counter.done
+    monkeypatch.setattr(base, "watch", fresh_watch)
+    monkeypatch.setattr(guess, "watch", fresh_watch)
+    monkeypatch.setattr(base, "chain", lambda: tuple(one for one in places.chain() if one.code.co_filename == __file__))
     return fresh.facts
+
+
+def work():
+    """As the link says it: the total, its low and high, and whether it is known."""
+    found = guess.Detector().total(api.gate.counter.done(), framework=True)
+    before = api.gate.step_total() - api.gate.counter.done()
+    return found and (before + found.likely, before + found.low, found.high and before + found.high, found.known)
 
 
 @pytest.fixture
@@ -74,7 +88,8 @@ def test_a_transformers_trainer_tells_total_epoch_and_loss(facts, hugging):
     one.on_train_begin(None, state, None, model=None)
     one.on_log(None, state, None, logs={"loss": 0.5})
     one.on_log(None, state, None)
-    assert facts == {"start_step": 30, "start_known": True, "total": 100, "epoch": 1.5, "loss": 0.5}
+    assert facts == {"start_step": 30, "start_known": True, "epoch": 1.5, "loss": 0.5}
+    assert work() == (100, 100, 100, True)
 
 
 def test_a_fresh_trainer_is_not_taken_for_a_resumed_one(facts, hugging):
@@ -94,7 +109,8 @@ def test_a_lightning_trainer_gets_one_reporter_that_survives_spawned_ranks(facts
     one.on_train_epoch_start(trainer, None)
     one.on_train_batch_end(trainer, None, {"loss": 0.25}, None, 0)
     one.on_train_batch_end(trainer, None, {"loss": object()}, None, 50)
-    assert facts == {"start_step": 30, "start_known": True, "total": 100, "epoch": 2.0, "loss": 0.25}
+    assert facts == {"start_step": 30, "start_known": True, "epoch": 2.0, "loss": 0.25}
+    assert work() == (100, 100, 100, True)
 
 
 def test_an_endless_lightning_run_has_no_total(facts, lightning):
@@ -102,7 +118,7 @@ def test_an_endless_lightning_run_has_no_total(facts, lightning):
     trainer.fit("m")
     trainer.estimated_stepping_batches = float("inf")
     trainer.callbacks[0].on_train_start(trainer, None)
-    assert "total" not in facts
+    assert work() is None
 
 
 def test_a_step_of_a_framework_is_counted_once_and_by_the_framework(facts, hugging):
@@ -120,18 +136,54 @@ def test_a_step_of_a_framework_is_counted_once_and_by_the_framework(facts, huggi
     assert (api.gate.counter.done(), api.gate.framework) == (3, 0)
 
 
-def test_trainings_in_turn_add_up_and_a_total_of_the_scripts_own_stays(facts, hugging):
-    def train(steps):
-        one, state = hugging[0](), types.SimpleNamespace(global_step=0, max_steps=steps, epoch=0.5)
-        one.on_train_begin(None, state, None)
-        for _ in range(steps):
-            one.on_step_end(None, state, None)
-        one.on_train_end(None, state, None)
-        return facts["total"], facts["start_step"], api.gate.counter.done()
+def trained(made, steps, whole=None):
+    one, state = made(), types.SimpleNamespace(global_step=0, max_steps=whole or steps, epoch=0.5)
+    one.on_train_begin(None, state, None)
+    for _ in range(steps):
+        one.on_step_end(None, state, None)
+    return one
 
-    assert [train(10), train(20)] == [(10, 0, 10), (30, 0, 30)]
-    api.report(total=100)
-    assert train(5) == (100, 0, 35)
+
+def test_trainings_in_turn_add_up(facts, hugging):
+    trained(hugging[0], 10).on_train_end(None, None, None)
+    trained(hugging[0], 20).on_train_end(None, None, None)
+    assert (work(), facts["start_step"], api.gate.counter.done()) == ((30, 30, 30, True), 0, 30)
+
+
+def test_a_fit_that_raised_and_begins_anew_has_ended_its_stage(facts, hugging):
+    """As auto_find_batch_size does, without a word of the end."""
+    one = trained(hugging[0], 48, 100)
+    one.on_train_begin(None, types.SimpleNamespace(global_step=0, max_steps=100), None)
+    assert work() == (148, 148, 148, True)
+    one.on_train_end(None, None, None)
+    assert (api.gate.framework, base.Loop.loops) == (0, 1), "it may still be resumed"
+
+
+def test_five_folds_of_a_framework_are_stages_of_a_known_number(facts, hugging):
+    for fold in range(5):
+        one, done = trained(hugging[0], 10, 20), 10 * fold + 10
+        total, low, high, known = work()
+        assert low <= total <= high and known is (fold == 4)
+        assert total == round(done + 10 + (4 - fold) * (10 * fold + 20) / (fold + 1))
+        one.on_train_end(None, None, None)
+    assert work() == (50, 50, 50, True)
+
+
+class Stopping(TrainerCallback):
+    """Of a script."""
+
+    def on_step_end(self, args, state, control, **kwargs):
+        control.should_training_stop = state.global_step > 5
+
+
+def test_a_training_that_a_callback_may_stop_is_at_most_its_steps(facts, hugging):
+    one = hugging[0]()
+    one.trainer = types.SimpleNamespace(callback_handler=types.SimpleNamespace(callbacks=[one, Stopping()]))
+    one.on_train_begin(None, types.SimpleNamespace(global_step=0, max_steps=20), None)
+    assert work() == (20, 0, 20, False) and one.loop.until == "Stopping"
+    one.on_step_end(None, types.SimpleNamespace(epoch=0.5), None)
+    one.on_train_end(None, None, None)
+    one.loop.end()
 
 
 def test_a_lightning_step_of_two_optimizers_by_hand_is_one(facts, lightning):
@@ -141,7 +193,7 @@ def test_a_lightning_step_of_two_optimizers_by_hand_is_one(facts, lightning):
     module = types.SimpleNamespace(automatic_optimization=False)
     (one,) = trainer.callbacks
     one.on_train_start(trainer, module)
-    assert facts["total"] == 30
+    assert work() == (30, 30, 30, True)
     for batch in range(4):
         trainer.global_step += 2
         one.on_train_batch_end(trainer, module, {}, None, batch)
@@ -173,3 +225,17 @@ def test_an_unloads_checkpoint_goes_before_an_older_path_and_behind_a_newer_one(
         lightning().fit("m", ckpt_path=given)
     monkeypatch.delenv("CARBONTUI_RESUME")
     assert lightning().fit("m", ckpt_path="c") == ("m", "c")
+
+
+@needs("xgboost")
+def test_arguments_that_xgboost_takes_by_position_stay_there(supervisor, launch, finish):
+    script = """
+        import numpy, warnings, xgboost
+        warnings.simplefilter("ignore")
+        data = xgboost.DMatrix(numpy.ones((20, 2)), numpy.ones(20))
+        print(xgboost.train({"nthread": 1}, data, 12, [(data, "train")], verbose_eval=False).num_boosted_rounds())
+        xgboost.train({}, data, 12, rounds=3)
+    """
+    out = finish(launch(script), code=1)
+    assert out.startswith("12\n") and "unexpected keyword argument 'rounds'" in out
+    assert (supervisor.last().step, supervisor.last().total) == (12, None)

@@ -12,7 +12,7 @@ import pytest
 from later import IN_PROCESS, needs
 
 from carbontui.client.detection import guess, loops, places, settings, source, values
-from carbontui.client.detection.guess import TotalClaim, combine
+from carbontui.client.detection.work import Stage, TotalClaim, fold, staged
 
 pytestmark = [IN_PROCESS]
 
@@ -22,27 +22,56 @@ NAME = TotalClaim("name", 64.0, "args.max_steps", 50.0)
 
 
 def test_two_sources_that_agree_are_enough_to_plan_with():
-    assert combine(50, [BAR]).sure is False and combine(50, [BAR]).high is None
-    both = combine(50, [BAR, TotalClaim("schedule", 400.0, "OneCycleLR(total_steps=)", 50.0)])
+    assert fold(50, [BAR]).sure is False and fold(50, [BAR]).high is None
+    both = fold(50, [BAR, TotalClaim("schedule", 400.0, "OneCycleLR(total_steps=)", 50.0)])
     assert both.sure and both.source == "tqdm(total=) and OneCycleLR(total_steps=)"
-    assert both.low <= 400 <= both.steps <= both.high <= 410
-    assert not combine(50, [BAR, BAR]).sure, "one source twice is one source"
+    assert both.low <= 400 <= both.likely <= both.high <= 410
+    assert not fold(50, [BAR, BAR]).sure, "one source twice is one source"
 
 
 def test_what_the_code_says_is_believed_before_a_name():
-    found = combine(50, [CODE, NAME])
-    assert (found.steps, found.low, found.high, found.sure) == (400, 395, 405, True)
+    found = fold(50, [CODE, NAME])
+    assert (found.likely, found.low, found.high, found.sure) == (400, 395, 405, True)
 
 
 def test_what_was_passed_is_no_guess_any_more():
-    assert combine(66, [NAME]) is None
-    assert combine(404, [CODE]).steps == 404 and combine(406, [CODE]) is None
-    assert combine(50, [TotalClaim("name", 2.0**60, "num_epochs", 1.0)]) is None, "the protocol would refuse it"
+    assert fold(66, [NAME]) is None
+    assert fold(404, [CODE]).likely == 404 and fold(406, [CODE]) is None
+    assert fold(50, [TotalClaim("name", 2.0**60, "num_epochs", 1.0)]) is None, "the protocol would refuse it"
 
 
 def test_an_upper_bound_has_the_present_step_as_its_lower_end():
-    found = combine(70, [TotalClaim("code", 400.0, "range(epochs) x a pass", 70.0, at_most=True, sure=True)])
+    found = fold(70, [TotalClaim("code", 400.0, "range(epochs) x a pass", 70.0, at_most=True, sure=True)])
     assert (found.low, found.high, found.at_most) == (70, 400, True)
+
+
+A, B = Stage((1,), 0, 100, ended=100), Stage((1,), 100, 100, number=2)
+
+
+@pytest.mark.parametrize(
+    ("stages", "times", "likely", "low", "high", "at_most", "known"),
+    [
+        ([A._replace(ended=None)], 1, 100, 100, 100, False, True),
+        ([A._replace(ended=None, until="EarlyStopping")], 1, 100, 50, 100, True, False),
+        ([A._replace(ended=50, until="EarlyStopping")], 1, 50, 50, 50, False, True),
+        ([A._replace(ended=None)], 5, 500, 495, 505, False, False),
+        ([A._replace(ended=50, until="EarlyStopping")], 5, 450, 50, 450, True, False),
+        ([A._replace(ended=None)], None, 100, 100, None, False, False),
+        ([A._replace(ended=None, until="EarlyStopping")], None, 100, 50, None, False, False),
+        ([A._replace(ended=50), B._replace(began=50)], 2, 150, 150, 150, False, True),
+        ([A._replace(ended=50), B._replace(began=50)], 4, 300, 248, 353, False, False),
+        ([A._replace(ended=50), B._replace(began=50)], 1, 150, 150, None, False, False),
+        ([Stage((2,), 0, 30, ended=30), A._replace(began=30, ended=None)], 1, 130, 130, 130, False, True),
+    ],
+)
+def test_the_stages_of_a_framework_are_folded(stages, times, likely, low, high, at_most, known):
+    found = fold(50, [staged(stages, 50, times, "range(5)")])
+    assert (found.likely, found.low, found.high, found.at_most, found.known) == (likely, low, high, at_most, known)
+    assert found.sure is (high is not None)
+
+
+def test_a_stage_without_an_end_says_nothing():
+    assert staged([Stage((1,), 0, None)], 50, 1, "") is None
 
 
 def chains_of(script, tmp_path, monkeypatch):
@@ -57,13 +86,13 @@ def chains_of(script, tmp_path, monkeypatch):
     return [tuple(place for place in one if place.code.co_filename == str(path)) for one in seen]
 
 
-def nest_of(script, tmp_path, monkeypatch, length=None):
+def nest_of(script, tmp_path, monkeypatch):
     """The loops around the first call of step() in this script."""
-    return loops.nest(chains_of(script, tmp_path, monkeypatch)[0], values.Reader(length))
+    return loops.nest(chains_of(script, tmp_path, monkeypatch)[0], values.Reader())
 
 
-def whole(script, tmp_path, monkeypatch, length=None):
-    found = nest_of(script, tmp_path, monkeypatch, length)
+def whole(script, tmp_path, monkeypatch):
+    found = nest_of(script, tmp_path, monkeypatch)
     return loops.reached(found, len(found.loops))
 
 
@@ -80,8 +109,8 @@ def whole(script, tmp_path, monkeypatch, length=None):
         ("def main():\n    done = 0\n    for _ in range(9):\n        for _ in range(9):\n            step()\n"
          "            done += 1\n            if done == 12: return\nmain()", 12),
         ("def main(flag=False):\n    for _ in range(9):\n        step()\n        if flag: break\nmain()", 9),
-        ("def fit(a, b, n):\n    state = {'seen': 2, 'k': 0}\n    while state['seen'] < n:\n        step()\n"
-         "        state['seen'] += 1\ndef main(n=9):\n    pair = 1, 2\n    fit(*pair, n)\nmain()", 7),
+        ("def fit(n):\n    state = {'seen': 2, 'k': 0}\n    while state['seen'] < n:\n        step()\n"
+         "        state['seen'] += 1\ndef main(n=9):\n    fit(n)\nmain()", 7),
         ("import itertools\nfor a, b in itertools.product([1, 2, 3], (4, 5)):\n    step()", 6),
         ("def main(n=30):\n    seen = 0\n    while True:\n        step()\n        seen += 4\n"
          "        done = seen >= n\n        if done: break\nmain()", 8),
@@ -101,17 +130,47 @@ def whole(script, tmp_path, monkeypatch, length=None):
         ("import itertools\nfor e in range(3):\n    n = len(str(e)) + 4\n    for t in itertools.count():\n"
          "        step()\n        if t >= n: break", None),
         ("def main():\n    going = True\n    while going:\n        step()\n        going = False\nmain()", None),
+        ("x = 1; [int() for _ in range(3)]\nfor e in range(4):\n    for i in range(2): int(); step()", 8),
+        ("def main(n):\n    for _ in range(n): step()\nx = 1; main(7); y = 2\n", 7),
     ],
 )  # fmt: skip
 def test_the_loops_around_a_step_say_how_often_it_is_made(script, steps, tmp_path, monkeypatch):
     assert whole(script, tmp_path, monkeypatch) == steps
 
 
-def test_early_stopping_makes_it_an_upper_bound_and_an_option_that_is_off_does_not(tmp_path, monkeypatch):
-    loop = "def main(flag=False):\n    for _ in range(9):\n        step()\n        if {}: break\nmain()"
-    stopped = nest_of(loop.format("sum([1]) > len(str(flag))"), tmp_path, monkeypatch)
-    assert stopped.loops[0].at_most
-    assert not nest_of(loop.format("flag"), tmp_path / "..", monkeypatch).loops[0].at_most
+FLAGS = """
+class Stopper:
+    def __init__(self): self.stop = False
+    def update(self, loss): self.stop = loss > 1
+class Fit:
+    quiet = False
+    def __init__(self): self.stop = False
+    def save(self): self.stop = True
+    def go(self, stopper, flag=False, stop=False):
+        for _ in range(9):
+            step()
+            {body}
+Fit().go(Stopper())
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "at_most"),
+    [
+        ("if sum([1]) > len(str(flag)): break", True),
+        ("if self.stop: break", True),
+        ("if stopper.stop: break", True),
+        ("if stop: break\n            if id(self) < 9: stop = True", True),
+        ("try:\n                step()\n                break\n            except ValueError: pass", True),
+        ("if flag: break", False),
+        ("if self.quiet: break", False),
+        ("try: pass\n            except ValueError: break", False),
+    ],
+)
+def test_early_stopping_makes_it_an_upper_bound_and_an_option_that_is_off_does_not(
+    body, at_most, tmp_path, monkeypatch
+):
+    assert nest_of(FLAGS.format(body=body), tmp_path, monkeypatch).loops[0].at_most is at_most
 
 
 def test_epochs_without_progress_are_not_taken_for_a_limit(tmp_path, monkeypatch):
@@ -185,14 +244,42 @@ def test_a_loop_until_a_counter_is_full_has_just_that_many_steps(body, last, tmp
     assert counter.end == last
 
 
-def test_training_that_follows_is_seen(tmp_path, monkeypatch):
-    script = "def train(n):\n    for _ in range(n):\n        step()\n        x = 0 and x.backward()\ntrain(3)\n"
-    assert not nest_of(script, tmp_path, monkeypatch).ahead
-    assert nest_of(script + "train(4)\n", tmp_path / "..", monkeypatch).ahead
+@pytest.mark.parametrize(
+    ("last", "following"),
+    [("train(3)", 0), ("train(3)\ntrain(4)", 1), ("x = 1; train(3); y = 2", 0), ("train(3); train(4)", 1)],
+)
+def test_training_that_follows_is_noticed(last, following, tmp_path, monkeypatch):
+    script = "def train(n):\n    for _ in range(n):\n        step()\n        x = 0 and x.backward()\n"
+    assert len(nest_of(script + last, tmp_path, monkeypatch).ahead) == following
+
+
+@pytest.mark.parametrize(("last", "following"), [("", 0), ("model.fit(2)", 1), ("x = step", 0), ("more()", 1)])
+def test_a_frameworks_training_that_follows_is_noticed(last, following, tmp_path, monkeypatch):
+    script = (
+        f"fit = step\ndef more(): model.fit(3)\nif True:\n    fit()\n    x = 1\nif fit is None:\n    {last or 'pass'}"
+    )
+    (chain,) = chains_of(script, tmp_path, monkeypatch)
+    assert len(loops.nest(chain, values.Reader(), fits=True).ahead) == following
+    assert not loops.nest(chain, values.Reader()).ahead
+
+
+def test_a_place_has_one_key_however_often_it_is_run(tmp_path, monkeypatch):
+    """The interpreter's offset in the code moves once it has specialised a call."""
+    script = "def one(): step()\ndef main():\n    for _ in range(60): one(); one()\nmain()"
+    chains = chains_of(script, tmp_path, monkeypatch)
+    assert len(chains) == 120 and len({places.key_of(one) for one in chains}) == 2
+
+
+def test_a_shared_line_says_nothing_where_columns_are_not_known(tmp_path, monkeypatch):
+    (chain,) = chains_of("x = 1; step()", tmp_path, monkeypatch)
+    assert len(source.scopes(chain)) == 1
+    monkeypatch.setattr(source, "column_of", lambda code, instruction: None)
+    assert source.scopes(chain) == []
 
 
 def test_settings_are_remembered_without_keeping_them_alive(monkeypatch):
     monkeypatch.setattr(settings, "kept", [])
+    monkeypatch.setattr(settings, "FRESH_S", -1)
 
     class Args:
         pass
@@ -227,18 +314,14 @@ def test_a_bar_that_is_over_stands_until_a_step_is_made_without_it(monkeypatch):
     monkeypatch.setattr(guess, "watch", watch := places.Watch())
     watch.observe = 50, (), (), False
     detector = guess.Detector()
-    assert detector.total(50).steps == 200
+    assert detector.total(50).likely == 200
     display.tasks = []  # an evaluation, or the end
-    assert [detector.total(60).steps for _ in range(3)] == [200, 200, 200]
+    assert [detector.total(60).likely for _ in range(3)] == [200, 200, 200]
     assert detector.total(61) is None
     display.tasks, task.completed = [task], 200
-    assert detector.total(200).steps == 200
+    assert detector.total(200).likely == 200
     display.tasks = []
-    assert detector.total(200).steps == 200 and detector.total(204) is None
-
-
-def test_rollouts_are_no_steps():
-    assert not {"n_steps", "num_steps"} & set(guess.STEPS)
+    assert detector.total(200).likely == 200 and detector.total(204) is None
 
 
 LOADED = """

@@ -17,6 +17,7 @@ from carbontui.client.pausing.wire import DesiredLine
 
 torch = Later("torch")
 pytestmark = [needs("torch"), IN_PROCESS]
+ENGINE = "_engine_run_backward"
 KINDS = ("SGD", "AdamW", "Adam", "LBFGS")
 
 
@@ -26,6 +27,8 @@ def gate(monkeypatch):
     fresh = Gate()
     monkeypatch.setattr(hooks, "gate", fresh)
     monkeypatch.setattr(hooks, "leader", hooks.Leader())
+    monkeypatch.setattr(hooks, "passes", hooks.BackwardPasses())
+    monkeypatch.setattr(torch.autograd, ENGINE, getattr(torch.autograd, ENGINE))
     module = importlib.import_module("torch.optim.optimizer")
     plain = module.Optimizer.__dict__["profile_hook_step"]
     kinds = [getattr(torch.optim, name) for name in KINDS]
@@ -182,14 +185,43 @@ def test_a_step_that_raises_does_not_close_the_gate(gate):
     assert seen(gate) == (2, 3)
 
 
-def test_optimizer_in_backward_is_refused(gate):
+def test_optimizers_that_step_in_backward_are_one_step_at_its_end(gate):
     layer = torch.nn.Linear(3, 3)
     each = {p: torch.optim.SGD([p], lr=0.01) for p in layer.parameters()}
     for p in layer.parameters():
         p.register_post_accumulate_grad_hook(lambda q: each[q].step())
     for _ in range(6):
         backward(layer)
-    assert seen(gate) == (0, 0)
+    assert seen(gate) == (6, 6)
+    plain = torch.nn.Linear(3, 3)
+    turn(plain, torch.optim.SGD(plain.parameters(), lr=0.01), 3)  # an optimizer by itself: from here on its steps alone
+    backward(layer)
+    assert seen(gate) == (9, 9)
+
+
+BY_HAND = """
+import torch
+torch.manual_seed(0)
+layer = torch.nn.Linear(3, 3)
+for _ in range(20):
+    layer(torch.ones(2, 3)).sum().backward(retain_graph=True)
+    extra = layer(torch.ones(2, 3)).square().sum()
+    torch.autograd.grad(extra, layer.weight, retain_graph=True)
+    extra.backward()
+    with torch.no_grad():
+        for p in layer.parameters():
+            {update}
+            p.grad = None
+print(layer.weight.sum().item().hex())
+"""
+
+
+@pytest.mark.parametrize("update", ["p -= 0.1 * p.grad", "p.data.add_(p.grad, alpha=-0.1)"])
+def test_an_update_by_hand_is_a_step_for_each_pass_of_one_place(update, supervisor, launch, finish):
+    script = BY_HAND.format(update=update)
+    alone = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert finish(launch(script)) == alone.stdout
+    assert supervisor.last().step == 20
 
 
 def test_a_skipped_amp_step_is_a_boundary_too(gate):

@@ -33,7 +33,6 @@ KINDS = {
     "isolated": process(["/usr/bin/python3.12", "-uI", "train.py"], libraries=TORCH),
     "no-site": process(["python", "-W", "ignore", "-S", "train.py"], libraries=TORCH),
     "no-environment": process(environ={"PATH": "/bin"}, libraries=TORCH),
-    "own-update": process([*TRAIN_PY, "-I"], libraries=TORCH, evidence=evidence("backward")),
     "framework": process(["python", "-m", "train"], libraries=JAX),
     "cuda-graph": process(["python", "-c", "x", "-S"], libraries=TORCH, evidence=evidence("optimizer", "captured")),
     "no-loop": process(["python", "serve.py"]),

@@ -28,14 +28,6 @@ from carbontui.system import proc
 
 STAY = "\nprint('ready', flush=True)\nimport time; time.sleep(600)\n"
 LAYER = "import torch\nlayer = torch.nn.Linear(2, 2)\ndef grad(): layer(torch.ones(1, 2)).sum().backward()\n"
-OWN_SGD = """
-for _ in range(5):
-    grad()
-    with torch.no_grad():
-        for p in layer.parameters():
-            p -= 0.1 * p.grad
-            p.grad = None
-"""
 ACCUMULATION = """
 optimizer = torch.optim.Adam(layer.parameters())
 for _ in range(50): grad()
@@ -99,10 +91,8 @@ def test_the_cause_is_read_from_real_processes(start):
 
 
 @needs("torch")
-@pytest.mark.parametrize(
-    "stages", [{"own-update": OWN_SGD}, {"preparing": ACCUMULATION, "cuda-graph": RECORDED}], ids=" ".join
-)
-def test_the_cause_is_read_from_what_is_done_with_torch(stages, start):
+def test_the_cause_is_read_from_what_is_done_with_torch(start):
+    stages = {"preparing": ACCUMULATION, "cuda-graph": RECORDED}
     asked = "print('ready', flush=True); input()\n"
     process, with_allowances = start("stages", PYTHON, LAYER + "".join(stage + asked for stage in stages.values()))
     for code in stages:

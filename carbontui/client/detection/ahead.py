@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import ast
-from typing import Iterator, List, Optional, Sequence, Set, Tuple
+from typing import FrozenSet, Iterator, List, Optional, Sequence, Tuple
 
 from carbontui.client.detection.places import Chain
 from carbontui.client.detection.source import Function, Scope, dotted, last, lines, own, scopes
 
+FITS = frozenset(("fit", "fit_one_cycle", "fine_tune", "train", "learn", "cross_val_score", "cross_validate"))
+"""What frameworks call a whole training."""
 _TIME = ("time", "perf_counter", "monotonic", "now", "elapsed")
 
 
-def follows(scope: Scope) -> List[ast.AST]:
+def fits_of(scope: Scope) -> FrozenSet[str]:
+    """The names by which the statement that a function is at calls a framework's training."""
+    calls = (one for one in own(scope.body) if isinstance(one, ast.Call))
+    return FITS & {last(one.func) for one in calls if one.lineno <= scope.line <= (one.end_lineno or 0)}
+
+
+def follows(scope: Scope, fits: FrozenSet[str]) -> List[ast.AST]:
     """The statements that train behind the one that a function is at, outside of its loops."""
     found: List[ast.AST] = []
     body: Sequence[ast.stmt] = getattr(scope.body, "body", [])
@@ -19,7 +27,7 @@ def follows(scope: Scope) -> List[ast.AST]:
         at = next((number for number, one in enumerate(body) if lines([one], scope.line)), None)
         if at is None:
             return found
-        found += (one for one in body[at + 1 :] if _trains(scope, one, set()))
+        found += (one for one in body[at + 1 :] if _trains(scope, one, fits))
         now = body[at]
         if isinstance(now, (ast.For, ast.AsyncFor, ast.While, ast.FunctionDef, ast.ClassDef)):
             return found
@@ -29,15 +37,15 @@ def follows(scope: Scope) -> List[ast.AST]:
     return found
 
 
-def _trains(scope: Scope, node: ast.AST, visited: Set[str]) -> bool:
-    """Whether a statement computes gradients, itself or in a function of its file."""
+def _trains(scope: Scope, node: ast.AST, fits: FrozenSet[str], visited: FrozenSet[str] = frozenset()) -> bool:
+    """Whether a statement computes gradients, or calls one of `fits`, itself or in a function of its file."""
     for one in ast.walk(node):
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not visited:
             return False  # it is only defined here
         if not isinstance(one, ast.Call):
             continue
         name = last(one.func)
-        if name == "backward" or (name == "step" and "opt" in dotted(one.func).lower()):
+        if name == "backward" or (name == "step" and "opt" in dotted(one.func).lower()) or name in fits:
             return True
         if name in visited or len(visited) > 50:
             continue
@@ -45,7 +53,7 @@ def _trains(scope: Scope, node: ast.AST, visited: Set[str]) -> bool:
         called: List[Function] = list(scope.file.named(name))
         made = scope.file.classes.get(name)
         called += [one for one in scope.file.named("__init__") if made is not None and scope.file.owner(one) is made]
-        if any(_trains(scope, statement, visited) for function in called for statement in function.body):
+        if any(_trains(scope, statement, fits, visited) for function in called for statement in function.body):
             return True
     return False
 
@@ -123,6 +131,8 @@ def stops(loop: ast.AST) -> Iterator[ast.AST]:
         if isinstance(node, ast.If) and _leaves(node.body, direct):
             yield node.test
             continue
+        if isinstance(node, ast.Try) and _leaves([*node.body, *node.orelse], direct):
+            yield ast.Name("an exception", ast.Load())  # tried again
         inner = isinstance(node, (ast.For, ast.AsyncFor, ast.While))
         waiting += [(child, direct and not inner) for child in ast.iter_child_nodes(node)]
 

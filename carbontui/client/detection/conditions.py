@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, List, Optional, Sequence, Tuple
 
 from carbontui.client.detection.ahead import around
 from carbontui.client.detection.places import watch
@@ -16,9 +16,8 @@ ENDLESS = 10**7
 WRAPPERS = ("tqdm", "enumerate", "track", "list", "reversed", "sorted", "iter", "prange", "progress_bar", "master_bar")
 _EACH_STEP = ("sync", "accum", "main_process", "rank", "master")
 """Parts of the names of conditions that hold at each optimizer step, or in the process that counts."""
-SEARCHED_MAX = 100_000
-BLOCK = 1000
-"""Of a longer range so many numbers are looked at, in blocks of consecutive ones."""
+SEARCHED_MAX = 20_000
+"""A longer range is not gone through."""
 
 
 def chosen(scope: Scope, loop: ast.AST, reader: Reader) -> Optional[Tuple[int, List[ast.AST]]]:
@@ -30,32 +29,27 @@ def chosen(scope: Scope, loop: ast.AST, reader: Reader) -> Optional[Tuple[int, L
     span: ast.AST = heads[0].iter
     while isinstance(span, ast.Call) and last(span.func) in WRAPPERS and span.args:
         span = span.args[0]
-    name, tests = heads[0].target.id, [*getattr(heads[0], "ifs", ())]
-    ways = [_filled(scope, test, name, reader) for test in tests]
-    if None in ways:
-        return None
+    name = heads[0].target.id
+    ways: List[Tuple[ast.AST, ast.AST, bool]] = [(test, test, True) for test in getattr(heads[0], "ifs", ())]
+    filters = len(ways)
     for node in own(loop):
         if isinstance(node, ast.If):
             inside = lines(node.body, scope.line)
-            skips = (
-                node in getattr(loop, "body", ())
-                and node.lineno < scope.line
-                and isinstance(node.body[-1], ast.Continue)
-            )
-            test = _filled(scope, node.test, name, reader) if inside or skips else None
-            if test is not None:
-                tests.append(node)
-                ways.append(test if inside else ast.UnaryOp(ast.Not(), test))
-    over = span_of(scope, span, reader) if tests else None
-    if not over:
+            skips = node in getattr(loop, "body", ()) and isinstance(node.body[-1], ast.Continue)
+            if inside or (skips and node.lineno < scope.line):
+                ways.append((node, node.test, inside))
+    over = span_of(scope, span, reader) if ways else None
+    if not over or len(over) > SEARCHED_MAX:
         return None
-    held = ast.parse(f"lambda {name}: 0", mode="eval")
-    held.body.body = ast.BoolOp(ast.And(), [ast.Constant(True), *ways])  # type: ignore[attr-defined]
-    holds = eval(compile(ast.fix_missing_locations(held), "<conditions>", "eval"), {"__builtins__": {}})
-    apart = max(1, len(over) // SEARCHED_MAX) * BLOCK
-    looked_at = [over[start : start + BLOCK] for start in range(0, len(over), apart)]
-    made = sum(1 for block in looked_at for number in block if holds(number))
-    return round(made * len(over) / sum(map(len, looked_at))), tests
+
+    def holds(number: int, test: ast.AST) -> Optional[bool]:
+        return truth(Reader({(scope.body, name): number}).value(scope, test))
+
+    known = [way for way in ways if holds(over[0], way[1]) is not None]
+    if not known or ways[:filters] != known[:filters]:
+        return None
+    made = sum(all(holds(number, test) is way for _, test, way in known) for number in over)
+    return made, [node for node, _, _ in known]
 
 
 def span_of(scope: Scope, node: ast.AST, reader: Reader) -> Optional[range]:
@@ -69,29 +63,6 @@ def span_of(scope: Scope, node: ast.AST, reader: Reader) -> Optional[range]:
     given = scope.file.assigned(scope.body).get(last(start), []) if isinstance(start, ast.Name) else []
     known: List[Any] = [one.value for one in given if isinstance(one, ast.Constant) and is_count(one.value)]
     return range(int(known[0]) if known and not watch.resumed else 0, int(end)) if is_count(end) else None
-
-
-def _filled(scope: Scope, test: ast.AST, name: str, reader: Reader) -> Any:
-    """The condition with numbers for all but this name; None where it depends on more."""
-    if isinstance(test, ast.Name) and test.id == name:
-        return ast.Name(name, ast.Load())
-    if not any(isinstance(one, ast.Name) and one.id == name for one in ast.walk(test)):
-        value: Any = reader.value(scope, test)
-        if isinstance(value, (list, set)) and all(isinstance(one, (int, float)) for one in value):
-            value = tuple(value)
-        return ast.Constant(value) if isinstance(value, (int, float, tuple)) else None  # type: ignore[arg-type]
-    if not isinstance(test, (ast.Compare, ast.BinOp, ast.BoolOp, ast.UnaryOp)):
-        return None
-    made: Dict[str, Any] = {}
-    for field, part in ast.iter_fields(test):
-        if isinstance(part, ast.expr):
-            part = _filled(scope, part, name, reader)
-        elif isinstance(part, list) and isinstance(part[0], ast.expr):
-            part = [_filled(scope, one, name, reader) for one in part]
-        if part is None or (isinstance(part, list) and None in part):
-            return None
-        made[field] = part
-    return type(test)(**made)
 
 
 def on_condition(scope: Scope, reader: Reader, followed: Sequence[ast.AST]) -> bool:

@@ -1,100 +1,33 @@
-"""How many steps a training will make, as far as its code, loaders, settings, schedules and bars tell.
+"""How many steps a training will make, as far as its frameworks, code, loaders, settings, schedules and bars tell.
 
-Each source makes a claim; `combine`, a pure function, makes one guess of them, with the interval in which the total
-lies. Runs in the link's thread, never in the training's, and never reads the variables of a running function: that
-would keep its tensors alive.
+Each source makes claims, of which work.py makes one, with the interval in which the total lies. Runs in the link's
+thread, never in the training's, and never reads the variables of a running function: that would keep its tensors
+alive.
 """
 
 from __future__ import annotations
 
+import ast
 import itertools
 import math
 import sys
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from carbontui.client.detection import ahead, loops, settings, stages
+from carbontui.client.detection import ahead, loops, work
 from carbontui.client.detection.conditions import ENDLESS
 from carbontui.client.detection.made import displays, schedules
-from carbontui.client.detection.places import Chain, Stream, watch
+from carbontui.client.detection.places import Chain, Stream, key_of, watch
+from carbontui.client.detection.source import Scope, dotted, last, own
 from carbontui.client.detection.values import Reader
+from carbontui.client.detection.work import NEAR, SLACK, FoldedWork, TotalClaim, about
 
-STEPS = (
-    *("max_iters", "max_iter", "max_steps", "total_steps", "num_iters", "n_iters", "num_iterations", "iterations"),
-    *("total_iters", "train_iters", "num_training_steps", "num_train_steps", "max_train_steps", "train_steps"),
-    *("max_update", "max_updates", "train_num_steps"),
-)
-"""Names that scripts use for the total steps of a run. Not n_steps and num_steps: those of a rollout."""
-EPOCHS = ("epochs", "num_epochs", "n_epochs", "max_epochs", "max_epoch", "num_train_epochs", "total_epochs")
-OBJECTS = ("args", "config", "cfg", "conf", "opt", "options", "hparams", "params", "FLAGS")
 FROM_STEPS = 3
 """Steps needed to see whether a schedule or a progress bar advances with the steps."""
-NEAR = 0.02
-"""Totals that differ by less are the same."""
-SLACK = 0.01
-"""A total that the code states may be off by this much, and by one: loops end a step early or late."""
 SURE_SHARE = 0.1
 """A loop without a loader has shown that it goes on as its code says, after this share of it."""
-COUNT_MAX = 2**53
 SOURCE_MAX = 120
 NESTS_MAX = 100
-
-
-class TotalClaim(NamedTuple):
-    """What one source says. `low` and `high` bound the total, high None for no limit."""
-
-    kind: str
-    """code, schedule, bar or name: claims of two kinds are independent."""
-    steps: float
-    source: str
-    low: float = 0.0
-    high: Optional[float] = None
-    at_most: bool = False
-    sure: bool = False
-    """Borne out by a whole pass, or a good part of the loop."""
-    more: bool = False
-    """There may be more than this, whatever agrees with it."""
-
-
-class FoundTotal(NamedTuple):
-    steps: int
-    source: str
-    low: int
-    high: Optional[int]
-    at_most: bool
-    sure: bool
-    """Good enough to plan with."""
-
-
-def combine(steps: int, claims: Sequence[TotalClaim]) -> Optional[FoundTotal]:
-    """One guess of all claims, the first of them the best, after `steps`. None if none can hold."""
-    holding = [one for one in claims if _holds(one, steps)]
-    if not holding:
-        return None
-    best = holding[0]
-    agreeing = [
-        one for one in holding[1:] if one.kind != best.kind and abs(one.steps - best.steps) <= NEAR * best.steps
-    ]
-    if best.kind == "code":  # what the code says comes from the settings: the same source
-        agreeing = [one for one in agreeing if one.kind != "name"]
-    source = " and ".join(dict.fromkeys(one.source for one in [best, *agreeing[:1]]))
-    low, high = best.low, best.high
-    if agreeing and high is None and not best.more:
-        low, high = _around(best.steps)
-    most = max(steps, round(best.steps))
-    if best.at_most and high is None:
-        high = most
-    low_steps = min(max(steps, math.floor(low)), most)
-    sure = high is not None and (best.sure or bool(agreeing))
-    return FoundTotal(most, source, low_steps, None if high is None else max(most, math.ceil(high)), best.at_most, sure)
-
-
-def _holds(claim: TotalClaim, steps: int) -> bool:
-    most = claim.steps if claim.high is None else claim.high
-    return 1 < claim.steps < COUNT_MAX and steps <= max(most, _around(claim.steps)[1])
-
-
-def _around(steps: float) -> Tuple[float, float]:
-    return steps * (1 - SLACK) - 1, steps * (1 + SLACK) + 1
+DEPTH_MAX = 4
 
 
 class Passes(NamedTuple):
@@ -127,10 +60,9 @@ class Around(NamedTuple):
 
 
 class Detector:
-    """Remembers between looks what is costly to find, and which sources have been wrong."""
+    """Remembers between looks what is costly to find."""
 
     def __init__(self) -> None:
-        self.wrong: Set[Tuple[str, str]] = set()
         self.stage: Tuple[Any, ...] = ()
         self.led: Tuple[Any, ...] = ()
         """The stage of the last step that was one for sure."""
@@ -139,29 +71,36 @@ class Detector:
         self.clocked = False
         """A clock ends one of the loops."""
         self.passes: Optional[Passes] = None
-        self._last: Optional[FoundTotal] = None
+        self.stated: Any = None
+        """The framework's stage that was said to be the last."""
+        self.surprised = False
+        """Another one came after it."""
+        self._last: Optional[FoldedWork] = None
         self._gone_at: Optional[int] = None
         """So many steps were done when what said the last total was gone."""
         self._nests: Dict[Any, Tuple[Around, int]] = {}
         """By place, and after how many steps that was found."""
 
-    def total(self, steps: int) -> Optional[FoundTotal]:
-        """The total steps as far as anything tells; None without a clue. `steps` are done so far."""
-        if steps < FROM_STEPS or watch.observe is None:
+    def total(self, steps: int, *, framework: bool = False) -> Optional[FoldedWork]:
+        """The total steps as far as anything tells; None without a clue. `steps` are done so far, those at hand by a
+        `framework`."""
+        stage = watch.stages[-1] if watch.stages else None
+        if stage is not None and (stage.ended is None or steps == stage.ended):
+            self.passes = None
+            return work.fold(steps, [one for one in (self._fits(steps),) if one is not None])
+        if framework or steps < FROM_STEPS or watch.observe is None:
             return None
         claims: List[TotalClaim] = []
-        for source in (self._code, self._bars, self._schedules, self._names):
+        for source in (self._code, self._bars, self._schedules):
             try:
                 claims += source(steps)
             except Exception:  # a script's objects may raise anything
                 continue
         if self.clocked:
             return None
-        self.wrong |= {(one.kind, one.source) for one in claims if one.kind != "code" and not _holds(one, steps)}
-        found = combine(steps, [one for one in claims if (one.kind, one.source) not in self.wrong])
-        return self._standing(found, steps)
+        return self._standing(work.fold(steps, claims), steps)
 
-    def _standing(self, total: Optional[FoundTotal], steps: int) -> Optional[FoundTotal]:
+    def _standing(self, total: Optional[FoldedWork], steps: int) -> Optional[FoldedWork]:
         """Between two passes, and behind the last, bars and loops are over: until a step is made without them, what
         they said stands."""
         last = self._last
@@ -170,17 +109,33 @@ class Detector:
             return total
         if self._gone_at is None:
             self._gone_at = steps
-        if steps > min(self._gone_at, max(last.steps, last.high or 0)):
+        if steps > min(self._gone_at, max(last.likely, last.high or 0)):
             self._last, self._gone_at = total, None
         return self._last
+
+    def _fits(self, steps: int) -> Optional[TotalClaim]:
+        """From the stages that a framework has begun, and the code around the call of the last."""
+        every = list(watch.stages)
+        now = every[-1]
+        nest, _, later = self._nest(now.chain, steps, fits=True)
+        times = loops.reached(nest, len(nest.loops))
+        claim = work.staged(every, steps, times, _text(nest))
+        self.surprised = self.surprised or self.stated not in (None, (now.at, now.number))
+        if claim is None:
+            return None
+        if later is None or self.surprised or claim.more:
+            return work.opened(claim, claim.low)
+        if not loops.certain(nest):
+            claim = claim._replace(low=min(claim.low, steps), at_most=True, exact=False)
+        self.stated = (now.at, now.number) if now.number == times and not later[0] else None
+        return work.followed(claim, *later)
 
     def _code(self, steps: int) -> Iterator[TotalClaim]:
         """From the loops around the steps, and the passes over the loader inside them."""
         assert watch.observe is not None
         counted, chain, values, unsure = watch.observe
         stream = watch.leading
-        length = stream.length if stream is not None else None
-        nest, self.clocked, later = self._nest(chain, length, steps)
+        nest, self.clocked, later = self._nest(chain, steps)
         if nest.key != self.stage:
             self.stage, self.stage_from, self.stages = nest.key, counted if self.stages else 0, self.stages + 1
         unsure, self.led = unsure and self.led == nest.key, self.led if unsure else nest.key
@@ -189,7 +144,7 @@ class Detector:
         self.passes = None
         depth, at = len(nest.loops), 0
         if stream is not None:
-            around = self._nest(stream.at, length, steps)[0]
+            around = self._nest(stream.at, steps)[0]
             at = len(around.loops)
             same = [one.line for one in around.loops] == [one.line for one in nest.loops[:at]] and at < depth
             self.passes = _passes(stream, steps, nest.share) if same and ahead.over(stream.at) else None
@@ -197,7 +152,7 @@ class Detector:
         for counter, value in zip(nest.counters, known):
             if isinstance(value, int):
                 total = counted + (counter.end - value) / counter.by
-                totals.append(self._stated(nest, total, counter.text, steps, nest.loops))
+                totals.append(self._stated(nest, total, counter.text, steps))
         if self.passes is not None and (whole := loops.reached(nest, at)) is not None:
             by_passes = self._by_passes(nest, at, whole, steps)
             totals += [by_passes] if by_passes is not None else []
@@ -210,33 +165,31 @@ class Detector:
         if total_ is not None:
             text = min(limits, key=lambda one: one.times).text if limits else " x ".join(one.text for one in nest.loops)
             exact = all(one.exact for one in nest.bounds)
-            claim = self._stated(nest, self.stage_from + total_, text, steps, nest.loops)
+            claim = self._stated(nest, self.stage_from + total_, text, steps)
             totals.append(claim if exact else claim._replace(low=steps, at_most=True))
         if totals:
             best = min(totals, key=lambda one: one.steps)
             if best.steps < ENDLESS or not best.at_most:
                 if nest.more or unsure or later is None:
-                    yield best._replace(high=None, sure=False, at_most=False, more=True, low=steps)
+                    yield work.opened(best, steps)
                 else:
-                    yield _with(best, *later)
+                    yield work.followed(best, *later)
 
-    def _nest(self, chain: Chain, length: Optional[int], steps: int) -> Around:
+    def _nest(self, chain: Chain, steps: int, *, fits: bool = False) -> Around:
         """What is around a place; thought about again when half as many steps more are done."""
-        key = (length, *((place.code, place.line) for place in chain))
+        key = (fits, *key_of(chain))
         known = self._nests.get(key)
         if known is None or steps > known[1] * 1.5 + 10:
             if len(self._nests) >= NESTS_MAX:
                 self._nests.clear()
-            nest = loops.nest(chain, Reader(length))
-            later = stages.steps_of(nest.ahead, Reader())
+            nest = loops.nest(chain, Reader(), fits=fits)
+            later = steps_of(nest.ahead, Reader())
             known = self._nests[key] = Around(nest, ahead.timed(chain), later), steps
         return known[0]
 
-    def _stated(
-        self, nest: loops.Nest, total: float, text: str, steps: int, around: Sequence[loops.LoopAround]
-    ) -> TotalClaim:
-        at_most = nest.sometimes or any(one.at_most for one in around)
-        low, high = _around(total)
+    def _stated(self, nest: loops.Nest, total: float, text: str, steps: int) -> TotalClaim:
+        at_most = nest.sometimes or any(one.at_most for one in nest.loops)
+        low, high = about(total)
         return TotalClaim("code", total, text, steps if at_most else low, high, at_most, steps >= SURE_SHARE * total)
 
     def _by_passes(self, nest: loops.Nest, at: int, whole: float, steps: int) -> Optional[TotalClaim]:
@@ -269,7 +222,7 @@ class Detector:
         found = [one for one in found if isinstance(one[1], (int, float)) and one[1] > 1]
         for (done, total, source), (inside, each, _) in itertools.permutations(found, 2):
             if done > 0 and abs(done * each + inside - steps) <= max(2, each // 10):
-                yield TotalClaim("bar", float(total * each), f"{source} x {each:g}", *_around(total * each))
+                yield TotalClaim("bar", float(total * each), f"{source} x {each:g}", *about(total * each))
         for done, total, source in found:
             if passes is not None and abs(done - (passes.begun - 1)) <= 1 and passes.begun > 1:
                 yield TotalClaim("bar", passes.here + (total - passes.begun + 1) * passes.expected, source, steps)
@@ -288,18 +241,6 @@ class Detector:
                 elif passes is not None and passes.begun > 1 and done == passes.begun - 1:
                     yield TotalClaim("schedule", passes.here + (told - done) * passes.expected, source, steps)
 
-    def _names(self, steps: int) -> Iterator[TotalClaim]:
-        """From what the script's settings call its steps or epochs."""
-        for source, value in _settings(STEPS):
-            if not self._one_pass(value):
-                yield TotalClaim("name", float(value), source, steps)
-        passes = self._shown_passes()
-        if passes is not None:
-            for source, value in _settings(EPOCHS):
-                yield TotalClaim(
-                    "name", passes.here + (value - passes.begun + 1) * passes.expected, f"{source} x a pass", steps
-                )
-
     def _shown_passes(self) -> Optional[Passes]:
         return self.passes if self.passes is not None and self.passes.expected > 0 else None
 
@@ -308,15 +249,6 @@ class Detector:
         passes = self._shown_passes()
         lengths = {stream.length for stream in watch.streams.values()}
         return total in lengths or (passes is not None and abs(total - passes.expected) <= 1 and passes.first == 0)
-
-
-def _with(claim: TotalClaim, later: float, text: str) -> TotalClaim:
-    """The claim with the steps of later stages."""
-    if not later:
-        return claim
-    low, high = _around(later)
-    most = None if claim.high is None else claim.high + high
-    return claim._replace(steps=claim.steps + later, source=f"{claim.source} + {text}", low=claim.low + low, high=most)
 
 
 def _passes(stream: Stream, steps: int, share: int) -> Optional[Passes]:
@@ -355,24 +287,67 @@ def _ends(schedule: Any) -> Iterator[Tuple[str, int]]:
             yield "num_training_steps", int(told)
 
 
-def _settings(names: Sequence[str]) -> Iterator[Tuple[str, int]]:
-    """Counts of these names among the script's top-level variables, its settings objects, and what parsers made."""
-    main = vars(sys.modules["__main__"])
-    for where in ("", *OBJECTS):
-        held = main.get(where) if where else main
-        space = held if isinstance(held, dict) else getattr(held, "__dict__", None)
-        if isinstance(space, dict):
-            for name in names:
-                told: Any = dict.get(space, name)
-                if _count(told):
-                    yield (f"{where}.{name}" if where else name), int(told)
-    for path, value in settings.leaves():
-        if path[-1].lower() in names and _count(value):
-            yield ".".join(path), int(value)
-
-
 def _count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 1 < value < COUNT_MAX
+    return isinstance(value, int) and not isinstance(value, bool) and 1 < value < work.COUNT_MAX
+
+
+def steps_of(ahead: Sequence[Tuple[Scope, ast.AST]], reader: Reader) -> Optional[Tuple[float, str]]:
+    """How many steps these statements make, and the loops that say so; None where the code does not tell."""
+    every = [_steps(scope, node, reader, 0) for scope, node in ahead]
+    known = [one for one in every if one is not None]
+    if len(known) < len(every):
+        return None
+    return sum(steps for steps, _ in known), " + ".join(text for _, text in known)
+
+
+def _steps(scope: Scope, statement: ast.AST, reader: Reader, depth: int) -> Optional[Tuple[float, str]]:
+    """Of one statement: of a step in its loops, or in the one function of its file that it calls. More than one step
+    may be of optimizers that take turns, of which one counts."""
+    made: List[Tuple[float, str]] = []
+    nodes = [statement, *own(statement)]
+    for call in (one for one in nodes if isinstance(one, ast.Call)):
+        found = None
+        if _is_step(call):
+            at = Scope(scope.file, scope.function, scope.space, call.lineno, scope.caller, scope.call)
+            nest = loops.nest_of([at], reader)
+            times = loops.reached(nest, len(nest.loops))
+            found = None if times is None or not loops.certain(nest) else (times / nest.share, _text(nest))
+        else:
+            functions = [one for one in scope.file.named(last(call.func)) if any(map(_is_step, _calls(one)))]
+            if not functions:
+                continue
+            if len(functions) == 1 and depth < DEPTH_MAX and not _inside_loop(scope, call, statement):
+                inside = Scope(scope.file, functions[0], scope.space, functions[0].lineno, scope, call)
+                parts = [_steps(inside, one, reader, depth + 1) for one in functions[0].body if _trains(one)]
+                found = parts[0] if len(parts) == 1 else None
+        if found is None:
+            return None
+        made.append(found)
+    return made[0] if len(made) == 1 else None
+
+
+def _inside_loop(scope: Scope, call: ast.Call, statement: ast.AST) -> bool:
+    above = list(scope.file.above(call))
+    above = [*above[: above.index(statement)], statement] if statement in above else []
+    return any(isinstance(one, (ast.For, ast.While, ast.If, ast.ListComp, ast.GeneratorExp)) for one in above)
+
+
+def _calls(node: ast.AST) -> Iterator[ast.Call]:
+    return (one for one in [node, *own(node)] if isinstance(one, ast.Call))
+
+
+def _trains(statement: ast.AST) -> bool:
+    return any(map(_is_step, _calls(statement)))
+
+
+def _is_step(call: ast.Call) -> bool:
+    """`optimizer.step()`, `scaler.step(optimizer)`."""
+    named = [dotted(call.func), *(dotted(one) for one in call.args)]
+    return last(call.func) == "step" and any("opt" in one.lower() for one in named)
+
+
+def _text(nest: loops.Nest) -> str:
+    return " x ".join(one.text for one in nest.loops if one.text)
 
 
 detector = Detector()

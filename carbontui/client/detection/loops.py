@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import ast
 import math
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Tuple
 
-from carbontui.client.detection.ahead import around, follows, stops
+from carbontui.client.detection.ahead import around, fits_of, follows, stops
 from carbontui.client.detection.conditions import (
     ENDLESS,
     WRAPPERS,
@@ -82,13 +82,15 @@ class _Level(NamedTuple):
     node: ast.AST
 
 
-def nest(chain: Chain, reader: Reader) -> Nest:
-    """The loops around the innermost frame of this chain."""
-    return nest_of(scopes(chain), reader)
+def nest(chain: Chain, reader: Reader, *, fits: bool = False) -> Nest:
+    """The loops around the innermost frame of this chain; `fits`: that calls a framework's training."""
+    stack = scopes(chain)
+    return nest_of(stack, reader, fits_of(stack[-1]) if fits and stack else frozenset())
 
 
-def nest_of(stack: List[Scope], reader: Reader) -> Nest:
-    """The loops around the present line of the last of these functions, which have called each other."""
+def nest_of(stack: List[Scope], reader: Reader, fits: FrozenSet[str] = frozenset()) -> Nest:
+    """The loops around the present line of the last of these functions, which have called each other; calls of a name
+    among `fits` train too."""
     levels: List[_Level] = []
     depths: Dict[int, int] = {}
     for number, scope in enumerate(stack):
@@ -114,10 +116,18 @@ def nest_of(stack: List[Scope], reader: Reader) -> Nest:
     outside = stack[: stack.index(first.scope)] if first else stack
     key = tuple((id(scope.body), scope.line) for scope in outside)
     key += ((id(first.scope.body), getattr(first.node, "lineno", 0)),) if first else ()
-    ahead = tuple((scope, one) for scope in [*outside, *([first.scope] if first else [])] for one in follows(scope))
+    ahead = tuple(
+        (scope, one) for scope in [*outside, *([first.scope] if first else [])] for one in follows(scope, fits)
+    )
     inside = stack[stack.index(first.scope) :] if first else []
     sometimes = any(on_condition(scope, reader, followed) for scope in inside)
     return Nest(tuple(loops), tuple(bounds), ahead, more, key, tuple(counters), share, sometimes)
+
+
+def certain(nest_: Nest) -> bool:
+    """Whether nothing may end these loops earlier."""
+    sometimes = nest_.sometimes or any(one.at_most for one in nest_.loops)
+    return not sometimes and all(one.exact for one in nest_.bounds)
 
 
 def reached(nest_: Nest, depth: int) -> Optional[float]:
@@ -248,9 +258,6 @@ class _Ends:
                 counter = counter.left
                 if extra is UNKNOWN:
                     continue
-            if isinstance(counter, ast.BinOp) and isinstance(counter.op, ast.FloorDiv):  # i // k >= n
-                by, counter = self.reader.value(scope, counter.right), counter.left
-                n = n * by if is_count(n) and is_count(by) else UNKNOWN
             self.text = ast.unparse(test)
             if self._counted(scope, counter, n, extra, more):
                 return True

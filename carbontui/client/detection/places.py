@@ -1,18 +1,21 @@
-"""Where in the code the training thread is: its frames' code and lines, never their variables.
+"""Where in the code the training thread is: its frames' code and instructions, never their variables.
 
-A variable of a running function must not be read: that would keep its tensors alive. Code, line and a module's own
-namespace are safe to hold. Everything here is cheap, and is thought about elsewhere, in the link's thread.
+A variable of a running function must not be read: that would keep its tensors alive. Code, line, instruction and a
+module's own namespace are safe to hold. Everything here is cheap, and is thought about elsewhere, in the link's thread.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
 import sys
 import weakref
 from collections import deque
 from types import CodeType
-from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Deque, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
+from carbontui.client.detection.work import Stage
 from carbontui.client.readonly import length_of
 
 FRAMES_MAX = 60
@@ -29,10 +32,23 @@ class Place(NamedTuple):
     line: int
     space: Dict[str, Any]
     """The namespace of its module."""
+    instruction: int
+    """Offset of the one at work in the code: with it a place is known where several are on one line."""
 
 
 Chain = Tuple[Place, ...]
 """The frames of a thread, the innermost first, without ours."""
+
+
+@functools.lru_cache(maxsize=1024)
+def column_of(code: CodeType, instruction: int) -> Optional[int]:
+    """Where in its line an instruction, or the cache behind it, has its expression; None before Python 3.11."""
+    spans: Iterator[Any] = iter(getattr(code, "co_positions", tuple)())
+    return next(itertools.islice(spans, instruction // 2, None), (None,) * 4)[2]
+
+
+def key_of(chain: Chain) -> Tuple[Any, ...]:
+    return tuple((place.code, place.line, column_of(place.code, place.instruction)) for place in chain)
 
 
 def chain() -> Chain:
@@ -42,7 +58,7 @@ def chain() -> Chain:
     while frame is not None and len(found) < FRAMES_MAX:
         code = frame.f_code
         if not code.co_filename.startswith(OURS):
-            found.append(Place(code, frame.f_lineno, frame.f_globals))
+            found.append(Place(code, frame.f_lineno, frame.f_globals, frame.f_lasti))
         frame = frame.f_back  # type: ignore[assignment]
     return tuple(found)
 
@@ -107,10 +123,14 @@ class Watch:
         """Whether the last step is another optimizer's, which may turn out to be no step."""
         self.resumed = False
         """An optimizer has been given an earlier one's state."""
-        self.leading: Optional[Stream] = None
-        """The passes in which the steps are made: at work when one ends, the innermost of several."""
-        self.made: Dict[Tuple[int, int], Tuple[Callable[[], Any], Optional[int]]] = {}
-        """The loader made last at a line of a module (by the id of its namespace), and its batches then."""
+        self.leading: Any = None
+        """The Stream of passes in which the steps are made: at work when one ends, the innermost of several."""
+        self.made: Deque[Tuple[Place, Callable[[], Any], Optional[int]]] = deque(maxlen=MADE_MAX)
+        """The last loaders made, where, and their batches then."""
+        self.stages: Deque[Stage] = deque(maxlen=MARKS_MAX)
+        """The last trainings of frameworks; one without an end is under way."""
+        self._numbers: Dict[Any, int] = {}
+        """How many of them were begun at a place."""
         self.globals: Tuple[Tuple[Dict[str, Any], str], ...] = ()
         """Names of modules that count something, to be read at the next look."""
 
@@ -127,25 +147,28 @@ class Watch:
             values = tuple(space.get(name) for space, name in self.globals)
             self.observe = count, chain(), values, self.unsure()
 
-    def left(self, steps: int) -> Optional[Tuple[int, int]]:
-        """As `Stream.left`, of the loader that the steps are made with."""
-        return None if self.leading is None else self.leading.left(steps)
+    def stage_begins(self, expected: Optional[int], until: str, at: Chain) -> None:
+        """In the training thread: a framework begins to train."""
+        key = key_of(at)
+        self._numbers[key] = number = self._numbers.get(key, 0) + 1
+        self.stages.append(Stage(key, self.count(), expected, until, number, chain=at))
+
+    def stage_ends(self, *, failed: bool = False) -> None:
+        """It is over; one that has `failed` is tried again."""
+        now = self.stages.pop()
+        if failed:
+            self._numbers[now.at] = now.number - 1
+        else:
+            self.stages.append(now._replace(ended=self.count()))
 
     def loader_made(self, loader: Any) -> None:
         """In the training thread: a loader has been made."""
-        if len(self.made) < MADE_MAX:
-            place = chain()[0]
-            self.made[id(place.space), place.line] = weakref.ref(loader), length_of(loader)
-
-    def batches(self, space: Dict[str, Any], line: int) -> Optional[int]:
-        """Of the loader made last at this line."""
-        loader, then = self.made.get((id(space), line), (lambda: None, None))
-        return then if (now := length_of(loader())) is None else now
+        self.made.append((chain()[0], weakref.ref(loader), length_of(loader)))
 
     def passed(self, loader: Any, iterator: Any) -> None:
         """In the training thread: a pass over a loader begins."""
         at, steps = chain(), self.count()
-        key = tuple((place.code, place.line) for place in at)
+        key = key_of(at)
         stream = self.streams.get(key)
         if stream is None:
             if len(self.streams) >= STREAMS_MAX:

@@ -168,8 +168,7 @@ def _steps(names: "set[str]", text: str) -> ProbeLine:
     alone = "total and unloading come by themselves"
     told = "the total is guessed, or given by carbontui.report(total=); docs/frameworks.md says how to unload"
     stepless = "torch" in names and not re.search(r"\boptim\b|optimizer|\.step\(", text)
-    by_hand = "the steps of an update by hand"
-    none_here = f"the script has none itself; for an update by hand {unseen.STEP}"
+    by_hand = f"it has no optimizer: a backward() is a step; where a step takes several, {unseen.STEP}"
     others = sorted(names & {"jax", "flax", "optax", "tensorflow", "sklearn"})
     cases = (
         (re.search(r"\bcarbontui\.step\(", text), True, "a step ends where the script calls carbontui.step()"),
@@ -181,8 +180,8 @@ def _steps(names: "set[str]", text: str) -> ProbeLine:
         ("fastai" in names, True, "a batch of fit() is a step; the total comes by itself, no unload"),
         ("spacy" in names, True, "an update() is a step; no unload"),
         ("keras" in names, True, "a batch of fit() is a step; the total comes by itself"),
-        (stepless and ".backward(" in text, False, f"it has no optimizer: {by_hand} are not seen: {unseen.STEP}"),
-        (stepless, True, f"an optimizer step is a step, and {none_here}"),
+        (stepless and ".backward(" in text, True, by_hand),
+        (stepless, True, "an optimizer step is a step, and the script has none itself"),
         (names & {"torch", "accelerate"}, True, f"an optimizer step is a step; {told}"),
         (others, False, f"the steps of a loop of {' or '.join(others)} are not seen: {unseen.STEP}"),
         (True, True, "no training library in the script itself: what it imports decides what is seen"),

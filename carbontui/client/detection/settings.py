@@ -22,7 +22,7 @@ kept: List[Callable[[], Any]] = []
 resolvers: List[str] = []
 """Of the script's own: code that may draw, so that with one nothing of OmegaConf's is resolved."""
 _HYDRAS = ("hydra", "now", "python_version")
-_known: Tuple[List[int], float, List[Tuple[Path, Any]]] = [], 0.0, []
+_known: Tuple[float, List[Tuple[Path, Any]]] = 0.0, []
 
 
 def keep(made: Any) -> None:
@@ -40,18 +40,17 @@ def keep(made: Any) -> None:
             ref = weakref.ref(made)
         except TypeError:
             return
-    kept[:] = [*(old for old in kept if old() is not None), ref][-KEPT_MAX:]
+    global _known
+    kept[:], _known = [*(old for old in kept if old() is not None), ref][-KEPT_MAX:], (0.0, [])
 
 
 def leaves() -> List[Tuple[Path, Any]]:
     """All numbers in all settings, with where they are; read anew after some seconds, since scripts change them."""
     global _known
-    made = [one for one in (ref() for ref in list(kept)) if one is not None]
-    state, now = [id(one) for one in made], time.monotonic()
-    if _known[0] != state or now > _known[1]:
-        found = (leaf for one in made for leaf in _leaves(one, (), 0))
-        _known = state, now + FRESH_S, list(itertools.islice(found, LEAVES_MAX))
-    return _known[2]
+    if time.monotonic() > _known[0]:
+        found = (leaf for ref in list(kept) for leaf in _leaves(ref(), (), 0))
+        _known = time.monotonic() + FRESH_S, list(itertools.islice(found, LEAVES_MAX))
+    return _known[1]
 
 
 def find(path: Path) -> Optional[Any]:

@@ -6,15 +6,17 @@ import ast
 import linecache
 import os
 import time
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
-from carbontui.client.detection.places import Chain
+from carbontui.client.detection.places import Chain, Place, column_of
 
 SIZE_MAX = 300_000
 """Longer files are not read: parsing takes a second per megabyte, in which the training waits."""
-LIBRARIES = tuple(
-    f"/{name}/" for name in ("torch", "accelerate", "transformers", "hydra", "omegaconf", "click", "typer")
+LIBRARIES = (
+    *("torch", "accelerate", "transformers", "hydra", "omegaconf", "click", "typer", "lightning", "pytorch_lightning"),
+    *("keras", "xgboost", "lightgbm", "catboost"),
 )
 """No loop of a training is in these."""
 STARTED = time.time()
@@ -22,10 +24,13 @@ Function = Union[ast.FunctionDef, ast.AsyncFunctionDef]
 
 
 class File:
-    """A file's syntax tree, with its functions and classes by name and the parent of each node."""
+    """A file's syntax tree, with its functions and classes by name and the parent of each node.
+
+    Its lines are numbered anew, so that each statement begins one of its own: `for x in y: f(x)` has two."""
 
     def __init__(self, tree: ast.Module) -> None:
         self.tree = tree
+        self._apart = _renumbered(tree)
         self.functions: List[Function] = []
         self.classes: Dict[str, ast.ClassDef] = {}
         self.parents: Dict[ast.AST, ast.AST] = {}
@@ -36,8 +41,23 @@ class File:
                 self.functions.append(node)
             elif isinstance(node, ast.ClassDef):
                 self.classes[node.name] = node
+        given = ((name.rpartition(".")[2], one) for node in ast.walk(tree) for name, one in _assignments(node))
+        switches = {(name, one.value) for name, one in given if isinstance(one, ast.Constant)}
+        self.turned = {name for name, value in switches if value in (True, False) and (name, not value) in switches}
+        """Names and attributes that are set to True and to False: what they are when is not known."""
         self._assigned: Dict[ast.AST, Dict[str, List[Any]]] = {}
         self._in_loops: Optional[Dict[str, List[Any]]] = None
+
+    def line(self, line: int, column: int = 0) -> int:
+        """The number here of a line as the interpreter counts it."""
+        return line + bisect_right(self._apart, (line, column))
+
+    def at(self, place: Place) -> int:
+        """The line of a place; 0 where another could be meant: before Python 3.11 only lines are known."""
+        column = column_of(place.code, place.instruction)
+        if column is None and self.line(place.line) != self.line(place.line, SIZE_MAX):
+            return 0
+        return self.line(place.line, column or 0)
 
     def named(self, name: str) -> Iterator[Function]:
         return (one for one in self.functions if one.name == name)
@@ -73,6 +93,18 @@ class File:
                         for name, value in _assignments(node):
                             self._in_loops.setdefault(name, []).append(value)
         return self._in_loops
+
+
+def _renumbered(tree: ast.Module) -> List[Tuple[int, int]]:
+    """Number a tree's lines anew; where the statements begin that are not the first of their line. `if x: y` is one."""
+    nodes: List[Any] = [one for one in ast.walk(tree) if hasattr(one, "lineno")]
+    within = [one.body[0] for one in nodes if isinstance(one, ast.If)]
+    starts = sorted((one.lineno, one.col_offset) for one in nodes if isinstance(one, ast.stmt) and one not in within)
+    apart = [after for before, after in zip(starts, starts[1:]) if before[0] == after[0]]
+    for one in nodes if apart else ():
+        ends = one.end_lineno + bisect_right(apart, (one.end_lineno, one.end_col_offset - 1))
+        one.lineno, one.end_lineno = one.lineno + bisect_right(apart, (one.lineno, one.col_offset)), ends
+    return apart
 
 
 _files: Dict[str, Optional[File]] = {}
@@ -172,19 +204,25 @@ def scopes(chain: Chain) -> List[Scope]:
     found: List[Scope] = []
     caller: Optional[Scope] = None
     for place in reversed(chain):
-        name, path = place.code.co_name, place.code.co_filename
-        file = None if any(one in path for one in LIBRARIES) or path.startswith("<") else read(path, place.space)
+        name, path, module = place.code.co_name, place.code.co_filename, str(dict.get(place.space, "__name__"))
+        if name == "<module>" and module == "__main__":  # what is around it only starts it: a debugger, a notebook
+            found, caller = [], None
+        library = module.partition(".")[0] in LIBRARIES
+        file = None if library or path.startswith("<") else read(path, place.space)
         if file is None or (name.startswith("<") and name != "<module>"):
             continue
         function: Optional[Function] = None
+        line = file.at(place)
+        if not line:
+            return []
         if name != "<module>":
-            first = place.code.co_firstlineno
+            first = file.line(place.code.co_firstlineno)
             same = [one for one in file.named(name) if first in _first_lines(one)]
             if not same:
                 continue
             function = same[0]
         call = _call(caller, file, function) if caller is not None and function is not None else None
-        caller = Scope(file, function, place.space, place.line, caller, call)
+        caller = Scope(file, function, place.space, line, caller, call)
         found.append(caller)
     return found
 

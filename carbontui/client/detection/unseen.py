@@ -16,7 +16,7 @@ CAPTURED = f"a replayed CUDA graph runs no Python; {STEP}"
 
 
 class Cause(NamedTuple):
-    """code: no-environment, no-site, isolated, pythonpath, cuda-graph, framework, own-update, no-loop, no-python, or
+    """code: no-environment, no-site, isolated, pythonpath, cuda-graph, framework, no-loop, no-python, or
     preparing if the hook is loaded and a first step may still come."""
 
     code: str
@@ -95,8 +95,6 @@ def cause(one: Process, hook_dir: str) -> Cause:
         return Cause("pythonpath", f"PYTHONPATH was reset by a launch script; keep its old value, or {INSTALL}")
     if evidence.CAPTURED in one.evidence:
         return Cause("cuda-graph", CAPTURED)
-    if evidence.BACKWARD in one.evidence:
-        return Cause("own-update", f"gradients are computed, and no optimizer of PyTorch's applies them; {STEP}")
     if not one.evidence and not _SEEN.search(one.script):
         if others := " or ".join(sorted(one.libraries - {"PyTorch"})):
             return Cause("framework", f"the hook does not see the steps of a loop of {others}; {STEP}")

@@ -12,6 +12,7 @@ import ast
 import builtins
 import inspect
 import math
+import operator
 import sys
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
@@ -23,29 +24,22 @@ from carbontui.client.readonly import BUILTIN, length_of, plain, truth
 
 DEPTH_MAX = 40
 UNKNOWN: Any = type("Unknown", (), {"__repr__": lambda self: "UNKNOWN", "__bool__": lambda self: False})()
+_LIKE_RANGE = ("trange", "arange", "randperm", "permutation")
+"""Of libraries: the numbers below their argument, in some order."""
 _CALLS: Dict[str, Callable[..., Any]] = {
-    "int": int,
-    "float": float,
-    "min": min,
-    "max": max,
-    "round": round,
-    "abs": abs,
-    "range": range,
-    "sum": sum,
-    "ceil": math.ceil,
-    "floor": math.floor,
-    "bool": bool,
-    "tuple": tuple,
-    "list": list,
-    "trange": range,
-    "arange": range,
-    "randperm": range,
-    "permutation": range,
+    **{one.__name__: one for one in (int, float, min, max, round, abs, range, sum, math.ceil, math.floor)},
+    **{one.__name__: one for one in (bool, tuple, list)},
+    **dict.fromkeys(_LIKE_RANGE, range),
 }
+_OPERATORS: Dict[type, Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow,
+    ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Lt: operator.lt, ast.LtE: operator.le,
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Is: operator.is_, ast.IsNot: operator.is_not,
+    ast.In: lambda one, of: one in of, ast.NotIn: lambda one, of: one not in of,
+}  # fmt: skip
 _AT_WORK = ("__call__", "step", "update")
 """Methods of objects that turn their own switches, as those for early stopping do; a dict of options is none."""
-_ELSEWHERE = ("val", "test", "eval", "dev")
-"""Parts of the names of loaders that no training goes over."""
 
 
 @dataclass(eq=False)
@@ -60,16 +54,17 @@ def length(value: Any) -> Optional[int]:
     """Batches of a loader, or of the last that this call has made; as `length_of` of others."""
     if not isinstance(value, MadeOf):
         return length_of(value)
-    call, space = value.call, value.scope.space
-    at = range(call.lineno, (call.end_lineno or call.lineno) + 1)
-    return next((made for line in at if (made := watch.batches(space, line)) is not None), None)
+    call, scope = value.call, value.scope
+    made = [one for one in list(watch.made) if one[0].space is scope.space]
+    here = (one for one in reversed(made) if call.lineno <= scope.file.at(one[0]) <= (call.end_lineno or 0))
+    return next((then if (now := length_of(loader())) is None else now for _, loader, then in here), None)
 
 
 class Reader:
-    """Finds what expressions come to. `length`: batches in a pass over the loader of the training, where known."""
+    """Finds what expressions come to. `given`: what names of a function are taken to be."""
 
-    def __init__(self, length: Optional[int] = None) -> None:
-        self.length = length
+    def __init__(self, given: Optional[Dict[Tuple[ast.AST, str], Any]] = None) -> None:
+        self.given = given or {}
 
     def value(self, scope: Scope, node: Optional[ast.AST], depth: int = 0) -> Any:
         """The value of an expression, UNKNOWN where it cannot be said."""
@@ -79,7 +74,8 @@ class Reader:
         if method is None:
             return UNKNOWN
         try:
-            return method(scope, node, depth + 1)
+            found = method(scope, node, depth + 1)
+            return UNKNOWN if isinstance(found, bool) and last(node) in scope.file.turned else found
         except Exception:  # a script's values may raise anything
             return UNKNOWN
 
@@ -104,16 +100,7 @@ class Reader:
         kind = type(node.op)
         if kind is ast.Pow and (abs(left) > 1000 or abs(right) > 100):
             return UNKNOWN
-        done: Any = {
-            ast.Add: lambda: left + right,
-            ast.Sub: lambda: left - right,
-            ast.Mult: lambda: left * right,
-            ast.Div: lambda: left / right,
-            ast.FloorDiv: lambda: left // right,
-            ast.Mod: lambda: left % right,
-            ast.Pow: lambda: left**right,
-        }.get(kind)
-        return done() if done is not None else UNKNOWN
+        return _OPERATORS[kind](left, right) if kind in _OPERATORS else UNKNOWN
 
     def _unaryop(self, scope: Scope, node: ast.UnaryOp, depth: int) -> Any:
         value = self.value(scope, node.operand, depth)
@@ -135,24 +122,15 @@ class Reader:
         return UNKNOWN if open_ else value
 
     def _compare(self, scope: Scope, node: ast.Compare, depth: int) -> Any:
-        if len(node.ops) != 1:
-            return UNKNOWN
-        left, right = self.value(scope, node.left, depth), self.value(scope, node.comparators[0], depth)
-        op = type(node.ops[0])
-        if left is UNKNOWN or right is UNKNOWN or not (op in (ast.Is, ast.IsNot) or plain(left, right)):
-            return UNKNOWN
-        done: Any = {
-            ast.Gt: lambda: left > right,
-            ast.GtE: lambda: left >= right,
-            ast.Lt: lambda: left < right,
-            ast.LtE: lambda: left <= right,
-            ast.Eq: lambda: left == right,
-            ast.NotEq: lambda: left != right,
-            ast.Is: lambda: left is right,
-            ast.IsNot: lambda: left is not right,
-            ast.In: lambda: left in right,
-        }.get(op)
-        return bool(done()) if done is not None else UNKNOWN
+        left = self.value(scope, node.left, depth)
+        for kind, part in zip(map(type, node.ops), node.comparators):
+            right = self.value(scope, part, depth)
+            if left is UNKNOWN or right is UNKNOWN or not (kind in (ast.Is, ast.IsNot) or plain(left, right)):
+                return UNKNOWN
+            if not _OPERATORS[kind](left, right):
+                return False
+            left = right
+        return True
 
     def _ifexp(self, scope: Scope, node: ast.IfExp, depth: int) -> Any:
         test = truth(self.value(scope, node.test, depth))
@@ -163,6 +141,8 @@ class Reader:
 
     def _name(self, scope: Scope, node: ast.Name, depth: int) -> Any:
         name = node.id
+        if (scope.body, name) in self.given:
+            return self.given[scope.body, name]
         if scope.function is None:
             return self._of_module(scope, name, depth)
         given = scope.file.assigned(scope.function).get(name, [])
@@ -209,7 +189,7 @@ class Reader:
         for keyword in call.keywords:
             if keyword.arg == name:
                 return self.value(caller, keyword.value, depth)
-        passed = [part for one in call.args for part in _spread(caller, one)]
+        passed = call.args
         if 0 <= at < len(passed) and not any(isinstance(one, ast.Starred) for one in passed[: at + 1]):
             return self.value(caller, passed[at], depth)
         for keyword in call.keywords:
@@ -285,7 +265,8 @@ class Reader:
         if any(isinstance(one, ast.Starred) for one in node.args):
             return UNKNOWN
         if name == "len" and len(node.args) == 1:
-            return self._len(scope, node.args[0], depth)
+            known = length(self.value(scope, node.args[0], depth))
+            return UNKNOWN if known is None else known
         if isinstance(node.func, ast.Attribute):
             base = self.value(scope, node.func.value, depth)
             if name == "size" and type(base).__module__ in BUILTIN:
@@ -300,11 +281,8 @@ class Reader:
             if len(methods) == len(returns) == 1:
                 inside = Scope(scope.file, methods[0], scope.space, 0, scope, node)
                 return self.value(inside, returns[0].value, depth)
-        if name in _CALLS and not (
-            name in scope.space
-            and callable(scope.space[name])
-            and name not in ("ceil", "floor", "trange", "arange", "randperm", "permutation")
-        ):
+        own_name = name not in ("ceil", "floor", *_LIKE_RANGE) and callable(scope.space.get(name))
+        if name in _CALLS and not own_name:
             args = [self.value(scope, one, depth) for one in node.args]
             return _CALLS[name](*args) if plain(*args) else UNKNOWN
         if isinstance(node.func, ast.Name):
@@ -314,19 +292,6 @@ class Reader:
                     return self.value(Scope(scope.file, function, scope.space, 0, scope, node), returns[0].value, depth)
             if name == "dict" or name[:1].isupper():
                 return MadeOf(node, scope)
-        return UNKNOWN
-
-    def _len(self, scope: Scope, node: ast.AST, depth: int) -> Any:
-        value = self.value(scope, node, depth)
-        if (known := length(value)) is not None:
-            return known
-        named = last(node).lower()
-        if (
-            self.length is not None
-            and ("load" in named or "train" in named or named.endswith("dl"))
-            and not any(word in named for word in _ELSEWHERE)
-        ):
-            return self.length
         return UNKNOWN
 
     def _part(self, base: Any, name: str, depth: int) -> Any:
@@ -376,15 +341,6 @@ class Reader:
 
 def _params(args: ast.arguments) -> Sequence[str]:
     return [one.arg for one in [*args.posonlyargs, *args.args, *args.kwonlyargs]]
-
-
-def _spread(scope: Scope, node: ast.expr) -> Sequence[ast.expr]:
-    """What is passed by an argument: of `*pair` the parts, where the function makes the pair."""
-    if isinstance(node, ast.Starred) and isinstance(node.value, ast.Name):
-        given = scope.file.assigned(scope.body).get(node.value.id, [])
-        if len(given) == 1 and isinstance(given[0], (ast.Tuple, ast.List)):
-            return given[0].elts
-    return (node,)
 
 
 def _path(node: ast.AST) -> Tuple[str, ...]:

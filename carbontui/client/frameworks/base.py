@@ -6,11 +6,13 @@ import functools
 import os
 import sys
 import time
+from types import FunctionType
 from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 
 from carbontui.client import api, marker
 from carbontui.client.checkpoint import REPEAT_MOST_S, barrier, entries, point_to
 from carbontui.client.checkpoint.identity import in_job_directory, is_ours, remove, verified
+from carbontui.client.detection.places import Chain, chain, watch
 
 gate = api.gate
 
@@ -27,7 +29,9 @@ class Loop:
     """Path and step of the checkpoint that this process last wrote or resumed from (one that failed to load never
     replaces one that loaded), and the running seconds of the process at that time."""
 
-    def __init__(self) -> None:
+    def __init__(self, until: Optional[str] = None, at: Optional[Chain] = None) -> None:
+        self.until, self.at = until, at
+        """What may end it before its last step; the frames that call it, None for those when it begins."""
         self.began_at = 0.0
         self.under_way = False
         self.counts = False
@@ -38,7 +42,7 @@ class Loop:
     def begin(self, done: int = 0, steps: Optional[int] = None) -> None:
         """Training starts, with `done` of a total of `steps` steps already done (a resumed run)."""
         if self.under_way:
-            return
+            self.end(failed=True)
         with gate.cond:
             self.under_way, self.counts, self.due = True, gate.framework == 0, 0
             gate.framework += 1
@@ -48,8 +52,8 @@ class Loop:
             self.began_at = time.time()
             if gate.counter.done() == 0:
                 gate.starts_at(done)
-            if steps and steps > 0 and not gate.told_total:
-                gate.facts["total"] = gate.step_total() + max(0, int(steps) - done)
+            expected = max(0, int(steps) - done) if steps and steps > 0 else None
+            watch.stage_begins(expected, self.until or "", chain() if self.at is None else self.at)
 
     def ended(self, steps: int = 1) -> None:
         """`steps` steps have ended, including all the framework does after them."""
@@ -116,11 +120,14 @@ class Loop:
                 gate.savers.remove(self._saver)
         api.savers_changed()
 
-    def end(self) -> None:
-        """Training has finished or was aborted."""
+    def end(self, *, failed: bool = False) -> None:
+        """Training has finished or was aborted; `failed`: to be tried again."""
         if not self.under_way:
             return
         with gate.cond:
+            if self.counts:
+                watch.stage_ends(failed=failed)
+                Loop.loops -= failed
             self.under_way = self.counts = False
             gate.framework -= 1
         self.no_more_unloads()
@@ -171,6 +178,18 @@ def replaces(owner: Any, name: str) -> Callable[[Callable[..., Any]], Callable[.
         return outer
 
     return put
+
+
+def stopper(objects: Iterable[Any], word: str, library: str, *own: str) -> str:
+    """The class of the first of these that may end a training early, '' for none: one of the `library` named in `own`,
+    or another that has or says `word` in its code. None of that is run."""
+    for one in objects:
+        for kind in (one,) if type(one) is FunctionType else type(one).__mro__:
+            codes = [part.__code__ for part in (kind, *vars(kind).values()) if type(part) is FunctionType]
+            says = word in vars(kind) or any(word in code.co_names for code in codes)
+            if kind.__name__ in own if kind.__module__.startswith(library) else says:
+                return str(kind.__name__)
+    return ""
 
 
 def mine(callbacks: Optional[Iterable[Any]]) -> Any:

@@ -11,7 +11,7 @@ import os
 from typing import Any, Callable, Dict, NamedTuple
 
 from carbontui.client.checkpoint.identity import in_job_directory
-from carbontui.client.frameworks.base import Loop, left_behind, quietly, replaces
+from carbontui.client.frameworks.base import Loop, left_behind, quietly, replaces, stopper
 
 EXACT = {
     "boosting": "gbdt",
@@ -31,6 +31,10 @@ EXACT = {
 bit for bit; with others a round needs state that no model file has (a random generator's, which trees were dropped)."""
 
 
+STOPS = ("early_stopping_round", "early_stopping_rounds", "early_stopping", "n_iter_no_change")
+"""Arguments and parameters of early stopping."""
+
+
 class Library(NamedTuple):
     """What differs between the two."""
 
@@ -41,13 +45,16 @@ class Library(NamedTuple):
     """The rounds that train()'s arguments ask for."""
     plain: Callable[[Any, Any], bool]
     """Whether an unload needs to save only the trees, given train()'s arguments and the script's callbacks."""
-    callback: Callable[[int, int, bool], Any]
-    """The callback that reports the end of each round, of so many rounds of which some are done; whether it saves."""
+    callback: Callable[[int, int, bool, str], Any]
+    """The callback that reports the end of each round, of so many rounds of which some are done; whether it saves, and
+    what may end it early."""
+    stop: str
+    """What a script's callback has or says that ends it early."""
 
 
 def on_lightgbm(module: Any) -> None:
     """lightgbm.engine has been imported, before lightgbm re-exports its train()."""
-    _wrap_train(module, Library("lightgbm", "init_model", _rounds, _is_plain, lightgbm_callback))
+    _wrap_train(module, Library("lightgbm", "init_model", _rounds, _is_plain, lightgbm_callback, "EarlyStopException"))
 
 
 def on_xgboost(module: Any) -> None:
@@ -59,6 +66,7 @@ def on_xgboost(module: Any) -> None:
         lambda given: int(given["num_boost_round"]),
         lambda bound, given: not given and not bound["early_stopping_rounds"] and bound["evals_result"] is None,
         xgboost_callback,
+        "after_iteration",
     )
     _wrap_train(module, library)
 
@@ -69,9 +77,9 @@ def _wrap_train(module: Any, library: Library) -> None:
         found = quietly(lambda: _prepared(library, inner, args, kwargs))
         if found is None:
             return inner(*args, **kwargs)
-        mine, bound = found
+        mine, args, kwargs = found
         try:
-            return inner(*bound.args, **bound.kwargs)
+            return inner(*args, **kwargs)
         finally:
             mine.loop.end()
 
@@ -79,9 +87,8 @@ def _wrap_train(module: Any, library: Library) -> None:
 def _prepared(library: Library, inner: Any, args: Any, kwargs: Any) -> Any:
     """Our callback and train()'s arguments, extended by it and by the checkpoint of an earlier unload; None to leave
     the call as it is."""
-    bound = inspect.signature(inner).bind(*args, **kwargs)
-    bound.apply_defaults()
-    told = bound.arguments
+    known = inspect.signature(inner).parameters  # XGBoost takes by position, too, what it names keyword only
+    told = {**{name: one.default for name, one in known.items()}, **dict(zip(known, args)), **kwargs}
     given = list(told["callbacks"] or ())
     if any(hasattr(one, "loop") for one in given):
         return None
@@ -94,18 +101,23 @@ def _prepared(library: Library, inner: Any, args: Any, kwargs: Any) -> Any:
         if library.name == "lightgbm":
             told["params"] = {name: value for name, value in told["params"].items() if name not in _names()}
         told[library.model], told["num_boost_round"] = left, rounds - done
-    mine = library.callback(rounds, done, saves)
+    until = next((name for name in STOPS if told["params"].get(name) or told.get(name)), "") or stopper(
+        given, library.stop, library.name + ".", "EarlyStopping", "_EarlyStoppingCallback"
+    )
+    mine = library.callback(rounds, done, saves, until)
     told["callbacks"] = [*given, mine]
-    return mine, bound
+    first = list(known)[: len(args)]
+    rest = {name: told[name] for name in told if name not in first and told[name] is not known[name].default}
+    return mine, [told[name] for name in first], rest
 
 
-def xgboost_callback(rounds: int, done: int, saves: bool) -> Any:
+def xgboost_callback(rounds: int, done: int, saves: bool, until: str) -> Any:
     """An xgboost.callback.TrainingCallback."""
     import xgboost  # type: ignore[import-not-found,unused-ignore]
 
     class Reporter(xgboost.callback.TrainingCallback):  # type: ignore[misc,unused-ignore]
         def __init__(self) -> None:
-            self.loop = Loop()
+            self.loop = Loop(until)
             self.model: Any = None
 
         def before_training(self, model: Any) -> Any:
@@ -131,9 +143,9 @@ def xgboost_callback(rounds: int, done: int, saves: bool) -> Any:
     return Reporter()
 
 
-def lightgbm_callback(rounds: int, done: int, saves: bool) -> Any:
+def lightgbm_callback(rounds: int, done: int, saves: bool, until: str) -> Any:
     """A callback for lightgbm.train."""
-    loop = Loop()
+    loop = Loop(until)
     state: Dict[str, Any] = {}
 
     def save() -> str:

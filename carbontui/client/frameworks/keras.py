@@ -17,7 +17,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence
 from carbontui.client import api, marker
 from carbontui.client.checkpoint import plain, random_states, set_random_states
 from carbontui.client.checkpoint.identity import in_job_directory
-from carbontui.client.frameworks.base import Loop, left_behind, mine, quietly, replaces
+from carbontui.client.frameworks.base import Loop, left_behind, mine, quietly, replaces, stopper
 
 _entering: Any = None
 """The callback whose fit() begins an epoch: the next data iterated over is its training data."""
@@ -261,6 +261,7 @@ def _added(inner: Any, model: Any, args: Any, kwargs: Any) -> Any:
     if reporter is None:
         reporter = callback()
         bound.arguments["callbacks"] = [*(given or ()), reporter]
+    reporter.loop.until = stopper((*(given or ()), model), "stop_training", "keras.", "EarlyStopping")
     reporter.first_epoch = bound.arguments.get("initial_epoch", 0)
     if can_be_kept(given or ()):
         reporter.fit = Fit([one for one in given or () if one is not reporter])

@@ -18,7 +18,7 @@ from carbontui.client.api import gate
 from carbontui.client.checkpoint import random_states, set_random_states
 from carbontui.client.checkpoint.identity import folder_below
 from carbontui.client.frameworks import loaders
-from carbontui.client.frameworks.base import Loop, left_behind, mine, quietly, replaces
+from carbontui.client.frameworks.base import Loop, left_behind, mine, quietly, replaces, stopper
 
 KEY = "carbontui"
 """Of what we add to the checkpoint of an unload, and to no other."""
@@ -50,6 +50,8 @@ def callback(base: Any) -> Any:
         def on_train_start(self, trainer: Any, module: Any) -> None:
             self.steps_done = quietly(lambda: _steps(trainer, module)) or 0
             total = quietly(lambda: _total(trainer, module))
+            library, every = base.__module__.partition(".")[0] + ".", (*trainer.callbacks, module)
+            self.loop.until = quietly(lambda: stopper(every, "should_stop", library, "EarlyStopping", "Timer"))
             self.loop.begin(self.steps_done, total)
             same = bool(quietly(lambda: _known_order(trainer)))
             left, others = lambda: _epoch_left(trainer), lambda: _others(trainer)

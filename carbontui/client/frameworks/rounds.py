@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any, Iterator
 
 from carbontui.client.api import gate
-from carbontui.client.frameworks.base import Loop, quietly, replaces
+from carbontui.client.detection.places import chain
+from carbontui.client.frameworks.base import Loop, quietly, replaces, stopper
+
+CATBOOST_STOPS = ("early_stopping_rounds", "od_wait", "od_type", "od_pval", "callbacks")
 
 
 def on_fastai(module: Any) -> None:
@@ -13,7 +16,8 @@ def on_fastai(module: Any) -> None:
 
     @replaces(module.Learner, "_do_fit")
     def fit(inner: Any, self: Any) -> Any:
-        loop = Loop()
+        stops = quietly(lambda: stopper(self.cbs, "CancelFitException", "fastai.", "EarlyStoppingCallback"))
+        loop = Loop(stops, chain())
         searches = any(type(one).__name__ == "LRFinder" for one in self.cbs)
         self.carbontui_loop = None if searches else loop
         if searches:
@@ -28,7 +32,8 @@ def on_fastai(module: Any) -> None:
     def batch(inner: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
         loop = vars(self).get("carbontui_loop")
         if loop is not None and self.training:
-            quietly(lambda: loop.begin(0, self.n_epoch * self.n_iter))  # fastai has asked its loader by now
+            if not loop.under_way:
+                quietly(lambda: loop.begin(0, self.n_epoch * self.n_iter))  # fastai has asked its loader by now
             result = inner(self, *args, **kwargs)
             loop.ended()
             return result
@@ -40,7 +45,7 @@ def on_catboost(module: Any) -> None:
 
     @replaces(module.CatBoost, "_train")
     def train(inner: Any, self: Any, train_pool: Any, test_pool: Any, params: Any, *args: Any, **kwargs: Any) -> Any:
-        loop = Loop()
+        loop = Loop(next((name for name in CATBOOST_STOPS if params.get(name)), ""))
         if params.get("task_type") != "GPU":
             quietly(lambda: loop.begin(0, params.get("iterations", 1000)))
             params = {**params, "callbacks": _Rounds(loop, params.get("callbacks"))}
@@ -72,13 +77,11 @@ def on_spacy(module: Any) -> None:
 
 
 def on_spacy_loop(module: Any) -> None:
-    """spacy.training.loop has been imported: its own loop, of `spacy train`, ends a step with each of its rounds. Its
-    most steps are no total, since it stops when nothing improves."""
+    """spacy.training.loop has been imported: its own loop, of `spacy train`, ends a step with each of its rounds."""
 
     @replaces(module, "train_while_improving")
     def train(inner: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
-        loop = Loop()
-        most = None if kwargs.get("patience", 1) else kwargs.get("max_steps")
+        loop, most = Loop("patience" if kwargs.get("patience", 1) else None), kwargs.get("max_steps")
         quietly(lambda: loop.begin(0, most + 1 if most else None))
         try:
             for one in inner(*args, **kwargs):

@@ -1,9 +1,8 @@
 """The job's figures in the script's own experiment tracker, if it uses one: W&B, MLflow, TensorBoard.
 
 We open and send nothing ourselves: when the script logs, the supervisor's latest figures are logged with it, at most
-every ten seconds and at the script's own step, and once more where the tracker is closed. CARBONTUI_TRACKERS=0
-disables this. A fault of ours never reaches the
-script.
+every ten seconds, at the script's own step and in its own row. CARBONTUI_TRACKERS=0 disables this. A fault of ours
+never reaches the script.
 """
 
 from __future__ import annotations
@@ -30,13 +29,10 @@ class Due:
         self._clock = clock
         self._next = 0.0
 
-    def take(self, *, last: bool = False) -> Dict[str, float]:
-        """The figures by name, {} if there are none or it is too soon; the `last` are the newest, where any were logged
-        before."""
+    def take(self) -> Dict[str, float]:
+        """The figures by name, {} if there are none or it is too soon."""
         now = self._clock()
-        if last and self._next:
-            api.refresh()
-        figures = api.metrics() if (self._next if last else now >= self._next) else {}
+        figures = api.metrics() if now >= self._next else {}
         found = {PREFIX + name: figures[name] for name in LOGGED if isinstance(figures.get(name), (int, float))}
         if found:
             self._next = now + EVERY_S
@@ -72,55 +68,33 @@ def on_wandb(module: Any) -> None:
                 figures[PREFIX + "level"] = level
             plain(run, figures, step=step, commit=False)
 
-    def end(run: Any, *rest: Any, **kwargs: Any) -> None:
-        if figures := due.take(last=True):
-            plain(run, figures)
-
     _beside(module.Run, "log", add)
-    _beside(module.Run, "finish", end)
 
 
 def on_mlflow(module: Any) -> None:
     """mlflow.tracking.fluent: with log_metric and log_metrics, our figures at the same step of the same run."""
     due, plain = Due(), module.log_metrics
-    at: Dict[str, Any] = {}
-
-    def end(*rest: Any, **kwargs: Any) -> None:
-        if figures := due.take(last=True):
-            plain(figures, **at)
 
     def add_many(metrics: Any = None, step: Optional[int] = None, *rest: Any, **kwargs: Any) -> None:
         figures = due.take()
         if figures:
-            same = {"run_id": kwargs["run_id"]} if kwargs.get("run_id") else {}
-            at.update(step=step, **same)
-            plain(figures, step=step, **same)
-        elif step is not None:
-            at["step"] = step
+            plain(figures, step=step, **({"run_id": kwargs["run_id"]} if kwargs.get("run_id") else {}))
 
     def add_one(key: Any = None, value: Any = None, step: Optional[int] = None, *rest: Any, **kwargs: Any) -> None:
         add_many(None, step, **kwargs)
 
-    for name, add in (("log_metrics", add_many), ("log_metric", add_one), ("end_run", end)):
-        _beside(module, name, add)
+    _beside(module, "log_metrics", add_many)
+    _beside(module, "log_metric", add_one)
 
 
 def on_tensorboard(module: Any) -> None:
     """torch.utils.tensorboard.writer (or tensorboardX's): with add_scalar, ours at the same global step."""
     due, plain = Due(), module.SummaryWriter.add_scalar
-    at: Dict[str, Any] = {}
 
     def add(
         writer: Any, tag: Any = None, value: Any = None, global_step: Any = None, *rest: Any, **kwargs: Any
     ) -> None:
-        at["step"] = global_step
         for name, number in due.take().items():
             plain(writer, name, number, global_step)
 
-    def end(writer: Any, *rest: Any, **kwargs: Any) -> None:
-        if getattr(writer, "all_writers", None):
-            for name, number in due.take(last=True).items():
-                plain(writer, name, number, at.get("step"))
-
     _beside(module.SummaryWriter, "add_scalar", add)
-    _beside(module.SummaryWriter, "close", end)

@@ -12,7 +12,9 @@ from typing import Any, Iterator, Optional, Tuple
 
 from carbontui.client import api
 from carbontui.client.checkpoint.identity import folder_below
-from carbontui.client.frameworks.base import Loop, left_behind, mine, quietly, replaces
+from carbontui.client.frameworks.base import Loop, left_behind, mine, quietly, replaces, stopper
+
+STOP = "should_training_stop"
 
 
 def callback() -> Any:
@@ -31,6 +33,8 @@ def callback() -> Any:
             return callback, ()
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            every = quietly(lambda: [*self.trainer.callback_handler.callbacks, self.trainer]) or ()
+            self.loop.until = quietly(lambda: stopper(every, STOP, "transformers.", "EarlyStoppingCallback"))
             quietly(lambda: self.loop.begin(int(state.global_step), int(state.max_steps)))
             if self.trainer is not None:
                 same = bool(quietly(lambda: _known_order(self.trainer)))

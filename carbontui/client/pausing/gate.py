@@ -33,7 +33,7 @@ class Gate:
         self.counter = self.hooked
         self.authority: Any = Lease()
         self.authority.epoch_over = lambda: (self.epoch() or (1, 1))[0] == 0
-        self.epoch_left: Callable[[], Optional[Tuple[int, int]]] = lambda: watch.left(self.counter.done())
+        self.epoch_left: Callable[[], Optional[Tuple[int, int]]] = lambda: watch.leading.left(self.counter.done())
         """Steps to the end of the epoch, and of a whole one; a framework's own count replaces the loader's."""
         self.savers: List[Callable[[], Any]] = []
         self.facts: Dict[str, Any] = {}
@@ -47,8 +47,6 @@ class Gate:
         """Boundaries that are not steps, such as those of a second optimizer."""
         self.framework = 0
         """Running framework loops that report the end of a step themselves: the optimizer hook is inactive."""
-        self.told_total = False
-        """The script has stated its total steps; a framework's figure does not replace it."""
         self.acked: Optional[DesiredLine] = None  # without its lease
         self.seen_gen = 0
         self.connected = False
@@ -303,7 +301,7 @@ class Gate:
             return None
         try:
             return self.epoch_left()
-        except Exception:  # a loader or a framework that is not as it was known
+        except Exception:  # no loader, or a loader or a framework that is not as it was known
             return None
 
     def starts_at(self, step: int) -> None:

@@ -8,7 +8,6 @@ on the socket can end it.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import select
 import socket
@@ -261,7 +260,7 @@ class Link:
         self.count(done)
         return {
             **gate.facts,
-            **self._guess(done),
+            **self._work(done),
             "step": done,
             "state": gate.shown_state(),
             "want_gen": gate.seen_gen,
@@ -273,18 +272,20 @@ class Link:
             "timed": timed and (timed[0], round(max(0.0, gate.clock() - timed[1]), 6)),
         }
 
-    def _guess(self, done: int) -> Dict[str, Any]:
-        """The guess of the total, where nothing states it: absent once it no longer holds; and the epoch likewise."""
-        if self.gate.facts.get("total") is not None or self.gate.framework:
+    def _work(self, done: int) -> Dict[str, Any]:
+        """The total where the script states none: known, or a guess, absent once it no longer holds; the epoch too."""
+        if self.gate.facts.get("total") is not None:
             return {}
-        found, epoch = guess.detector.total(done), guess.epoch()
+        found, epoch = guess.detector.total(done, framework=bool(self.gate.framework)), guess.epoch()
         passes = {} if epoch is None or "epoch" in self.gate.facts else {"epoch": epoch}
         if found is None:
             return passes
         start = self.gate.step_total() - self.gate.counter.done()
+        if found.known:
+            return {**passes, "total": start + found.likely}
         high = None if found.high is None else start + found.high
         told = [start + found.low, high, found.at_most, found.sure]
-        return {**passes, "guess": (start + found.steps, found.source[: guess.SOURCE_MAX]), "guess_range": told}
+        return {**passes, "guess": (start + found.likely, found.source[: guess.SOURCE_MAX]), "guess_range": told}
 
     def count(self, done: int) -> None:
         """So many steps are done now: the newest point of the rate."""
@@ -334,30 +335,3 @@ class Link:
             self.gate.figures = message.values
         elif isinstance(message, wire.DesiredLine) and self._welcome:
             self.gate.accept(message)
-
-
-ASK_S = 1.0
-ANSWER_MAX = 1 << 20
-NUMBERS = ("power_w", "energy_gpu_kwh", "energy_wall_kwh", "gco2_g", "avoided_g")
-
-
-def newest(path: str, hello: Dict[str, Any]) -> Dict[str, float]:
-    """Of the supervisor at `path`, which samples the boards first; {} where it does not answer in time."""
-    due = time.monotonic() + ASK_S
-    lines = b""
-    try:
-        with connect(path) as peer:
-            ask = {**hello, "v": wire.VERSION, "role": "viewer"}
-            peer.settimeout(ASK_S)
-            peer.sendall(wire.encode("hello", ask) + wire.encode("status", {"id": 1}))
-            while time.monotonic() < due and len(lines) < ANSWER_MAX:
-                lines += peer.recv(65536) or b"\n{}\n"
-                for line in lines.split(b"\n")[:-1]:
-                    status = json.loads(line or b"{}").get("status")
-                    if status is not None:
-                        return {name: status[name] for name in NUMBERS if isinstance(status.get(name), (int, float))}
-                    if line == b"{}":
-                        return {}
-    except Exception:  # the training ends regardless
-        return {}
-    return {}

@@ -76,6 +76,15 @@ def test_the_scripts_word_replaces_a_guess():
     assert do(job)[1].answer.exit_code == 3
 
 
+def test_a_total_that_is_no_longer_certain_is_a_guess_again():
+    job = received(
+        received(unknown(), guess=None, total=60), guess=(120, "a fit"), guess_range=(120, None, False, False)
+    )
+    assert job.progress.steps_total is None and told(job).guess.steps == 120
+    given = received(received(job_state(steps=60), guess=None, total=60))
+    assert given.progress.steps_total == 60
+
+
 def test_a_persons_steps_stand_above_a_guess():
     job = received(job_state(work_s=None, steps=100, guess=True))
     assert job.progress.steps_total == 100

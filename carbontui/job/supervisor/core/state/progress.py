@@ -275,6 +275,8 @@ def with_guess(
     if total is not None:
         return replace(known, guess=None, guess_range=None, withdrawn=None) if known.guess else known
     if guess is not None:
+        if known.guess is None and known.steps_total == known.told_total and len(known.processes or ()) < 2:
+            known = replace(known, steps_total=None, told_total=None)  # what was known is so no longer
         whole = None
         if bounds is not None:
             low, high, at_most, sure = bounds
