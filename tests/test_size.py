@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1] / "carbontui"
 WHOLE = 51_181
 FILES = 443
 ROOMS = {
-    "": 1_749,
+    "": 1_763,
     "account": 1_035,
     "assumed": 314,
     "client": 1_512,
@@ -29,7 +29,7 @@ ROOMS = {
     "extensions/site": 938,
     "grid": 2_748,
     "grid/providers": 1_344,
-    "job/files": 974,
+    "job/files": 975,
     "job/keeper": 1_717,
     "job/life": 1_414,
     "job/supervisor": 300,
@@ -47,12 +47,12 @@ ROOMS = {
     "reports": 2_025,
     "slurm": 700,
     "system": 948,
-    "text": 1_549,
+    "text": 1_554,
     "tui": 260,
-    "tui/model": 841,
-    "tui/screens": 1_719,
+    "tui/model": 840,
+    "tui/screens": 1_717,
     "tui/terminal": 470,
-    "tui/widgets": 1_801,
+    "tui/widgets": 1_784,
 }
 """Room -> most lines of code. A file counts in the row of its nearest folder; "" has the files on top."""
 

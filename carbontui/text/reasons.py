@@ -35,7 +35,7 @@ REASONS: Table = {
     "late_for_limit": "at full speed, and still not done when its time limit ends it at {ends_s:clock}",
     "longest_pause_over": "the longest pause ({max_pause_s:duration}) is over",
     "late": "at full speed, and still later than the budget",
-    "plan_begins": "not started yet: the plan begins at {at_s:clock}",
+    "plan_begins": "starts at {at_s:clock}, by the plan",
     "plan_not_begun": "not started yet",
     "plan_unload": "unloaded by the plan{until_s:until}",
     "epoch_end": "unloaded by the plan{until_s:until}, once its epoch has ended, at {ends_s:clock}",

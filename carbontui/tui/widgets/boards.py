@@ -11,7 +11,7 @@ from carbontui.text.situation import OTHERS
 from carbontui.tui.model import state_text
 from carbontui.tui.model.view_state import ViewState
 from carbontui.tui.terminal import palette
-from carbontui.tui.widgets.cells import CellRow, ViewCells, spread, width_of
+from carbontui.tui.widgets.cells import CellRow, ViewCells, width_of
 from carbontui.tui.widgets.scale import bars
 
 
@@ -44,8 +44,7 @@ class WattRows(ViewCells):
         top = max([*(g.limit_w or 0.0 for g in gpus), *(g.power_w or 0.0 for g in gpus), 1.0])
         if len(gpus) <= height:
             return [self._board(status, i, gpu, width, top) for i, gpu in enumerate(gpus)]
-        shared = any(gpu.own_w is not None for gpu in gpus)
-        return [self._shared(gpus, width) if shared else line(gpus, width)]
+        return [line(gpus, width)]
 
     def _board(self, status: protocol.Status, index: int, gpu: protocol.Gpu, width: int, top: float) -> CellRow:
         name = _short(gpu.name)
@@ -82,13 +81,6 @@ class WattRows(ViewCells):
             if watts:
                 cells[min(width - 1, max(0, round(watts / top * width) - 1))] = (palette.TICK, tick_ink)
         return cells
-
-    def _shared(self, gpus: tuple[protocol.Gpu, ...], width: int) -> CellRow:
-        own = sum((gpu.power_w if gpu.own_w is None else gpu.own_w) or 0.0 for gpu in gpus)
-        drawn = figures.watts(sum(gpu.power_w or 0.0 for gpu in gpus))
-        told = state_text.marked(f"{figures.watts(own)} of {drawn} this job's", figures.ESTIMATED)
-        lead = (f" {len(gpus)} × {_short(gpus[0].name)}  ", "dim")
-        return spread(width, [lead, (told, "text")], [(OTHERS, "dim")])
 
 
 def _short(name: str) -> str:

@@ -53,9 +53,8 @@ class FrontierChart(ViewCells):
             rows += [[(f" {line}", "dim")] for line in textwrap.wrap(why, max(8, width - 2))]
             return rows
         lines, columns = height - 2, width - _GUTTER - 1
-        first, last = (
-            state_text.clock(view_state.start_s + frontier.points[i].finish_s, view_state.now_s) for i in (0, -1)
-        )
+        ends_s = (view_state.start_s + frontier.points[i].finish_s for i in (0, -1))
+        first, last = (state_text.clock(end_s, view_state.now_s) for end_s in ends_s)
         if lines < 2 or columns < 8:
             return rows[:height]
         grams = [point.gco2_g for point in frontier.points]

@@ -129,10 +129,8 @@ class JobTable(Cells):
         word = STATE_CELLS if left - cells >= STATE_CELLS else 0
 
         def named(job: ListedJob, pointed: bool) -> CellRow:
-            name = (cut(label(job), cells), "strong" if job.live or pointed else "text")
-            return (
-                [name, (cut(situation.state(job.status), word), state_text.STATE_STYLE[job.state])] if word else [name]
-            )
+            state = cut(situation.state(job.status), word), state_text.STATE_STYLE[job.state]
+            return [(cut(label(job), cells), "strong" if job.live or pointed else "text"), *([state] if word else [])]
 
         return set_cell_size("JOB", cells) + set_cell_size("STATE", word), named
 
