@@ -20,7 +20,7 @@ REASONS: Table = {
     "used_up_paused": "the {kind} budget of {amount} is used up: paused until it is raised",
     "capped_to_last": "capped at {watts:g} W per GPU to stay within its budget",
     "fleet_capped": "capped at {watts:g} W per GPU, as the cluster's fleet started it",
-    "site_held": "held{until_s:until}: the site budget of {cap_w:watts} has no room for it now",
+    "site_held": "held: the site budget of {cap_w:watts} has no room for it{until_s:until}",
     "site_capped": "capped at {watts:g} W per GPU by the site budget of {cap_w:watts}{until_s:until}",
     "site_planned": "paused{until_s:until}, as other jobs need the watts of the site budget",
     "event_held": "held for the grid event {event}{until_s:until}",
