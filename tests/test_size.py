@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_176
+WHOLE = 51_175
 FILES = 443
 ROOMS = {
     "": 1_763,
@@ -49,10 +49,10 @@ ROOMS = {
     "system": 948,
     "text": 1_554,
     "tui": 254,
-    "tui/model": 840,
-    "tui/screens": 1_717,
+    "tui/model": 837,
+    "tui/screens": 1_716,
     "tui/terminal": 460,
-    "tui/widgets": 1_793,
+    "tui/widgets": 1_796,
 }
 """Room -> most lines of code. A file counts in the row of its nearest folder; "" has the files on top."""
 
