@@ -97,7 +97,20 @@ MEANT = {"kill": "stop", "ps": "ls", "start": "run", "top": "attach", "logs": "l
 MEANT |= {"help": "--help", "version": "--version"}
 """What other programs call it."""
 DAILY = {verb for verbs in DAY.values() for verb in verbs}
-ZONELESS = {"run", "estimate", "demo", "restart", "serve", "receive", "capd", "hook", "completion", "learn", "rm"}
+ZONELESS = {
+    "run",
+    "estimate",
+    "demo",
+    "restart",
+    "serve",
+    "receive",
+    "capd",
+    "hook",
+    "completion",
+    "learn",
+    "rm",
+    "submit",
+}
 """Commands without --utc: they hand their environment on, or print no time."""
 
 
@@ -143,12 +156,13 @@ class Verbs(click.Group):
             formatter.write_text(f"More (--help --all): {more}.")
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        module = VERBS.get(cmd_name)
+        module, command = VERBS.get(cmd_name), None
         if module is None:
-            return extension_command(cmd_name)
-        command = getattr(importlib.import_module(f"carbontui.commands.{module}"), cmd_name.replace("-", "_"))
-        assert isinstance(command, click.Command)
-        if cmd_name not in ZONELESS and UTC not in command.params:
+            command = extension_command(cmd_name)
+        else:
+            command = getattr(importlib.import_module(f"carbontui.commands.{module}"), cmd_name.replace("-", "_"))
+            assert isinstance(command, click.Command)
+        if command is not None and cmd_name not in ZONELESS and UTC not in command.params:
             command.params.append(UTC)
         return command
 

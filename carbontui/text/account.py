@@ -47,7 +47,7 @@ def verdict(status: protocol.Status) -> str:
             return ""
         part = share(end.avoided_g, end.run_now_g)
         if end.avoided_g is None or part is None or abs(part) < LEAST_SHARE:
-            return "as good as run-now" if end.run_now_g is not None else f"{figures.grams(end.gco2_g)} at the end"
+            return "same as running now" if end.run_now_g is not None else f"{figures.grams(end.gco2_g)} at the end"
         verb = "saves" if part > 0 else "costs"
         return f"{verb} {figures.grams(abs(end.avoided_g))}, {figures.signed(-part, figures.percent)}"
     if unmetered(status) or status.gco2_g is None:

@@ -47,6 +47,14 @@ def reason(why: protocol.Why, now_s: float) -> protocol.Reason:
     return protocol.Reason(why.code, kept(why.said, now_s), why.said)
 
 
+def read_here(status: protocol.Status, now_s: float) -> protocol.Status:
+    """A status whose reason is in the words and the time zone of this process, for who passes its text on."""
+    why = status.reason
+    with figures.zone_named():
+        told = protocol.Reason(why.code, rendered(why.said, why.text, now_s), why.said)
+    return msgspec.structs.replace(status, reason=told)
+
+
 def in_words(facts: Mapping[str, Any], now_s: float) -> dict[str, Any]:
     """The same facts with every statement among them as text that is kept."""
     return {key: kept(fact, now_s) if isinstance(fact, Statement) else fact for key, fact in facts.items()}

@@ -72,10 +72,10 @@ def _show(first: Callable[[], Screen[str | None]], ascii: bool, mouse: bool, fol
     tty.prefer_still()
     from carbontui.tui.app import CarbonApp
 
-    app = CarbonApp(first, ascii=tty.ascii_alone(ascii), kept_theme=paths.state_dir() / "theme")
+    app = CarbonApp(first, ascii=tty.ascii_alone(ascii))
     app.run(mouse=mouse)
-    if app.fault is not None:
-        keep_fault(app.fault, folder if folder.is_dir() else paths.state_dir())
+    if app._exception is not None:
+        keep_fault(app._exception, folder if folder.is_dir() else paths.state_dir())
     return app.return_code or 0
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from rich.console import RenderableType
@@ -42,12 +42,10 @@ class CarbonApp(App[str | None]):
         ),
     ]
 
-    def __init__(
-        self, first: Callable[[], Screen[str | None]], *, ascii: bool = False, kept_theme: Path | None = None
-    ) -> None:
-        """`ascii`: the terminal shows no other characters. `kept_theme`: the file of the theme that was last chosen."""
+    def __init__(self, first: Callable[[], Screen[str | None]], *, ascii: bool = False) -> None:
+        """`ascii`: the terminal shows no other characters."""
         super().__init__()
-        self._first, self._kept_theme = first, kept_theme
+        self._first = first
         self.ascii = ascii
         # Textual's own lines and scrollbars are characters, too
         self.set_class(ascii, "-ascii")
@@ -55,7 +53,7 @@ class CarbonApp(App[str | None]):
         self._terminal = TerminalDiff(erases=tty.erases_in_colour())
         for theme in palette.THEMES:
             self.register_theme(theme)
-        name = palette.first_theme(self.available_themes, kept_theme)
+        name = palette.first_theme(self.available_themes)
         if not name and self.console.color_system == "standard":
             # sixteen colours cannot show our greys: use the terminal's palette then
             self.theme = "ansi-dark"
@@ -63,11 +61,6 @@ class CarbonApp(App[str | None]):
             # before anything is styled: a later change would parse every sheet once more
             self.set_reactive(CarbonApp.theme, name or "carbon-dark")
             self.stylesheet.set_variables(self.get_css_variables())
-
-    @property
-    def fault(self) -> Exception | None:
-        """What has ended it, if no user did."""
-        return self._exception
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return palette.variables(self.current_theme)
@@ -127,7 +120,6 @@ class CarbonApp(App[str | None]):
         self.push_screen(self._first(), callback=self.exit)
         if not self.is_headless:
             self.app_resume_signal.subscribe(self, self._paint_all)
-            self.theme_changed_signal.subscribe(self, lambda theme: palette.keep_theme(theme.name, self._kept_theme))
             self.set_timer(tty.START_S, tty.loaded)
             self.set_interval(tty.GUARD_EVERY_S, tty.leave_if_dead)
 

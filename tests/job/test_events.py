@@ -13,7 +13,8 @@ from carbontui.plan.evaluation import evaluate
 from carbontui.plan.planner import solve
 from carbontui.plan.problem import Problem, ProblemLevel
 from carbontui.plan.results import windows
-from carbontui.text import figures, log
+from carbontui.text import figures
+from carbontui.text.statements import event_line
 
 TIME = figures.named_clock(NOW_S, NOW_S)
 
@@ -28,25 +29,28 @@ TIME = figures.named_clock(NOW_S, NOW_S)
         ("budget", {"by": "bob", "budget": units.iso(NOW_S)}, f"bob set the budget to {TIME}"),
         ("budget", {"by": "bob", "carbon": 1200.0}, "bob set carbon budget 1200"),
         ("hours", {"by": "bob", "text": "it will not run 22:00 to 06:00"}, "bob: it will not run 22:00 to 06:00"),
-        ("state", {"state": "paused", "text": "paused by the plan"}, "paused: paused by the plan"),
+        ("state", {"state": "paused", "text": "paused by the plan"}, "paused by the plan"),
+        ("state", {"state": "running", "text": "processes are coming up"}, "running: processes are coming up"),
+        ("state", {"state": "throttled", "text": "capped at 300 W per GPU"}, "capped at 300 W per GPU"),
+        ("state", {"state": "throttled", "level_kind": "duty", "text": "slowed to half"}, "slowed to half"),
         ("plan", {"why": "slot", "finish": "2027-01-15T10:00:00Z", "gco2_g": 1200.0}, None),
     ],
 )  # fmt: skip
 def test_an_event_is_one_line_that_says_who_and_what(kind, facts, text):
-    told = log.event_line(NOW_S, kind, facts)
+    told = event_line(NOW_S, kind, facts)
     assert told.text == text if text else "new plan (slot): done" in told.text and "1.20 kg to come" in told.text
 
 
 def test_a_new_plan_says_what_the_whole_job_comes_to_under_it():
     facts = {"why": "slot", "finish": "2027-01-15T10:00:00Z", "gco2_g": 200.0, "whole_g": 1200.0}
-    told = log.event_line(NOW_S, "plan", facts)
+    told = event_line(NOW_S, "plan", facts)
     assert told.text.endswith(", 1.20 kg in all") and (told.gco2_g, told.whole_g) == (200.0, 1200.0)
 
 
 @pytest.mark.parametrize("facts", [{}, {"verb": "dance", "by": 3}, {"finish": "x", "why": 1, "gco2_g": None}])
 def test_what_cannot_be_read_is_left_out(facts):
-    assert log.event_line(NOW_S, "override", facts) is None and log.event_line(NOW_S, "plan", facts) is None
-    assert log.event_line(NOW_S, "ack", facts) is None
+    assert event_line(NOW_S, "override", facts) is None and event_line(NOW_S, "plan", facts) is None
+    assert event_line(NOW_S, "ack", facts) is None
 
 
 def test_the_past_is_told_from_the_journal_the_newest_kept(tmp_path):

@@ -26,7 +26,6 @@ SAME: dict[str, list[tuple[str, str]]] = {
         ("plan", r"cap 250 W +(\d+) g/kWh ·"),
     ],
     "price now": [("dashboard", r"price +([\d.]+ EUR/kWh)"), ("grid", r"now +([\d.]+ EUR/kWh)")],
-    "prices": [("dashboard", r"(0\.\S+ to 0\.\S+, \w+)"), ("grid", r"(0\.\S+ to 0\.\S+, \w+)")],
     "watts of the job": [("dashboard", r"power +(\d+) ?W"), ("table", r"charlm .* (\d+) W")],
     "watts of the board": [("dashboard", r"0 H100 80GB +(\d+) /"), ("boards", r"0 H100 +(\d+) /")],
     "limit": [("dashboard", r"0 H100 80GB +\d+ / +(\d+) W"), ("boards", r"0 H100 +\d+ / +(\d+) ")],

@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from carbontui import link, protocol
+from carbontui import link, protocol, units
 from carbontui.commands.support.command import Failure, refused
 from carbontui.job.files import places, store
 from carbontui.job.keeper import orders
 from carbontui.system import streams
 from carbontui.text import figures, situation
-from carbontui.text.statements import rendered, words
+from carbontui.text.statements import read_here, rendered, words
 
 ANSWER_S = 7.5
 """How long a supervisor has for an answer: with a second try less than twenty seconds."""
@@ -152,7 +152,7 @@ def live_status(job: store.Job) -> protocol.Status:
         try:
             answer = link.ask(job.socket, protocol.StatusAsk(1), 1.5)
             if isinstance(answer, protocol.StatusAnswer):
-                return answer.status
+                return read_here(answer.status, units.from_iso(answer.status.measured_at))
         except link.LinkError:
             pass
     return job.status()

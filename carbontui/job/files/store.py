@@ -148,6 +148,7 @@ class Job:
                 state="starting",
                 reason=statements.reason(children.STARTING, self.started_s),
             )
+        saved = statements.read_here(saved, units.from_iso(saved.measured_at))
         if self.foreign:
             return saved
         pids = protocol.Pids(self.alive("keeper"), self.alive("supervisor"), None, self.alive("child"))

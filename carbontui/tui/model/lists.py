@@ -45,11 +45,6 @@ class ListedJob:
         return self.status.state in protocol.LIVE_STATES
 
     @property
-    def done(self) -> float | None:
-        """Share of the work that is done, 0..1; None where the total is not known."""
-        return situation.done(self.status)
-
-    @property
     def grams(self) -> float | None:
         """Of the whole job: as expected, or as it was once it is over; None while that is not known."""
         end = self.status.at_end
@@ -101,7 +96,7 @@ class JobList:
         "state": lambda job: (not job.live, -units.from_iso(job.status.measured_at) if not job.live else 0.0),
         "name": lambda job: (job.name.lower(),),
         "watts": lambda job: (-(job.status.power_w or -1.0),),
-        "done": lambda job: (-(job.done if job.done is not None else -1.0),),
+        "done": lambda job: (-(situation.done(job.status) or 0.0),),
         "finish": lambda job: (units.from_iso(job.status.finish_expected) if job.status.finish_expected else _LAST,),
         "CO2": lambda job: (-(job.grams if job.grams is not None else -1.0),),
     }

@@ -7,8 +7,7 @@ from carbontui.text import figures
 from carbontui.text.statements import rendered
 from carbontui.tui.model.view_state import ViewState
 
-clock, count = figures.clock, figures.count
-mark, marked = figures.mark, figures.marked
+clock, count, mark, marked = figures.clock, figures.count, figures.mark, figures.marked
 STATE_STYLE = {
     "starting": "dim",
     "waiting": "paused",

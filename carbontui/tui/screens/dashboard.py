@@ -280,7 +280,7 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
         most = boards_most(height)
         boards = self.query_one(WattRows)
         boards.with_heading = height >= 34
-        boards.styles.height = WattRows.wanted(len(view_state.status.gpus), most) + boards.with_heading
+        boards.styles.height = WattRows.wanted(len(view_state.status.gpus), width, most) + boards.with_heading
         forecast = self.query_one(ForecastChart)
         forecast.with_axis, forecast.with_legend = width < 64 or height < 21, height >= LEGEND_FROM
         self.query_one(PriceStrip).display = view_state.series.price is not None and height >= LEGEND_FROM

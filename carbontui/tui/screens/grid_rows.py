@@ -10,7 +10,7 @@ from carbontui.tui.model import state_text
 from carbontui.tui.model.view_state import ViewState
 from carbontui.tui.widgets.cells import CellRow
 from carbontui.tui.widgets.scale import bars
-from carbontui.tui.widgets.timeline import trend_words, value_at
+from carbontui.tui.widgets.timeline import value_at
 
 CELLS_MOST, LABEL_CELLS = 42, 13
 """Columns of a row of values, and of its label."""
@@ -99,7 +99,7 @@ def _price_rows(view_state: ViewState) -> list[CellRow]:
     return [
         [],
         [("price", "title")],
-        [_label("now"), (told, "strong"), (f"  {trend_words(prices, view_state.now_s)}", "text")],
+        [_label("now"), (told, "strong")],
         [_label("from"), (prices.source, "text")],
     ]
 

@@ -219,8 +219,8 @@ class Jobs(Answers):
             table, wanted = self.query_one(JobTable), self.listed.wanted
             self._share_rows(table)
             table.show(self.listed, self._now())
-            zone, order = f"all times {figures.clock_name(self._now())}", f"sorted by {self.listed.sort}"
-            shown = (table.position(), f"with {wanted!r}" if wanted else "", order, zone)
+            order = f"sorted by {self.listed.sort} · all times {figures.clock_name(self._now())}"
+            shown = (table.position(), f"with {wanted!r}" if wanted else "", order)
             self.query_one(MachineHead).show(self.feed.listing, self.listed.rows, " · ".join(filter(None, shown)))
             self.query_one(Headlines).show(self.listed)
 

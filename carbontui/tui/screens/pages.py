@@ -63,9 +63,8 @@ class OpensPages(JobPage):
     from_table: bool
     _table: Callable[[], Screen[str | None]] | None
 
-    def age_s(self) -> float:
-        """Age of the data shown, in seconds."""
-        raise NotImplementedError
+    age_s: Callable[[], float]
+    """Age of the data shown, in seconds."""
 
     def action_log(self) -> None:
         from carbontui.tui.screens.log import LogScreen

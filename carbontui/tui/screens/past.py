@@ -45,10 +45,8 @@ class LearnsPast(JobPage):
         if self._asked_past is None or key == self._asked_past or view_state.over:
             return
         self._asked_past = key
-        start = (
-            status.budget.start if status.budget else view_state.series.watts.start if view_state.series.watts else None
-        )
-        span = view_state.now_s - units.from_iso(start) if start else 0.0
+        begun = status.budget or view_state.series.watts
+        span = view_state.now_s - units.from_iso(begun.start) if begun else 0.0
         if span > 1.0:
             self.run_worker(self._learn_past(span), group="past", exclusive=True)
 

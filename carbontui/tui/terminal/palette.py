@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Collection, Mapping
-from pathlib import Path
 
 from textual.theme import Theme
 
-from carbontui import paths
 from carbontui.line import SHAPES as STATES
 
 __all__ = ["STATES"]
@@ -106,16 +103,6 @@ def variables(theme: Theme) -> dict[str, str]:
     return {f"ink-{name}": colours[column] for name, colours in _STYLES.items()}
 
 
-def first_theme(known: Collection[str], kept: Path | None, environ: Mapping[str, str] = os.environ) -> str:
-    """The theme to start with: the first known one of TEXTUAL_THEME, else the one that was last chosen; '' for none."""
-    names = environ.get("TEXTUAL_THEME", "").split(",")
-    with contextlib.suppress(OSError, ValueError):
-        names += [] if kept is None else [kept.read_text()]
-    return next((name.strip() for name in names if name.strip() in known), "")
-
-
-def keep_theme(name: str, kept: Path | None) -> None:
-    """For the next screen; a directory that cannot be written keeps nothing."""
-    with contextlib.suppress(OSError):
-        if kept is not None:
-            paths.write_whole(kept, name.encode())
+def first_theme(known: Collection[str], environ: Mapping[str, str] = os.environ) -> str:
+    """The theme to start with: the first known one of TEXTUAL_THEME; '' for none."""
+    return next((name for each in environ.get("TEXTUAL_THEME", "").split(",") if (name := each.strip()) in known), "")

@@ -11,19 +11,22 @@ from carbontui.text.situation import OTHERS
 from carbontui.tui.model import state_text
 from carbontui.tui.model.view_state import ViewState
 from carbontui.tui.terminal import palette
-from carbontui.tui.widgets.cells import CellRow, ViewCells, spread, width_of
+from carbontui.tui.widgets.cells import CellRow, ViewCells, fit, spread, width_of
 from carbontui.tui.widgets.scale import bars
 
 
 class WattRows(ViewCells):
-    """Rows give way to one line for all, where the screen is small."""
+    """Rows give way to two columns, then to one line for all, where the screen is small."""
 
     with_heading = False
 
     @staticmethod
-    def wanted(gpus: int, most: int) -> int:
-        """Rows to give `gpus` boards, heading not counted: one each, or one line."""
-        return max(1, gpus) if gpus <= most else 1
+    def wanted(gpus: int, width: int, most: int) -> int:
+        """Rows to give `gpus` boards, heading not counted: one each, two columns, or one line."""
+        if gpus <= most:
+            return max(1, gpus)
+        pairs = (gpus + 1) // 2
+        return pairs if pairs <= most and width >= 76 else 1
 
     def draw_view(self, view_state: ViewState, width: int, height: int) -> list[CellRow]:
         status = view_state.status
@@ -44,6 +47,16 @@ class WattRows(ViewCells):
         top = max([*(g.limit_w or 0.0 for g in gpus), *(g.power_w or 0.0 for g in gpus), 1.0])
         if len(gpus) <= height:
             return [self._board(status, i, gpu, width, top) for i, gpu in enumerate(gpus)]
+        if (len(gpus) + 1) // 2 <= height and width >= 76:
+            half = (width - 2) // 2
+            rows = []
+            for i in range(height):
+                row: CellRow = []
+                for index in (i, i + (len(gpus) + 1) // 2):
+                    if index < len(gpus):
+                        row += [*fit(self._board(status, index, gpus[index], half, top), half), ("  ", "text")]
+                rows.append(row)
+            return rows
         shared = any(gpu.own_w is not None for gpu in gpus)
         return [self._shared(gpus, width) if shared else line(gpus, width)]
 

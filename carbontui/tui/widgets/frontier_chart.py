@@ -13,7 +13,7 @@ from carbontui.text import figures
 from carbontui.tui.model import state_text
 from carbontui.tui.model.view_state import Choice, ViewState
 from carbontui.tui.terminal import palette
-from carbontui.tui.widgets.cells import CellRow, StyleName, ViewCells
+from carbontui.tui.widgets.cells import CellRow, StyleName, ViewCells, spread
 
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 _GUTTER = 8
@@ -53,10 +53,13 @@ class FrontierChart(ViewCells):
             rows += [[(f" {line}", "dim")] for line in textwrap.wrap(why, max(8, width - 2))]
             return rows
         lines, columns = height - 2, width - _GUTTER - 1
-        first, last = (
-            state_text.clock(view_state.start_s + frontier.points[i].finish_s, view_state.now_s) for i in (0, -1)
-        )
+        ends_s = (view_state.start_s + frontier.points[i].finish_s for i in (0, -1))
+        first, last = (state_text.clock(end_s, view_state.now_s) for end_s in ends_s)
         if lines < 2 or columns < 8:
+            # the tightest and the loosest budget in words, where there is no room for a curve
+            for name, when, point in (("soonest", first, frontier.points[0]), ("latest", last, frontier.points[-1])):
+                left: CellRow = [(f" {name:<8} ", "dim"), (when, "text")]
+                rows.append(spread(width, left, [(f"{figures.grams(point.gco2_g)} ", "text")]))
             return rows[:height]
         grams = [point.gco2_g for point in frontier.points]
         high = max(grams)

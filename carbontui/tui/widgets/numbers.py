@@ -39,8 +39,8 @@ class Numbers(ViewCells):
             m, done = state_text.mark, " ".join(text.strip() for text, _ in training[0][1:])
             watts = state_text.marked(form.watts(status.power_w), m(status, "power_w"))
             first = spread(width, [(f" {done} steps", "text")], [(f"{watts} ", "text")])
-            far = state_text.marked(form.grams(status.gco2_g), m(status, "gco2_g"))
-            return [first, self._line("so far", far, "", "CO₂ emitted"), *account][:height]
+            far = self._line("so far", form.grams(status.gco2_g), m(status, "gco2_g"), "CO₂ emitted")
+            return [first, far, *account][:height]
         head = [self.heading(width, self.TITLE, "i: where from")]
         if height >= len(account) + len(training) + 2:
             return [*head, *account, self.heading(width, "training"), *training]

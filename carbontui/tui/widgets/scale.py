@@ -39,19 +39,12 @@ class TimeScale:
 def window(view_state: ViewState, columns: int) -> TimeScale:
     """The whole job from its start to its deadline, or where the picture is zoomed the work alone; without a plan, the
     span of the grid data."""
-    now = view_state.now_s
-    band, plan, budget, watts = (
-        view_state.series.intensity,
-        view_state.plan,
-        view_state.status.budget,
-        view_state.series.watts,
-    )
-    start, end = now, now
-    if watts is not None:
-        start = min(start, units.from_iso(watts.start))
-    if budget is not None and not view_state.over:
-        start = min(start, units.from_iso(budget.start))
-    if view_state.over:
+    now, plan, budget, series = view_state.now_s, view_state.plan, view_state.status.budget, view_state.series
+    band, over = series.intensity, view_state.over
+    begun = [series.watts.start] if series.watts else []
+    begun += [budget.start] if budget and not over else []
+    start, end = min([now, *map(units.from_iso, begun)]), now
+    if over:
         pass  # nothing lies ahead
     elif plan is not None:
         end = max(end, units.from_iso(plan.deadline), units.from_iso(plan.finish))
@@ -64,7 +57,7 @@ def window(view_state: ViewState, columns: int) -> TimeScale:
         # the work with a margin, in coarse steps so that the axis stays
         done = units.from_iso(plan.finish)
         end = now + math.ceil(max(1800.0, (done - now) * 1.15) / 900.0) * 900.0
-    elif frontier and frontier.points and budget is not None and not view_state.over:
+    elif frontier and frontier.points and budget is not None and not over:
         # room for every budget on the slider, so that moving it never moves the axis
         end = max(end, units.from_iso(budget.start) + frontier.points[-1].finish_s)
     whole = max(end - start, 60.0)

@@ -129,10 +129,8 @@ class JobTable(Cells):
         word = STATE_CELLS if left - cells >= STATE_CELLS else 0
 
         def named(job: ListedJob, pointed: bool) -> CellRow:
-            name = (cut(label(job), cells), "strong" if job.live or pointed else "text")
-            return (
-                [name, (cut(situation.state(job.status), word), state_text.STATE_STYLE[job.state])] if word else [name]
-            )
+            state = cut(situation.state(job.status), word), state_text.STATE_STYLE[job.state]
+            return [(cut(label(job), cells), "strong" if job.live or pointed else "text"), *([state] if word else [])]
 
         return set_cell_size("JOB", cells) + set_cell_size("STATE", word), named
 
@@ -142,10 +140,10 @@ class JobTable(Cells):
         gpus, ended = status.gpus if job.live else (), ""
         used = [gpu.memory_used_b for gpu in gpus if gpu.memory_used_b is not None]
         busy = [gpu.util for gpu in gpus if gpu.util is not None]
-        if title == "DONE" and job.done is not None:
-            eighths = round(job.done * BAR_CELLS * 8)
+        if title == "DONE" and (done := situation.done(status)) is not None:
+            eighths = round(done * BAR_CELLS * 8)
             bar = f"{palette.BAR[8] * (eighths // 8)}{palette.PART[eighths % 8]}".ljust(BAR_CELLS)
-            share = f"{figures.percent(job.done):>5}"
+            share = f"{figures.percent(done):>5}"
             return (f"{bar[:BAR_CELLS]} {share}" if self.wide >= 72 else share), ink
         if title == "ENDS":
             now_s = situation.read_s(status, self.now_s)

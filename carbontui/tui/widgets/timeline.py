@@ -112,12 +112,6 @@ def axis(view: TimeScale, now: int | None, *, over: bool = False) -> CellRow:
     return [(f"{figures.clock_name(view.start_s):>{GUTTER - 1}} "[:GUTTER], "dim"), *cells]
 
 
-TREND_S = 3 * 3600.0
-"""How far ahead the trend looks."""
-SAME = 0.05
-"""Share of the spread below which a change is no trend."""
-
-
 class PriceStrip(ViewCells):
     """The axis starts at the lowest price, so zero lies within it if prices are negative."""
 
@@ -138,22 +132,10 @@ class PriceStrip(ViewCells):
             below = value is not None and value < 0
             style_name = "past" if x < at else "unloaded" if below else "warning"
             cells.append((palette.NOW, "now") if x == at else (palette.BAR[tall], style_name))
-        told = self.heading(width, left, trend_words(prices, view_state.now_s))
+        told = self.heading(width, left, f"{min(known):.3f} to {high:.3f}" if known else "")
         return [told, [(f"{high:>{GUTTER - 1}.2f} ", "dim"), *cells]]
 
 
 def value_at(prices: protocol.PriceSlots, at_s: float) -> float | None:
     index = int((at_s - units.from_iso(prices.start)) // prices.step_s)
     return prices.mean[index] if 0 <= index < len(prices.mean) else None
-
-
-def trend_words(prices: protocol.PriceSlots, now_s: float) -> str:
-    """'0.081 to 0.352, rising': the spread of all that is known, and the next hours against now."""
-    known, now = [value for value in prices.mean if value is not None], value_at(prices, now_s)
-    soon = (value_at(prices, now_s + i * prices.step_s) for i in range(1, round(TREND_S / prices.step_s) + 1))
-    ahead = [value for value in soon if value is not None]
-    if now is None:
-        return ""
-    told, change = f"{min(known):.3f} to {max(known):.3f}", sum(ahead) / len(ahead) - now if ahead else 0.0
-    same = abs(change) <= SAME * ((max(known) - min(known)) or abs(now))
-    return f"{told}, {'steady' if same else 'rising' if change > 0 else 'falling'}"

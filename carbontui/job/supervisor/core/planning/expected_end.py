@@ -107,14 +107,20 @@ class SegmentUse(NamedTuple):
 
 def parts(state: JobState, inputs: Inputs, ahead: CourseAhead) -> tuple[SegmentUse, ...]:
     """Segment by segment what is ahead of the account: with a known end their sum is the account's."""
-    known, outlook, found = machine.machine(state, inputs), state.outlook, []
-    slots = None if outlook is None or not ahead.segments else _slots(outlook, inputs.now_s, ahead.segments[-1].end_s)
+    known, found = machine.machine(state, inputs), []
     for one in ahead.segments:
         stretch = WorkSegment(one.start_s, one.end_s, known.charged_w(one.level) * known.pue)
-        grams = None if slots is None else account.at_full_speed(stretch, slots)
         kwh = units.joules_to_kwh(stretch.watts * (one.end_s - one.start_s))
-        found.append(SegmentUse(one, kwh, None if grams is None else grams.value))
+        found.append(SegmentUse(one, kwh, grams(state, inputs, [stretch])))
     return tuple(found)
+
+
+def grams(state: JobState, inputs: Inputs, rest: Sequence[WorkSegment]) -> float | None:
+    """What the rest emits on the forecast; None where no grid is known."""
+    if state.outlook is None or not rest:
+        return None
+    slots = _slots(state.outlook, inputs.now_s, rest[-1].end_s)
+    return account.remaining_total(rest, slots.start_s, slots.step_s, slots.mean)
 
 
 def source(state: JobState, inputs: Inputs) -> protocol.Statement:

@@ -46,7 +46,7 @@ def view(state: JobState, inputs: Inputs) -> ShownPlan | None:
     if follows_plan(state, inputs) and state.most_cap_w is None:
         shown, factor = _of_now(planned, ahead), _by_the_account(state, inputs, planned, ahead)
         said = _as_planned(state, planned, now_s, stale=factor != 1.0)
-        return ShownPlan(_times(shown, factor), said, _curve(state, now_s))
+        return ShownPlan(shown if factor == 1.0 else _times(shown, factor), said, _curve(state, now_s))
     shown = _carried_out(state, inputs, planned, ahead)
     by_person = state.decision.held_by == "person" and state.decision.refused is None
     said = _overridden(state, planned, shown.gco2_g, now_s) if by_person else ()
@@ -96,19 +96,18 @@ STEP = 1.02
 
 def _by_the_account(state: JobState, inputs: Inputs, planned: Plan, ahead: CourseAhead) -> float:
     """What is ahead of the account against what the plan had thought of the same time, whose watts are of when it was
-    made; 1 where they agree, or one is not known."""
-    thought, known = 0.0, expected_end.parts(state, inputs, ahead) if ahead.finish_s is not None else ()
+    made; 1 where they agree, one is not known, or too little of the plan is left to tell."""
+    thought, rest = 0.0, expected_end.at_the_wall(state, inputs, ahead) or ()
     for one in planned.view.windows:
         start_s, end_s = units.from_iso(one.start), units.from_iso(one.end)
         thought += one.gco2_g * max(0.0, end_s - max(start_s, inputs.now_s)) / ((end_s - start_s) or 1.0)
-    grams = math.fsum(one.gco2_g or 0.0 for one in known)
-    return STEP ** round(math.log(grams / thought, STEP)) if grams > 0 < thought else 1.0
+    grams = expected_end.grams(state, inputs, rest) or 0.0
+    told = grams > 0 and thought > planned.view.gco2_g / 4 > 0
+    return STEP ** round(math.log(grams / thought, STEP)) if told else 1.0
 
 
 def _times(view: protocol.PlanView, factor: float) -> protocol.PlanView:
     """The plan with its figures in the account's watts."""
-    if factor == 1.0:
-        return view
 
     def more(one: protocol.PlanWindow) -> protocol.PlanWindow:
         return structs.replace(one, kwh=one.kwh * factor, gco2_g=one.gco2_g * factor, gain_g=one.gain_g * factor)
