@@ -359,6 +359,19 @@ class Amounts(Struct, frozen=True, kw_only=True):
     gco2_g: float | None
     run_now_g: float | None = None
     avoided_g: float | None = None
+    energy_wall_lo_kwh: float | None = None
+    energy_wall_hi_kwh: float | None = None
+    """The band of the energy, by how each part of it was obtained; null of what is ahead."""
+
+
+class WholeMachine(Struct, frozen=True, kw_only=True):
+    """All that the job's part of its machine has drawn for it, whatever the account counts: what it idles and the host
+    too. `lo` and `hi` as the band of the account."""
+
+    energy_kwh: float
+    lo_kwh: float
+    hi_kwh: float
+    gco2_g: float | None
 
 
 class Account(Struct, frozen=True, kw_only=True):
@@ -540,8 +553,10 @@ class Witness(Struct, frozen=True):
     its figure to another's over the same seconds; of a machine's supply, of what its parts drew to its own."""
 
     what: str
-    scope: Literal["gpu", "slice", "module", "package", "node", "chassis"]
-    verdict: Literal["believed", "doubted", "refused"]
+    scope: str
+    """gpu, slice, module, package, node or chassis."""
+    verdict: str
+    """believed, doubted or refused."""
     why: str = ""
     ratio: float | None = None
 
@@ -618,6 +633,7 @@ class Status(Struct, frozen=True, kw_only=True):
     """Notices for the user, one line each (simulated device, lost feed, stale lease, unguarded...)."""
     witnesses: tuple[Witness, ...] = ()
     """The sources of the job's energy on this machine."""
+    whole_machine: WholeMachine | None = None
     notice_keys: tuple[str, ...] = ()
     """What each of them is about: with the same key, only figures are new."""
     notices_said: tuple[Statement, ...] = ()

@@ -22,7 +22,7 @@ WORST_LAST: tuple[How, ...] = ("measured", "integrated", "estimated", "forecast"
 assert set(WORST_LAST) == set(get_args(How))
 NO_PART = 0.05
 """A share of a sum below this does not decide: sensors themselves are good to 5 %."""
-METHODS: Mapping[str, How] = {"counter": "measured", "integrated": "integrated"}
+METHODS: Mapping[str, How] = {"counter": "measured", "integrated": "integrated", "late": "integrated"}
 """Of the meter's methods; every other one (a model, a split, a gap, a snapshot) is an estimate."""
 
 
@@ -35,6 +35,20 @@ def of_sum(shares: Mapping[str, float]) -> How:
     """Of metered energy, from its shares by the meter's method; nothing metered is estimated."""
     hows = [METHODS.get(method, "estimated") for method, share in shares.items() if share >= NO_PART]
     return worst(*hows) if hows else "estimated"
+
+
+HALF = {"counter": 0.05, "integrated": 0.05, "given": 0.1, "late": 0.15, "split": 0.2, "gap": 0.25, "default": 0.33}
+"""Half the band of energy by how it was obtained: sensors are good to 5 %, a host's default of 0.4 to 0.27-0.53."""
+HALF_MODEL = 0.5
+"""Of all else: watts by utilisation are right to half of themselves."""
+
+
+def band(kwh: float, shares: Mapping[str, float], counter: float = 0.0) -> tuple[float, float]:
+    """Around a sum of energies of these `shares`: those of one method are wrong together, different ones independently.
+    `counter`: by how much a counter differs from its board's power."""
+    widths = {**HALF, "counter": max(counter, HALF["counter"])}
+    half = kwh * math.hypot(*(share * widths.get(how, HALF_MODEL) for how, share in shares.items()))
+    return round(kwh - half, 9), round(kwh + half, 9)
 
 
 BIN_S = 300.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import grp
 import os
 import shlex
 
@@ -32,16 +31,10 @@ def capd() -> None:
 
 
 @capd.command()
-@click.option("--group", help="Members of this group may also lower limits on GPUs that others use.")
 @click.option("--print", "show", is_flag=True, help="Print what would be written; change nothing.")
-def install(group: str | None, show: bool) -> None:
+def install(show: bool) -> None:
     """Install and start it (as root): a systemd socket and service, or the line that starts it elsewhere."""
-    if group is not None:
-        try:
-            grp.getgrnam(group)
-        except KeyError:
-            raise Failure(f"there is no group {group!r}", 2) from None
-    units = unit_files.units(group)
+    units = unit_files.units()
     if show:
         for name, text in units.items():
             click.echo(f"# {unit_files.UNITS / name}\n{text}")
@@ -56,7 +49,7 @@ def install(group: str | None, show: bool) -> None:
         )
     click.echo(ALLOWS)
     if not systemd.runs():
-        line = shlex.join(unit_files.command(group))
+        line = shlex.join(unit_files.command())
         click.echo(f"There is no systemd here: have your init, or the container's entry point, run as root:\n{line}")
         return
     for name, text in units.items():
@@ -75,31 +68,13 @@ def uninstall() -> None:
     if systemd.runs():
         with contextlib.suppress(systemd.SystemdError):
             systemd.control("disable", "--now", f"{unit_files.NAME}.socket", f"{unit_files.NAME}.service")
-    found = [unit_files.UNITS / name for name in unit_files.units(None) if (unit_files.UNITS / name).exists()]
+    found = [unit_files.UNITS / name for name in unit_files.units() if (unit_files.UNITS / name).exists()]
     for path in found:
         path.unlink()
     if found and systemd.runs():
         with refused("", systemd.SystemdError, code=1):
             systemd.control("daemon-reload")
     click.echo("capd is removed" if found else "capd was not installed by carbontui capd install")
-
-
-@capd.command()
-def status() -> None:
-    """Whether it answers, and whose limits it holds."""
-    path = wire.socket_path()
-    try:
-        with wire.connect(wire.socket_path()) as link:
-            answer = wire.ask(link, wire.CapdAsk())
-    except OSError as error:
-        raise Failure(
-            f"no capd answers at {path} ({error.strerror or error}); sudo carbontui capd install", 3
-        ) from None
-    click.echo(f"capd answers at {path}")
-    for board in answer.boards:
-        limit = "no limit" if board.limit_mw is None else f"{board.limit_mw / 1000:.0f} W"
-        holder = "" if board.holder is None else f", set for uid {board.holder}"
-        click.echo(f"{board.uuid}  {board.name}  {limit}{holder}")
 
 
 def _root(line: str) -> None:

@@ -23,7 +23,7 @@ SILENT_NODE_S = 5.0
 
 Support = Literal["yes", "no_permission", "not_supported", "no_effect", "unknown", "lost"]
 PowerKind = Literal["avg1s", "instant", "unspecified", "module", "model"]
-Method = Literal["counter", "integrated", "gap", "model", "unmetered"]
+Method = Literal["counter", "integrated", "late", "gap", "model", "unmetered"]
 How = Literal["measured", "estimated", "simulated"]
 Code = Literal[
     "applied",  # the limit was written and read back

@@ -14,6 +14,8 @@ import os
 from pathlib import Path
 from typing import Any, Literal
 
+from msgspec import structs
+
 from carbontui import units
 from carbontui.account.boundary import IDLE
 from carbontui.grid import zones
@@ -124,6 +126,9 @@ def sacct(story: RunStory) -> str:
         "ConsumedEnergyRaw": str(round(story.energy_wall_kwh * units.J_PER_KWH)),
         "CarbontuiJob": story.status.job,
         "EnergyWallkWh": f"{story.energy_wall_kwh:.9f}",
+        "Boundary": story.options.boundary,
+        "EnergyBandkWh": "-".join(str(kwh) for kwh in disclosed(story)["energy_band_kwh"]),
+        "WholeMachinekWh": "" if story.status.whole_machine is None else f"{story.status.whole_machine.energy_kwh:.9f}",
         "GPUkWh": f"{story.energy_gpu_kwh:.9f}",
         "gCO2": "" if story.gco2_g is None else f"{story.gco2_g:.6f}",
         "AvoidedgCO2": "" if story.avoided_g is None else f"{story.avoided_g:.6f}",
@@ -149,6 +154,7 @@ def model_card(story: RunStory, training_type: str | None) -> str:
     fields: list[tuple[str, Any, str]] = [
         ("emissions", _g(story.gco2_g), "journal state accounts.gco2_g, in grams"),
         ("source", f"carbontui {story.version}: {figures.metered(story)}; grid: {sources}", "journal energy, grid"),
+        ("boundary", json.dumps(disclosed(story)), "spec.json boundary, snapshot whole_machine"),
         ("training_type", training_type or UNKNOWN, "--training-type"),
         ("geographical_location", place, "spec.json zone"),
         ("hardware_used", figures.hardware(story) or UNKNOWN, "snapshot gpus"),
@@ -184,6 +190,7 @@ def sci(story: RunStory, per: Per) -> str:
             },
             "R": {"value": units or UNKNOWN, "unit": per, "from": whence},
             "functional_unit": per,
+            **disclosed(story),
             "sci": {
                 "value": score if score is not None else UNKNOWN,
                 "unit": f"gCO2e per {per}",
@@ -204,6 +211,7 @@ def annex_xi(story: RunStory) -> str:
             "training_time_s": {"value": seconds, "from": "journal state accounts.start_s until exit.json at"},
             "energy_kwh": {"value": _kwh(story), "from": "journal state accounts.energy_wall_kwh"},
             "method": UNKNOWN if story.unmetered else method,
+            **disclosed(story),
             "compute_flops": UNKNOWN if flops is None else {"value": flops, "from": whence},
         }
     )
@@ -215,6 +223,16 @@ def metric_of(story: RunStory, names: tuple[str, ...]) -> tuple[float | None, st
     if found is None:
         return None, f"not reported: carbontui.report(metrics={{{names[0]!r}: ...}})"
     return story.status.metrics[found], f"snapshot metrics.{found}, as the script reported it"
+
+
+def disclosed(story: RunStory) -> dict[str, Any]:
+    """What belongs to an energy: its boundary, its band in kWh, and the whole machine's figure beside it."""
+    used, whole = story.account.so_far, story.status.whole_machine
+    return {
+        "boundary": f"{story.options.boundary}: energy {figures.counted(story)}",
+        "energy_band_kwh": [used.energy_wall_lo_kwh, used.energy_wall_hi_kwh],
+        "whole_machine": None if whole is None else structs.asdict(whole),
+    }
 
 
 def _kwh(story: RunStory) -> float | str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from carbontui import units
+from carbontui.account.accounts import METHODS, NO_PART
 from carbontui.account.elapsed import EVENT, EVENT_HELD
 from carbontui.account.split import Split
 from carbontui.reports.parts import GRAM_DIGITS, KWH_DIGITS, DayPart, EpochPart
@@ -47,7 +49,10 @@ HOW_WORDS = {
     "integrated": "power readings, integrated, or a counter in its first minute",
     "unmetered": "not metered: a counter that the board's readings contradict",
     "split": "the job's share of shared devices",
+    "late": "power readings that came late",
     "model": "a model of the host",
+    "default": "the host's default",
+    "given": "the host as given",
     "gap": "gaps filled at the last power",
     "snapshot": "carried over from a snapshot",
 }
@@ -67,9 +72,13 @@ class Figure(NamedTuple):
 def figures(story: RunStory) -> tuple[Figure, ...]:
     """The account of the whole run."""
     status = story.status
-    found = [Figure("energy at the wall", form.kwh(story.energy_wall_kwh), _how(story, "energy_wall_kwh"))]
+    label = f"energy {counted(story)}"
+    found = [Figure(label, words.energy(story.energy_wall_kwh, story.account), _how(story, "energy_wall_kwh"))]
     if story.unmetered:
-        found = [Figure("energy at the wall", "not known", form.NOT_METERED)]
+        found = [Figure(label, "not known", form.NOT_METERED)]
+    if (whole := status.whole_machine) is not None and story.options.boundary == "always-on":
+        between = f"{form.between(form.kwh, whole.lo_kwh, whole.hi_kwh)}: with what it idles, and the host"
+        found.append(Figure("whole machine", form.kwh(whole.energy_kwh), between))
     if status.boundary is not None and status.boundary.counted:
         found.append(Figure("counted", status.boundary.kind, f"{status.boundary.counted} ({status.boundary.why})"))
     if metered_for := words.metered(status):
@@ -251,11 +260,17 @@ def metered(story: RunStory, most: int | None = None) -> str:
     return shares(story.how[:most], HOW_WORDS | boards)
 
 
+def counted(story: RunStory) -> str:
+    """What its energy is called."""
+    return "above idle" if story.options.boundary == "always-on" else "at the wall"
+
+
 def metered_verb(story: RunStory) -> str:
-    """The verb for how energy was obtained: 'measured' or another."""
+    """The verb for how energy was obtained: 'measured' where nearly all of it was."""
     if story.options.simulated is not None:
         return "simulated"
-    return "estimated" if dict(story.how).get("model", 0.0) > 0.5 else "measured"
+    measured = math.fsum(share for how, share in story.how if how in METHODS)
+    return "measured" if measured > 1.0 - NO_PART else "estimated" if measured < 0.5 else "measured in part"
 
 
 SIMULATED = "a simulated board"
@@ -329,11 +344,7 @@ def accuracy(story: RunStory) -> str:
     """The systematic error that scales all figures of the run alike."""
     if story.options.simulated is not None:
         return "The board is simulated: none of these figures comes from a real machine."
-    if story.energy_gpu_kwh:
-        return "Accelerator sensors are accurate to about 5 %, which scales all of these figures alike."
-    if dict(story.how).get("model", 0.0) > 0.5:
-        return "A model of CPU and memory is not a measurement; its error scales all of these figures alike."
-    return "The processor's energy counters are its maker's model; their error scales all of these figures alike."
+    return "What the energy is off, within its band, scales all of these figures alike."
 
 
 DIGITS = {"s": 3, "seconds": 3, "kwh": KWH_DIGITS, "g": GRAM_DIGITS}

@@ -21,7 +21,7 @@ from carbontui.text import figures as form
 from carbontui.text.plan import certificate
 
 SCHEMA = "carbontui.report/1"
-OF_STATUS = ("coverage", "places", "moves_cost", "cost", "witnesses")
+OF_STATUS = ("coverage", "places", "moves_cost", "cost", "witnesses", "whole_machine")
 PLAIN = ("energy_gpu_kwh", "energy_wall_kwh", "gco2_g", "avoided_g", "revised_g", "full_wall_w", "plans", "version")
 """Figures that stand in JSON under their own names."""
 

@@ -69,6 +69,10 @@ def _stood_still(story: RunStory) -> list[float]:
     return found
 
 
+def _drawn(story: RunStory) -> str:
+    return f"{words.energy(story.energy_wall_kwh, story.account)} {figures.counted(story)}"
+
+
 def _account(story: RunStory) -> str:
     if story.unmetered:
         return f"Its energy and emissions are not known: {form.NOT_METERED}."
@@ -76,7 +80,7 @@ def _account(story: RunStory) -> str:
         return "Nothing of it was work: its account is empty."
     known = story.status.coverage
     covered = f" (metered {words.metered(story.status)})" if known is not None and known.gap_s > 0 else ""
-    energy = f"It drew {form.kwh(story.energy_wall_kwh)} at the wall{covered}"
+    energy = f"It drew {_drawn(story)}{covered}"
     if story.gco2_g is None:
         return f"{energy}; its emissions are not known, because no grid value was."
     mean = "" if story.intensity_mean is None else f" at {story.intensity_mean:.0f} g/kWh on average"
@@ -126,12 +130,11 @@ def citation(story: RunStory) -> str:
     status, kind = story.status, story.options.boundary
     if story.unmetered:
         return f"The energy of {status.name} is not known: {form.NOT_METERED}."
-    what = "above idle" if kind == "always-on" else "at the wall"
     counted = f"{kind}: {status.boundary.counted}" if status.boundary else words.COUNTS[kind]
     emitted = "" if story.gco2_g is None else f" and emitted {form.grams(story.gco2_g)} CO2 ({figures.zone(story)})"
     return (
         f"{status.name} ({figures.hardware(story) or 'no GPU'}; {units.iso(story.start_s)[:10]},"
-        f" {form.duration(story.elapsed_s)}) drew {form.kwh(story.energy_wall_kwh)} {what}{emitted},"
+        f" {form.duration(story.elapsed_s)}) drew {_drawn(story)}{emitted},"
         f" {figures.metered_verb(story)} with carbontui {story.version}; boundary {counted}."
     )
 
@@ -156,7 +159,7 @@ def methods(story: RunStory) -> str:
     of += ", above what they draw idle" if story.options.boundary == "always-on" else ""
     text = (
         f"Energy was {figures.metered_verb(story)} with carbontui {story.version} by"
-        f" {figures.metered(story)} for {of}{host}{pue}: {form.kwh(story.energy_wall_kwh)}"
+        f" {figures.metered(story)} for {of}{host}{pue}: {words.energy(story.energy_wall_kwh, story.account)}"
         f" over {form.duration(story.elapsed_s)}."
     )
     if story.gco2_g is None:

@@ -256,6 +256,14 @@ def _minus(value: float | None) -> float | None:
     return None if value is None else -value
 
 
+def energy(kwh: float, account: protocol.Account | None) -> str:
+    """'4.1 kWh ± 6 %'; without a band where it is not known."""
+    used = None if account is None else account.so_far
+    if used is None or used.energy_wall_hi_kwh is None or used.energy_wall_kwh <= 0:
+        return figures.kwh(kwh)
+    return f"{figures.kwh(kwh)} ± {figures.percent(used.energy_wall_hi_kwh / used.energy_wall_kwh - 1.0)}"
+
+
 def summary(status: protocol.Status, of: Callable[[str], str]) -> list[tuple[str, str]]:
     """The summary of a finished job: (label, text); `of` gives the provenance of a field, as it is written after it."""
     rows = [("ended", situation.ended(status))]
@@ -264,10 +272,10 @@ def summary(status: protocol.Status, of: Callable[[str], str]) -> list[tuple[str
         rows.append(
             ("steps", ", ".join(filter(None, (f"{figures.count(status.step)}{total}", situation.loss_words(status)))))
         )
-    energy = f"{figures.kwh(status.energy_wall_kwh)}{of('energy_wall_kwh')}"
+    drawn = f"{energy(status.energy_wall_kwh, status.account)}{of('energy_wall_kwh')}"
     if abs(status.energy_wall_kwh - status.energy_gpu_kwh) > 1e-9 and status.energy_gpu_kwh > 0:
-        energy += f" (boards alone {figures.kwh(status.energy_gpu_kwh)})"
-    rows.append(("energy", figures.NOT_METERED if unmetered(status) else energy))
+        drawn += f" (boards alone {figures.kwh(status.energy_gpu_kwh)})"
+    rows.append(("energy", figures.NOT_METERED if unmetered(status) else drawn))
     if told := metered(status):
         rows.append(("metered", told))
     if unmetered(status):

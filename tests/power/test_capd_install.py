@@ -11,13 +11,11 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from house import until
 from nvml_machine import machine_with  # noqa: F401
 from test_capd import UUID, ask, service  # noqa: F401
 
 from carbontui.cli import cli
-from carbontui.power.capd import install, wire
-from carbontui.power.capd.wire import Limit
+from carbontui.power.capd import install
 
 
 def test_what_is_installed_is_isolated_and_may_do_little() -> None:
@@ -26,8 +24,6 @@ def test_what_is_installed_is_isolated_and_may_do_little() -> None:
     assert f"ExecStart={sys.executable} -I -m carbontui.power.capd" in shown
     for line in ("NoNewPrivileges=yes", "ProtectSystem=strict", "ProtectHome=yes", "RestrictAddressFamilies=AF_UNIX"):
         assert line in shown
-    unknown = CliRunner().invoke(cli, ["capd", "install", "--group", "no-such-group"])
-    assert unknown.exit_code != 0 and "no group" in unknown.output
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a file of root is needed")
@@ -45,23 +41,11 @@ def test_code_that_somebody_else_can_change_is_not_run_as_root(tmp_path: Path, m
     assert install.writable_by_others([module]) == module
 
 
-def test_status_names_who_holds_a_board_and_its_absence(service, monkeypatch) -> None:
-    with wire.connect(wire.socket_path()) as link:
-        assert ask(link, Limit(UUID, 400_000)).ok
-        told = CliRunner().invoke(cli, ["capd", "status"]).output
-        assert f"400 W, set for uid {os.getuid()}" in told
-    until(lambda: service.sim.get("limit_mw") == 700_000, what="the limit found")
-    monkeypatch.setenv("CARBONTUI_CAPD", "/nowhere/capd.sock")
-    gone = CliRunner().invoke(cli, ["capd", "status"])
-    assert "sudo carbontui capd install" in gone.output
-
-
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd here")
-@pytest.mark.parametrize("group", [None, "video"])
-def test_systemd_finds_nothing_wrong_with_the_units(tmp_path: Path, group: str | None) -> None:
-    for name, text in install.units(group).items():
+def test_systemd_finds_nothing_wrong_with_the_units(tmp_path: Path) -> None:
+    for name, text in install.units().items():
         (tmp_path / name).write_text(text)
     told = subprocess.run(["systemd-analyze", "verify", *tmp_path.iterdir()], capture_output=True, text=True)
     assert (told.returncode, told.stderr) == (0, "")
-    line = shlex.join(install.command(group))
+    line = shlex.join(install.command())
     assert f"ExecStart={line}\n" in (tmp_path / "carbontui-capd.service").read_text(), "the line for an init as well"

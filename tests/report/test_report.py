@@ -437,7 +437,7 @@ def test_a_job_of_now_on_a_recorded_grid_is_no_replay(told):
     assert group.name == "2026-06"
     assert not run_text.methods(told).startswith("Energy was estimated")
     modelled = replace(told, how=(("model", 1.0),), energy_gpu_kwh=0.0, avoided_g=0.001)
-    assert "was estimated" in run_text.methods(modelled) and "is not a measurement" in run_text.methods(modelled)
+    assert "was estimated" in run_text.methods(modelled) and "a model of the host" in run_text.methods(modelled)
     assert "%" not in next(one.value for one in figures.figures(modelled) if one.label == "avoided")
 
 

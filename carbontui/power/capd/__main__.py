@@ -1,11 +1,10 @@
 """capd lowers power limits for users who are not root, on boards that only they use. `python -m carbontui.power.capd`.
 
-The only privileged process of carbontui. It lowers a limit, within the driver's range and below the
-original one, for a caller identified by the kernel (SO_PEERCRED) whose uid owns every process on the board, or who is
-in the group that the administrator named. One caller at a time holds a board. Its changes are restored when the caller
-disconnects or falls silent, when another user's process appears on the board, and at its own start; a guardian starts
-it again when it is killed. It runs no command, opens no path that a caller names, and reads nothing from a caller but
-bounded lines.
+The only privileged process of carbontui. It lowers a limit, within the driver's range and below the original one, for a
+caller identified by the kernel (SO_PEERCRED) whose uid owns every process on the board. One caller at a time holds a
+board. Its changes are restored when the caller disconnects or falls silent, when another user's process appears on the
+board, and at its own start; a guardian starts it again when it is killed. It runs no command, opens no path that a
+caller names, and reads nothing from a caller but bounded lines.
 """
 
 from __future__ import annotations
@@ -153,7 +152,6 @@ def main(argv: list[str] | None = None) -> int:
     """Parse, open the driver, serve until SIGTERM."""
     parser = argparse.ArgumentParser(prog="carbontui.power.capd")
     parser.add_argument("--socket", type=Path, default=wire.SOCKET)
-    parser.add_argument("--group", help="its members may also lower limits on boards that others use")
     options = parser.parse_args(argv)
     return guarded(lambda: _serve(options))
 
@@ -161,7 +159,7 @@ def main(argv: list[str] | None = None) -> int:
 def _serve(options: argparse.Namespace) -> int:
     from carbontui.power.backends.several import Several, families
 
-    capd = Capd(Several(*families()), LeaseStore(), lambda line: print(line, flush=True), group=options.group)
+    capd = Capd(Several(*families()), LeaseStore(), lambda line: print(line, flush=True))
     try:
         asyncio.run(CapdServer(capd).serve(options.socket))
     except (OSError, DeviceError) as error:

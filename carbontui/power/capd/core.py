@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import grp
 import os
-import pwd
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -55,7 +53,6 @@ class Capd:
     store: LeaseStore
     say: Callable[[str], None]
     _: KW_ONLY
-    group: str | None = None
     clock: Callable[[], float] = time.monotonic
     owner: Callable[[int], int | None] = owner_of
 
@@ -90,10 +87,6 @@ class Capd:
     def _answer(self, caller: Caller, request: wire.CapdRequest) -> wire.CapdAnswer:
         if isinstance(request, wire.CapdBeat):
             return wire.CapdAnswer()
-        if isinstance(request, wire.CapdAsk):
-            if self._busy(caller.uid):
-                return wire.CapdAnswer(False, wire.SOON, "too many requests")
-            return wire.CapdAnswer(boards=self._boards())
         uuid = request.uuid
         known = {info.uuid for info in self.backend.devices()}
         if uuid not in known:
@@ -125,7 +118,7 @@ class Capd:
         self._watch_at = now + WATCH_S
         for uuid, holder in list(self._holders.items()):
             with contextlib.suppress(DeviceError):
-                if not self._in_group(holder.uid) and self._foreign(self.backend.everyone(uuid), holder.uid):
+                if self._foreign(self.backend.everyone(uuid), holder.uid):
                     self._restore(uuid, "somebody else uses the board now")
         for uuid in self._limiter.active():
             if uuid not in self._holders:  # the driver refused before
@@ -151,8 +144,6 @@ class Capd:
         holder = self._holders.get(uuid)
         if holder is not None and holder is not caller:
             return wire.CapdAnswer(False, base.HELD, f"uid {holder.uid} (pid {holder.pid}) holds this GPU's limit")
-        if self._in_group(caller.uid):
-            return None
         try:
             pids = self.backend.everyone(uuid)
         except DeviceError as error:
@@ -168,15 +159,6 @@ class Capd:
     def _foreign(self, pids: Sequence[int], uid: int) -> bool:
         """Whether one of these processes is not known to belong to the uid."""
         return any(self.owner(pid) != uid for pid in pids)
-
-    def _in_group(self, uid: int) -> bool:
-        if self.group is None:
-            return False
-        try:
-            user = pwd.getpwuid(uid)
-            return grp.getgrnam(self.group).gr_gid in os.getgrouplist(user.pw_name, user.pw_gid)
-        except (KeyError, OSError):
-            return False
 
     # --- actions ---
 
@@ -195,13 +177,3 @@ class Capd:
         outcome = self._limiter.release(uuid)
         self._written_s[uuid] = self.clock()
         self.say(f"{uuid}: {'restored' if outcome.ok else outcome.text or 'not restored'} ({why})")
-
-    def _boards(self) -> tuple[wire.Board, ...]:
-        found = []
-        for info in self.backend.devices():
-            limit_mw = None
-            with contextlib.suppress(DeviceError):
-                limit_mw = self.backend.limit_mw(info.uuid)
-            holder = self._holders.get(info.uuid)
-            found.append(wire.Board(info.uuid, info.name, limit_mw, None if holder is None else holder.uid))
-        return tuple(found)

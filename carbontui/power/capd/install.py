@@ -60,17 +60,16 @@ WantedBy=multi-user.target
 """
 
 
-def command(group: str | None = None, socket: Path = wire.SOCKET) -> list[str]:
+def command(socket: Path = wire.SOCKET) -> list[str]:
     """The command that starts capd, isolated from the environment and folder it is started in."""
-    words = [sys.executable, "-I", "-m", "carbontui.power.capd", "--socket", os.fspath(socket)]
-    return [*words, "--group", group] if group else words
+    return [sys.executable, "-I", "-m", "carbontui.power.capd", "--socket", os.fspath(socket)]
 
 
-def units(group: str | None) -> dict[str, str]:
+def units() -> dict[str, str]:
     """Name and text of each unit."""
     return {
         f"{NAME}.socket": SOCKET_UNIT.format(socket=wire.SOCKET),
-        f"{NAME}.service": SERVICE_UNIT.format(name=NAME, command=" ".join(command(group))),
+        f"{NAME}.service": SERVICE_UNIT.format(name=NAME, command=" ".join(command())),
     }
 
 

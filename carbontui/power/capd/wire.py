@@ -40,29 +40,15 @@ class CapdBeat(Struct, tag_field="t", tag="beat", frozen=True, forbid_unknown_fi
     """Heartbeat of the caller."""
 
 
-class CapdAsk(Struct, tag_field="t", tag="ask", frozen=True, forbid_unknown_fields=True):
-    """Ask which boards exist and who holds them."""
-
-
-class Board(Struct, frozen=True, omit_defaults=True):
-    """One board as capd sees it; `holder` is the uid whose limit is set."""
-
-    uuid: str
-    name: str
-    limit_mw: int | None = None
-    holder: int | None = None
-
-
 class CapdAnswer(Struct, frozen=True, omit_defaults=True):
     """`code` is 0, an NVML error or one of the codes above; `why` is text for the user."""
 
     ok: bool = True
     code: int = 0
     why: str = ""
-    boards: tuple[Board, ...] = ()
 
 
-CapdRequest = Limit | CapdBeat | CapdAsk
+CapdRequest = Limit | CapdBeat
 
 
 def socket_path() -> Path:

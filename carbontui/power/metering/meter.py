@@ -4,6 +4,7 @@ Every joule carries a label of how it was obtained:
 
 - ``counter``     difference of the device's own energy counter (exact over any gap)
 - ``integrated``  power readings over time, where there is no usable counter
+- ``late``        likewise, where 1 s averages are so far apart that none covers part of the time
 - ``gap``         no reading for more than GAP_S: the last power, extrapolated
 - ``unmetered``   a counter that the board's momentary readings contradict: nobody can say which is right
 - ``model``       an estimate from utilisation, not a measurement
@@ -32,7 +33,7 @@ from msgspec import Struct
 from carbontui.power.messages import MeterVerdict, Method, Sample
 from carbontui.power.metering.witness import CheckedCounter
 
-GAP_S = 5.0
+GAP_S, LATE_S = 5.0, 2.0
 MISSED_S = 1.5
 """At the end of a job, after which no look comes: longer without one, and its last seconds were not read."""
 BELIEVABLE = 1.5
@@ -195,11 +196,13 @@ class Meter:
         if now is None:
             return (before * dt, "gap") if before is not None else (0.0, "gap")
         # a 1 s average read about once a second covers exactly the past interval
-        if before is None or (sample.kind == "avg1s" and 0.5 <= dt <= 2.0) or sample.kind == "model":
+        averaged = sample.kind == "avg1s"
+        if before is None or (averaged and 0.5 <= dt <= LATE_S) or sample.kind == "model":
             joules = now * dt
         else:
             joules = 0.5 * (before + now) * dt
-        return joules, "model" if sample.how == "estimated" else "integrated"
+        late: Method = "late" if averaged and dt > LATE_S else "integrated"
+        return joules, "model" if sample.how == "estimated" else late
 
     def _anchor(self, sample: Sample) -> None:
         self._anchors[sample.uuid] = _Anchor(

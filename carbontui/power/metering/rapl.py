@@ -15,6 +15,7 @@ import contextlib
 import math
 import os
 from collections.abc import Mapping
+from itertools import combinations
 from pathlib import Path
 
 from msgspec import structs
@@ -104,12 +105,9 @@ def find_zones(root: Path) -> tuple[list[RaplZone], str]:
 
 def twins(zones: list[RaplZone]) -> list[RaplZone]:
     """Those that show the counter of another one before them."""
-    stood = [(zone, (zone.before_uj, zone.last_uj)) for zone in zones]
-    return [
-        zone
-        for place, (zone, at_uj) in enumerate(stood)
-        if any(one.kind == zone.kind and mirrored(was_uj, at_uj) for one, was_uj in stood[:place])
-    ]
+    pairs = (pair for pair in combinations(zones, 2) if pair[0].kind == pair[1].kind)
+    stood = ((b, mirrored((a.before_uj, a.last_uj), (b.before_uj, b.last_uj))) for a, b in pairs)
+    return list(dict.fromkeys(zone for zone, same in stood if same))
 
 
 class Host:
@@ -203,15 +201,11 @@ class Host:
             None if watts["cpu"] is None or part.share is None else watts["cpu"] * part.idle + (own_w["dram"] or 0.0)
         )
         self.whole_w = None if watts["cpu"] is None else watts["cpu"] + (watts["dram"] or 0.0)
-        said = "; ".join(rules)
         read = [MeterVerdict(f"RAPL {zone.name}", "package", "believed") for zone in self._zones]
-        models = [
-            MeterVerdict(f"{kind} model", "node", "doubted", "an estimate") for kind in caps if kind not in totals
-        ]
+        models = [MeterVerdict(f"{kind} model", "node", "doubted", "estimated") for kind in caps if kind not in totals]
         witnesses = (*read, *models, *self._refused)
-        self._reading = HostReading(
-            own_w["cpu"], own_w["dram"], how, said, caps, part.jobs, idle_w, witnesses=witnesses
-        )
+        about = (how, "; ".join(rules), caps, part.jobs, idle_w)
+        self._reading = HostReading(own_w["cpu"], own_w["dram"], *about, witnesses=witnesses)
         return tuple(samples), self._reading
 
     def _refuse(self, zone: RaplZone, why: str) -> None:

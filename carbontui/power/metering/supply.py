@@ -108,7 +108,8 @@ class Supply:
         if made.verdict != "believed" or whole_w is None or drawn_w is None:
             return host
         share, rule = witness.allotted(mine, parts, len(os.sched_getaffinity(0)), host.jobs)
-        return structs.replace(host, beside_w=self._same.left_w * share, beside_by=f"{self.by}, {rule}")
+        left_w = max(0.0, self._same.supply_w - self._same.drawn_w)
+        return structs.replace(host, beside_w=left_w * share, beside_by=f"{self.by}, {rule}")
 
     def _ask(self) -> None:
         """The thread that asks the controller, until it refuses."""

@@ -85,11 +85,6 @@ class SameSeconds:
             self.moved or (self.seconds > 0 and abs(supply_w - self.supply_w) > 1e-6),
         )
 
-    @property
-    def left_w(self) -> float:
-        """What the supply gives besides its parts."""
-        return max(0.0, self.supply_w - self.drawn_w)
-
 
 def impossible(now_w: float, parts: Parts) -> str:
     """Why a machine's supply does not give these watts; "" if it may."""

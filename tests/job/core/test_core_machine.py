@@ -1,11 +1,15 @@
 """What a plan counts with: measured where it was, documented defaults until then."""
 
+import math
 from dataclasses import replace
 
 import pytest
 from states import NOW_S, board, decided, inputs, job_state, rank
 
+from carbontui.account.accounts import band
 from carbontui.job.supervisor.core.planning import machine, problem
+from carbontui.job.supervisor.core.planning.expected_end import so_far, whole_machine
+from carbontui.job.supervisor.core.state.job import Totals
 from carbontui.job.supervisor.core.state.measured import Mean, Measured
 from carbontui.job.supervisor.core.state.progress import Progress
 from carbontui.job.supervisor.core.state.unloading import Unloading
@@ -138,3 +142,26 @@ def test_watts_at_the_wall_are_claimed_only_once_every_board_was_measured():
     assert machine.full_wall_w(whole, TWO) == 1.5 * 1200.0
     assert machine.full_wall_w(job_state(), inputs()) is None, "no board, and the CPU was not measured"
     assert machine.full_wall_w(job_state(measured=Measured(rest_w=Mean(60.0, 3))), inputs()) == 60.0
+
+
+METERED = {"counter": 0.9, "model": 0.1}
+
+
+def test_a_band_is_that_of_its_parts_and_a_counter_that_is_off_widens_it() -> None:
+    assert band(10.0, {"counter": 1.0}) == (9.5, 10.5)
+    lo, hi = band(10.0, METERED)
+    assert hi - 10.0 == pytest.approx(10.0 - lo) == pytest.approx(10.0 * math.hypot(0.9 * 0.05, 0.1 * 0.5))
+    assert band(10.0, {"counter": 1.0}, counter=0.2) == (8.0, 12.0)
+    assert band(10.0, {"late": 1.0})[1] > band(10.0, {"integrated": 1.0})[1], "seconds that nobody covered"
+    assert band(0.0, {}) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(("boundary", "kwh"), [("held", 2.0), ("given-back", 2.0), ("always-on", 3.0 + 0.28)])
+def test_beside_any_boundary_stands_the_whole_machine_with_its_band(boundary: str, kwh: float) -> None:
+    totals = Totals(wall_kwh=2.0, gco2_g=600.0, metered_kwh=3.0, shares=METERED, here_s=3600.0)
+    state = job_state(totals=totals, boundary=boundary, host_w=280.0)
+    whole = whole_machine(state, inputs(boards=(board(),)))
+    assert whole.energy_kwh == pytest.approx(kwh) and whole.gco2_g == pytest.approx(300.0 * kwh)
+    assert whole.lo_kwh < kwh < whole.hi_kwh
+    used = so_far(state)
+    assert used.energy_wall_kwh == 2.0 and (used.energy_wall_lo_kwh or 0) < 2.0 < (used.energy_wall_hi_kwh or 0)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from carbontui import protocol, units
 from carbontui.account import accounts
 from carbontui.account.accounts import Revision, RunNow, revision
-from carbontui.account.boundary import IDLE
+from carbontui.account.boundary import IDLE, place_of
 from carbontui.account.elapsed import EXCLUDED, GAP_S, Gap, TimeSpent
 from carbontui.grid.types import GridForecast, Row
 from carbontui.job.files.journal import Journal
@@ -331,6 +331,8 @@ class Accounting:
             gpu_shares=_shares(self.ledger.gpu_by_how),
             shares=_shares(self.ledger.by_how),
             counters=self.meter.verdicts(),
+            metered_kwh=units.joules_to_kwh(sum(self.ledger.by_how.values()) * self.ledger.pue),
+            here_s=sum(s for state, s in elapsed.by_state.items() if place_of(state) == "here"),
             elapsed_s=elapsed.counted_s,
             steps_apart=elapsed.steps_apart,
             excluded=tuple(self._excluded(nowcast)),

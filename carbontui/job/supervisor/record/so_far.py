@@ -53,7 +53,7 @@ def pass_time(accounting: Accounting, before: JobState, after: JobState, inputs:
         paused=held_back(before),
         unread=GAP_S < inputs.readings_age_s < math.inf and bool(inputs.devices),
         host_w=host.watts,
-        host_how="integrated" if host.how == "measured" else "model",
+        host_how="integrated" if host.how == "measured" else host.how,
     )
 
 

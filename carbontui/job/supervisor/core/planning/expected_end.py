@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from carbontui import protocol, units
 from carbontui.account import expected_end as account
+from carbontui.account.accounts import band
 from carbontui.account.expected_end import WorkSegment
 from carbontui.grid.types import GridForecast
 from carbontui.job.supervisor.core.planning import machine
@@ -60,7 +61,10 @@ def so_far(state: JobState) -> protocol.Amounts:
     totals = state.totals
     grams, avoided = rounded_g(totals.gco2_g), rounded_g(totals.avoided_g)
     known = grams is not None and avoided is not None and totals.run_now_g is not None
+    lo_kwh, hi_kwh = _band(totals.wall_kwh, totals.shares, state)
     return protocol.Amounts(
+        energy_wall_lo_kwh=lo_kwh,
+        energy_wall_hi_kwh=hi_kwh,
         elapsed_s=round(totals.elapsed_s, 3),
         steps=state.progress.steps_done - totals.steps_apart,
         energy_gpu_kwh=round(totals.gpu_kwh, 9),
@@ -70,6 +74,24 @@ def so_far(state: JobState) -> protocol.Amounts:
         run_now_g=rounded_g((grams or 0.0) + (avoided or 0.0)) if known else None,
         avoided_g=avoided,
     )
+
+
+def _band(kwh: float, shares: Mapping[str, float], state: JobState) -> tuple[float, float]:
+    counters = [one.ratio for one in state.totals.counters.values() if one.ratio and one.verdict == "doubted"]
+    return band(kwh, shares, max((abs(ratio - 1.0) for ratio in counters), default=0.0))
+
+
+def whole_machine(state: JobState, inputs: Inputs) -> protocol.WholeMachine:
+    """What the machine has drawn for the job in all: of one that is on anyway, with what idles and the host."""
+    totals, host = state.totals, machine.host(state, inputs, whole=True)
+    kwh, grams, shares = totals.wall_kwh, totals.gco2_g, totals.shares
+    if state.spec.boundary == "always-on" and totals.metered_kwh > 0:
+        beside_kwh = units.joules_to_kwh(host.watts * totals.here_s * state.spec.pue)
+        kwh = totals.metered_kwh + beside_kwh
+        shares = {how: share * totals.metered_kwh / kwh for how, share in shares.items()} | {host.how: beside_kwh / kwh}
+        grams = grams * kwh / totals.wall_kwh if grams is not None and totals.wall_kwh > 0 else None
+    lo_kwh, hi_kwh = _band(kwh, shares, state)
+    return protocol.WholeMachine(energy_kwh=round(kwh, 9), lo_kwh=lo_kwh, hi_kwh=hi_kwh, gco2_g=rounded_g(grams))
 
 
 def statement(state: JobState, inputs: Inputs, ahead: CourseAhead) -> tuple[protocol.Account, protocol.AtEnd | None]:
@@ -84,6 +106,7 @@ def statement(state: JobState, inputs: Inputs, ahead: CourseAhead) -> tuple[prot
     total, step = state.progress.steps_total, state.progress.step
     known = machine.machine(state, inputs)
     counted = [one for one in ahead.segments if known.counted(one.level) != "nothing"]
+    lo_kwh, hi_kwh = _band(end.energy_wall_kwh, state.totals.shares, state)
     gpu_j = math.fsum(one.level.power_w * (one.end_s - one.start_s) for one in counted)
     whole = protocol.Amounts(
         elapsed_s=round(used.elapsed_s + max(0.0, (ahead.finish_s or inputs.now_s) - inputs.now_s), 3),
@@ -93,6 +116,8 @@ def statement(state: JobState, inputs: Inputs, ahead: CourseAhead) -> tuple[prot
         gco2_g=end.gco2_g,
         run_now_g=end.run_now_g,
         avoided_g=end.avoided_g,
+        energy_wall_lo_kwh=lo_kwh,
+        energy_wall_hi_kwh=hi_kwh,
     )
     return account.stated(used, whole), end
 

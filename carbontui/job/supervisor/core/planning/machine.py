@@ -198,10 +198,11 @@ class HostWatts(NamedTuple):
     band_w: tuple[float, float] | None = None
 
 
-def host(state: JobState, inputs: Inputs) -> HostWatts:
-    """As given, else as measured, else a server's default by its boards; of a machine that is on anyway none count."""
+def host(state: JobState, inputs: Inputs, *, whole: bool = False) -> HostWatts:
+    """As given, else as measured, else a server's default by its boards; of a machine that is on anyway none count,
+    except of the `whole` of it."""
     spec, reading = state.spec, inputs.readings.host
-    if spec.boundary == "always-on":
+    if spec.boundary == "always-on" and not whole:
         return HostWatts(0.0, "none")
     if spec.host_w is not None:
         return HostWatts(spec.host_w / inputs.jobs, "given")

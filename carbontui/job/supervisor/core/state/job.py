@@ -59,6 +59,10 @@ class Totals:
     """Headroom of all joules by how they were metered."""
     counters: dict[str, MeterVerdict] = field(default_factory=dict)
     """Verdicts on the boards' energy counters."""
+    metered_kwh: float = 0.0
+    """At the wall, with what the machine idles and the account may leave out."""
+    here_s: float = 0.0
+    """Seconds in which the machine was the job's."""
     elapsed_s: float = 0.0
     """Seconds of the account: since the start, without the excluded ones."""
     steps_apart: int = 0

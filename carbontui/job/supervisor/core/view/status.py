@@ -72,6 +72,7 @@ def status(state: JobState, inputs: Inputs, *, host: str, pids: protocol.Pids) -
         coverage=totals.coverage,
         places=totals.places,
         moves_cost=totals.moves_cost,
+        whole_machine=expected_end.whole_machine(state, inputs),
         boundary=protocol.BoundaryStatus(
             kind=state.spec.boundary,
             idle_limit_s=state.spec.idle_limit_s,
