@@ -91,7 +91,7 @@ def _boundary(stepper: Any, *_args: Any) -> None:
     try:
         if gate.counter is not gate.hooked or gate.framework:
             return
-        if _inside_backward():
+        if sys.modules["torch"]._C._current_graph_task_id() != -1:
             passes.stepped = True  # every parameter steps alone, and all of them are one step
             return
         if device.capturing():
@@ -105,10 +105,6 @@ def _boundary(stepper: Any, *_args: Any) -> None:
         gate.hooked.step(worth)
     except Exception:  # SystemExit and KeyboardInterrupt pass: they are intended
         return
-
-
-def _inside_backward() -> bool:
-    return bool(sys.modules["torch"]._C._current_graph_task_id() != -1)
 
 
 class BackwardPasses:
@@ -125,7 +121,8 @@ class BackwardPasses:
 
     def ended(self) -> None:
         try:
-            if gate.counter is not gate.hooked or gate.framework or _inside_backward() or device.capturing():
+            inside = sys.modules["torch"]._C._current_graph_task_id() != -1
+            if gate.counter is not gate.hooked or gate.framework or inside or device.capturing():
                 return
             stepped, self.stepped = self.stepped, False
             if not stepped:
