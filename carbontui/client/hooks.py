@@ -20,8 +20,6 @@ from carbontui.client.around import around
 from carbontui.client.detection import evidence
 from carbontui.client.detection.places import chain, key_of, watch
 
-BACKWARDS = 3
-"""So many gradients without an optimizer are a training that applies them by hand."""
 STALE_AFTER = 64
 """After this many boundaries of others without one of the leading optimizer, another one leads."""
 
@@ -117,7 +115,8 @@ class BackwardPasses:
         self.place: Any = None
         self.waiting = 0
         """Passes that are not counted yet."""
-        self.least = BACKWARDS
+        self.least = 3
+        """So many without an optimizer are a training that applies gradients by hand."""
 
     def ended(self) -> None:
         try:

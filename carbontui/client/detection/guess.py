@@ -105,14 +105,12 @@ class Detector:
     def _standing(self, total: Optional[FoldedWork], steps: int) -> Optional[FoldedWork]:
         """Between two passes, and behind the last, bars and loops are over: until a step is made without them, what
         they said stands."""
-        last = self._last
-        if last is None or (total is not None and total.sure >= last.sure):
+        last, gone_at = self._last, steps if self._gone_at is None else self._gone_at
+        better = last is None or (total is not None and total.sure >= last.sure)
+        if better or last is None or steps > min(gone_at, max(last.likely, last.high or 0)):
             self._last, self._gone_at = total, None
-            return total
-        if self._gone_at is None:
-            self._gone_at = steps
-        if steps > min(self._gone_at, max(last.likely, last.high or 0)):
-            self._last, self._gone_at = total, None
+        else:
+            self._gone_at = gone_at
         return self._last
 
     def _fits(self, steps: int) -> Optional[TotalClaim]:
@@ -128,7 +126,7 @@ class Detector:
         if later is None or self.surprised or claim.more:
             return work.opened(claim, claim.low)
         if not loops.certain(nest):
-            claim = claim._replace(low=min(claim.low, steps), at_most=True, exact=False)
+            claim = claim._replace(low=min(claim.low, steps), at_most=True)
         self.stated = (now.at, now.number) if now.number == times and not later[0] else None
         return work.followed(claim, *later)
 

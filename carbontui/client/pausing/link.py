@@ -128,7 +128,7 @@ class Link:
         It is safe once it is in the socket buffer, read or not, so this is quick; `timeout_s` is for a peer that has
         let its socket fill up.
         """
-        if not self._talk.acquire(timeout=SENTENCE_S):
+        if self.hello["pid"] != os.getpid() or not self._talk.acquire(timeout=SENTENCE_S):
             return
         end = time.monotonic() + timeout_s
         try:
