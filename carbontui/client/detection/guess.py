@@ -123,7 +123,7 @@ class Detector:
         self.surprised = self.surprised or self.stated not in (None, (now.at, now.number))
         if claim is None:
             return None
-        if later is None or self.surprised or claim.more:
+        if later is None or self.surprised or claim.more or not now.chain:
             return work.opened(claim, claim.low)
         if not loops.certain(nest):
             claim = claim._replace(low=min(claim.low, steps), at_most=True)
