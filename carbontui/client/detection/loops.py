@@ -85,7 +85,7 @@ class _Level(NamedTuple):
 def nest(chain: Chain, reader: Reader, *, fits: bool = False) -> Nest:
     """The loops around the innermost frame of this chain; `fits`: that calls a framework's training."""
     stack = scopes(chain)
-    return nest_of(stack, reader, fits_of(stack[-1]) if fits and stack else frozenset())
+    return nest_of(stack, reader, frozenset().union(*map(fits_of, stack if fits else ())))
 
 
 def nest_of(stack: List[Scope], reader: Reader, fits: FrozenSet[str] = frozenset()) -> Nest:
