@@ -20,8 +20,6 @@ from carbontui.client.around import around
 from carbontui.client.detection import evidence
 from carbontui.client.detection.places import chain, key_of, watch
 
-BACKWARDS = 3
-"""So many gradients without an optimizer are a training that applies them by hand."""
 STALE_AFTER = 64
 """After this many boundaries of others without one of the leading optimizer, another one leads."""
 
@@ -91,7 +89,7 @@ def _boundary(stepper: Any, *_args: Any) -> None:
     try:
         if gate.counter is not gate.hooked or gate.framework:
             return
-        if _inside_backward():
+        if sys.modules["torch"]._C._current_graph_task_id() != -1:
             passes.stepped = True  # every parameter steps alone, and all of them are one step
             return
         if device.capturing():
@@ -107,10 +105,6 @@ def _boundary(stepper: Any, *_args: Any) -> None:
         return
 
 
-def _inside_backward() -> bool:
-    return bool(sys.modules["torch"]._C._current_graph_task_id() != -1)
-
-
 class BackwardPasses:
     """The end of a pass is a step if optimizers have stepped inside it; or if there is none at all, once a script has
     made a few from one place: it applies the gradients by hand, and other passes are of the same step."""
@@ -121,11 +115,13 @@ class BackwardPasses:
         self.place: Any = None
         self.waiting = 0
         """Passes that are not counted yet."""
-        self.least = BACKWARDS
+        self.least = 3
+        """So many without an optimizer are a training that applies gradients by hand."""
 
     def ended(self) -> None:
         try:
-            if gate.counter is not gate.hooked or gate.framework or _inside_backward() or device.capturing():
+            inside = sys.modules["torch"]._C._current_graph_task_id() != -1
+            if gate.counter is not gate.hooked or gate.framework or inside or device.capturing():
                 return
             stepped, self.stepped = self.stepped, False
             if not stepped:

@@ -14,6 +14,16 @@ _PLAIN = (int, float, bool, str, bytes, range, type(None))
 ITEMS_MAX = 10_000
 
 
+def attributes(value: Any) -> Any:
+    """The attributes of an object itself, whatever its class does where one is read."""
+    return object.__getattribute__(value, "__dict__")
+
+
+def is_number(value: Any) -> bool:
+    """Whether arithmetic with a value runs no code of a script's; True and False are no numbers."""
+    return type(value) in (int, float)
+
+
 def truth(value: Any) -> Optional[bool]:
     """Whether a value counts as true; None where a method of a script's class, or a device, would have to say."""
     kind = type(value)
@@ -47,7 +57,7 @@ def _length(value: Any, promised: bool) -> Optional[int]:
         return len(value)
     if not kind.__len__.__module__.startswith("torch.utils.data."):
         return None
-    held, name, found = vars(value), kind.__len__.__qualname__, None
+    held, name, found = attributes(value), kind.__len__.__qualname__, None
     if name == "DataLoader.__len__":
         if held["_dataset_kind"]:
             return held.get(_REPORTED) if promised else None
@@ -60,7 +70,7 @@ def _length(value: Any, promised: bool) -> Optional[int]:
     else:
         parts = (held.get(one) for one in ("num_samples", "_num_samples", "indices", "data_source"))
         part = next((one for one in parts if one is not None), None)
-        found = part if isinstance(part, int) else length_of(part)
+        found = part if type(part) is int else length_of(part)
     return held.get(_REPORTED) if found is None else found
 
 
@@ -71,18 +81,18 @@ def listen(module: Any) -> None:
 
     @functools.wraps(asks)
     def __len__(self: Any) -> int:
-        vars(self)[_REPORTED] = found = asks(self)
+        attributes(self)[_REPORTED] = found = asks(self)
         return found  # type: ignore[no-any-return]
 
     @functools.wraps(drawn)
     def num_samples(self: Any) -> int:
-        vars(self)[_REPORTED] = found = drawn(self)
+        attributes(self)[_REPORTED] = found = drawn(self)
         return found  # type: ignore[no-any-return]
 
     @functools.wraps(begins)
     def __iter__(self: Any) -> Any:
         made = begins(self)
-        vars(self)[_REPORTED] = operator.length_hint(made, 0) or None
+        attributes(self)[_REPORTED] = operator.length_hint(made, 0) or None
         return made
 
     loader.__len__, random.num_samples, sequence.__iter__ = __len__, property(num_samples), __iter__

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -428,16 +430,42 @@ class Spy(dict):
     get = __getattr__ = ask
 
 
+class Watched:
+    """Of which every attribute that is read is written down."""
+
+    def __getattribute__(self, name):
+        asked.append(name)
+        return object.__getattribute__(self, name)
+
+
+@pytest.mark.parametrize("made", [Spy, Watched])
 @pytest.mark.parametrize(
     "expression",
     ["not it", "it and 2", "it < 2", "it == 2", "[it] == [2]", "2 in it", "-it", "1 if it else 2", "it['a']", "len(it)",
-     "list(it)", "max(it, 2)", "it.get('a')", "it.a"],
+     "list(it)", "max(it, 2)", "it.get('a')", "it.a", "it + 2", "range(it)", "2 < 3 < it"],
 )  # fmt: skip
-def test_no_method_of_a_scripts_own_class_is_called(expression):
+def test_no_method_of_a_scripts_own_class_is_called(expression, made):
     asked.clear()
     (statement,) = (tree := ast.parse(expression)).body
-    values.Reader().value(source.Scope(source.File(tree), None, {"it": Spy()}), statement.value)
+    values.Reader().value(source.Scope(source.File(tree), None, {"it": made()}), statement.value)
     assert asked == []
+
+
+@needs("torch")
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=pytest.mark.long)])
+def test_hostile_objects_are_asked_what_a_plain_run_asks(ranks, launch, finish):
+    """Twenty kinds of loaders, samplers, data sets and batches, settings and modules that answer by doing something."""
+    script = str(Path(__file__).with_name("hostile.py"))
+    several = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"] if ranks > 1 else []
+    command = [sys.executable, *several, script]
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    alone = subprocess.run(command, capture_output=True, text=True, check=True, env=env)
+    assert alone.stdout.count("\n") == 20 * ranks
+    outcome = finish(launch(command), timeout_s=200)
+    assert sorted(line for line in outcome.splitlines() if line[1:3] == " a") == sorted(
+        line for line in alone.stdout.splitlines() if line[1:3] == " a"
+    )
 
 
 STAGES = """

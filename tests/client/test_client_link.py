@@ -390,3 +390,9 @@ def test_after_a_minute_without_a_question_the_rate_is_that_of_the_steps():
     for now[0] in (81.0, 84.0, 88.0, 91.0):  # slower since: what was before the gap is no longer told
         link.count(round(4 * 80.0 + 2 * (now[0] - 80.0)))
     assert link.speed() == 2.0
+
+
+def test_a_process_that_ends_by_os_exit_reports_its_last_steps(launch, finish, supervisor):
+    """As the children of multiprocessing do: nothing registered at exit is run."""
+    finish(launch("import os, time, carbontui\nfor _ in range(98): carbontui.step(); time.sleep(0.013)\nos._exit(0)"))
+    assert supervisor.last().step == 98

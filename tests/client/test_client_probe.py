@@ -14,7 +14,7 @@ TORCH = "import os, torch\nfrom torch import nn\nopen('ran', 'w')\n"
 SCRIPTS = {
     "an optimizer step is a step; the total": TORCH + "torch.optim.Adam\n",
     "an optimizer step is a step, and the script has none itself": TORCH,
-    "it has no optimizer: a backward() is a step; where a step takes several, call": TORCH + "loss.backward()\n",
+    "without an optimizer a backward() is a step; else call": TORCH + "loss.backward()\n",
     "where the script calls carbontui.step()": "import carbontui\nwhile True:\n    carbontui.step()\n",
     "a step of the Trainer is a step": "from transformers import Trainer, TrainingArguments\n",
     "a batch that steps is a step": "import lightning as L\n",

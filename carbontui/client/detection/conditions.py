@@ -9,7 +9,7 @@ from carbontui.client.detection.ahead import around
 from carbontui.client.detection.places import watch
 from carbontui.client.detection.source import Scope, last, lines, own
 from carbontui.client.detection.values import Reader
-from carbontui.client.readonly import truth
+from carbontui.client.readonly import is_number, truth
 
 ENDLESS = 10**7
 """As many iterations or more are no end: scripts write it where something else ends the loop."""
@@ -55,7 +55,7 @@ def chosen(scope: Scope, loop: ast.AST, reader: Reader) -> Optional[Tuple[int, L
 def span_of(scope: Scope, node: ast.AST, reader: Reader) -> Optional[range]:
     """The numbers of a range(); where a checkpoint would say from where, from the number that is given first."""
     value = reader.value(scope, node)
-    if isinstance(value, range):
+    if type(value) is range:
         return value
     if not (isinstance(node, ast.Call) and last(node.func) in ("range", "trange") and len(node.args) >= 2):
         return None
@@ -119,7 +119,7 @@ def every_of(scope: Scope, test: ast.AST, reader: Reader) -> int:
 
 
 def is_count(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < ENDLESS
+    return is_number(value) and 0 < value < ENDLESS
 
 
 def parts_of(test: ast.AST, kind: Any) -> List[ast.AST]:

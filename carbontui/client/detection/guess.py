@@ -8,6 +8,7 @@ alive.
 from __future__ import annotations
 
 import ast
+import functools
 import itertools
 import math
 import sys
@@ -20,6 +21,7 @@ from carbontui.client.detection.places import Chain, Stream, key_of, watch
 from carbontui.client.detection.source import Scope, dotted, last, own
 from carbontui.client.detection.values import Reader
 from carbontui.client.detection.work import NEAR, SLACK, FoldedWork, TotalClaim, about
+from carbontui.client.readonly import attributes, is_number
 
 FROM_STEPS = 3
 """Steps needed to see whether a schedule or a progress bar advances with the steps."""
@@ -103,14 +105,12 @@ class Detector:
     def _standing(self, total: Optional[FoldedWork], steps: int) -> Optional[FoldedWork]:
         """Between two passes, and behind the last, bars and loops are over: until a step is made without them, what
         they said stands."""
-        last = self._last
-        if last is None or (total is not None and total.sure >= last.sure):
+        last, gone_at = self._last, steps if self._gone_at is None else self._gone_at
+        better = last is None or (total is not None and total.sure >= last.sure)
+        if better or last is None or steps > min(gone_at, max(last.likely, last.high or 0)):
             self._last, self._gone_at = total, None
-            return total
-        if self._gone_at is None:
-            self._gone_at = steps
-        if steps > min(self._gone_at, max(last.likely, last.high or 0)):
-            self._last, self._gone_at = total, None
+        else:
+            self._gone_at = gone_at
         return self._last
 
     def _fits(self, steps: int) -> Optional[TotalClaim]:
@@ -123,10 +123,10 @@ class Detector:
         self.surprised = self.surprised or self.stated not in (None, (now.at, now.number))
         if claim is None:
             return None
-        if later is None or self.surprised or claim.more:
+        if later is None or self.surprised or claim.more or not now.chain:
             return work.opened(claim, claim.low)
         if not loops.certain(nest):
-            claim = claim._replace(low=min(claim.low, steps), at_most=True, exact=False)
+            claim = claim._replace(low=min(claim.low, steps), at_most=True)
         self.stated = (now.at, now.number) if now.number == times and not later[0] else None
         return work.followed(claim, *later)
 
@@ -150,7 +150,7 @@ class Detector:
             self.passes = _passes(stream, steps, nest.share) if same and ahead.over(stream.at) else None
         totals: List[TotalClaim] = []
         for counter, value in zip(nest.counters, known):
-            if isinstance(value, int):
+            if type(value) is int:
                 total = counted + (counter.end - value) / counter.by
                 totals.append(self._stated(nest, total, counter.text, steps))
         if self.passes is not None and (whole := loops.reached(nest, at)) is not None:
@@ -212,14 +212,15 @@ class Detector:
 
     def _bars(self, steps: int) -> Iterator[TotalClaim]:
         """From progress bars that advance with the steps, or with the passes; one of a single pass is restarted."""
-        tqdm = getattr(sys.modules.get("tqdm"), "tqdm", None)
-        found = [(one.n, one.total, "tqdm(total=)") for one in list(getattr(tqdm, "_instances", ()))]
+        tqdm = vars(sys.modules["tqdm.std"])["tqdm"] if "tqdm.std" in sys.modules else None
+        bars = map(attributes, list(getattr(tqdm, "_instances", ())))
+        found = [(one.get("n"), one.get("total"), "tqdm(total=)") for one in bars]
         for ref in displays:
             display = ref()
             tasks = display.tasks if display is not None else ()
             found += [(one.completed, one.total, "rich's progress") for one in tasks]
         passes = self._shown_passes()
-        found = [one for one in found if isinstance(one[1], (int, float)) and one[1] > 1]
+        found = [one for one in found if is_number(one[0]) and is_number(one[1]) and one[1] > 1]
         for (done, total, source), (inside, each, _) in itertools.permutations(found, 2):
             if done > 0 and abs(done * each + inside - steps) <= max(2, each // 10):
                 yield TotalClaim("bar", float(total * each), f"{source} x {each:g}", *about(total * each))
@@ -235,7 +236,7 @@ class Detector:
         for ref in schedules:
             schedule = ref()
             for name, told in _ends(schedule) if schedule is not None else ():
-                source, done = f"{type(schedule).__name__}({name}=)", int(schedule.last_epoch)
+                source, done = f"{type(schedule).__name__}({name}=)", int(attributes(schedule)["last_epoch"])
                 if abs(done - steps) <= max(2, steps // 20) and not self._one_pass(told):
                     yield TotalClaim("schedule", float(told), source, steps)
                 elif passes is not None and passes.begun > 1 and done == passes.begun - 1:
@@ -276,19 +277,13 @@ def _passes(stream: Stream, steps: int, share: int) -> Optional[Passes]:
     return Passes(stream.first, done + 1, marks[-1], tuple(made), expected, period, ahead.replaced(stream.at))
 
 
-def _ends(schedule: Any) -> Iterator[Tuple[str, int]]:
-    for name in ("total_steps", "T_max"):
-        told: Any = vars(schedule).get(name)
-        if _count(told):
-            yield name, int(told)
-    for chosen in getattr(schedule, "lr_lambdas", ()):
-        told = getattr(chosen, "keywords", {}).get("num_training_steps")
-        if _count(told):
-            yield "num_training_steps", int(told)
-
-
-def _count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 1 < value < work.COUNT_MAX
+def _ends(schedule: Any) -> List[Tuple[str, int]]:
+    """The last steps that a schedule names, by the names."""
+    own_, last_step = attributes(schedule), "num_training_steps"
+    named = [(name, own_.get(name)) for name in ("total_steps", "T_max")]
+    chosen = [one for one in own_.get("lr_lambdas", ()) if type(one) is functools.partial]
+    named += [(last_step, one.keywords.get(last_step)) for one in chosen]
+    return [(name, end) for name, end in named if type(end) is int and 1 < end < work.COUNT_MAX]
 
 
 def steps_of(ahead: Sequence[Tuple[Scope, ast.AST]], reader: Reader) -> Optional[Tuple[float, str]]:

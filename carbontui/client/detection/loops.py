@@ -26,7 +26,7 @@ from carbontui.client.detection.conditions import (
 from carbontui.client.detection.places import Chain, watch
 from carbontui.client.detection.source import Scope, dotted, last, lines, own, scopes
 from carbontui.client.detection.values import UNKNOWN, Reader, length
-from carbontui.client.readonly import truth
+from carbontui.client.readonly import attributes, is_number, truth
 
 
 class LoopAround(NamedTuple):
@@ -85,7 +85,7 @@ class _Level(NamedTuple):
 def nest(chain: Chain, reader: Reader, *, fits: bool = False) -> Nest:
     """The loops around the innermost frame of this chain; `fits`: that calls a framework's training."""
     stack = scopes(chain)
-    return nest_of(stack, reader, fits_of(stack[-1]) if fits and stack else frozenset())
+    return nest_of(stack, reader, frozenset().union(*map(fits_of, stack if fits else ())))
 
 
 def nest_of(stack: List[Scope], reader: Reader, fits: FrozenSet[str] = frozenset()) -> Nest:
@@ -215,7 +215,7 @@ class _Ends:
             if len(given) == 1 and isinstance(given[0], ast.Call) and depth < 8:
                 return self.times(scope, given[0], depth + 1)  # bar = tqdm(range(...))
         if type(value).__name__.lower().startswith("tqdm"):
-            value = vars(value).get("iterable", UNKNOWN)
+            value = attributes(value).get("iterable", UNKNOWN)
         if (sized := length(value)) is not None:
             return float(sized)
         if (span := span_of(scope, node, self.reader)) is not None:
@@ -267,7 +267,7 @@ class _Ends:
         name = last(counter)
         if not name:
             return False
-        if isinstance(n, float) and n == math.inf:
+        if type(n) is float and n == math.inf:
             return True
         known = is_count(n)
         for depth, (where, node) in enumerate(self.levels):
@@ -290,7 +290,7 @@ class _Ends:
                 # looked at after the step, and before it goes up: there is one round more
                 late = where is scope and where.line < counter.lineno < node.lineno  # type: ignore[attr-defined]
                 reset, begins = self._reset(scope, where, name, to)
-                live = where.function is None and isinstance(where.space.get(name), int)
+                live = where.function is None and type(where.space.get(name)) is int
                 if live and reset == 0 and to == len(self.levels):
                     last_one = int(n) - extra + grows * (more + late - after)
                     self.counters.append(StepCounter(where.space, name, last_one, by, self.text))
@@ -341,7 +341,7 @@ class _Ends:
             elif called == "count" or (called == "range" and len(iterated.args) > 1):
                 given = iterated.args[:1]
         value = self.reader.value(scope, given[0]) if given else 0
-        return int(value) if isinstance(value, (int, float)) else 0
+        return int(value) if is_number(value) else 0
 
     def _beside(self, where: Scope, node: ast.AST) -> bool:
         """Whether this line is run with each step, where a step is made of several batches."""
@@ -376,7 +376,7 @@ class _Ends:
         # the innermost; of several there, the last
         depth, inside, value = max(reversed(found), key=lambda one: one[0], default=(0, where, None))
         start = self.reader.value(inside, value)
-        return depth, int(start) if isinstance(start, (int, float)) else None
+        return depth, int(start) if is_number(start) else None
 
 
 def _given(node: Any, name: str) -> Iterator[Optional[ast.AST]]:

@@ -168,7 +168,6 @@ def _steps(names: "set[str]", text: str) -> ProbeLine:
     alone = "total and unloading come by themselves"
     told = "the total is guessed, or given by carbontui.report(total=); docs/frameworks.md says how to unload"
     stepless = "torch" in names and not re.search(r"\boptim\b|optimizer|\.step\(", text)
-    by_hand = f"it has no optimizer: a backward() is a step; where a step takes several, {unseen.STEP}"
     others = sorted(names & {"jax", "flax", "optax", "tensorflow", "sklearn"})
     cases = (
         (re.search(r"\bcarbontui\.step\(", text), True, "a step ends where the script calls carbontui.step()"),
@@ -180,7 +179,7 @@ def _steps(names: "set[str]", text: str) -> ProbeLine:
         ("fastai" in names, True, "a batch of fit() is a step; the total comes by itself, no unload"),
         ("spacy" in names, True, "an update() is a step; no unload"),
         ("keras" in names, True, "a batch of fit() is a step; the total comes by itself"),
-        (stepless and ".backward(" in text, True, by_hand),
+        (stepless and ".backward(" in text, True, f"without an optimizer a backward() is a step; else {unseen.STEP}"),
         (stepless, True, "an optimizer step is a step, and the script has none itself"),
         (names & {"torch", "accelerate"}, True, f"an optimizer step is a step; {told}"),
         (others, False, f"the steps of a loop of {' or '.join(others)} are not seen: {unseen.STEP}"),

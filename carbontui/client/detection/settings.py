@@ -13,6 +13,8 @@ import time
 import weakref
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
+from carbontui.client.readonly import attributes, is_number
+
 DEPTH_MAX = 4
 LEAVES_MAX = 2000
 KEPT_MAX = 64
@@ -27,13 +29,13 @@ _known: Tuple[float, List[Tuple[Path, Any]]] = 0.0, []
 
 def keep(made: Any) -> None:
     """Remember what a parser returned; of a dict or tuple, which cannot be referred to weakly, its numbers."""
-    if isinstance(made, (tuple, list)):
+    if issubclass(type(made), (tuple, list)):
         for one in made:
             keep(one)
         return
     ref: Callable[[], Any]
-    if isinstance(made, dict):
-        numbers = {key: value for key, value in dict.items(made) if _number(value)}
+    if issubclass(type(made), dict):
+        numbers = {key: value for key, value in dict.items(made) if is_number(value)}
         ref = lambda: numbers  # noqa: E731
     else:
         try:
@@ -63,7 +65,7 @@ def _leaves(made: Any, path: Path, depth: int) -> Iterator[Tuple[Path, Any]]:
     for name, value in _parts(made).items():
         if not isinstance(name, str):
             continue
-        if _number(value):
+        if is_number(value):
             yield (*path, name), value
         elif depth < DEPTH_MAX and _parts(value):
             yield from _leaves(value, (*path, name), depth + 1)
@@ -78,15 +80,11 @@ def _parts(made: Any) -> Dict[Any, Any]:
         except Exception:  # a value that is missing, or an interpolation that does not hold
             whole = OmegaConf.to_container(made, resolve=False)
         return whole if isinstance(whole, dict) else {}
-    if isinstance(made, dict):
+    if issubclass(type(made), dict):
         return dict.copy(made)
     if type(made).__module__ in ("builtins", "torch", "numpy"):
         return {}
-    return dict(getattr(made, "__dict__", {}))
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return dict(attributes(made)) if type(made).__dictoffset__ else {}
 
 
 def _after(owner: Any, name: str, take: Callable[..., Any]) -> None:

@@ -15,8 +15,8 @@ from carbontui.client.detection.places import Chain, Place, column_of
 SIZE_MAX = 300_000
 """Longer files are not read: parsing takes a second per megabyte, in which the training waits."""
 LIBRARIES = (
-    *("torch", "accelerate", "transformers", "hydra", "omegaconf", "click", "typer", "lightning", "pytorch_lightning"),
-    *("keras", "xgboost", "lightgbm", "catboost"),
+    *("torch", "accelerate", "transformers", "lightning", "pytorch_lightning", "keras", "xgboost", "lightgbm"),
+    *("catboost", "hydra", "optuna", "omegaconf", "click", "typer"),
 )
 """No loop of a training is in these."""
 STARTED = time.time()

@@ -20,7 +20,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 from carbontui.client.detection import settings
 from carbontui.client.detection.places import watch
 from carbontui.client.detection.source import Scope, last, own
-from carbontui.client.readonly import BUILTIN, length_of, plain, truth
+from carbontui.client.readonly import BUILTIN, is_number, length_of, plain, truth
 
 DEPTH_MAX = 40
 UNKNOWN: Any = type("Unknown", (), {"__repr__": lambda self: "UNKNOWN", "__bool__": lambda self: False})()
@@ -52,7 +52,7 @@ class MadeOf:
 
 def length(value: Any) -> Optional[int]:
     """Batches of a loader, or of the last that this call has made; as `length_of` of others."""
-    if not isinstance(value, MadeOf):
+    if type(value) is not MadeOf:
         return length_of(value)
     call, scope = value.call, value.scope
     made = [one for one in list(watch.made) if one[0].space is scope.space]
@@ -75,7 +75,7 @@ class Reader:
             return UNKNOWN
         try:
             found = method(scope, node, depth + 1)
-            return UNKNOWN if isinstance(found, bool) and last(node) in scope.file.turned else found
+            return UNKNOWN if type(found) is bool and last(node) in scope.file.turned else found
         except Exception:  # a script's values may raise anything
             return UNKNOWN
 
@@ -95,7 +95,7 @@ class Reader:
 
     def _binop(self, scope: Scope, node: ast.BinOp, depth: int) -> Any:
         left, right = self.value(scope, node.left, depth), self.value(scope, node.right, depth)
-        if not (isinstance(left, (int, float)) and isinstance(right, (int, float))):
+        if not (is_number(left) and is_number(right)):
             return UNKNOWN
         kind = type(node.op)
         if kind is ast.Pow and (abs(left) > 1000 or abs(right) > 100):
@@ -118,7 +118,7 @@ class Reader:
             if held is None:
                 open_ = True
             elif held is isinstance(node.op, ast.Or):
-                return value if not open_ or isinstance(value, bool) else UNKNOWN
+                return value if not open_ or type(value) is bool else UNKNOWN
         return UNKNOWN if open_ else value
 
     def _compare(self, scope: Scope, node: ast.Compare, depth: int) -> Any:
@@ -253,11 +253,11 @@ class Reader:
         base, key = self.value(scope, node.value, depth), self.value(scope, node.slice, depth)
         if key is UNKNOWN:
             return UNKNOWN
-        if isinstance(base, dict) and plain(key):
+        if issubclass(type(base), dict) and plain(key):
             return dict.get(base, key, UNKNOWN)
         if type(base) in (list, tuple, str):
             return base[key]
-        value = self._part(base, key, depth) if isinstance(key, str) else UNKNOWN
+        value = self._part(base, key, depth) if type(key) is str else UNKNOWN
         return self._setting(_path(node)) if value is UNKNOWN else value
 
     def _call(self, scope: Scope, node: ast.Call, depth: int) -> Any:
@@ -271,10 +271,10 @@ class Reader:
             base = self.value(scope, node.func.value, depth)
             if name == "size" and type(base).__module__ in BUILTIN:
                 return int(base.shape[self.value(scope, node.args[0], depth)])
-            if name == "get" and isinstance(base, dict):
+            if name == "get" and issubclass(type(base), dict):
                 args = [self.value(scope, one, depth) for one in node.args]
                 return dict.get(base, *args) if plain(*args[:1]) else UNKNOWN
-            if name in ("items", "keys", "values") and isinstance(base, dict):
+            if name in ("items", "keys", "values") and issubclass(type(base), dict):
                 return tuple(dict.keys(base))
             methods = [one for one in scope.file.named(name) if scope.file.owner(one) is not None]
             returns = [one for method in methods for one in own(method) if isinstance(one, ast.Return)]
@@ -298,9 +298,9 @@ class Reader:
         """An attribute of a value, without running code of its class."""
         if base is UNKNOWN or base is None:
             return UNKNOWN
-        if isinstance(base, MadeOf):
+        if type(base) is MadeOf:
             return self._of_made(base, name, depth)
-        if isinstance(base, dict) and (value := dict.get(base, name, UNKNOWN)) is not UNKNOWN:
+        if issubclass(type(base), dict) and (value := dict.get(base, name, UNKNOWN)) is not UNKNOWN:
             return value
         if type(base).__module__.split(".")[0] in ("omegaconf", "absl", "ml_collections"):
             own = settings.resolvers and sys.modules["omegaconf"].OmegaConf.is_interpolation(base, name)
@@ -308,9 +308,9 @@ class Reader:
         if name == "shape" and type(base).__module__.split(".")[0] in ("torch", "numpy"):
             return tuple(base.shape)
         value = inspect.getattr_static(base, name, UNKNOWN)
-        if isinstance(value, bool) and any(hasattr(type(base), one) for one in _AT_WORK):
+        if type(value) is bool and any(hasattr(type(base), one) for one in _AT_WORK):
             return UNKNOWN
-        return UNKNOWN if hasattr(type(value), "__get__") and not isinstance(value, type) else value
+        return UNKNOWN if hasattr(type(value), "__get__") and not issubclass(type(value), type) else value
 
     def _of_made(self, made: MadeOf, name: str, depth: int) -> Any:
         """An attribute of a new object: passed by name, set by its __init__, or its class's default."""

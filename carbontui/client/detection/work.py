@@ -29,8 +29,6 @@ class TotalClaim(NamedTuple):
     """Borne out by a whole pass, or a good part of the loop."""
     more: bool = False
     """There may be more than this, whatever agrees with it."""
-    exact: bool = False
-    """Nothing can end it otherwise."""
 
 
 class Stage(NamedTuple):
@@ -85,7 +83,7 @@ def fold(done: int, claims: Sequence[TotalClaim]) -> Optional[FoldedWork]:
     low_steps = min(max(done, math.floor(low)), most)
     sure = high is not None and (best.sure or bool(agreeing))
     whole = None if high is None else max(most, math.ceil(high))
-    return FoldedWork(done, low_steps, most, whole, best.at_most, source, sure, best.exact)
+    return FoldedWork(done, low_steps, most, whole, best.at_most, source, sure, low == high)
 
 
 def holds(claim: TotalClaim, done: int) -> bool:
@@ -99,7 +97,7 @@ def about(steps: float) -> Tuple[float, float]:
 
 def opened(claim: TotalClaim, low: float) -> TotalClaim:
     """The claim where more may come than it says."""
-    return claim._replace(low=low, high=None, at_most=False, sure=False, more=True, exact=False)
+    return claim._replace(low=low, high=None, at_most=False, sure=False, more=True)
 
 
 def followed(claim: TotalClaim, later: float, text: str) -> TotalClaim:
@@ -109,7 +107,7 @@ def followed(claim: TotalClaim, later: float, text: str) -> TotalClaim:
     low, high = about(later)
     most = None if claim.high is None else claim.high + high
     source = f"{claim.source} + {text}"
-    return claim._replace(steps=claim.steps + later, source=source, low=claim.low + low, high=most, exact=False)
+    return claim._replace(steps=claim.steps + later, source=source, low=claim.low + low, high=most)
 
 
 def staged(stages: Sequence[Stage], done: int, times: Optional[float], text: str) -> Optional[TotalClaim]:
@@ -130,6 +128,6 @@ def staged(stages: Sequence[Stage], done: int, times: Optional[float], text: str
     if now.until and (left or until):
         return TotalClaim("framework", total, source, low, total, at_most=True, sure=True)
     if not left:
-        return TotalClaim("framework", end, source, end, end, sure=True, exact=True)
+        return TotalClaim("framework", end, source, end, end, sure=True)
     low, high = end + left * min(sizes) * (1 - SLACK) - 1, end + left * max(sizes) * (1 + SLACK) + 1
     return TotalClaim("framework", total, source, low, high, sure=True)

@@ -35,6 +35,8 @@ def callback() -> Any:
         def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             every = quietly(lambda: [*self.trainer.callback_handler.callbacks, self.trainer]) or ()
             self.loop.until = quietly(lambda: stopper(every, STOP, "transformers.", "EarlyStoppingCallback"))
+            # where memory is short it is tried anew
+            self.loop.at = () if getattr(args, "auto_find_batch_size", False) else None
             quietly(lambda: self.loop.begin(int(state.global_step), int(state.max_steps)))
             if self.trainer is not None:
                 same = bool(quietly(lambda: _known_order(self.trainer)))

@@ -36,7 +36,8 @@ def refusal(state: JobState, inputs: Inputs) -> Statement | None:
         return statement("unloaded_until_start", step=known.step)
     if known.rehearsing:
         return statement("rehearses_already", by=known.by, phase=said(known))
-    if leader is None:
+    # after a resume the last word is that of the process that left
+    if leader is None or (inputs.starts > state.progress.starts and not leader.can_unload):
         return statement("no_step_yet")
     if not leader.can_unload:
         return statement("nothing_to_checkpoint_with")
