@@ -10,7 +10,7 @@ import itertools
 import math
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from functools import lru_cache
@@ -105,36 +105,41 @@ def parse_count(text: str) -> int:
     raise ValueError(f"{text[:40]!r} is not a whole number; write it like 100000, 1e5 or 100k")
 
 
+_WATTS = {"": 1.0, "w": 1.0, "kw": 1e3, "mw": 1e6, "k": 1e3, "m": 1e6}
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)", re.IGNORECASE | re.ASCII)
+
+
+def _amount(text: str, factors: Mapping[str, float], least: float, most: float, form: str) -> float:
+    """A number with one of the units of `factors`. Raises ValueError naming the value and the form."""
+    match = _AMOUNT.fullmatch(text.strip())
+    factor = factors.get(match[2].lower()) if match else None
+    value = float(match[1]) * factor if match and factor else -1.0
+    if not least <= value <= most:
+        raise ValueError(f"{text[:40]!r} is {form}")
+    return value
+
+
 def parse_watts(text: str) -> float:
     """Watts of one board: '300W', '0.3kW' or '300'. Raises ValueError naming the value and the form."""
-    return _power(text, 1e-9, 1e5, "300W (watts per GPU)")
+    return _amount(text, _WATTS, 1e-9, 1e5, "not a power; write it like 300W (watts per GPU)")
 
 
 def parse_power(text: str) -> float:
     """Watts of '1200W', '1.2kW' or '1200', for a machine or a site. Raises ValueError naming the value and the form."""
-    return _power(text, 1e-9, POWER_MAX_W, "1200W or 1.2kW")
+    return _amount(text, _WATTS, 1e-9, POWER_MAX_W, "not a power; write it like 1200W or 1.2kW")
 
 
 def parse_idle_power(text: str) -> float:
     """Watts of what idles, which may be none: '0', '60W'. Raises ValueError naming the value and the form."""
-    return _power(text, 0.0, 1e6, "60W or 0.25kW")
-
-
-def _power(text: str, least_w: float, most_w: float, form: str) -> float:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(k|m)?w?", text.strip(), re.IGNORECASE | re.ASCII)
-    watts = float(match[1]) * {"": 1.0, "k": 1e3, "m": 1e6}[(match[2] or "").lower()] if match else -1.0
-    if not least_w <= watts <= most_w:
-        raise ValueError(f"{text[:40]!r} is not a power; write it like {form}")
-    return watts
+    return _amount(text, _WATTS, 0.0, 1e6, "not a power; write it like 60W or 0.25kW")
 
 
 def parse_intensity(text: str) -> float:
     """gCO2 per kWh of '300', '300g', '300g/kWh' or '0.3kg'. Raises ValueError naming the value and the form."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(k?g)?(?:\s*/\s*kwh)?", text.strip(), re.IGNORECASE | re.ASCII)
-    grams = float(match[1]) * (1e3 if (match[2] or "").lower() == "kg" else 1.0) if match else 0.0
-    if not 0 < grams <= 5000:
-        raise ValueError(f"{text[:40]!r} is not an intensity; write it like 300g (gCO2 per kWh)")
-    return grams
+    bare = re.sub(r"\s*/\s*kwh$", "", text.strip(), flags=re.IGNORECASE)
+    return _amount(
+        bare, {"": 1.0, "g": 1.0, "kg": 1e3}, 1e-9, 5000, "not an intensity; write it like 300g (gCO2 per kWh)"
+    )
 
 
 def parse_embodied(text: str) -> float | Literal["published"]:
@@ -144,10 +149,7 @@ def parse_embodied(text: str) -> float | Literal["published"]:
 
 def parse_grams(text: str, form: str = "12g") -> float:
     """Grams of '12' or '12g'. Raises ValueError naming the value and the form."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*g?", text.strip(), re.IGNORECASE | re.ASCII)
-    if match is None or not float(match[1]) <= 1e6:
-        raise ValueError(f"{text[:40]!r} is no mass; write it like {form}")
-    return float(match[1])
+    return _amount(text, {"": 1.0, "g": 1.0}, 0.0, 1e6, f"no mass; write it like {form}")
 
 
 def parse_price(text: str) -> tuple[float, str | None]:

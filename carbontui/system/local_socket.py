@@ -9,19 +9,8 @@ import struct
 
 
 def listen(path: str | os.PathLike[str]) -> tuple[socket.socket, int]:
-    """A non-blocking listener at `path` (0600), and the inode of its file.
-
-    Raises OSError.
-    """
-    listener = bound(path)
-    listener.setblocking(False)
-    return listener, os.stat(path).st_ino  # noqa: PTH116
-
-
-def bound(path: str | os.PathLike[str]) -> socket.socket:
-    """A listener at `path` (0600), bound under a temporary name and renamed: a stale one is replaced atomically.
-
-    Raises OSError.
+    """A non-blocking listener at `path` (0600), and the inode of its file. It is bound under a temporary name and
+    renamed: a stale one is replaced atomically. Raises OSError.
     """
     temporary = f"{os.fspath(path)}.{os.getpid()}"
     with contextlib.suppress(FileNotFoundError):
@@ -37,7 +26,8 @@ def bound(path: str | os.PathLike[str]) -> socket.socket:
         raise
     finally:
         os.umask(mask)
-    return listener
+    listener.setblocking(False)
+    return listener, os.stat(path).st_ino  # noqa: PTH116
 
 
 def remove(path: str | os.PathLike[str], inode: int | None) -> None:

@@ -195,7 +195,6 @@ class StationWatch:
             self._grid = (("grid", f"{place.key} {told}{whose}", value is not None),)
             if value is not None and seen is not None:
                 self._headline = f"{place.key} {value:.0f} g/kWh {_HOW[seen.how]} · {gain_brief(seen, now)}"
-                self._grid += (("waiting", gain_words(seen, now), True),)
             if feed.note:
                 self._grid += (("", feed.note, True),)
             await asyncio.sleep(max(60.0, min(900.0, feed.next_refresh_s() - time.time())))
@@ -211,20 +210,6 @@ def _zone_of_last_job() -> str:
 
 
 _HOW = {"default": "typical", "forecast": "forecast", "estimated": "estimated", "replay": "recorded"}
-
-
-def gain_words(outlook: GridForecast, now_s: float) -> str:
-    """'a job of 2 h emits 31% less if started 12:00; of 8 h: 12% less, 09:00; of 24 h: now is as good'."""
-    told: list[str] = []
-    for hours, best in gains((outlook.mean, outlook.start_s, outlook.step_s), GAIN_HOURS, now_s):
-        waits = best.begin_s > now_s
-        when, less = figures.clock(best.begin_s, now_s), f"{figures.percent(best.saved)} less"
-        if not told:
-            lead = f"a job of {hours:.0f} h emits"
-            told.append(f"{lead} {less} if started {when}" if waits else f"{lead} least if started now")
-        else:
-            told.append(f"of {hours:.0f} h: {f'{less}, {when}' if waits else 'now is as good'}")
-    return "; ".join(told) or "no forecast reaches far enough"
 
 
 def gain_brief(outlook: GridForecast, now_s: float) -> str:

@@ -51,26 +51,22 @@ _LOSS = re.compile(_NAME + _NUMBER, re.IGNORECASE)
 _SEQUENCE = re.compile(r"\x1b\[[0-9;:]*m")
 
 
-def loss_in(output: str) -> protocol.Loss | None:
-    """The last loss printed in whole lines of `output`, a bar's redrawn line included; None where there is none."""
-    whole = output[: max(map(output.rfind, "\n\r")) + 1]
-    words = _LOSS.findall(_SEQUENCE.sub("", whole))
-    if not words:
-        return None
-    value = float(words[-1])
-    if math.isfinite(value):
-        return protocol.Loss(value, printed=True)
-    return protocol.Loss(None, False, word="NaN" if math.isnan(value) else "inf" if value > 0 else "-inf", printed=True)
-
-
 def printed_loss(logs: Iterable[Path]) -> protocol.Loss | None:
-    """The last loss printed near the end of these files: the one written last that has one; None where none has."""
+    """The last loss printed near the end of these files, in whole lines, a bar's redrawn line included: of the file
+    written last that has one; None where none has."""
     changed: list[tuple[int, Path]] = []
     for path in logs:
         with contextlib.suppress(OSError):
             changed.append((path.stat().st_mtime_ns, path))
-    ask = protocol.LogRead(0, -TAIL_B, max=TAIL_B)
-    return next(filter(None, (loss_in(read(path, ask).text) for _, path in sorted(changed, reverse=True))), None)
+    for _, path in sorted(changed, reverse=True):
+        output = read(path, protocol.LogRead(0, -TAIL_B, max=TAIL_B)).text
+        words = _LOSS.findall(_SEQUENCE.sub("", output[: max(map(output.rfind, "\n\r")) + 1]))
+        if words and math.isfinite(value := float(words[-1])):
+            return protocol.Loss(value, printed=True)
+        if words:
+            word: protocol.NotFinite = "NaN" if math.isnan(value) else "inf" if value > 0 else "-inf"
+            return protocol.Loss(None, False, word=word, printed=True)
+    return None
 
 
 def read(log: Path, ask: protocol.LogRead, err: Path | None = None) -> protocol.LogAnswer:
