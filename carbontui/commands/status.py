@@ -66,7 +66,8 @@ def _progress(status: protocol.Status, now: float, live: bool) -> Rows:
     if status.override and live:
         yield "override", situation.override(status, now)
     if status.step:
-        total = f" of {status.steps_total:,}" if status.steps_total else ""
+        most = "at most " if status.guess and status.guess.at_most else ""
+        total = f" of {most}{status.steps_total:,}" if status.steps_total else ""
         rate = f", {status.rate_steps_per_s:.3g} steps/s" if status.rate_steps_per_s else ""
         loss = f", {said}" if (said := situation.loss_words(status)) else ""
         yield "step", f"{status.step:,}{total}{_how(status, 'steps_total')}{rate}{loss}"

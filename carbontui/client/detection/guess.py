@@ -106,11 +106,9 @@ class Detector:
         """Between two passes, and behind the last, bars and loops are over: until a step is made without them, what
         they said stands."""
         last, gone_at = self._last, steps if self._gone_at is None else self._gone_at
-        better = last is None or (total is not None and total.sure >= last.sure)
-        if better or last is None or steps > min(gone_at, max(last.likely, last.high or 0)):
-            self._last, self._gone_at = total, None
-        else:
-            self._gone_at = gone_at
+        worse = last is not None and (total is None or total.sure < last.sure)
+        stands = last is not None and worse and steps <= min(gone_at, max(last.likely, last.high or 0))
+        self._last, self._gone_at = (last, gone_at) if stands else (total, None)
         return self._last
 
     def _fits(self, steps: int) -> Optional[TotalClaim]:
