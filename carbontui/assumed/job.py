@@ -117,10 +117,10 @@ def load_job(path: str | Path) -> AssumedJob:
     return AssumedJob(problem_from_dict(data | placeholder))
 
 
-def assumed(full_w: float, caps: bool, running: bool) -> AssumedJob:
+def assumed(full_w: float, caps: bool, running: bool, parked: float = PARKED) -> AssumedJob:
     """Off, pause, full and (with `caps`) three caps of a board that draws `full_w` at full speed; `running`: the
     job has started already."""
-    levels = [ProblemLevel("off", 0.0, 0.0), ProblemLevel("pause", PARKED * full_w, 0.0)]
+    levels = [ProblemLevel("off", 0.0, 0.0), ProblemLevel("pause", parked * full_w, 0.0)]
     levels += [
         ProblemLevel("full" if speed == 1 else f"cap {cap * full_w:.0f} W", share * full_w, speed)
         for cap, share, speed in (CURVE if caps else CURVE[:1])

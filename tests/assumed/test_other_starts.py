@@ -7,8 +7,10 @@ import pytest
 from carbontui.account.compare import Work
 from carbontui.assumed import other_plans
 from carbontui.assumed.other_plans import StartHour
+from carbontui.commands.support.asking import this_machines
 from carbontui.grid.types import GridForecast
 from carbontui.plan.problem import ProblemError
+from carbontui.power.messages import Capability, Reading
 
 NOW_S = 1_800_000_000.0
 WORK = Work(7200.0, 500.0, 100.0, 1, 300.0)
@@ -53,3 +55,19 @@ def test_a_looser_budget_never_emits_more_and_a_dirty_hour_is_waited_out():
     assert "certified" in rows[0].how
     with pytest.raises(ProblemError):
         other_plans.within_budgets(WORK, seen, (9.0,), NOW_S)
+
+
+@pytest.mark.parametrize(
+    ("support", "may_cap", "caps"),
+    [((), True, False), (("no_permission",), True, False), (("yes",), True, True), (("yes",), False, False),
+     (("yes", "not_supported"), True, False)],
+)  # fmt: skip
+def test_what_a_budget_would_give_is_asked_of_the_boards_that_are_here(support, may_cap, caps):
+    """None, without permission, by root or capd, --no-cap, and one of two that takes none."""
+    boards = [
+        Reading(index=k, uuid=f"GPU-{k}", name="board", limit_found_w=250.0, caps={"limit": Capability(one)})
+        for k, one in enumerate(support)
+    ]
+    levels = this_machines(boards, None, may_cap=may_cap).shape.levels
+    assert any("cap" in level.name for level in levels) is caps
+    assert max(level.power_w for level in levels) == (250.0 * len(boards) or 65.0)

@@ -182,7 +182,7 @@ def _summary(report: BacktestReport) -> None:
 )
 @lateness_option
 @patience_option
-def evaluate(quick: bool, seed: int, out: Path, lateness: float | None, patience: float | None) -> None:
+def evaluate(quick: bool, seed: int, out: Path, lateness: float | None, patience: str | None) -> None:
     """Write evaluation.json, evaluation.md, two pictures and the grids to --out. No key and no network are needed."""
     from carbontui.extensions.evaluation import evaluation, evaluation_report
 
@@ -191,7 +191,7 @@ def evaluate(quick: bool, seed: int, out: Path, lateness: float | None, patience
     begun = time.monotonic()
 
     scope = replace(evaluation.QUICK if quick else evaluation.EvaluationScope(), lateness_s=lateness)
-    scope = replace(scope, patience_pct=PATIENCE_PCT if patience is None else patience)
+    scope = replace(scope, patience_pct=settings_for(patience=patience or f"{PATIENCE_PCT}").settings.patience)
     found = evaluation.evaluation(scope, seed, lambda done, of: streams.over_itself(f"{done} of {of} zones"))
     streams.over_itself("")
     grids = found.pop("csv")
