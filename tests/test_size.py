@@ -16,7 +16,7 @@ FILES = 444
 ROOMS = {
     "": 1_733,
     "account": 1_035,
-    "assumed": 321,
+    "assumed": 315,
     "client": 1_512,
     "client/detection": 1_989,
     "client/frameworks": 1_030,
@@ -47,7 +47,7 @@ ROOMS = {
     "reports": 2_025,
     "slurm": 700,
     "system": 948,
-    "text": 1_510,
+    "text": 1_516,
     "tui": 248,
     "tui/model": 911,
     "tui/screens": 1_767,

@@ -35,8 +35,8 @@ from carbontui.text import figures
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from carbontui.assumed.job import Grid, TypicalDays
-    from carbontui.assumed.other_plans import BySignal, ExpectedSignal
+    from carbontui.assumed.job import ExpectedSignal, Grid, TypicalDays
+    from carbontui.assumed.other_plans import BySignal
     from carbontui.plan.problem import Problem, Weight
     from carbontui.plan.results import Evaluation, PlanFrontier, Schedule
 
@@ -169,8 +169,7 @@ def _grid_of(
     zone: str | None, grid_file: str | None, signal: str, start_s: float | None
 ) -> Grid | TypicalDays | ExpectedSignal:
     """Where the intensities come from. Raises ValueError or Failure."""
-    from carbontui.assumed.job import Grid, TypicalDays
-    from carbontui.assumed.other_plans import ExpectedSignal
+    from carbontui.assumed.job import ExpectedSignal, Grid, TypicalDays
 
     if grid_file:
         return Grid(
