@@ -14,9 +14,17 @@ from msgspec import structs
 
 from carbontui.account.boundary import Draw, Kind, Place, charged_w, counted
 from carbontui.grid import typical
-from carbontui.grid.types import Series
+from carbontui.grid.types import GridForecast, Series
 from carbontui.plan.planner import solve
-from carbontui.plan.problem import Problem, ProblemError, ProblemLevel, Weight, problem_from_dict, weighed
+from carbontui.plan.problem import (
+    Problem,
+    ProblemError,
+    ProblemLevel,
+    Weight,
+    price_of_time,
+    problem_from_dict,
+    weighed,
+)
 from carbontui.plan.results import Schedule
 from carbontui.plan.rolling import replan
 
@@ -38,12 +46,18 @@ class AssumedJob:
     prices: Hours | None = None
     """Prices instead of intensities, currency per kWh; None: money is not counted."""
     weight: Weight | None = None
+    patience_pct: float = 0.0
+    """An hour of later finish must save so many percent of what an hour at full speed takes; 0: time has no price."""
 
     def problem(self, edges: list[float], grid: Hours, work_s: float) -> Problem:
         """The problem of `work_s` seconds of full-speed work on the slots between the edges (epoch seconds). Raises
         ProblemError or ValueError where the grid does not cover them."""
         dur_s = tuple(b - a for a, b in pairwise(edges))
-        return replace(self.shape, dur_s=dur_s, ci_g_per_kwh=tuple(grid.slots(edges)), work_s=work_s)
+        return self.timed(replace(self.shape, dur_s=dur_s, ci_g_per_kwh=tuple(grid.slots(edges)), work_s=work_s))
+
+    def timed(self, problem: Problem) -> Problem:
+        """The problem with the price of time by its own slots and weights."""
+        return replace(problem, price_of_time=price_of_time(problem, self.patience_pct))
 
 
 class Hours(Protocol):
@@ -57,9 +71,9 @@ def on_hours(job: AssumedJob, grid: Hours, work_s: float, start_s: float, end_s:
     """The problem of `work_s` seconds of full-speed work from `start_s` to `end_s`. Raises ValueError."""
     edges = boundaries(start_s, end_s, slot_length_s(start_s, end_s))
     problem = job.problem(edges, grid, work_s)
-    if job.prices is None:
-        return problem
-    return weighed(replace(problem, price_per_kwh=tuple(job.prices.slots(edges))), job.weight)
+    if job.prices is not None:
+        problem = weighed(replace(problem, price_per_kwh=tuple(job.prices.slots(edges))), job.weight)
+    return job.timed(problem)
 
 
 def planned(
@@ -72,15 +86,11 @@ def planned(
     tol: float,
     idle_limit_s: float = math.inf,
 ) -> tuple[Problem, Schedule]:
-    """The problem and its plan, which stands still for `idle_limit_s` at a stretch at most; work that does not fit is
-    done after the deadline, on the intensity of those hours, not on that of the last hour before it. Raises
-    ValueError."""
+    """The problem and its plan, as a job makes it before it has begun (`plan.rolling.FLOOR`); it stands still for
+    `idle_limit_s` at a stretch at most. Work that does not fit is done after the deadline, on the intensity of those
+    hours, not on that of the last hour before it. Raises ValueError."""
     problem = on_hours(job, grid, work_s, start_s, deadline_s)
-    found = (
-        solve(problem, tol=tol)
-        if idle_limit_s == math.inf
-        else replan(problem, None, tol=tol, max_pause_s=idle_limit_s)[0]
-    )
+    found, _ = replan(problem, None, tol=tol, max_pause_s=idle_limit_s, untouched=0.0)
     if not found.late_s:
         return problem, found
     longer = on_hours(job, grid, work_s, start_s, deadline_s + found.late_s)
@@ -107,10 +117,10 @@ def load_job(path: str | Path) -> AssumedJob:
     return AssumedJob(problem_from_dict(data | placeholder))
 
 
-def assumed(full_w: float, caps: bool, running: bool) -> AssumedJob:
+def assumed(full_w: float, caps: bool, running: bool, parked: float = PARKED) -> AssumedJob:
     """Off, pause, full and (with `caps`) three caps of a board that draws `full_w` at full speed; `running`: the
     job has started already."""
-    levels = [ProblemLevel("off", 0.0, 0.0), ProblemLevel("pause", PARKED * full_w, 0.0)]
+    levels = [ProblemLevel("off", 0.0, 0.0), ProblemLevel("pause", parked * full_w, 0.0)]
     levels += [
         ProblemLevel("full" if speed == 1 else f"cap {cap * full_w:.0f} W", share * full_w, speed)
         for cap, share, speed in (CURVE if caps else CURVE[:1])
@@ -157,6 +167,22 @@ def slot_length_s(start_s: float, end_s: float) -> float:
     return 900.0 if end_s - start_s <= 10 * 86400 else 3600.0
 
 
+class ExpectedSignal:
+    """A live source's outlook (gCO2/kWh of equal slots) instead of a recorded grid."""
+
+    def __init__(self, outlook: GridForecast) -> None:
+        self._outlook = outlook
+        self.source = outlook.source
+
+    def slots(self, edges: list[float]) -> list[float]:
+        """gCO2/kWh of each slot between the edges (epoch seconds). Raises ProblemError where one is unknown."""
+        known = self._outlook.at(edges)
+        if known is None:
+            hours = sum(value is not None for value in self._outlook.mean) * self._outlook.step_s / 3600
+            raise ProblemError("grid", f"{self.source} is known for {hours:.0f} h; shorten --budget")
+        return known
+
+
 class TypicalDays:
     """The typical days of a zone instead of a recorded grid: available for any time, of no particular year."""
 
@@ -169,10 +195,7 @@ class TypicalDays:
         step_s = slot_length_s(edges[0], edges[-1])
         outlook = typical.outlook(self.zone, edges[0] // step_s * step_s, step_s, len(edges))
         self.source = f"{outlook.source}, not live"
-        known = outlook.at(edges)
-        if known is None:
-            raise ProblemError("zone", f"typical days of {self.zone} do not cover the whole time to be planned")
-        return known
+        return ExpectedSignal(outlook).slots(edges)
 
 
 class Grid:

@@ -20,6 +20,7 @@ from carbontui import protocol, units
 from carbontui.commands.support import talk
 from carbontui.commands.support.command import Count, Failure, any_jobs
 from carbontui.job.files import runlog, store
+from carbontui.plan.results import earliest_within
 from carbontui.system import streams
 from carbontui.text import account as account_words
 from carbontui.text import figures, forms, situation, sources
@@ -286,7 +287,11 @@ def plan(job: str | None, as_json: bool) -> None:
     if snap.plan is None:
         raise Failure(f"job {found.id} has no plan: {situation.reason(snap.status)}", 3)
     if as_json:
-        click.echo(talk.as_json(snap.plan))
+        start = snap.status.budget and snap.status.budget.start
+        most_s = units.from_iso(snap.plan.deadline) - units.from_iso(start) + 1.0 if start else 0.0
+        points = snap.frontier.points if snap.frontier else ()
+        within = earliest_within([(one.finish_s, one.gco2_g) for one in points if one.finish_s <= most_s])
+        click.echo(talk.as_json(msgspec.to_builtins(snap.plan) | {"earliest_within": within}))
         return
     for row in plan_rows(snap.plan, snap.status, units.from_iso(snap.series.now)):
         click.echo(row)
@@ -308,7 +313,7 @@ def plan_rows(plan: protocol.PlanView, status: protocol.Status, now: float) -> I
     if status.at_end is not None:
         yield f"the whole job: {account_words.at_end(status.at_end)}"
     if plan.certificate:
-        yield certificate(plan.certificate.gap)
+        yield certificate(plan.certificate)
     yield from filter(None, (situation.why(status, plan, now), plan.curve_note))
     yield f"all times {figures.clock_name(now)}"
 

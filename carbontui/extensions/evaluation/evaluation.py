@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 
 from carbontui import hooks
 from carbontui.assumed.job import AssumedJob, Grid, assumed, boundaries
+from carbontui.config import PATIENCE_PCT
 from carbontui.extensions.evaluation.generated import generated
 from carbontui.extensions.evaluation.issued import OwnForecast
 from carbontui.extensions.evaluation.policies import Case, Knowledge, Policy, best_constant, outcome, rolling, rules
@@ -54,6 +55,7 @@ class EvaluationScope:
     zones: tuple[str, ...] = (*ZONES, RECORDED)
     lateness_s: float | None = None
     """How late intensities are known; None: as late as each zone's source."""
+    patience_pct: float = PATIENCE_PCT
 
 
 QUICK = EvaluationScope(hours=(4, 24), slacks=(1.5, 3.0), starts=1)
@@ -103,9 +105,10 @@ def zone_evaluated(zone: str, scope: EvaluationScope, seed: int) -> dict[str, An
     combined = sorted(hours, reverse=True), sorted(scope.slacks, reverse=True), scope.held_w[::-1], (True, False)
     for start in starts:  # in order of time, the longest first: forecasts are made once and serve the shorter
         for hour, slack, held_w, caps in itertools.product(*combined):
-            case = _case(grid, on_own_machine(assumed(FULL_W, caps=caps, running=False), held_w), hour, slack, start)
-            job = {"start": iso(start), "policies": _judged(case, _policies(grid, known))}
-            groups.setdefault((hour, slack, held_w, caps), (case, []))[1].append(job)
+            job = replace(assumed(FULL_W, caps=caps, running=False), patience_pct=scope.patience_pct)
+            case = _case(grid, on_own_machine(job, held_w), hour, slack, start)
+            row = {"start": iso(start), "policies": _judged(case, _policies(grid, known))}
+            groups.setdefault((hour, slack, held_w, caps), (case, []))[1].append(row)
     named = [
         {
             "zone": series.zone,
@@ -131,7 +134,7 @@ def zone_evaluated(zone: str, scope: EvaluationScope, seed: int) -> dict[str, An
 
 def on_own_machine(job: AssumedJob, held_w: float | None) -> AssumedJob:
     """The job with the watts of a machine that it holds from its first moment to its finish, waiting included."""
-    return AssumedJob(replace(job.shape, host_w=held_w or 0.0))
+    return replace(job, shape=replace(job.shape, host_w=held_w or 0.0))
 
 
 def _case(grid: Grid, job: AssumedJob, hours: int, slack: float, start: float) -> Case:

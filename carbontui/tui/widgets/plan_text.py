@@ -123,7 +123,7 @@ def total_rows(plan: protocol.PlanView, now_s: float, status: protocol.Status | 
     for line in situation.explanation(plan, now_s, status).splitlines():
         rows.append([(" why       ", "dim"), (line, "text")])
     if plan.certificate is not None:
-        rows.append([(" proof     ", "dim"), (certificate(plan.certificate.gap), "text")])
+        rows.append([(" proof     ", "dim"), (certificate(plan.certificate), "text")])
     if plan.baselines:
         rows += [[], [(" otherwise the rest would emit", "title")]]
     widest = max((len(base.name) for base in plan.baselines), default=0)
