@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import importlib.util
-import subprocess
 import sys
 import time
+from pathlib import Path
 
 import click
 
@@ -16,6 +17,7 @@ from carbontui.commands.support.command import Finite, refused
 from carbontui.grid import recorded
 from carbontui.job.life import launch
 from carbontui.job.terms import spec as options
+from carbontui.power.agent.handle import read_once
 from carbontui.power.backends.simulated import SimulatedSpec
 from carbontui.power.curves import public
 
@@ -29,19 +31,10 @@ PACE_S = 0.06
 """A step takes this long. The models need a tenth of it on an idle core, so a busy machine keeps up."""
 
 
-BOARDS = """
-from carbontui.power.backends.several import Several, families
-boards = Several(*families())
-boards.open()
-raise SystemExit(0 if boards.devices() else 1)
-"""
-
-
 def has_boards() -> bool:
-    """Whether a real board answers; asked in a separate process, as a hung driver must not hang the demo."""
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        asked = subprocess.run([sys.executable, "-c", BOARDS], capture_output=True, timeout=10, check=False, cwd="/")
-        return asked.returncode == 0
+    """Whether a real board answers an agent: a hung driver must not hang the demo."""
+    with contextlib.suppress(OSError):
+        return bool(asyncio.run(read_once(Path("/"))).devices)
     return False
 
 

@@ -11,7 +11,7 @@ import click
 
 from carbontui import link, protocol, units
 from carbontui.commands.support import talk
-from carbontui.commands.support.command import Also, Failure, live_jobs, refused
+from carbontui.commands.support.command import Failure, live_jobs, refused
 from carbontui.job.files import store
 from carbontui.job.life import stopping
 from carbontui.job.terms import allowance
@@ -124,7 +124,7 @@ def guess(job: str | None, accept: bool | None) -> None:
 @click.command()
 @click.argument("hours", required=False)
 @_job
-@click.option("--dry-run", cls=Also, also="--preview", is_flag=True, help="Only show what it would cost.")
+@click.option("--dry-run", "--preview", is_flag=True, help="Only show what it would cost.")
 @click.option("--clear", is_flag=True, help="Let it run in these hours again, or in all.")
 @click.pass_context
 def forbid(ctx: click.Context, hours: str | None, job: str | None, dry_run: bool, clear: bool) -> None:

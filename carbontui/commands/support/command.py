@@ -8,7 +8,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -189,21 +189,6 @@ def whole_help(ctx: click.Context, args: list[str]) -> list[str]:
         return args
     ctx.meta[WHOLE_HELP] = True
     return [one for one in ours if one != "--all"]
-
-
-class Also(click.Option):
-    """An option with older names, which its help leaves out."""
-
-    def __init__(self, names: Sequence[str], *, also: str, **more: Any) -> None:
-        super().__init__((*names, also), **more)
-        self._also = also
-
-    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        every, self.opts = self.opts, [name for name in self.opts if name != self._also]
-        try:
-            return super().get_help_record(ctx)
-        finally:
-            self.opts = every
 
 
 F = TypeVar("F", bound=Callable[..., Any])

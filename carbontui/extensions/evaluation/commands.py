@@ -15,7 +15,6 @@ import click
 
 from carbontui import units
 from carbontui.commands.support.command import (
-    Also,
     Count,
     Failure,
     WithUnit,
@@ -64,13 +63,7 @@ def _factor(text: str) -> float:
 @click.option("--beside", help="The same hours by another signal (marginal): what the same plans save by it.")
 @click.option("--work", default="8h", show_default=True, help="Work of each job at full speed.")
 @click.option(
-    "--budget",
-    "slack",
-    cls=Also,
-    also="--slack",
-    type=WithUnit(_factor),
-    default=2.0,
-    help="Each job's budget (default 2x).",
+    "--budget", "--slack", "slack", type=WithUnit(_factor), default=2.0, help="Each job's budget (default 2x)."
 )
 @click.option("--starts", type=Count(1, 100_000), default=200, show_default=True, help="Random starts.")
 @click.option("--seed", type=Count(0), default=1, show_default=True, help="Seed of the random starts.")

@@ -36,9 +36,8 @@ class Handed(NamedTuple):
     def spec(self, stdin: int | None) -> dict[str, Any]:
         """The keeper's part; `stdin`: the number under which it gets standard input."""
         closes = [stdin if fd == 0 else fd for fd in self.pipes]
-        return {"stdin": stdin, "path": self.path, "begin": self.begin, "others": self.others, "closes": closes} | {
-            "terminal": self.terminal
-        }
+        told = {"stdin": stdin, "path": self.path, "begin": self.begin, "others": self.others, "closes": closes}
+        return told | {"terminal": self.terminal}
 
 
 NOTHING = Handed()
