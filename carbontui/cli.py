@@ -93,7 +93,8 @@ VERBS = {verb: verb for verbs in (*DAY.values(), *MORE.values(), ALIASES, BETWEE
 VERBS |= {verb: module for module, verbs in TOGETHER.items() for verb in verbs}
 
 
-MEANT = {"kill": "stop", "ps": "ls", "start": "run", "top": "attach", "logs": "log", "help": "--help", "version": "--version"}
+MEANT = {"kill": "stop", "ps": "ls", "start": "run", "top": "attach", "logs": "log"}
+MEANT |= {"help": "--help", "version": "--version"}
 """What other programs call it."""
 DAILY = {verb for verbs in DAY.values() for verb in verbs}
 ZONELESS = {
