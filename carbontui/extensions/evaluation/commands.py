@@ -170,14 +170,14 @@ def _summary(report: BacktestReport) -> None:
 
 
 @click.command()
-@click.option("--quick", is_flag=True, help="Fewer jobs: three minutes on two cores instead of thirty.")
-@click.option("--seed", type=Count(0), default=1, show_default=True, help="Seed of the grids and starts.")
+@click.option("--quick", is_flag=True, help="Fewer jobs: a minute on two cores instead of six.")
+@click.option("--seed", type=Count(0), default=1, show_default=True, help="Seed of the starts.")
 @click.option(
     "--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder for what is written."
 )
 @lateness_option
 def evaluate(quick: bool, seed: int, out: Path, lateness: float | None) -> None:
-    """Write evaluation.json, evaluation.md, two pictures and the grids to --out. No key and no network are needed."""
+    """Weigh plans on recorded grids that ship: evaluation.json, evaluation.md and two pictures go to --out."""
     from carbontui.extensions.evaluation import evaluation, evaluation_report
 
     with refused(f"--out: {out}: ", OSError):
@@ -185,9 +185,8 @@ def evaluate(quick: bool, seed: int, out: Path, lateness: float | None) -> None:
     begun = time.monotonic()
 
     scope = replace(evaluation.QUICK if quick else evaluation.EvaluationScope(), lateness_s=lateness)
-    found = evaluation.evaluation(scope, seed, lambda done, of: streams.over_itself(f"{done} of {of} zones"))
+    found = evaluation.evaluation(scope, seed, lambda done, of: streams.over_itself(f"{done} of {of} starts"))
     streams.over_itself("")
-    grids = found.pop("csv")
     found |= {
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "machine": f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, Python {sys.version.split()[0]}",
@@ -198,7 +197,7 @@ def evaluate(quick: bool, seed: int, out: Path, lateness: float | None) -> None:
     }
     drawn = evaluation_report.pictures(found)
     text = evaluation_report.markdown(found, drawn, cpu_s=sum(os.times()[:4]))
-    files = {**grids, **drawn, "evaluation.json": json.dumps(found, allow_nan=False), "evaluation.md": text}
+    files = {**drawn, "evaluation.json": json.dumps(found, allow_nan=False), "evaluation.md": text}
     with refused(f"--out: {out}: ", OSError):
         for name, content in files.items():
             (out / name).write_text(content, encoding="utf-8")
