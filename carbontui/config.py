@@ -17,6 +17,7 @@ import msgspec
 
 from carbontui import paths, units
 
+PATIENCE_PCT = 2.0
 NonNegative = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 
 
@@ -33,6 +34,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """Zone of the prices, if it is not the grid zone, e.g. "DK-DK1" for "DK"."""
     objective: Literal["carbon", "cost", "time"] = "carbon"
     """What a plan minimises; time: within a carbon, cost or energy budget."""
+    patience: NonNegative = 0.0
+    """Percent: an hour of later finish must save at least so much of what an hour at full speed takes."""
     carbon_price: NonNegative | None = None
     """Currency per tonne of CO2; with objective cost it weighs CO2 against money."""
     weight: str | None = None
@@ -52,6 +55,8 @@ class Settings(Terms, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     zone: str | None = None
     """Grid zone, e.g. "DE" or "US-CAL-CISO". Unknown: work is not shifted in time."""
+    patience: NonNegative = PATIENCE_PCT
+    """An hour of later finish must save at least this percent of what an hour at full speed takes, like "2%"."""
     budget: str = "1.0x"
     """Default budget of `run`."""
     on_budget: str = "warn,cap,ask"
@@ -108,6 +113,7 @@ _WITH_UNIT: dict[str, Callable[[str], float | str]] = {
     "embodied": units.parse_embodied,
     "host_w": units.parse_idle_power,
     "intensity": units.parse_intensity,
+    "patience": units.parse_percent,
 }
 """What may be written with its unit; so may each price, with a currency that then must be the job's."""
 PRICES = ("carbon_price", "gpu_price", "price_per_kwh")

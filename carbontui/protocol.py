@@ -255,11 +255,14 @@ class Exit(Struct, frozen=True):
 
 
 class Certificate(Struct, frozen=True):
-    """How far the plan can be above the optimum of its forecast: (objective - lower_bound) / objective."""
+    """How far the plan can be above the optimum of its forecast: (objective - lower_bound) / objective. The objective
+    has the price of time in it."""
 
     lower_bound: float
     gap: float
     stage: int
+    gap_at_finish: float | None = None
+    """The same without the price of time, among all plans that finish no later. Null: time has none."""
 
 
 class Provenance(Struct, frozen=True):
@@ -717,6 +720,10 @@ class PlanView(Struct, frozen=True, kw_only=True):
     avoided_g: float | None = None
     late_s: float = 0.0
     certificate: Certificate | None = None
+    patience_pct: float = 0.0
+    """An hour of later finish must save so much of what an hour at full speed takes; least time: 0."""
+    price_of_time_g_per_h: float | None = None
+    """The same in grams, or in the unit of the objective."""
     explanation: str = ""
     hour_limit: HourLimit | None = None
     baselines: tuple[Baseline, ...] = ()

@@ -122,6 +122,14 @@ def parse_intensity(text: str) -> float:
     return grams
 
 
+def parse_percent(text: str) -> float:
+    """Percent of '2%' or '2'. Raises ValueError naming the value and the form."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*%?", text.strip(), re.ASCII)
+    if match is None or not float(match[1]) <= 100:
+        raise ValueError(f"{text[:40]!r} is no percentage; write it like 2%")
+    return float(match[1])
+
+
 def parse_embodied(text: str) -> float | Literal["published"]:
     """Grams per GPU hour, or the word 'published'. Raises ValueError naming the value and the form."""
     return "published" if text == "published" else parse_grams(text, "12g per GPU hour, or published")

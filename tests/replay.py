@@ -66,7 +66,11 @@ def steps(segment: Iterable[dict[str, Any]]) -> Iterator[Step]:
         known |= {name: value for name, value in frame.items() if name != "inputs"}
         known["inputs"] |= frame.get("inputs", {})
         types = get_type_hints(kind)
-        facts = {name: typed(known[name], Inputs if name == "inputs" else types[name]) for name in kind.__slots__}
+        facts = {
+            name: typed(known[name], Inputs if name == "inputs" else types[name])
+            for name in kind.__slots__
+            if name in known
+        }
         now, event, effects = replace(now, clock=typed(known["clock"], Clock)), kind(**facts), None
         try:
             now, effects = advance(now, event)

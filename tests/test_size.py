@@ -11,19 +11,19 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_146
+WHOLE = 51_179
 FILES = 443
 ROOMS = {
-    "": 1_721,
+    "": 1_733,
     "account": 1_035,
-    "assumed": 314,
+    "assumed": 321,
     "client": 1_512,
     "client/detection": 1_989,
     "client/frameworks": 1_030,
     "client/pausing": 1_548,
-    "commands": 2_981,
-    "commands/support": 531,
-    "extensions/evaluation": 988,
+    "commands": 2_986,
+    "commands/support": 538,
+    "extensions/evaluation": 1_026,
     "extensions/fleet": 1_111,
     "extensions/llm": 153,
     "extensions/site": 915,
@@ -33,13 +33,13 @@ ROOMS = {
     "job/keeper": 1_717,
     "job/life": 1_418,
     "job/supervisor": 300,
-    "job/supervisor/core": 4_735,
-    "job/supervisor/record": 1_401,
+    "job/supervisor/core": 4_743,
+    "job/supervisor/record": 1_403,
     "job/supervisor/shell": 1_989,
     "job/terms": 393,
-    "job/worker": 339,
+    "job/worker": 351,
     "nodes": 492,
-    "plan": 1_849,
+    "plan": 1_783,
     "power": 2_056,
     "power/agent": 1_122,
     "power/backends": 1_101,
@@ -47,7 +47,7 @@ ROOMS = {
     "reports": 2_025,
     "slurm": 677,
     "system": 948,
-    "text": 1_498,
+    "text": 1_506,
     "tui": 248,
     "tui/model": 911,
     "tui/screens": 1_767,

@@ -16,7 +16,15 @@ from carbontui.account.boundary import Draw, Kind, Place, charged_w, counted
 from carbontui.grid import typical
 from carbontui.grid.types import Series
 from carbontui.plan.planner import solve
-from carbontui.plan.problem import Problem, ProblemError, ProblemLevel, Weight, problem_from_dict, weighed
+from carbontui.plan.problem import (
+    Problem,
+    ProblemError,
+    ProblemLevel,
+    Weight,
+    price_of_time,
+    problem_from_dict,
+    weighed,
+)
 from carbontui.plan.results import Schedule
 from carbontui.plan.rolling import replan
 
@@ -38,12 +46,18 @@ class AssumedJob:
     prices: Hours | None = None
     """Prices instead of intensities, currency per kWh; None: money is not counted."""
     weight: Weight | None = None
+    patience_pct: float = 0.0
+    """An hour of later finish must save so many percent of what an hour at full speed takes; 0: time has no price."""
 
     def problem(self, edges: list[float], grid: Hours, work_s: float) -> Problem:
         """The problem of `work_s` seconds of full-speed work on the slots between the edges (epoch seconds). Raises
         ProblemError or ValueError where the grid does not cover them."""
         dur_s = tuple(b - a for a, b in pairwise(edges))
-        return replace(self.shape, dur_s=dur_s, ci_g_per_kwh=tuple(grid.slots(edges)), work_s=work_s)
+        return self.timed(replace(self.shape, dur_s=dur_s, ci_g_per_kwh=tuple(grid.slots(edges)), work_s=work_s))
+
+    def timed(self, problem: Problem) -> Problem:
+        """The problem with the price of time by its own slots and weights."""
+        return replace(problem, price_of_time=price_of_time(problem, self.patience_pct))
 
 
 class Hours(Protocol):
@@ -57,9 +71,9 @@ def on_hours(job: AssumedJob, grid: Hours, work_s: float, start_s: float, end_s:
     """The problem of `work_s` seconds of full-speed work from `start_s` to `end_s`. Raises ValueError."""
     edges = boundaries(start_s, end_s, slot_length_s(start_s, end_s))
     problem = job.problem(edges, grid, work_s)
-    if job.prices is None:
-        return problem
-    return weighed(replace(problem, price_per_kwh=tuple(job.prices.slots(edges))), job.weight)
+    if job.prices is not None:
+        problem = weighed(replace(problem, price_per_kwh=tuple(job.prices.slots(edges))), job.weight)
+    return job.timed(problem)
 
 
 def planned(
@@ -72,15 +86,11 @@ def planned(
     tol: float,
     idle_limit_s: float = math.inf,
 ) -> tuple[Problem, Schedule]:
-    """The problem and its plan, which stands still for `idle_limit_s` at a stretch at most; work that does not fit is
-    done after the deadline, on the intensity of those hours, not on that of the last hour before it. Raises
-    ValueError."""
+    """The problem and its plan, as a job makes it before it has begun (`plan.rolling.FLOOR`); it stands still for
+    `idle_limit_s` at a stretch at most. Work that does not fit is done after the deadline, on the intensity of those
+    hours, not on that of the last hour before it. Raises ValueError."""
     problem = on_hours(job, grid, work_s, start_s, deadline_s)
-    found = (
-        solve(problem, tol=tol)
-        if idle_limit_s == math.inf
-        else replan(problem, None, tol=tol, max_pause_s=idle_limit_s)[0]
-    )
+    found, _ = replan(problem, None, tol=tol, max_pause_s=idle_limit_s, untouched=0.0)
     if not found.late_s:
         return problem, found
     longer = on_hours(job, grid, work_s, start_s, deadline_s + found.late_s)

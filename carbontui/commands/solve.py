@@ -7,7 +7,7 @@ import json
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -19,11 +19,13 @@ from carbontui.commands.support.command import (
     Finite,
     WithUnit,
     assumptions,
+    patience_option,
     price_option,
     refused,
     weight_option,
     zone_keys,
 )
+from carbontui.commands.support.run_values import settings_for
 from carbontui.grid import opening, recorded, tariff, zones
 from carbontui.grid.settings import GridSettings
 from carbontui.job.terms import budget as budgets
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
 LONGEST_S = 60 * 86400.0
 """Typical days say little about a job that takes longer."""
 MARGINAL_AHEAD_S = 4 * 86400.0
+BAR = 12
+"""Characters of the most CO2 in a table."""
 DEFAULT_FULL_W = 300.0
 """Board watts at full speed where none are given; an assumption, named as such in the output."""
 
@@ -65,6 +69,7 @@ DEFAULT_FULL_W = 300.0
 @click.option("--levels", "levels_file", help="Levels and switches as JSON (problem format without slots and work).")
 @assumptions
 @click.option("--idle-limit", help="The longest stillness on held boards, like 30m.")
+@patience_option
 @price_option
 @weight_option
 @click.option("--tol", type=Finite(1e-6, 0.5), default=1e-3, show_default=True, help="Certificate wanted.")
@@ -72,6 +77,7 @@ def solve(**asked: Any) -> None:
     """Plan a problem file, or --work on a --zone; shows the frontier when no file is given."""
     from carbontui.plan import frontier_curve
     from carbontui.plan.problem import Infeasible
+    from carbontui.plan.results import earliest_within
 
     with refused(f"{asked['problem_file']}: ", OSError), refused(), refused("infeasible: ", Infeasible):
         made = _of_file(asked, asked["problem_file"]) if asked["problem_file"] else _of_work(asked)
@@ -82,9 +88,11 @@ def solve(**asked: Any) -> None:
     if making := max(level.embodied_g_per_h for level in made.problem.levels):
         about += f"; {figures.grams(making)} per hour held are weighed for making the hardware, in no figure here"
     if asked["as_json"]:
-        answer = asdict(made.plan) | {"explanation": text}
+        answer = asdict(made.plan) | {"explanation": text, "patience_pct": made.patience_pct}
+        answer["price_of_time_g_per_h"] = 3600 * made.problem.price_of_time
         if curve is not None:
             answer["frontier"] = asdict(curve)["points"]
+            answer["earliest_within"] = earliest_within([(point.finish_s, point.gco2_g) for point in curve])
         if made.beside is not None:
             answer["signals"] = [asdict(one) for one in made.beside]
         click.echo(json.dumps(answer, allow_nan=False))
@@ -103,27 +111,30 @@ class Solved(NamedTuple):
     plan: Schedule
     start_s: float
     about: str
+    patience_pct: float | None
     beside: Sequence[BySignal] | None = None
 
 
 def _of_file(asked: dict[str, Any], path: str) -> Solved:
     """The plan of a problem file. Raises OSError, ValueError or Failure."""
     from carbontui.plan import planner
-    from carbontui.plan.problem import load_problem, weighed
+    from carbontui.plan.problem import load_problem, price_of_time, weighed
 
     weight = _weight(asked["weight"])
     if asked["zone"] or asked["work"] or asked["grid_file"] or asked["price_file"] or asked["signal"] != "average":
         raise Failure("give a problem file or --work with --zone, not both", 2)
     if asked["boundary"] or asked["host_w"] or asked["idle_w"] or asked["idle_limit"] or asked["embodied"]:
         raise Failure("a problem file holds all that counts: --boundary and all beside it belong to --work", 2)
-    problem = weighed(load_problem(path), weight)
-    return Solved(problem, planner.solve(problem, tol=asked["tol"]), 0.0, path)
+    problem, patience_pct = weighed(load_problem(path), weight), asked["patience"]
+    if patience_pct is not None:  # else as the file says
+        problem = replace(problem, price_of_time=price_of_time(problem, patience_pct))
+    return Solved(problem, planner.solve(problem, tol=asked["tol"]), 0.0, path, patience_pct)
 
 
 def _of_work(asked: dict[str, Any]) -> Solved:
     """The plan of work that does not exist yet. Raises OSError, ValueError or Failure."""
     from carbontui.assumed import other_plans
-    from carbontui.assumed.job import AssumedJob, Grid, planned, stated
+    from carbontui.assumed.job import Grid, planned, stated
 
     weight = _weight(asked["weight"])
     if not asked["work"] or not (asked["zone"] or asked["grid_file"]):
@@ -136,10 +147,12 @@ def _of_work(asked: dict[str, Any]) -> Solved:
     grid = _grid_of(asked["zone"], asked["grid_file"], asked["signal"], begin_s)
     start_s = begin_s if begin_s is not None else grid.start_s if isinstance(grid, Grid) else time.time()
     work_s, deadline_s = _budgeted(asked["work"], asked["budget"], start_s)
+    patience_pct = settings_for(patience=asked["patience"]).settings.patience
+    job = replace(job, patience_pct=patience_pct)
     if asked["price_file"]:
         until_s = max(deadline_s, start_s + 2 * work_s)  # work that does not fit goes on after the deadline
         prices, _ = tariff.prices(asked["price_file"], start_s, until_s)
-        job = AssumedJob(job.shape, Grid(prices), weight)
+        job = replace(job, prices=Grid(prices), weight=weight)
     elif weight:
         raise Failure("--weight needs prices: add --price FILE", 2)
     longest_s = units.parse_duration(asked["idle_limit"]) if asked["idle_limit"] else math.inf
@@ -147,7 +160,8 @@ def _of_work(asked: dict[str, Any]) -> Solved:
     beside = None
     if asked["signal"] == "marginal" and asked["zone"] and not plan.late_s:
         beside = other_plans.beside_average(problem, plan, start_s, zones.key_of(asked["zone"]), grid.source)
-    return Solved(problem, plan, start_s, f"{grid.source}; {levels if asked['levels_file'] else speeds}", beside)
+    about = f"{grid.source}; {levels if asked['levels_file'] else speeds}"
+    return Solved(problem, plan, start_s, about, patience_pct, beside)
 
 
 def _grid_of(
@@ -207,7 +221,11 @@ def _show(problem: Problem, plan: Schedule, curve: PlanFrontier | None, text: st
     console = streams.console()
     console.print(text, soft_wrap=True, markup=False)
     proof = "no plan at all can be more than" if plan.certified else "not certified; none can be more than"
-    console.print(f"Certificate: {proof} {figures.percent(plan.gap, 3)} better (stage {plan.stage}).", style="dim")
+    proof = f"Certificate: {proof} {figures.percent(plan.gap, 3)} better (stage {plan.stage})"
+    if per_s := problem.price_of_time:
+        gap = figures.percent(plan.gap_at_finish(per_s), 3)
+        proof += f", the price of time included; of those that finish no later, {gap}"
+    console.print(f"{proof}.", style="dim")
     console.print(f"From: {about}", style="dim", markup=False, soft_wrap=True)
     rows: list[tuple[str, Evaluation]] = [("plan", plan), *((b.name, b) for b in plan.baselines)]
     with_cost = any(of.cost for _, of in rows)
@@ -220,22 +238,22 @@ def _show(problem: Problem, plan: Schedule, curve: PlanFrontier | None, text: st
     console.print(streams.table("This plan and its alternatives", head, shown))
     if curve is not None and len(curve):
         console.print(_frontier_table(problem, curve, with_cost))
-        if len(curve) > 1:
-            console.print(draw([(p.finish_s / 3600, p.gco2_g) for p in curve]), markup=False)
 
 
 def _frontier_table(problem: Problem, curve: PlanFrontier, with_cost: bool) -> Table:
-    head = ("finish", "CO2", "energy", *(("cost",) if with_cost else ()), "how")
+    head = ("finish", "CO2", "", "energy", *(("cost",) if with_cost else ()), "how")
     points = list(curve)
+    most_g = max(point.gco2_g for point in points)
     step = max(1, (len(points) + 11) // 12)
     shown = points[::-1][::step][::-1]
     rows = []
     for point in shown if points[0] in shown else [points[0], *shown]:
         cost = [f"{point.cost:.2f}"] if with_cost else []
         how = _course(problem, point.levels[:5], point.finish_s) + (" · …" if len(point.levels) > 5 else "")
-        amounts = (figures.duration(point.finish_s), figures.grams(point.gco2_g), figures.kwh(point.kwh))
+        bar = "•" * round(BAR * point.gco2_g / most_g) if most_g > 0 else ""
+        amounts = (figures.duration(point.finish_s), figures.grams(point.gco2_g), bar, figures.kwh(point.kwh))
         rows.append((*amounts, *cost, how))
-    return streams.table("Frontier: a later finish emits less", head, rows, left=(len(head) - 1,))
+    return streams.table("Frontier: a later finish emits less", head, rows, left=(2, len(head) - 1))
 
 
 def _course(problem: Problem, runs: Sequence[tuple[int, int]], finish_s: float) -> str:
@@ -247,24 +265,3 @@ def _course(problem: Problem, runs: Sequence[tuple[int, int]], finish_s: float) 
         name = problem.levels[level].name
         said.append(f"{'wait' if name == 'off' else name} {figures.duration(min(at, finish_s) - begun)}")
     return " · ".join(said)
-
-
-def draw(points: list[tuple[float, float]], width: int = 64, height: int = 12) -> str:
-    """A step curve of (hours, grams), falling to the right; the best value so far is held."""
-    left, right = points[0][0], points[-1][0]
-    low, high = min(y for _, y in points), max(y for _, y in points)
-    rows = [[" "] * width for _ in range(height)]
-    index = 0
-    for column in range(width):
-        hour = left + (right - left) * column / max(1, width - 1)
-        while index + 1 < len(points) and points[index + 1][0] <= hour + 1e-9:
-            index += 1
-        share = (points[index][1] - low) / (high - low) if high > low else 0.0
-        rows[height - 1 - round(share * (height - 1))][column] = "•"
-    labels = [figures.grams(high)] + [""] * (height - 2) + [figures.grams(low)]
-    margin = max(len(label) for label in labels)
-    lines = [f"{label:>{margin}} │{''.join(row).rstrip()}" for label, row in zip(labels, rows, strict=True)]
-    lines.append(" " * margin + " └" + "─" * width)
-    first, last = (figures.duration(3600 * hours) for hours in (left, right))
-    ends = first + last.rjust(width - len(first))
-    return "\n".join([*lines, " " * (margin + 2) + ends])

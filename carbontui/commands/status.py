@@ -20,6 +20,7 @@ from carbontui import protocol, units
 from carbontui.commands.support import talk
 from carbontui.commands.support.command import Count, Failure, any_jobs
 from carbontui.job.files import runlog, store
+from carbontui.plan.results import earliest_within
 from carbontui.system import streams
 from carbontui.text import account as account_words
 from carbontui.text import figures, situation, sources
@@ -285,7 +286,11 @@ def plan(job: str | None, as_json: bool) -> None:
     if snap.plan is None:
         raise Failure(f"job {found.id} has no plan: {snap.status.reason.text}", 3)
     if as_json:
-        click.echo(talk.as_json(snap.plan))
+        start = snap.status.budget and snap.status.budget.start
+        most_s = units.from_iso(snap.plan.deadline) - units.from_iso(start) + 1.0 if start else 0.0
+        points = snap.frontier.points if snap.frontier else ()
+        within = earliest_within([(one.finish_s, one.gco2_g) for one in points if one.finish_s <= most_s])
+        click.echo(talk.as_json(msgspec.to_builtins(snap.plan) | {"earliest_within": within}))
         return
     now, ends = units.from_iso(snap.series.now), [round(end_s) for end_s in level_ends_s(snap.plan)]
     endless = snap.status.finish_expected is None  # what holds it has no end, so what comes after is unknown
@@ -302,7 +307,7 @@ def plan(job: str | None, as_json: bool) -> None:
     if snap.status.at_end is not None:
         click.echo(f"the whole job: {account_words.at_end(snap.status.at_end)}")
     if snap.plan.certificate:
-        click.echo(certificate(snap.plan.certificate.gap))
+        click.echo(certificate(snap.plan.certificate))
     for text in (snap.plan.explanation or snap.status.reason.text, snap.plan.curve_note):
         if text:
             click.echo(text)

@@ -269,32 +269,8 @@ def finishes(tables: Tables) -> Finishes:
     return Finishes(slot[keep], state[keep], level[keep], bucket[keep], objective[keep], lower)
 
 
-def trace(tables: Tables, slot: int, state: int, level: int, bucket: int) -> Ints:
-    """The schedule [T] that ends at `level` in `slot` coming from (state, bucket); -1 after it."""
-    graph = tables.graph
-    schedule = np.full(graph.slots, -1, dtype=np.int64)
-    schedule[slot] = level
-    nothing, width = graph.target[0].size, len(graph.speed)
-    tables_of = (sources(table).tolist() for table in graph.target)
-    into = [[[divmod(arc, width) for arc in arcs if arc < nothing] for arcs in table] for table in tables_of]
-    item = tables.keys.item
-    value = item(int(tables.offset[slot]) + state * int(tables.width[slot]) + bucket - int(tables.base[slot]))
-    for k in range(slot - 1, -1, -1):
-        w, b, start = int(tables.width[k]), int(tables.base[k]), int(tables.offset[k])
-        for before, j in into[int(graph.fixed[k] >= 0)][state]:
-            c = int(graph.cls[before])
-            n = bucket - int(tables.steps[k, c, j])
-            move = int(tables.moves[k, c, j])
-            if b <= n < b + w and item(start + before * w + n - b) + move == value and np.isfinite(graph.cost[k, c, j]):
-                schedule[k], state, bucket, value = j, before, n, value - move
-                break
-        else:
-            raise AssertionError("a bucket without an arc into it")
-    return schedule
-
-
-def trace_many(tables: Tables, slot: Ints, state: Ints, level: Ints, bucket: Ints) -> Ints:
-    """[P, T] the schedules of many finishes at once; the same as `trace` gives one by one."""
+def trace(tables: Tables, slot: Ints, state: Ints, level: Ints, bucket: Ints) -> Ints:
+    """[P, T] the schedules that end at `level` in `slot`, coming from (state, bucket); -1 after it."""
     graph = tables.graph
     count, width = len(slot), len(graph.speed)
     schedules = np.full((count, graph.slots), -1, dtype=np.int64)

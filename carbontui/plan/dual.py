@@ -92,14 +92,6 @@ class Dual:
     lower: float
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """A schedule that finishes in time, by the planner's own sums."""
-
-    objective: float
-    levels: Ints
-
-
 def guess(graph: Graph) -> float:
     """A starting price: the marginal price at which the work fits in the fractional problem without switching."""
     per_second = graph.rate * graph.speed
@@ -107,7 +99,7 @@ def guess(graph: Graph) -> float:
     running = graph.speed > 0
     idle = np.flatnonzero(~running)
     dur = np.array(graph.problem.dur_s)
-    parked = graph.weight * (float(watts[idle].min()) if len(idle) else 0.0)
+    parked = graph.weight * (float(watts[idle].min()) if len(idle) else 0.0) + graph.problem.price_of_time
     price = (per_second[:, running] - parked[:, None]) / graph.speed[running]
     best = np.argmin(price, axis=1)
     at = np.arange(graph.slots)
@@ -247,9 +239,9 @@ def paths(graph: Graph, dual: Dual) -> tuple[Ints, Ints]:
     return levels, states
 
 
-def crossings(graph: Graph, levels: Ints, states: Ints) -> Candidate | None:
-    """The best schedule made of the start of one path and the end of another (or the same), cut where the work is
-    done."""
+def crossings(graph: Graph, levels: Ints, states: Ints) -> tuple[float, Ints] | None:
+    """The best schedule made of the start of one path and the end of another (or the same), cut where the work is done,
+    with its objective by the planner's own sums."""
     slots, count = levels.shape
     at = np.arange(slots)[:, None]
     cls = graph.cls[states[:-1]]
@@ -282,4 +274,4 @@ def crossings(graph: Graph, levels: Ints, states: Ints) -> Candidate | None:
     schedule = np.full(slots, -1, dtype=np.int64)
     schedule[:k] = levels[:k, p]
     schedule[k : last + 1] = levels[k : last + 1, q]
-    return Candidate(best, schedule)
+    return best, schedule

@@ -23,8 +23,8 @@ def evaluate(problem: Problem, levels: Sequence[int | None]) -> Evaluation:
 
     A switch comes first in its slot and does no work; the finishing slot is charged pro rata; after the finish nothing
     is drawn. Work left at the deadline goes on at full speed at the last slot's intensity and price. Rent, embodied
-    grams and shadow prices count from the start of the switch into a level. Violations are listed, not raised. Raises
-    IndexError for a level that does not exist.
+    grams and shadow prices count from the start of the switch into a level, the price of time until the finish.
+    Violations are listed, not raised. Raises IndexError for a level that does not exist.
     """
     count = len(problem.levels)
     for slot, level in enumerate(levels):
@@ -86,12 +86,13 @@ def evaluate(problem: Problem, levels: Sequence[int | None]) -> Evaluation:
             break
         clock += duration
     late = switch_time + use if slot == slots and switch_time + use >= LATE_TOLERANCE_S else 0.0
+    finish_s = clock + switch_time + use
     return Evaluation(
-        objective=problem.alpha * cost + problem.beta * (grams + embodied) + shadow,
+        objective=problem.alpha * cost + problem.beta * (grams + embodied) + shadow + problem.price_of_time * finish_s,
         gco2=grams,
         cost=cost,
         kwh=kwh,
-        finish_s=clock + switch_time + use,
+        finish_s=finish_s,
         late_s=late,
         resumes=resumes,
         violations=tuple(violations),

@@ -56,6 +56,7 @@ def explain(problem: Problem, plan: Schedule, currency: str | None = None) -> Ex
         parked_kwh=parked_kwh,
         parked=parked,
         switching=switching,
+        forgone=plan.forgone,
     )
     if currency and now is not None:
         found = _with_rent(found, problem, plan, now, currency)
@@ -92,13 +93,14 @@ def _with_runner_up(
 ) -> Explanation:
     """With the best policy without waiting where the plan waits. Where it does not, no simple policy that waits is the
     best one of its kind, so no figure is given: only why no pause pays."""
-    if not explanation.waits:
+    if not explanation.waits and not explanation.forgone:
         still = [level for level in problem.levels if not level.running]
         if not still:
             return explanation
         others = [r for r in rivals if r.feasible and _waits(problem, r.levels)]
+        gain: Runner = "too_late" if problem.price_of_time else "no_gain"
         watts = min(level.power_w + problem.host_w for level in still)
-        runner: Runner = "no_room" if not others else "parked_watts" if watts >= 1 else "no_gain"
+        runner: Runner = "no_room" if not others else "parked_watts" if watts >= 1 else gain
         return replace(explanation, runner=runner, runner_w=watts)
     others = [r for r in rivals if r.feasible and not _waits(problem, r.levels)]
     if not others:

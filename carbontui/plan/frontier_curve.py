@@ -6,15 +6,18 @@ of slot k. So one pass without a corridor, all finishes, and a running minimum g
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from carbontui.plan import rivals
-from carbontui.plan.buckets import everything, fill, finishes, quantum, trace_many
+from carbontui.plan.buckets import everything, fill, finishes, quantum, trace
 from carbontui.plan.dual import search_price
 from carbontui.plan.evaluation import evaluate
 from carbontui.plan.graph import Fixed, Floats, Graph, Ints, build
 from carbontui.plan.problem import Problem, ProblemError
 from carbontui.plan.results import PlanFrontier, PlanFrontierPoint, run_lengths
+from carbontui.units import J_PER_KWH
 
 FINEST, GOOD, COARSEST = 512, 16, 4
 """Buckets in a slot at full speed: `GOOD` resolves a resume; short horizons allow more, long ones fewer."""
@@ -22,7 +25,8 @@ CELLS_CAP = 24_000_000
 
 
 def frontier(problem: Problem, fixed: Fixed = None) -> PlanFrontier:
-    """The best schedule for each deadline at a slot boundary up to the horizon, constant levels included.
+    """The best schedule for each deadline at a slot boundary up to the horizon, constant levels included; time has no
+    price here.
 
     Points rise in finish time and fall in objective. No points when the work does not fit in the horizon. Raises
     ProblemError when the problem is too large.
@@ -32,6 +36,7 @@ def frontier(problem: Problem, fixed: Fixed = None) -> PlanFrontier:
         figures = evaluate(problem, ())
         point = PlanFrontierPoint(0.0, figures.gco2, figures.cost, figures.kwh, figures.objective, ())
         return PlanFrontier((point,), (0,) * slots)
+    problem = replace(problem, price_of_time=0.0)
     graph = build(problem, fixed)
     if not graph.work.any():
         # fixed to levels that do no work
@@ -50,7 +55,7 @@ def frontier(problem: Problem, fixed: Fixed = None) -> PlanFrontier:
     _, first = np.unique(found.slot[order], return_index=True)
     best = order[first]
     best = best[_falling(found.objective[best])]
-    searched = trace_many(tables, found.slot[best], found.state[best], found.level[best], found.bucket[best])
+    searched = trace(tables, found.slot[best], found.state[best], found.level[best], found.bucket[best])
     schedules = np.vstack([simple, searched])
     ends = rivals.ends(graph, schedules)
     order = np.lexsort((ends.objective, ends.slot))
@@ -95,7 +100,7 @@ def _points(graph: Graph, levels: Ints, ends: rivals.Ends) -> tuple[PlanFrontier
     upto, final = at <= ends.slot[:, None], held[row, ends.slot]
     energy = np.where(upto, graph.energy[at, graph.cls_of_level[rivals.before(graph, held)], held], 0.0)
     watts = np.array([level.power_w for level in problem.levels]) + problem.host_w
-    energy[row, ends.slot] -= graph.energy_per_j * watts[final] * ends.left_s
+    energy[row, ends.slot] -= problem.pue / J_PER_KWH * watts[final] * ends.left_s
     held_s = np.where(upto, problem.dur_s, 0.0)
     held_s[row, ends.slot] -= ends.left_s
     rent = np.array([level.rent_per_h for level in problem.levels]) / 3600.0

@@ -75,11 +75,6 @@ class Graph:
     def states(self) -> int:
         return len(self.cls)
 
-    @property
-    def energy_per_j(self) -> float:
-        """kWh at the wall per joule of the device and host."""
-        return self.problem.pue / J_PER_KWH
-
 
 def fixed_levels(problem: Problem, fixed: Fixed) -> Ints:
     """[T] level that each slot is held at, -1 where the plan is free, the number of levels where it may be any that
@@ -114,7 +109,7 @@ def build(problem: Problem, fixed: Fixed = None) -> Graph:
     speed = np.array([level.speed for level in problem.levels])
     watts = np.array([level.power_w for level in problem.levels]) + problem.host_w
     per_h = [problem.alpha * level.rent_per_h + problem.beta * level.embodied_g_per_h for level in problem.levels]
-    held = np.tile(np.array(per_h) / 3600.0, (len(dur), 1))
+    held = np.tile(np.array(per_h) / 3600.0 + problem.price_of_time, (len(dur), 1))
     if problem.shadow_per_h is not None:
         held = held + np.array(problem.shadow_per_h) / 3600.0
     tau, joules = _switches(problem)

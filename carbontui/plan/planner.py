@@ -81,7 +81,7 @@ def solve(problem: Problem, tol: float = 1e-3, fixed: Fixed = None, compare: boo
     search.lower = dual.lower
     crossed = crossings(graph, *paths(graph, dual))
     if crossed is not None:
-        search.offer(crossed.objective, crossed.levels)
+        search.offer(*crossed)
     stage = 1
     cells = CELLS
     while not search.closed(tol) and cells <= CELLS_CAP and _refine(search, dual, tol, cells):
@@ -113,10 +113,10 @@ def _refine(search: _Search, dual: Dual, tol: float, cells: int) -> bool:
     tables = fill(graph, dual.lam, unit, left, certify=True)
     found = finishes(tables)
     search.lower = max(search.lower, min(found.lower, search.upper))
-    for i in np.argsort(found.objective)[:8].tolist():
-        if found.objective[i] >= search.upper:
-            break
-        levels = trace(tables, *(int(a[i]) for a in (found.slot, found.state, found.level, found.bucket)))
+    best = np.argsort(found.objective)[:8]
+    best = best[found.objective[best] < search.upper]
+    named = (found.slot, found.state, found.level, found.bucket)
+    for levels in trace(tables, *(column[best] for column in named)):
         exact = path_cost(graph, levels)
         if exact is not None:
             search.offer(exact, levels)

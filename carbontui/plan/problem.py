@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +18,8 @@ from typing import Annotated, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Meta, Struct
+
+from carbontui.units import J_PER_KWH
 
 
 class Weight(NamedTuple):
@@ -139,6 +142,7 @@ class ProblemFile(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     pue: Positive = 1.0
     alpha: Amount = 0.0
     beta: Amount = 1.0
+    price_of_time: Amount = 0.0
     meta: dict[str, object] | None = None
     """Ignored."""
 
@@ -163,9 +167,9 @@ class Problem:
 
     `dur_s`, `ci_g_per_kwh`, `price_per_kwh` have T entries (prices may be negative, None is 0 everywhere); `switch_s`
     and `switch_w` are row = from, column = to (None = forbidden). `host_w` is added to every level and switch, `pue`
-    multiplies every joule, the objective is alpha * cost + beta * (grams + embodied grams) + shadow. Raises
-    ProblemError, naming the field, where the parts do not fit together; single values are checked where they are read
-    (`problem_from_dict`).
+    multiplies every joule, the objective is alpha * cost + beta * (grams + embodied grams) + shadow + `price_of_time` *
+    finish_s. Raises ProblemError, naming the field, where the parts do not fit together; single values are checked
+    where they are read (`problem_from_dict`).
     """
 
     dur_s: tuple[float, ...]
@@ -184,6 +188,8 @@ class Problem:
     pue: float = 1.0
     alpha: float = 0.0
     beta: float = 1.0
+    price_of_time: float = 0.0
+    """Of each second until the finish, in units of the objective; no part of grams, cost and energy."""
     shadow_per_h: tuple[tuple[float, ...], ...] | None = None
     """T x L: shadow price of an hour at a level in a slot, for watts that other jobs need as well. Added to the
     objective only; grams, cost and energy do not include it."""
@@ -214,6 +220,12 @@ class Problem:
     def deadline_s(self) -> float:
         """Seconds from the start of slot 0 to the end of the horizon."""
         return math.fsum(self.dur_s)
+
+    @property
+    def worth_per_kwh(self) -> tuple[float, ...]:
+        """Units of the objective for a kWh, by slot."""
+        prices = self.price_per_kwh or (0.0,) * len(self.dur_s)
+        return tuple(self.alpha * p + self.beta * ci for p, ci in zip(prices, self.ci_g_per_kwh, strict=True))
 
     @property
     def fastest(self) -> int:
@@ -276,16 +288,21 @@ def shortened(problem: Problem, until_s: float) -> Problem:
     )
 
 
-def with_weight_added(problem: Problem, added: Sequence[float]) -> Problem:
-    """The problem with `added` units of the objective (T entries) on every kWh of a slot: in its prices where it weighs
-    money alone, else in its grams."""
-    if problem.beta > 0:
-        ci = tuple(c + a / problem.beta for c, a in zip(problem.ci_g_per_kwh, added, strict=True))
-        return replace(problem, ci_g_per_kwh=ci)
-    if problem.alpha <= 0:
-        return problem
-    prices = problem.price_per_kwh or (0.0,) * len(problem.dur_s)
-    return replace(problem, price_per_kwh=tuple(p + a / problem.alpha for p, a in zip(prices, added, strict=True)))
+def run_now_mean(problem: Problem) -> float:
+    """Units of the objective per kWh: the time mean while the work is done from slot 0 on at full speed."""
+    takes_s = min(problem.work_s / problem.levels[problem.fastest].speed, problem.deadline_s)
+    begins = accumulate(problem.dur_s, initial=0.0)
+    spent_s = [max(0.0, min(dur_s, takes_s - at_s)) for dur_s, at_s in zip(problem.dur_s, begins, strict=False)]
+    total = math.fsum(map(operator.mul, spent_s, problem.worth_per_kwh))
+    return max(0.0, total / math.fsum(spent_s)) if takes_s > 0 else 0.0
+
+
+def price_of_time(problem: Problem, patience_pct: float, mean_per_kwh: float | None = None) -> float:
+    """Units of the objective per second, where an hour of later finish must save `patience_pct` percent of what an hour
+    at full speed takes on a grid of `mean_per_kwh` units per kWh (None: the mean while it would run now)."""
+    full, mean = problem.levels[problem.fastest], run_now_mean(problem) if mean_per_kwh is None else mean_per_kwh
+    held = problem.alpha * full.rent_per_h + problem.beta * full.embodied_g_per_h
+    return patience_pct / 100 * ((full.power_w + problem.host_w) * problem.pue * mean / J_PER_KWH + held / 3600)
 
 
 def problem_from_dict(data: object) -> Problem:
@@ -296,7 +313,17 @@ def problem_from_dict(data: object) -> Problem:
         raise _refusal(str(error), data) from None
 
 
-_ALIKE = ("min_run_slots", "min_pause_slots", "max_resumes", "work_s", "host_w", "pue", "alpha", "beta")
+_ALIKE = (
+    "min_run_slots",
+    "min_pause_slots",
+    "max_resumes",
+    "work_s",
+    "host_w",
+    "pue",
+    "alpha",
+    "beta",
+    "price_of_time",
+)
 
 
 def _refusal(line: str, data: object) -> ProblemError:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Literal, NamedTuple
 
@@ -32,52 +34,35 @@ class Window:
     gain: float
 
 
-@dataclass(slots=True)
-class _Sum:
-    level: int
-    start_s: float
-    end_s: float
-    weighted: float = 0.0
-    kwh: float = 0.0
-    gco2: float = 0.0
-    work: float = 0.0
-    flat_g: float = 0.0
-
-
 def windows(problem: Problem, levels: Sequence[int]) -> tuple[Window, ...]:
     """The windows of a schedule (-1 from the finish on), in order."""
-    sums = _sums(problem, levels)
-    running = [one for one in sums if one.work > 0]
-    work = sum(one.work for one in running)
-    per_work = sum(one.gco2 for one in running) / work if work else 0.0
-    found = []
-    for one in sums:
-        seconds = max(one.end_s - one.start_s, 1e-9)
-        if problem.levels[one.level].running:
-            gain = one.flat_g * one.work / (seconds * problem.levels[problem.fastest].speed) - one.gco2
-        else:
-            gain = one.flat_g - one.gco2 - per_work * seconds * problem.levels[problem.fastest].speed
-        mean = one.weighted / seconds
-        found.append(Window(one.level, one.start_s, one.end_s, mean, one.kwh, one.gco2, gain))
-    return tuple(found)
+    full, kwh_per_j = problem.levels[problem.fastest], problem.pue / J_PER_KWH
+    flat_kw = (full.power_w + problem.host_w) * kwh_per_j
+    found, works, flats = [], [], []
+    for level, group in groupby(walk(problem, levels), key=lambda slot: slot.level):
+        slots = list(group)
+        ci = [problem.ci_g_per_kwh[slot.number] for slot in slots]
+        spent_s = [slot.switch_s + slot.use_s for slot in slots]
+        kwh = [(slot.switch_j + slot.use_j) * kwh_per_j for slot in slots]
+        weighted, seconds = _dot(spent_s, ci), max(math.fsum(spent_s), 1e-9)
+        end_s = slots[-1].start_s + spent_s[-1]
+        gco2 = _dot(kwh, ci)
+        found.append(Window(level, slots[0].start_s, end_s, weighted / seconds, math.fsum(kwh), gco2, 0.0))
+        works.append(problem.levels[level].speed * math.fsum(slot.use_s for slot in slots))
+        flats.append(flat_kw * weighted)
+    done = math.fsum(works)
+    per_work = math.fsum(one.gco2 for one, work in zip(found, works, strict=True) if work > 0) / done if done else 0.0
+    out = []
+    for one, work, flat_g in zip(found, works, flats, strict=True):
+        most = max(one.end_s - one.start_s, 1e-9) * full.speed
+        runs = problem.levels[one.level].running
+        gain = flat_g * work / most - one.gco2 if runs else flat_g - one.gco2 - per_work * most
+        out.append(replace(one, gain=gain))
+    return tuple(out)
 
 
-def _sums(problem: Problem, levels: Sequence[int]) -> list[_Sum]:
-    kwh_per_j = problem.pue / J_PER_KWH
-    flat_w = problem.levels[problem.fastest].power_w + problem.host_w
-    sums: list[_Sum] = []
-    for slot in walk(problem, levels):
-        if not sums or sums[-1].level != slot.level:
-            sums.append(_Sum(slot.level, slot.start_s, slot.start_s))
-        one, ci, spent_s = sums[-1], problem.ci_g_per_kwh[slot.number], slot.switch_s + slot.use_s
-        kwh = (slot.switch_j + slot.use_j) * kwh_per_j
-        one.work += problem.levels[slot.level].speed * slot.use_s
-        one.kwh += kwh
-        one.gco2 += kwh * ci
-        one.flat_g += flat_w * spent_s * kwh_per_j * ci
-        one.weighted += ci * spent_s
-        one.end_s = slot.start_s + spent_s
-    return sums
+def _dot(one: Sequence[float], other: Sequence[float]) -> float:
+    return math.fsum(map(operator.mul, one, other))
 
 
 class WalkedSlot(NamedTuple):
@@ -161,6 +146,14 @@ class Schedule(Evaluation):
     stage: int
     certified: bool
     baselines: tuple[PolicyResult, ...] = ()
+    forgone: float = 0.0
+    """The share of the whole job that the best plan would save, where that is too little to wait or slow down for."""
+
+    def gap_at_finish(self, price_of_time: float) -> float:
+        """How far it can be above the least objective without the price of time (units per second) among all that
+        finish no later: of those none is below the lower bound less the price of this finish."""
+        own = self.objective - price_of_time * self.finish_s
+        return (self.objective - self.lower_bound) / abs(own) if own else 0.0
 
 
 def policy_result(name: str, levels: tuple[int, ...], figures: Evaluation) -> PolicyResult:
@@ -230,9 +223,10 @@ class PlanFrontier:
 
 Verdict = Literal["nothing_left", "late", "saves", "needs_watts", "best", "unknown"]
 """Against running now: it saves, it only spares watts that other jobs need, nothing is gained, or not comparable."""
-Runner = Literal["", "no_room", "parked_watts", "no_gain", "unbeaten", "would_save", "would_cost"]
-"""Of the policies of the other kind: pausing does not fit, costs its parked watts, gains nothing; or, of those without
-waiting, none beats `runner_name`, or that one would have saved or cost `runner_value`."""
+Runner = Literal["", "no_room", "too_late", "parked_watts", "no_gain", "unbeaten", "would_save", "would_cost"]
+"""Of the policies of the other kind: pausing does not fit, saves less than its time is worth, costs its parked watts,
+gains nothing; or, of those without waiting, none beats `runner_name`, or that one would have saved or cost
+`runner_value`."""
 
 
 class Explanation(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -247,6 +241,8 @@ class Explanation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     parked: float = 0.0
     """Drawn while parked: kWh, and its grams or money."""
     switching: float = 0.0
+    forgone: float = 0.0
+    """The share of the whole job that waiting or slowing down would save, where that is too little."""
     runner: Runner = ""
     runner_name: str = ""
     runner_value: float = 0.0
@@ -258,3 +254,20 @@ class Explanation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     power: float = 0.0
     grams: float = 0.0
     currency: str = ""
+
+
+def earliest_within(points: Sequence[tuple[float, float]]) -> list[dict[str, float]]:
+    """Of a frontier's (finish_s, gco2_g), soonest first: the earliest with each of `SHARES` of the saving that its end
+    has over its beginning."""
+    if not points:
+        return []
+    now_g, least_g = points[0][1], min(gco2_g for _, gco2_g in points)
+    found = []
+    for share in SHARES:
+        most_g = now_g - share * (now_g - least_g) + 1e-9 * abs(now_g)
+        finish_s, gco2_g = next(point for point in points if point[1] <= most_g)
+        found.append({"share_of_saving": share, "finish_s": finish_s, "gco2_g": gco2_g})
+    return found
+
+
+SHARES = (0.9, 0.95, 0.99)

@@ -1,8 +1,7 @@
 """Baselines that a plan is compared with: the simple policies of users and other tools.
 
-Each is made as good as its rule allows: it starts as soon as its first switch is allowed, a threshold policy is forced
-to run when the remaining work no longer fits, and cheapest slots are added until the work, switching included, is done
-in time.
+Each is made as good as its rule allows: it starts as soon as its first switch is allowed, and cheapest slots are added
+until the work, switching included, is done in time.
 """
 
 from __future__ import annotations
@@ -16,13 +15,10 @@ from carbontui.plan.graph import Floats, Graph, Ints, build
 from carbontui.plan.problem import Problem
 from carbontui.plan.results import PolicyResult, policy_result
 
-SUSPEND_ABOVE, RESUME_BELOW = 0.7, 0.3
-"""Quantiles of the horizon's intensity between which a threshold policy keeps its state (hysteresis)."""
-
 
 def baselines(problem: Problem) -> tuple[PolicyResult, ...]:
-    """'run now', 'constant NAME' for each running level, 'best window', 'best window with caps', 'cheapest slots',
-    'threshold', each evaluated."""
+    """'run now', 'constant NAME' for each running level, 'best window', 'best window with caps', 'cheapest slots', each
+    evaluated."""
     if problem.work_s <= problem.finish_tolerance:
         return (policy_result("run now", (), evaluate(problem, ())),)
     return evaluated(problem, schedules(build(problem)))
@@ -48,7 +44,6 @@ def schedules(graph: Graph) -> list[tuple[str, Ints]]:
             best = int(np.argmin(ends(graph, np.array(found)).objective))
             named.append(("best window with caps", found[best]))
         named.append(("cheapest slots", _cheapest(graph, rest)))
-        named.append(("threshold", _threshold(graph, rest)))
     return named
 
 
@@ -181,34 +176,3 @@ def _cheapest(graph: Graph, rest: int) -> Ints:
         else:
             low = middle + 1
     return with_slots(low)
-
-
-def _threshold(graph: Graph, rest: int) -> Ints:
-    """Suspend above one quantile of the weights, resume below another, run when the remaining work no longer fits."""
-    problem, fastest = graph.problem, graph.problem.fastest
-    weight = graph.weight
-    high, low = np.quantile(weight, SUSPEND_ABOVE), np.quantile(weight, RESUME_BELOW)
-    resting = graph.cls_of_level[rest]
-    full = graph.work[:, graph.cls_of_level[fastest], fastest]
-    # work that can still be done if the resume is in slot k + 1
-    rest_of = np.concatenate([np.cumsum(full[::-1])[::-1][1:], [0.0]])
-    resume = np.concatenate([graph.work[1:, resting, fastest], [0.0]])
-    possible = rest_of - np.concatenate([full[1:], [0.0]]) + resume
-    running, done, age = bool(graph.speed[problem.initial_level] > 0), 0.0, problem.initial_age_slots
-    out = np.full(graph.slots, fastest, dtype=np.int64)
-    level = problem.initial_level
-    for k in range(graph.slots):
-        want = weight[k] <= high if running else weight[k] <= low
-        must = problem.work_s - done > possible[max(k, min(k + problem.min_pause_slots - 1, graph.slots - 1))]
-        if (want or must) != running and age >= (problem.min_run_slots if running else problem.min_pause_slots):
-            running, age = not running, 0
-        goal = fastest if running else rest
-        if not np.isfinite(graph.cost[k, graph.cls_of_level[level], goal]):
-            goal = level
-        done += float(graph.work[k, graph.cls_of_level[level], goal])
-        out[k], level = goal, goal
-        running = bool(graph.speed[goal] > 0)
-        age += 1
-        if done >= problem.work_s:
-            break
-    return out

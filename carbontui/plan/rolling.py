@@ -1,9 +1,9 @@
 """Re-planning: every slot, on a new forecast, when progress drifts, on a user's command.
 
-Dwell carries over through `initial.age_slots` of the new problem. Every simple rule is a rival of each new plan. A plan
-better than the one in force by less than its own uncertainty only follows noise, so the kept schedule stays unless the
-new one is better by more. Where the forecast's error is known by slot, no plan is followed with which the whole job may
-well end far above running now; what has been lost or won until now counts.
+Dwell carries over through `initial.age_slots` of the new problem. A plan is a bet on a forecast against what holds
+without it: the schedule in force, or the best constant level on the same forecast, which is what a person would set
+instead. It is followed only where it is expected to gain more than the error of that expectation. And while a job has
+neither waited nor slowed yet, it does so only for `FLOOR` of the whole.
 """
 
 from __future__ import annotations
@@ -19,35 +19,19 @@ from msgspec.structs import replace
 from carbontui.plan.evaluation import evaluate, spelled_out
 from carbontui.plan.graph import fixed_levels
 from carbontui.plan.planner import solve
-from carbontui.plan.problem import Problem, with_weight_added
-from carbontui.plan.results import PolicyResult, Schedule, plan_of, policy_result
+from carbontui.plan.problem import Problem
+from carbontui.plan.results import Evaluation, PolicyResult, Schedule, plan_of, policy_result, walk
 from carbontui.units import J_PER_KWH
 
 BREAKS_MAX = 16
 """Each break is another solve; pauses still too long after these are left to the caller."""
-SURE = 0.3
-"""A new plan must gain more than this share of the standard deviation of its difference to what it replaces, where that
-is known by slot. Measured, pauses alone, share of perfect foresight at 0, 0.3, 1 and 2: DE 8 h 93, 96, 96, 95 %."""
-REGRET = 0.1
-"""How far a job may end above having run at once, as a share of that."""
-FEARS = (0.3, 1.0)
-"""Shares of an error of `ERR` that a plan is made to fear for every hour in which running now draws nothing."""
-ALIKE_S = 6 * 3600.0
-"""Forecast errors this far apart correlate by a half."""
-ERR = 0.84
-"""Standard deviations: one in five errors is larger. Measured with own forecasts, pauses alone, 24 h of work in three
-times the time: at 1.28, judged from now on alone, GB 2023 saves 13 % (the worst of 30 jobs +7), so 22 % (+9), of 32 %;
-DE 2023 10 % (+7) and 12 % (+32), of 25 %; without any bound 24 (+7) and 16 % (+37), and 8 h of GB +36."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class AtOnce:
-    """Running at once from the job's start, as of now: its work left (reference seconds), what it would have cost so
-    far and what the job has cost instead (units of the objective)."""
-
-    left_s: float
-    had: float = 0.0
-    spent: float = 0.0
+SURE = 0.5
+"""Standard deviations of the difference between two schedules by which the better one must gain."""
+ALIKE_S, LASTING_S, LASTING = 6 * 3600.0, 48 * 3600.0, 0.5
+"""Forecast errors correlate by a half this far apart: the one part of their variance, and the share `LASTING`, which is
+of the weather's days."""
+FLOOR = 0.005
+"""Share of the whole job that a plan is expected to save before it first lets the job wait or slow down."""
 
 
 def replan(
@@ -59,15 +43,16 @@ def replan(
     max_pause_s: float = math.inf,
     still_s: float = 0.0,
     pausing: Collection[int] | None = None,
-    since: AtOnce | None = None,
+    untouched: float | None = None,
 ) -> tuple[Schedule, bool]:
     """The plan to follow from now on, and whether it differs from the kept one.
 
     `kept` is the rest of the current schedule, from this problem's slot 0 on (None: there is none). `uncertainty` is
     either the relative standard error of a forecast difference (0.05 = 5 %) or one standard deviation per slot, in
-    units of the objective per kWh; the kept schedule stays while it is on time, breaks no rule, obeys `fixed`, and the
-    new one is better by no more than that error of the two plans' difference (by slot: a share of it, `SURE`). An error
-    by slot also says whether the job may end too far above running now (`REGRET`): from now on, or `since` its start.
+    units of the objective per kWh. The kept schedule is in force while it is on time, breaks no rule and obeys `fixed`;
+    it gives way to the best constant level, and whichever holds to the new plan, where that gains more than the error
+    of their difference (`SURE`). `untouched`: of a job that has neither waited nor slowed yet, what it has taken so far
+    in units of the objective (None: it has, and is not asked about `FLOOR`).
 
     No pause is longer than `max_pause_s` (`still_s` of the current one have already passed; a pause is a slot at one of
     the levels `pausing`, by default any that does not run): a longer one is broken by running in its cleanest slot, and
@@ -76,15 +61,15 @@ def replan(
     """
     rests = [j for j, level in enumerate(problem.levels) if not level.running] if pausing is None else pausing
     held = dict(fixed or {})
-    plan, changed = _replan(problem, kept, uncertainty, held, tol, since)
-    bound = plan.lower_bound
+    plan, changed = _replan(problem, kept, uncertainty, held, tol)
+    bound, rivals = plan.lower_bound, plan.baselines
     shorter = broken(problem, plan.levels, max_pause_s, still_s, pausing, fixed)
     for _ in range(BREAKS_MAX):
         slot = _break(problem, plan.levels, rests, held, max_pause_s, still_s)
         if slot is None:
             break
         held[slot] = problem.fastest
-        plan, changed = _replan(problem, kept, uncertainty, held, tol, since)
+        plan, changed = _replan(problem, kept, uncertainty, held, tol)
     if len(held) > len(fixed or {}):
         levels, figures = plan.levels, evaluate(problem, plan.levels)
         # re-planning at each break moves the pauses, and may end up worse than the first plan with its pauses broken,
@@ -96,7 +81,25 @@ def replan(
             if fair and short and did.objective < figures.objective:
                 levels, figures, changed = spelled_out(problem, other, did.finish_s), did, True
         plan = plan_of(levels, figures, bound, plan.stage, tol, plan.baselines)
+    if untouched is not None and not fixed and (low := _too_little(problem, plan, rivals, untouched, tol)):
+        return low, kept is None or tuple(kept) != low.levels
     return plan, changed
+
+
+def _too_little(
+    problem: Problem, plan: Schedule, rivals: Sequence[PolicyResult], before: float, tol: float
+) -> Schedule | None:
+    """Running now instead, where the plan saves less than `FLOOR` of the whole; None where it saves more."""
+    now = next((rival for rival in rivals if rival.name == "run now" and rival.feasible), None)
+    if now is None:
+        return None
+    whole = before + now.objective - problem.price_of_time * now.finish_s
+    saved = now.objective - plan.objective + problem.price_of_time * (plan.finish_s - now.finish_s)
+    if saved >= FLOOR * whole or whole <= 0:
+        return None
+    levels = spelled_out(problem, now.levels, now.finish_s)
+    low = plan_of(levels, now, plan.lower_bound, plan.stage, tol, plan.baselines)
+    return dataclasses.replace(low, forgone=max(0.0, saved / whole))
 
 
 def _restless(problem: Problem, rests: Collection[int]) -> Problem:
@@ -138,10 +141,7 @@ def _break(
     The cleanest slot that leaves at most `max_pause_s` on both sides, else the last with at most that before it, else
     the first free slot.
     """
-    weight = [
-        problem.beta * ci + problem.alpha * price
-        for ci, price in zip(problem.ci_g_per_kwh, problem.price_per_kwh or (0.0,) * len(levels), strict=True)
-    ]
+    weight = problem.worth_per_kwh
     at = 0
     for still, group in groupby(levels, key=lambda level: level in rests):
         slots = range(at, at + len(list(group)))
@@ -167,18 +167,21 @@ def _replan(
     uncertainty: float | Sequence[float],
     fixed: Mapping[int, int],
     tol: float,
-    since: AtOnce | None,
 ) -> tuple[Schedule, bool]:
     plan = solve(problem, tol=tol, fixed=fixed or None)
     before = None if kept is None else _in_force(problem, kept, plan, fixed)
-    chosen = plan
-    if before is not None:
-        least = _noise(problem, before.levels, plan.levels, uncertainty) + 1e-12 * abs(before.objective)
-        if before.objective - plan.objective <= least:
-            chosen = plan_of(before.levels, before, plan.lower_bound, plan.stage, tol, plan.baselines)
-    if not isinstance(uncertainty, int | float) and not fixed and not plan.late_s:
-        chosen = _bounded(problem, chosen, uncertainty, tol, since)
-    return chosen, before is None or chosen.levels != before.levels
+    steady = [one for one in plan.baselines if one.feasible and one.name.startswith(("run now", "constant"))]
+    rivals: list[PolicyResult | Schedule] = [*sorted(steady, key=lambda one: one.objective)[:1], plan]
+    held: Evaluation = before or rivals[0]
+    levels = before.levels if before else spelled_out(problem, rivals[0].levels, held.finish_s)
+    for rival in rivals:
+        which = spelled_out(problem, rival.levels, rival.finish_s)
+        # how far a schedule is to be doubted beside the best constant level, is only known of a forecast with a band
+        doubt = 0.0 if held is not before and isinstance(uncertainty, int | float) else uncertainty
+        if held.objective - rival.objective > _error(problem, levels, which, doubt):
+            held, levels = rival, which
+    chosen = plan if held is plan else plan_of(levels, held, plan.lower_bound, plan.stage, tol, plan.baselines)
+    return chosen, before is None or levels != before.levels
 
 
 def _in_force(
@@ -192,93 +195,33 @@ def _in_force(
     # a kept plan may end before this problem does (a longer budget): what it implies then is written as well
     schedule = spelled_out(problem, kept, figures.finish_s)
     held = fixed_levels(problem, fixed).tolist()
-    obeys = all(_feasible(problem, want, have) for want, have in zip(held, schedule, strict=True))
+    still = [j for j, level in enumerate(problem.levels) if not level.running]
+    # after the finish (-1) there is nothing to fix
+    obeys = all(
+        have < 0 or want in (-1, have) or (want == len(problem.levels) and have in still)
+        for want, have in zip(held, schedule, strict=True)
+    )
     if not obeys or figures.violations != plan.violations or figures.late_s > plan.late_s:
         return None
     return policy_result("kept", schedule, figures)
 
 
-def _bounded(problem: Problem, plan: Schedule, spread: Sequence[float], tol: float, since: AtOnce | None) -> Schedule:
-    """The plan, unless the job may well end more than `REGRET` above running at once: then one that fears what is to
-    come, as little as it takes; where nothing is enough, the one with the least to fear."""
-    now = next((rival for rival in plan.baselines if rival.name == "run now" and rival.feasible), None)
-    if now is None or now.objective <= 0:
-        return plan
-    since = since or AtOnce(problem.work_s)
-    course = _energy_kwh(dataclasses.replace(problem, work_s=since.left_s), ())
-    price = problem.price_per_kwh or (0.0,) * len(course)
-    rest = (
-        e * (problem.alpha * money + problem.beta * ci)
-        for e, money, ci in zip(course, price, problem.ci_g_per_kwh, strict=True)
-    )
-    most = (1 + REGRET) * (since.had + math.fsum(rest)) - since.spent
-
-    def feared(levels: Sequence[int], objective: float) -> float:
-        more = [a - b for a, b in zip(_energy_kwh(problem, levels), course, strict=True)]
-        return objective + ERR * _error(problem, more, spread)
-
-    chosen, least = plan, feared(plan.levels, plan.objective)
-    if least <= most:
-        return plan
-    full = problem.levels[problem.fastest].power_w + problem.host_w
-    whole = (full * d * problem.pue / J_PER_KWH for d in problem.dur_s)
-    waits = [1 - min(1.0, b / w) for b, w in zip(_energy_kwh(problem, now.levels), whole, strict=True)]
-    for fear in (*FEARS, None):
-        levels = spelled_out(problem, now.levels, now.finish_s)
-        if fear is not None:
-            added = [fear * ERR * s * wait for s, wait in zip(spread, waits, strict=True)]
-            levels = solve(with_weight_added(problem, added), tol=tol, compare=False).levels
-        did = evaluate(problem, levels)
-        worst = feared(levels, did.objective)
-        if worst < least:
-            chosen, least = plan_of(levels, did, plan.lower_bound, plan.stage, tol, plan.baselines), worst
-        if worst <= most:
-            break
-    return chosen
-
-
-def _error(problem: Problem, energy_kwh: Sequence[float], spread: Sequence[float]) -> float:
-    """One standard deviation of the objective of `energy_kwh` by slot (less than 0: spared), in which errors an
-    interval apart are alike by `ALIKE_S`."""
-    own = np.array([e * s for e, s in zip(energy_kwh, spread, strict=True)])
-    at = np.cumsum(problem.dur_s)
-    return float(np.sqrt(max(0.0, own @ (0.5 ** (np.abs(at[:, None] - at[None, :]) / ALIKE_S)) @ own)))
+def _error(problem: Problem, one: Sequence[int], other: Sequence[int], uncertainty: float | Sequence[float]) -> float:
+    """What the difference between two schedules may be due to the forecast alone: `SURE` standard deviations of it, and
+    what sums round to. Of a relative error of slots' differences all is added, half in either slot."""
+    more = np.subtract(_energy_kwh(problem, one), _energy_kwh(problem, other))
+    moved = float(np.abs(more) @ np.abs(problem.worth_per_kwh))
+    if isinstance(uncertainty, int | float):
+        return (1e-12 + 0.5 * uncertainty) * moved
+    own, at = more * np.array(uncertainty), np.cumsum(problem.dur_s)
+    apart_s = np.abs(at[:, None] - at[None, :])
+    alike = LASTING * 0.5 ** (apart_s / LASTING_S) + (1 - LASTING) * 0.5 ** (apart_s / ALIKE_S)
+    return 1e-12 * moved + SURE * float(np.sqrt(max(0.0, own @ alike @ own)))
 
 
 def _energy_kwh(problem: Problem, levels: Sequence[int]) -> list[float]:
-    """Energy of each slot, switches left out."""
-    out, left = [], problem.work_s
-    for level, duration in zip((*levels, *(-1,) * len(problem.dur_s)), problem.dur_s, strict=False):
-        held = problem.levels[problem.fastest if level < 0 else level]
-        use = (
-            0.0 if left <= problem.finish_tolerance else min(duration, left / held.speed) if held.running else duration
-        )
-        left -= held.speed * use
-        out.append((held.power_w + problem.host_w) * use * problem.pue / J_PER_KWH)
+    """[T] at the wall."""
+    out = [0.0] * len(problem.dur_s)
+    for slot in walk(problem, levels):
+        out[slot.number] = (slot.switch_j + slot.use_j) * problem.pue / J_PER_KWH
     return out
-
-
-def _feasible(problem: Problem, want: int, have: int) -> bool:
-    """Whether a slot's level `have` is the one it is fixed to; after the finish (-1) there is nothing to fix."""
-    stands = want == len(problem.levels) and not problem.levels[have].running
-    return have < 0 or stands or want in (-1, have)
-
-
-def _noise(problem: Problem, kept: Sequence[int], new: Sequence[int], uncertainty: float | Sequence[float]) -> float:
-    """One standard deviation of the difference between two schedules: only slots in which they differ carry error.
-
-    Errors of neighbouring hours are correlated, so they are added, not squared: the conservative choice.
-    """
-    watts = [level.power_w + problem.host_w for level in problem.levels] + [0.0]
-    differs = [
-        abs(watts[a] - watts[b]) * d * problem.pue / J_PER_KWH for a, b, d in zip(kept, new, problem.dur_s, strict=True)
-    ]
-    prices = problem.price_per_kwh or (0.0,) * len(problem.dur_s)
-    if isinstance(uncertainty, int | float):
-        weights = (
-            abs(problem.alpha * price) + problem.beta * ci
-            for price, ci in zip(prices, problem.ci_g_per_kwh, strict=True)
-        )
-        # moving energy from one slot to another counts it in both, but the error is of their difference: hence half
-        return 0.5 * float(uncertainty) * math.fsum(e * w for e, w in zip(differs, weights, strict=True))
-    return 0.5 * SURE * math.fsum(e * s for e, s in zip(differs, uncertainty, strict=False))

@@ -18,7 +18,7 @@ from carbontui.reports.figures import at_digits, split_numbers
 from carbontui.reports.parts import GRAM_DIGITS, KWH_DIGITS, DayPart, EpochPart, rounded
 from carbontui.reports.story import RunStory
 from carbontui.text import figures as form
-from carbontui.text.plan import certificate
+from carbontui.text.plan import proof
 
 SCHEMA = "carbontui.report/1"
 PLAIN = ("energy_gpu_kwh", "energy_wall_kwh", "gco2_g", "avoided_g", "revised_g", "full_wall_w", "plans", "version")
@@ -175,7 +175,7 @@ def html(story: RunStory) -> str:
 def basis(story: RunStory) -> list[tuple[str, str]]:
     """The basis of the figures: (what, where it comes from)."""
     flat = "not measured" if story.full_wall_w is None else f"{form.watts(story.full_wall_w)} at the wall, measured"
-    gap = "" if story.worst_gap is None else f", {certificate(story.worst_gap)}"
+    gap = "" if story.worst_gap is None else f", {proof(story.worst_gap)}"
     return [
         ("energy", figures.metered(story)),
         ("intensity", figures.shares(story.grid_kinds, figures.KIND_WORDS)),

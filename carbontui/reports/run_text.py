@@ -11,7 +11,7 @@ from carbontui.reports import figures
 from carbontui.reports.story import RunStory
 from carbontui.text import account as words
 from carbontui.text import figures as form
-from carbontui.text.plan import certificate
+from carbontui.text.plan import proof
 
 MOMENT_S = 1.0
 SHOWN = 40
@@ -40,7 +40,7 @@ def _how(story: RunStory) -> str:
     seconds = {part.name: part.seconds for part in story.by_state}
     said = []
     if story.plans:
-        gap = "" if story.worst_gap is None else f", {'each ' * (story.plans > 1)}{certificate(story.worst_gap)}"
+        gap = "" if story.worst_gap is None else f", {'each ' * (story.plans > 1)}{proof(story.worst_gap)}"
         said.append(f"{story.plans} {'plan was' if story.plans == 1 else 'plans were'} made{gap}.")
     if pauses:
         most = f", the longest for {form.duration(max(pauses))}" if len(pauses) > 1 else ""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from carbontui import units
-from carbontui.protocol import PlanView, Previewed
+from carbontui.protocol import Certificate, PlanView, Previewed
 from carbontui.text import figures
 from carbontui.text.forms import Table, until
 
@@ -51,7 +51,9 @@ def explained(*, now_s: float, stretches: Stretches, verdict: str, late_s: float
     return f"{told[:1].upper()}{told[1:]}.{_rented(**parts)}"
 
 
-def _gain(verdict: str, *, saved: float, unit: str, waits: bool, **_: Any) -> str:
+def _gain(verdict: str, *, saved: float, unit: str, waits: bool, forgone: float = 0.0, **_: Any) -> str:
+    if forgone:
+        return f": no plan would save 0.5 % of the whole job (the best {figures.percent(forgone, 2)})"
     return {
         "saves": f" saves {amount(saved, unit)} on the work left, against running now",
         "needs_watts": ": running now would emit no more, but use watts that other jobs need",
@@ -71,6 +73,7 @@ def _runner_up(*, runner: str, runner_name: str, runner_value: float, runner_w: 
     return {
         "": "",
         "no_room": "; pausing does not fit in this budget",
+        "too_late": "; waiting would save less than its time is worth",
         "parked_watts": f"; pausing does not pay here: parked boards draw {runner_w:.0f} W",
         "no_gain": "; waiting gains nothing here",
         "unbeaten": f"; without waiting nothing beats {throughout}",
@@ -159,7 +162,16 @@ def curve_assumed(*, now_s: float, basis: str, error: float, takes_s: tuple[floa
     return f"{told} Measuring them on this job would pay: carbontui calibrate ({low} to {high})."
 
 
-def certificate(gap: float) -> str:
+def certificate(of: Certificate) -> str:
+    """'at most 0.06 % above the optimum of its forecast and of the price of time, 0.07 % of those that finish no
+    later'."""
+    told = proof(of.gap)
+    if of.gap_at_finish is None:
+        return told
+    return f"{told} and the price of time; {figures.percent(of.gap_at_finish, 2)} of plans that finish no later"
+
+
+def proof(gap: float) -> str:
     """'at most 0.06 % above the optimum of its forecast'."""
     return f"at most {figures.percent(gap, 2)} above the optimum of its forecast"
 

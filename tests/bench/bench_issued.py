@@ -1,6 +1,6 @@
 """The evaluation on zones of which forecasts were published, July to December 2021. Run by hand:
 
-    python tests/bench/bench_issued.py DATA|ZONE=ACTUAL.csv[,ISSUED.csv] ... [--starts 10] [--seed 1] [--out FILE.md]
+    python tests/bench/bench_issued.py DATA|ZONE=ACTUAL.csv[,ISSUED.csv] ... [--starts 6] [--seed 1] [--out FILE.md]
 
 DATA is a folder with `ZONE_ci-direct-prod_2021.csv.gz` and `ZONE_ci-direct-forecast96h_2021H2.csv.gz` of the four zones
 (CarbonCast, Apache-2.0); one that is absent is left out. Any other hourly grid can be named, with its published
@@ -34,7 +34,7 @@ def named(word: str) -> list[evaluation.RecordedGrid]:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("grids", nargs="+", metavar="DATA|ZONE=ACTUAL[,ISSUED]")
-    parser.add_argument("--starts", type=int, default=10)
+    parser.add_argument("--starts", type=int, default=6)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "issued.md")
     asked = parser.parse_args()
@@ -42,7 +42,7 @@ def main() -> None:
     if not grids:
         sys.exit(f"{' '.join(asked.grids)} holds none of {', '.join(ZONES)}: nothing was done")
     begun = time.monotonic()
-    scope = evaluation.EvaluationScope(starts=asked.starts, boards_every=0, grids=tuple(grids))
+    scope = evaluation.EvaluationScope(starts=asked.starts, board_starts=0, grids=tuple(grids))
     found = evaluation.evaluation(scope, asked.seed, lambda done, of: print(f"{done} of {of}", flush=True))
     found |= {
         "date": time.strftime("%Y-%m-%d", time.gmtime()),

@@ -72,5 +72,6 @@ def tiny(draw: st.DrawFn, slots: int = 6, prices: bool = True, dwell: int = 3, s
         host_w=draw(st.sampled_from([0.0, 80.0])),
         pue=draw(st.sampled_from([1.0, 1.3])),
         alpha=100.0 if price else 0.0,
+        price_of_time=draw(st.sampled_from([0.0, 0.0, 0.001, 0.03])),
         shadow_per_h=shadow,
     )

@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -86,6 +87,7 @@ def _gives(
     counted = launch.terms(settings, os.environ, resubmit=bool(given.get("resubmit")))
     may_cap = settings.cap and not given.get("no_cap") and os.geteuid() == 0
     job = bounded(assumed(300.0, caps=may_cap, running=False), counted["boundary"], host_w=counted["host_w"] or 0.0)
+    job = replace(job, patience_pct=settings.patience)
     now_s, found = time.time(), []
     for factor in FACTORS:
         try:

@@ -207,6 +207,12 @@ def overrides(command: F) -> F:
     return command
 
 
+patience_option = click.option(
+    "--patience",
+    type=WithUnit(units.parse_percent),
+    help="What an hour of later finish must save of an hour at full speed (default 2%).",
+)
+
 price_option = click.option(
     "--price",
     "price_file",

@@ -20,11 +20,14 @@ from carbontui.commands.support.command import (
     Failure,
     WithUnit,
     assumptions,
+    patience_option,
     price_option,
     refused,
     weight_option,
     zone_keys,
 )
+from carbontui.commands.support.run_values import settings_for
+from carbontui.config import PATIENCE_PCT
 from carbontui.grid import choose, recorded, tariff, zones
 from carbontui.job.terms import budget as budgets
 from carbontui.system import streams
@@ -81,6 +84,7 @@ def _factor(text: str) -> float:
 @weight_option
 @click.option("--own/--no-own", default=True, help="Roll on carbontui's own forecast too (needs 60 days of history).")
 @lateness_option
+@patience_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def backtest(
     actual: str,
@@ -111,7 +115,8 @@ def backtest(
         grid = Grid(recorded.load(actual), usual_s if given_s is None else given_s)
         issues = load_issues(issued) if issued else None
         prices = _prices(price_file, objective, weight, grid)
-        job = stated(**other, caps=False)
+        patience_pct = settings_for(patience=other.pop("patience")).settings.patience
+        job = replace(stated(**other, caps=False), patience_pct=patience_pct)
         work_s = units.parse_duration(work)
         second = Grid(recorded.load(beside)) if beside else None
         report = run(grid, job, work_s, slack, starts, seed, issues, own, prices=prices, beside=second, progress=said)
@@ -176,7 +181,8 @@ def _summary(report: BacktestReport) -> None:
     "--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder for what is written."
 )
 @lateness_option
-def evaluate(quick: bool, seed: int, out: Path, lateness: float | None) -> None:
+@patience_option
+def evaluate(quick: bool, seed: int, out: Path, lateness: float | None, patience: float | None) -> None:
     """Weigh plans on recorded grids that ship: evaluation.json, evaluation.md and two pictures go to --out."""
     from carbontui.extensions.evaluation import evaluation, evaluation_report
 
@@ -185,6 +191,7 @@ def evaluate(quick: bool, seed: int, out: Path, lateness: float | None) -> None:
     begun = time.monotonic()
 
     scope = replace(evaluation.QUICK if quick else evaluation.EvaluationScope(), lateness_s=lateness)
+    scope = replace(scope, patience_pct=PATIENCE_PCT if patience is None else patience)
     found = evaluation.evaluation(scope, seed, lambda done, of: streams.over_itself(f"{done} of {of} starts"))
     streams.over_itself("")
     found |= {
@@ -192,7 +199,8 @@ def evaluate(quick: bool, seed: int, out: Path, lateness: float | None) -> None:
         "machine": f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, Python {sys.version.split()[0]}",
         "took_s": round(time.monotonic() - begun, 1),
         "command": f"carbontui evaluate {'--quick ' if quick else ''}--seed {seed} --out DIR"
-        + ("" if lateness is None else f" --lateness {lateness:g}s"),
+        + ("" if lateness is None else f" --lateness {lateness:g}s")
+        + ("" if patience is None else f" --patience {patience:g}"),
         "out": str(out),
     }
     drawn = evaluation_report.pictures(found)

@@ -23,13 +23,14 @@ from typing import Any, NamedTuple
 
 from carbontui import hooks
 from carbontui.assumed.job import AssumedJob, Grid, assumed, boundaries
+from carbontui.config import PATIENCE_PCT
 from carbontui.extensions.evaluation.issued import OwnForecast, load_issues
 from carbontui.extensions.evaluation.policies import Case, Knowledge, Policy, best_constant, outcome, rolling, rules
 from carbontui.extensions.evaluation.run import starts_drawn
 from carbontui.grid import choose, recorded
 from carbontui.grid.types import Signal
 from carbontui.plan.planner import solve
-from carbontui.plan.problem import ProblemLevel
+from carbontui.plan.problem import ProblemLevel, price_of_time
 from carbontui.plan.results import run_lengths
 from carbontui.power.curves.public import SHARES, shapes
 from carbontui.system import isolation
@@ -68,22 +69,27 @@ def shipped() -> tuple[RecordedGrid, ...]:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationScope:
-    """What is evaluated: hours of work, slacks, host watts while the job holds its machine, starts per grid."""
+    """What is evaluated: jobs, host watts while a job holds its machine, starts per grid."""
 
-    hours: tuple[int, ...] = (4, 8, 24, 72)
-    slacks: tuple[float, ...] = (1.5, 2.0, 3.0)
+    jobs: tuple[tuple[int, float], ...] = ((4, 2.0), (8, 1.5), (8, 3.0), (24, 2.0), (72, 2.0))
+    """Hours of work, and budgets as multiples of them."""
     held_w: tuple[float | None, ...] = (None, 60.0, 250.0)
     """None: the machine is given back while the job waits."""
-    starts: int = 20
-    boards_every: int = 5
-    """Every so many starts, 24 h of work in twice the time also with the curve of each published training."""
+    starts: int = 15
+    board_starts: int = 2
+    """Of so many starts also 24 h of work in twice the time with the curve of each published training."""
     grids: tuple[RecordedGrid, ...] = ()
     """(): those that are shipped."""
     lateness_s: float | None = None
     """How late intensities are known; None: as late as each zone's source."""
+    patience_pct: float = PATIENCE_PCT
+    beside_pct: tuple[float, ...] = (0.0,)
+    """Patiences at which ours is weighed, too."""
 
 
-QUICK = EvaluationScope(hours=(4, 24), slacks=(2.0,), starts=24, boards_every=12)
+QUICK = EvaluationScope(jobs=((4, 2.0), (24, 2.0)), starts=12)
+DAY, CURVE_PCT = (24, 2.0), (0.0, 1.0, 2.0, 5.0)
+"""The job that is weighed with every board, and at several patiences."""
 
 
 class Setting(NamedTuple):
@@ -93,6 +99,7 @@ class Setting(NamedTuple):
     slack: float
     held_w: float | None
     caps: bool
+    patience_pct: float
     training: int | None = None
 
 
@@ -114,15 +121,19 @@ def evaluation(
                 jobs[asked[done - 1][1].name, setting].append(job)
             progress(done, len(asked))
     groups = [_group(scope, grid, one, jobs[grid.name, one]) for grid in grids for one in settings(scope)]
+    main = [one for one in groups if one["training"] is None and one["patience_pct"] == scope.patience_pct]
     files = {name: path for grid in grids for name, path in grid.files().items()}
     return {
         "schema": SCHEMA,
         "seed": seed,
-        "policies": list(groups[0]["summary"]),
+        "patience_pct": scope.patience_pct,
+        "policies": list(main[0]["summary"]),
         "data": {
             name: {"file": path.name, "sha256": sha256(path.read_bytes()).hexdigest()} for name, path in files.items()
         },
-        "groups": groups,
+        "groups": main,
+        "boards": [one for one in groups if one["training"] is not None],
+        "patience": [one for one in groups if one["patience_pct"] != scope.patience_pct],
     }
 
 
@@ -135,6 +146,7 @@ def _group(scope: EvaluationScope, grid: RecordedGrid, setting: Setting, jobs: l
         "caps": setting.caps,
         "board": ANY_BOARD if setting.training is None else shapes()[setting.training].gpu,
         "training": setting.training,
+        "patience_pct": setting.patience_pct,
         "signal": SIGNAL,
         "lateness_s": lateness_s(grid, scope),
         "boundary": "given-back" if setting.held_w is None else f"held {setting.held_w:g} W",
@@ -150,9 +162,14 @@ def _group(scope: EvaluationScope, grid: RecordedGrid, setting: Setting, jobs: l
 
 def settings(scope: EvaluationScope, boards: bool = True) -> list[Setting]:
     """Of a start, in order; with `boards` also those of the published trainings."""
-    made = [Setting(*one) for one in itertools.product(scope.hours, scope.slacks, scope.held_w, (False, True))]
-    of_boards = itertools.product((24,), (2.0,), scope.held_w, (True,), range(len(shapes())))
-    return made + [Setting(*one) for one in of_boards if boards and scope.boards_every]
+    own = scope.patience_pct
+    made = [
+        Setting(*job, held_w, caps, pct)
+        for job, held_w, caps in itertools.product(scope.jobs, scope.held_w, (False, True))
+        for pct in dict.fromkeys((own, *scope.beside_pct, *CURVE_PCT * (job == DAY)))
+    ]
+    of_boards = itertools.product(scope.held_w, range(len(shapes()) if boards and scope.board_starts else 0))
+    return made + [Setting(*DAY, held_w, True, own, training) for held_w, training in of_boards]
 
 
 def grid_of(source: RecordedGrid, scope: EvaluationScope) -> Grid:
@@ -166,8 +183,7 @@ def starts_of(source: RecordedGrid, scope: EvaluationScope, seed: int) -> list[t
     longest_s = max(one.hours * one.slack for one in settings(scope)) * 3600.0
     rng = random.Random(f"starts of {source.name} {seed}")
     drawn = starts_drawn(grid_of(source, scope), issues, HISTORY_S, longest_s, rng)
-    chosen = sorted(itertools.islice(drawn, scope.starts))
-    return [(start, bool(scope.boards_every) and k % scope.boards_every == 0) for k, start in enumerate(chosen)]
+    return sorted((start, n < scope.board_starts) for n, start in enumerate(itertools.islice(drawn, scope.starts)))
 
 
 def start_evaluated(
@@ -175,13 +191,19 @@ def start_evaluated(
 ) -> list[tuple[Setting, dict[str, Any]]]:
     """What every policy does with the jobs of all settings that start at a time."""
     grid = grid_of(source, scope)
-    policies = _policies(grid, Knowledge(grid, OwnForecast(grid, load_issues(source.issued) if source.issued else [])))
+    known = Knowledge(grid, OwnForecast(grid, load_issues(source.issued) if source.issued else []))
+    simple = rules(grid.delayed(), known)
     done = []
     # the longest first: its forecasts serve the shorter ones
     for setting in sorted(settings(scope, boards), key=lambda one: -one.hours * one.slack):
         edges = boundaries(start, start + setting.hours * 3600 * setting.slack, SLOT_S[setting.hours])
         case = Case(tuple(edges), job_of(setting).problem(edges, grid, setting.hours * 3600.0))
-        done.append((setting, {"start": iso(start), "policies": _outcomes(case, policies)}))
+        done.append(
+            (
+                setting,
+                {"start": iso(start), "policies": _outcomes(case, _policies(known, simple, setting.patience_pct))},
+            )
+        )
     return done
 
 
@@ -202,14 +224,19 @@ def job_of(setting: Setting) -> AssumedJob:
     return AssumedJob(replace(shape, host_w=setting.held_w or 0.0))
 
 
-def _policies(grid: Grid, known: Knowledge) -> dict[str, Policy]:
+def _policies(known: Knowledge, simple: dict[str, Policy], patience_pct: float) -> dict[str, Policy]:
+    def ours(case: Case) -> list[int]:
+        expected, _ = known.expected(case.problem, case.edges)
+        price = price_of_time(expected, patience_pct)
+        return rolling(replace(case, problem=replace(case.problem, price_of_time=price)), known)
+
     return {
         "run now": lambda case: (),
         "best constant cap": best_constant,
-        **rules(grid.delayed(), known),
-        "ours": lambda case: rolling(case, known),
+        **simple,
+        "ours": ours,
         "perfect foresight": lambda case: solve(case.problem, compare=False).levels,
-        **{name: one for _, made in hooks.offered("policies") for name, one in made(grid, known).items()},
+        **{name: one for _, made in hooks.offered("policies") for name, one in made(known.grid, known).items()},
     }
 
 

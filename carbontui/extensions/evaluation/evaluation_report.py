@@ -8,7 +8,7 @@ from html import escape
 from itertools import count, product
 from typing import Any
 
-from carbontui.extensions.evaluation.evaluation import ANY_BOARD, summary
+from carbontui.extensions.evaluation.evaluation import ANY_BOARD, DAY, summary
 from carbontui.text import figures
 
 Group = dict[str, Any]
@@ -20,10 +20,10 @@ SMALL_PCT = 0.5
 
 def markdown(evaluated: dict[str, Any], pictures: Iterable[str] = (), *, cpu_s: float) -> str:
     """The whole report: how it was made and what it took, the tables, what they mean."""
-    every: list[Group] = evaluated["groups"]
-    groups, of_boards = ([group for group in every if (group["board"] == ANY_BOARD) is any_] for any_ in (True, False))
+    groups: list[Group] = evaluated["groups"]
+    of_boards: list[Group] = evaluated["boards"]
     single = sum(len(group["jobs"]) for group in groups) // len({(g["boundary"], g["caps"]) for g in groups})
-    hours, slacks = (sorted({group[key] for group in groups}) for key in ("hours", "slack"))
+    jobs = dict.fromkeys(f"{group['hours']} h in {group['slack']:g}x" for group in groups)
     grids = list(dict.fromkeys(group["data"] for group in groups))
     blended = " and published forecasts of that time" if len(evaluated["data"]) > len(grids) else ""
     lines = [
@@ -34,10 +34,11 @@ def markdown(evaluated: dict[str, Any], pictures: Iterable[str] = (), *, cpu_s: 
         f"Seed {evaluated['seed']}; {evaluated['date']}; {evaluated['machine']}; {evaluated['took_s']:.0f} s, "
         f"{cpu_s:.0f} s of CPU. The same seed gives the same figures, to the digit, elsewhere.",
         "",
-        f"{single} jobs on the recorded grids {' and '.join(grids)}: work of {', '.join(map(str, hours))} h in "
-        f"{', '.join(f'{slack:g}' for slack in slacks)} times that, from starts that the seed chose; each in six "
+        f"{single} jobs on the recorded grids {', '.join(grids)}: work of {', '.join(jobs)} its time, "
+        f"{len(groups[0]['jobs'])} starts on each grid that the seed chose among all hours; each job in six "
         "settings: three boundaries, with power caps and without. All policies see the same forecast, carbontui's own "
-        f"of what each zone's source had measured by then{blended}; thresholds see the last week of that.",
+        f"of what each zone's source had measured by then{blended}; thresholds see the last week of that. Ours "
+        f"waits where an hour of delay saves {evaluated['patience_pct']:g} % of an hour's CO2 (patience).",
         "",
         "A job of 650 W is off before its start, draws 90 W while paused, and takes 20 s to pause and 45 s to resume; "
         "speeds under caps are the mean of 24 trainings on four boards (V100, A40, Quadro RTX 6000, P100), from public "
@@ -53,7 +54,15 @@ def markdown(evaluated: dict[str, Any], pictures: Iterable[str] = (), *, cpu_s: 
     lines += ["", "## By grid: ours, the best of the simple rules, perfect foresight (mean saving, %)", ""]
     lines += _crossed(groups, _setting, lambda g: g["data"], _three)
     lines += ["", "## By length and budget: the same", ""]
-    lines += _crossed(groups, lambda g: f"{_setting(g)}, {g['hours']} h", lambda g: f"{g['slack']:g}x", _three)
+    lines += _crossed(groups, _setting, lambda g: f"{g['hours']} h in {g['slack']:g}x", _three)
+    every = sorted([*groups, *evaluated["patience"]], key=lambda g: float(g["patience_pct"]))
+    main = {g["patience_pct"] for g in every if (g["hours"], g["slack"]) != DAY}
+    for what, part in (
+        ("all jobs", [g for g in every if g["patience_pct"] in main]),
+        ("24 h in twice that", [g for g in every if (g["hours"], g["slack"]) == DAY]),
+    ):
+        lines += ["", f"## By patience, {what}: ours (mean saving, %, and hours later)", ""]
+        lines += _crossed(part, _setting, lambda g: f"{g['patience_pct']:g} %", _hours)
     if of_boards:
         of = f"24 h in twice that, {len(of_boards[0]['jobs'])} starts per grid, mean of its trainings (least to most)"
         lines += ["", f"## By board: ours, the best constant cap, perfect foresight ({of}, %)", ""]
@@ -112,6 +121,11 @@ def _three(groups: list[Group]) -> str:
     mean = {name: row["mean_pct"] for name, row in _together(groups).items()}
     simple = max(value for name, value in mean.items() if name not in (OURS, FORESIGHT))
     return f"{mean[OURS]:.1f} / {simple:.1f} / {mean[FORESIGHT]:.1f}"
+
+
+def _hours(groups: list[Group]) -> str:
+    row = _together(groups)[OURS]
+    return f"{row['mean_pct']:.1f} ({row['delay_h']:.1f} h)"
 
 
 def _band(groups: list[Group]) -> str:

@@ -15,7 +15,7 @@ from carbontui.plan.graph import build
 from carbontui.plan.problem import Problem
 from carbontui.plan.results import Evaluation
 from carbontui.plan.rivals import baselines, evaluated, steady
-from carbontui.plan.rolling import AtOnce, replan
+from carbontui.plan.rolling import replan
 from carbontui.units import J_PER_KWH
 
 NEO_G = 300.0
@@ -87,7 +87,7 @@ class PolicyOutcome(NamedTuple):
 def outcome(case: Case, policy: Policy) -> PolicyOutcome:
     """What a policy does in a case, on the realised grid."""
     levels = tuple(policy(case))
-    figures = evaluate(case.problem, levels)
+    figures = evaluate(replace(case.problem, price_of_time=0.0), levels)
     return PolicyOutcome(spelled_out(case.problem, levels, figures.finish_s), figures)
 
 
@@ -115,7 +115,8 @@ def rolling(case: Case, known: Knowledge, idle_limit_s: float = math.inf) -> lis
     gains more than noise, and execute the first slot. It stands still for `idle_limit_s` at a stretch at most."""
     whole = case.problem
     levels: list[int] = []
-    full, since = whole.levels[whole.fastest], AtOnce(whole.work_s)
+    untouched: float | None = 0.0
+    worth = [per_kwh * whole.pue / J_PER_KWH for per_kwh in whole.worth_per_kwh]
     current, age, done, resumes, still_s = whole.initial_level, whole.initial_age_slots, 0.0, 0, 0.0
     plan: tuple[int, ...] = ()
     looked_s = -math.inf
@@ -134,24 +135,17 @@ def rolling(case: Case, known: Knowledge, idle_limit_s: float = math.inf) -> lis
                 max_resumes=left,
             )
             seen, spread = known.expected(rest, case.edges[k:])
-            plan = replan(seen, plan or None, spread, max_pause_s=idle_limit_s, still_s=still_s, since=since)[0].levels
+            plan = replan(seen, plan or None, spread, max_pause_s=idle_limit_s, still_s=still_s, untouched=untouched)[
+                0
+            ].levels
         level, plan = plan[0], plan[1:]
         if level < 0:
             break
         levels.append(level)
         held, running = whole.levels[level], whole.levels[level].running
         lost = 0.0 if level == current else min(whole.switch_s[current][level] or 0.0, duration)
-        worth = (
-            whole.alpha * (whole.price_per_kwh[k] if whole.price_per_kwh else 0.0) + whole.beta * whole.ci_g_per_kwh[k]
-        )
-        worth *= whole.pue / J_PER_KWH
         joules = held.power_w * (duration - lost) + whole.switch_w[current][level] * lost + whole.host_w * duration
-        at_once_s = min(duration, since.left_s / full.speed)
-        since = AtOnce(
-            since.left_s - full.speed * at_once_s,
-            since.had + worth * (full.power_w + whole.host_w) * at_once_s,
-            since.spent + worth * joules,
-        )
+        untouched = None if untouched is None or level != whole.fastest else untouched + worth[k] * joules
         if running != whole.levels[current].running:
             age, resumes = 0, resumes + running
         current, age = level, age + 1

@@ -163,7 +163,8 @@ def run(
         problem = job.problem(edges, grid, work_s)
         if prices is not None:
             alpha, beta = prices.scales(grid, start)
-            problem = replace(problem, price_per_kwh=tuple(prices.grid.slots(edges)), alpha=alpha, beta=beta)
+            per_kwh = tuple(prices.grid.slots(edges))
+            problem = job.timed(replace(problem, price_per_kwh=per_kwh, alpha=alpha, beta=beta))
         cases.append(Case(tuple(edges), problem))
         if len(cases) == starts:
             break

@@ -48,8 +48,17 @@ class PreviewAsk(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fiel
     """Level index by slot, where the intensity is above the user's limit; `fixed` takes precedence."""
     soonest: Limits | None = None
     """If given: return the plan that finishes soonest within these limits, or the best one if none does."""
+    most: Limits | None = None
+    """If given: the price of time gives way as far as the plan needs to keep within these."""
     shared: SharedWatts | None = None
     """A power budget shared with other jobs, over the slots of the longest problem."""
+    uncertainty: float = 0.0
+    """Relative standard error of the difference between two slots' forecasts."""
+    spread: tuple[float, ...] = ()
+    """One standard deviation of the objective per kWh by slot, where the forecast tells; it comes before
+    `uncertainty`."""
+    untouched: float | None = None
+    """Of a job that has neither waited nor slowed yet: what it has taken so far, in units of the objective."""
 
 
 class PlanAsk(PreviewAsk, frozen=True, kw_only=True, omit_defaults=True, tag="plan"):
@@ -60,13 +69,6 @@ class PlanAsk(PreviewAsk, frozen=True, kw_only=True, omit_defaults=True, tag="pl
     """Level index per slot of the plan in force; it stays unless the new one gains more than `uncertainty`."""
     curve_fixed: dict[int, int] | None = None
     """`fixed` for the slots of `curve` (None: the same)."""
-    uncertainty: float = 0.0
-    """Relative standard error of the difference between two slots' forecasts."""
-    spread: tuple[float, ...] = ()
-    """One standard deviation of the objective per kWh by slot, where the forecast tells; it comes before
-    `uncertainty`."""
-    since: tuple[float, float, float] | None = None
-    """Fields of `plan.rolling.AtOnce`: what running at once would have left and have cost, and what was spent."""
     currency: str | None = None
     weighs: bool = False
     """CO2 is weighed against money: their frontier is wanted as well."""

@@ -11,7 +11,6 @@ import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import accumulate
 
 import msgspec
 
@@ -19,14 +18,14 @@ from carbontui import hooks
 from carbontui.grid.issues import ForecastAnswer
 from carbontui.headroom import SharedWatts
 from carbontui.job.worker.messages import Answer, Ask, ForecastAsk, Limits, Pauses, PlanAnswer, PlanAsk, PreviewAsk
-from carbontui.plan.evaluation import evaluate
+from carbontui.plan.evaluation import evaluate, spelled_out
 from carbontui.plan.explanation import explain
 from carbontui.plan.frontier_curve import frontier
 from carbontui.plan.planner import solve
 from carbontui.plan.problem import Problem, ProblemError, Weight, shortened, weighed
 from carbontui.plan.results import PlanFrontierPoint, Schedule, run_lengths, windows
 from carbontui.plan.rivals import baselines
-from carbontui.plan.rolling import AtOnce, broken, replan
+from carbontui.plan.rolling import broken, replan
 from carbontui.protocol import FRONTIER_POINTS_MAX, WeightPoint
 
 
@@ -35,15 +34,16 @@ def solve_plan(ask: PlanAsk) -> PlanAnswer:
 
     Raises ProblemError for an invalid problem.
     """
-    whole, longer = ask.problem.problem(), (ask.curve or ask.problem).problem()
+    whole, longer = ask.problem.problem(), replace((ask.curve or ask.problem).problem(), price_of_time=0.0)
     price: tuple[float, ...] = ()
     if ask.shared is not None and (priced := shadow_prices()) is not None:
         shadow, price = priced(longer, ask.shared, sum(whole.dur_s))
         whole = replace(whole, shadow_per_h=shadow[: len(whole.dur_s)])
         longer = replace(longer, shadow_per_h=shadow)
     fixed = {**ask.closed, **ask.fixed}
-    problem, chosen, changed = _chosen(whole, ask, fixed, ask)
+    problem, chosen, changed = _chosen(whole, ask, fixed, ask.kept)
     points = curve(longer, {**fixed, **(ask.curve_fixed or {})}, ask.pauses)
+    own = chosen.objective - problem.price_of_time * chosen.finish_s
     free = _chosen(whole, ask, ask.closed)[1].gco2 if ask.fixed else None
     return PlanAnswer(
         weights=by_weight(whole, fixed, ask.currency or "") if ask.weighs else (),
@@ -56,7 +56,7 @@ def solve_plan(ask: PlanAsk) -> PlanAnswer:
         changed=changed,
         explanation=explain(problem, chosen, currency=ask.currency),
         # a point later than the plan and no better is not worth showing
-        frontier=tuple(p for p in points if p.finish_s < chosen.finish_s or p.objective < chosen.objective),
+        frontier=tuple(p for p in points if p.finish_s < chosen.finish_s or p.objective < own),
     )
 
 
@@ -87,16 +87,35 @@ def _chosen(
     whole: Problem,
     ask: PreviewAsk,
     fixed: Mapping[int, int],
-    known: PlanAsk | None = None,
+    kept: Sequence[int | None] | None = None,
 ) -> tuple[Problem, Schedule, bool]:
-    """The problem that was solved, its plan, and whether that differs from the kept one."""
+    """The problem that was solved, its plan, and whether that differs from the `kept` one."""
     if ask.soonest is None:
-        return whole, *_replan(whole, ask, fixed, known)
+        return _patient(whole, ask, fixed, kept)
+    ask = msgspec.structs.replace(ask, spread=(), uncertainty=0.0, untouched=None)
+    assert ask.soonest is not None
     if ask.soonest.gco2_g is None and ask.soonest.cost is None:
         return _least_energy(whole, ask, ask.soonest, fixed)
     problem = soonest(whole, ask.soonest, fixed, ask.pauses)
     # a least-time plan uses all that is left; if it were kept, it would use slightly more every time
     return problem, *_replan(problem, ask, fixed)
+
+
+def _patient(
+    whole: Problem, ask: PreviewAsk, fixed: Mapping[int, int], kept: Sequence[int | None] | None
+) -> tuple[Problem, Schedule, bool]:
+    """The plan by the price of time, or by the greatest share of it that keeps within `ask.most`; without any price
+    where none does."""
+    for share in SHARES_OF_PRICE if ask.most is not None and whole.price_of_time else (1.0,):
+        problem = replace(whole, price_of_time=share * whole.price_of_time)
+        found, changed = _replan(problem, ask, fixed, kept)
+        if ask.most is None or _within(found, ask.most):
+            break
+        ask = msgspec.structs.replace(ask, untouched=None)
+    return problem, found, changed
+
+
+SHARES_OF_PRICE = (1.0, 0.7, 0.5, 0.3, 0.15, 0.0)
 
 
 def _least_energy(
@@ -126,9 +145,7 @@ def _as_energy(problem: Problem) -> tuple[tuple[float, ...], ...] | None:
     """Its shadow prices for an objective in kWh: scaled so that the mean kWh has weight one."""
     if problem.shadow_per_h is None:
         return None
-    prices = problem.price_per_kwh or (0.0,) * len(problem.dur_s)
-    pairs = zip(problem.ci_g_per_kwh, prices, strict=True)
-    worth = sum(problem.beta * ci + problem.alpha * price for ci, price in pairs) / len(prices)
+    worth = sum(problem.worth_per_kwh) / len(problem.dur_s)
     return tuple(tuple(value / worth if worth > 0 else 0.0 for value in row) for row in problem.shadow_per_h)
 
 
@@ -145,8 +162,9 @@ def soonest(problem: Problem, most: Limits, fixed: Mapping[int, int], pauses: Pa
     return problem
 
 
-def _within(point: PlanFrontierPoint, most: Limits) -> bool:
-    pairs = ((point.gco2_g, most.gco2_g), (point.cost, most.cost), (point.kwh, most.kwh))
+def _within(plan: PlanFrontierPoint | Schedule, most: Limits) -> bool:
+    gco2_g = plan.gco2 if isinstance(plan, Schedule) else plan.gco2_g
+    pairs = ((gco2_g, most.gco2_g), (plan.cost, most.cost), (plan.kwh, most.kwh))
     return all(limit is None or value <= limit for value, limit in pairs)
 
 
@@ -181,8 +199,7 @@ def _allowed(
     did = evaluate(problem, shorter)
     if did.late_s or (did.violations and not fixed):
         return None
-    starts = accumulate(problem.dur_s, initial=0.0)
-    runs = run_lengths([level for level, start in zip(shorter, starts, strict=False) if start < did.finish_s - 1e-9])
+    runs = run_lengths(spelled_out(problem, shorter, did.finish_s))
     return PlanFrontierPoint(did.finish_s, did.gco2, did.cost, did.kwh, did.objective, runs)
 
 
@@ -203,19 +220,19 @@ def forecast(ask: ForecastAsk) -> ForecastAnswer:
 
 
 def _replan(
-    problem: Problem, ask: PreviewAsk, fixed: Mapping[int, int], known: PlanAsk | None = None
+    problem: Problem, ask: PreviewAsk, fixed: Mapping[int, int], kept: Sequence[int | None] | None = None
 ) -> tuple[Schedule, bool]:
-    """A plan; with what is `known` of the one in force, of the forecast's errors and of the job so far."""
+    """A plan for `problem`, on what is known of the forecast's errors and of the job so far."""
     limits, slots = ask.pauses, len(problem.dur_s)
     return replan(
         problem,
-        known.kept if known else None,
-        (known.spread or known.uncertainty) if known else 0.0,
+        kept,
+        ask.spread[:slots] or ask.uncertainty,
         {slot: level for slot, level in fixed.items() if slot < slots},
         max_pause_s=limits.max_pause_s,
         still_s=limits.still_s,
         pausing=limits.pausing,
-        since=AtOnce(*known.since) if known and known.since else None,
+        untouched=ask.untouched,
     )
 
 

@@ -115,7 +115,7 @@ def total_rows(plan: protocol.PlanView) -> list[CellRow]:
     for line in plan.explanation.splitlines():
         rows.append([(" why       ", "dim"), (line, "text")])
     if plan.certificate is not None:
-        rows.append([(" proof     ", "dim"), (certificate(plan.certificate.gap), "text")])
+        rows.append([(" proof     ", "dim"), (certificate(plan.certificate), "text")])
     if plan.baselines:
         rows += [[], [(" otherwise the rest would emit", "title")]]
     widest = max((len(base.name) for base in plan.baselines), default=0)

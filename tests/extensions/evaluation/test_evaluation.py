@@ -14,9 +14,7 @@ from carbontui.power.curves import public
 from carbontui.units import from_iso
 
 GB = evaluation.shipped()[1]
-SMALL = evaluation.EvaluationScope(
-    hours=(4,), slacks=(2.0,), held_w=(None, 250.0), starts=2, boards_every=0, grids=(GB,)
-)
+SMALL = evaluation.EvaluationScope(jobs=((4, 2.0),), held_w=(None, 250.0), starts=2, board_starts=0, grids=(GB,))
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +32,7 @@ def test_every_figure_is_that_of_the_schedule_on_the_grid_beside_it(found):
         (boundary, caps) for boundary in ("given-back", "held 250 W") for caps in (False, True)
     }
     for group in found["groups"]:
-        shape = evaluation.job_of(evaluation.Setting(4, 2.0, group["host_w"] or None, group["caps"]))
+        shape = evaluation.job_of(evaluation.Setting(4, 2.0, group["host_w"] or None, group["caps"], 2.0))
         assert len(group["jobs"]) == 2
         for job in group["jobs"]:
             start = from_iso(job["start"])
@@ -67,7 +65,7 @@ def test_what_is_saved_is_divided_by_the_hours_of_delay():
 
 def test_the_curve_of_each_published_training_takes_part():
     for number, training in enumerate(public.shapes()):
-        problem = evaluation.job_of(evaluation.Setting(24, 2.0, None, True, number)).shape
+        problem = evaluation.job_of(evaluation.Setting(24, 2.0, None, True, 2.0, number)).shape
         off, pause, full, *caps = problem.levels
         assert (off.power_w, full.power_w, full.speed) == (0.0, evaluation.FULL_W, 1.0)
         assert pause.speed == 0.0
@@ -83,7 +81,7 @@ def test_the_curve_of_each_published_training_takes_part():
 
 
 def test_the_command_writes_the_same_figures_as_it_did_before(tmp_path, monkeypatch):
-    small = evaluation.EvaluationScope(hours=(4,), slacks=(1.5,), held_w=(None,), starts=1, boards_every=0)
+    small = evaluation.EvaluationScope(jobs=((4, 1.5),), held_w=(None,), starts=1, board_starts=0)
     monkeypatch.setattr(evaluation, "QUICK", small)
     found = []
     for name in ("one", "two"):

@@ -74,6 +74,8 @@ class PlanMade:
     part: ClassVar = "plan_made"
     plan: Plan
     frontier: protocol.Frontier
+    mean_per_kwh: float | None = None
+    """Units of the objective, by which time has its price."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +165,9 @@ def advance(now: JobState, event: Event) -> tuple[JobState, tuple[Effect | Reply
         case Command(cmd, by, inputs, accepted):
             after, reply = commands.apply(now, cmd, inputs, by, accepted=accepted)
             return after, (*reply.effects, replace(reply, effects=()))
-        case PlanMade(plan, frontier):
-            return replace(now, plan=plan, frontier=frontier, plan_fault=None), ()
+        case PlanMade(plan, frontier, mean_per_kwh):
+            worth = replace(now.worth, mean_per_kwh=mean_per_kwh)
+            return replace(now, plan=plan, frontier=frontier, plan_fault=None, worth=worth), ()
         case PlanFailed(said):
             return replace(now, plan_fault=said), ()
         case CurveMeasured(curve, why):

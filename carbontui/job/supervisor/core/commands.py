@@ -26,6 +26,7 @@ from carbontui.job.supervisor.core.state import boards, forbidden, membership, o
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.core.state.override import OverrideError
+from carbontui.job.supervisor.core.state.plan import Worth
 from carbontui.job.terms import budget as budgets
 from carbontui.job.terms.allowance import Allowance, checked, recognised
 from carbontui.protocol import Fact, Statement, statement, written
@@ -92,7 +93,7 @@ def _budget(state: JobState, cmd: protocol.Cmd, inputs: Inputs, by: str) -> tupl
     text, now = str(cmd.args.get("budget", "")), inputs.now_s
     if (allowance := recognised(text, state.spec.currency)) is not None:
         return _allowance(state, cmd, allowance, by)
-    new = replace(state, budget=budgets.parse(text, now))
+    new = replace(state, budget=budgets.parse(text, now), worth=Worth())
     deadline, left = new.budget_deadline_s, new.progress.left_s
     if new.budget.kind == "duration" and deadline is not None and deadline < now - budgets.PAST_S:
         raise ValueError(f"budget {text!r}: it counts from the job's start, and is over already")
@@ -110,7 +111,7 @@ def _allowance(state: JobState, cmd: protocol.Cmd, new: Allowance, by: str) -> t
     used, most = new.amount(currency, state.totals.of(new.kind)), new.amount(currency)
     why = statement("cause_allowance", kind=new.kind, most=most, by=by)
     done = (Record("budget", {"by": by, new.kind: new.most}), Replan(why), Keep())
-    after = replace(state, allowances=state.allowances.with_(new))
+    after = replace(state, allowances=state.allowances.with_(new), worth=Worth())
     return after, Reply(Answered(statement("allowance_set", kind=new.kind, most=most, used=used)), done)
 
 

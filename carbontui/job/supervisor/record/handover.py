@@ -23,6 +23,7 @@ from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.core.state.measured import Measured
 from carbontui.job.supervisor.core.state.override import Overrides
+from carbontui.job.supervisor.core.state.plan import Worth
 from carbontui.job.supervisor.core.state.unloading import Tried, Unloading
 from carbontui.job.supervisor.record import restoring
 from carbontui.job.supervisor.record.accounting import Accounting
@@ -43,7 +44,7 @@ DOUBT_FROM = 3
 SETTINGS = ("overrides", "forbidden", "budget", "allowances")
 """What people have set: never overwritten by a default because it could not be read."""
 WHOLE = {"overrides": "override", "forbidden": "forbidden", "budget": "budget", "progress": "progress"}
-WHOLE |= {"learned": "measured", "control": "asked", "unloading": "unloading", "tried": "tried"}
+WHOLE |= {"worth": "worth", "learned": "measured", "control": "asked", "unloading": "unloading", "tried": "tried"}
 """Fields of the state that are kept as they are, by key of the journal."""
 OF_THE_MACHINE = ("plan", "learned", "boards", "control")
 """Measured, planned and asked for one machine: at another one they begin anew."""
@@ -90,6 +91,7 @@ class Handover:
         # by key of the journal: the part that a fault is reported as, and the value of its field of the state
         restorers: dict[str, tuple[str, Callable[[Any], Any]]] = {
             "progress": ("stored_progress", lambda kept: progress.restored(state.progress, kept)),
+            "worth": ("stored_budget", kept_as(Worth)),
             "learned": ("stored_measurements", kept_as(Measured)),
             "overrides": ("stored_override", kept_as(Overrides)),
             "forbidden": ("stored_hours", lambda kept: forbidden.restored(kept, now_s)),

@@ -23,17 +23,19 @@ def from_answer(
     made_at_s: float,
     deadline_s: float | None = None,
     work_left_s: float | None = None,
+    patience_pct: float = 0.0,
 ) -> Plan:
     """The worker's answer as a plan on absolute time. `deadline_s` is given if the problem extends beyond it."""
     deadline = setup.deadline_s if deadline_s is None else deadline_s
-    solved = answer.plan
+    solved, per_s = answer.plan, setup.problem.price_of_time
+    at_finish = solved.gap_at_finish(per_s) if per_s else None
     indices = solved.levels + (-1,) * (len(setup.durations) - len(solved.levels))
     finish_s = setup.start_s + solved.finish_s
-    names: list[str] = []
-    edges = [setup.start_s]
-    for level, duration in zip(indices, setup.durations, strict=False):
-        edges.append(edges[-1] + duration)
-        names.append("" if level < 0 or edges[-2] >= finish_s else setup.levels[level].name)
+    edges = setup.edges_s
+    names = [
+        "" if level < 0 or begin >= finish_s else setup.levels[level].name
+        for level, begin in zip(indices, edges, strict=False)
+    ]
     table = {level.name: level for level in setup.levels}
     run_now = next((entry for entry in answer.baselines if entry.name == "run now"), None)
     view = protocol.PlanView(
@@ -50,12 +52,14 @@ def from_answer(
         kwh=solved.kwh,
         avoided_g=run_now.gco2 - solved.gco2 if run_now else None,
         late_s=max(0.0, finish_s - deadline),
-        certificate=protocol.Certificate(solved.lower_bound, solved.gap, solved.stage),
+        certificate=protocol.Certificate(solved.lower_bound, solved.gap, solved.stage, at_finish),
+        patience_pct=patience_pct,
+        price_of_time_g_per_h=3600.0 * per_s,
         baselines=tuple(_baseline(entry, setup.start_s, deadline) for entry in answer.baselines),
         windows=tuple(_window(one, setup) for one in answer.windows),
         weights=answer.weights,
     )
-    return Plan(tuple(names), tuple(edges), table, view, work_left_s, answer.free_gco2, answer.explanation)
+    return Plan(tuple(names), edges, table, view, work_left_s, answer.free_gco2, answer.explanation)
 
 
 def _window(one: Window, setup: PlanningProblem) -> protocol.PlanWindow:
@@ -151,14 +155,7 @@ def fixed_slots(override: protocol.Override | None, until_s: float | None, setup
         return {}
     index = setup.levels.index(level)
     end = until_s if until_s is not None else setup.start_s + setup.first_s
-    fixed: dict[int, int] = {}
-    at = setup.start_s
-    for slot, duration in enumerate(setup.durations):
-        if at >= end - 1.0:
-            break
-        fixed[slot] = index
-        at += duration
-    return fixed
+    return {slot: index for slot, begin in enumerate(setup.edges_s[:-1]) if begin < end - 1.0}
 
 
 def level_under(override: protocol.Override, known: Iterable[Level]) -> Level | None:
@@ -186,9 +183,8 @@ def kept_levels(plan: Plan, setup: PlanningProblem) -> tuple[int, ...] | None:
     """The plan's levels on the slots of a new problem; None when a level no longer exists."""
     index_of = {level.name: index for index, level in enumerate(setup.levels)}
     kept: list[int] = []
-    at = setup.start_s
-    for duration in setup.durations:
-        index = plan.index_at(at + duration / 2)
+    for begin, end in itertools.pairwise(setup.edges_s):
+        index = plan.index_at((begin + end) / 2)
         name = plan.names[index] if index is not None else ""
         if not name:
             kept.append(-1)
@@ -196,5 +192,4 @@ def kept_levels(plan: Plan, setup: PlanningProblem) -> tuple[int, ...] | None:
             kept.append(index_of[name])
         else:
             return None
-        at += duration
     return tuple(kept)

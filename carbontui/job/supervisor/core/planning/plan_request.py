@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import bisect
-import itertools
+from dataclasses import replace
 from typing import NamedTuple
 
 from msgspec import structs
@@ -16,7 +16,7 @@ from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.core.state.plan import STILL
 from carbontui.job.terms.budget import Budget
 from carbontui.job.worker.messages import Limits, Pauses, PlanAsk, PreviewAsk
-from carbontui.plan.problem import STANDS_STILL, parse_weight
+from carbontui.plan.problem import STANDS_STILL, parse_weight, price_of_time, run_now_mean
 
 PLAN_NOISE = 0.05
 """Relative standard error of the difference between two slots' forecasts, by which a new plan must win, until this
@@ -41,6 +41,7 @@ class PlanRequest(NamedTuple):
     setup: problem.PlanningProblem
     deadline_s: float
     left_s: float
+    mean_per_kwh: float
 
 
 class PreviewRequest(NamedTuple):
@@ -73,6 +74,7 @@ def plan_request(state: JobState, inputs: Inputs) -> PlanRequest | None:
     setup = _setup(state, inputs, end, longest)
     if setup is None:
         return None  # the work is done
+    setup = _priced(state, setup)
     reach = now + problem.SLOTS_MAX * setup.slot_s  # in slots of the plan's size, or a preview would be askew
     curve = _setup(state, inputs, max(end, min(_curve_end_s(state, deadline), reach)), longest)
     assert curve is not None
@@ -84,11 +86,8 @@ def plan_request(state: JobState, inputs: Inputs) -> PlanRequest | None:
         curve_fixed=_fixed(state, curve) if state.forbidden else None,
         currency=state.spec.currency,
         weighs=state.spec.weight is not None,
-        uncertainty=noise(state),
-        spread=setup.spread,
-        since=_since(state, inputs, left),
     )
-    return PlanRequest(ask, setup, deadline, left)
+    return PlanRequest(ask, setup, deadline, left, _mean_per_kwh(state, setup))
 
 
 def _kept(state: JobState, setup: problem.PlanningProblem) -> tuple[int, ...] | None:
@@ -100,22 +99,32 @@ def _kept(state: JobState, setup: problem.PlanningProblem) -> tuple[int, ...] | 
     return None if around and state.override.current is None else answers.kept_levels(state.plan, setup)
 
 
-def _since(state: JobState, inputs: Inputs, left_s: float) -> tuple[float, float, float] | None:
-    """Running at once from the start, by now: its work left, its grams and the job's. None where it is not known, or
-    where more than grams counts."""
-    totals = state.totals
-    at_s, had_g, spent_g = totals.run_now_until_s, totals.run_now_past_g, totals.gco2_g
-    if at_s is None or had_g is None or spent_g is None:
+def _untouched(state: JobState, inputs: Inputs) -> float | None:
+    """What a job has taken in units of its objective; None of one that has waited or slowed down."""
+    if state.worth.acted:
         return None
-    if objective_of(state, inputs).alpha > 0 or machine.embodied(state, inputs) is not None:
-        return None
-    return max(0.0, at_s + left_s - inputs.now_s), had_g, spent_g
+    objective, totals = objective_of(state, inputs), state.totals
+    return objective.beta * (totals.gco2_g or 0.0) + objective.alpha * (totals.cost.value if totals.cost else 0.0)
 
 
-def most(state: JobState) -> Limits | None:
-    """What the rest may use under the least-time objective; of grams, a share for the forecast error (the band's upper
-    end at the finish) is held back. None for another objective."""
-    if state.spec.objective != "time" or not state.allowances.given:
+def _mean_per_kwh(state: JobState, setup: problem.PlanningProblem) -> float:
+    """Of the first plan, until a person sets another budget."""
+    known = state.worth.mean_per_kwh
+    return run_now_mean(setup.problem.problem()) if known is None else known
+
+
+def _priced(state: JobState, setup: problem.PlanningProblem) -> problem.PlanningProblem:
+    """With the price of time: by the watts as known now, on the grid of the first plan. Least time needs none."""
+    if not state.spec.patience or state.spec.objective == "time":
+        return setup
+    per_s = price_of_time(setup.problem.problem(), state.spec.patience, _mean_per_kwh(state, setup))
+    return replace(setup, problem=structs.replace(setup.problem, price_of_time=per_s))
+
+
+def _most(state: JobState) -> Limits | None:
+    """What the rest may use; of grams, a share for the forecast error (the band's upper end at the finish) is held
+    back. None without an allowance."""
+    if not state.allowances.given:
         return None
     left = {entry.kind: max(0.0, entry.most - state.totals.of(entry.kind)) for entry in state.allowances.given}
     grams = left.get("carbon")
@@ -153,7 +162,7 @@ def preview_request(
     setup = _setup(state, inputs, end, left)
     if setup is None:
         return None
-    setup = answers.with_price(setup, carbon_price)
+    setup = _priced(state, answers.with_price(setup, carbon_price))
     ask = _asked(state, inputs, setup, left, site_plan.shared(state, inputs, setup))
     if slot_s is not None:
         ask = structs.replace(ask, fixed=ask.fixed | _otherwise(state, setup, slot_s))
@@ -169,14 +178,18 @@ def _asked(
         fixed=_fixed(state, setup),
         pauses=pauses(state, setup, inputs.now_s),
         closed=_closed(state, inputs, setup, left_s),
-        soonest=most(state),
+        soonest=_most(state) if state.spec.objective == "time" else None,
+        most=None if state.spec.objective == "time" else _most(state),
         shared=shared,
+        uncertainty=noise(state),
+        spread=setup.spread,
+        untouched=_untouched(state, inputs),
     )
 
 
 def _otherwise(state: JobState, setup: problem.PlanningProblem, slot_s: float) -> dict[int, int]:
     """The slot that contains `slot_s`, fixed to another level than the plan's. Raises ValueError outside the plan."""
-    edges = list(itertools.accumulate(setup.durations, initial=setup.start_s))
+    edges = setup.edges_s
     if setup.start_s - setup.slot_s <= slot_s < setup.start_s:
         slot_s = setup.start_s  # the viewer's now is a little older than ours, by minutes in a replay
     slot = bisect.bisect_right(edges, slot_s) - 1

@@ -93,14 +93,13 @@ def _held_at(closed: Sequence[int], setup: PlanningProblem, machine: Machine) ->
 
 def slots(hours: tuple[ForbiddenHours, ...], setup: PlanningProblem) -> dict[int, int]:
     """The slots of a problem that they touch: each is idle as a whole, at the still level that costs least."""
-    found: dict[int, int] = {}
-    windows = stretches(hours, setup.start_s, setup.start_s + sum(setup.durations)) if hours else []
-    at = setup.start_s
-    for slot, duration in enumerate(setup.durations):
-        if any(start < at + duration - 1.0 and end > at + 1.0 for start, end in windows):
-            found[slot] = STANDS_STILL
-        at += duration
-    return found
+    edges_s = setup.edges_s
+    windows = stretches(hours, edges_s[0], edges_s[-1]) if hours else []
+    return {
+        slot: STANDS_STILL
+        for slot, (begin, over) in enumerate(itertools.pairwise(edges_s))
+        if any(start < over - 1.0 and end > begin + 1.0 for start, end in windows)
+    }
 
 
 SLOT_S = 900.0
@@ -212,6 +211,11 @@ class PlanningProblem:
     spread: tuple[float, ...] = field(repr=False, default=())
     """One standard deviation of the objective per kWh by slot, where a forecast has a band; () where nothing has."""
 
+    @property
+    def edges_s(self) -> tuple[float, ...]:
+        """Where each slot begins, and where the last ends."""
+        return tuple(itertools.accumulate(self.durations, initial=self.start_s))
+
 
 def levels_of(machine: Machine, *, started: bool) -> tuple[Level, ...]:
     """The available levels by rising watts: off (only before the start), unload, pause, caps or else duty, full."""
@@ -289,10 +293,7 @@ def build(
     """
     durations, slot_s = slots_of(now_s, deadline_s)
     levels = levels_of(machine, started=started)
-    edges = [now_s]
-    for duration in durations:
-        edges.append(edges[-1] + duration)
-    spans = list(itertools.pairwise(edges))
+    spans = list(itertools.pairwise(itertools.accumulate(durations, initial=now_s)))
 
     def sample(values: Sequence[float | None]) -> list[float | None]:
         return [mean_over(values, outlook.start_s, outlook.step_s, a, b) for a, b in spans]

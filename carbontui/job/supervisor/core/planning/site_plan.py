@@ -48,8 +48,7 @@ def shared(state: JobState, inputs: Inputs, setup: PlanningProblem) -> SharedWat
     boards = site_boards(state, inputs)
     if boards is None or share is None:
         return None
-    edges = list(itertools.accumulate(setup.durations, initial=setup.start_s))
-    spans = list(itertools.pairwise(edges))
+    spans = list(itertools.pairwise(setup.edges_s))
     planned, fixed = _plans_of(share)
     ends = math.inf if share.until_s is None else share.until_s
     room = max(0.0, share.cap_w - fixed)

@@ -21,7 +21,7 @@ from carbontui.job.supervisor.core.state.inputs import NOT_STARTED, Inputs, Rank
 from carbontui.job.supervisor.core.state.measured import PAUSE_MAX_S, RESUME_MAX_S, SETTLE_WALL_S, Measured
 from carbontui.job.supervisor.core.state.membership import Membership
 from carbontui.job.supervisor.core.state.override import Overrides
-from carbontui.job.supervisor.core.state.plan import Level, Plan
+from carbontui.job.supervisor.core.state.plan import Level, Plan, Worth
 from carbontui.job.supervisor.core.state.progress import Progress
 from carbontui.job.supervisor.core.state.unloading import EPOCH_WAIT_S, NOT_TRIED, Tried, Unloading
 from carbontui.job.terms.allowance import AllowanceKind
@@ -102,6 +102,7 @@ class JobState:
     membership: Membership = field(default_factory=Membership)
     child: Child = NOT_STARTED
     plan: Plan | None = None
+    worth: Worth = field(default_factory=Worth)
     frontier: protocol.Frontier | None = None
     curve: Curve | None = None
     outlook: GridForecast | None = None
@@ -324,6 +325,9 @@ def enter(state: JobState, asked: Desired, decision: Decision, inputs: Inputs) -
     """The state after `decision`, with the latencies measured and timers started by a change of state."""
     before = state.decision.state
     new = replace(state, asked=asked, decision=decision)
+    planned = state.plan.at(inputs.now_s).level if state.plan and decision.held_by == "plan" else None
+    if planned is not None and "full" not in (planned.kind, decision.level.kind) and not state.worth.acted:
+        new = replace(new, worth=replace(state.worth, acted=True))
     if asked.limit_w is not None and asked.limit_w != state.asked.limit_w:
         new = replace(new, boards=replace(new.boards, left=boards.NONE_LEFT))
     still = decision.state in ("waiting", "unloaded", "paused", "pausing") or decision.level.still

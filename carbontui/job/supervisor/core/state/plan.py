@@ -104,6 +104,16 @@ class Plan:
         return done
 
 
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """What a gain is measured by until a person sets another budget."""
+
+    mean_per_kwh: float | None = None
+    """Units of the objective: the grid's mean while the work would run now, by the first plan. The price of time."""
+    acted: bool = False
+    """A plan has let the job wait or slow down: the least that a plan must save is asked no more."""
+
+
 class KeptPlan(msgspec.Struct, frozen=True):
     """What the journal's `state` table has of a plan."""
 

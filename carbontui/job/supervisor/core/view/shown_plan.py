@@ -195,12 +195,8 @@ def _carried_out(state: JobState, inputs: Inputs, planned: Plan, ahead: CourseAh
 
 def _window(state: JobState, one: Segment) -> protocol.PlanWindow:
     """A stretch of the course; it gains nothing that a plan had chosen it for."""
-    outlook = state.outlook
-    mean = (
-        None
-        if outlook is None
-        else problem.mean_over(outlook.mean, outlook.start_s, outlook.step_s, one.start_s, one.end_s)
-    )
+    known = state.outlook
+    mean = known and problem.mean_over(known.mean, known.start_s, known.step_s, one.start_s, one.end_s)
     kwh = units.joules_to_kwh(one.level.power_w * (one.end_s - one.start_s))
     start, end = units.iso(one.start_s), units.iso(one.end_s)
     return protocol.PlanWindow(start, end, one.level.name, mean or 0.0, kwh, kwh * (mean or 0.0), 0.0)
