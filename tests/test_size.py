@@ -39,7 +39,7 @@ ROOMS = {
     "job/terms": 393,
     "job/worker": 351,
     "nodes": 492,
-    "plan": 1_783,
+    "plan": 1_785,
     "power": 2_056,
     "power/agent": 1_122,
     "power/backends": 1_101,
