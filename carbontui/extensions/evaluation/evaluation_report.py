@@ -34,19 +34,17 @@ def markdown(evaluated: dict[str, Any], pictures: Iterable[str] = (), *, cpu_s: 
         f"Seed {evaluated['seed']}; {evaluated['date']}; {evaluated['machine']}; {evaluated['took_s']:.0f} s, "
         f"{cpu_s:.0f} s of CPU. The same seed gives the same figures, to the digit, elsewhere.",
         "",
-        f"{single} jobs on the recorded grids {', '.join(grids)}: work of {', '.join(jobs)} its time, "
-        f"{len(groups[0]['jobs'])} starts on each grid that the seed chose among all hours; each job in six "
-        "settings: three boundaries, with power caps and without. All policies see the same forecast, carbontui's own "
-        f"of what each zone's source had measured by then{blended}; thresholds see the last week of that. Ours "
-        f"waits where an hour of delay saves {evaluated['patience_pct']:g} % of an hour's CO2 (patience).",
+        f"{single} jobs on the recorded grids {', '.join(grids)}: {', '.join(jobs)} that time, from "
+        f"{len(groups[0]['jobs'])} starts per grid, drawn from all hours; each in six settings: three boundaries, with "
+        "power caps and without. All policies know carbontui's own forecast of what each zone's source had measured by "
+        f"then{blended}; thresholds, the last week of that. Patience {evaluated['patience_pct']:g} %.",
         "",
         "A job of 650 W is off before its start, draws 90 W while paused, and takes 20 s to pause and 45 s to resume; "
-        "speeds under caps are the mean of 24 trainings on four boards (V100, A40, Quadro RTX 6000, P100), from public "
-        "measurements. Given-back: nothing is charged while it waits to start. Held: a machine of 60 or 250 W beside "
-        "the board is charged from the first moment to the finish. The best constant cap and foresight know the "
-        "future. Savings are of CO2 against running now, mean over jobs; worst: the job that ended highest above "
-        "running now (below zero: even that one saved), and above the constant cap; later: hours by which jobs end "
-        "after running now; g/h: grams saved for each of these hours.",
+        "speeds under caps: the mean of 24 published trainings on V100, A40, Quadro RTX 6000 and P100. Given-back: "
+        "nothing is charged while it waits to start. Held: a machine of 60 or 250 W beside the board is charged from "
+        "the first moment to the finish. The best constant cap and foresight know the future. Savings: CO2 against "
+        "running now, mean of the jobs; worst: the job that ended highest above running now (below zero: even that one "
+        "saved), and above the constant cap; later: hours after running now; g/h: grams saved by each of these hours.",
     ]
     for caps, boundary in product((False, True), dict.fromkeys(group["boundary"] for group in groups)):
         part = [group for group in groups if (group["caps"], group["boundary"]) == (caps, boundary)]
