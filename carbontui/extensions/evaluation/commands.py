@@ -175,7 +175,7 @@ def _summary(report: BacktestReport) -> None:
 
 
 @click.command()
-@click.option("--quick", is_flag=True, help="Fewer jobs: a minute on two cores instead of six.")
+@click.option("--quick", is_flag=True, help="Fewer jobs: a minute on two idle cores instead of four.")
 @click.option("--seed", type=Count(0), default=1, show_default=True, help="Seed of the starts.")
 @click.option(
     "--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder for what is written."

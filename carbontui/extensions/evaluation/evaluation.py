@@ -76,7 +76,7 @@ class EvaluationScope:
     held_w: tuple[float | None, ...] = (None, 60.0, 250.0)
     """None: the machine is given back while the job waits."""
     starts: int = 15
-    board_starts: int = 2
+    board_starts: int = 6
     """Of so many starts also 24 h of work in twice the time with the curve of each published training."""
     grids: tuple[RecordedGrid, ...] = ()
     """(): those that are shipped."""
@@ -87,7 +87,7 @@ class EvaluationScope:
     """Patiences at which ours is weighed, too."""
 
 
-QUICK = EvaluationScope(jobs=((4, 2.0), (24, 2.0)), starts=12)
+QUICK = EvaluationScope(jobs=((4, 2.0), (24, 2.0)), starts=6, board_starts=1)
 DAY, CURVE_PCT = (24, 2.0), (0.0, 1.0, 2.0, 5.0)
 """The job that is weighed with every board, and at several patiences."""
 
