@@ -83,8 +83,7 @@ class EvaluationScope:
     lateness_s: float | None = None
     """How late intensities are known; None: as late as each zone's source."""
     patience_pct: float = PATIENCE_PCT
-    beside_pct: tuple[float, ...] = (0.0,)
-    """Patiences at which ours is weighed, too."""
+    """Of ours; without a price of time (0) it is weighed beside, too."""
 
 
 QUICK = EvaluationScope(jobs=((4, 2.0), (24, 2.0)), starts=6, board_starts=1)
@@ -166,7 +165,7 @@ def settings(scope: EvaluationScope, boards: bool = True) -> list[Setting]:
     made = [
         Setting(*job, held_w, caps, pct)
         for job, held_w, caps in itertools.product(scope.jobs, scope.held_w, (False, True))
-        for pct in dict.fromkeys((own, *scope.beside_pct, *CURVE_PCT * (job == DAY)))
+        for pct in dict.fromkeys((own, *(CURVE_PCT if job == DAY else CURVE_PCT[:1])))
     ]
     of_boards = itertools.product(scope.held_w, range(len(shapes()) if boards and scope.board_starts else 0))
     return made + [Setting(*DAY, held_w, True, own, training) for held_w, training in of_boards]

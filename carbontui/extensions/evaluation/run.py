@@ -110,28 +110,26 @@ class BacktestReport:
             for name, outcomes in self.outcomes.items()
         }
 
+    def _row(self, did: PolicyOutcome) -> dict[str, Any]:
+        return {
+            "gco2_g": did.figures.gco2,
+            **({"cost": did.figures.cost} if "currency" in self.about else {}),
+            "kwh": did.figures.kwh,
+            "finish_s": did.figures.finish_s,
+            "late_s": did.figures.late_s,
+            "levels": [list(run) for run in run_lengths(did.levels)],
+        }
+
     def to_dict(self) -> dict[str, Any]:
-        starts = []
-        for i, case in enumerate(self.cases):
-            rows = {name: outcomes[i] for name, outcomes in self.outcomes.items()}
-            starts.append(
-                {
-                    "start": iso(case.edges[0]),
-                    "run_now_g": rows["run now"].figures.gco2,
-                    "perfect_foresight_g": rows["perfect foresight"].figures.gco2,
-                    "policies": {
-                        name: {
-                            "gco2_g": o.figures.gco2,
-                            **({"cost": o.figures.cost} if "currency" in self.about else {}),
-                            "kwh": o.figures.kwh,
-                            "finish_s": o.figures.finish_s,
-                            "late_s": o.figures.late_s,
-                            "levels": [list(run) for run in run_lengths(o.levels)],
-                        }
-                        for name, o in rows.items()
-                    },
-                }
-            )
+        starts = [
+            {
+                "start": iso(case.edges[0]),
+                "run_now_g": self.outcomes["run now"][i].figures.gco2,
+                "perfect_foresight_g": self.outcomes["perfect foresight"][i].figures.gco2,
+                "policies": {name: self._row(outcomes[i]) for name, outcomes in self.outcomes.items()},
+            }
+            for i, case in enumerate(self.cases)
+        ]
         return {"schema": "carbontui.backtest/1", **self.about, "summary": self.summary(), "starts": starts}
 
 
