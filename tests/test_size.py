@@ -11,18 +11,18 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_175
+WHOLE = 51_173
 FILES = 443
 ROOMS = {
     "": 1_733,
     "account": 1_035,
-    "assumed": 321,
+    "assumed": 315,
     "client": 1_512,
     "client/detection": 1_989,
     "client/frameworks": 1_030,
     "client/pausing": 1_548,
-    "commands": 2_986,
-    "commands/support": 538,
+    "commands": 2_979,
+    "commands/support": 549,
     "extensions/evaluation": 1_020,
     "extensions/fleet": 1_111,
     "extensions/llm": 153,
@@ -39,15 +39,15 @@ ROOMS = {
     "job/terms": 393,
     "job/worker": 351,
     "nodes": 492,
-    "plan": 1_785,
+    "plan": 1_763,
     "power": 2_056,
-    "power/agent": 1_122,
+    "power/agent": 1_134,
     "power/backends": 1_101,
     "power/limit": 935,
     "reports": 2_025,
     "slurm": 677,
     "system": 948,
-    "text": 1_506,
+    "text": 1_516,
     "tui": 248,
     "tui/model": 911,
     "tui/screens": 1_767,

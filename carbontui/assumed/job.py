@@ -14,7 +14,7 @@ from msgspec import structs
 
 from carbontui.account.boundary import Draw, Kind, Place, charged_w, counted
 from carbontui.grid import typical
-from carbontui.grid.types import Series
+from carbontui.grid.types import GridForecast, Series
 from carbontui.plan.planner import solve
 from carbontui.plan.problem import (
     Problem,
@@ -117,10 +117,10 @@ def load_job(path: str | Path) -> AssumedJob:
     return AssumedJob(problem_from_dict(data | placeholder))
 
 
-def assumed(full_w: float, caps: bool, running: bool) -> AssumedJob:
+def assumed(full_w: float, caps: bool, running: bool, parked: float = PARKED) -> AssumedJob:
     """Off, pause, full and (with `caps`) three caps of a board that draws `full_w` at full speed; `running`: the
     job has started already."""
-    levels = [ProblemLevel("off", 0.0, 0.0), ProblemLevel("pause", PARKED * full_w, 0.0)]
+    levels = [ProblemLevel("off", 0.0, 0.0), ProblemLevel("pause", parked * full_w, 0.0)]
     levels += [
         ProblemLevel("full" if speed == 1 else f"cap {cap * full_w:.0f} W", share * full_w, speed)
         for cap, share, speed in (CURVE if caps else CURVE[:1])
@@ -167,6 +167,22 @@ def slot_length_s(start_s: float, end_s: float) -> float:
     return 900.0 if end_s - start_s <= 10 * 86400 else 3600.0
 
 
+class ExpectedSignal:
+    """A live source's outlook (gCO2/kWh of equal slots) instead of a recorded grid."""
+
+    def __init__(self, outlook: GridForecast) -> None:
+        self._outlook = outlook
+        self.source = outlook.source
+
+    def slots(self, edges: list[float]) -> list[float]:
+        """gCO2/kWh of each slot between the edges (epoch seconds). Raises ProblemError where one is unknown."""
+        known = self._outlook.at(edges)
+        if known is None:
+            hours = sum(value is not None for value in self._outlook.mean) * self._outlook.step_s / 3600
+            raise ProblemError("grid", f"{self.source} is known for {hours:.0f} h; shorten --budget")
+        return known
+
+
 class TypicalDays:
     """The typical days of a zone instead of a recorded grid: available for any time, of no particular year."""
 
@@ -179,10 +195,7 @@ class TypicalDays:
         step_s = slot_length_s(edges[0], edges[-1])
         outlook = typical.outlook(self.zone, edges[0] // step_s * step_s, step_s, len(edges))
         self.source = f"{outlook.source}, not live"
-        known = outlook.at(edges)
-        if known is None:
-            raise ProblemError("zone", f"typical days of {self.zone} do not cover the whole time to be planned")
-        return known
+        return ExpectedSignal(outlook).slots(edges)
 
 
 class Grid:

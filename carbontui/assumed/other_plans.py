@@ -12,11 +12,11 @@ from typing import NamedTuple
 from carbontui import units
 from carbontui.account.compare import Elsewhere, Work, gains
 from carbontui.account.expected_end import WorkSegment, remaining_total
-from carbontui.assumed.job import TypicalDays, assumed, bounded, on_hours
+from carbontui.assumed.job import ExpectedSignal, TypicalDays, assumed, bounded, planned
 from carbontui.grid.types import GridForecast
 from carbontui.plan.evaluation import evaluate
 from carbontui.plan.planner import solve
-from carbontui.plan.problem import Problem, ProblemError
+from carbontui.plan.problem import Problem
 from carbontui.plan.results import Schedule
 from carbontui.text import figures
 
@@ -66,14 +66,17 @@ def at_hours(work: Work, outlook: GridForecast, hours: Iterable[StartHour], now_
     return found
 
 
-def within_budgets(work: Work, outlook: GridForecast, factors: Iterable[float], now_s: float) -> list[Elsewhere]:
-    """The best plan of the work, started now or later, within each multiple of its time at full speed. Levels are those
-    expected of any board from public measurements. Raises ProblemError where the forecast is too short."""
-    grid = ExpectedSignal(outlook)
-    job = bounded(assumed(work.boards_w, caps=True, running=False), "given-back", host_w=work.rest_w)
+def within_budgets(
+    work: Work, outlook: GridForecast, factors: Iterable[float], now_s: float, patience_pct: float = 0.0
+) -> list[Elsewhere]:
+    """The plan of the work, started now or later, within each multiple of its time at full speed. Levels are those
+    expected of any board from public measurements; without a board none is slower. Raises ProblemError where the
+    forecast is too short."""
+    board = assumed(work.boards_w or work.rest_w, caps=work.boards_w > 0, running=False)
+    job = replace(bounded(board, "given-back", host_w=work.boards_w and work.rest_w), patience_pct=patience_pct)
     found = []
     for factor in factors:
-        plan = solve(on_hours(job, grid, work.work_s, now_s, now_s + factor * work.work_s))
+        _, plan = planned(job, ExpectedSignal(outlook), work.work_s, now_s, now_s + factor * work.work_s, tol=1e-3)
         how = f"certified within {figures.percent(plan.gap, 2)}; {outlook.how}: {outlook.source}"
         found.append(Elsewhere(f"{factor:g}x", work.work_s / plan.finish_s, plan.finish_s, plan.kwh, plan.gco2, how))
     return found
@@ -114,43 +117,22 @@ class BySignal:
     run_now_g: float
 
 
-class ExpectedSignal:
-    """A live source's outlook (gCO2/kWh of equal slots) instead of a recorded grid."""
-
-    def __init__(self, outlook: GridForecast) -> None:
-        self._outlook = outlook
-        self.source = outlook.source
-
-    def slots(self, edges: list[float]) -> list[float]:
-        """gCO2/kWh of each slot between the edges (epoch seconds). Raises ProblemError where one is unknown."""
-        known = self._outlook.at(edges)
-        if known is None:
-            hours = sum(value is not None for value in self._outlook.mean) * self._outlook.step_s / 3600
-            raise ProblemError("grid", f"{self.source} is known for {hours:.0f} h; shorten --budget")
-        return known
-
-
-def side_by_side(
-    problem: Problem, plan: Schedule, other_g_per_kwh: list[float], names: tuple[str, str], sources: tuple[str, str]
-) -> tuple[BySignal, BySignal]:
-    """`plan` of `problem` and a plan of the same work by the other signal, each scored by both (own signal first)."""
-    other = replace(problem, ci_g_per_kwh=tuple(other_g_per_kwh))
-    rival = solve(other)
-    found = []
-    for k, (here, mine, theirs) in enumerate(((problem, plan, rival), (other, rival, plan))):
-        now = next(baseline for baseline in mine.baselines if baseline.name == "run now")
-        own_g, other_g = (evaluate(here, made.levels).gco2 for made in (mine, theirs))
-        found.append(BySignal(names[k], sources[k], own_g, other_g, now.gco2))
-    return found[0], found[1]
-
-
 def beside_average(
     problem: Problem, plan: Schedule, start_s: float, zone: str, source: str
 ) -> tuple[BySignal, BySignal] | None:
-    """The plan by the marginal signal and one by the zone's typical days; None where those are not known."""
+    """`plan` by the marginal signal and one of the same work by the zone's typical days, each scored by both, its own
+    first; None where those days are not known."""
     days = TypicalDays(zone)
     try:
         average = days.slots([start_s, *(start_s + at for at in accumulate(problem.dur_s))])
     except ValueError:
         return None
-    return side_by_side(problem, plan, average, ("marginal", "average"), (source, days.source))
+    other = replace(problem, ci_g_per_kwh=tuple(average))
+    rival = solve(other)
+
+    def scored(signal: str, source: str, here: Problem, mine: Schedule, theirs: Schedule) -> BySignal:
+        now = next(baseline for baseline in mine.baselines if baseline.name == "run now")
+        own_g, other_g = (evaluate(here, made.levels).gco2 for made in (mine, theirs))
+        return BySignal(signal, source, own_g, other_g, now.gco2)
+
+    return scored("marginal", source, problem, plan, rival), scored("average", days.source, other, rival, plan)

@@ -292,10 +292,11 @@ def _times(run: story.RunStory, work: Work, zone: str | None, settings: config.S
         best = "starting now is best: no hour in the table emits less"
     else:
         with refused("", ProblemError, code=3):
-            rows = other_plans.within_budgets(work, outlook, BUDGETS, now_s)
+            rows = other_plans.within_budgets(work, outlook, BUDGETS, now_s, run.options.patience)
         best = "more time saves nothing: the plan within 1x is the best"
-    own, said = rows[0], []
-    if all((row.gco2_g or 0.0) >= (own.gco2_g or 0.0) * (1 - WORTH) for row in rows):
+    theirs = run.options.budget.replace(".0x", "x")
+    own, said = next((row for row in rows if row.name == theirs), rows[0]), []
+    if all((row.gco2_g or 0.0) >= (rows[0].gco2_g or 0.0) * (1 - WORTH) for row in rows):
         said.append(best)
     if not hours:
         said.append("levels are from public measurements, not from your board: to measure it, carbontui calibrate")

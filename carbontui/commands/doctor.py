@@ -25,7 +25,7 @@ from carbontui.job.files import journal, store
 from carbontui.job.life import launch
 from carbontui.job.life import restart as restarting
 from carbontui.power.agent import processes, view
-from carbontui.power.agent.handle import AgentHandle
+from carbontui.power.agent.handle import read_once
 from carbontui.power.limit import leases
 from carbontui.power.metering.supply import Supply
 from carbontui.system import streams, systemd
@@ -188,30 +188,22 @@ async def power_findings(mend: bool) -> list[Finding]:
         directory = paths.private_dir(paths.state_dir())
     except OSError:  # state_findings reports it; reading the boards needs no state directory
         directory = Path("/")
-    handle = AgentHandle(log=lambda _line: None, cwd=directory, job="doctor", monitor=True, probing=True)
     try:
-        handle.change(probe=False)
-        handle.watch(None, own_pids=tuple(pid for job in store.jobs() if (pid := job.alive("child"))))
-        await handle.start()
-        loop = asyncio.get_running_loop()
-        due = loop.time() + FIRST_VIEW_S
-        while not handle.readings.mono_s and loop.time() < due:
-            await asyncio.sleep(0.05)
-        if not handle.readings.mono_s:
+        pids = tuple(pid for job in store.jobs() if (pid := job.alive("child")))
+        readings = await read_once(directory, pids, FIRST_VIEW_S)
+        if not readings.mono_s:
             text = f"the GPU driver has not answered for {FIRST_VIEW_S:.0f} s; running jobs do not wait for it"
             return [*found, Finding("gpu", "missing", text)]
-        found += [Finding("gpu", "missing", text) for text in handle.readings.notices]
-        for row in view.table(handle.readings):
+        found += [Finding("gpu", "missing", text) for text in readings.notices]
+        for row in view.table(readings):
             ok: Verdict = "ok" if row.support == "yes" else "note"
             support = view.SAYS[row.support]
             text = f"{row.aspect}: {support}" + (f" ({row.why})" if row.why else "")
             found.append(Finding(row.device, ok, text, row.fix, row.aspect, support))
-        if not handle.readings.devices:
+        if not readings.devices:
             found.append(Finding("gpu", "note", "no GPU answers: watts are an estimate of CPU and host"))
     except OSError as error:
         found.append(Finding("gpu", "missing", f"the agent cannot be started: {error}"))
-    finally:
-        await handle.close()
     return found
 
 

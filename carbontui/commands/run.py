@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from carbontui import config, units
-from carbontui.commands.support.command import Brief, Count, Failure, overrides, refused, zone_keys
+from carbontui.commands.support.command import Brief, Count, Failure, overrides, patience_option, refused, zone_keys
 from carbontui.commands.support.run_values import common, settings_for
 from carbontui.grid.settings import KeyFileError, keys_file, read_keys
 from carbontui.job.files import launch_file, store
@@ -73,7 +73,7 @@ USUAL = (
 @click.option("--steps", type=Count(1), help="Optimizer steps of the whole run.")
 @click.option("--guess", is_flag=True, help="Plan with a guessed total, if none is given or reported.")
 @click.option("--objective", type=click.Choice(["carbon", "cost", "time"]), help="What a plan minimises.")
-@click.option("--patience", help="What an hour of later finish must save of an hour at full speed (default 2%).")
+@patience_option
 @click.option("--carbon-budget", help="The most CO2 the whole job may emit, like 2kg.")
 @click.option("--cost-budget", help="The most it may cost, in --currency, like 12.")
 @click.option("--energy-budget", help="The most energy it may use at the wall, like 5kWh.")

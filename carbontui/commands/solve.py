@@ -35,8 +35,8 @@ from carbontui.text import figures
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from carbontui.assumed.job import Grid, TypicalDays
-    from carbontui.assumed.other_plans import BySignal, ExpectedSignal
+    from carbontui.assumed.job import ExpectedSignal, Grid, TypicalDays
+    from carbontui.assumed.other_plans import BySignal
     from carbontui.plan.problem import Problem, Weight
     from carbontui.plan.results import Evaluation, PlanFrontier, Schedule
 
@@ -125,8 +125,9 @@ def _of_file(asked: dict[str, Any], path: str) -> Solved:
         raise Failure("give a problem file or --work with --zone, not both", 2)
     if asked["boundary"] or asked["host_w"] or asked["idle_w"] or asked["idle_limit"] or asked["embodied"]:
         raise Failure("a problem file holds all that counts: --boundary and all beside it belong to --work", 2)
-    problem, patience_pct = weighed(load_problem(path), weight), asked["patience"]
-    if patience_pct is not None:  # else as the file says
+    problem, patience_pct = weighed(load_problem(path), weight), None
+    if asked["patience"]:  # else as the file says
+        patience_pct = settings_for(patience=asked["patience"]).settings.patience
         problem = replace(problem, price_of_time=price_of_time(problem, patience_pct))
     return Solved(problem, planner.solve(problem, tol=asked["tol"]), 0.0, path, patience_pct)
 
@@ -168,8 +169,7 @@ def _grid_of(
     zone: str | None, grid_file: str | None, signal: str, start_s: float | None
 ) -> Grid | TypicalDays | ExpectedSignal:
     """Where the intensities come from. Raises ValueError or Failure."""
-    from carbontui.assumed.job import Grid, TypicalDays
-    from carbontui.assumed.other_plans import ExpectedSignal
+    from carbontui.assumed.job import ExpectedSignal, Grid, TypicalDays
 
     if grid_file:
         return Grid(

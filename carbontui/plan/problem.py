@@ -152,7 +152,6 @@ class ProblemFile(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
             raise ProblemError("schema", f"is {self.schema!r}; this program reads {SCHEMA!r}")
         return Problem(
             **msgspec.structs.asdict(self.slots),
-            levels=self.levels,
             switch_s=self.switch.time_s,
             switch_w=self.switch.power_w,
             initial_level=self.initial.level,
@@ -250,7 +249,6 @@ class Problem:
         """The public form; floats survive a round trip to the last bit."""
         file = ProblemFile(
             slots=ProblemSlots(self.dur_s, self.ci_g_per_kwh, self.price_per_kwh, self.shadow_per_h),
-            levels=self.levels,
             switch=ProblemSwitch(self.switch_s, self.switch_w),
             initial=ProblemInitial(self.initial_level, self.initial_age_slots),
             **{name: getattr(self, name) for name in _ALIKE},
@@ -313,17 +311,8 @@ def problem_from_dict(data: object) -> Problem:
         raise _refusal(str(error), data) from None
 
 
-_ALIKE = (
-    "min_run_slots",
-    "min_pause_slots",
-    "max_resumes",
-    "work_s",
-    "host_w",
-    "pue",
-    "alpha",
-    "beta",
-    "price_of_time",
-)
+_ALIKE = tuple(name for name in ProblemFile.__struct_fields__ if name in Problem.__dataclass_fields__)
+"""What both call by one name."""
 
 
 def _refusal(line: str, data: object) -> ProblemError:

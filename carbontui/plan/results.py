@@ -45,9 +45,8 @@ def windows(problem: Problem, levels: Sequence[int]) -> tuple[Window, ...]:
         spent_s = [slot.switch_s + slot.use_s for slot in slots]
         kwh = [(slot.switch_j + slot.use_j) * kwh_per_j for slot in slots]
         weighted, seconds = _dot(spent_s, ci), max(math.fsum(spent_s), 1e-9)
-        end_s = slots[-1].start_s + spent_s[-1]
-        gco2 = _dot(kwh, ci)
-        found.append(Window(level, slots[0].start_s, end_s, weighted / seconds, math.fsum(kwh), gco2, 0.0))
+        spans = slots[0].start_s, slots[-1].start_s + spent_s[-1]
+        found.append(Window(level, *spans, weighted / seconds, math.fsum(kwh), _dot(kwh, ci), 0.0))
         works.append(problem.levels[level].speed * math.fsum(slot.use_s for slot in slots))
         flats.append(flat_kw * weighted)
     done = math.fsum(works)
@@ -55,9 +54,8 @@ def windows(problem: Problem, levels: Sequence[int]) -> tuple[Window, ...]:
     out = []
     for one, work, flat_g in zip(found, works, flats, strict=True):
         most = max(one.end_s - one.start_s, 1e-9) * full.speed
-        runs = problem.levels[one.level].running
-        gain = flat_g * work / most - one.gco2 if runs else flat_g - one.gco2 - per_work * most
-        out.append(replace(one, gain=gain))
+        flat_g = flat_g * work / most if problem.levels[one.level].running else flat_g - per_work * most
+        out.append(replace(one, gain=flat_g - one.gco2))
     return tuple(out)
 
 

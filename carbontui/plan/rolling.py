@@ -14,7 +14,6 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate, groupby
 
 import numpy as np
-from msgspec.structs import replace
 
 from carbontui.plan.evaluation import evaluate, spelled_out
 from carbontui.plan.graph import fixed_levels
@@ -77,8 +76,8 @@ def replan(
     if len(held) > len(fixed or {}):
         levels, figures = plan.levels, evaluate(problem, plan.levels)
         # re-planning at each break moves the pauses, and may end up worse than the first plan with its pauses broken,
-        # or than none at all
-        for other in (shorter, solve(_restless(problem, rests), tol=tol, fixed=fixed or None, compare=False).levels):
+        # or than a simple rule without any
+        for other in (shorter, *(rival.levels for rival in rivals)):
             did = evaluate(problem, other)
             fair = (did.violations, did.late_s) == (figures.violations, figures.late_s)
             short = _break(problem, other, rests, fixed or {}, max_pause_s, still_s) is None
@@ -101,18 +100,8 @@ def _too_little(
     saved = now.objective - plan.objective + problem.price_of_time * (plan.finish_s - now.finish_s)
     if saved >= FLOOR * whole or whole <= 0:
         return None
-    low = plan_of(
-        spelled_out(problem, now.levels, now.finish_s), now, plan.lower_bound, plan.stage, tol, plan.baselines
-    )
-    return dataclasses.replace(low, forgone=max(0.0, saved / whole))
-
-
-def _restless(problem: Problem, rests: Collection[int]) -> Problem:
-    """The problem in which it does not pay to stand still at the levels `rests`."""
-    levels = (
-        replace(one, power_w=1e3 * (1.0 + one.power_w)) if j in rests else one for j, one in enumerate(problem.levels)
-    )
-    return dataclasses.replace(problem, levels=tuple(levels))
+    low = plan_of(spelled_out(problem, now.levels, now.finish_s), now, plan.lower_bound, plan.stage, tol)
+    return dataclasses.replace(low, forgone=max(0.0, saved / whole), baselines=plan.baselines)
 
 
 def broken(

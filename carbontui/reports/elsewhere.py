@@ -39,7 +39,7 @@ def work_of(run: RunStory, settings: config.Settings, *, given: bool) -> Work:
     if tdp_w is not None and (given or watts is None):
         of_boards = count * tdp_w * (settings.utilisation or 1.0) * pue
         of_rest, used = run.host_w * pue, None
-    elif watts is None:
+    elif not watts:  # nothing metered or forecast: a table of zeros compares nothing
         why = "its watts are not known, so nothing can be compared"
         raise NothingToCompare(f"job {run.status.job}: {why}; give the TDP of a board with --board-w")
     else:

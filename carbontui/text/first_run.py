@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 from carbontui import protocol
@@ -35,11 +36,14 @@ def offers(zone: str, work_s: float, given: Sequence[Offer], *, known: bool) -> 
     work = figures.duration(work_s)
     of = f"{work} of work" if known else f"work of, say, {work} (its own total is looked for while it runs)"
     yield f"On typical days of {zone}, {of}:"
-    for offer in given:
+    for _, same in groupby(given, key=lambda offer: (offer.factor == 1, round(offer.finish_s / 60))):
+        offer, *others = same
         less = f"−{figures.percent(offer.saved)} CO2" if offer.saved >= 0.005 else "saves nothing"
+        later_s = offer.finish_s - given[0].finish_s
+        later = f", {figures.duration(later_s)} later" if later_s >= 60 else ""
         ends = f", ends {figures.clock(offer.finish_s, offer.finish_s - work_s)}" if known else ""
         wait = " (no waiting)" if offer.factor == 1 else ""
-        yield f"  {offer.factor:g}x{wait}  {less}{ends}"
+        yield f"  {', '.join(f'{one.factor:g}x' for one in (offer, *others))}{wait}  {less}{later}{ends}"
 
 
 def assumed(zone: str | None, own: bool, budget: str) -> str:

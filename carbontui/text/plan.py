@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from carbontui import units
-from carbontui.protocol import Certificate, PlanView, Previewed
+from carbontui.protocol import Certificate, FrontierPoint, PlanView, Previewed
 from carbontui.text import figures
 from carbontui.text.forms import Table, until
 
@@ -215,6 +215,15 @@ def level_ends_s(plan: PlanView) -> list[float]:
         at_s += slots * plan.slot_s
         ends.append(at_s)
     return [*ends[:-1], units.from_iso(plan.finish)]
+
+
+def unused(allowed: FrontierPoint | None, planned: FrontierPoint | None) -> str:
+    """'allowed, not used: 13 h 00 more would save 1 %', of a budget that does not change the plan."""
+    later_s = allowed.finish_s - planned.finish_s if allowed and planned else 0.0
+    if not allowed or not planned or later_s < SAME_FINISH_S or allowed.gco2_g >= planned.gco2_g:
+        return "the same plan"
+    saved = figures.percent(1 - allowed.gco2_g / planned.gco2_g)
+    return f"allowed, not used: {figures.duration(later_s)} more would save {saved}"
 
 
 def difference(previewed: Previewed, currency: str | None) -> str:

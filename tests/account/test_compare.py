@@ -3,21 +3,25 @@
 import json
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from msgspec import structs
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "grid"))
 import runs
 from grid_site import good, served
 
-from carbontui import cli
+from carbontui import cli, config
 from carbontui.account import compare
 from carbontui.account.compare import BoardSpec, Throughput, Work, boards
 from carbontui.grid import opening
 from carbontui.grid.settings import GridSettings
+from carbontui.protocol import Estimate
+from carbontui.reports import elsewhere, story
 
 OLD = BoardSpec("Old", "old", 16, 500.0, 10.0, 50.0, 250.0)
 NEW = BoardSpec("New", "new", 80, 1000.0, 20.0, 200.0, 500.0)
@@ -202,12 +206,22 @@ def test_hours_and_budgets_use_the_jobs_zone_and_say_when_now_is_best(tmp_path):
     assert "all rows: estimated: yours: 300" in flat.output
     rows = json.loads(run("--budgets", "--json").output)
     assert [row["name"] for row in rows] == ["1x", "1.5x", "2x", "3x"]
-    assert rows[-1]["gco2_g"] < rows[0]["gco2_g"] and "typical days of DE" in rows[0]["how"]
+    assert [line.split()[0] for line in run("--budgets").output.splitlines() if "<- here" in line] == ["2x"]
     least = json.loads(run("--hours", "--sort", "co2", "--json").output)
     assert [row["gco2_g"] for row in least] == sorted(row["gco2_g"] for row in least)
     recorded = runs.make(tmp_path, job="bcdefg", grid="/a/grid.csv")
     refused = CliRunner().invoke(cli.cli, ["compare", recorded.id, "--hours"], env={"CARBONTUI_HOME": str(tmp_path)})
     assert refused.exit_code != 0 and "recorded grid; name the current zone" in refused.output
+
+
+def test_work_without_a_metered_or_forecast_watt_is_compared_with_nothing(tmp_path):
+    """As an estimate leaves it where no meter was found: eight hours of nothing."""
+    job = runs.make(tmp_path, estimate=True)
+    run = story.build(job)
+    nothing = Estimate(work_s=28800.0, work_lo_s=28000.0, work_hi_s=29000.0, energy_wall_kwh=0.0)
+    run = replace(run, status=structs.replace(run.status, estimate=nothing))
+    with pytest.raises(elsewhere.NothingToCompare, match="its watts are not known"):
+        elsewhere.work_of(run, config.Settings(), given=False)
 
 
 def test_watts_of_a_board_may_be_a_persons_where_none_were_measured(tmp_path):

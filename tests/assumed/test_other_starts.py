@@ -7,8 +7,12 @@ import pytest
 from carbontui.account.compare import Work
 from carbontui.assumed import other_plans
 from carbontui.assumed.other_plans import StartHour
+from carbontui.commands.support.asking import this_machines
 from carbontui.grid.types import GridForecast
 from carbontui.plan.problem import ProblemError
+from carbontui.power.messages import Capability, Reading
+from carbontui.protocol import FrontierPoint
+from carbontui.text.plan import unused
 
 NOW_S = 1_800_000_000.0
 WORK = Work(7200.0, 500.0, 100.0, 1, 300.0)
@@ -53,3 +57,38 @@ def test_a_looser_budget_never_emits_more_and_a_dirty_hour_is_waited_out():
     assert "certified" in rows[0].how
     with pytest.raises(ProblemError):
         other_plans.within_budgets(WORK, seen, (9.0,), NOW_S)
+
+
+def test_without_a_board_no_cap_is_compared_and_patience_waits_for_less():
+    cpu = WORK._replace(boards_w=0.0)
+    flat, falling = outlook(*(600,) * 6), outlook(600, 600, 590, 590, 590, 590)
+    assert {row.time_s for row in other_plans.within_budgets(cpu, flat, (1.0, 3.0), NOW_S)} == {7200.0}
+    least, usual = (other_plans.within_budgets(cpu, falling, (3.0,), NOW_S, pct)[0] for pct in (0.0, 2.0))
+    assert usual.time_s == 7200.0 < least.time_s and usual.gco2_g > least.gco2_g
+
+
+@pytest.mark.parametrize(
+    ("later_s", "gco2_g", "said"),
+    [(13 * 3600.0, 99.0, "allowed, not used: 13 h 00 more would save 1 %"), (0.0, 99.0, "the same plan"),
+     (3600.0, 100.0, "the same plan")],
+)  # fmt: skip
+def test_a_budget_that_changes_no_plan_says_what_is_left_unused(later_s, gco2_g, said):
+    planned, allowed = FrontierPoint(3600.0, 100.0, 0.0, 1.0), FrontierPoint(3600.0 + later_s, gco2_g, 0.0, 1.0)
+    assert unused(allowed, planned) == said
+    assert unused(None, planned) == unused(allowed, None) == "the same plan"
+
+
+@pytest.mark.parametrize(
+    ("support", "may_cap", "caps"),
+    [((), True, False), (("no_permission",), True, False), (("yes",), True, True), (("yes",), False, False),
+     (("yes", "not_supported"), True, False)],
+)  # fmt: skip
+def test_what_a_budget_would_give_is_asked_of_the_boards_that_are_here(support, may_cap, caps):
+    """None, without permission, by root or capd, --no-cap, and one of two that takes none."""
+    boards = [
+        Reading(index=k, uuid=f"GPU-{k}", name="board", limit_found_w=250.0, caps={"limit": Capability(one)})
+        for k, one in enumerate(support)
+    ]
+    levels = this_machines(boards, None, may_cap=may_cap).shape.levels
+    assert any("cap" in level.name for level in levels) is caps
+    assert max(level.power_w for level in levels) == (250.0 * len(boards) or 65.0)

@@ -102,13 +102,14 @@ def judged(problem: Problem) -> dict[str, float]:
     plan, least = solve(timed), solve(problem)
     rival = min(grams + price * finish_s for finish_s, grams in least_by_slot(problem))
     points = 100.0 / now_g
-    return {
+    found = {
         "worse": (plan.objective - rival) * points,
         "given_up": (plan.gco2 - least.gco2) * points,
         "won_h": (least.finish_s - plan.finish_s) / 3600,
         "saved": 100 - plan.gco2 * points,
         "least_saved": 100 - least.gco2 * points,
     }
+    return {name: round(value, 3) for name, value in found.items()}
 
 
 def noisy(problem: Problem, seed: int, pct: float) -> float:
@@ -156,7 +157,7 @@ def main() -> None:
                 of.append(noisy(problem, len(of), pct))
     made = {"rows": rows, "moved_slots": {f"{pct:g} %": of for pct, of in moved.items()}, **floors()}
     made |= {"date": time.strftime("%Y-%m-%d"), "python": platform.python_version(), "took_s": time.monotonic() - begun}
-    (RESULTS / "worth.json").write_text(json.dumps(made, indent=1) + "\n")
+    (RESULTS / "worth.json").write_text(json.dumps(made) + "\n")
     (RESULTS / "worth.md").write_text(text := markdown(made))
     print(text)
 
@@ -191,9 +192,9 @@ def markdown(made: dict) -> str:
             *lines,
             "",
             f"Six plans on forecasts that differ by noise alone move the finish by, in slots: {told}.",
-            f"At patience 0, of {made['plans']} plans {made['saving_too_little']} save less than half a percent, and of these",
-            f"{made['of_them_wait']} wait; {made['choices_that_watts_change']} choices change where all watts are taken",
-            "for half or twice as many.",
+            f"At patience 0, of {made['plans']} plans {made['saving_too_little']} save less than half a percent,",
+            f"of which {made['of_them_wait']} wait; {made['choices_that_watts_change']} change where all watts are",
+            "taken for half or twice as many.",
             "",
         ]
     )

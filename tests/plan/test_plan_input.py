@@ -129,3 +129,21 @@ def test_a_made_up_job_shows_its_frontier():
     assert answer["certified"]
     grams = [point["gco2_g"] for point in answer["frontier"]]
     assert grams == sorted(grams, reverse=True)
+
+
+def test_an_hour_has_a_price_on_the_command_line(monkeypatch, tmp_path):
+    """8 h in FR within 3x: 1.7 % of the CO2 are not worth half a day."""
+    monkeypatch.setenv("CARBONTUI_HOME", str(tmp_path))
+    asked = ["--zone", "FR", "--work", "8h", "--budget", "3x", "--start", "2026-11-26T17:30:00Z", "--json"]
+    usual, least = (json.loads(CliRunner().invoke(verb, [*asked, *more]).stdout) for more in ([], ["--patience", "0%"]))
+    assert (usual["patience_pct"], usual["price_of_time_g_per_h"]) == (2.0, pytest.approx(0.255, abs=0.01))
+    assert least["price_of_time_g_per_h"] == 0 and least["finish_s"] - usual["finish_s"] > 12 * 3600
+    assert least["gco2"] < usual["gco2"] < 1.02 * least["gco2"]
+    assert usual["frontier"] == least["frontier"], "it is of CO2 alone"
+    within = usual["earliest_within"]
+    assert [one["share_of_saving"] for one in within] == [0.9, 0.95, 0.99]
+    assert within[0]["finish_s"] < 10 * 3600 < within[2]["finish_s"] < 24 * 3600
+    monkeypatch.setenv("CARBONTUI_PATIENCE", "0")
+    assert json.loads(CliRunner().invoke(verb, asked).stdout)["finish_s"] == least["finish_s"]
+    wrong = CliRunner().invoke(verb, [*asked, "--patience", "two"], standalone_mode=False)
+    assert isinstance(wrong.exception, Failure) and wrong.exception.code == 2

@@ -208,9 +208,7 @@ def overrides(command: F) -> F:
 
 
 patience_option = click.option(
-    "--patience",
-    type=WithUnit(units.parse_percent),
-    help="What an hour of later finish must save of an hour at full speed (default 2%).",
+    "--patience", help="What an hour of later finish must save of an hour at full speed (default 2%)."
 )
 
 price_option = click.option(

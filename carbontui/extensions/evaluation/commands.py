@@ -182,7 +182,7 @@ def _summary(report: BacktestReport) -> None:
 )
 @lateness_option
 @patience_option
-def evaluate(quick: bool, seed: int, out: Path, lateness: float | None, patience: float | None) -> None:
+def evaluate(quick: bool, seed: int, out: Path, lateness: float | None, patience: str | None) -> None:
     """Weigh plans on recorded grids that ship: evaluation.json, evaluation.md and two pictures go to --out."""
     from carbontui.extensions.evaluation import evaluation, evaluation_report
 
@@ -191,7 +191,7 @@ def evaluate(quick: bool, seed: int, out: Path, lateness: float | None, patience
     begun = time.monotonic()
 
     scope = replace(evaluation.QUICK if quick else evaluation.EvaluationScope(), lateness_s=lateness)
-    scope = replace(scope, patience_pct=PATIENCE_PCT if patience is None else patience)
+    scope = replace(scope, patience_pct=settings_for(patience=patience or f"{PATIENCE_PCT}").settings.patience)
     found = evaluation.evaluation(scope, seed, lambda done, of: streams.over_itself(f"{done} of {of} starts"))
     streams.over_itself("")
     found |= {
@@ -200,7 +200,7 @@ def evaluate(quick: bool, seed: int, out: Path, lateness: float | None, patience
         "took_s": round(time.monotonic() - begun, 1),
         "command": f"carbontui evaluate {'--quick ' if quick else ''}--seed {seed} --out DIR"
         + ("" if lateness is None else f" --lateness {lateness:g}s")
-        + ("" if patience is None else f" --patience {patience:g}"),
+        + ("" if patience is None else f" --patience {scope.patience_pct:g}"),
         "out": str(out),
     }
     drawn = evaluation_report.pictures(found)

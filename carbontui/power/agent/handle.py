@@ -367,3 +367,19 @@ class AgentHandle:
     def _kill(self, process: Process) -> None:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
+
+
+async def read_once(cwd: Path, own_pids: tuple[int, ...] = (), within_s: float = 6.0) -> Readings:
+    """This machine's boards, with what could be set on them, without a write; `mono_s` is 0 where the driver has not
+    answered in time. Raises OSError where no agent can be started."""
+    handle = AgentHandle(log=lambda _line: None, cwd=cwd, job="doctor", monitor=True, probing=True)
+    try:
+        handle.change(probe=False)
+        handle.watch(None, own_pids=own_pids)
+        await handle.start()
+        due_s = time.monotonic() + within_s
+        while not handle.readings.mono_s and time.monotonic() < due_s:
+            await asyncio.sleep(0.05)
+        return handle.readings
+    finally:
+        await handle.close()

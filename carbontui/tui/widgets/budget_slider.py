@@ -5,7 +5,7 @@ from __future__ import annotations
 from carbontui import units
 from carbontui.protocol import FrontierPoint
 from carbontui.text import figures, situation
-from carbontui.text.plan import same_course
+from carbontui.text.plan import same_course, unused
 from carbontui.tui.model import budget, state_text
 from carbontui.tui.model.view_state import ViewState
 from carbontui.tui.terminal import palette
@@ -100,7 +100,7 @@ class BudgetSlider(FrontierChart):
         ends: CellRow = [(" ends ", "dim"), (state_text.clock(finish, view_state.now_s), "preview")]
         second = spread(width, ends, self._deadline(view_state, ends, width))
         if choice.previewed is not None and now is not None and same_course(choice.previewed.plan, now.plan):
-            return [[(" the same plan", "text")], second]
+            return [[(f" {unused(choice.point, state_text.in_force(view_state))}", "text")], second]
         # an answer is compared with what was solved beside it, a point of the frontier with the frontier's own
         current = now if choice.previewed is not None else state_text.in_force(view_state)
         if current is None:

@@ -10,6 +10,7 @@ from states import CAP, FULL, NOW_S, PAUSE, board, decided, inputs, job_state, o
 
 from carbontui import protocol, units
 from carbontui.account.estimate import Blocks
+from carbontui.job.supervisor.core.advance import Command, PlanMade, Tick, advance
 from carbontui.job.supervisor.core.planning import answers, finish, plan_request
 from carbontui.job.supervisor.core.state import plan
 from carbontui.job.supervisor.core.state.decision import Desired
@@ -18,6 +19,7 @@ from carbontui.job.supervisor.core.state.plan import Level, Plan
 from carbontui.job.supervisor.core.view import status
 from carbontui.job.terms import budget as budgets
 from carbontui.job.terms.child import Child
+from carbontui.job.worker.messages import Limits
 from carbontui.job.worker.process import preview_plan, solve_plan
 from carbontui.protocol import Override
 from carbontui.text.statements import words
@@ -305,3 +307,77 @@ def test_a_preview_of_a_budget_that_cannot_be_met_says_how_late():
 
 def test_a_plan_without_slots_says_nothing():
     assert Plan((), (NOW_S,), {}, plan_of(FULL).view).at(NOW_S) == plan.PlannedLevel()
+
+
+# --- what time is worth ---
+
+
+def request_of(state, **seen):
+    return plan_request.plan_request(state, inputs(**seen))
+
+
+def made(state, request):
+    answer = solve_plan(request.ask)
+    new = answers.from_answer(request.setup, answer, NOW_S, request.deadline_s, request.left_s, state.spec.patience)
+    frontier = answers.frontier_view(answer.frontier, request.setup, new.view, NOW_S, None, state.totals)
+    return answer, advance(state, PlanMade(new, frontier, request.mean_per_kwh))[0]
+
+
+def test_the_price_of_time_stands_on_the_first_plans_grid_until_the_budget_changes():
+    state = job_state(work_s=7200.0, patience=2.0)
+    first = request_of(state)
+    full_w = max(level.power_w for level in first.setup.problem.levels)
+    assert first.mean_per_kwh == pytest.approx(300.0)
+    assert first.ask.problem.price_of_time * 3600 == pytest.approx(0.02 * full_w * 0.3 * first.setup.problem.pue)
+    _, known = made(state, first)
+    view = known.plan.view
+    assert (view.patience_pct, view.price_of_time_g_per_h) == (2.0, pytest.approx(0.006 * full_w))
+    assert view.certificate.gap_at_finish is not None
+    cleaner = replace(known, outlook=outlook(*(100.0,) * 96))
+    assert request_of(cleaner).mean_per_kwh == pytest.approx(300.0)
+    more = replace(cleaner, progress=structs.replace(cleaner.progress, work_s=9000.0))
+    assert request_of(more).ask.problem.price_of_time == first.ask.problem.price_of_time
+    kept = msgspec.convert(thawed(msgspec.to_builtins(cleaner.worth)), plan.Worth)
+    assert kept == cleaner.worth, "a successor goes on with it"
+    asked, _ = advance(cleaner, Command(protocol.Cmd(1, "budget", {"budget": "3x"}), "ada", inputs()))
+    assert request_of(asked).mean_per_kwh == pytest.approx(100.0)
+    assert request_of(job_state(work_s=7200.0)).ask.problem.price_of_time == 0.0
+
+
+def test_a_carbon_budget_comes_before_patience():
+    dirty_first = outlook(*(300.0,) * 8, *(288.0,) * 40)
+    state = job_state(work_s=7200.0, patience=4.0, budget="4x", outlook=dirty_first, worth=plan.Worth(acted=True))
+    patient = request_of(state, child=Child("waiting")).ask
+    now, least = (solve_plan(structs.replace(patient, problem=one, curve=None)) for one in (
+        patient.problem, structs.replace(patient.problem, price_of_time=0.0)
+    ))  # fmt: skip
+    assert least.plan.gco2 < now.plan.gco2 and least.plan.finish_s > now.plan.finish_s
+    bound = Limits(gco2_g=(least.plan.gco2 + now.plan.gco2) / 2)
+    assert solve_plan(structs.replace(patient, most=bound)).plan.gco2 <= bound.gco2_g
+
+
+@pytest.mark.parametrize("gain", [0.06, 60.0], ids=["nothing to gain", "something to gain"])
+def test_a_job_on_a_cpu_is_not_slowed_to_save_0_00_g(gain):
+    """As found: 460 g until 19:00, 400 after, ten minutes of work, paused watts that an always-on machine draws
+    anyway."""
+    seen = outlook(*(460.0,) * 1, *(460.0 - gain,) * 40)
+    state = job_state(work_s=490.0, patience=2.0, budget="4x", outlook=seen, boundary="always-on")
+    state = replace(state, progress=structs.replace(state.progress, step=10))
+    answer, after = made(state, request_of(state, now_s=NOW_S + 800.0))
+    names = {after.plan.names[k] for k in range(len(after.plan.names)) if after.plan.names[k]}
+    assert (names == {"full"}) is (gain < 1.0)
+    if gain < 1.0:
+        explained = words(protocol.statement("plan_explained", stretches=(("full", False, NOW_S + 490.0),),
+                          **structs.asdict(answer.explanation)), NOW_S)  # fmt: skip
+        assert "0.00 g" not in explained and "saves" not in explained
+
+
+def test_only_what_a_plan_does_counts_as_waiting_or_slowing():
+    waits = job_state(plan=plan_of(PAUSE, FULL), work_s=900.0)
+    assert not waits.worth.acted
+    ticked, _ = advance(waits, Tick(inputs(boards=(board(),))))
+    assert ticked.worth.acted and request_of(ticked).ask.untouched is None
+    person = job_state(
+        plan=plan_of(FULL, FULL), work_s=900.0, override=Overrides(Override("pause", None, None, "a"), 1)
+    )
+    assert not advance(person, Tick(inputs(boards=(board(),))))[0].worth.acted
