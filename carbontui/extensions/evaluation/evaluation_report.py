@@ -23,7 +23,7 @@ def markdown(evaluated: dict[str, Any], pictures: Iterable[str] = (), *, cpu_s: 
     groups: list[Group] = evaluated["groups"]
     of_boards: list[Group] = evaluated["boards"]
     single = sum(len(group["jobs"]) for group in groups) // len({(g["boundary"], g["caps"]) for g in groups})
-    jobs = dict.fromkeys(f"{group['hours']} h in {group['slack']:g}x" for group in groups)
+    jobs = dict.fromkeys(f"{group['hours']} h within {group['slack']:g}x" for group in groups)
     grids = list(dict.fromkeys(group["data"] for group in groups))
     blended = " and published forecasts of that time" if len(evaluated["data"]) > len(grids) else ""
     lines = [
@@ -34,7 +34,7 @@ def markdown(evaluated: dict[str, Any], pictures: Iterable[str] = (), *, cpu_s: 
         f"Seed {evaluated['seed']}; {evaluated['date']}; {evaluated['machine']}; {evaluated['took_s']:.0f} s, "
         f"{cpu_s:.0f} s of CPU. The same seed gives the same figures, to the digit, elsewhere.",
         "",
-        f"{single} jobs on the recorded grids {', '.join(grids)}: {', '.join(jobs)} that time, from "
+        f"{single} jobs on the recorded grids {', '.join(grids)}: {', '.join(jobs)}, from "
         f"{len(groups[0]['jobs'])} starts per grid, drawn from all hours; each in six settings: three boundaries, with "
         "power caps and without. All policies know carbontui's own forecast of what each zone's source had measured by "
         f"then{blended}; thresholds, the last week of that. Patience {evaluated['patience_pct']:g} %.",
@@ -52,17 +52,17 @@ def markdown(evaluated: dict[str, Any], pictures: Iterable[str] = (), *, cpu_s: 
     lines += ["", "## By grid: ours, the best of the simple rules, perfect foresight (mean saving, %)", ""]
     lines += _crossed(groups, _setting, lambda g: g["data"], _three)
     lines += ["", "## By length and budget: the same", ""]
-    lines += _crossed(groups, _setting, lambda g: f"{g['hours']} h in {g['slack']:g}x", _three)
+    lines += _crossed(groups, _setting, lambda g: f"{g['hours']} h within {g['slack']:g}x", _three)
     every = sorted([*groups, *evaluated["patience"]], key=lambda g: float(g["patience_pct"]))
     main = {g["patience_pct"] for g in every if (g["hours"], g["slack"]) != DAY}
     for what, part in (
         ("all jobs", [g for g in every if g["patience_pct"] in main]),
-        ("24 h in twice that", [g for g in every if (g["hours"], g["slack"]) == DAY]),
+        ("24 h within 2x", [g for g in every if (g["hours"], g["slack"]) == DAY]),
     ):
         lines += ["", f"## By patience, {what}: ours (mean saving, %, and hours later)", ""]
         lines += _crossed(part, _setting, lambda g: f"{g['patience_pct']:g} %", _hours)
     if of_boards:
-        of = f"24 h in twice that, {len(of_boards[0]['jobs'])} starts per grid, mean of its trainings (least to most)"
+        of = f"24 h within 2x, {len(of_boards[0]['jobs'])} starts per grid, mean of its trainings (least to most)"
         lines += ["", f"## By board: ours, the best constant cap, perfect foresight ({of}, %)", ""]
         lines += _crossed(of_boards, lambda g: g["board"], lambda g: g["boundary"], _band)
     lines += [f"\n![{name}]({name})" for name in pictures]
